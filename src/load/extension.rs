@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_extension_and_a_broken_one_are_told_apart() {
+    fn a_missing_and_a_broken_extension_differ() {
         let folder = tempfile::tempdir().unwrap();
         let missing = why(folder.path());
         assert!(missing.contains("there is no ") && missing.contains("fts.duckdb_extension"), "{missing}");

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_lock_is_waited_for_and_not_for_ever() {
+    fn only_a_lock_is_waited_for_and_only_for_a_time() {
         let patience = |ms| LockPatience { wait: Duration::from_millis(ms), stop: CancellationToken::new() };
         let mut tries = 0;
         let opened = patience(60_000).until_free(|| {

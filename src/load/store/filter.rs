@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_that_lie_apart_are_looked_up_by_themselves() {
+    fn times_far_apart_are_looked_up_separately() {
         let range = |start_us, end_us| TimeRange { start_us, end_us };
         assert_eq!(TimeRange::clusters(vec![]), []);
         assert_eq!(TimeRange::clusters(vec![7, 3, 5]), [range(3, 8)]);

@@ -3,15 +3,12 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{
-        ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
-        TimestampMicrosecondArray, new_null_array,
-    },
+    array::{ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray},
     compute::concat_batches,
     datatypes::{Field, Int64Type, Schema, SchemaRef, TimestampMicrosecondType},
 };
 
-use super::{super::LoadError, invalid, invalid_rows};
+use super::{super::LoadError, fit, invalid, invalid_rows};
 use crate::schema::Table;
 
 fn missing(name: &str) -> LoadError {
@@ -66,11 +63,7 @@ pub(in crate::load) fn with_columns(
     schema: &SchemaRef,
     rows: &RecordBatch,
 ) -> Result<RecordBatch, LoadError> {
-    let null = |field: &Field| new_null_array(field.data_type(), rows.num_rows());
-    let column = |field: &Field| rows.column_by_name(field.name()).map_or_else(|| null(field), Arc::clone);
-    let columns = schema.fields().iter().map(|field| column(field)).collect();
-    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(invalid_rows(table))
+    fit(rows, schema).map_err(invalid_rows(table))
 }
 
 /// All rows as one batch with the columns of the schema, by name.

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_this_program_made_are_known_by_their_statements() {
+    fn our_tables_are_known_by_their_statements() {
         let (_folder, engine) = with_tables();
         let found = list(&engine).unwrap();
         assert!(match_contracts(&found), "{found:#?}");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_are_otherwise_in_any_way_have_their_columns_listed() {
+    fn changed_tables_have_their_columns_listed() {
         for change in [
             "ALTER TABLE warehouse.main.responses ADD COLUMN theirs BIGINT",
             "ALTER TABLE warehouse.main.responses DROP COLUMN extra",

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_holder_of_a_lock_is_named_if_the_engine_knows_it() {
+    fn the_holder_of_a_lock_is_named_if_known() {
         let message = "IO Error: Could not set lock on file \"/data/w.duckdb\": Conflicting lock is held in /usr/bin/duckdb \
                        (PID 4711) by user ann. See also https://duckdb.org/docs/stable/connect/concurrency";
         assert_eq!(holder_of(message).as_deref(), Some("process 4711, /usr/bin/duckdb"));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_the_file_system_refuses_is_not_told_as_held() {
+    fn a_lock_refused_by_the_file_system_is_not_held() {
         let explained = |reason: &str| {
             let message = format!("IO Error: Could not set lock on file \"/data/w.duckdb\": {reason}");
             explain(duckdb::Error::DuckDBFailure(duckdb::ffi::Error::new(1), Some(message)), "open", Path::new("w"))

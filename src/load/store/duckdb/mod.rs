@@ -45,8 +45,6 @@ const COMMIT_LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The warehouse in one DuckDB file.
 pub(in crate::load) struct DuckDbStore {
     engine: Engine,
-    options: EngineOptions,
-    failpoints: Failpoints,
     path: PathBuf,
     /// Path of the copy for readers, made when a run ends.
     copy: Option<PathBuf>,
@@ -116,10 +114,9 @@ impl DuckDbStore {
     }
 
     fn open_as(place: DuckDbPlace<'_>, engine: StartedEngine, access: Access) -> Result<Self, LoadError> {
-        let options = engine.options().clone();
+        let memory_limit_bytes = engine.options().memory_limit_bytes;
         let mut store = Self {
-            engine: engine.ready()?.watched(place.failpoints.clone()),
-            failpoints: place.failpoints,
+            engine: engine.ready(place.failpoints)?,
             path: place.path.to_owned(),
             copy: place.copy,
             search: place.search,
@@ -129,8 +126,7 @@ impl DuckDbStore {
             access,
             claim: None,
             has_views: false,
-            marks: DeletionMarks::none(options.memory_limit_bytes),
-            options,
+            marks: DeletionMarks::none(memory_limit_bytes),
             is_dirty: false,
             is_open: false,
         };
@@ -237,8 +233,7 @@ impl DuckDbStore {
 
     /// Starts a new engine. If that fails, the next step returns the error.
     fn restart_engine(&mut self) {
-        if let Ok(engine) = Engine::open(&self.options) {
-            self.engine = engine.watched(self.failpoints.clone());
+        if self.engine.restart().is_ok() {
             self.claim = None;
             self.marks.clear();
         }

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_macro_takes_a_text_apart_as_the_index_does() {
+    fn the_macro_and_the_index_split_texts_alike() {
         let sql = &crate::schema::indexed_search().sql;
         for same in [WITHOUT_BLANKS, BETWEEN_WORDS, INDEX_SCHEMA] {
             assert!(sql.contains(same), "{same}");
