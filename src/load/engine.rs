@@ -56,7 +56,7 @@ pub struct StartedEngine {
 impl StartedEngine {
     /// Starts an empty engine.
     pub fn start(options: EngineOptions) -> Result<Self, LoadError> {
-        let failed = |source| LoadError::engine("open", source);
+        let failed = LoadError::engine("open");
         // The limits are set at open: attaching a file may replay a commit log, which must respect them.
         let config = common_config(Config::default())
             .and_then(|config| config.max_memory(&format!("{}B", options.memory_limit_bytes)))
@@ -76,7 +76,7 @@ impl StartedEngine {
     /// durable steps.
     pub(super) fn ready(self, failpoints: Failpoints) -> Result<Engine, LoadError> {
         remove_leftovers(&self.options.temp_directory)?;
-        let arrow_tables = ArrowTables::open(&self.connection).map_err(|source| LoadError::engine("open", source))?;
+        let arrow_tables = ArrowTables::open(&self.connection).map_err(LoadError::engine("open"))?;
         let engine = Engine { connection: self.connection, arrow_tables, failpoints, options: self.options };
         pin_to_utc(&engine.connection)?;
         // Row groups are compressed and written one by one, and not all at the commit.
@@ -144,7 +144,7 @@ impl Engine {
     /// Runs statements without a result. `action` completes "the engine failed to ...".
     pub fn execute(&self, action: &str, sql: &str) -> Result<(), LoadError> {
         tracing::trace!(action, sql);
-        self.connection.execute_batch(sql).map_err(|source| LoadError::engine(action, source))
+        self.connection.execute_batch(sql).map_err(LoadError::engine(action))
     }
 
     /// Inserts rows into the table with this SQL name. All batches have the same columns; the table's other columns are
@@ -183,7 +183,7 @@ impl Engine {
         read: impl FnMut(&duckdb::Row<'_>) -> Result<T, duckdb::Error>,
     ) -> Result<C, LoadError> {
         tracing::trace!(action, sql);
-        let failed = |source| LoadError::engine(action, source);
+        let failed = LoadError::engine(action);
         let mut statement = self.connection.prepare(sql).map_err(failed)?;
         let rows = statement.query_map([], read).map_err(failed)?;
         rows.collect::<Result<C, _>>().map_err(failed)
@@ -197,7 +197,7 @@ impl Engine {
             values.iter_mut().enumerate().try_for_each(|(at, value)| row.get(at).map(|found| *value = found))?;
             Ok(values)
         };
-        self.connection.query_row(sql, [], read).map_err(|source| LoadError::engine(action, source))
+        self.connection.query_row(sql, [], read).map_err(LoadError::engine(action))
     }
 
     /// Calls `take` with the rows of a query, some thousand at a time.
@@ -208,7 +208,7 @@ impl Engine {
         mut take: impl FnMut(RecordBatch) -> Result<(), LoadError>,
     ) -> Result<(), LoadError> {
         tracing::trace!(action, sql);
-        let failed = |source| LoadError::engine(action, source);
+        let failed = LoadError::engine(action);
         let mut statement = self.connection.prepare(sql).map_err(failed)?;
         // The returned iterator panics where the engine fails. `step` reads the same stream and returns the error.
         let _ = statement.stream_arrow([]).map_err(failed)?;
@@ -254,8 +254,8 @@ pub(super) fn pin_to_utc(connection: &Connection) -> Result<(), LoadError> {
     let Err(error) = connection.execute_batch("SET TimeZone = 'UTC'") else { return Ok(()) };
     let has_icu: bool = connection
         .query_row("SELECT count(*) > 0 FROM duckdb_settings() WHERE name = 'TimeZone'", [], |row| row.get(0))
-        .map_err(|source| LoadError::engine("read its settings", source))?;
-    if has_icu { Err(LoadError::engine("pin UTC", error)) } else { Ok(()) }
+        .map_err(LoadError::engine("read its settings"))?;
+    if has_icu { Err(LoadError::engine("pin UTC")(error)) } else { Ok(()) }
 }
 
 #[cfg(test)]

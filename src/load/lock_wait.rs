@@ -26,7 +26,7 @@ impl LockPatience {
     /// Calls `open` until it succeeds, fails for another reason than a lock, or the wait is over. Blocks the thread.
     pub(super) fn until_free<T>(&self, mut open: impl FnMut() -> Result<T, LoadError>) -> Result<T, LoadError> {
         let started = Instant::now();
-        let mut is_told = false;
+        let mut is_reported = false;
         loop {
             let error = match open() {
                 Err(error @ LoadError::Locked { .. }) => error,
@@ -35,9 +35,9 @@ impl LockPatience {
             if self.stop.is_cancelled() || started.elapsed() >= self.wait {
                 return Err(error);
             }
-            if !is_told {
+            if !is_reported {
                 tracing::warn!("{error}; waiting up to {} s for it", self.wait.as_secs());
-                is_told = true;
+                is_reported = true;
             }
             thread::sleep(TRY_EVERY.min(self.wait.saturating_sub(started.elapsed())));
         }

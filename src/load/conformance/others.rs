@@ -62,13 +62,13 @@ pub(in crate::load) fn a_snapshot_does_not_depend_on_what_was_committed(lab: &mu
         }
         lab.warehouse().commit().unwrap();
         lab.warehouse().publish().unwrap();
-        let held = format!(
+        let snapshots_sql = format!(
             "SELECT s.response_group_uid, date_diff('day', DATE '2026-03-01', s.created_at) - {first_day}, a.value_text
              FROM visitor_snapshots s LEFT JOIN visitor_snapshot_attributes a USING (response_group_uid, created_at)
              WHERE s.response_group_uid LIKE '{round}%' ORDER BY ALL"
         );
         let expected = ["a | 0 | free", "b | 0 | free", "c | 1 | free", "d | 2 | free"];
-        assert_eq!(lab.rows(&held), expected.map(|row| format!("{round}{row}")), "{windows:?}");
+        assert_eq!(lab.rows(&snapshots_sql), expected.map(|row| format!("{round}{row}")), "{windows:?}");
     }
 }
 

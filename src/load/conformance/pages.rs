@@ -133,10 +133,10 @@ pub(in crate::load) fn page_of_fewer_columns(answers: &[Answer], moved: &[(&str,
         let mut row = answer.flat(at);
         for (rest, column, fields) in moved {
             row[*column] = Value::Null;
-            let mut held: Value =
-                row.get(*rest).and_then(Value::as_str).map_or(json!({}), |held| held.parse().unwrap());
-            held.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-            row[*rest] = json!(held.to_string());
+            let mut rest_object: Value =
+                row.get(*rest).and_then(Value::as_str).map_or(json!({}), |rest_object| rest_object.parse().unwrap());
+            rest_object.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            row[*rest] = json!(rest_object.to_string());
         }
         row["_row_hash"] = json!(!row["_row_hash"].as_i64().unwrap());
         row

@@ -299,8 +299,8 @@ impl KeySet {
         if self.is_empty() {
             return Ok(if with { rows.slice(0, 0) } else { rows });
         }
-        let held = self.contains(&rows)?;
-        let kept = if with { held } else { !&held };
+        let found = self.contains(&rows)?;
+        let kept = if with { found } else { !&found };
         kept_rows(table, rows, &kept)
     }
 }

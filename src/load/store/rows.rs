@@ -43,8 +43,8 @@ pub(in crate::load) fn boolean_column<'a>(rows: &'a RecordBatch, name: &str) -> 
 /// The columns with these names, in this order.
 pub(in crate::load) fn project(rows: &RecordBatch, columns: &[&str]) -> Result<RecordBatch, LoadError> {
     let schema = rows.schema();
-    let places: Result<Vec<usize>, _> = columns.iter().map(|name| schema.index_of(name)).collect();
-    let projected = places.and_then(|places| rows.project(&places));
+    let indices: Result<Vec<usize>, _> = columns.iter().map(|name| schema.index_of(name)).collect();
+    let projected = indices.and_then(|indices| rows.project(&indices));
     projected.map_err(invalid("columns of a batch"))
 }
 

@@ -33,15 +33,15 @@ fn batch(rows: &[Row]) -> RecordBatch {
 }
 
 /// The content of the table as texts.
-fn held(engine: &Engine) -> String {
-    let mut held = Vec::new();
+fn stored(engine: &Engine) -> String {
+    let mut stored = Vec::new();
     engine
-        .each_batch("read", "FROM held", |batch| {
-            held.push(batch);
+        .each_batch("read", "FROM stored", |batch| {
+            stored.push(batch);
             Ok(())
         })
         .unwrap();
-    pretty_format_batches(&held).unwrap().to_string()
+    pretty_format_batches(&stored).unwrap().to_string()
 }
 
 fn row() -> impl Strategy<Value = Row> {
@@ -62,26 +62,26 @@ proptest! {
     #[test]
     fn p1_rows_arrive_as_they_are(rows in prop::collection::vec(row(), 1..60), repeated in 1_usize..90, from in 0_usize..30) {
         let (_folder, engine) = engine(1, 64 << 20);
-        engine.execute("make a table", &format!("CREATE TEMP TABLE held ({COLUMNS})")).unwrap();
+        engine.execute("make a table", &format!("CREATE TEMP TABLE stored ({COLUMNS})")).unwrap();
         // Some batches are longer than a vector, and some slices begin within a byte of the mask.
         let long: Vec<Row> = rows.iter().cycle().take(rows.len() * repeated).cloned().collect();
         let (long, short) = (batch(&long), batch(&rows));
         let from = from.min(long.num_rows());
         let batches = [short.clone(), long.slice(from, long.num_rows() - from), short.slice(0, 0), short];
-        engine.insert("held", &batches).unwrap();
-        prop_assert_eq!(held(&engine), pretty_format_batches(&batches).unwrap().to_string());
+        engine.insert("stored", &batches).unwrap();
+        prop_assert_eq!(stored(&engine), pretty_format_batches(&batches).unwrap().to_string());
     }
 }
 
 #[test]
 fn missing_columns_are_null_and_names_are_quoted() {
     let (_folder, engine) = engine(1, 64 << 20);
-    engine.execute("make a table", "CREATE TEMP TABLE held (a BIGINT, \"b \"\" c\" VARCHAR)").unwrap();
+    engine.execute("make a table", "CREATE TEMP TABLE stored (a BIGINT, \"b \"\" c\" VARCHAR)").unwrap();
     let texts: ArrayRef = Arc::new(StringArray::from(vec!["x"]));
-    engine.insert("held", &[RecordBatch::try_from_iter([("b \" c", texts)]).unwrap()]).unwrap();
-    engine.insert("held", &[]).unwrap();
+    engine.insert("stored", &[RecordBatch::try_from_iter([("b \" c", texts)]).unwrap()]).unwrap();
+    engine.insert("stored", &[]).unwrap();
     assert_eq!(
-        engine.integers("count", "SELECT count(*), count(a), count(\"b \"\" c\") FROM held").unwrap(),
+        engine.integers("count", "SELECT count(*), count(a), count(\"b \"\" c\") FROM stored").unwrap(),
         [1, 0, 1]
     );
 }
@@ -89,7 +89,7 @@ fn missing_columns_are_null_and_names_are_quoted() {
 #[test]
 fn what_does_not_fit_is_an_error_and_leaves_nothing_behind() {
     let (_folder, engine) = engine(1, 64 << 20);
-    engine.execute("make a table", "CREATE TEMP TABLE held (a BIGINT NOT NULL, b VARCHAR)").unwrap();
+    engine.execute("make a table", "CREATE TEMP TABLE stored (a BIGINT NOT NULL, b VARCHAR)").unwrap();
     let column = |name, column: ArrayRef| RecordBatch::try_from_iter_with_nullable([(name, column, true)]).unwrap();
     let number = |number| column("a", Arc::new(Int64Array::from(vec![number])));
     let other = column("a", Arc::new(StringArray::from(vec!["x"])));
@@ -107,14 +107,14 @@ fn what_does_not_fit_is_an_error_and_leaves_nothing_behind() {
         (vec![bare], "syntax error"),
         (vec![small], "Int8"),
     ] {
-        let error = engine.insert("held", &rows).unwrap_err().to_string();
+        let error = engine.insert("stored", &rows).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
         assert!(engine.arrow_tables.registry().rows.is_empty());
     }
     let error = engine.connection().execute_batch("FROM registered_rows(1)").unwrap_err().to_string();
     assert!(error.contains("no rows lie at 1"), "{error}");
-    engine.insert("held", &[number(Some(1))]).unwrap();
-    assert_eq!(engine.integers("count", "SELECT count(*) FROM held").unwrap(), [1]);
+    engine.insert("stored", &[number(Some(1))]).unwrap();
+    assert_eq!(engine.integers("count", "SELECT count(*) FROM stored").unwrap(), [1]);
 }
 
 #[test]
@@ -126,10 +126,10 @@ fn p2_registered_rows_can_be_joined_and_are_gone_afterwards() {
         let names: ArrayRef = Arc::new((0..20_000).step_by(step).map(name).collect::<StringArray>());
         vec![RecordBatch::try_from_iter([("name", names)]).unwrap()]
     };
-    engine.execute("make a table", "CREATE TABLE held (name VARCHAR)").unwrap();
-    engine.insert("held", &rows(1)).unwrap();
+    engine.execute("make a table", "CREATE TABLE stored (name VARCHAR)").unwrap();
+    engine.insert("stored", &rows(1)).unwrap();
     let mut found = 0;
-    let join = |rows: &str| format!("SELECT t.name FROM held t SEMI JOIN {rows} k ON t.name = k.name");
+    let join = |rows: &str| format!("SELECT t.name FROM stored t SEMI JOIN {rows} k ON t.name = k.name");
     engine
         .each_batch_with_rows("join", &rows(2), join, |batch| {
             found += batch.num_rows();
@@ -137,8 +137,8 @@ fn p2_registered_rows_can_be_joined_and_are_gone_afterwards() {
         })
         .unwrap();
     assert_eq!(found, 8_000);
-    let delete = |rows: &str| format!("DELETE FROM held t USING {rows} k WHERE t.name IS NOT DISTINCT FROM k.name");
+    let delete = |rows: &str| format!("DELETE FROM stored t USING {rows} k WHERE t.name IS NOT DISTINCT FROM k.name");
     engine.execute_with_rows(&rows(2), delete).unwrap();
-    assert_eq!(engine.integers("count", "SELECT count(*), count(name) FROM held").unwrap(), [8_000, 8_000]);
+    assert_eq!(engine.integers("count", "SELECT count(*), count(name) FROM stored").unwrap(), [8_000, 8_000]);
     assert!(engine.arrow_tables.registry().rows.is_empty());
 }

@@ -347,7 +347,7 @@ impl Store for DuckDbStore {
             return Ok(());
         }
         self.detach()?;
-        copy::check_place(&self.engine, &copy, &self.identity)?;
+        copy::check_target(&self.engine, &copy, &self.identity)?;
         self.checkpoint()?;
         let made = copy::make(&self.engine, &self.path, &copy);
         // Copying dropped the lock: DuckDB's locks belong to the process, and closing any handle drops them.
@@ -363,7 +363,7 @@ impl Store for DuckDbStore {
         self.checkpoint()?;
         rewrite::write(&self.engine, &self.path)?;
         self.detach()?;
-        rewrite::put_in_place(&self.engine, &self.path)?;
+        rewrite::replace_old_file(&self.engine, &self.path)?;
         if let Some(copy) = &self.copy {
             // The copy contains the removed rows; the end of the run makes a new one.
             rewrite::empty_copy(copy)?;

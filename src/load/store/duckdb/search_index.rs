@@ -65,7 +65,7 @@ pub(super) fn drop_index(engine: &Engine, path: &Path) -> Result<(), LoadError> 
 /// The scan that was applied last.
 fn last_scan(engine: &Engine) -> Result<Option<String>, LoadError> {
     let sql = format!("SELECT arg_max(scan_id, (_synced_at, scan_id)) FROM {CATALOG}.main.sync_windows");
-    let failed = |source| LoadError::engine("read the ledger", source);
+    let failed = LoadError::engine("read the ledger");
     engine.connection().query_row(&sql, [], |row| row.get(0)).map_err(failed)
 }
 
