@@ -56,7 +56,7 @@ pub struct StartedEngine {
 impl StartedEngine {
     /// Starts an empty engine.
     pub fn start(options: EngineOptions) -> Result<Self, LoadError> {
-        let failed = |source| LoadError::engine("open", source);
+        let failed = LoadError::engine("open");
         // The limits are set at open: attaching a file may replay a commit log, which must respect them.
         let config = common_config(Config::default())
             .and_then(|config| config.max_memory(&format!("{}B", options.memory_limit_bytes)))
@@ -72,28 +72,18 @@ impl StartedEngine {
         &self.options
     }
 
-    /// Prepares the engine for work, and removes the spill files of a killed process.
-    pub fn ready(self) -> Result<Engine, LoadError> {
+    /// Prepares the engine for work, and removes the spill files of a killed process. `failpoints` are hit before its
+    /// durable steps.
+    pub(super) fn ready(self, failpoints: Failpoints) -> Result<Engine, LoadError> {
         remove_leftovers(&self.options.temp_directory)?;
-        let arrow_tables = ArrowTables::open(&self.connection).map_err(|source| LoadError::engine("open", source))?;
-        let engine = Engine {
-            connection: self.connection,
-            arrow_tables,
-            failpoints: Failpoints::default(),
-            threads: threads_of(&self.options),
-        };
+        let arrow_tables = ArrowTables::open(&self.connection).map_err(LoadError::engine("open"))?;
+        let engine = Engine { connection: self.connection, arrow_tables, failpoints, options: self.options };
         pin_to_utc(&engine.connection)?;
         // Row groups are compressed and written one by one, and not all at the commit.
         engine.execute("set its buffer", "SET write_buffer_row_group_count = 1")?;
         engine.execute("set its buffer", &format!("SET streaming_buffer_size = '{STREAMED_BYTES}B'"))?;
         Ok(engine)
     }
-}
-
-/// Threads for whole files and tables: limited by the memory that each of them takes.
-fn threads_of(options: &EngineOptions) -> u32 {
-    let fitting = u32::try_from(options.memory_limit_bytes / THREAD_BYTES).unwrap_or(u32::MAX);
-    options.threads.min(fitting).max(1)
 }
 
 /// One in-memory database with its one connection. The session is pinned to UTC, and no extension is ever downloaded.
@@ -104,24 +94,19 @@ pub struct Engine {
     connection: Connection,
     arrow_tables: ArrowTables,
     failpoints: Failpoints,
-    threads: u32,
+    options: EngineOptions,
 }
 
 impl Engine {
-    /// Opens an empty engine.
-    pub fn open(options: &EngineOptions) -> Result<Self, LoadError> {
-        StartedEngine::start(options.clone())?.ready()
-    }
-
-    /// The same engine with failpoints before its durable steps.
-    #[must_use]
-    pub(super) fn watched(self, failpoints: Failpoints) -> Self {
-        Self { failpoints, ..self }
+    /// Starts over with an empty engine. After some errors an engine refuses everything.
+    pub(super) fn restart(&mut self) -> Result<(), LoadError> {
+        *self = StartedEngine::start(self.options.clone())?.ready(self.failpoints.clone())?;
+        Ok(())
     }
 
     /// Runs work on whole files or tables with all threads.
     pub(super) fn with_all_threads<T>(&self, work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
-        self.use_threads(self.threads)?;
+        self.use_threads(self.threads())?;
         let done = work();
         let back = self.use_threads(1);
         // The error of the work comes first.
@@ -140,8 +125,14 @@ impl Engine {
         done.and_then(|value| back.map(|()| value))
     }
 
+    /// Threads for whole files and tables: limited by the memory that each of them takes.
+    fn threads(&self) -> u32 {
+        let fitting = u32::try_from(self.options.memory_limit_bytes / THREAD_BYTES).unwrap_or(u32::MAX);
+        self.options.threads.min(fitting).max(1)
+    }
+
     fn use_threads(&self, threads: u32) -> Result<(), LoadError> {
-        if self.threads == 1 { Ok(()) } else { self.execute("set its threads", &format!("SET threads = {threads}")) }
+        if self.threads() == 1 { Ok(()) } else { self.execute("set its threads", &format!("SET threads = {threads}")) }
     }
 
     /// Must be called before each durable step.
@@ -153,7 +144,7 @@ impl Engine {
     /// Runs statements without a result. `action` completes "the engine failed to ...".
     pub fn execute(&self, action: &str, sql: &str) -> Result<(), LoadError> {
         tracing::trace!(action, sql);
-        self.connection.execute_batch(sql).map_err(|source| LoadError::engine(action, source))
+        self.connection.execute_batch(sql).map_err(LoadError::engine(action))
     }
 
     /// Inserts rows into the table with this SQL name. All batches have the same columns; the table's other columns are
@@ -192,7 +183,7 @@ impl Engine {
         read: impl FnMut(&duckdb::Row<'_>) -> Result<T, duckdb::Error>,
     ) -> Result<C, LoadError> {
         tracing::trace!(action, sql);
-        let failed = |source| LoadError::engine(action, source);
+        let failed = LoadError::engine(action);
         let mut statement = self.connection.prepare(sql).map_err(failed)?;
         let rows = statement.query_map([], read).map_err(failed)?;
         rows.collect::<Result<C, _>>().map_err(failed)
@@ -206,7 +197,7 @@ impl Engine {
             values.iter_mut().enumerate().try_for_each(|(at, value)| row.get(at).map(|found| *value = found))?;
             Ok(values)
         };
-        self.connection.query_row(sql, [], read).map_err(|source| LoadError::engine(action, source))
+        self.connection.query_row(sql, [], read).map_err(LoadError::engine(action))
     }
 
     /// Calls `take` with the rows of a query, some thousand at a time.
@@ -217,7 +208,7 @@ impl Engine {
         mut take: impl FnMut(RecordBatch) -> Result<(), LoadError>,
     ) -> Result<(), LoadError> {
         tracing::trace!(action, sql);
-        let failed = |source| LoadError::engine(action, source);
+        let failed = LoadError::engine(action);
         let mut statement = self.connection.prepare(sql).map_err(failed)?;
         // The returned iterator panics where the engine fails. `step` reads the same stream and returns the error.
         let _ = statement.stream_arrow([]).map_err(failed)?;
@@ -263,8 +254,8 @@ pub(super) fn pin_to_utc(connection: &Connection) -> Result<(), LoadError> {
     let Err(error) = connection.execute_batch("SET TimeZone = 'UTC'") else { return Ok(()) };
     let has_icu: bool = connection
         .query_row("SELECT count(*) > 0 FROM duckdb_settings() WHERE name = 'TimeZone'", [], |row| row.get(0))
-        .map_err(|source| LoadError::engine("read its settings", source))?;
-    if has_icu { Err(LoadError::engine("pin UTC", error)) } else { Ok(()) }
+        .map_err(LoadError::engine("read its settings"))?;
+    if has_icu { Err(LoadError::engine("pin UTC")(error)) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub enum LoadError {
     #[error("{} was filled from {found}, and this run reads {wanted}", path.display())]
     OtherIdentity { path: PathBuf, found: String, wanted: String },
     /// The Parquet warehouse has another partition size than the setting: set it back, or fill a new folder.
-    #[error("{} is cut by {found}, and the setting says by {wanted}", path.display())]
+    #[error("{} is partitioned by {found}, and the setting says {wanted}", path.display())]
     OtherPartition { path: PathBuf, found: String, wanted: String },
     /// A newer version of this program or of the engine wrote the warehouse: upgrade.
     #[error("{} was written by a newer version ({found})", path.display())]
@@ -38,7 +38,7 @@ pub enum LoadError {
     #[error("{} is not a warehouse of studysync: {why}", path.display())]
     NotOurs { path: PathBuf, why: String },
     /// A killed writer left a publish unfinished, and a reader may not finish it: run `sync` once.
-    #[error("the last run on {} was cut short while it put files in place", path.display())]
+    #[error("the last run on {} was interrupted while it published files", path.display())]
     Unfinished { path: PathBuf },
     /// The disk is full: make room and run again.
     #[error("no space is left for {}", path.display())]
@@ -95,15 +95,17 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// An error of the engine; `action` completes "the engine failed to ...".
-    pub(super) fn engine(action: impl Into<String>, source: duckdb::Error) -> Self {
-        let message = source.to_string();
-        if is_full(&message) {
-            let path = PathBuf::from(quoted(&message).unwrap_or("the engine's files"));
-            return LoadError::Full { path, source: io::Error::new(io::ErrorKind::StorageFull, message) };
+    /// For `map_err`: an error of the engine. `action` completes "the engine failed to ...".
+    pub(super) fn engine(action: &str) -> impl Fn(duckdb::Error) -> LoadError + Copy + use<'_> {
+        move |source| {
+            let message = source.to_string();
+            if is_full(&message) {
+                let path = PathBuf::from(quoted(&message).unwrap_or("the engine's files"));
+                return LoadError::Full { path, source: io::Error::new(io::ErrorKind::StorageFull, message) };
+            }
+            // The message is complete: the source has only a code that never changes.
+            LoadError::Engine { action: action.to_owned(), source: message.into() }
         }
-        // The message is complete: the source has only a code that never changes.
-        LoadError::Engine { action: action.into(), source: message.into() }
     }
 
     /// Returns an error unless the path is a file.

@@ -29,7 +29,7 @@ impl FullTextSearch {
     /// # Errors
     /// `NoExtension` if it is not installed, or if its file cannot be loaded.
     pub fn check(&self) -> Result<PathBuf, LoadError> {
-        let failed = |source| LoadError::engine("open", source);
+        let failed = LoadError::engine("open");
         let config = common_config(Config::default()).map_err(failed)?;
         let connection = Connection::open_in_memory_with_flags(config).map_err(failed)?;
         load(&connection, self.extension_directory.as_deref())?;
@@ -62,7 +62,7 @@ impl FullTextSearch {
 fn set_directory(connection: &Connection, directory: Option<&Path>) -> Result<(), LoadError> {
     let Some(directory) = directory else { return Ok(()) };
     let sql = format!("SET extension_directory = {}", quote_text(&directory.to_string_lossy()));
-    connection.execute_batch(&sql).map_err(|source| LoadError::engine("set the folder of extensions", source))
+    connection.execute_batch(&sql).map_err(LoadError::engine("set the folder of extensions"))
 }
 
 fn load(connection: &Connection, directory: Option<&Path>) -> Result<(), LoadError> {
@@ -73,7 +73,7 @@ fn load(connection: &Connection, directory: Option<&Path>) -> Result<(), LoadErr
 /// The path of the extension, if it is installed.
 fn installed_at(connection: &Connection) -> Result<Option<PathBuf>, LoadError> {
     let sql = format!("SELECT install_path FROM duckdb_extensions() WHERE extension_name = '{NAME}' AND installed");
-    let failed = |source| LoadError::engine("list its extensions", source);
+    let failed = LoadError::engine("list its extensions");
     let mut statement = connection.prepare(&sql).map_err(failed)?;
     let mut paths = statement.query_map([], |row| row.get::<_, Option<String>>(0)).map_err(failed)?;
     let path = paths.next().transpose().map_err(failed)?;
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_extension_and_a_broken_one_are_told_apart() {
+    fn a_missing_and_a_broken_extension_differ() {
         let folder = tempfile::tempdir().unwrap();
         let missing = why(folder.path());
         assert!(missing.contains("there is no ") && missing.contains("fts.duckdb_extension"), "{missing}");

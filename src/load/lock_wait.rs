@@ -26,7 +26,7 @@ impl LockPatience {
     /// Calls `open` until it succeeds, fails for another reason than a lock, or the wait is over. Blocks the thread.
     pub(super) fn until_free<T>(&self, mut open: impl FnMut() -> Result<T, LoadError>) -> Result<T, LoadError> {
         let started = Instant::now();
-        let mut is_told = false;
+        let mut is_reported = false;
         loop {
             let error = match open() {
                 Err(error @ LoadError::Locked { .. }) => error,
@@ -35,9 +35,9 @@ impl LockPatience {
             if self.stop.is_cancelled() || started.elapsed() >= self.wait {
                 return Err(error);
             }
-            if !is_told {
+            if !is_reported {
                 tracing::warn!("{error}; waiting up to {} s for it", self.wait.as_secs());
-                is_told = true;
+                is_reported = true;
             }
             thread::sleep(TRY_EVERY.min(self.wait.saturating_sub(started.elapsed())));
         }
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_lock_is_waited_for_and_not_for_ever() {
+    fn only_a_lock_is_waited_for_and_only_for_a_time() {
         let patience = |ms| LockPatience { wait: Duration::from_millis(ms), stop: CancellationToken::new() };
         let mut tries = 0;
         let opened = patience(60_000).until_free(|| {

@@ -103,7 +103,7 @@ impl Reader {
         parquet: Option<&Path>,
         limits: ReaderLimits,
     ) -> Result<Reader, LoadError> {
-        let failed = |source| LoadError::engine("open", source);
+        let failed = LoadError::engine("open");
         let config = common_config(Config::default())
             .and_then(|config| config.max_memory(&format!("{}B", limits.memory_bytes)))
             // The engine would spill into the working directory.
@@ -150,7 +150,7 @@ impl Reader {
     pub fn check(&self, sql: &str) -> Result<(), LoadError> {
         check_reads_only(&self.connection, sql)?;
         let prepared = self.connection.prepare(sql).map(drop);
-        prepared.map_err(|source| LoadError::engine("run the query", source))
+        prepared.map_err(LoadError::engine("run the query"))
     }
 
     /// Runs one read-only statement and calls `take` with its batches, at most `rows_max` rows. The first batch is
@@ -169,7 +169,7 @@ impl Reader {
             .map_err(|source| LoadError::Engine { action: "run the query".into(), source: source.into() })?;
         let failed = |source| match timer.is_used_up() {
             true => LoadError::TimedOut { limit: self.statement_time },
-            false => LoadError::engine("run the query", source),
+            false => LoadError::engine("run the query")(source),
         };
         let mut statement = timer.during(|| self.connection.prepare(sql)).map_err(failed)?;
         // The iterator of the stream panics when a row cannot be computed. `step` returns the error.
@@ -222,7 +222,7 @@ fn attach_duckdb(connection: &Connection, path: &Path) -> Result<Claim, LoadErro
     let name = quote_text(&path.to_string_lossy());
     connection
         .execute_batch(&format!("ATTACH {name} AS {DUCKDB_CATALOG} (TYPE duckdb, READ_ONLY)"))
-        .map_err(|error| explain(error, "open the warehouse", path))?;
+        .map_err(explain("open the warehouse", path))?;
     Ok(claim)
 }
 
@@ -238,7 +238,7 @@ fn attach_parquet(connection: &Connection, root: &Path, is_alone: bool) -> Resul
     let views = schema::views().iter().filter(|view| is_alone || view.kind == ViewKind::View);
     statements.extend(views.map(schema::View::create_sql));
     statements.push("USE memory.main".to_owned());
-    connection.execute_batch(&statements.join(";\n")).map_err(|error| explain(error, "open the warehouse", root))
+    connection.execute_batch(&statements.join(";\n")).map_err(explain("open the warehouse", root))
 }
 
 /// Each query expands the glob again, so it sees what was published since.

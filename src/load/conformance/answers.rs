@@ -47,8 +47,8 @@ pub(in crate::load) fn p2_an_unchanged_rescan_touches_no_byte(lab: &mut Lab) {
     assert_eq!(lab.files(), before);
 }
 
-pub(in crate::load) fn p2_a_key_that_has_rows_in_two_windows_has_one_after_a_scan_of_both(lab: &mut Lab) {
-    // A record that the service moved from one window to another: its row of the one vanished.
+pub(in crate::load) fn p2_a_key_in_two_windows_is_one_row_after_a_scan_of_both(lab: &mut Lab) {
+    // The service moved a record to another window: its old row vanished.
     lab.apply(&answers_scan(0, 0, 1), &[page(&[answer("a", 0, "hello")])]);
     lab.apply(&answers_scan(1, 1, 2), &[page(&[answer("a", 1, "hello")])]);
     lab.apply(&answers_scan(2, 0, 1), &[page(&[])]);
@@ -109,7 +109,7 @@ pub(in crate::load) fn p4_a_vanished_row_is_marked_and_comes_back(lab: &mut Lab)
     assert_eq!(lab.rows(HISTORY), ["a | red | vanished | true"]);
     assert_eq!(lab.rows(CHOICES), ["a | 1 | red"]);
 
-    // Gone already: nothing more happens.
+    // Already vanished: nothing changes.
     assert!(!lab.apply(&answers_scan(2, 0, 1), &[page(std::slice::from_ref(&stays))]).wrote);
 
     let applied = lab.apply(&answers_scan(3, 0, 1), &[page(&[gone.clone(), stays.clone()])]);
@@ -168,7 +168,7 @@ pub(in crate::load) fn a_scan_without_a_flag_never_blanks_and_one_with_it_enrich
     assert_eq!(lab.rows(stored), ["blue | /shop | NULL | 0"]);
     assert_eq!(lab.rows("SELECT answer_text, url FROM response_history"), ["red | /shop"]);
 
-    // Equal flags, other content: what neither scan asked for is still kept.
+    // Equal flags, other content: columns that neither scan asked for stay.
     edited.text = "green".into();
     lab.apply(&scan(Stream::Responses, 3, 0, 1, FlagSet::EMPTY), &[page(&[edited.clone()])]);
     assert_eq!(lab.rows(stored), ["green | /shop | NULL | 0"]);
@@ -257,7 +257,7 @@ pub(in crate::load) fn p4_a_field_that_gets_a_column_is_no_edit(lab: &mut Lab) {
     );
     let written = lab.rows("SELECT _synced_at, _run_id FROM responses");
 
-    // Nothing to tell, and nothing to see for analysts but the columns.
+    // Nothing is reported, and analysts see only the columns.
     let found = lab.warehouse().compare(&of(1), &[page(&answers)].as_slice(), 5).unwrap();
     assert!(found.is_equal(), "{found:?}");
     let applied = lab.apply(&of(1), &[page(&answers)]);
@@ -269,7 +269,7 @@ pub(in crate::load) fn p4_a_field_that_gets_a_column_is_no_edit(lab: &mut Lab) {
     assert_eq!(lab.rows(CHOICES), ["a | 1 | one", "b | 1 | one"]);
     assert!(!lab.apply(&of(2), &[page(&answers)]).wrote, "they have moved");
 
-    // What is edited as well is an edit, whichever field it is.
+    // A record with another change is an edit, whichever field changed.
     for (at, (rest, column, fields)) in moved.iter().enumerate() {
         let day = 3 + 2 * i64::try_from(at).unwrap();
         let before = lab.count("SELECT count(*) FROM response_history");
@@ -328,7 +328,7 @@ pub(in crate::load) fn p1_a_stored_row_that_loses_a_collision_is_kept_once(lab: 
     assert_eq!(lab.rows(HISTORY), ["a | stored | edited | true"]);
 }
 
-pub(in crate::load) fn p2_records_of_one_key_that_did_not_meet_are_one_row_once_they_do(lab: &mut Lab) {
+pub(in crate::load) fn p2_records_of_one_key_are_one_row_once_a_scan_has_both(lab: &mut Lab) {
     let (mut first, mut second) = (answer("a", 0, "first"), answer("a", 1, "second"));
     first.choices = vec!["one".into()];
     second.choices = vec!["two".into()];
@@ -336,7 +336,7 @@ pub(in crate::load) fn p2_records_of_one_key_that_did_not_meet_are_one_row_once_
     lab.apply(&answers_scan(0, 0, 1), &[page(&[first.clone(), other.clone()])]);
     lab.apply(&answers_scan(1, 1, 2), &[page(std::slice::from_ref(&second))]);
     assert_eq!(lab.rows(TEXTS), ["a | first", "a | second", "b | other"], "they lie in different windows");
-    // A scan of both windows has both: the later place stands, the other is in the history.
+    // A scan of both windows returns both: the later position wins, the other goes to the history.
     let both = [page(&[first, other.clone(), second.clone()])];
     let applied = lab.apply(&answers_scan(2, 0, 2), &both);
     let counts = RowCounts { rows_read: 3, updated: 1, unchanged: 1, collisions: 1, ..RowCounts::default() };
@@ -345,7 +345,7 @@ pub(in crate::load) fn p2_records_of_one_key_that_did_not_meet_are_one_row_once_
     assert_eq!(lab.rows(CHOICES), ["a | 1 | two"]);
     assert_eq!(lab.rows(HISTORY), ["a | first | collision | false"]);
     assert!(!lab.apply(&answers_scan(3, 0, 2), &both).wrote);
-    // One of two rows is no longer at the service, and no loser either: it is an earlier version.
+    // One of two rows is gone from the service. It lost no collision: it is an earlier version.
     let mut third = answer("a", 0, "third");
     third.choices = vec!["three".into()];
     lab.apply(&answers_scan(4, 0, 1), &[page(&[third, other.clone()])]);
@@ -377,7 +377,7 @@ pub(in crate::load) fn p1_rows_outside_the_window_are_kept_by_key(lab: &mut Lab)
     assert_eq!(applied.counts, counts);
     assert_eq!(lab.rows(TEXTS), ["far | second", "in | x", "new | y"]);
     assert_eq!(lab.rows(HISTORY), ["far | first | edited | true"]);
-    // They were never in the window: their absence from it says nothing.
+    // The rows were never in the window, so their absence tells nothing.
     let applied = lab.apply(&answers_scan(2, 0, 1), &[page(&[answer("in", 0, "x")])]);
     assert_eq!(applied.counts, RowCounts { rows_read: 1, unchanged: 1, ..RowCounts::default() });
 }

@@ -1,4 +1,4 @@
-//! Cases of the comparison without a commit: what `verify` tells of a warehouse.
+//! Cases of the comparison without a commit, which `verify` reports.
 
 use super::{
     Lab,
@@ -29,7 +29,7 @@ pub(in crate::load) fn p1_a_comparison_tells_what_differs_and_changes_nothing(la
     let same = compare(lab, &answers_scan(1, 0, 1), &[page(&rows[..10]), page(&rows[10..])]);
     assert!(same.is_equal(), "{same:?}");
     assert_eq!((same.rows, same.service_rows), (20, 20));
-    // A row of the next window belongs to the next window, and a repeat is no second row.
+    // A row of the next window does not count, and a repeated record is one row.
     let edge =
         compare(lab, &answers_scan(1, 0, 1), &[page(&rows), page(&rows[..3]), page(&[answer("new", 1, "edge")])]);
     assert!(edge.is_equal(), "{edge:?}");
@@ -46,7 +46,8 @@ pub(in crate::load) fn p1_a_comparison_tells_what_differs_and_changes_nothing(la
     assert_eq!((found.missing.rows, keys(&found.missing.examples)), (1, vec!["new / 1".to_owned()]));
     assert_eq!(found.extra.rows, 8);
     assert_eq!(keys(&found.extra.examples), ["g00 / 1", "g01 / 1", "g02 / 1", "g03 / 1", "g04 / 1"]);
-    // The hash of a test's row is over all of it, so the second one differs in nothing that was asked for but its hash.
+    // The hash of a test's row covers all of it. So the second row differs only in the hash and in columns that were
+    // not asked for.
     assert_eq!(found.stale.rows, 3);
     let hashed = "_row_hash+answer_json+answer_text";
     assert_eq!(
@@ -57,7 +58,7 @@ pub(in crate::load) fn p1_a_comparison_tells_what_differs_and_changes_nothing(la
     assert_eq!(found.columns["_row_hash"], 3);
     assert_eq!(lab.files(), before, "a comparison wrote");
 
-    // Vanished here and back there: it is missing. Gone there as here: nothing to tell.
+    // Vanished here and returned there: missing. Gone on both sides: no difference.
     lab.vanish = crate::load::VanishPolicy::Accept;
     lab.apply(&answers_scan(2, 0, 1), &[page(&rows[1..])]);
     let back = compare(lab, &answers_scan(3, 0, 1), &[page(&rows)]);
@@ -79,7 +80,7 @@ pub(in crate::load) fn p1_a_comparison_sees_children_snapshots_and_rejects(lab: 
         change(&mut changed);
         compare(lab, &scan(1), &[changed])
     };
-    // The row itself is as it was; its choices are not there any more.
+    // The row is unchanged; its choices are gone.
     let found = page_with(|page| page.batches.retain(|batch| batch.table != "response_choices"));
     assert_eq!(keys(&found.stale.examples), ["a / 1 response_choices"], "{found:?}");
     let fewer = page_with(|page| {

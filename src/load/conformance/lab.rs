@@ -1,4 +1,4 @@
-//! A warehouse under test: applies scans to it, and reads its tables and its files.
+//! A warehouse under test: applies scans, and reads tables and files.
 
 use std::{
     collections::BTreeMap,
@@ -17,15 +17,15 @@ use crate::{
     model::{Failpoints, FlatPage, Scan},
 };
 
-/// How the suite opens a kind of warehouse. Dropping it removes its files.
+/// Opens a kind of warehouse for the suite. Dropping it removes its files.
 pub(in crate::load) trait Kind {
     /// Opens the same warehouse each time.
     fn open(&self, identity: &Identity) -> Result<Warehouse, LoadError>;
 
-    /// Opens what was published.
+    /// Opens the published rows.
     fn reader(&self) -> Reader;
 
-    /// The folder with everything that the warehouse is made of.
+    /// The folder with all files of the warehouse.
     fn root(&self) -> &Path;
 }
 
@@ -41,7 +41,7 @@ pub(in crate::load) fn identity(environment: &str) -> Identity {
     Identity { base_url: "https://service.example".into(), environment: environment.into() }
 }
 
-/// The warehouse in a DuckDB file.
+/// A lab with a DuckDB file.
 pub(in crate::load) fn opened_duckdb(path: &Path) -> Warehouse {
     let opening = Opening {
         identity: identity("test"),
@@ -73,21 +73,21 @@ impl Lab {
         applied
     }
 
-    /// Applies a scan and no more.
+    /// Applies a scan without a commit.
     pub(in crate::load) fn apply_uncommitted(&mut self, scan: &Scan, pages: &[FlatPage]) -> Applied {
         let options =
             CommitOptions { vanish: self.vanish, record_unchanged: self.record_unchanged, ..CommitOptions::default() };
         self.warehouse().apply(scan, &pages, &options).unwrap()
     }
 
-    /// The warehouse as another run finds it.
+    /// Reopens the warehouse, as another run does.
     pub(in crate::load) fn reopen(&mut self) {
         self.warehouse = None;
         self.warehouse = Some(self.kind.open(&identity("test")).unwrap());
         self.warehouse().publish().unwrap();
     }
 
-    /// The rows of a query, as text: columns parted by ` | `.
+    /// The rows of a query as texts, columns separated by ` | `.
     pub(in crate::load) fn rows(&self, sql: &str) -> Vec<String> {
         let result = self.kind.reader().query(sql, 100_000).unwrap();
         assert!(!result.truncated);
@@ -104,12 +104,12 @@ impl Lab {
         rows
     }
 
-    /// One count.
+    /// The result of a count.
     pub(in crate::load) fn count(&self, sql: &str) -> usize {
         self.rows(sql)[0].parse().unwrap()
     }
 
-    /// Every file: when it was written, and a hash of its bytes.
+    /// Time and content hash of every file.
     pub(in crate::load) fn files(&self) -> BTreeMap<PathBuf, (SystemTime, u128)> {
         let mut files = BTreeMap::new();
         let mut folders = vec![self.kind.root().to_owned()];
@@ -128,7 +128,7 @@ impl Lab {
         files
     }
 
-    /// Every row of every table but the ids of scans and runs, to compare two warehouses.
+    /// Every row of every table without ids of scans and runs, to compare two warehouses.
     pub(in crate::load) fn contents(&self, tables: &[&str]) -> Vec<String> {
         let read = |table: &'_ &str| -> Vec<String> {
             let rows = self.rows(&format!("SELECT * EXCLUDE (_run_id, _synced_at) FROM {table} ORDER BY ALL"));

@@ -1,7 +1,7 @@
-//! What every warehouse must do: one suite, run against each of them by [`conformance_tests`].
+//! The conformance suite of warehouses. [`conformance_tests`] runs it on each kind.
 //!
-//! Pages are built by hand (`pages`), so a fault of `flatten` cannot hide one here, and tables are read as analysts read
-//! them, through [`Reader`].
+//! Pages are built by hand (`pages`), so a bug of `flatten` cannot hide one here. Tables are read through [`Reader`],
+//! as analysts read them.
 
 pub(super) mod answers;
 pub(super) mod compared;
@@ -15,7 +15,7 @@ pub(super) mod throughput;
 pub(super) use lab::{Kind, Lab, identity, opened_duckdb};
 pub(super) use pages::{Answer, answer, answers_scan, day, page};
 
-/// Makes one test of each case; `$make` is a function that gives a fresh `Box<dyn Kind>`. `slow`: `make test-slow` runs them.
+/// Makes one test of each case. `$make` returns a fresh `Box<dyn Kind>`. `slow`: `make test-slow` runs them.
 macro_rules! conformance_tests {
     (slow $make:path) => {
         crate::load::conformance::conformance_tests! { #[ignore = "slow: run by `make test-slow`"] $make }
@@ -24,7 +24,7 @@ macro_rules! conformance_tests {
         crate::load::conformance::conformance_tests! { @cases [$(#[$attribute])?] $make,
             answers: first_load_fills_every_table
             answers: p2_an_unchanged_rescan_touches_no_byte
-            answers: p2_a_key_that_has_rows_in_two_windows_has_one_after_a_scan_of_both
+            answers: p2_a_key_in_two_windows_is_one_row_after_a_scan_of_both
             answers: p4_an_edit_goes_to_the_history_and_replaces_children
             answers: p4_a_soft_delete_is_an_edit_of_its_own_kind
             answers: p4_a_vanished_row_is_marked_and_comes_back
@@ -38,7 +38,7 @@ macro_rules! conformance_tests {
             answers: p4_another_hash_alone_is_no_edit
             answers: p1_collisions_keep_both_records
             answers: p1_a_stored_row_that_loses_a_collision_is_kept_once
-            answers: p2_records_of_one_key_that_did_not_meet_are_one_row_once_they_do
+            answers: p2_records_of_one_key_are_one_row_once_a_scan_has_both
             answers: p2_repeats_at_page_edges_are_one_row
             answers: p1_rows_outside_the_window_are_kept_by_key
             answers: a_scan_of_one_survey_touches_no_other

@@ -24,7 +24,7 @@ const SNAPSHOTS: &str =
     FROM visitor_snapshots s LEFT JOIN visitor_snapshot_attributes a USING (response_group_uid) ORDER BY ALL";
 
 pub(in crate::load) fn a_snapshot_does_not_depend_on_the_order_of_windows(lab: &mut Lab) {
-    // The session crosses the edge of two windows, and the later answer comes first.
+    // The session spans two windows, and the later answer comes first.
     let early = page(&[with_snapshot(answer("s", 0, "x"), 1, "free"), with_snapshot(answer("t", 0, "x"), 1, "free")]);
     let late = page(&[with_snapshot(answer("s", 1, "y"), 2, "free"), with_snapshot(answer("t", 1, "y"), 2, "paid")]);
     let expected = [
@@ -34,14 +34,14 @@ pub(in crate::load) fn a_snapshot_does_not_depend_on_the_order_of_windows(lab: &
     lab.apply(&snapshots_scan(0, 1, 2), std::slice::from_ref(&late));
     lab.apply(&snapshots_scan(1, 0, 1), std::slice::from_ref(&early));
     assert_eq!(lab.rows(SNAPSHOTS), expected);
-    // The other order, and both in one: nothing to do.
+    // The other order, and both at once: the result is the same.
     assert!(!lab.apply(&snapshots_scan(2, 1, 2), std::slice::from_ref(&late)).wrote);
     assert!(!lab.apply(&snapshots_scan(3, 0, 2), &[late, early]).wrote);
     assert_eq!(lab.rows(SNAPSHOTS), expected);
 }
 
 pub(in crate::load) fn a_snapshot_does_not_depend_on_what_was_committed(lab: &mut Lab) {
-    // What was applied and waits counts like what was committed, whichever of three windows comes first, or page of one.
+    // Uncommitted rows count like committed ones, whatever the order of windows and pages.
     let orders: [&[&[i64]]; 5] =
         [&[&[0], &[1], &[2]], &[&[2], &[1], &[0]], &[&[1], &[0], &[2]], &[&[2, 0, 1]], &[&[1, 2], &[0]]];
     for (round, windows) in orders.into_iter().enumerate() {
@@ -62,13 +62,13 @@ pub(in crate::load) fn a_snapshot_does_not_depend_on_what_was_committed(lab: &mu
         }
         lab.warehouse().commit().unwrap();
         lab.warehouse().publish().unwrap();
-        let held = format!(
+        let snapshots_sql = format!(
             "SELECT s.response_group_uid, date_diff('day', DATE '2026-03-01', s.created_at) - {first_day}, a.value_text
              FROM visitor_snapshots s LEFT JOIN visitor_snapshot_attributes a USING (response_group_uid, created_at)
              WHERE s.response_group_uid LIKE '{round}%' ORDER BY ALL"
         );
         let expected = ["a | 0 | free", "b | 0 | free", "c | 1 | free", "d | 2 | free"];
-        assert_eq!(lab.rows(&held), expected.map(|row| format!("{round}{row}")), "{windows:?}");
+        assert_eq!(lab.rows(&snapshots_sql), expected.map(|row| format!("{round}{row}")), "{windows:?}");
     }
 }
 
@@ -77,7 +77,7 @@ pub(in crate::load) fn p1_a_session_of_weeks_has_each_of_its_snapshots_once(lab:
         "SELECT s.response_group_uid, s.created_at::VARCHAR, s.attributes, a.value_text FROM visitor_snapshots s
         LEFT JOIN visitor_snapshot_attributes a USING (response_group_uid, created_at) ORDER BY ALL";
     let (first, last) = (with_snapshot(answer("s", 0, "x"), 1, "free"), with_snapshot(answer("s", 20, "x"), 2, "paid"));
-    // Two windows that do not see each other's row, in the wrong order, and then a scan that sees both.
+    // Two windows that do not see each other's row, in the wrong order; then a scan that sees both.
     lab.apply(&snapshots_scan(0, 20, 21), &[page(std::slice::from_ref(&last))]);
     lab.apply(&snapshots_scan(1, 0, 1), &[page(std::slice::from_ref(&first))]);
     let both = [
@@ -89,7 +89,7 @@ pub(in crate::load) fn p1_a_session_of_weeks_has_each_of_its_snapshots_once(lab:
         lab.apply(&snapshots_scan(hour, 0, 30), &[page(&[first.clone(), last.clone()])]);
         assert_eq!(lab.rows(BY_MOMENT), both, "scan {hour}");
     }
-    // An edit of the first is none of the second.
+    // An edit of the first is no edit of the second.
     let edited = with_snapshot(answer("s", 0, "x"), 1, "trial");
     lab.apply(&snapshots_scan(4, 0, 30), &[page(&[edited, last])]);
     let first_edited = "s | 2026-03-01 12:00:00 | {\"plan\":\"trial\"} | trial";
@@ -101,12 +101,12 @@ pub(in crate::load) fn an_edited_snapshot_replaces_its_attributes(lab: &mut Lab)
     let applied = lab.apply(&snapshots_scan(1, 0, 1), &[page(&[with_snapshot(answer("s", 0, "x"), 1, "paid")])]);
     assert!(applied.wrote);
     assert_eq!(lab.rows(SNAPSHOTS), ["s | 2026-03-01 12:00:00 | {\"plan\":\"paid\"} | paid | true"]);
-    // A scan that does not ask for snapshots leaves them alone, and they never vanish.
+    // A scan without snapshots leaves them alone: they never vanish.
     lab.vanish = VanishPolicy::Accept;
     lab.apply(&scan(Stream::Responses, 2, 0, 1, FlagSet::EMPTY), &[]);
     lab.apply(&snapshots_scan(3, 0, 1), &[]);
     assert_eq!(lab.rows(SNAPSHOTS), ["s | 2026-03-01 12:00:00 | {\"plan\":\"paid\"} | paid | true"]);
-    // One may come with an answer that is held, and has not changed.
+    // A stored answer that did not change may get a snapshot.
     lab.apply(&snapshots_scan(4, 5, 6), &[page(&[answer("late", 5, "x")])]);
     let applied = lab.apply(&snapshots_scan(5, 5, 6), &[page(&[with_snapshot(answer("late", 5, "x"), 1, "free")])]);
     assert_eq!((applied.counts.unchanged, applied.wrote), (1, true));
@@ -137,7 +137,7 @@ pub(in crate::load) fn surveys_keep_every_version(lab: &mut Lab) {
     assert_eq!(lab.rows(changes)[2..], ["1 | DRAFT | IN_PROGRESS | scan | 02:00", "2 | PAUSED | NULL | scan | 02:00"]);
     assert_eq!(lab.rows(questions), ["1 | 1 | q1 new", "2 | 1 | r"]);
 
-    // Survey 2 is back; survey 1 changes a question and not its status.
+    // Survey 2 returns; survey 1 changes a question and not its status.
     lab.apply(&scan(3), &[survey_page(&[(1, "IN_PROGRESS", &["q1 newer"]), (2, "PAUSED", &["r"])])]);
     assert_eq!(
         lab.rows(history)[1..],
@@ -232,7 +232,7 @@ pub(in crate::load) fn p1_commits_that_wait_for_publish_go_together(lab: &mut La
     let nights: [&[(i64, &str, &[&str])]; 3] =
         [&[(1, "DRAFT", &["q"])], &[(1, "PAUSED", &["q"]), (2, "NEW", &[])], &[(2, "NEW", &[])]];
     for (hour, surveys) in (1..).zip(nights) {
-        // Committed and not published: what a killed run leaves.
+        // Committed and not published, as after a kill.
         let page = survey_page(surveys);
         lab.warehouse().apply_and_commit(&scan(hour), &std::slice::from_ref(&page), &CommitOptions::default()).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Pages built by hand: records as people think of them, turned into batches of the contracts.
+//! Pages built by hand: plain records become batches of the contracts.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use crate::{
     schema,
 };
 
-/// 2026-03-01, the first day of the tests' calendar.
+/// 2026-03-01, the first day of the tests.
 pub(in crate::load) const DAY_0_MS: i64 = 1_772_323_200_000;
 
-/// A moment of the tests' calendar.
+/// A time in the tests.
 pub(in crate::load) fn day(day: i64) -> i64 {
     DAY_0_MS + day * DAY_MS
 }
 
-/// A scan of `[first, end)` in days, begun in the hour `hour` of the tests' calendar.
+/// A scan of the days `[first, end)`, started at `hour`.
 pub(in crate::load) fn scan(stream: Stream, hour: i64, first: i64, end: i64, flags: FlagSet) -> Scan {
     let started_ms = day(100) + hour * 3_600_000;
     Scan {
@@ -34,7 +34,7 @@ pub(in crate::load) fn scan(stream: Stream, hour: i64, first: i64, end: i64, fla
     }
 }
 
-/// A scan of answers, with deleted ones.
+/// A scan of answers, deleted ones included.
 pub(in crate::load) fn answers_scan(hour: i64, first: i64, end: i64) -> Scan {
     scan(Stream::Responses, hour, first, end, FlagSet::EMPTY.with(Flag::WithDeletedResponses))
 }
@@ -57,7 +57,7 @@ pub(in crate::load) struct Answer {
     pub snapshot: Option<String>,
 }
 
-/// An answer of survey 7, given at noon of a day.
+/// An answer of survey 7 at noon of a day.
 pub(in crate::load) fn answer(group: &str, on_day: i64, text: &str) -> Answer {
     Answer {
         group: group.to_owned(),
@@ -78,7 +78,7 @@ pub(in crate::load) fn answer(group: &str, on_day: i64, text: &str) -> Answer {
 impl Answer {
     fn flat(&self, record: usize) -> Value {
         let us = |at_ms: Option<i64>| at_ms.map(|at_ms| at_ms * 1000);
-        // A snapshot is a row of its own, with a hash of its own.
+        // A snapshot is a row of its own, with its own hash.
         let content = Answer { snapshot: None, ..self.clone() };
         let hash = xxh3_64(format!("{content:?}").as_bytes()).cast_signed();
         json!({
@@ -135,17 +135,17 @@ pub(in crate::load) fn page(answers: &[Answer]) -> FlatPage {
     })
 }
 
-/// A page of answers as a version had it that knew fewer columns: these fields of them are among those that have none.
+/// A page of answers as an older version flattened it: `fields` are not in columns.
 pub(in crate::load) fn page_of_fewer_columns(answers: &[Answer], moved: &[(&str, &str, Value)]) -> FlatPage {
     let mut page = page(answers);
     let rows = answers.iter().enumerate().map(|(at, answer)| {
         let mut row = answer.flat(at);
         for (rest, column, fields) in moved {
             row[*column] = Value::Null;
-            let mut held: Value =
-                row.get(*rest).and_then(Value::as_str).map_or(json!({}), |held| held.parse().unwrap());
-            held.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-            row[*rest] = json!(held.to_string());
+            let mut rest_object: Value =
+                row.get(*rest).and_then(Value::as_str).map_or(json!({}), |rest_object| rest_object.parse().unwrap());
+            rest_object.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            row[*rest] = json!(rest_object.to_string());
         }
         row["_row_hash"] = json!(!row["_row_hash"].as_i64().unwrap());
         row
@@ -189,14 +189,14 @@ pub(in crate::load) fn theme_page(themes: &[(i64, &str)]) -> FlatPage {
     })
 }
 
-/// The page with the hashes of the keys of its base rows, which are in its first batch.
+/// The page with the key hashes of its base rows, which are in its first batch.
 pub(in crate::load) fn with_keys(page: FlatPage) -> FlatPage {
     let Some(base) = page.batches.first() else { return page };
     let key_hashes = key_hashes(&schema::table(base.table).unwrap().key_in_order(), &base.rows).unwrap();
     FlatPage { key_hashes, ..page }
 }
 
-/// The page with rejects beside its rows.
+/// The page with rejects.
 pub(in crate::load) fn with_rejects(mut page: FlatPage, rejects: Vec<Reject>) -> FlatPage {
     page.records += rejects.len();
     page.rejects = rejects;
@@ -210,7 +210,7 @@ fn batch(table: &'static str, rows: Vec<Value>) -> Option<TableBatch> {
 fn record_batch(table: &str, rows: &[Value]) -> RecordBatch {
     let schema = schema::table(table).unwrap().flat_schema();
     let mut decoder = ReaderBuilder::new(Arc::clone(&schema)).with_batch_size(rows.len()).build_decoder().unwrap();
-    // The reader marks no column as nullable or not by itself: the schema of the contract is what counts.
+    // The JSON reader knows no nullability: the contract's schema has it.
     decoder.serialize(rows).unwrap();
     decoder.flush().unwrap().unwrap()
 }

@@ -1,6 +1,6 @@
-//! Random histories of a service, pulled by random scans, against a plain model of what the warehouse must then hold.
+//! Random histories of a service and random scans, compared with a plain model of the warehouse.
 //!
-//! The model knows the promises and no SQL: a map of rows, changed one record at a time.
+//! The model knows the promises and no SQL: a map of rows that changes one record at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ struct Row {
 #[derive(Default)]
 struct Model {
     rows: BTreeMap<String, Row>,
-    /// Ended versions by group and reason.
+    /// Ended versions by session and reason.
     history: BTreeMap<(String, &'static str), i64>,
 }
 
@@ -101,7 +101,7 @@ impl Model {
 fn change(service: &mut BTreeMap<String, Answer>, random: &mut StdRng, step: i64) {
     let number = random.random_range(0..30);
     let group = format!("g{number:02}");
-    // A key keeps its creation time, even when it comes back after a purge.
+    // A key keeps its creation time, also when it returns after a purge.
     let on_day = number % DAYS;
     match (random.random_range(0..10), service.get_mut(&group)) {
         (0..=4, None) => {
@@ -111,7 +111,7 @@ fn change(service: &mut BTreeMap<String, Answer>, random: &mut StdRng, step: i64
             service.insert(group, record);
         }
         (0..=3, Some(record)) => {
-            // The edit moves the answer with its children, and not `updated_at`.
+            // The edit changes the answer and its children, and not `updated_at`.
             record.text = format!("text {step}");
             record.choices = vec!["choice".into(); random.random_range(0..3)];
         }
@@ -122,7 +122,7 @@ fn change(service: &mut BTreeMap<String, Answer>, random: &mut StdRng, step: i64
     }
 }
 
-/// What the service returns for a scan, in its own order, with a record repeated at each page's edge.
+/// The records that the service returns for a scan, in its order, with a repeated record at each page's edge.
 fn pages(service: &BTreeMap<String, Answer>, flags: FlagSet, first: i64, end: i64) -> (Vec<Answer>, Vec<Vec<Answer>>) {
     let is_asked_for = |record: &&Answer| {
         day(first) <= record.at_ms
@@ -151,7 +151,7 @@ pub(in crate::load) fn p2_p4_scans_that_are_sealed_together_match_a_plain_model(
     histories(lab, 20_261_122, 0.8);
 }
 
-/// Each scan is followed by a look, but for a share of them: those are committed with the next.
+/// A check follows each scan, except for a share of them, which are committed with the next one.
 fn histories(lab: &mut Lab, seed: u64, unsealed_share: f64) {
     const ROWS: &str = "SELECT response_group_uid, answer_text, url, epoch_ms(deleted_at), _vanished_at IS NOT NULL,
             (SELECT count(*) FROM response_choices c WHERE c.response_group_uid = r.response_group_uid)

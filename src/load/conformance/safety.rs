@@ -1,4 +1,4 @@
-//! Cases of what goes wrong: scans applied twice, failures half-way, the wrong warehouse.
+//! Cases of failures: scans applied twice, interrupted scans, the wrong warehouse.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(in crate::load) fn p2_applying_a_scan_again_changes_nothing(lab: &mut Lab) {
     assert!(lab.warehouse().holds(&scan.id).unwrap());
     lab.reopen();
     let before = lab.files();
-    // Whatever is handed over: the ledger says that it was applied.
+    // The ledger says that the scan was applied, so its pages are ignored.
     let again = lab.apply(&scan, &[page(&[answer("b", 0, "y")])]);
     assert!(again.already_applied && !again.wrote);
     assert_eq!(again.counts, first.counts);
@@ -35,7 +35,7 @@ pub(in crate::load) fn p2_a_failure_before_commit_leaves_nothing(lab: &mut Lab) 
     lab.reopen();
     assert_eq!(lab.files(), before);
     assert!(!lab.warehouse().holds(&answers_scan(0, 0, 1).id).unwrap());
-    // A scan whose pages cannot be read takes those with it that were applied and not committed, and says so once.
+    // A scan with unreadable pages rolls back the uncommitted scans before it, and the next commit reports that once.
     lab.apply_uncommitted(&answers_scan(1, 0, 1), &[page(&[answer("a", 0, "lost, too")])]);
     let options = CommitOptions { record_unchanged: true, ..CommitOptions::default() };
     let error = lab.warehouse().apply(&answers_scan(2, 1, 2), &Torn, &options).unwrap_err();
@@ -66,7 +66,7 @@ pub(in crate::load) fn p2_the_order_of_disjoint_windows_does_not_matter(lab: &mu
     (0..3).for_each(|first| window(lab, first));
     let forwards = lab.contents(&tables);
     assert_eq!(forwards.len(), 9);
-    // Backwards over the same warehouse, as scans of the ledger: nothing moves.
+    // Backwards over the same warehouse, with the scans of the ledger: nothing changes.
     (0..3).rev().for_each(|first| window(lab, first));
     assert_eq!(lab.contents(&tables), forwards);
 }

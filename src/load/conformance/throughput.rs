@@ -1,5 +1,5 @@
-//! How fast a million answers go in, and how fast the same million is found unchanged. Run by hand:
-//! `cargo test --release -- --ignored --nocapture a_million_answers`.
+//! The speed of a million answers, loaded and found unchanged. Run by hand: `cargo test --release -- --ignored
+//! --nocapture a_million_answers`.
 
 use std::{path::Path, sync::Arc, time::Instant};
 
@@ -19,14 +19,14 @@ use crate::{
     schema,
 };
 
-/// What the engine may use in this measurement, in bytes.
+/// Memory of the engine in this measurement, in bytes.
 pub(in crate::load) const MEMORY_LIMIT_BYTES: u64 = 1 << 30;
 
 const PAGE_ROWS: usize = 1000;
 const PAGES: usize = 50;
 const SCANS: usize = 20;
 
-/// A page of answers of one day, with the columns filled that a live service fills.
+/// A page of answers of one day, with the columns that a live service fills.
 fn page_of(on_day: usize, page: usize) -> FlatPage {
     let first = (on_day * PAGES + page) * PAGE_ROWS;
     let ids = first..first + PAGE_ROWS;
@@ -97,7 +97,7 @@ fn peak_mib() -> String {
     status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM unknown").to_owned()
 }
 
-/// Loads a million answers into an empty warehouse, then scans them twice again, and prints what it took.
+/// Loads a million answers into an empty warehouse, scans them twice more, and prints the times.
 pub(in crate::load) fn a_million_answers(warehouse: &mut Warehouse, folder: &Path) {
     for (round, hour) in [("load", 0), ("re-scan", 1), ("re-scan", 2)] {
         let mut committing = 0.0;

@@ -4,9 +4,9 @@
 //! time of a warehouse's thread. The `unsafe` code here relies on two facts:
 //!
 //! - A vector of the engine has [`FlatVector::capacity`] slots, in DuckDB's documented layout for the type that was
-//! bound from the Arrow column.
+//!   bound from the Arrow column.
 //! - Texts that a vector points at outlive the statement: the bind data owns the rows. An `INSERT` copies the texts,
-//! and a join reads them while the statement runs; no result contains them.
+//!   and a join reads them while the statement runs; no result contains them.
 
 use std::{
     collections::HashMap,
@@ -284,15 +284,15 @@ fn write_lists(output: &DataChunkHandle, at: usize, start: usize, column: &ListA
     let mut vector = output.list_vector(at);
     let offsets: Vec<usize> = column.value_offsets().iter().map(|offset| *offset as usize).collect();
     let (first, last) = (offsets.first().copied().unwrap_or(0), offsets.last().copied().unwrap_or(0));
-    let held = if start == 0 { 0 } else { vector.len() };
+    let before = if start == 0 { 0 } else { vector.len() };
     let items = column.values().slice(first, last - first);
-    vector.set_len(held + items.len());
-    let mut child = vector.child(held + items.len());
-    write_numbers::<Int64Type>(&mut child, held, &items);
-    (0..items.len()).filter(|item| items.is_null(*item)).for_each(|item| child.set_null(held + item));
+    vector.set_len(before + items.len());
+    let mut child = vector.child(before + items.len());
+    write_numbers::<Int64Type>(&mut child, before, &items);
+    (0..items.len()).filter(|item| items.is_null(*item)).for_each(|item| child.set_null(before + item));
     for (row, ends) in (start..).zip(offsets.windows(2)) {
         if let [begin, end] = *ends {
-            vector.set_entry(row, held + begin - first, end - begin);
+            vector.set_entry(row, before + begin - first, end - begin);
         }
     }
 }

@@ -1,19 +1,23 @@
-//! Limits, spilling and the session.
+//! Limits, spilling and the session of an engine.
 
 use tempfile::TempDir;
 
 use super::*;
 
-fn open(folder: &Path, memory_limit_bytes: u64) -> Engine {
-    let temp_directory = folder.join("deep/spill");
-    Engine::open(&EngineOptions { memory_limit_bytes, threads: 2, temp_directory }).unwrap()
+fn start(options: EngineOptions) -> Engine {
+    StartedEngine::start(options).unwrap().ready(Failpoints::default()).unwrap()
 }
 
-/// An engine for the tests of others, with the folder that it spills into.
+fn open(folder: &Path, memory_limit_bytes: u64) -> Engine {
+    let temp_directory = folder.join("deep/spill");
+    start(EngineOptions { memory_limit_bytes, threads: 2, temp_directory })
+}
+
+/// An engine for tests of other modules, with its spill folder.
 pub(in crate::load) fn engine(threads: u32, memory_limit_bytes: u64) -> (TempDir, Engine) {
     let folder = TempDir::new().unwrap();
     let temp_directory = folder.path().join("spill");
-    let engine = Engine::open(&EngineOptions { memory_limit_bytes, threads, temp_directory }).unwrap();
+    let engine = start(EngineOptions { memory_limit_bytes, threads, temp_directory });
     (folder, engine)
 }
 
@@ -21,7 +25,7 @@ pub(in crate::load) fn engine(threads: u32, memory_limit_bytes: u64) -> (TempDir
 fn p8_what_does_not_fit_is_spilled_and_removed() {
     let folder = TempDir::new().unwrap();
     let engine = open(folder.path(), 64 << 20);
-    // 200 MB of text that cannot be compressed away, in 64 MiB of memory.
+    // 200 MB of incompressible text in 64 MiB of memory.
     let rows = "SELECT range AS at, md5(range::VARCHAR) || md5((range + 1)::VARCHAR) || md5((range + 2)::VARCHAR) AS text FROM range(2_000_000)";
     engine.execute("fill", &format!("CREATE TEMP TABLE stage_big AS {rows}")).unwrap();
     let spill = folder.path().join("deep/spill");
@@ -46,7 +50,7 @@ fn p9_what_a_killed_process_spilled_is_removed() {
 }
 
 #[test]
-fn an_engine_that_is_started_ahead_touches_nothing_until_it_may() {
+fn a_started_engine_touches_no_file() {
     let folder = TempDir::new().unwrap();
     let temp_directory = folder.path().join("deep/spill");
     let options = EngineOptions { memory_limit_bytes: 64 << 20, threads: 2, temp_directory: temp_directory.clone() };
@@ -59,7 +63,7 @@ fn an_engine_that_is_started_ahead_touches_nothing_until_it_may() {
     assert!(of_another_run.exists());
     drop(engine);
     assert!(of_another_run.exists());
-    drop(StartedEngine::start(options).unwrap().ready().unwrap());
+    drop(start(options));
     assert!(!of_another_run.exists());
 }
 
@@ -87,10 +91,10 @@ fn limits_hold_and_no_extension_is_fetched() {
 }
 
 #[test]
-fn p8_a_disk_too_full_to_spill_is_told_as_a_full_disk() {
+fn p8_a_disk_too_full_to_spill_is_reported_as_full() {
     let folder = TempDir::new().unwrap();
     let engine = open(folder.path(), 64 << 20);
-    // The engine bounds what it spills by what is free on the disk.
+    // The engine limits its spill by the free space.
     engine.execute("bound", "SET max_temp_directory_size = '8MB'").unwrap();
     let rows = "SELECT range AS at, md5(range::VARCHAR) || md5((range + 1)::VARCHAR) AS text FROM range(2_000_000)";
     let error = engine.execute("fill", &format!("CREATE TEMP TABLE stage_big AS {rows}")).unwrap_err();

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_end_at_semicolons_outside_of_texts_and_comments() {
+    fn statements_end_at_semicolons_outside_texts_and_comments() {
         assert_eq!(split("SELECT 1"), ["SELECT 1"]);
         assert_eq!(split(" ;; SELECT 1;\n-- no more; really\n/* nor; here */ ;"), ["SELECT 1"]);
         assert_eq!(split("-- why; how?\nSELECT 1; SELECT 2"), ["-- why; how?\nSELECT 1", "SELECT 2"]);

@@ -29,7 +29,7 @@ pub(super) const REFUSED_BEGINNINGS: &[&str] = &["enable_", "disable_", "verify_
 pub(super) fn check_reads_only(connection: &Connection, sql: &str) -> Result<(), LoadError> {
     let text: String = connection
         .query_row("SELECT json_serialize_sql(?::VARCHAR)", [sql], |row| row.get(0))
-        .map_err(|source| LoadError::engine("read the query", source))?;
+        .map_err(LoadError::engine("read the query"))?;
     let tree: serde_json::Value = serde_json::from_str(&text)
         .map_err(|source| LoadError::Engine { action: "read the query".into(), source: Box::new(source) })?;
     let refused = |why: &str| LoadError::Engine { action: "run the query".into(), source: why.into() };

@@ -1,4 +1,4 @@
-//! What can be asked, and what cannot.
+//! Which statements a reader runs, and which it refuses.
 
 use arrow::{array::AsArray, datatypes::Int64Type, util::pretty::pretty_format_batches};
 use duckdb::Connection;
@@ -88,7 +88,7 @@ fn nothing_can_be_changed_and_nothing_else_can_be_read() {
 #[test]
 fn p8_no_more_rows_than_asked_for_are_kept() {
     let mut reader = Reader::open(None, None).unwrap();
-    // Not one of these could be held in memory: the result is streamed.
+    // The results do not fit into memory: they are streamed.
     let endless = "SELECT range AS at, repeat('x', 1000) AS text FROM range(10_000_000_000)";
     let result = reader.query(endless, 3000).unwrap();
     assert!(result.truncated);
@@ -175,7 +175,8 @@ fn zone_aware_times_are_handed_over_as_utc() {
     assert!(shown.contains("| 2026-01-01T00:00:00 |"), "{shown}");
 }
 
-/// Table functions of the engine that only answer. One that neither stands here nor is refused is new: look at what it does.
+/// Table functions of the engine without side effects. A function that is neither here nor refused is new: decide which
+/// it is.
 const ANSWERING: &[&str] = &[
     "all_profiling_output",
     "check_peg_parser",
@@ -215,11 +216,11 @@ const ANSWERING: &[&str] = &[
     "version",
     "which_secret",
 ];
-/// The same by how their names begin.
+/// Prefixes of more such functions.
 const ANSWERING_BEGINNINGS: &[&str] = &["duckdb_", "parquet_", "pragma_", "read_"];
 
 #[test]
-fn every_table_function_of_the_engine_answers_or_is_refused() {
+fn every_table_function_is_known_or_refused() {
     let mut reader = Reader::open(None, None).unwrap();
     let sql = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type IN ('table', 'pragma')";
     let result = reader.query(sql, 10_000).unwrap();

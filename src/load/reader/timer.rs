@@ -28,15 +28,15 @@ enum Turn {
 impl StatementTimer {
     /// Starts the timer of one statement.
     pub fn new(engine: Arc<InterruptHandle>, limit: Duration) -> std::io::Result<StatementTimer> {
-        let (turns, heard) = mpsc::channel();
+        let (turns, received) = mpsc::channel();
         let is_used_up = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&is_used_up);
         let timer = move || {
-            let mut left = limit;
-            while let Ok(Turn::Begin) = heard.recv() {
+            let mut remaining = limit;
+            while let Ok(Turn::Begin) = received.recv() {
                 let began = Instant::now();
-                match heard.recv_timeout(left) {
-                    Ok(_) => left = left.saturating_sub(began.elapsed()),
+                match received.recv_timeout(remaining) {
+                    Ok(_) => remaining = remaining.saturating_sub(began.elapsed()),
                     Err(RecvTimeoutError::Timeout) => {
                         flag.store(true, Ordering::SeqCst);
                         engine.interrupt();
@@ -53,9 +53,9 @@ impl StatementTimer {
 
     /// Runs work of the engine on the clock.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.tell(Turn::Begin);
+        self.send(Turn::Begin);
         let outcome = work();
-        self.tell(Turn::End);
+        self.send(Turn::End);
         outcome
     }
 
@@ -64,7 +64,7 @@ impl StatementTimer {
         self.is_used_up.load(Ordering::SeqCst)
     }
 
-    fn tell(&self, turn: Turn) {
+    fn send(&self, turn: Turn) {
         // The thread ends after an interrupt and receives nothing more.
         if let Some(turns) = &self.turns {
             turns.send(turn).ok();

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn p8_removals_alone_do_not_wait_without_limit() {
+    fn p8_the_buffer_of_removals_is_limited() {
         let mut store = BufferedStore::new(Box::new(MemoryStore::open(&Shelf::default())), 100_000);
         let mut written = 0;
         for number in 0..200_u8 {
@@ -329,7 +329,7 @@ mod tests {
     proptest! {
         /// Reads return what a plain list would hold, whatever is buffered and whatever is written.
         #[test]
-        fn p2_reading_shows_what_waits_and_what_is_written(steps in steps(), buffer_bytes_max in prop_oneof![Just(0), Just(600), Just(1 << 20)]) {
+        fn p2_reads_show_buffered_and_written_rows(steps in steps(), buffer_bytes_max in prop_oneof![Just(0), Just(600), Just(1 << 20)]) {
             let table = table("response_choices").unwrap();
             let shelf = Shelf::default();
             let mut store = BufferedStore::new(Box::new(MemoryStore::open(&shelf)), buffer_bytes_max);

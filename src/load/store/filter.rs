@@ -299,8 +299,8 @@ impl KeySet {
         if self.is_empty() {
             return Ok(if with { rows.slice(0, 0) } else { rows });
         }
-        let held = self.contains(&rows)?;
-        let kept = if with { held } else { !&held };
+        let found = self.contains(&rows)?;
+        let kept = if with { found } else { !&found };
         kept_rows(table, rows, &kept)
     }
 }
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_that_lie_apart_are_looked_up_by_themselves() {
+    fn times_far_apart_are_looked_up_separately() {
         let range = |start_us, end_us| TimeRange { start_us, end_us };
         assert_eq!(TimeRange::clusters(vec![]), []);
         assert_eq!(TimeRange::clusters(vec![7, 3, 5]), [range(3, 8)]);

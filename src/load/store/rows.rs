@@ -3,15 +3,12 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{
-        ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
-        TimestampMicrosecondArray, new_null_array,
-    },
+    array::{ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray},
     compute::concat_batches,
     datatypes::{Field, Int64Type, Schema, SchemaRef, TimestampMicrosecondType},
 };
 
-use super::{super::LoadError, invalid, invalid_rows};
+use super::{super::LoadError, fit, invalid, invalid_rows};
 use crate::schema::Table;
 
 fn missing(name: &str) -> LoadError {
@@ -46,8 +43,8 @@ pub(in crate::load) fn boolean_column<'a>(rows: &'a RecordBatch, name: &str) -> 
 /// The columns with these names, in this order.
 pub(in crate::load) fn project(rows: &RecordBatch, columns: &[&str]) -> Result<RecordBatch, LoadError> {
     let schema = rows.schema();
-    let places: Result<Vec<usize>, _> = columns.iter().map(|name| schema.index_of(name)).collect();
-    let projected = places.and_then(|places| rows.project(&places));
+    let indices: Result<Vec<usize>, _> = columns.iter().map(|name| schema.index_of(name)).collect();
+    let projected = indices.and_then(|indices| rows.project(&indices));
     projected.map_err(invalid("columns of a batch"))
 }
 
@@ -66,11 +63,7 @@ pub(in crate::load) fn with_columns(
     schema: &SchemaRef,
     rows: &RecordBatch,
 ) -> Result<RecordBatch, LoadError> {
-    let null = |field: &Field| new_null_array(field.data_type(), rows.num_rows());
-    let column = |field: &Field| rows.column_by_name(field.name()).map_or_else(|| null(field), Arc::clone);
-    let columns = schema.fields().iter().map(|field| column(field)).collect();
-    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(invalid_rows(table))
+    fit(rows, schema).map_err(invalid_rows(table))
 }
 
 /// All rows as one batch with the columns of the schema, by name.

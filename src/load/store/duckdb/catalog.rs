@@ -199,7 +199,7 @@ fn holds_rows(engine: &Engine, found: &BTreeMap<String, Option<String>>) -> Resu
         })
         .collect();
     let sql = format!("SELECT {}", any.join(" OR "));
-    let failed = |source| LoadError::engine("look for rows", source);
+    let failed = LoadError::engine("look for rows");
     engine.connection().query_row(&sql, [], |row| row.get(0)).map_err(failed)
 }
 
@@ -259,7 +259,7 @@ fn words(sql: &str) -> impl Iterator<Item = char> {
 }
 
 /// The types of all columns in the file's main schema, by table.
-fn columns_by_table(engine: &Engine) -> Result<BTreeMap<String, BTreeMap<String, String>>, LoadError> {
+pub(super) fn columns_by_table(engine: &Engine) -> Result<BTreeMap<String, BTreeMap<String, String>>, LoadError> {
     let sql = format!(
         "SELECT table_name, column_name, data_type FROM duckdb_columns()
          WHERE database_name = '{CATALOG}' AND schema_name = 'main' AND NOT internal"
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_this_program_made_are_known_by_their_statements() {
+    fn our_tables_are_known_by_their_statements() {
         let (_folder, engine) = with_tables();
         let found = list(&engine).unwrap();
         assert!(match_contracts(&found), "{found:#?}");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_are_otherwise_in_any_way_have_their_columns_listed() {
+    fn changed_tables_have_their_columns_listed() {
         for change in [
             "ALTER TABLE warehouse.main.responses ADD COLUMN theirs BIGINT",
             "ALTER TABLE warehouse.main.responses DROP COLUMN extra",

@@ -22,12 +22,12 @@ pub(in crate::load) struct Claim {
 impl Claim {
     /// Claims the file for a writer.
     pub(in crate::load) fn for_writing(path: &Path) -> Result<Self, LoadError> {
-        Self::take(path, |held| (held == 0).then_some(WRITER))
+        Self::take(path, |open| (open == 0).then_some(WRITER))
     }
 
     /// Claims the file for a reader.
     pub(in crate::load) fn for_reading(path: &Path) -> Result<Self, LoadError> {
-        Self::take(path, |held| (held != WRITER).then(|| held + 1))
+        Self::take(path, |open| (open != WRITER).then(|| open + 1))
     }
 
     fn take(path: &Path, count: impl FnOnce(usize) -> Option<usize>) -> Result<Self, LoadError> {

@@ -30,7 +30,7 @@ pub(super) fn is_current(original: &Path, copy: &Path) -> bool {
 }
 
 /// Returns an error if the path holds something else than an earlier copy. No file may be attached.
-pub(super) fn check_place(engine: &Engine, copy: &Path, identity: &Identity) -> Result<(), LoadError> {
+pub(super) fn check_target(engine: &Engine, copy: &Path, identity: &Identity) -> Result<(), LoadError> {
     let found = files::metadata(copy).map_err(LoadError::io("look at", copy))?;
     // An erasure leaves an empty copy.
     if found.is_none_or(|found| found.len() == 0) {
@@ -57,7 +57,7 @@ pub(super) fn make(engine: &Engine, original: &Path, copy: &Path) -> Result<(), 
     engine.hit(DurableStep::DuckDbCopied, copy)?;
     // The log of a session that wrote to the last copy fits no other file.
     file::remove(&file::commit_log(copy))?;
-    file::put_in_place(&unfinished, copy)
+    file::replace(&unfinished, copy)
 }
 
 fn write(original: &Path, unfinished: &Path) -> io::Result<()> {

@@ -51,11 +51,11 @@ fn create(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     detach(engine, &new)?;
     // A leftover log of a deleted file fits no other.
     remove(&commit_log(path))?;
-    put_in_place(&new, path)
+    replace(&new, path)
 }
 
 /// Replaces a file by another, durably. After an error the new file is removed.
-pub(super) fn put_in_place(new: &Path, path: &Path) -> Result<(), LoadError> {
+pub(super) fn replace(new: &Path, path: &Path) -> Result<(), LoadError> {
     files::replace(new, path).map_err(LoadError::io("replace", path))
 }
 
@@ -86,7 +86,7 @@ fn attach_file(engine: &Engine, [file, path]: [&Path; 2], catalog: &str, how: &s
         return Err(LoadError::NotOurs { path: path.to_owned(), why: "its name is not UTF-8".into() });
     };
     let sql = format!("ATTACH {} AS {catalog} ({how})", quote_text(text));
-    engine.connection().execute_batch(&sql).map_err(|error| explain(error, "open the warehouse", path))
+    engine.connection().execute_batch(&sql).map_err(explain("open the warehouse", path))
 }
 
 /// Whether a commit log exists: its writer was killed, or is running.
@@ -107,18 +107,26 @@ pub(super) fn commit_log(path: &Path) -> PathBuf {
 /// Closes the file.
 pub(super) fn detach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let sql = format!("DETACH {CATALOG}");
-    engine.connection().execute_batch(&sql).map_err(|error| explain(error, "close the warehouse", path))
+    engine.connection().execute_batch(&sql).map_err(explain("close the warehouse", path))
 }
 
 /// Folds the commit log into the file.
 pub(super) fn checkpoint(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     engine.hit(DurableStep::DuckDbCheckpointed, path)?;
     let sql = format!("CHECKPOINT {CATALOG}");
-    engine.connection().execute_batch(&sql).map_err(|error| explain(error, "write the warehouse", path))
+    engine.connection().execute_batch(&sql).map_err(explain("write the warehouse", path))
 }
 
-/// An error by what the caller can do. The engine has no error codes, so its messages are matched.
-pub(in crate::load) fn explain(error: duckdb::Error, action: &str, path: &Path) -> LoadError {
+/// For `map_err`: an error of the engine about a file, by what the caller can do. The engine has no error codes, so its
+/// messages are matched.
+pub(in crate::load) fn explain<'a>(
+    action: &'a str,
+    path: &'a Path,
+) -> impl Fn(duckdb::Error) -> LoadError + Copy + use<'a> {
+    move |error| explained(error, action, path)
+}
+
+fn explained(error: duckdb::Error, action: &str, path: &Path) -> LoadError {
     let message = error.to_string();
     let path = path.to_owned();
     if message.contains("Could not set lock on file") {
@@ -143,7 +151,7 @@ pub(in crate::load) fn explain(error: duckdb::Error, action: &str, path: &Path) 
     if let Some(found) = newer_format(&message) {
         return LoadError::Newer { path, found };
     }
-    LoadError::engine(action, error)
+    LoadError::engine(action)(error)
 }
 
 /// `PID 4711 (/usr/bin/duckdb)` of "Conflicting lock is held in /usr/bin/duckdb (PID 4711) by user ...".
@@ -166,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_holder_of_a_lock_is_named_if_the_engine_knows_it() {
+    fn the_holder_of_a_lock_is_named_if_known() {
         let message = "IO Error: Could not set lock on file \"/data/w.duckdb\": Conflicting lock is held in /usr/bin/duckdb \
                        (PID 4711) by user ann. See also https://duckdb.org/docs/stable/connect/concurrency";
         assert_eq!(holder_of(message).as_deref(), Some("process 4711, /usr/bin/duckdb"));
@@ -174,10 +182,10 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_the_file_system_refuses_is_not_told_as_held() {
+    fn a_lock_refused_by_the_file_system_is_not_held() {
         let explained = |reason: &str| {
             let message = format!("IO Error: Could not set lock on file \"/data/w.duckdb\": {reason}");
-            explain(duckdb::Error::DuckDBFailure(duckdb::ffi::Error::new(1), Some(message)), "open", Path::new("w"))
+            explained(duckdb::Error::DuckDBFailure(duckdb::ffi::Error::new(1), Some(message)), "open", Path::new("w"))
         };
         for refused in [
             "No locks available. See also https://duckdb.org/docs/stable/connect/concurrency",

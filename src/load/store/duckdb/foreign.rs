@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::{
+    catalog::columns_by_table,
     file,
     names::{CATALOG, META_TABLE, qualified},
     objects::{
@@ -89,24 +90,18 @@ fn import_attached(engine: &Engine, left: &Path) -> Result<(), LoadError> {
 
 /// Returns an error if somebody added a column to a table of ours and values to it: rebuilt rows would lose the values.
 fn require_no_values_in_ours(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    let sql = format!(
-        "SELECT table_name, column_name FROM duckdb_columns()
-         WHERE database_name = '{CATALOG}' AND schema_name = 'main' AND NOT internal ORDER BY ALL"
-    );
-    let columns: Vec<(String, String)> =
-        engine.query("list the columns", &sql, |row| Ok((row.get(0)?, row.get(1)?)))?;
-    for (name, column) in columns {
+    for (name, columns) in columns_by_table(engine)? {
         let Some(table) = schema::table(&name) else { continue };
-        if table.columns.iter().any(|known| known.name == column) {
-            continue;
-        }
-        let sql = format!("SELECT count({}) FROM {}", quote_identifier(&column), qualified(&name));
-        let [values] = engine.integers("count the values of a column", &sql)?;
-        if values > 0 {
-            let object = format!("the column {name}.{column}");
-            let why =
-                format!("is not of studysync and holds {values} values, which rows that are built anew would not have");
-            return Err(LoadError::ForeignObject { path: path.to_owned(), object, why });
+        for column in columns.keys().filter(|column| table.column(column).is_none()) {
+            let sql = format!("SELECT count({}) FROM {}", quote_identifier(column), qualified(&name));
+            let [values] = engine.integers("count the values of a column", &sql)?;
+            if values > 0 {
+                let object = format!("the column {name}.{column}");
+                let why = format!(
+                    "is not of studysync and holds {values} values, which rows that are built anew would not have"
+                );
+                return Err(LoadError::ForeignObject { path: path.to_owned(), object, why });
+            }
         }
     }
     Ok(())

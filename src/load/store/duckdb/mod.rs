@@ -45,8 +45,6 @@ const COMMIT_LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The warehouse in one DuckDB file.
 pub(in crate::load) struct DuckDbStore {
     engine: Engine,
-    options: EngineOptions,
-    failpoints: Failpoints,
     path: PathBuf,
     /// Path of the copy for readers, made when a run ends.
     copy: Option<PathBuf>,
@@ -116,10 +114,9 @@ impl DuckDbStore {
     }
 
     fn open_as(place: DuckDbPlace<'_>, engine: StartedEngine, access: Access) -> Result<Self, LoadError> {
-        let options = engine.options().clone();
+        let memory_limit_bytes = engine.options().memory_limit_bytes;
         let mut store = Self {
-            engine: engine.ready()?.watched(place.failpoints.clone()),
-            failpoints: place.failpoints,
+            engine: engine.ready(place.failpoints)?,
             path: place.path.to_owned(),
             copy: place.copy,
             search: place.search,
@@ -129,8 +126,7 @@ impl DuckDbStore {
             access,
             claim: None,
             has_views: false,
-            marks: DeletionMarks::none(options.memory_limit_bytes),
-            options,
+            marks: DeletionMarks::none(memory_limit_bytes),
             is_dirty: false,
             is_open: false,
         };
@@ -237,8 +233,7 @@ impl DuckDbStore {
 
     /// Starts a new engine. If that fails, the next step returns the error.
     fn restart_engine(&mut self) {
-        if let Ok(engine) = Engine::open(&self.options) {
-            self.engine = engine.watched(self.failpoints.clone());
+        if self.engine.restart().is_ok() {
             self.claim = None;
             self.marks.clear();
         }
@@ -352,7 +347,7 @@ impl Store for DuckDbStore {
             return Ok(());
         }
         self.detach()?;
-        copy::check_place(&self.engine, &copy, &self.identity)?;
+        copy::check_target(&self.engine, &copy, &self.identity)?;
         self.checkpoint()?;
         let made = copy::make(&self.engine, &self.path, &copy);
         // Copying dropped the lock: DuckDB's locks belong to the process, and closing any handle drops them.
@@ -368,7 +363,7 @@ impl Store for DuckDbStore {
         self.checkpoint()?;
         rewrite::write(&self.engine, &self.path)?;
         self.detach()?;
-        rewrite::put_in_place(&self.engine, &self.path)?;
+        rewrite::replace_old_file(&self.engine, &self.path)?;
         if let Some(copy) = &self.copy {
             // The copy contains the removed rows; the end of the run makes a new one.
             rewrite::empty_copy(copy)?;

@@ -56,11 +56,13 @@ impl StoredTable {
         self.schema == INDEX_SCHEMA || self.schema == "main" && is_our_table(&self.name)
     }
 
-    fn sql(&self, catalog: &str) -> String {
+    /// The table in SQL.
+    pub(super) fn sql(&self, catalog: &str) -> String {
         format!("{catalog}.{}.{}", quote_identifier(&self.schema), quote_identifier(&self.name))
     }
 
-    fn shown(&self) -> String {
+    /// The table, for people.
+    pub(super) fn shown(&self) -> String {
         match self.schema.as_str() {
             "main" => format!("the table {}", self.name),
             schema => format!("the table {schema}.{}", self.name),
@@ -200,7 +202,7 @@ fn unbound_table(engine: &Engine) -> Option<String> {
 
 pub(super) fn blocking_object(error: duckdb::Error, path: &Path, object: String, why: &str) -> LoadError {
     match is_full(&error.to_string()) {
-        true => LoadError::engine(ACTION, error),
+        true => LoadError::engine(ACTION)(error),
         false => LoadError::ForeignObject { path: path.to_owned(), object, why: format!("{why}: {error}") },
     }
 }
@@ -214,7 +216,7 @@ pub(super) fn copy_rows(
 ) -> Result<(), LoadError> {
     let [from, to] = catalogs.map(|catalog| table.sql(catalog));
     let failed = |error| match table.is_ours() {
-        true => LoadError::engine(ACTION, error),
+        true => LoadError::engine(ACTION)(error),
         false => blocking_object(error, path, table.shown(), "cannot be copied"),
     };
     let columns = if table.may_have_generated { columns_with_values(engine, table, catalogs[0])? } else { None };
@@ -299,8 +301,8 @@ fn columns_with_values(engine: &Engine, table: &StoredTable, catalog: &str) -> R
     // No catalog table tells generated columns. The engine refuses a value for one.
     let is_refused = |column: &&String| {
         let sql = format!("EXPLAIN INSERT INTO {} ({column}) SELECT NULL", table.sql(catalog));
-        let told = engine.connection().execute_batch(&sql).err();
-        told.is_some_and(|error| error.to_string().contains("generated column"))
+        let error = engine.connection().execute_batch(&sql).err();
+        error.is_some_and(|refusal| refusal.to_string().contains("generated column"))
     };
     let given: Vec<String> = quoted.iter().filter(|column| !is_refused(column)).cloned().collect();
     Ok((given.len() < quoted.len()).then(|| given.join(", ")))

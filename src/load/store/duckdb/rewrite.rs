@@ -16,7 +16,6 @@ use crate::{
     files,
     load::{LoadError, engine::Engine},
     model::DurableStep,
-    schema::quote_identifier,
 };
 
 /// Suffix of the new file. The next rewrite removes one that a killed run left.
@@ -53,26 +52,20 @@ pub(super) fn require_possible(engine: &Engine, path: &Path) -> Result<(), LoadE
 
 /// Checks that every table has as many rows in the new file as in the old one.
 fn check(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    let sql = format!(
-        "SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = '{CATALOG}' AND NOT internal AND NOT temporary"
-    );
-    let names: Vec<(String, String)> =
-        engine.query("check the fresh file", &sql, |row| Ok((row.get(0)?, row.get(1)?)))?;
-    for (schema, name) in names {
-        let table = format!("{}.{}", quote_identifier(&schema), quote_identifier(&name));
-        let sql =
-            format!("SELECT (SELECT count(*) FROM {CATALOG}.{table}), (SELECT count(*) FROM {NEW_CATALOG}.{table})");
+    for table in tables(engine, CATALOG)? {
+        let (old, new) = (table.sql(CATALOG), table.sql(NEW_CATALOG));
+        let sql = format!("SELECT (SELECT count(*) FROM {old}), (SELECT count(*) FROM {new})");
         let [old, new] = engine.integers("check the fresh file", &sql)?;
         if old != new {
-            let source = io::Error::other(format!("{table} has {old} rows, and {new} in the fresh file"));
-            return Err(LoadError::io("write anew", path)(source));
+            let why = format!("{} has {old} rows, and {new} in the fresh file", table.shown());
+            return Err(LoadError::io("write anew", path)(io::Error::other(why)));
         }
     }
     Ok(())
 }
 
 /// Replaces the old file by the new one. This process must not have the old file open.
-pub(super) fn put_in_place(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+pub(super) fn replace_old_file(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let fresh = files::beside(path, FRESH);
     engine.hit(DurableStep::DuckDbRewritten, path)?;
     if file::has_commit_log(path) {
@@ -81,7 +74,7 @@ pub(super) fn put_in_place(engine: &Engine, path: &Path) -> Result<(), LoadError
         let source = io::Error::other("its commit log is not folded in");
         return Err(LoadError::io("replace", path)(source));
     }
-    file::put_in_place(&fresh, path)
+    file::replace(&fresh, path)
 }
 
 /// Replaces the copy for readers by an empty file, which keeps its access rights for the next copy. Removes an
@@ -94,5 +87,5 @@ pub(super) fn empty_copy(copy: &Path) -> Result<(), LoadError> {
         return Ok(());
     }
     File::create(&empty).map_err(LoadError::io("write", &empty))?;
-    file::put_in_place(&empty, copy)
+    file::replace(&empty, copy)
 }

@@ -65,7 +65,7 @@ pub(super) fn drop_index(engine: &Engine, path: &Path) -> Result<(), LoadError> 
 /// The scan that was applied last.
 fn last_scan(engine: &Engine) -> Result<Option<String>, LoadError> {
     let sql = format!("SELECT arg_max(scan_id, (_synced_at, scan_id)) FROM {CATALOG}.main.sync_windows");
-    let failed = |source| LoadError::engine("read the ledger", source);
+    let failed = LoadError::engine("read the ledger");
     engine.connection().query_row(&sql, [], |row| row.get(0)).map_err(failed)
 }
 
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_macro_takes_a_text_apart_as_the_index_does() {
+    fn the_macro_and_the_index_split_texts_alike() {
         let sql = &crate::schema::indexed_search().sql;
         for same in [WITHOUT_BLANKS, BETWEEN_WORDS, INDEX_SCHEMA] {
             assert!(sql.contains(same), "{same}");

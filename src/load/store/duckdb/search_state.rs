@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_is_current_only_with_its_mark_its_version_and_its_macro() {
+    fn an_index_is_current_only_with_mark_version_and_macro() {
         let (ours, mark) = ((INDEX_KEY, "1 made after scan x"), (CURRENT_KEY, "true"));
         assert_eq!(state(&[], true), IndexState::Missing);
         assert_eq!(state(&[mark], true), IndexState::Missing);

@@ -28,7 +28,7 @@ pub(super) fn open(engine: &Engine) -> Result<(), LoadError> {
 /// Commits durably.
 pub(super) fn close(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     engine.hit(DurableStep::DuckDbCommitted, path)?;
-    engine.connection().execute_batch("COMMIT").map_err(|error| explain(error, ACTION, path))?;
+    engine.connection().execute_batch("COMMIT").map_err(explain(ACTION, path))?;
     engine.hit(DurableStep::DuckDbCommittedNow, path)
 }
 
@@ -38,12 +38,12 @@ pub(super) fn close(engine: &Engine, path: &Path) -> Result<(), LoadError> {
 /// memory.
 pub(super) fn change(engine: &Engine, path: &Path, change: &TableChange) -> Result<(), LoadError> {
     let target = qualified(&change.table.name);
-    let failed = |error| explain(error, ACTION, path);
+    let failed = explain(ACTION, path);
     if !change.removed.is_empty() {
         let delete = |rows: &str| {
-            let meant = are_same(change.table, &change.removed);
+            let same = are_same(change.table, &change.removed);
             let inside = within(change.table, change.removed_range);
-            format!("DELETE FROM {target} AS t USING {rows} k WHERE {meant}{inside}")
+            format!("DELETE FROM {target} AS t USING {rows} k WHERE {same}{inside}")
         };
         engine.execute_with_rows(change.removed.values(), delete).map_err(failed)?;
     }
@@ -100,7 +100,7 @@ pub(super) fn in_transaction(
     worked.and_then(|()| connection.execute_batch("COMMIT")).map_err(|error| {
         // A failed COMMIT has rolled back. The first error is returned.
         connection.execute_batch("ROLLBACK").ok();
-        explain(error, action, path)
+        explain(action, path)(error)
     })?;
     engine.hit(DurableStep::DuckDbCommittedNow, path)
 }

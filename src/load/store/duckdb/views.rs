@@ -89,19 +89,19 @@ fn create(meta_table: &str, wanted: &[&View]) -> Vec<String> {
 
 /// The views that neither are foreign nor read a skipped view.
 fn without_foreign(is_foreign: impl Fn(&View) -> bool) -> Vec<&'static View> {
-    let mut left_out = BTreeSet::new();
+    let mut skipped = BTreeSet::new();
     // Views come after the views that they read, so one pass is enough.
     for view in views() {
         if is_foreign(view) {
             tracing::info!(name = view.name, "the warehouse has something else under the name of a view; it stays");
         }
         // `reads` searches the view's text, the slowest step here. Most files skip no view.
-        let reads_left_out = || !left_out.is_empty() && view.reads().any(|read| left_out.contains(read.name.as_str()));
-        if is_foreign(view) || reads_left_out() {
-            left_out.insert(view.name.as_str());
+        let reads_skipped = || !skipped.is_empty() && view.reads().any(|read| skipped.contains(read.name.as_str()));
+        if is_foreign(view) || reads_skipped() {
+            skipped.insert(view.name.as_str());
         }
     }
-    views().iter().filter(|view| !left_out.contains(view.name.as_str())).collect()
+    views().iter().filter(|view| !skipped.contains(view.name.as_str())).collect()
 }
 
 fn drop_sql(name: &str) -> String {
@@ -121,7 +121,7 @@ fn fingerprint(view: &View) -> String {
 
 /// Names of the table macros in the file. If all of ours exist, only ours.
 fn table_macros(engine: &Engine) -> Result<BTreeSet<String>, LoadError> {
-    let failed = |source| LoadError::engine("list the macros", source);
+    let failed = LoadError::engine("list the macros");
     let ours = || views().iter().filter(|view| view.kind == ViewKind::Macro);
     // A comment on a missing macro fails, and the rollback leaves nothing. Listing macros takes a hundred times as
     // long, since the engine lists every function; binding ours takes ten times as long.

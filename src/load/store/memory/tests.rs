@@ -1,4 +1,4 @@
-//! The store in memory against the suite that every warehouse must pass. For readers it is written out as Parquet files.
+//! Runs the conformance suite on the store in memory, which is exported as Parquet files for readers.
 
 use std::{fs::File, path::Path, sync::Mutex};
 
@@ -27,7 +27,7 @@ fn memory() -> Box<dyn Kind> {
     memory_with(1 << 20)
 }
 
-/// Whatever is changed is in the store at once.
+/// Without a buffer: each change is written to the store.
 fn memory_that_is_written_at_once() -> Box<dyn Kind> {
     memory_with(0)
 }
@@ -87,9 +87,9 @@ mod written_at_once {
     crate::load::conformance::conformance_tests!(super::memory_that_is_written_at_once);
 }
 
-/// What a scan of one day reads does not depend on how many other days are stored (the cost of a backfill is linear).
+/// The rows that a scan of one day reads do not depend on the stored days: a backfill costs linear time.
 #[test]
-fn p8_a_scan_reads_the_range_of_its_records_whatever_else_is_stored() {
+fn p8_a_scan_reads_only_the_range_of_its_records() {
     let read_by_a_scan = |days: i64| {
         let shelf = Shelf::default();
         let mut warehouse = Warehouse::new(Box::new(MemoryStore::open(&shelf)), 1 << 20, 1);
@@ -100,7 +100,7 @@ fn p8_a_scan_reads_the_range_of_its_records_whatever_else_is_stored() {
         for day in 0..days {
             apply(&mut warehouse, answers_scan(0, day, day + 1), &rows(day));
         }
-        // One record at the window's edge, one far outside of it, one edited, one key twice with other content, one rejected before.
+        // Records at the window's edge and far outside, an edit, a key with two contents, and a known reject.
         let mut found = rows(1);
         found[0].at_ms += DAY_MS / 2;
         found[1].text = "edited".into();

@@ -20,9 +20,9 @@ pub(super) fn sort_columns(table: &Table) -> impl Iterator<Item = &str> {
 
 /// The order for a file's footer: ascending, NULL first.
 pub(super) fn sorting_columns(table: &Table) -> Vec<SortingColumn> {
-    let place = |name: &str| table.columns.iter().position(|column| column.name == name).unwrap_or(0);
+    let index = |name: &str| table.columns.iter().position(|column| column.name == name).unwrap_or(0);
     let column = |name| SortingColumn {
-        column_idx: i32::try_from(place(name)).unwrap_or(0),
+        column_idx: i32::try_from(index(name)).unwrap_or(0),
         descending: false,
         nulls_first: true,
     };
@@ -33,7 +33,7 @@ pub(super) fn sorting_columns(table: &Table) -> Vec<SortingColumn> {
 pub(super) fn is_in_order(table: &Table, footer: &ParquetMetaData) -> bool {
     let columns = footer.file_metadata().schema_descr().root_schema().get_fields();
     let name = |column: &SortingColumn| {
-        let column = usize::try_from(column.column_idx).ok().and_then(|place| columns.get(place))?;
+        let column = usize::try_from(column.column_idx).ok().and_then(|index| columns.get(index))?;
         Some(column.name().to_owned())
     };
     let is_ascending = |column: &SortingColumn| !column.descending && column.nulls_first;
@@ -66,7 +66,7 @@ impl SortKeys {
 
     /// The keys of these rows.
     pub(super) fn of(&self, rows: &RecordBatch) -> Result<Rows, ArrowError> {
-        let column = |name: &String| rows.schema().index_of(name).map(|place| Arc::clone(rows.column(place)));
+        let column = |name: &String| rows.schema().index_of(name).map(|index| Arc::clone(rows.column(index)));
         let columns = self.columns.iter().map(column).collect::<Result<Vec<ArrayRef>, _>>()?;
         self.converter.convert_columns(&columns)
     }

@@ -7,15 +7,11 @@ use std::fmt;
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate};
 use serde::{Deserialize, Serialize};
 
-use crate::load::store::TimeRange;
+use crate::load::store::{TimeRange, written_us};
 
 /// Readers know dates of the years 1 to 9999 only. Earlier and later rows go to the first and the last partition.
 const YEAR_MIN: i32 = 1;
 const YEAR_MAX: i32 = 9999;
-/// First microsecond of `YEAR_MIN`.
-const FIRST_US: i64 = -62_135_596_800_000_000;
-/// Last microsecond of `YEAR_MAX`.
-const LAST_US: i64 = 253_402_300_799_999_999;
 
 /// The length of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +53,7 @@ impl PartitionBy {
 
     /// The partition of a creation time, in epoch microseconds.
     pub(super) fn of(self, at_us: i64) -> Partition {
-        let at = DateTime::from_timestamp_micros(at_us.clamp(FIRST_US, LAST_US)).unwrap_or_default().date_naive();
+        let at = DateTime::from_timestamp_micros(written_us(at_us)).unwrap_or_default().date_naive();
         let first_day = match self {
             PartitionBy::Month => at.with_day(1).unwrap_or(at),
             PartitionBy::Day => at,

@@ -33,8 +33,8 @@ impl PickedGroup {
             None => kept,
             Some(before) => {
                 let mut all = vec![false; self.rows];
-                for (place, is_kept) in before.set_indices().zip(kept.iter()) {
-                    if let Some(bit) = all.get_mut(place) {
+                for (row, is_kept) in before.set_indices().zip(kept.iter()) {
+                    if let Some(bit) = all.get_mut(row) {
                         *bit = is_kept;
                     }
                 }

@@ -1,5 +1,5 @@
-//! Two processes and one file: locks, and a writer that is killed (promise P2). The second process is this test binary, told
-//! by its working directory which file to use.
+//! Two processes and one file: locks, and a killed writer (promise P2). The second process is this test binary. Its
+//! working directory tells it which file to use.
 
 use std::{
     process::{Child, Command},
@@ -14,12 +14,12 @@ use crate::load::{
 };
 
 const FILE: &str = "w.duckdb";
-/// DeletionMarks a folder in which the other process may play its part; run by hand elsewhere, it does nothing.
+/// Marks a folder in which the second process may run; anywhere else it does nothing.
 const STAGE_DOOR: &str = "second_process_here";
-/// Long enough for a machine that stands still for a while: how long it takes is not what is tested.
+/// Long enough for a machine that stalls: the tests do not measure time.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// What the other process said, for when it ends before its time.
+/// Standard error of the second process, shown if it ends early.
 const SAID: &str = "said";
 
 /// Runs one of the ignored tests below as a process of its own.
@@ -44,7 +44,7 @@ fn wait_for(path: &Path, mut meanwhile: impl FnMut()) {
     }
 }
 
-/// Waits for what the other process leaves in its folder.
+/// Waits for a file that the second process writes.
 fn wait_for_its(child: &mut Child, path: &Path) {
     wait_for(path, || {
         if let Some(status) = child.try_wait().unwrap() {
@@ -84,7 +84,7 @@ fn a_locked_file_names_its_holder() {
             other => panic!("{other:?}"),
         }
     }
-    // The holder is gone: both can have it.
+    // The holder is gone: both can open the file.
     open(&path).unwrap().publish().unwrap();
     Reader::open(Some(&path), None).unwrap();
 }

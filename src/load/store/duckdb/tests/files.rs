@@ -1,4 +1,4 @@
-//! Which files are taken for a warehouse, and how an older one is widened.
+//! Which files count as a warehouse, and how an older one gets new columns.
 
 use std::sync::Arc;
 
@@ -55,11 +55,11 @@ fn p2_a_new_file_is_never_there_in_part() {
             });
             drop(open(&path).unwrap());
             done.store(true, is_done);
-            // The engine's head of a file.
+            // The head of a DuckDB file.
             assert!(watch.join().unwrap().iter().all(|bytes| *bytes >= 12_288), "{nth}");
         }
     });
-    // What a kill leaves behind, a log included.
+    // The leftover of a kill, with a log.
     for rest in ["w.duckdb.new", "w.duckdb.new.wal", "w.duckdb.wal"] {
         std::fs::write(folder.path().join(rest), b"DUCK").unwrap();
     }
@@ -106,7 +106,7 @@ fn a_newer_layout_is_refused() {
 }
 
 #[test]
-fn columns_and_tables_that_an_older_version_did_not_know_are_added() {
+fn new_columns_and_tables_are_added_to_an_older_file() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("w.duckdb");
     create(&path);
@@ -122,7 +122,7 @@ fn columns_and_tables_that_an_older_version_did_not_know_are_added() {
 }
 
 #[test]
-fn a_new_file_is_of_the_storage_version_of_1_4_and_an_older_one_stays_as_it_is() {
+fn a_new_file_has_storage_version_1_4_and_an_older_one_stays() {
     let folder = TempDir::new().unwrap();
     let version = |path: &Path| -> String {
         let connection = Connection::open_in_memory().unwrap();
@@ -183,7 +183,7 @@ fn p2_an_error_half_way_rolls_back_what_was_done() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("w.duckdb");
     let mut store = open_store(&path, &identity("test"), &options(folder.path())).unwrap();
-    // The second statement fails while it is bound, which by itself does not end the transaction.
+    // The second statement fails while it is bound, which alone does not end the transaction.
     let events = table("user_events").unwrap();
     let broken = format!("ALTER TABLE {} RENAME TO elsewhere", qualified("user_events"));
     let mut first = TableChange::new(table("surveys").unwrap());
@@ -214,7 +214,7 @@ fn p2_an_error_half_way_rolls_back_what_was_done() {
 }
 
 #[test]
-fn p2_scans_that_are_not_sealed_are_lost_together() {
+fn p2_uncommitted_scans_are_lost_together() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("w.duckdb");
     let apply = |warehouse: &mut Warehouse, day: i64| {
@@ -231,14 +231,14 @@ fn p2_scans_that_are_not_sealed_are_lost_together() {
     drop(warehouse);
     let mut warehouse = open(&path).unwrap();
     assert_eq!(scans(&mut warehouse), 1);
-    // A page of another scan fails, and with it goes what was applied before: nobody is told that it is there.
+    // A page of another scan fails: the scans applied before it are rolled back, and nobody may believe them.
     apply(&mut warehouse, 1);
     let mut bad = page(&[answer("bad", 2, "x")]);
     bad.key_hashes.clear();
     assert!(warehouse.apply(&answers_scan(2, 2, 3), &[bad].as_slice(), &CommitOptions::default()).is_err());
     assert!(warehouse.commit().is_err());
     assert_eq!(scans(&mut warehouse), 1);
-    // It goes on from there, and a look at the ledger seals.
+    // The run continues, and a read of the ledger commits.
     apply(&mut warehouse, 1);
     apply(&mut warehouse, 2);
     assert_eq!(scans(&mut warehouse), 3);
@@ -269,7 +269,7 @@ fn a_failed_transaction_does_not_end_the_run() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("w.duckdb");
     create(&path);
-    // A column that the contract does not know and that cannot be NULL: the rows cannot be added.
+    // An unknown column that cannot be NULL: adding rows fails.
     let breaking = "CREATE OR REPLACE TABLE responses AS SELECT *, 1 AS theirs FROM responses;
         ALTER TABLE responses ALTER COLUMN theirs SET NOT NULL";
     Connection::open(&path).unwrap().execute_batch(breaking).unwrap();
@@ -283,7 +283,7 @@ fn a_failed_transaction_does_not_end_the_run() {
 }
 
 #[test]
-fn p2_a_row_that_stands_there_twice_is_one_after_a_scan() {
+fn p2_a_scan_merges_duplicate_stored_rows() {
     let mut lab = Lab::new(file());
     let found = [page(&[answer("a", 0, "x"), answer("b", 0, "y")])];
     lab.apply(&answers_scan(0, 0, 1), &found);

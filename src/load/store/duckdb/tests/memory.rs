@@ -1,4 +1,4 @@
-//! What the least memory is enough for.
+//! Work that the least memory is enough for.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn full_rows(table: &Table, numbers: &[i64], text: &str) -> RecordBatch {
     RecordBatch::try_new(Arc::clone(&schema), schema.fields().iter().map(column).collect()).unwrap()
 }
 
-/// So many rows of a table with the keys of [`full_rows`], made by the engine.
+/// Rows of a table with the keys of [`full_rows`], made by the engine.
 fn fill_with_keys(store: &DuckDbStore, table: &Table, rows: i64) {
     let value = |column: &Column| match column.column_type.duckdb() {
         _ if column.nullable && !table.key.contains(&column.name) => "NULL".to_owned(),
@@ -57,7 +57,7 @@ fn p8_many_edits_are_committed_in_the_least_memory() {
     let (responses, history) = (table("responses").unwrap(), table("response_history").unwrap());
     let tables: Vec<&'static Table> = std::iter::once(responses).chain(children_of("responses")).collect();
     tables.iter().for_each(|table| fill_with_keys(&store, table, 1_000_000));
-    // As a re-scan does: some thousand edits at a time, all over the tables.
+    // As a re-scan does: some thousand edits at a time, spread over the tables.
     let numbers: Vec<i64> = (0..1_000_000).step_by(30).collect();
     let text = format!(" edited {}", "at some length".repeat(8));
     for numbers in numbers.chunks(3000) {

@@ -1,4 +1,4 @@
-//! The DuckDB file against the suite that every warehouse must pass.
+//! Runs the conformance suite on a DuckDB file.
 
 mod crashes;
 mod files;
@@ -18,7 +18,7 @@ use crate::{
     model::Failpoints,
 };
 
-/// Bytes of rows that may wait to be written.
+/// Bytes of rows that are buffered.
 const WAITING_BYTES_MAX: usize = 16 << 20;
 
 struct File {
@@ -30,7 +30,7 @@ fn file() -> Box<dyn Kind> {
     Box::new(File { folder: TempDir::new().unwrap(), waiting_bytes_max: WAITING_BYTES_MAX })
 }
 
-/// Whatever is changed is in the file's transaction at once.
+/// Without a buffer: each change is written to the file's transaction.
 fn file_that_is_written_at_once() -> Box<dyn Kind> {
     Box::new(File { folder: TempDir::new().unwrap(), waiting_bytes_max: 0 })
 }

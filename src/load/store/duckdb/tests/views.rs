@@ -1,4 +1,4 @@
-//! When the views of the file are made, made anew, and left alone.
+//! When the views of the file are created, replaced and left alone.
 
 use duckdb::Connection;
 
@@ -20,7 +20,7 @@ fn change(path: &Path, sql: &str) {
     Connection::open(path).unwrap().execute_batch(sql).unwrap();
 }
 
-/// How a view is read, or a macro with some values of the right types.
+/// A query that reads a view, or a macro with values of the right types.
 fn called(view: &schema::View) -> String {
     let values = view.parameters.iter().filter(|parameter| !parameter.name.contains(":=")).map(|parameter| {
         match parameter.name.as_str() {
@@ -68,7 +68,7 @@ fn an_open_file_with_current_views_is_not_written() {
 }
 
 #[test]
-fn views_of_another_version_are_made_anew_and_those_it_no_longer_has_are_dropped() {
+fn views_of_another_version_are_replaced_or_dropped() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("w.duckdb");
     opened(&path);
@@ -91,11 +91,11 @@ fn views_of_another_version_are_made_anew_and_those_it_no_longer_has_are_dropped
 }
 
 #[test]
-fn what_is_not_ours_stays_and_what_reads_it_is_left_out() {
+fn foreign_objects_stay_and_views_that_read_them_are_skipped() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("w.duckdb");
     opened(&path);
-    // As a file of a version without views, in which somebody keeps a table of a name that is a view's now.
+    // A file of a version without views, in which somebody keeps a table with the name of a view.
     let views = schema::views().iter().filter(|view| view.kind == schema::ViewKind::View);
     let drops: String = views.map(|view| format!("DROP VIEW {};", view.name)).collect();
     change(

@@ -1,8 +1,8 @@
-//! Folders that the version before this store wrote, with an SQL engine: they are opened, read and published, with parts that wait in its format.
+//! Folders of the version before this store are opened, read and published, with waiting parts in its format.
 //!
-//! `earlier_version.tar.zst` was made by it (commit a805264): seventy-five days of answers with choices and snapshots, of which edits, rows that are gone
-//! and a whole month wait for a publish (`waiting`); the same published by it (`published`); and publishes that were cut short, by the number
-//! of their durable steps (`cut-027`).
+//! That version (commit a805264) made `earlier_version.tar.zst`: seventy-five days of answers with choices and
+//! snapshots. In `waiting`, edits, removals and a whole month wait for a publish. `published` is the same after its
+//! publish. `cut-027` and others are publishes interrupted after that number of durable steps.
 
 use std::{
     collections::BTreeMap,
@@ -14,10 +14,10 @@ use std::{
 use super::{rows::all_columns, *};
 use crate::{load::conformance::pages, schema::tables};
 
-/// Two months and a bit.
+/// Two months and some days.
 const DAYS: i64 = 75;
 
-/// All folders.
+/// The folders.
 fn unpacked() -> TempDir {
     let folder = new_folder();
     let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/load/store/parquet/tests/earlier_version.tar.zst");
@@ -29,14 +29,14 @@ fn unpacked() -> TempDir {
     folder
 }
 
-/// One of them, to be changed.
+/// A copy of a folder.
 fn folder_of(all: &TempDir, name: &str) -> TempDir {
     let folder = new_folder();
     copy_folder(&all.path().join(name), folder.path());
     folder
 }
 
-/// Files that an old part is made of, by the end of their names.
+/// Suffixes of the files in an old part.
 fn waiting_files(root: &TempDir) -> BTreeMap<&'static str, usize> {
     let mut kinds = BTreeMap::new();
     for file in all_files(&root.path().join(".studysync/parts")) {
@@ -55,8 +55,8 @@ fn all_contents(store: &mut ParquetStore) -> BTreeMap<&'static str, Vec<String>>
     tables().iter().map(of_table).collect()
 }
 
-/// The rows of each file that readers see, in their order.
-/// The rows of each file that has any: of a table that the version did not know, nothing is there or an empty file.
+/// The rows of each file that readers see, in their order, without empty files: the old version did not know every
+/// table.
 fn published_rows(root: &TempDir) -> BTreeMap<PathBuf, Vec<String>> {
     let folders = tables().iter().map(|table| root.path().join(&table.name)).filter(|folder| folder.exists());
     let files = folders.flat_map(|folder| data_files(&folder));
@@ -91,7 +91,7 @@ fn p2_parts_of_an_earlier_version_are_read_and_published() {
     store.publish().unwrap();
     assert_eq!(published_rows(&root), expected);
     assert_eq!(waiting_files(&root), BTreeMap::new());
-    // It goes on.
+    // The warehouse continues to work.
     let row = Row { key: 1, at_us: START_US, content: 1 };
     commit(&mut store, &[added("responses", &[row])]);
     store.publish().unwrap();
@@ -104,7 +104,7 @@ fn parts_of_both_versions_can_wait_together() {
     let root = folder_of(&unpacked(), "waiting");
     let mut store = open(&root);
     let row = Row { key: 1, at_us: START_US, content: 1 };
-    // Rows of an old part are removed by a new one.
+    // A new part removes rows of an old one.
     let responses = crate::schema::table("responses").unwrap();
     let mut removed = TableChange::new(responses);
     let day_60 = TimeRange { start_us: (DAYS - 15) * DAY_US, end_us: (DAYS - 14) * DAY_US };
@@ -131,7 +131,7 @@ fn parts_of_both_versions_can_wait_together() {
 }
 
 #[test]
-fn p2_a_publish_that_an_earlier_version_did_not_finish_is_finished() {
+fn p2_an_interrupted_publish_of_an_earlier_version_is_finished() {
     let all = unpacked();
     let expected = published_rows(&folder_of(&all, "published"));
     let names = std::fs::read_dir(all.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());

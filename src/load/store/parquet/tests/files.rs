@@ -1,10 +1,10 @@
-//! What publish writes: the same file whatever way the rows came, and no file that nothing changes.
+//! Publish writes the same file whatever way the rows came, and leaves unchanged files alone.
 
 use std::{collections::BTreeMap, os::unix::fs::MetadataExt, time::SystemTime};
 
 use super::{rows::change, *};
 
-/// Rows of three months in an order of their own, with a batch of each table.
+/// Rows of three months, unsorted, one batch for each table.
 fn rows() -> Vec<Row> {
     (0..600)
         .map(|at| Row { key: at * 7 % 600, at_us: START_US + (at * 37 % 80) * DAY_US + at % 3, content: at })
@@ -26,7 +26,7 @@ fn bytes(root: &TempDir) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 #[test]
-fn p2_the_same_rows_give_the_same_bytes_whatever_way_they_came() {
+fn p2_the_same_rows_give_the_same_bytes_in_any_order() {
     let all = rows();
     let of = |rows: &[Row]| ["responses", "response_choices", "surveys"].map(|table| added(table, rows));
     let expected = bytes(&published(|store| commit(store, &of(&all))));
@@ -38,7 +38,7 @@ fn p2_the_same_rows_give_the_same_bytes_whatever_way_they_came() {
             store.commit("other").unwrap();
         }),
         published(|store| {
-            // Two runs may be read at once.
+            // Two open runs at once.
             store.limits.open_runs_max = 2;
             all.chunks(50).for_each(|rows| store.write(&of(rows)).unwrap());
             store.commit("narrow").unwrap();
@@ -64,8 +64,8 @@ fn p2_the_same_rows_give_the_same_bytes_whatever_way_they_came() {
 }
 
 #[test]
-fn p2_a_large_file_has_the_same_bytes_whether_it_was_sorted_or_merged() {
-    // More than one row group and many chunks, with lists, which are written by their own lengths.
+fn p2_a_large_file_has_the_same_bytes_sorted_or_merged() {
+    // More than one row group and many chunks, with lists.
     let rows: Vec<_> =
         (0..130_000).map(|at| Row { key: at * 7919 % 130_000, at_us: START_US + at, content: at }).collect();
     let sorted = published(|store| commit(store, &[added("responses", &rows)]));
@@ -76,7 +76,7 @@ fn p2_a_large_file_has_the_same_bytes_whether_it_was_sorted_or_merged() {
     assert!(bytes(&sorted) == bytes(&merged));
 }
 
-/// Inode and time of each file that readers see: a file that was written anew has another inode.
+/// Inode and time of each file that readers see: a rewritten file has another inode.
 fn stamps(root: &TempDir) -> BTreeMap<PathBuf, (u64, SystemTime)> {
     let files = crate::schema::tables().iter().flat_map(|table| data_files(&root.path().join(&table.name)));
     let stamp = |path: &Path| path.metadata().map(|found| (found.ino(), found.modified().unwrap())).unwrap();
@@ -102,14 +102,14 @@ fn publish_with_nothing_waiting_touches_nothing() {
 }
 
 #[test]
-fn publish_rewrites_the_partitions_that_change_and_the_ledger_only() {
+fn publish_rewrites_only_changed_partitions_and_the_ledger() {
     let root = new_folder();
     let mut store = open(&root);
     let row = |key: i64, day: i64| Row { key, at_us: START_US + day * DAY_US, content: key };
     commit(&mut store, &[added("responses", &[row(1, 3), row(2, 40), row(3, 70)]), added("surveys", &[row(1, 0)])]);
     store.publish().unwrap();
     let before = stamps(&root);
-    // February gains a row, March loses one, and nothing that is there goes from January and from the surveys.
+    // February gains a row, March loses one; January and the surveys do not change.
     let removals = [row(9, 3), row(3, 70)];
     commit(&mut store, &[change("responses", &removals, &[row(4, 41)]), removed("surveys", &[row(9, 0)])]);
     store.publish().unwrap();
@@ -117,7 +117,7 @@ fn publish_rewrites_the_partitions_that_change_and_the_ledger_only() {
     assert_eq!(changed(&before, &root), expected);
     assert_eq!(data_files(&root.path().join("responses")).len(), 2, "March has no rows and no file");
     assert_eq!(contents(&mut store, "responses", &["_row_hash"], &Filter::all()), ["1", "2", "4"]);
-    // The inventory knows.
+    // The inventory agrees.
     drop(store);
     open(&root);
 }
@@ -127,7 +127,7 @@ fn a_single_run_is_put_in_place_as_it_is() {
     let root = new_folder();
     let mut store = open(&root);
     let row = Row { key: 1, at_us: START_US, content: 1 };
-    // What another layer removes is not there: the run is whole.
+    // All rows of the run are in the partition, although another layer removes keys.
     store.write(&[change("responses", &[Row { key: 7, ..row }], &[row])]).unwrap();
     store.write(&[removed("responses", &[Row { key: 8, ..row }])]).unwrap();
     store.commit("test").unwrap();
@@ -148,12 +148,12 @@ fn p9_no_byte_of_removed_rows_is_left_in_any_file() {
     commit(&mut store, &[added("responses", &[gone, stays]), added("response_choices", &[gone, stays])]);
     store.publish().unwrap();
     commit(&mut store, &[added("responses", &[waits])]);
-    // Left by a publish that failed.
+    // A leftover of a failed publish.
     std::fs::write(root.path().join(".studysync/scratch/left.parquet"), "response_group_uid-1").unwrap();
     commit(&mut store, &[removed("responses", &[gone, waits]), removed("response_choices", &[gone])]);
     store.purge_removed_bytes().unwrap();
     for file in all_files(root.path()) {
-        // Statistics hold texts as they are, and pages are read back.
+        // Statistics hold texts uncompressed; pages are decoded.
         let text = String::from_utf8_lossy(&std::fs::read(&file).unwrap()).into_owned();
         let rows = if file.extension().is_some_and(|name| name == "parquet") { file_rows(&file) } else { Vec::new() };
         let found = |key: i64| {

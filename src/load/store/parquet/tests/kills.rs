@@ -1,4 +1,5 @@
-//! Kills at every durable step: after each the warehouse opens with what was committed, and ends as if nothing had happened.
+//! Kills at every durable step: afterwards the warehouse opens with the committed rows, and recovery gives the same
+//! result.
 
 use std::{
     io,
@@ -13,8 +14,7 @@ use super::{
     *,
 };
 
-/// Lets so many steps pass. From then on every step fails, as for a process that is gone. A write that is cut off leaves a torn file
-/// behind.
+/// Lets the first `steps` steps pass and fails all others, as after a kill. An interrupted write leaves a torn file.
 pub(super) fn killed_after(steps: usize) -> (Disk, Arc<AtomicUsize>) {
     let taken = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&taken);
@@ -30,12 +30,12 @@ pub(super) fn killed_after(steps: usize) -> (Disk, Arc<AtomicUsize>) {
     (Disk { before_step: Some(Arc::new(before_step)), ..Disk::default() }, taken)
 }
 
-/// A row of the ledger of each commit, so that it can be told which commits are there.
+/// A ledger row for each commit, which tells the commits in a warehouse.
 fn ledger(number: i64) -> TableChange {
     added("sync_windows", &[Row { key: number, at_us: 0, content: number }])
 }
 
-/// The writes of four commits: rows come, are edited, and go with a whole month.
+/// The writes of four commits: rows are added, edited, and removed with a whole month.
 fn commits() -> Vec<Vec<Vec<TableChange>>> {
     let row = |key: i64, day: i64, content: i64| Row { key, at_us: START_US + day * DAY_US, content };
     let first: Vec<_> = (0..8).map(|key| row(key, key * 7, key)).collect();
@@ -53,7 +53,7 @@ fn commits() -> Vec<Vec<Vec<TableChange>>> {
     ]
 }
 
-/// Publishes come after the second and the last commit.
+/// Publishes after the second and the last commit.
 fn run(store: &mut dyn Store, commits: &[Vec<Vec<TableChange>>]) -> Result<(), LoadError> {
     let done = committed(store)?;
     for (number, writes) in commits.iter().enumerate() {
@@ -68,7 +68,7 @@ fn run(store: &mut dyn Store, commits: &[Vec<Vec<TableChange>>]) -> Result<(), L
     Ok(())
 }
 
-/// Commits that the ledger names. They are the first ones.
+/// The number of commits in the ledger, which must be the first ones.
 fn committed(store: &mut dyn Store) -> Result<usize, LoadError> {
     let mut rows = 0;
     let ledger = crate::schema::table("sync_windows").unwrap();
@@ -79,7 +79,7 @@ fn committed(store: &mut dyn Store) -> Result<usize, LoadError> {
     Ok(rows)
 }
 
-/// What the tables hold after so many commits.
+/// The content of the tables after this number of commits.
 fn shelf_after(commits: &[Vec<Vec<TableChange>>]) -> Shelf {
     let shelf = Shelf::default();
     let mut memory = MemoryStore::open(&shelf);
@@ -97,12 +97,12 @@ fn assert_is_before_or_after(store: &mut ParquetStore, commits: &[Vec<Vec<TableC
     }
 }
 
-/// Runs with a kill after every so many steps, and lets `recover` bring the warehouse to its end.
+/// Kills the run after every `stride` steps, and lets `recover` finish the warehouse.
 fn at_every_step(stride: usize, threads: u32, recover: impl Fn(&TempDir, ParquetStore, &[Vec<Vec<TableChange>>])) {
     let commits = commits();
     let shelf = shelf_after(&commits);
     let options = ParquetOptions { threads, ..options() };
-    // Laid out once and copied: that is what takes longest in a small warehouse.
+    // Created once and copied: creation takes most of the time of a small warehouse.
     let empty = new_folder();
     drop(open(&empty));
     let mut kills = 0;
@@ -126,11 +126,11 @@ fn at_every_step(stride: usize, threads: u32, recover: impl Fn(&TempDir, Parquet
     }
 }
 
-/// Opens again after every so many steps, and runs once more on what is left.
+/// Opens again after every `stride` steps, and kills recovery too.
 fn opened_again_after_every(stride: usize, threads: u32) {
     at_every_step(stride, threads, |root, store, commits| {
         drop(store);
-        // To compare, it may be refused as unfinished, but is not damaged.
+        // Opening to compare may be refused as unfinished, but never as damaged.
         match ParquetStore::open_to_compare(root.path(), &identity(), &options()) {
             Ok(mut compared) => assert_is_before_or_after(&mut compared, commits, "compared"),
             Err(error) => assert!(matches!(error, LoadError::Unfinished { .. }), "{error}"),
@@ -143,35 +143,35 @@ fn opened_again_after_every(stride: usize, threads: u32) {
 }
 
 #[test]
-fn p2_a_kill_within_commit_or_publish_changes_nothing_in_the_end() {
+fn p2_kills_in_commit_or_publish_are_harmless() {
     opened_again_after_every(7, 1);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_a_kill_at_any_step_of_commit_or_publish_changes_nothing_in_the_end() {
+fn p2_slow_a_kill_at_any_step_is_harmless() {
     opened_again_after_every(1, 1);
 }
 
 #[test]
-fn p2_a_kill_while_files_are_written_side_by_side_changes_nothing_in_the_end() {
+fn p2_kills_in_parallel_writes_are_harmless() {
     opened_again_after_every(11, 2);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_more_kills_while_files_are_written_side_by_side_change_nothing_in_the_end() {
+fn p2_slow_more_kills_in_parallel_writes_are_harmless() {
     opened_again_after_every(2, 2);
 }
 
 #[test]
-fn p2_a_failed_step_can_be_tried_again_without_opening_anew() {
+fn p2_a_failed_step_can_be_retried_without_reopening() {
     tried_again_after_every(9);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_any_failed_step_can_be_tried_again_without_opening_anew() {
+fn p2_slow_any_failed_step_can_be_retried_without_reopening() {
     tried_again_after_every(1);
 }
 
@@ -191,7 +191,7 @@ fn p2_one_failed_step_of_a_commit_leaves_nothing_of_it() {
         let root = new_folder();
         let mut store = open(&root);
         let taken = AtomicUsize::new(0);
-        // One step fails, and those after it work: what an error leaves can be removed.
+        // One step fails and later ones work: the leftovers of an error can be removed.
         let before_step = move |_: &str| match taken.fetch_add(1, Ordering::Relaxed) {
             at if at == failing => Err(io::Error::other("full for a moment")),
             _ => Ok(()),
@@ -210,13 +210,13 @@ fn p2_one_failed_step_of_a_commit_leaves_nothing_of_it() {
 }
 
 #[test]
-fn p2_a_kill_while_the_folder_is_first_laid_out_leaves_one_that_opens() {
+fn p2_a_kill_while_the_folder_is_created_leaves_one_that_opens() {
     laid_out_after_every(7);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_a_kill_at_any_step_of_the_first_layout_leaves_a_folder_that_opens() {
+fn p2_slow_any_kill_at_creation_leaves_a_folder_that_opens() {
     laid_out_after_every(1);
 }
 

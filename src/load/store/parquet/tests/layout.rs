@@ -1,4 +1,4 @@
-//! The folder belongs to one service, one layout and one writer, and its files are what readers expect.
+//! The folder belongs to one service, layout and writer, and its files are what readers expect.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -25,7 +25,7 @@ fn p10_another_service_environment_or_cut_is_refused() {
     let root = new_folder();
     let mistyped = Identity { base_url: "https://mistyped.example".into(), ..identity() };
     drop(ParquetStore::open_on(Disk::default(), root.path(), &mistyped, &options()).unwrap());
-    // Without rows it becomes another's.
+    // A folder without rows may change its service.
     let mut store = open(&root);
     commit(&mut store, &[added("responses", &[ROW])]);
     drop(store);
@@ -47,7 +47,7 @@ fn p10_another_service_environment_or_cut_is_refused() {
 }
 
 #[test]
-fn a_second_writer_is_refused_and_told_who_holds_the_folder() {
+fn a_second_writer_is_refused_with_the_name_of_the_first() {
     let root = new_folder();
     let store = open(&root);
     match open_error(root.path(), &identity(), &options()) {
@@ -66,7 +66,7 @@ fn a_second_writer_is_refused_and_told_who_holds_the_folder() {
 }
 
 #[test]
-fn folders_that_are_not_a_warehouse_and_later_formats_are_refused() {
+fn other_folders_and_newer_formats_are_refused() {
     let root = new_folder();
     fs::write(root.path().join("thesis.txt"), "mine").unwrap();
     let error = open_error(root.path(), &identity(), &options());
@@ -125,7 +125,7 @@ fn footer(path: &Path) -> ParquetMetaData {
 }
 
 #[test]
-fn every_table_has_a_folder_and_every_table_that_is_not_cut_a_file() {
+fn every_table_has_a_folder_and_unpartitioned_ones_a_file() {
     let root = new_folder();
     drop(open(&root));
     for table in tables() {
@@ -135,11 +135,11 @@ fn every_table_has_a_folder_and_every_table_that_is_not_cut_a_file() {
 }
 
 #[test]
-fn files_say_what_they_hold_and_are_laid_out_for_readers() {
+fn footers_describe_files_for_readers() {
     let root = new_folder();
     let mut store = open(&root);
     let rows: Vec<_> = (0..50).map(|key| Row { key, at_us: START_US + key * 1000, content: key }).collect();
-    // The first is a run that is put in place, the second one is merged.
+    // The first file is a moved run, the second one is merged.
     for rows in rows.chunks(25) {
         commit(&mut store, &[added("responses", rows)]);
         store.publish().unwrap();
@@ -186,7 +186,7 @@ fn assert_types_are_for_readers(path: &Path) {
 }
 
 #[test]
-fn days_can_be_the_partitions_and_times_at_the_edge_of_the_calendar_have_one() {
+fn partitions_can_be_days_and_cover_all_times() {
     let root = new_folder();
     let by_day = ParquetOptions { partition_by: PartitionBy::Day, ..options() };
     let mut store = open_with(root.path(), &by_day);

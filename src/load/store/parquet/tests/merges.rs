@@ -1,4 +1,4 @@
-//! The streaming merge: what it holds, and which runs it reads at once.
+//! The streaming merge: its memory, and the runs that it reads at once.
 
 use super::{
     super::{
@@ -58,7 +58,7 @@ fn p8_a_merge_holds_a_few_batches_of_each_run() {
 #[test]
 fn rows_with_equal_sort_keys_stay_in_the_order_of_their_runs() {
     let folder = new_folder();
-    // The same keys three times, with contents that say which run and which place they are from.
+    // Equal keys three times; the content tells the run and the position.
     let rows: Vec<Vec<Row>> = (0..3)
         .map(|run| (0..20).map(|at| Row { key: at / 2, at_us: START_US, content: run * 100 + at }).collect())
         .collect();
@@ -87,7 +87,7 @@ fn rows_with_equal_sort_keys_stay_in_the_order_of_their_runs() {
         let expected: Vec<i64> =
             order.iter().flat_map(|run| [*run as i64 * 100 + 18, *run as i64 * 100 + 19]).collect();
         assert_eq!(of_key_9, expected, "{open_runs_max} at once");
-        // Intermediate runs are gone.
+        // The intermediate runs are removed.
         assert_eq!(all_files(folder.path()).len(), 4);
     }
 }

@@ -1,4 +1,4 @@
-//! A warehouse under random changes, kills and readers, compared with a store in memory and with the one of earlier versions.
+//! A warehouse under random changes, kills and readers, compared with a store in memory and with an earlier version.
 
 mod earlier_version;
 mod files;
@@ -32,7 +32,7 @@ fn options() -> ParquetOptions {
     ParquetOptions { memory_limit_bytes: 256 << 20, threads: 1, ..ParquetOptions::default() }
 }
 
-/// A folder for a warehouse; in memory where that is possible, since these tests do little else than to wait for the disk.
+/// A folder for a warehouse, in memory where possible: these tests mostly wait for the disk.
 fn new_folder() -> TempDir {
     TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
 }
@@ -51,7 +51,7 @@ fn commit(store: &mut dyn Store, changes: &[TableChange]) {
     store.commit("test").unwrap();
 }
 
-/// Every file below the folder: all of them must be data.
+/// Every file below the folder; all must be data files.
 fn data_files(folder: &Path) -> Vec<PathBuf> {
     let files = all_files(folder);
     for file in &files {
@@ -60,7 +60,7 @@ fn data_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The same, whatever they are.
+/// Every file below the folder.
 fn all_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -1,4 +1,4 @@
-//! What is kept of partition files for one window after the other.
+//! What the partition cache holds while windows are read.
 
 use super::{
     super::{partition_cache::CacheRequest, rows_reader::RowsReader},
@@ -24,7 +24,7 @@ fn hashes(store: &mut ParquetStore, window: TimeRange) -> Vec<String> {
         .collect()
 }
 
-/// Whether the narrow columns of these days are in memory.
+/// Whether the cache has these columns of these days.
 fn is_cached(store: &mut ParquetStore, name: &str, columns: &[&str], range: TimeRange) -> bool {
     let table = table(name).unwrap();
     let partition = PartitionBy::Month.of(range.start_us);
@@ -41,17 +41,17 @@ fn published(rows: &[Row]) -> (TempDir, ParquetStore) {
 }
 
 #[test]
-fn p1_a_look_at_a_window_keeps_its_month_until_a_file_changes() {
+fn p1_reading_a_window_caches_its_month_until_a_file_changes() {
     let (root, mut store) = published(&[row(1, 0), row(2, 2), row(3, 4), row(4, 40)]);
     assert_eq!(hashes(&mut store, days(0, 2)), ["1"]);
     assert!(is_cached(&mut store, "responses", &NARROW, days(0, 31)));
-    // The file itself is not read again.
+    // The file is not read again.
     let file = root.path().join("responses/created_month=2026-01-01/data.parquet");
     let elsewhere = root.path().join("responses.moved");
     std::fs::rename(&file, &elsewhere).unwrap();
     assert_eq!(hashes(&mut store, days(1, 5)), ["2", "3"]);
     std::fs::rename(&elsewhere, &file).unwrap();
-    // What is written meanwhile is laid over it.
+    // Newer layers are applied to cached rows.
     commit(&mut store, &[change("responses", &[row(2, 2)], &[Row { content: 22, ..row(2, 2) }])]);
     store.write(&[change("responses", &[row(3, 4)], &[row(7, 4)])]).unwrap();
     assert_eq!(hashes(&mut store, days(1, 5)), ["22", "7"]);
@@ -62,7 +62,7 @@ fn p1_a_look_at_a_window_keeps_its_month_until_a_file_changes() {
 }
 
 #[test]
-fn rows_of_some_keys_are_found_by_what_is_kept_and_read_from_the_file() {
+fn rows_of_keys_are_found_in_the_cache_and_read_from_the_file() {
     let rows: Vec<_> = (0..40).map(|key| row(key, key % 20)).collect();
     let (_root, mut store) = published(&rows);
     let responses = table("responses").unwrap();
@@ -81,7 +81,7 @@ fn rows_of_some_keys_are_found_by_what_is_kept_and_read_from_the_file() {
 }
 
 #[test]
-fn p8_wide_columns_and_too_many_tables_are_not_kept() {
+fn p8_wide_columns_and_too_many_tables_are_not_cached() {
     let (_root, mut store) = published(&[row(1, 0), row(2, 2)]);
     let window = days(0, 2);
     contents(&mut store, "responses", &all_columns("responses"), &Filter::within(Some(window)));
@@ -92,7 +92,7 @@ fn p8_wide_columns_and_too_many_tables_are_not_kept() {
         contents(&mut store, name, &["_synced_at"], &Filter::within(Some(window)));
         assert!(is_cached(&mut store, name, &["_synced_at"], window));
     }
-    // One more lets the one go that was used longest ago.
+    // A further table evicts the least recently used entry.
     assert!(is_cached(&mut store, "responses", &["_synced_at"], window));
     contents(&mut store, "response_choices", &["_synced_at"], &Filter::within(Some(window)));
     assert!(is_cached(&mut store, "responses", &["_synced_at"], window));
@@ -100,7 +100,7 @@ fn p8_wide_columns_and_too_many_tables_are_not_kept() {
 }
 
 #[test]
-fn p8_a_large_month_is_kept_in_slices_of_time() {
+fn p8_a_large_month_is_cached_in_slices_of_time() {
     // 30 rows a day.
     let rows: Vec<_> = (0..900).map(|at| row(at, at / 30)).collect();
     let (root, mut store) = published(&rows);
@@ -114,7 +114,7 @@ fn p8_a_large_month_is_kept_in_slices_of_time() {
         looks.push(is_cached(&mut store, "responses", &NARROW, days(day, day + 2)));
     }
     assert!(looks.iter().filter(|reaches_further| **reaches_further).count() > 15, "{looks:?}");
-    // Most of the month is too much, and all at one time is too much.
+    // Most of the month has too many rows.
     assert_eq!(hashes(&mut store, days(0, 25)).len(), 750);
     assert!(!is_cached(&mut store, "responses", &NARROW, days(0, 25)));
     let file = root.path().join("responses/created_month=2026-01-01/data.parquet");
@@ -124,7 +124,7 @@ fn p8_a_large_month_is_kept_in_slices_of_time() {
 }
 
 #[test]
-fn p8_rows_of_one_moment_are_not_kept_if_they_are_too_many() {
+fn p8_too_many_rows_of_one_time_are_not_cached() {
     let rows: Vec<_> = (0..900).map(|at| row(at, if at < 10 { at } else { 20 })).collect();
     let (_root, mut store) = published(&rows);
     store.cache = super::super::partition_cache::PartitionCache::new(300);
@@ -134,7 +134,7 @@ fn p8_rows_of_one_moment_are_not_kept_if_they_are_too_many() {
 }
 
 #[test]
-fn a_window_across_two_months_keeps_the_one_with_most_of_it() {
+fn a_window_in_two_months_caches_the_larger_part() {
     let (_root, mut store) = published(&[row(1, 0), row(2, 30), row(3, 31), row(4, 35)]);
     let edge = TimeRange { start_us: START_US + 31 * DAY_US - 1, end_us: START_US + 34 * DAY_US };
     assert_eq!(hashes(&mut store, edge), ["3"]);

@@ -1,4 +1,4 @@
-//! Random transactions, publishes, reads and openings give what a store in memory gives.
+//! Random transactions, publishes, reads and reopenings give the same as a store in memory.
 
 use proptest::prelude::*;
 
@@ -60,7 +60,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Low limits: each of them is reached by a few rows.
+/// Low limits that a few rows reach.
 fn low_limits(limits: Limits) -> Limits {
     Limits { open_runs_max: 2, removed_keys_max: 2, sort_bytes_max: 1, cached_rows_max: 4, ..limits }
 }
@@ -114,7 +114,7 @@ impl Pair {
             }
             Step::Reopen => {
                 self.memory.rollback();
-                // The lock of the store before goes first.
+                // The lock of the old store must be released first.
                 let elsewhere = new_folder();
                 self.store = open_with(elsewhere.path(), &self.options);
                 self.store = open_with(self.root.path(), &self.options);
@@ -168,12 +168,12 @@ fn give_what_a_store_in_memory_gives(cases: u32, steps: usize) {
 }
 
 #[test]
-fn p2_random_transactions_give_what_a_store_in_memory_gives() {
+fn p2_random_transactions_match_a_store_in_memory() {
     give_what_a_store_in_memory_gives(6, 16);
 }
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
-fn p2_slow_more_random_transactions_give_what_a_store_in_memory_gives() {
+fn p2_slow_more_random_transactions_match_a_store_in_memory() {
     give_what_a_store_in_memory_gives(100, 40);
 }

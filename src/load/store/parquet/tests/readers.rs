@@ -1,4 +1,4 @@
-//! A reader that looks while publishes go on sees, in each partition, exactly one of the committed states.
+//! A reader during publishes sees exactly one committed state of each partition.
 
 use std::{
     collections::HashSet,
@@ -13,7 +13,7 @@ use duckdb::Connection;
 
 use super::{rows::change, *};
 
-/// Rows that stay through all commits but change every time.
+/// Rows that exist after each commit and change in each.
 const KEYS: i64 = 150;
 const ROUNDS: i64 = 12;
 
@@ -67,8 +67,8 @@ fn p2_readers_see_the_old_partition_or_the_new_one() {
             let connection = Connection::open_in_memory().unwrap();
             let mut seen = HashSet::new();
             while !is_done.load(Ordering::Relaxed) {
-                // DuckDB lists a folder with the sizes of its files, and then opens the files: where one was replaced in between by a
-                // file of another size, the query fails.
+                // DuckDB lists a folder with the sizes of its files and then opens them. The query fails if a file was
+                // replaced in between by one of another size.
                 let Ok(states) = states(&connection, &glob) else { continue };
                 assert_eq!(states.len(), 3, "a partition was missing");
                 for state in states {

@@ -1,5 +1,5 @@
-//! Reads cost by their range: files and row groups that cannot hold it are not opened, and wide columns are read for the rows that are
-//! meant.
+//! Reads cost by their range: files and row groups outside of it are not opened, and wide columns are decoded only for
+//! picked rows.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ fn files_and_parts_outside_the_range_are_not_opened() {
     for (key, day) in [(4, 4), (5, 41), (6, 71)] {
         commit(&mut store, &[rows::change("responses", &[row(9, day)], &[row(key, day)])]);
     }
-    // Whatever is opened outside of the range is not readable any more.
+    // Files outside of the range are made unreadable.
     let spared = [
         "responses/created_month=2026-01-01/data.parquet",
         "responses/created_month=2026-03-01/data.parquet",
@@ -78,7 +78,7 @@ fn rows_come_as_asked_for_with_plain_times() {
             ["2026-01-01T00:00:00 | 1 | 2026-01-01T00:00:00", "2026-01-01T00:00:00 | 2 | 2026-01-02T00:00:00"];
         assert_eq!(contents(&mut store, "responses", &asked, &Filter::all()), expected);
         assert_eq!(contents(&mut store, "responses", &asked, &day(1)), expected[1..]);
-        // No column at all: how many rows there are.
+        // Without columns: the number of rows.
         let mut rows = 0;
         let mut count = |batch: arrow::array::RecordBatch| {
             rows += batch.num_rows();
@@ -109,7 +109,7 @@ fn no_keys_are_no_rows() {
 }
 
 #[test]
-fn files_that_are_older_than_a_column_are_read_with_nulls() {
+fn files_older_than_a_column_are_read_with_nulls() {
     let root = new_folder();
     let mut store = open(&root);
     commit(&mut store, &[added("responses", &[row(1, 0), row(2, 1)])]);
@@ -130,7 +130,7 @@ fn files_that_are_older_than_a_column_are_read_with_nulls() {
         contents(&mut store, "responses", &columns, &Filter::all()),
         ["1 | NULL | NULL | NULL", "2 | NULL | NULL | NULL"]
     );
-    // The file is in no order that its footer names: it is sorted before it is merged.
+    // The footer names no order, so the file is sorted before it is merged.
     commit(&mut store, &[added("responses", &[row(4, 2)])]);
     let expected = contents(&mut store, "responses", &all_columns("responses"), &Filter::all());
     store.publish().unwrap();

@@ -1,4 +1,4 @@
-//! Rows of any table, and what a store or its files hold as texts that can be compared.
+//! Rows of any table, and the content of stores and files as comparable texts.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(super) struct Row {
     pub(super) content: i64,
 }
 
-/// The rows as a batch of all columns of the table.
+/// The rows as a batch with all columns of the table.
 pub(super) fn batch(table: &'static Table, rows: &[Row]) -> RecordBatch {
     let columns = table.columns.iter().map(|column| values(table, column, rows)).collect();
     RecordBatch::try_new(table.full_schema(), columns).unwrap()
@@ -79,7 +79,7 @@ pub(super) fn removed(name: &str, rows: &[Row]) -> TableChange {
     change(name, rows, &[])
 }
 
-/// A change that does both.
+/// A change that removes and adds rows.
 pub(super) fn change(name: &str, removed: &[Row], added: &[Row]) -> TableChange {
     let table = table(name).unwrap();
     let mut change = TableChange::new(table);
@@ -88,11 +88,11 @@ pub(super) fn change(name: &str, removed: &[Row], added: &[Row]) -> TableChange 
     change
 }
 
-/// What a store has of a table, as sorted texts.
+/// The rows of a store's table as sorted texts.
 pub(super) fn contents(store: &mut dyn Store, name: &str, columns: &[&str], filter: &Filter<'_>) -> Vec<String> {
     let table = table(name).unwrap();
     let mut rows = Vec::new();
-    // A store may hand over rows that the filter does not name: the caller filters again.
+    // A store may return more rows: the caller filters again.
     let more: Vec<&'static str> = filter.columns(table).filter(|name| !columns.contains(name)).collect();
     let mut wanted = columns.to_vec();
     for name in more {
@@ -121,7 +121,7 @@ pub(super) fn all_columns(name: &str) -> Vec<&'static str> {
     table(name).unwrap().columns.iter().map(|column| column.name.as_str()).collect()
 }
 
-/// Each row as a text. The mark of UTC, which is in files only, is left out.
+/// Each row as a text, without the mark of UTC, which only files have.
 pub(super) fn texts(rows: &RecordBatch) -> Vec<String> {
     let plain = rows.columns().iter().map(|column| match column.as_primitive_opt::<TimestampMicrosecondType>() {
         Some(times) => Arc::new(times.clone().with_timezone_opt(None::<Arc<str>>)),
@@ -145,8 +145,8 @@ pub(super) fn file_rows(path: &Path) -> Vec<String> {
     file_batches(path).iter().flat_map(texts).collect()
 }
 
-/// Checks that readers of the folder see what the store in memory has committed: each table has the same rows, each row in its
-/// partition, and each file in order.
+/// Checks that readers of the folder see the committed rows of the store in memory: the same rows in each table, each
+/// row in its partition, each file in order.
 pub(super) fn assert_published(root: &Path, by: PartitionBy, shelf: &Shelf, context: &str) {
     for table in tables() {
         let mut found = Vec::new();

@@ -15,22 +15,22 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 use super::*;
 use crate::{load::store::BufferedStore, schema::table};
 
-/// Months in which the answers lie.
+/// Months of the answers.
 const MONTHS: i64 = 12;
 /// Answers of a change.
 const CHANGE_ROWS: usize = 20_000;
-/// Bytes of changes that wait.
+/// Bytes of buffered changes.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 const NARROW: [&str; 7] =
     ["response_group_uid", "question_id", "created_at", "_row_hash", "_flags", "deleted_at", "_vanished_at"];
 
-/// Time of an answer: all of them are spread evenly over the months.
+/// Time of an answer: all are spread evenly over the months.
 fn at_us(at: usize, rows: usize) -> i64 {
     let span_us = MONTHS * 365 * DAY_US / 12;
     START_US + (at as i128 * i128::from(span_us) / rows as i128) as i64
 }
 
-/// Answers with the columns filled that a live service fills, and those that a scan fills.
+/// Answers with the columns that a live service and a scan fill.
 fn answers(ids: &[usize], rows: usize, edition: i64) -> RecordBatch {
     let ids = || ids.iter().copied();
     let text = |make: &dyn Fn(usize) -> String| Arc::new(StringArray::from_iter_values(ids().map(make))) as ArrayRef;
@@ -86,7 +86,7 @@ fn folder_mib(folder: &Path) -> u64 {
     all_files(folder).iter().map(|path| path.metadata().unwrap().len()).sum::<u64>() >> 20
 }
 
-/// So many answers, in so many windows.
+/// Numbers of answers and of windows.
 #[derive(Clone, Copy)]
 struct Size {
     rows: usize,
@@ -105,13 +105,13 @@ impl Size {
     }
 }
 
-/// Writes and commits all answers in the order of time, and returns how long that took without making them.
+/// Writes and commits all answers in the order of time, and returns the seconds without those to make them.
 fn load(store: &mut BufferedStore, rows: usize) -> f64 {
     let mut seconds = 0.0;
     let ids: Vec<usize> = (0..rows).collect();
     for ids in ids.chunks(CHANGE_ROWS) {
         let mut change = TableChange::new(table("responses").unwrap());
-        // As pages are: a thousand rows each.
+        // A thousand rows each, as pages have.
         ids.chunks(1000).for_each(|page| change.add(answers(page, rows, 0)));
         let start = Instant::now();
         store.change(change).unwrap();
@@ -122,7 +122,7 @@ fn load(store: &mut BufferedStore, rows: usize) -> f64 {
     seconds + start.elapsed().as_secs_f64()
 }
 
-/// Looks at each window as a re-scan does.
+/// Reads each window as a re-scan does.
 fn look(store: &mut BufferedStore, size: Size) -> f64 {
     let (start, mut found) = (Instant::now(), 0);
     for window in 0..size.windows {
@@ -138,7 +138,7 @@ fn look(store: &mut BufferedStore, size: Size) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// Replaces so many answers of each window, as a re-scan with edits does, and commits each window.
+/// Replaces some answers of each window, as a re-scan with edits does, and commits each window.
 fn edit(store: &mut BufferedStore, size: Size, edits: usize, edition: i64) -> f64 {
     let (responses, mut seconds) = (table("responses").unwrap(), 0.0);
     for window in 0..size.windows {

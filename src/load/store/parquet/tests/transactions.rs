@@ -1,4 +1,4 @@
-//! The open transaction: seen by its own reads, gone after a rollback or an error, and durable after its commit.
+//! The open transaction: visible to its own reads, gone after a rollback or an error, durable after its commit.
 
 use super::{rows::change, *};
 
@@ -38,7 +38,7 @@ fn a_transaction_is_one_part_with_a_layer_for_each_write() {
         "part.json",
     ];
     assert_eq!(names, expected);
-    // Nothing is done for nothing.
+    // An empty change writes nothing.
     store.write(&[]).unwrap();
     store.commit("empty").unwrap();
     assert_eq!(parts(&root).len(), 1);
@@ -54,7 +54,7 @@ fn two_changes_of_a_table_in_one_write_follow_each_other() {
 }
 
 #[test]
-fn p2_nothing_is_left_of_a_transaction_that_was_rolled_back() {
+fn p2_a_rollback_leaves_nothing() {
     let root = new_folder();
     let mut store = open(&root);
     commit(&mut store, &[added("responses", &[ROW])]);
@@ -67,7 +67,7 @@ fn p2_nothing_is_left_of_a_transaction_that_was_rolled_back() {
 }
 
 #[test]
-fn p2_a_transaction_that_was_not_committed_is_gone_at_the_next_opening() {
+fn p2_reopening_drops_an_uncommitted_transaction() {
     let root = new_folder();
     let mut store = open(&root);
     store.write(&[added("responses", &[ROW])]).unwrap();
@@ -77,7 +77,7 @@ fn p2_a_transaction_that_was_not_committed_is_gone_at_the_next_opening() {
 }
 
 #[test]
-fn p2_a_failed_transaction_is_refused_until_it_is_rolled_back() {
+fn p2_a_failed_transaction_must_be_rolled_back() {
     let root = new_folder();
     let mut store = open(&root);
     commit(&mut store, &[added("responses", &[ROW])]);
@@ -157,7 +157,7 @@ fn too_much_that_waits_asks_for_publish() {
 }
 
 #[test]
-fn a_store_that_was_opened_to_compare_changes_nothing() {
+fn a_store_opened_to_compare_changes_nothing() {
     let root = new_folder();
     let mut store = open(&root);
     commit(&mut store, &[added("responses", &[ROW])]);
