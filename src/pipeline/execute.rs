@@ -6,67 +6,65 @@ use tracing::Instrument as _;
 use crate::{load::RunRecord, model::Stream, source::SourceError};
 
 use super::{
-    OPEN_END_MS, PeopleAsk, PipelineError, Run, RunReport,
+    OPEN_END_MS, PeopleAsk, PipelineError, Run, RunReport, ScopeBacklog, backlog,
     commit::first_error,
     error::chain,
     limits::noting_told_waits,
     outcome::Outcome,
-    queue::Queue,
     reconcile::{Resumed, resume},
     report::{peak_rss_bytes, rfc3339},
     run::CLOCK_SKEW,
     spans,
     threads::blocking,
-    work::{ScopeWork, work},
+    window_queue::WindowQueue,
 };
 
 impl Run {
-    /// Works until nothing is due, or something stops it. Everything committed stays, whatever happens, and there is a report
-    /// also of a run that failed.
-    pub async fn execute(self) -> (RunReport, Result<(), PipelineError>) {
+    /// Works until nothing is due, or something stops it. Everything committed stays, and a run that failed has a report as well.
+    pub async fn execute(mut self) -> (RunReport, Result<(), PipelineError>) {
         let span = spans::run(&self.session);
-        self.executed().instrument(span).await
-    }
-
-    async fn executed(mut self) -> (RunReport, Result<(), PipelineError>) {
         let (source, state) = (self.context.source.clone(), self.session.shared_state());
         let clock = self.session.system.clock.clone();
-        let worked = noting_told_waits(self.work(), source, state, clock).await;
-        self.doubt_ties();
-        // Also after an error: what was committed becomes visible. The first error is the one to tell.
-        let shown = self.make_visible().await;
-        let outcome = worked.and(shown);
+        let run = async move {
+            let work = async {
+                self.take_in_deliveries().await?;
+                self.list_known_surveys()?;
+                let resumed = self.left_by_earlier_runs().await?;
+                if !resumed.is_empty() {
+                    tracing::info!(count = resumed.len(), "resuming unfinished windows");
+                    self.scan_windows(WindowQueue::default(), resumed).await?;
+                }
+                if let Some(backlog) = self.plan_lists().await? {
+                    let windows = WindowQueue::new(backlog, &self.context.progress);
+                    self.findings.begin_with(self.lists());
+                    self.scan_windows(windows, Vec::new()).await?;
+                }
+                if self.reads_responses() {
+                    self.fetch_recordings().await?;
+                }
+                self.pull_people().await
+            };
+            let worked = noting_told_waits(work, source, state, clock).await;
+            self.finish(worked).await
+        };
+        run.instrument(span).await
+    }
+
+    /// Publishes and records what was committed, also after an error. The first error is the one to report.
+    async fn finish(mut self, worked: Result<(), PipelineError>) -> (RunReport, Result<(), PipelineError>) {
+        if worked.is_err() || self.findings.stop.is_some() {
+            self.findings.leave([Stream::Users]);
+        }
+        self.note_boundaries();
+        let published = self.publish_all().await;
+        let outcome = worked.and(published);
         self.settle_suppression(outcome.is_ok() && self.findings.stop.is_none()).await;
         let recorded = self.record_run(outcome.as_ref().err()).await;
-        let left = self.export_reader_copies().await;
-        let outcome = outcome.and(recorded).and(left);
+        let exported = self.export_reader_copies().await;
+        let outcome = outcome.and(recorded).and(exported);
         let report = self.report(outcome.as_ref().err());
         let remembered = self.remember(&report);
         (report, outcome.and(remembered))
-    }
-
-    /// Everything that is due, in its order: what earlier runs and webhooks left, the lists, people.
-    async fn work(&mut self) -> Result<(), PipelineError> {
-        self.take_in_deliveries().await?;
-        self.list_known_surveys()?;
-        let resumed = self.left_by_earlier_runs().await?;
-        if !resumed.is_empty() {
-            tracing::info!(scans = resumed.len(), "going on with what an earlier run began");
-            self.drive(Queue::default(), resumed).await?;
-        }
-        if let Some(due) = self.plan_lists().await? {
-            let queue = Queue::new(due, &self.context.progress);
-            self.findings.begin_with(self.lists());
-            self.drive(queue, Vec::new()).await?;
-        }
-        if self.reads_responses() {
-            self.fetch_recordings().await?;
-        }
-        let asked = self.pull_people().await;
-        if asked.is_err() || self.findings.stop.is_some() {
-            self.findings.leave([Stream::Users]);
-        }
-        asked
     }
 
     /// The scans that earlier runs began, of the streams that this run was asked for: the others wait for a run that reads them.
@@ -87,7 +85,7 @@ impl Run {
     }
 
     /// What is due of the lists; `None` if this run reads none, or was stopped, or knows without asking that nothing is.
-    async fn plan_lists(&mut self) -> Result<Option<Vec<ScopeWork>>, PipelineError> {
+    async fn plan_lists(&mut self) -> Result<Option<Vec<ScopeBacklog>>, PipelineError> {
         let is_for_people_alone = self.request.people != PeopleAsk::AfterLists || self.lists().is_empty();
         if is_for_people_alone || self.findings.stop.is_some() {
             return Ok(None);
@@ -119,10 +117,10 @@ impl Run {
         Ok(self.findings.stop.is_none().then_some(due))
     }
 
-    fn due(&self, now_ms: i64) -> Result<Vec<ScopeWork>, PipelineError> {
-        let mut due = work(&self.session.settings, Some(&self.context.state()), self.request.backfill, now_ms)?;
+    fn due(&self, now_ms: i64) -> Result<Vec<ScopeBacklog>, PipelineError> {
+        let mut due = backlog(&self.session.settings, Some(&self.context.state()), self.request.backfill, now_ms)?;
         // What an earlier run left of it has to be settled first.
-        due.retain(|work| !self.findings.is_frozen(work.scope.stream));
+        due.retain(|backlog| !self.findings.is_frozen(backlog.scope.stream));
         Ok(due)
     }
 
@@ -144,7 +142,7 @@ impl Run {
     }
 
     /// Publishes every warehouse, also when another one fails. Old pages go from the archive.
-    async fn make_visible(&mut self) -> Result<(), PipelineError> {
+    async fn publish_all(&mut self) -> Result<(), PipelineError> {
         // Side by side: each has a thread of its own.
         let published = join_all(self.destinations.iter().map(|destination| self.publish(destination))).await;
         let outcome = first_error(published.into_iter());
@@ -172,7 +170,7 @@ impl Run {
     }
 
     /// What the page boundaries may have hidden.
-    fn doubt_ties(&mut self) {
+    fn note_boundaries(&mut self) {
         let notes = self.context.ties.notes();
         for note in notes {
             tracing::warn!("{note}");

@@ -14,16 +14,16 @@ use crate::{
 use super::{
     PipelineError, Progress, Request, Session,
     assemble::{failed, identity, source_settings, start_engine},
+    backlog::first_sync_since,
+    findings::Findings,
     not_begun::note_not_begun,
     reconcile::check_ledgers,
     recordings::RecordingsWork,
     replay::clear_leftovers,
-    report::Findings,
     shared_destination::SharedDestination,
     sync_context::SyncContext,
     system::System,
     threads::side_by_side,
-    work::first_sync_since,
 };
 
 /// How far the service's clock is ahead of this machine's, in milliseconds.

@@ -40,6 +40,12 @@ pub(super) struct CompletedScan {
     pub noted: Option<CommitNote>,
 }
 
+impl AsRef<CompletedScan> for CompletedScan {
+    fn as_ref(&self) -> &CompletedScan {
+        self
+    }
+}
+
 /// Makes the file and the checkpoint of a scan, in this order: a checkpoint never names a file that is not there.
 pub(super) fn begin(context: &SyncContext, scan: Scan, page_rows: u32) -> Result<OpenScan, PipelineError> {
     let spool = context.archive.begin(&scan)?;

@@ -9,27 +9,27 @@ use crate::{
 
 /// One scope and what is due in it.
 #[derive(Clone, Debug)]
-pub struct ScopeWork {
+pub struct ScopeBacklog {
     pub scope: Scope,
     pub rules: Rules,
     /// Rows asked for in one call.
     pub page_rows: u32,
     /// What is proven complete.
-    pub held: Vec<CoverageInterval>,
+    pub covered: Vec<CoverageInterval>,
     pub due: Vec<Due>,
 }
 
 /// What `sync` (`backfill` is `None`) or `backfill` of a window has to do at the service's time `now_ms`, most urgent first.
-pub fn work(
+pub fn backlog(
     settings: &Settings,
     state: Option<&State>,
     backfill: Option<Window>,
     now_ms: i64,
-) -> Result<Vec<ScopeWork>, StateError> {
+) -> Result<Vec<ScopeBacklog>, StateError> {
     let mut all = Vec::new();
     for stream in &settings.streams {
         for scope in scopes(settings, stream) {
-            let held = held(state, scope, stream.flags)?;
+            let covered = covered(state, scope, stream.flags)?;
             let ask = match backfill {
                 Some(window) => Ask::Backfill { window },
                 None => Ask::Sync {
@@ -42,9 +42,9 @@ pub fn work(
                 settle_ms: i64::try_from(stream.settle.as_millis()).unwrap_or(i64::MAX),
                 rescan: stream.rescan.clone(),
             };
-            let due = due(scope, &held, &rules, ask, now_ms);
+            let due = due(scope, &covered, &rules, ask, now_ms);
             let page_rows = page_rows(state, stream)?;
-            all.push(ScopeWork { scope, rules, page_rows, held, due });
+            all.push(ScopeBacklog { scope, rules, page_rows, covered, due });
         }
     }
     Ok(all)
@@ -75,18 +75,18 @@ fn scopes(settings: &Settings, stream: &StreamSettings) -> Vec<Scope> {
 
 /// What is covered for all surveys is covered for each. Where both were read, what was read last with the `wanted` flags counts:
 /// it settles the doubt of the other, and is as fresh as it says.
-fn held(state: Option<&State>, scope: Scope, wanted: FlagSet) -> Result<Vec<CoverageInterval>, StateError> {
+fn covered(state: Option<&State>, scope: Scope, wanted: FlagSet) -> Result<Vec<CoverageInterval>, StateError> {
     let Some(state) = state else { return Ok(Vec::new()) };
     let own = state.intervals(scope)?;
     if scope.survey_id.is_none() {
         return Ok(own.into_iter().map(|stored| stored.interval).collect());
     }
     let all = state.intervals(Scope::all(scope.stream))?;
-    let mut held = not_read_again(&own, &all, wanted, |own_ms, all_ms| all_ms > own_ms);
+    let mut covered = not_read_again(&own, &all, wanted, |own_ms, all_ms| all_ms > own_ms);
     // The service's clock counts seconds: of two scans in one, that of the survey counts.
-    held.extend(not_read_again(&all, &own, wanted, |all_ms, own_ms| own_ms >= all_ms));
-    held.sort_by_key(|interval| interval.window.start_ms);
-    Ok(held)
+    covered.extend(not_read_again(&all, &own, wanted, |all_ms, own_ms| own_ms >= all_ms));
+    covered.sort_by_key(|interval| interval.window.start_ms);
+    Ok(covered)
 }
 
 /// The parts of `intervals` that none of `others` read again with the wanted flags, and later by `is_later`.
@@ -161,8 +161,8 @@ mod tests {
         }
         let rules = Rules { flags: wanted, settle_ms: 0, rescan: crate::plan::RescanRules::default() };
         let ask = Ask::Backfill { window: Window::new(0, 10 * HOUR_MS) };
-        let held = held(Some(&state), ONE, wanted).unwrap();
-        let due = due(ONE, &held, &rules, ask, 100 * HOUR_MS);
+        let covered = covered(Some(&state), ONE, wanted).unwrap();
+        let due = due(ONE, &covered, &rules, ask, 100 * HOUR_MS);
         due.iter().map(|due| (due.window.start_ms / HOUR_MS, due.window.end_ms / HOUR_MS)).collect()
     }
 
