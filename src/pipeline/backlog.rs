@@ -1,4 +1,4 @@
-//! What there is to do: for each scope its coverage, its rules and what is due.
+//! The backlog of each scope: its coverage, its rules, and the windows that are due.
 
 use crate::{
     config::{Settings, StreamSettings},
@@ -7,7 +7,7 @@ use crate::{
     state::{State, StateError, StoredInterval},
 };
 
-/// One scope and what is due in it.
+/// One scope, its coverage, and the windows that are due.
 #[derive(Clone, Debug)]
 pub struct ScopeBacklog {
     pub scope: Scope,
@@ -55,7 +55,7 @@ pub(super) fn page_rows(state: Option<&State>, stream: &StreamSettings) -> Resul
     Ok(page_rows_known(state, stream.stream)?.map_or(stream.page_rows, |rows| rows.min(stream.page_rows)))
 }
 
-/// The largest page that is known to come: of responses the largest in time, of themes the only one there is.
+/// The largest page size that the service is known to deliver.
 fn page_rows_known(state: Option<&State>, stream: Stream) -> Result<Option<u32>, StateError> {
     let name = match stream {
         Stream::Responses => behaviour_names::PAGE_ROWS,
@@ -73,8 +73,8 @@ fn scopes(settings: &Settings, stream: &StreamSettings) -> Vec<Scope> {
     settings.surveys.iter().map(|id| Scope { stream: stream.stream, survey_id: Some(*id) }).collect()
 }
 
-/// What is covered for all surveys is covered for each. Where both were read, what was read last with the `wanted` flags counts:
-/// it settles the doubt of the other, and is as fresh as it says.
+/// The coverage of a scope. The coverage of all surveys counts for each survey. Where both were read, the later scan with the
+/// `wanted` flags counts: it rechecks the other one.
 fn covered(state: Option<&State>, scope: Scope, wanted: FlagSet) -> Result<Vec<CoverageInterval>, StateError> {
     let Some(state) = state else { return Ok(Vec::new()) };
     let own = state.intervals(scope)?;
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn p6_a_doubt_about_all_surveys_is_settled_for_one_by_a_later_look_at_it() {
+    fn p6_a_later_scan_of_one_survey_rechecks_its_windows() {
         let (few, many) = (FlagSet::EMPTY, FlagSet::ALL);
         let in_doubt = (ALL, (0, 10), 20, true, many);
         assert_eq!(left_to_do(&[in_doubt], many), [(0, 10)]);

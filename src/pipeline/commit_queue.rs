@@ -16,8 +16,8 @@ use super::{
     window_queue::SyncTask,
 };
 
-/// Complete scans that may wait to be applied. A pull that is faster than the warehouses waits; this many keep pulls busy during a
-/// commit.
+/// Complete scans that may wait to be applied. A pull that is faster than the warehouses waits; this many keep pulls
+/// busy during a commit.
 const READY_MAX: usize = 4;
 /// Scans in one commit; each has a spool and a row in the checkpoints until then.
 const BATCH_SCANS_MAX: usize = 64;
@@ -25,8 +25,9 @@ const BATCH_SCANS_MAX: usize = 64;
 const BATCH_QUIET: Duration = Duration::from_secs(1);
 /// How long a batch waits for more scans, after its first scan.
 const BATCH_AGE_MAX: Duration = Duration::from_secs(5);
-/// The same for a batch of more than [`BUSY_ROWS`] rows. Each commit leaves a row group in each table that is not full: one every five
-/// seconds took a tenth of a backfill. After a kill the next run applies the rows again from the spool.
+/// The same for a batch of more than [`BUSY_ROWS`] rows. Each commit leaves a row group in each table that is not
+/// full: one every five seconds took a tenth of a backfill. After a kill the next run applies the rows again from the
+/// spool.
 const BUSY_BATCH_AGE_MAX: Duration = Duration::from_secs(20);
 const BUSY_ROWS: u64 = 50_000;
 
@@ -63,7 +64,7 @@ impl Batch {
 
 /// What the warehouses do next.
 pub(super) enum CommitStep {
-    Apply(SyncTask, CompletedScan),
+    Apply(Box<(SyncTask, CompletedScan)>),
     Commit(Vec<(SyncTask, UncommittedScan)>),
 }
 
@@ -103,15 +104,16 @@ impl CommitQueue {
         self.step.is_empty() && self.batch.is_none()
     }
 
-    /// The next step, unless one is under way. `is_ending`: apply nothing more. `is_pulling`: more scans may join the batch.
+    /// The next step, unless one is under way. `is_ending`: apply nothing more. `is_pulling`: more scans may join the
+    /// batch.
     pub fn next_step(&mut self, is_ending: bool, is_pulling: bool) -> Option<CommitStep> {
         if self.is_working() {
             return None;
         }
         let is_next_ready = !self.ready.is_empty();
         let is_commit_due = is_ending || self.batch.as_ref().is_some_and(|batch| batch.is_due(is_next_ready));
-        if !is_commit_due && let Some((task, scan)) = self.ready.pop_front() {
-            return Some(CommitStep::Apply(task, scan));
+        if !is_commit_due && let Some(scan) = self.ready.pop_front() {
+            return Some(CommitStep::Apply(Box::new(scan)));
         }
         let batch = self.batch.take_if(|_| is_commit_due || !is_pulling)?;
         Some(CommitStep::Commit(batch.scans))

@@ -1,4 +1,4 @@
-//! The way of a run: what is due is driven through the pipeline, then shown, recorded and told.
+//! The steps of a run: scan what is due, then publish, record and report.
 
 use futures::future::join_all;
 use tracing::Instrument as _;
@@ -67,7 +67,8 @@ impl Run {
         (report, outcome.and(remembered))
     }
 
-    /// The scans that earlier runs began, of the streams that this run was asked for: the others wait for a run that reads them.
+    /// The unfinished scans of earlier runs, of the streams that this run reads. Scans of other streams wait for a run that reads
+    /// them.
     async fn left_by_earlier_runs(&self) -> Result<Vec<Resumed>, PipelineError> {
         let (context, destinations) = (self.context.clone(), self.destinations.clone());
         let mut resumed = blocking(move || resume(&context, &destinations)).await??;
@@ -84,7 +85,7 @@ impl Run {
         self.session.settings.streams.iter().map(|stream| stream.stream).collect()
     }
 
-    /// What is due of the lists; `None` if this run reads none, or was stopped, or knows without asking that nothing is.
+    /// The backlog of the lists. `None` if this run reads no list, was stopped, or knows without a request that nothing is due.
     async fn plan_lists(&mut self) -> Result<Option<Vec<ScopeBacklog>>, PipelineError> {
         let is_for_people_alone = self.request.people != PeopleAsk::AfterLists || self.lists().is_empty();
         if is_for_people_alone || self.findings.stop.is_some() {
@@ -119,7 +120,7 @@ impl Run {
 
     fn due(&self, now_ms: i64) -> Result<Vec<ScopeBacklog>, PipelineError> {
         let mut due = backlog(&self.session.settings, Some(&self.context.state()), self.request.backfill, now_ms)?;
-        // What an earlier run left of it has to be settled first.
+        // A frozen scan of an earlier run comes first.
         due.retain(|backlog| !self.findings.is_frozen(backlog.scope.stream));
         Ok(due)
     }
@@ -141,7 +142,7 @@ impl Run {
         Ok(self.due(now_ms)?.iter().all(|work| work.due.is_empty()))
     }
 
-    /// Publishes every warehouse, also when another one fails. Old pages go from the archive.
+    /// Publishes every warehouse, also when another one fails. Removes expired pages from the archive.
     async fn publish_all(&mut self) -> Result<(), PipelineError> {
         // Side by side: each has a thread of its own.
         let published = join_all(self.destinations.iter().map(|destination| self.publish(destination))).await;
@@ -169,7 +170,7 @@ impl Run {
         Ok(())
     }
 
-    /// What the page boundaries may have hidden.
+    /// Notes the page boundaries that may hide rows.
     fn note_boundaries(&mut self) {
         let notes = self.context.ties.notes();
         for note in notes {
@@ -178,12 +179,12 @@ impl Run {
         }
     }
 
-    /// The history of runs, and what was learned of the service.
+    /// Stores what was learned of the service, and how the run ended.
     fn remember(&self, report: &RunReport) -> Result<(), PipelineError> {
         let source = &self.context.source;
         let learned = self.context.learned.remember(&self.session.state(), source, self.session.now_ms());
         let limits = self.session.remember(source);
-        // Last, and whatever became of the others: a run that is not written down counts as killed.
+        // Last, also after errors: a run without an entry counts as killed.
         let text = serde_json::to_string(report).unwrap_or_default();
         let finished = self.session.finish_run(report.outcome.name(), report.exit_code, &text);
         learned.and(limits).and(finished)

@@ -135,8 +135,8 @@ impl Findings {
         reports(&self.drift)
     }
 
-    /// What a look at a window showed takes the place of what earlier looks at it showed: a scan that an earlier run began is
-    /// looked at before the plan, which then finds its window still in doubt.
+    /// What a look at a window showed takes the place of what earlier looks at it showed: a scan that an earlier run
+    /// began is looked at before the plan, which then finds its window still in doubt.
     pub fn looked(&mut self, scope: Scope, window: Window, withheld: u64) {
         self.withheld_rows.retain(|withheld| withheld.scope != scope || !withheld.window.overlaps(window));
         if withheld > 0 {

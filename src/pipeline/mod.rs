@@ -1,8 +1,9 @@
 //! The one place where the stages meet: pull -> archive -> flatten -> load -> checkpoint.
 //!
-//! A command that holds the lease is a [`Session`]. [`Run`] is one execution of `sync` or `backfill`. Windows are pulled side by
-//! side, each into its own spool; complete scans are committed one after the other, in the order of one function,
-//! [`commit`](commit::apply_and_commit). Whatever stops a run, the next one goes on.
+//! A [`Session`] is a command that holds the lease; a [`Run`] is one execution of `sync` or `backfill`.
+//! [`Run::execute`] lists the steps of a run. Its scheduler scans windows side by side, each into its own spool, and
+//! commits complete scans one after the other. [`commit`](commit::apply_and_commit) is the order of a commit. The
+//! next run resumes a run that was stopped or killed.
 
 mod assemble;
 mod backlog;

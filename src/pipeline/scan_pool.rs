@@ -15,8 +15,8 @@ use super::{Failure, PipelineError, Progress, findings::Findings, pull::PullErro
 
 /// Consecutive failures of a stream's windows after which the run gives the stream up: the service is probably down.
 const FAILURES_IN_A_ROW_MAX: u32 = 3;
-/// Consecutive windows of the smallest size, all without rows, that the service cannot deliver before the run gives the stream up.
-/// Some neighbouring records can be broken, but not all of them.
+/// Consecutive windows of the smallest size, all without rows, that the service cannot deliver before the run gives
+/// the stream up. Some neighbouring records can be broken, but not all of them.
 const UNDELIVERABLE_IN_A_ROW_MAX: u32 = 16;
 
 /// One window to scan, and what the command does with the complete scan.
@@ -45,6 +45,9 @@ pub(super) trait PendingWindows {
     fn drop_stream(&mut self, stream: Stream);
 }
 
+/// A task, and what its pull returned.
+type EndedScan<P, S> = (ScanTask<P>, Result<S, PullError>);
+
 /// How a scan ended.
 pub(super) enum ScanEnd<P, S> {
     Complete(ScanTask<P>, S),
@@ -54,12 +57,13 @@ pub(super) enum ScanEnd<P, S> {
     Failed(ScanTask<P>),
 }
 
-/// Scans under way, the windows that wait for their turn, and the first error that ends the run. `S` is a complete scan.
+/// Scans under way, the windows that wait for their turn, and the first error that ends the run. `S` is a complete
+/// scan.
 pub(super) struct ScanPool<W: PendingWindows, S> {
     pub windows: W,
     limit: usize,
     progress: Arc<Progress>,
-    scans: JoinSet<(ScanTask<W::Purpose>, Result<S, PullError>)>,
+    scans: JoinSet<EndedScan<W::Purpose, S>>,
     /// The windows of these scans. A scan whose thread panicked stays here.
     under_way: Vec<(Scope, Window)>,
     failures_in_a_row: BTreeMap<Stream, u32>,
@@ -206,7 +210,8 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
         }
     }
 
-    /// Records an error that ends the run. The first one counts. Scans under way still end: no work goes on after the report.
+    /// Records an error that ends the run. The first one counts. Scans under way still end: no work goes on after the
+    /// report.
     pub fn fail(&mut self, error: PipelineError) {
         if self.outcome.is_ok() {
             self.outcome = Err(error);

@@ -127,13 +127,14 @@ impl Run {
         }
     }
 
-    /// Starts the next step at the warehouses, if none is under way. A cancelled run finishes that step and starts no other:
-    /// complete scans wait in their spools.
+    /// Starts the next step at the warehouses, if none is under way. A cancelled run finishes that step and starts no
+    /// other: complete scans wait in their spools.
     fn start_commit_step(&self, pool: &SyncPool, commits: &mut CommitQueue) {
         let is_ending = pool.has_failed() || self.findings.stop == Some(Stop::Cancelled);
         let (context, destinations) = (self.context.clone(), self.destinations.clone());
         match commits.next_step(is_ending, !pool.is_idle()) {
-            Some(CommitStep::Apply(task, scan)) => {
+            Some(CommitStep::Apply(next)) => {
+                let (task, scan) = *next;
                 let options = self.commit_options(&task, &scan);
                 let apply = async move {
                     let applied = apply(&context, &destinations, scan, options).await;
@@ -185,7 +186,8 @@ impl Run {
         }
     }
 
-    /// A scan was not applied, because its stream is frozen. Scans of the stream under way still end; no other one starts.
+    /// A scan was not applied, because its stream is frozen. Scans of the stream under way still end; no other one
+    /// starts.
     fn freeze(&mut self, pool: &mut SyncPool, task: &SyncTask, frozen: Frozen) {
         tracing::error!(window = %task.window, scope = %task.scope, error = %frozen, "the window is not applied");
         self.findings.failures.push(Failure::new(task.scope, task.window, &frozen));
@@ -215,7 +217,8 @@ impl Run {
         }
     }
 
-    /// Counts a committed scan, queues a second one if many rows seem to have vanished, and compacts warehouses that need it.
+    /// Counts a committed scan, queues a second one if many rows seem to have vanished, and compacts warehouses that
+    /// need it.
     async fn finish_window(
         &mut self,
         windows: &mut WindowQueue,

@@ -17,7 +17,8 @@ use super::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SyncPurpose {
     pub reason: Reason,
-    /// Whether no complete scan has covered the window before: then every ledger records the scan, also if no row changed.
+    /// Whether no complete scan has covered the window before: then every ledger records the scan, also if no row
+    /// changed.
     pub is_first_proof: bool,
     /// Whether the run scans the window a second time, because many of its rows seem to have vanished.
     pub is_recheck: bool,
@@ -38,8 +39,8 @@ pub(super) struct WindowQueue {
 struct ScopeQueue {
     backlog: ScopeBacklog,
     cutter: Cutter,
-    /// Whether a window of guessed length is under way. The others wait for the density that it shows: windows that are too short
-    /// take more pages that are not full, and more probes at boundaries.
+    /// Whether a window of guessed length is under way. The others wait for the density that it shows: windows that
+    /// are too short take more pages that are not full, and more probes at boundaries.
     is_scouting: bool,
 }
 
@@ -80,7 +81,8 @@ impl WindowQueue {
         self.resumed.iter().map(|(task, _)| task.scope.stream).chain(planned)
     }
 
-    /// Adds a second scan of a window, with another page size: a service that loses rows at page boundaries then loses other rows.
+    /// Adds a second scan of a window, with another page size: a service that loses rows at page boundaries then
+    /// loses other rows.
     pub fn push_recheck(&mut self, task: SyncTask, progress: &Progress) {
         let SyncPurpose { reason, .. } = task.purpose;
         progress.due(task.scope, task.window);

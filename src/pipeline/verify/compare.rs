@@ -57,8 +57,8 @@ pub(super) async fn scan_window(
     Ok(ServiceWindow { scan: pull(context, open).await?, _spool: guard })
 }
 
-/// Compares the window with each warehouse, each on its own thread. `is_filtered`: the scan lacks rows that the service has, so a
-/// row that only a warehouse has is no difference.
+/// Compares the window with each warehouse, each on its own thread. `is_filtered`: the scan lacks rows that the
+/// service has, so a row that only a warehouse has is no difference.
 pub(super) async fn compare(
     context: &SyncContext,
     destinations: &[SharedDestination],

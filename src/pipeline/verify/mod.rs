@@ -1,7 +1,9 @@
-//! `verify`: scans windows once more and compares them with each warehouse. Changes nothing in any warehouse, ledger or coverage.
+//! `verify`: scans windows once more and compares them with each warehouse. Changes nothing in any warehouse, ledger
+//! or coverage.
 //!
-//! A verify compares what the coverage calls complete, and reports the rest of the range as never read. Pages go through a spool of
-//! their own that no checkpoint names: after a kill nothing is resumed, and the next run removes the file.
+//! A verify compares what the coverage calls complete, and reports the rest of the range as never read. Pages go
+//! through a spool of their own that no checkpoint names: after a kill nothing is resumed, and the next run removes
+//! the file.
 
 mod compare;
 mod plan;

@@ -28,7 +28,8 @@ pub(super) struct VerifyPlan {
     pub notes: Vec<String>,
 }
 
-/// Plans a verify at the service's time `now_ms`. The range ends where rows are younger than `settle`, because no run reads them yet.
+/// Plans a verify at the service's time `now_ms`. The range ends where rows are younger than `settle`, because no run
+/// reads them yet.
 pub(super) fn plan(
     settings: &Settings,
     state: &State,
