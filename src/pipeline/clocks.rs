@@ -7,7 +7,7 @@ use crate::{
     source::{Answer, Range, Source, SourceError},
 };
 
-use super::{PipelineError, Run, ties::moments_of, work::page_rows};
+use super::{PipelineError, Run, backlog::page_rows, ties::moments_of};
 
 /// Two clocks that differ by less are not worth a word.
 const FAR_MS: i64 = DAY_MS;

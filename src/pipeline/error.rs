@@ -1,4 +1,4 @@
-//! What can end a run, and what can fail in it without ending it.
+//! Errors that end a run, and failures of windows that do not.
 
 use std::{io, path::PathBuf};
 
@@ -20,7 +20,7 @@ use crate::{
 
 use super::{Frozen, UnknownSurveys};
 
-/// An error that ends the run. Everything committed stays, and the next run goes on.
+/// An error that ends the run. Committed scans stay, and the next run resumes the rest.
 #[derive(Debug, thiserror::Error)]
 pub enum PipelineError {
     #[error(transparent)]
@@ -39,19 +39,19 @@ pub enum PipelineError {
     Recordings(#[from] RecordingsError),
     #[error(transparent)]
     State(#[from] StateError),
-    /// Without the list of those who are kept out, a run would let them back in.
+    /// The suppression list cannot be read. Without it a run would store erased people again.
     #[error("it is not known who is kept out")]
     Person(#[source] PersonError),
-    /// A page that `source` took for whole cannot be flattened: a fault of the program.
+    /// A page that `source` accepted cannot be flattened: a fault of the program.
     #[error(transparent)]
     Flatten(#[from] FlattenError),
-    /// A scan was not applied, because its stream is frozen and it holds what the contract does not know.
+    /// A scan was not applied: its stream is frozen, and the scan has drift.
     #[error(transparent)]
     Frozen(Box<Frozen>),
-    /// The archive lacks pages without which tables built from it would be poorer than they are.
+    /// The archive lacks pages, so that a replay would lose rows.
     #[error("{0}")]
     NotReplayable(String),
-    /// A warehouse that was built beside cannot take the place of the old one, which is as it was.
+    /// A rebuilt warehouse cannot replace the old one, which is unchanged.
     #[error("cannot {action} {}", path.display())]
     Swap {
         action: &'static str,
@@ -59,7 +59,7 @@ pub enum PipelineError {
         #[source]
         source: io::Error,
     },
-    /// A note in the archive on how a scan was committed cannot be read: damaged, or of a newer version.
+    /// A commit note in the archive cannot be read: it is damaged, or of a newer version.
     #[error("a note in the archive cannot be read: {0}")]
     Note(String),
     /// A file of users cannot be opened.
@@ -69,23 +69,23 @@ pub enum PipelineError {
         #[source]
         source: io::Error,
     },
-    /// Rows of users are not what they must be, or stop coming.
+    /// A row in a file of users is invalid or cannot be read.
     #[error("the users cannot be read")]
     Input(#[source] InputError),
-    /// The same of a Parquet file or a query.
+    /// The same for a Parquet file or a query.
     #[error("the users cannot be read")]
     InputTable(#[source] LoadError),
-    /// The file with the fates of rows cannot be written.
+    /// The results file of a push cannot be written.
     #[error("cannot write the results to {}", path.display())]
     Results {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// Surveys were named that neither the warehouse nor the service knows. Nothing was asked for in their name.
+    /// Neither the warehouse nor the service knows the surveys that were named. The run scanned none of them.
     #[error("{0}")]
     UnknownSurveys(UnknownSurveys),
-    /// A thread of the program died: a fault of the program.
+    /// A thread of the program panicked: a fault of the program.
     #[error("a part of the program stopped: {0}")]
     WorkerPanicked(String),
 }
@@ -109,7 +109,7 @@ impl PipelineError {
     }
 }
 
-/// The exit code of a command that a warehouse refused.
+/// The exit code for an error of a warehouse.
 pub fn load_code(error: &LoadError) -> u8 {
     match error {
         LoadError::Locked { .. } => 5,
@@ -123,7 +123,7 @@ pub fn load_code(error: &LoadError) -> u8 {
     }
 }
 
-/// The exit code of a command that the checkpoints refused.
+/// The exit code for an error of the checkpoints.
 pub fn state_code(error: &StateError) -> u8 {
     match error {
         StateError::Leased { .. } => 5,
@@ -151,17 +151,17 @@ impl Failure {
         Self { stream: scope.stream.name(), survey_id: scope.survey_id, window, error: chain(error) }
     }
 
-    /// It on one line, as the end of a run tells it.
+    /// The failure on one line, for the summary of a run.
     pub fn sentence(&self) -> String {
         format!("{} {}: {}", self.stream, self.window, self.error)
     }
 }
 
-/// The causes that are shown of an error, beside what it says itself.
+/// The most causes that are shown of an error.
 const CAUSES_MAX: usize = 2;
 
-/// An error and its causes on one line, outermost first. A level that the one before it says already is left out; of many causes the
-/// last are shown, which name what failed.
+/// An error and its causes on one line, outermost first. Leaves out a cause whose text the level before it contains.
+/// Of many causes only the last ones are shown, because they name what failed.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut levels = vec![error.to_string()];
     let mut cause = error.source();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn no_level_is_said_twice_and_the_root_is_kept() {
+    fn a_chain_repeats_no_cause_and_keeps_the_last_ones() {
         let chained = |texts: &[&'static str]| {
             let levels = texts.iter().rev().fold(None, |source, text| Some(Box::new(Level { text, source })));
             chain(&*levels.unwrap())

@@ -1,4 +1,4 @@
-//! The way of a run: what is due is driven through the pipeline, then shown, recorded and told.
+//! The steps of a run: scan what is due, then publish, record and report.
 
 use futures::future::join_all;
 use tracing::Instrument as _;
@@ -6,70 +6,69 @@ use tracing::Instrument as _;
 use crate::{load::RunRecord, model::Stream, source::SourceError};
 
 use super::{
-    OPEN_END_MS, PeopleAsk, PipelineError, Run, RunReport,
+    OPEN_END_MS, PeopleAsk, PipelineError, Run, RunReport, ScopeBacklog, backlog,
     commit::first_error,
     error::chain,
     limits::noting_told_waits,
     outcome::Outcome,
-    queue::Queue,
     reconcile::{Resumed, resume},
     report::{peak_rss_bytes, rfc3339},
     run::CLOCK_SKEW,
     spans,
     threads::blocking,
-    work::{ScopeWork, work},
+    window_queue::WindowQueue,
 };
 
 impl Run {
-    /// Works until nothing is due, or something stops it. Everything committed stays, whatever happens, and there is a report
-    /// also of a run that failed.
-    pub async fn execute(self) -> (RunReport, Result<(), PipelineError>) {
+    /// Works until nothing is due, or something stops it. Everything committed stays, and a run that failed has a report as well.
+    pub async fn execute(mut self) -> (RunReport, Result<(), PipelineError>) {
         let span = spans::run(&self.session);
-        self.executed().instrument(span).await
-    }
-
-    async fn executed(mut self) -> (RunReport, Result<(), PipelineError>) {
         let (source, state) = (self.context.source.clone(), self.session.shared_state());
         let clock = self.session.system.clock.clone();
-        let worked = noting_told_waits(self.work(), source, state, clock).await;
-        self.doubt_ties();
-        // Also after an error: what was committed becomes visible. The first error is the one to tell.
-        let shown = self.make_visible().await;
-        let outcome = worked.and(shown);
+        let run = async move {
+            let work = async {
+                self.take_in_deliveries().await?;
+                self.list_known_surveys()?;
+                let resumed = self.left_by_earlier_runs().await?;
+                if !resumed.is_empty() {
+                    tracing::info!(count = resumed.len(), "resuming unfinished windows");
+                    self.scan_windows(WindowQueue::default(), resumed).await?;
+                }
+                if let Some(backlog) = self.plan_lists().await? {
+                    let windows = WindowQueue::new(backlog, &self.context.progress);
+                    self.findings.begin_with(self.lists());
+                    self.scan_windows(windows, Vec::new()).await?;
+                }
+                if self.reads_responses() {
+                    self.fetch_recordings().await?;
+                }
+                self.pull_people().await
+            };
+            let worked = noting_told_waits(work, source, state, clock).await;
+            self.finish(worked).await
+        };
+        run.instrument(span).await
+    }
+
+    /// Publishes and records what was committed, also after an error. The first error is the one to report.
+    async fn finish(mut self, worked: Result<(), PipelineError>) -> (RunReport, Result<(), PipelineError>) {
+        if worked.is_err() || self.findings.stop.is_some() {
+            self.findings.leave([Stream::Users]);
+        }
+        self.note_boundaries();
+        let published = self.publish_all().await;
+        let outcome = worked.and(published);
         self.settle_suppression(outcome.is_ok() && self.findings.stop.is_none()).await;
         let recorded = self.record_run(outcome.as_ref().err()).await;
-        let left = self.export_reader_copies().await;
-        let outcome = outcome.and(recorded).and(left);
+        let exported = self.export_reader_copies().await;
+        let outcome = outcome.and(recorded).and(exported);
         let report = self.report(outcome.as_ref().err());
         let remembered = self.remember(&report);
         (report, outcome.and(remembered))
     }
 
-    /// Everything that is due, in its order: what earlier runs and webhooks left, the lists, people.
-    async fn work(&mut self) -> Result<(), PipelineError> {
-        self.take_in_deliveries().await?;
-        self.list_known_surveys()?;
-        let resumed = self.left_by_earlier_runs().await?;
-        if !resumed.is_empty() {
-            tracing::info!(scans = resumed.len(), "going on with what an earlier run began");
-            self.drive(Queue::default(), resumed).await?;
-        }
-        if let Some(due) = self.plan_lists().await? {
-            let queue = Queue::new(due, &self.context.progress);
-            self.findings.begin_with(self.lists());
-            self.drive(queue, Vec::new()).await?;
-        }
-        if self.reads_responses() {
-            self.fetch_recordings().await?;
-        }
-        let asked = self.pull_people().await;
-        if asked.is_err() || self.findings.stop.is_some() {
-            self.findings.leave([Stream::Users]);
-        }
-        asked
-    }
-
-    /// The scans that earlier runs began, of the streams that this run was asked for: the others wait for a run that reads them.
+    /// The unfinished scans of earlier runs, of the streams that this run reads. Scans of other streams wait for a run that reads
+    /// them.
     async fn left_by_earlier_runs(&self) -> Result<Vec<Resumed>, PipelineError> {
         let (context, destinations) = (self.context.clone(), self.destinations.clone());
         let mut resumed = blocking(move || resume(&context, &destinations)).await??;
@@ -86,8 +85,8 @@ impl Run {
         self.session.settings.streams.iter().map(|stream| stream.stream).collect()
     }
 
-    /// What is due of the lists; `None` if this run reads none, or was stopped, or knows without asking that nothing is.
-    async fn plan_lists(&mut self) -> Result<Option<Vec<ScopeWork>>, PipelineError> {
+    /// The backlog of the lists. `None` if this run reads no list, was stopped, or knows without a request that nothing is due.
+    async fn plan_lists(&mut self) -> Result<Option<Vec<ScopeBacklog>>, PipelineError> {
         let is_for_people_alone = self.request.people != PeopleAsk::AfterLists || self.lists().is_empty();
         if is_for_people_alone || self.findings.stop.is_some() {
             return Ok(None);
@@ -119,10 +118,10 @@ impl Run {
         Ok(self.findings.stop.is_none().then_some(due))
     }
 
-    fn due(&self, now_ms: i64) -> Result<Vec<ScopeWork>, PipelineError> {
-        let mut due = work(&self.session.settings, Some(&self.context.state()), self.request.backfill, now_ms)?;
-        // What an earlier run left of it has to be settled first.
-        due.retain(|work| !self.findings.is_frozen(work.scope.stream));
+    fn due(&self, now_ms: i64) -> Result<Vec<ScopeBacklog>, PipelineError> {
+        let mut due = backlog(&self.session.settings, Some(&self.context.state()), self.request.backfill, now_ms)?;
+        // A frozen scan of an earlier run comes first.
+        due.retain(|backlog| !self.findings.is_frozen(backlog.scope.stream));
         Ok(due)
     }
 
@@ -143,8 +142,8 @@ impl Run {
         Ok(self.due(now_ms)?.iter().all(|work| work.due.is_empty()))
     }
 
-    /// Publishes every warehouse, also when another one fails. Old pages go from the archive.
-    async fn make_visible(&mut self) -> Result<(), PipelineError> {
+    /// Publishes every warehouse, also when another one fails. Removes expired pages from the archive.
+    async fn publish_all(&mut self) -> Result<(), PipelineError> {
         // Side by side: each has a thread of its own.
         let published = join_all(self.destinations.iter().map(|destination| self.publish(destination))).await;
         let outcome = first_error(published.into_iter());
@@ -171,8 +170,8 @@ impl Run {
         Ok(())
     }
 
-    /// What the page boundaries may have hidden.
-    fn doubt_ties(&mut self) {
+    /// Notes the page boundaries that may hide rows.
+    fn note_boundaries(&mut self) {
         let notes = self.context.ties.notes();
         for note in notes {
             tracing::warn!("{note}");
@@ -180,12 +179,12 @@ impl Run {
         }
     }
 
-    /// The history of runs, and what was learned of the service.
+    /// Stores what was learned of the service, and how the run ended.
     fn remember(&self, report: &RunReport) -> Result<(), PipelineError> {
         let source = &self.context.source;
         let learned = self.context.learned.remember(&self.session.state(), source, self.session.now_ms());
         let limits = self.session.remember(source);
-        // Last, and whatever became of the others: a run that is not written down counts as killed.
+        // Last, also after errors: a run without an entry counts as killed.
         let text = serde_json::to_string(report).unwrap_or_default();
         let finished = self.session.finish_run(report.outcome.name(), report.exit_code, &text);
         learned.and(limits).and(finished)

@@ -8,7 +8,6 @@ use crate::{
 
 use super::{
     PipelineError, Run,
-    queue::Task,
     scan::CompletedScan,
     service_profile::{KnownStatuses, choose_statuses},
     ties::TieProbeError,
@@ -54,9 +53,10 @@ impl Run {
         Ok(None)
     }
 
-    /// A list of surveys did not come: perhaps the service no longer understands how it is asked. The next run finds out.
-    pub(super) fn doubt_statuses(&self, task: &Task) -> Result<(), PipelineError> {
-        if task.scope.stream != Stream::Surveys {
+    /// Forgets how the service is asked for states of surveys, after a scan of the surveys failed: perhaps the service no longer
+    /// understands that form. The next run measures it again.
+    pub(super) fn forget_status_form(&self, stream: Stream) -> Result<(), PipelineError> {
+        if stream != Stream::Surveys {
             return Ok(());
         }
         let (state, now_ms) = (self.context.state(), self.session.now_ms());
@@ -67,14 +67,13 @@ impl Run {
     }
 
     /// What is made of rows that a scan did not find.
-    pub(super) fn vanish_policy(&self, task: &Task, pulled: &CompletedScan) -> VanishPolicy {
-        let stream = task.scope.stream;
+    pub(super) fn vanish_policy(&self, stream: Stream, scan: &CompletedScan) -> VanishPolicy {
         let is_part_of_all = stream == Stream::Surveys && !self.wanted_statuses().is_empty();
         if is_part_of_all || self.context.theme_times.may_lack_rows(stream) {
             VanishPolicy::Ignore
         } else if self.request.accept_vanished {
             VanishPolicy::Accept
-        } else if self.context.ties.needs_recheck(&pulled.scan, &pulled.boundaries) {
+        } else if self.context.ties.needs_recheck(&scan.scan, &scan.boundaries) {
             // A row that this scan lacks may be one that it lost.
             VanishPolicy::Guarded { share_max: 0.0, rows_max: 0 }
         } else {

@@ -1,18 +1,21 @@
 //! The one place where the stages meet: pull -> archive -> flatten -> load -> checkpoint.
 //!
-//! A command that holds the lease is a [`Session`]. [`Run`] is one execution of `sync` or `backfill`. Windows are pulled side by
-//! side, each into its own spool; complete scans are committed one after the other, in the order of one function,
-//! [`commit`](commit::apply_and_commit). Whatever stops a run, the next one goes on.
+//! A [`Session`] is a command that holds the lease; a [`Run`] is one execution of `sync` or `backfill`.
+//! [`Run::execute`] lists the steps of a run. Its scheduler scans windows side by side, each into its own spool, and
+//! commits complete scans one after the other. [`commit`](commit::apply_and_commit) is the order of a commit. The
+//! next run resumes a run that was stopped or killed.
 
 mod assemble;
+mod backlog;
 mod clocks;
 mod commit;
 mod commit_note;
+mod commit_queue;
 mod deliveries;
 mod drift;
-mod drive;
 mod error;
 mod execute;
+mod findings;
 mod freeze;
 mod frozen;
 mod habits;
@@ -31,7 +34,6 @@ mod pull;
 mod pulled_pages;
 mod purged;
 mod push;
-mod queue;
 mod reason;
 mod rebind;
 mod reconcile;
@@ -42,6 +44,8 @@ mod request;
 mod run;
 mod sample;
 mod scan;
+mod scan_pool;
+mod scheduler;
 mod service_profile;
 mod session;
 mod shared_destination;
@@ -54,9 +58,10 @@ mod threads;
 mod ties;
 mod unknown_surveys;
 mod verify;
-mod work;
+mod window_queue;
 
 pub use assemble::{full_text_search, identity, open_warehouses, source_settings};
+pub use backlog::{ScopeBacklog, backlog};
 pub use clocks::{ClockMismatch, ClockSample, compare_clocks};
 pub use deliveries::{Flushed, flush_deliveries};
 pub use drift::{DriftReport, drift_lines};
@@ -89,4 +94,3 @@ pub use session::Session;
 pub use system::System;
 pub use unknown_surveys::{SurveyNames, UnknownSurveys};
 pub use verify::{NeverRead, Verified, Verify, VerifyReport, VerifyRequest, VerifyTotals};
-pub use work::{ScopeWork, work};

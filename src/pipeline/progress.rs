@@ -5,10 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use crate::{
-    model::{DAY_MS, Scope, Stream, Window},
-    plan::Due,
-};
+use crate::model::{DAY_MS, Scope, Stream, Window};
 
 /// Counters of the run under way.
 #[derive(Debug, Default)]
@@ -75,8 +72,8 @@ impl Progress {
         }
     }
 
-    pub(super) fn due(&self, scope: Scope, due: &Due) {
-        self.due_ms.fetch_add(length_ms(scope, due.window), Ordering::Relaxed);
+    pub(super) fn due(&self, scope: Scope, window: Window) {
+        self.due_ms.fetch_add(length_ms(scope, window), Ordering::Relaxed);
     }
 
     pub(super) fn begun(&self) {

@@ -1,4 +1,4 @@
-//! One execution of `sync` or `backfill`: what it holds, and what is done with its warehouses.
+//! One execution of `sync` or `backfill`: its parts, and how it uses its warehouses.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -14,19 +14,19 @@ use crate::{
 use super::{
     PipelineError, Progress, Request, Session,
     assemble::{failed, identity, source_settings, start_engine},
+    backlog::first_sync_since,
+    findings::Findings,
     not_begun::note_not_begun,
     reconcile::check_ledgers,
     recordings::RecordingsWork,
     replay::clear_leftovers,
-    report::Findings,
     shared_destination::SharedDestination,
     sync_context::SyncContext,
     system::System,
     threads::side_by_side,
-    work::first_sync_since,
 };
 
-/// How far the service's clock is ahead of this machine's, in milliseconds.
+/// Name of the behaviour that says how far the service's clock is ahead of this machine's, in milliseconds.
 pub const CLOCK_SKEW: &str = "clock_skew_ms";
 
 /// A run, assembled and holding the lease.
@@ -40,7 +40,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Takes the lease, opens everything and makes good what an earlier run left. Sends nothing.
+    /// Takes the lease, opens everything and repairs what an earlier run left unfinished. Sends no request.
     pub async fn open(
         settings: Settings,
         request: Request,
@@ -50,7 +50,7 @@ impl Run {
         Run::open_in(settings, request, stop, progress, System::default()).await
     }
 
-    /// The same in other system than this machine's.
+    /// The same with another [`System`] than this machine's.
     pub async fn open_in(
         settings: Settings,
         request: Request,
@@ -64,7 +64,7 @@ impl Run {
             note_not_begun(&settings, command, started_ms, error, &system);
         })?;
         let Leased { session, damaged, engine } = leased;
-        // From here on the history has the run, also if it is killed while it waits for a warehouse.
+        // The history has the run from here on, also after a kill while the run waits for a warehouse.
         session.begin_run()?;
         let opened = match engine {
             Ok(engine) => Opened::with(&session, source_settings, damaged, engine, stop, progress),
@@ -98,7 +98,8 @@ impl Run {
         Ok(skew.map_or(0, |(skew_ms, _)| skew_ms))
     }
 
-    /// The service's time decides what may be read; a service that does not tell its time is taken to share ours.
+    /// Stores the difference between the clocks, and returns the service's time. A service that does not tell its
+    /// time is assumed to share this machine's.
     pub(super) fn remember_clock(&self, service_now_ms: Option<i64>) -> Result<i64, PipelineError> {
         let here_ms = self.session.now_ms();
         let now_ms = service_now_ms.unwrap_or(here_ms);
@@ -110,7 +111,7 @@ impl Run {
         self.with(destination, |destination| destination.publish()).await
     }
 
-    /// Lets other processes at the warehouses while the run waits for the service.
+    /// Releases the locks of all warehouses, so that other processes can open them while the run waits for the service.
     pub(super) async fn release_locks(&self) -> Result<(), PipelineError> {
         for destination in &self.destinations {
             self.with(destination, |destination| destination.release_lock()).await?;
@@ -118,7 +119,7 @@ impl Run {
         Ok(())
     }
 
-    /// What each warehouse leaves behind for others, also when another one fails.
+    /// Exports the reader copy of each warehouse, also when another warehouse fails.
     pub(super) async fn export_reader_copies(&self) -> Result<(), PipelineError> {
         let mut outcome = Ok(());
         for destination in &self.destinations {
@@ -128,7 +129,7 @@ impl Run {
         outcome
     }
 
-    /// Does something with a warehouse on its thread.
+    /// Runs work on a warehouse's own thread.
     pub(super) async fn with(
         &self,
         destination: &SharedDestination,
@@ -143,10 +144,10 @@ impl Run {
     }
 }
 
-/// The lease, and what was made ready while it was taken.
+/// A session, and the engine that started while the session took the lease.
 struct Leased {
     session: Session,
-    /// Where a damaged state file was put.
+    /// Where a damaged state file was moved to.
     damaged: Option<PathBuf>,
     engine: Result<Option<StartedEngine>, PipelineError>,
 }
@@ -159,7 +160,7 @@ fn lease_and_engine(
     let source_settings = source_settings(settings)?;
     let identity = identity(settings)?;
     settings.require_warehouse()?;
-    // To start an engine takes longest, and touches nothing that another run may hold.
+    // The engine takes longest to start, and needs no file that another run may have locked.
     let (opened, engine) = side_by_side(
         "takes the lease",
         || Session::open_or_begin_anew(settings, &identity, command, system),
@@ -169,7 +170,7 @@ fn lease_and_engine(
     Ok((Leased { session, damaged, engine }, source_settings))
 }
 
-/// What a run works with, beside its session.
+/// The parts of a run other than its session.
 struct Opened {
     context: SyncContext,
     destinations: Vec<SharedDestination>,
@@ -177,7 +178,7 @@ struct Opened {
 }
 
 impl Opened {
-    /// Opens the archive, the client and the warehouses, and makes good what an earlier run left.
+    /// Opens the archive, the client and the warehouses, and repairs what an earlier run left unfinished.
     fn with(
         session: &Session,
         mut source_settings: SourceSettings,
@@ -190,7 +191,7 @@ impl Opened {
         source_settings.surveys_are_studies = studies.is_some_and(|(are_studies, _)| are_studies);
         let archive = session.archive()?;
         clear_leftovers(&session.settings)?;
-        // To make a client takes a while, and the processor for it is there: a warehouse is opened by one thread.
+        // Side by side, because both take a while: one thread opens the warehouses.
         let (source, destinations) = side_by_side(
             "makes the client",
             || session.source(source_settings, stop.clone()),

@@ -5,7 +5,7 @@ use crate::{
     source::{Source, SourceError, Step},
 };
 
-use super::ScopeWork;
+use super::ScopeBacklog;
 
 /// Windows that are sampled of a range, spread over it and over the hours of the day.
 const WINDOWS: i64 = 6;
@@ -28,7 +28,7 @@ pub struct Sample {
 ///
 /// # Errors
 /// The service does not answer.
-pub async fn sample(source: &Source, work: &ScopeWork) -> Result<Option<Sample>, SourceError> {
+pub async fn sample(source: &Source, work: &ScopeBacklog) -> Result<Option<Sample>, SourceError> {
     let Some(first) = work.due.first() else { return Ok(None) };
     if !work.scope.stream.is_windowed() {
         return Ok(Some(Sample {
@@ -59,7 +59,7 @@ pub async fn sample(source: &Source, work: &ScopeWork) -> Result<Option<Sample>,
 }
 
 /// The `nth` of the sampled windows: in the middle of its share of what is due.
-fn window(work: &ScopeWork, nth: i64, length_ms: i64) -> Window {
+fn window(work: &ScopeBacklog, nth: i64, length_ms: i64) -> Window {
     let due_ms: i64 = work.due.iter().map(|due| due.window.len_ms()).sum();
     let middle_ms = due_ms / WINDOWS * nth + due_ms / WINDOWS / 2;
     // At another hour of its day each time, since people answer by day; never at a full hour, where machines do.
@@ -83,7 +83,7 @@ struct Counted {
 }
 
 /// Counts the rows of a window, on so many pages at most.
-async fn count(source: &Source, work: &ScopeWork, window: Window, pages_max: u64) -> Result<Counted, SourceError> {
+async fn count(source: &Source, work: &ScopeBacklog, window: Window, pages_max: u64) -> Result<Counted, SourceError> {
     let request =
         PageRequest { scope: work.scope, window, flags: work.rules.flags, page_rows: work.page_rows, token: None };
     let mut walk = source.walk(request);
@@ -117,11 +117,11 @@ mod tests {
             window: Window::new(start_days * DAY_MS, end_days * DAY_MS),
             reason: Reason::New,
         };
-        let work = ScopeWork {
+        let work = ScopeBacklog {
             scope: Scope::all(Stream::Responses),
             rules: Rules { flags: FlagSet::EMPTY, settle_ms: 0, rescan: RescanRules::default() },
             page_rows: 1000,
-            held: Vec::new(),
+            covered: Vec::new(),
             due: vec![due(0, 20), due(30, 70)],
         };
         for length_ms in LENGTHS_MS {
@@ -137,7 +137,7 @@ mod tests {
             hours.dedup();
             assert!(length_ms == DAY_MS || hours.len() == WINDOWS as usize, "{hours:?}");
         }
-        let short = ScopeWork { due: vec![Due { window: Window::new(5, 9), reason: Reason::New }], ..work };
+        let short = ScopeBacklog { due: vec![Due { window: Window::new(5, 9), reason: Reason::New }], ..work };
         assert!((0..WINDOWS).all(|nth| window(&short, nth, DAY_MS) == Window::new(5, 9)));
     }
 }

@@ -1,4 +1,4 @@
-//! A scan on its way through the pipeline: open while its pages are pulled, complete once its list came to the end.
+//! A scan in the pipeline: open while its pages are pulled, complete when its list has ended.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::{
 
 use super::{PipelineError, commit_note::CommitNote, held::Held, sync_context::SyncContext, ties::BoundariesLeft};
 
-/// A window under way: new, or where an earlier run left it.
+/// A scan whose list has not ended: a new one, or one that an earlier run left.
 #[derive(Debug)]
 pub(super) struct OpenScan {
     pub scan: Scan,
@@ -18,10 +18,10 @@ pub(super) struct OpenScan {
     pub spool: Spool,
     pub rows: u64,
     pub next: Option<PageToken>,
-    /// How the service said that there is no more, if it did: only boundaries are left to look at.
+    /// How the service marked the end of the list, if it has ended: only probes at boundaries are left.
     pub end: Option<EndStyle>,
     pub boundaries: BoundariesLeft,
-    /// Whether this is a part of a window that did not come.
+    /// Whether the window is a half of one that the service could not deliver.
     pub is_part: bool,
 }
 
@@ -36,11 +36,17 @@ pub(super) struct CompletedScan {
     pub proof: Proof,
     pub held: Held,
     pub boundaries: ScanBoundaries,
-    /// How an earlier run was about to commit it, if some warehouse holds it since: the others take it in the same way.
+    /// How an earlier run committed the scan in some warehouse; the other warehouses commit it in the same way.
     pub noted: Option<CommitNote>,
 }
 
-/// Makes the file and the checkpoint of a scan, in this order: a checkpoint never names a file that is not there.
+impl AsRef<CompletedScan> for CompletedScan {
+    fn as_ref(&self) -> &CompletedScan {
+        self
+    }
+}
+
+/// Creates the spool and then the checkpoint of a scan: a checkpoint never names a missing file.
 pub(super) fn begin(context: &SyncContext, scan: Scan, page_rows: u32) -> Result<OpenScan, PipelineError> {
     let spool = context.archive.begin(&scan)?;
     context.state().begin_scan(&scan, page_rows)?;

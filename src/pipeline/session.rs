@@ -14,7 +14,7 @@ use crate::{
     archive::Archive,
     config::Settings,
     load::{Identity, Opening, Place, StartedEngine, Warehouse},
-    model::{RunId, TimeAccount},
+    model::{FlagSet, RunId, Scan, ScanId, Scope, TimeAccount, Window},
     source::{Source, SourceSettings},
     state::{Lease, State, StateError},
 };
@@ -107,6 +107,19 @@ impl Session {
     /// This machine's time.
     pub fn now_ms(&self) -> i64 {
         self.system.clock.now_ms()
+    }
+
+    /// A scan of this command that begins now, by the service's clock if that is known.
+    pub(super) fn new_scan(&self, source: &Source, scope: Scope, window: Window, flags: FlagSet) -> Scan {
+        let here_ms = self.now_ms();
+        Scan {
+            id: ScanId::drawn(here_ms, &self.system.rng),
+            run_id: self.run_id.clone(),
+            scope,
+            window,
+            flags,
+            started_ms: source.service_now_ms().unwrap_or(here_ms),
+        }
     }
 
     /// The archive of the settings.

@@ -1,4 +1,4 @@
-//! What the windows of a command have in common.
+//! The state that all windows of a command share.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,7 +15,7 @@ use super::{
     service_profile::Learned, theme_times::ThemeTimes, ties::TieWatch,
 };
 
-/// What every pull and every commit of a command works with. Cheap to clone; clones share everything.
+/// Shared by every pull and every commit of a command. Cheap to clone; clones share everything.
 #[derive(Clone, Debug)]
 pub(super) struct SyncContext {
     pub source: Source,
@@ -28,12 +28,12 @@ pub(super) struct SyncContext {
     pub theme_times: ThemeTimes,
     pub learned: Learned,
     pub drift: DriftPolicy,
-    /// Who is kept out of everything that is pulled.
+    /// Removes erased people from every page.
     pub suppression: Suppression,
 }
 
 impl SyncContext {
-    /// What the checkpoints and the list of those who are kept out say, with what was opened for a session.
+    /// Loads what the checkpoints and the suppression list say.
     pub fn new(
         session: &Session,
         source: Source,

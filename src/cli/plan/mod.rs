@@ -14,7 +14,7 @@ use crate::{
     clock,
     config::Settings,
     model::{Ties, Window, behaviour_names, format_ms},
-    pipeline::{self, CLOCK_SKEW, Sample, ScopeWork},
+    pipeline::{self, CLOCK_SKEW, Sample, ScopeBacklog},
     plan::{Cutter, estimate, minutes},
     state::State,
 };
@@ -88,7 +88,7 @@ fn plan(args: &PlanArgs, settings: &Settings, context: &Context) -> Result<Plan,
     let skew_ms = state.as_ref().map(|state| state.behaviour::<i64>(CLOCK_SKEW)).transpose().map_err(read)?.flatten();
     let under_way = state.as_ref().map(State::scans_under_way).transpose().map_err(read)?.unwrap_or_default().len();
     let backfill = |now_ms: i64| args.from.map(|from| Window::new(from, args.to.unwrap_or(now_ms)));
-    let work_at = |now_ms: i64| pipeline::work(settings, state.as_ref(), backfill(now_ms), now_ms).map_err(read);
+    let work_at = |now_ms: i64| pipeline::backlog(settings, state.as_ref(), backfill(now_ms), now_ms).map_err(read);
     let mut probed = if args.probe { Some(probe(settings, context, work_at)?) } else { None };
     let now_ms = match &probed {
         Some(probed) => probed.now_ms,
@@ -121,9 +121,9 @@ fn plan(args: &PlanArgs, settings: &Settings, context: &Context) -> Result<Plan,
     })
 }
 
-fn planned(work: ScopeWork, sample: Option<Sample>, requests_per_sec: Option<f64>, ties: Ties) -> PlannedStream {
+fn planned(work: ScopeBacklog, sample: Option<Sample>, requests_per_sec: Option<f64>, ties: Ties) -> PlannedStream {
     let is_windowed = work.scope.stream.is_windowed();
-    let mut cutter = Cutter::new(work.due, work.held, work.page_rows, is_windowed);
+    let mut cutter = Cutter::new(work.due, work.covered, work.page_rows, is_windowed);
     if let Some(Sample { rows, length_ms }) = sample {
         cutter.sampled(rows, length_ms);
     }

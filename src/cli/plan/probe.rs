@@ -3,7 +3,7 @@
 use crate::{
     clock,
     config::Settings,
-    pipeline::{self, PipelineError, Sample, ScopeWork},
+    pipeline::{self, PipelineError, Sample, ScopeBacklog},
     source::Source,
 };
 
@@ -17,7 +17,7 @@ pub(super) struct Probed {
     /// The service's time.
     pub now_ms: i64,
     /// What is due at that time.
-    pub work: Vec<ScopeWork>,
+    pub work: Vec<ScopeBacklog>,
     /// For each scope of the work, in order; `None` where nothing is due.
     pub samples: Vec<Option<Sample>>,
     pub requests: u64,
@@ -29,7 +29,7 @@ pub(super) struct Probed {
 pub(super) fn probe(
     settings: &Settings,
     context: &Context,
-    work_at: impl FnOnce(i64) -> Result<Vec<ScopeWork>, CommandError>,
+    work_at: impl FnOnce(i64) -> Result<Vec<ScopeBacklog>, CommandError>,
 ) -> Result<Probed, CommandError> {
     let mut probed = None;
     let failed = |error| CommandError::Pipeline(PipelineError::Source(error));

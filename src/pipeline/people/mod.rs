@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::{
     load::{CommitOptions, VanishPolicy},
-    model::{IdentifierKind, Scan, ScanId, Scope, Spelled, Stream, Window, can_be_asked},
+    model::{FlagSet, IdentifierKind, Scan, Scope, Spelled, Stream, Window, can_be_asked},
     person::Suppression,
     source::SourceError,
     state::PeopleRules,
@@ -186,16 +186,9 @@ impl Run {
     }
 
     fn new_batch(&self) -> Scan {
-        let here_ms = self.session.now_ms();
-        let started_ms = self.context.source.service_now_ms().unwrap_or(here_ms);
-        Scan {
-            id: ScanId::drawn(here_ms, &self.session.system.rng),
-            run_id: self.session.run_id.clone(),
-            scope: Scope::all(Stream::Users),
-            window: Window::new(started_ms, started_ms),
-            flags: crate::model::FlagSet::EMPTY,
-            started_ms,
-        }
+        let scope = Scope::all(Stream::Users);
+        let scan = self.session.new_scan(&self.context.source, scope, Window::new(0, 0), FlagSet::EMPTY);
+        Scan { window: Window::new(scan.started_ms, scan.started_ms), ..scan }
     }
 
     /// A batch was asked for: its commit begins as soon as the one before it is done.

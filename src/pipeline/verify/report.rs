@@ -12,7 +12,7 @@ use crate::{
 
 use super::{
     super::{Failure, Outcome},
-    task::Task,
+    queue::CompareTask,
 };
 
 /// A range of creation time, as people write it.
@@ -44,13 +44,13 @@ pub struct Verified {
 }
 
 impl Verified {
-    pub(super) fn new(task: &Task, warehouses: BTreeMap<&'static str, Differences>) -> Self {
+    pub(super) fn new(task: &CompareTask, warehouses: BTreeMap<&'static str, Differences>) -> Self {
         Verified {
             stream: task.scope.stream.name(),
             survey_id: task.scope.survey_id,
             start_ms: task.window.start_ms,
             range: task.window.into(),
-            last_read: format_ms(task.read_ms.div_euclid(1000) * 1000),
+            last_read: format_ms(task.purpose.read_ms.div_euclid(1000) * 1000),
             service_rows: warehouses.values().map(|found| found.service_rows).max().unwrap_or(0),
             warehouses,
         }

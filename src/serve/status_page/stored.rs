@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     config::Settings,
     model::{DAY_MS, TimeParts, format_ms},
-    pipeline::{CLOCK_SKEW, DriftReport, ScopeWork, work},
+    pipeline::{CLOCK_SKEW, DriftReport, ScopeBacklog, backlog},
     report::{ScopeCoverage, Standing as DayStanding, squares::class},
     standing::{RunSummary, lag_secs},
     state::{State, StateError},
@@ -121,7 +121,7 @@ impl StoredFacts {
         let state = State::open_read_only(&settings.state_path)?;
         let skew = state.as_ref().map(|state| state.behaviour::<i64>(CLOCK_SKEW)).transpose()?.flatten();
         let service_now_ms = now_ms.saturating_add(skew.map_or(0, |(skew_ms, _)| skew_ms));
-        let scopes = work(settings, state.as_ref(), None, service_now_ms)?;
+        let scopes = backlog(settings, state.as_ref(), None, service_now_ms)?;
         Ok(StoredFacts {
             streams_left_out: scopes.len().saturating_sub(SCOPES_MAX),
             streams: scopes.iter().take(SCOPES_MAX).map(|scope| scope_facts(scope, service_now_ms)).collect(),
@@ -130,8 +130,8 @@ impl StoredFacts {
     }
 }
 
-fn scope_facts(work: &ScopeWork, now_ms: i64) -> ScopeFacts {
-    let coverage = ScopeCoverage::of_segments(work.scope, &work.held);
+fn scope_facts(work: &ScopeBacklog, now_ms: i64) -> ScopeFacts {
+    let coverage = ScopeCoverage::of_segments(work.scope, &work.covered);
     let coverage = coverage.due_again(work.due.iter().map(|due| due.window));
     let bounding_range = coverage.bounding_range();
     ScopeFacts {

@@ -1,4 +1,4 @@
-//! What there is to do: for each scope its coverage, its rules and what is due.
+//! The backlog of each scope: its coverage, its rules, and the windows that are due.
 
 use crate::{
     config::{Settings, StreamSettings},
@@ -7,29 +7,29 @@ use crate::{
     state::{State, StateError, StoredInterval},
 };
 
-/// One scope and what is due in it.
+/// One scope, its coverage, and the windows that are due.
 #[derive(Clone, Debug)]
-pub struct ScopeWork {
+pub struct ScopeBacklog {
     pub scope: Scope,
     pub rules: Rules,
     /// Rows asked for in one call.
     pub page_rows: u32,
     /// What is proven complete.
-    pub held: Vec<CoverageInterval>,
+    pub covered: Vec<CoverageInterval>,
     pub due: Vec<Due>,
 }
 
 /// What `sync` (`backfill` is `None`) or `backfill` of a window has to do at the service's time `now_ms`, most urgent first.
-pub fn work(
+pub fn backlog(
     settings: &Settings,
     state: Option<&State>,
     backfill: Option<Window>,
     now_ms: i64,
-) -> Result<Vec<ScopeWork>, StateError> {
+) -> Result<Vec<ScopeBacklog>, StateError> {
     let mut all = Vec::new();
     for stream in &settings.streams {
         for scope in scopes(settings, stream) {
-            let held = held(state, scope, stream.flags)?;
+            let covered = covered(state, scope, stream.flags)?;
             let ask = match backfill {
                 Some(window) => Ask::Backfill { window },
                 None => Ask::Sync {
@@ -42,9 +42,9 @@ pub fn work(
                 settle_ms: i64::try_from(stream.settle.as_millis()).unwrap_or(i64::MAX),
                 rescan: stream.rescan.clone(),
             };
-            let due = due(scope, &held, &rules, ask, now_ms);
+            let due = due(scope, &covered, &rules, ask, now_ms);
             let page_rows = page_rows(state, stream)?;
-            all.push(ScopeWork { scope, rules, page_rows, held, due });
+            all.push(ScopeBacklog { scope, rules, page_rows, covered, due });
         }
     }
     Ok(all)
@@ -55,7 +55,7 @@ pub(super) fn page_rows(state: Option<&State>, stream: &StreamSettings) -> Resul
     Ok(page_rows_known(state, stream.stream)?.map_or(stream.page_rows, |rows| rows.min(stream.page_rows)))
 }
 
-/// The largest page that is known to come: of responses the largest in time, of themes the only one there is.
+/// The largest page size that the service is known to deliver.
 fn page_rows_known(state: Option<&State>, stream: Stream) -> Result<Option<u32>, StateError> {
     let name = match stream {
         Stream::Responses => behaviour_names::PAGE_ROWS,
@@ -73,20 +73,20 @@ fn scopes(settings: &Settings, stream: &StreamSettings) -> Vec<Scope> {
     settings.surveys.iter().map(|id| Scope { stream: stream.stream, survey_id: Some(*id) }).collect()
 }
 
-/// What is covered for all surveys is covered for each. Where both were read, what was read last with the `wanted` flags counts:
-/// it settles the doubt of the other, and is as fresh as it says.
-fn held(state: Option<&State>, scope: Scope, wanted: FlagSet) -> Result<Vec<CoverageInterval>, StateError> {
+/// The coverage of a scope. The coverage of all surveys counts for each survey. Where both were read, the later scan with the
+/// `wanted` flags counts: it rechecks the other one.
+fn covered(state: Option<&State>, scope: Scope, wanted: FlagSet) -> Result<Vec<CoverageInterval>, StateError> {
     let Some(state) = state else { return Ok(Vec::new()) };
     let own = state.intervals(scope)?;
     if scope.survey_id.is_none() {
         return Ok(own.into_iter().map(|stored| stored.interval).collect());
     }
     let all = state.intervals(Scope::all(scope.stream))?;
-    let mut held = not_read_again(&own, &all, wanted, |own_ms, all_ms| all_ms > own_ms);
+    let mut covered = not_read_again(&own, &all, wanted, |own_ms, all_ms| all_ms > own_ms);
     // The service's clock counts seconds: of two scans in one, that of the survey counts.
-    held.extend(not_read_again(&all, &own, wanted, |all_ms, own_ms| own_ms >= all_ms));
-    held.sort_by_key(|interval| interval.window.start_ms);
-    Ok(held)
+    covered.extend(not_read_again(&all, &own, wanted, |all_ms, own_ms| own_ms >= all_ms));
+    covered.sort_by_key(|interval| interval.window.start_ms);
+    Ok(covered)
 }
 
 /// The parts of `intervals` that none of `others` read again with the wanted flags, and later by `is_later`.
@@ -161,13 +161,13 @@ mod tests {
         }
         let rules = Rules { flags: wanted, settle_ms: 0, rescan: crate::plan::RescanRules::default() };
         let ask = Ask::Backfill { window: Window::new(0, 10 * HOUR_MS) };
-        let held = held(Some(&state), ONE, wanted).unwrap();
-        let due = due(ONE, &held, &rules, ask, 100 * HOUR_MS);
+        let covered = covered(Some(&state), ONE, wanted).unwrap();
+        let due = due(ONE, &covered, &rules, ask, 100 * HOUR_MS);
         due.iter().map(|due| (due.window.start_ms / HOUR_MS, due.window.end_ms / HOUR_MS)).collect()
     }
 
     #[test]
-    fn p6_a_doubt_about_all_surveys_is_settled_for_one_by_a_later_look_at_it() {
+    fn p6_a_later_scan_of_one_survey_rechecks_its_windows() {
         let (few, many) = (FlagSet::EMPTY, FlagSet::ALL);
         let in_doubt = (ALL, (0, 10), 20, true, many);
         assert_eq!(left_to_do(&[in_doubt], many), [(0, 10)]);

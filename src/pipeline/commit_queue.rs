@@ -1,0 +1,155 @@
+//! Complete scans on their way into the warehouses: applied one after the other, then committed together.
+
+use std::{collections::VecDeque, time::Duration};
+
+use tokio::{
+    task::{JoinError, JoinSet},
+    time::Instant,
+};
+
+use crate::model::Stream;
+
+use super::{
+    PipelineError,
+    commit::{Committed, UNCOMMITTED_ROWS_MAX, UncommittedScan},
+    scan::CompletedScan,
+    window_queue::SyncTask,
+};
+
+/// Complete scans that may wait to be applied. A pull that is faster than the warehouses waits; this many keep pulls
+/// busy during a commit.
+const READY_MAX: usize = 4;
+/// Scans in one commit; each has a spool and a row in the checkpoints until then.
+const BATCH_SCANS_MAX: usize = 64;
+/// How long a batch waits for more scans, after its last scan.
+const BATCH_QUIET: Duration = Duration::from_secs(1);
+/// How long a batch waits for more scans, after its first scan.
+const BATCH_AGE_MAX: Duration = Duration::from_secs(5);
+/// The same for a batch of more than [`BUSY_ROWS`] rows. Each commit leaves a row group in each table that is not
+/// full: one every five seconds took a tenth of a backfill. After a kill the next run applies the rows again from the
+/// spool.
+const BUSY_BATCH_AGE_MAX: Duration = Duration::from_secs(20);
+const BUSY_ROWS: u64 = 50_000;
+
+/// Scans that every warehouse has applied and none has committed.
+struct Batch {
+    scans: Vec<(SyncTask, UncommittedScan)>,
+    first_at: Instant,
+    last_at: Instant,
+    /// Whether some warehouse cannot buffer many more rows.
+    is_full: bool,
+}
+
+impl Batch {
+    fn rows(&self) -> u64 {
+        self.scans.iter().map(|(_, scan)| scan.rows()).sum()
+    }
+
+    fn age_max(&self) -> Duration {
+        if self.rows() > BUSY_ROWS { BUSY_BATCH_AGE_MAX } else { BATCH_AGE_MAX }
+    }
+
+    fn due_at(&self) -> Instant {
+        (self.first_at + self.age_max()).min(self.last_at + BATCH_QUIET)
+    }
+
+    fn is_due(&self, is_next_ready: bool) -> bool {
+        self.is_full
+            || self.rows() >= UNCOMMITTED_ROWS_MAX
+            || self.scans.len() >= BATCH_SCANS_MAX
+            || self.first_at.elapsed() >= self.age_max()
+            || (!is_next_ready && self.last_at.elapsed() >= BATCH_QUIET)
+    }
+}
+
+/// What the warehouses do next.
+pub(super) enum CommitStep {
+    Apply(Box<(SyncTask, CompletedScan)>),
+    Commit(Vec<(SyncTask, UncommittedScan)>),
+}
+
+/// How a step ended.
+pub(super) enum StepEnd {
+    Applied(Box<(SyncTask, Result<UncommittedScan, PipelineError>)>),
+    Committed(Vec<SyncTask>, Result<Vec<Committed>, PipelineError>),
+}
+
+/// Complete scans that wait, the batch that is applied, and the step under way.
+#[derive(Default)]
+pub(super) struct CommitQueue {
+    ready: VecDeque<(SyncTask, CompletedScan)>,
+    batch: Option<Batch>,
+    /// At most one.
+    step: JoinSet<StepEnd>,
+}
+
+impl CommitQueue {
+    /// Adds a complete scan.
+    pub fn push(&mut self, task: SyncTask, scan: CompletedScan) {
+        self.ready.push_back((task, scan));
+    }
+
+    /// Whether pulls have to wait for the warehouses.
+    pub fn is_behind(&self, is_memory_tight: bool) -> bool {
+        self.ready.len() >= READY_MAX || (is_memory_tight && !self.ready.is_empty())
+    }
+
+    /// Whether a step is under way.
+    pub fn is_working(&self) -> bool {
+        !self.step.is_empty()
+    }
+
+    /// Whether no step is under way and no scan waits for its commit.
+    pub fn is_idle(&self) -> bool {
+        self.step.is_empty() && self.batch.is_none()
+    }
+
+    /// The next step, unless one is under way. `is_ending`: apply nothing more. `is_pulling`: more scans may join the
+    /// batch.
+    pub fn next_step(&mut self, is_ending: bool, is_pulling: bool) -> Option<CommitStep> {
+        if self.is_working() {
+            return None;
+        }
+        let is_next_ready = !self.ready.is_empty();
+        let is_commit_due = is_ending || self.batch.as_ref().is_some_and(|batch| batch.is_due(is_next_ready));
+        if !is_commit_due && let Some(scan) = self.ready.pop_front() {
+            return Some(CommitStep::Apply(Box::new(scan)));
+        }
+        let batch = self.batch.take_if(|_| is_commit_due || !is_pulling)?;
+        Some(CommitStep::Commit(batch.scans))
+    }
+
+    /// Starts a step.
+    pub fn start(&mut self, step: impl Future<Output = StepEnd> + Send + 'static) {
+        self.step.spawn(step);
+    }
+
+    /// Waits until the step under way ends. Returns `None` if there is none. Cancel safe.
+    pub async fn next_ended(&mut self) -> Option<Result<StepEnd, JoinError>> {
+        self.step.join_next().await
+    }
+
+    /// Adds an applied scan to the batch.
+    pub fn add_to_batch(&mut self, task: SyncTask, scan: UncommittedScan, is_full: bool) {
+        let now = Instant::now();
+        let batch = self.batch.get_or_insert_with(|| Batch { scans: Vec::new(), first_at: now, last_at: now, is_full });
+        batch.scans.push((task, scan));
+        (batch.last_at, batch.is_full) = (now, is_full);
+    }
+
+    /// Forgets the batch: a warehouse that failed may have rolled it back. Its scans stay under way in the checkpoints.
+    pub fn drop_batch(&mut self) -> impl Iterator<Item = Stream> {
+        self.batch.take().into_iter().flat_map(|batch| batch.scans).map(|(task, _)| task.scope.stream)
+    }
+
+    /// When the batch has waited long enough for more scans; `None` while a step is under way.
+    pub fn commit_due_at(&self) -> Option<Instant> {
+        self.batch.as_ref().filter(|_| !self.is_working()).map(Batch::due_at)
+    }
+
+    /// The streams of scans that are not committed.
+    pub fn streams(&self) -> impl Iterator<Item = Stream> {
+        let applied = self.batch.iter().flat_map(|batch| &batch.scans).map(|(task, _)| task);
+        self.ready.iter().map(|(task, _)| task).chain(applied).map(|task| task.scope.stream)
+    }
+}

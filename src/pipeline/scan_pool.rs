@@ -1,0 +1,255 @@
+//! Keeps scans of windows under way, up to a limit, and records why windows failed.
+//!
+//! `sync` commits the scans that complete; `verify` compares them with the warehouses.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio::task::JoinSet;
+
+use crate::{
+    model::{FlagSet, Scope, Stream, Window},
+    source::SourceError,
+};
+
+use super::{Failure, PipelineError, Progress, findings::Findings, pull::PullError, scan::CompletedScan};
+
+/// Consecutive failures of a stream's windows after which the run gives the stream up: the service is probably down.
+const FAILURES_IN_A_ROW_MAX: u32 = 3;
+/// Consecutive windows of the smallest size, all without rows, that the service cannot deliver before the run gives
+/// the stream up. Some neighbouring records can be broken, but not all of them.
+const UNDELIVERABLE_IN_A_ROW_MAX: u32 = 16;
+
+/// One window to scan, and what the command does with the complete scan.
+#[derive(Clone, Debug)]
+pub(super) struct ScanTask<P> {
+    pub scope: Scope,
+    pub window: Window,
+    pub flags: FlagSet,
+    pub page_rows: u32,
+    /// Whether the window is a half of one that the service could not deliver.
+    pub is_half: bool,
+    pub purpose: P,
+}
+
+/// The windows that a command has not scanned yet.
+pub(super) trait PendingWindows {
+    type Purpose: Send + 'static;
+
+    /// Records that a scan ended. `rows`: how many rows it returned; `None` if it did not complete.
+    fn finish(&mut self, task: &ScanTask<Self::Purpose>, rows: Option<u64>);
+
+    /// Puts the two halves of a window back. Returns false if the window cannot be cut any smaller.
+    fn halve(&mut self, task: &ScanTask<Self::Purpose>) -> bool;
+
+    /// Drops all windows of a stream; a later run scans them.
+    fn drop_stream(&mut self, stream: Stream);
+}
+
+/// A task, and what its pull returned.
+type EndedScan<P, S> = (ScanTask<P>, Result<S, PullError>);
+
+/// How a scan ended.
+pub(super) enum ScanEnd<P, S> {
+    Complete(ScanTask<P>, S),
+    /// The run was stopped; the next run scans the window.
+    Stopped(ScanTask<P>),
+    /// The failure is recorded, or the halves of the window are pending.
+    Failed(ScanTask<P>),
+}
+
+/// Scans under way, the windows that wait for their turn, and the first error that ends the run. `S` is a complete
+/// scan.
+pub(super) struct ScanPool<W: PendingWindows, S> {
+    pub windows: W,
+    limit: usize,
+    progress: Arc<Progress>,
+    scans: JoinSet<EndedScan<W::Purpose, S>>,
+    /// The windows of these scans. A scan whose thread panicked stays here.
+    under_way: Vec<(Scope, Window)>,
+    failures_in_a_row: BTreeMap<Stream, u32>,
+    undeliverable_in_a_row: BTreeMap<Stream, u32>,
+    outcome: Result<(), PipelineError>,
+}
+
+impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S> {
+    /// An empty pool for at most `limit` scans.
+    pub fn new(windows: W, limit: usize, progress: Arc<Progress>) -> Self {
+        Self {
+            windows,
+            limit,
+            progress,
+            scans: JoinSet::new(),
+            under_way: Vec::new(),
+            failures_in_a_row: BTreeMap::new(),
+            undeliverable_in_a_row: BTreeMap::new(),
+            outcome: Ok(()),
+        }
+    }
+
+    /// Whether another scan may start. None starts after an error that ends the run.
+    pub fn has_room(&self) -> bool {
+        self.outcome.is_ok() && self.scans.len() < self.limit
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.scans.is_empty()
+    }
+
+    /// The streams that have a scan under way.
+    pub fn streams_under_way(&self) -> impl Iterator<Item = Stream> {
+        self.under_way.iter().map(|(scope, _)| scope.stream)
+    }
+
+    /// Starts a scan.
+    pub fn start(
+        &mut self,
+        task: ScanTask<W::Purpose>,
+        scan: impl Future<Output = Result<S, PullError>> + Send + 'static,
+    ) {
+        self.progress.begun();
+        self.under_way.push((task.scope, task.window));
+        self.scans.spawn(async move { (task, scan.await) });
+    }
+
+    /// Waits until a scan ends, and records a failure. Returns `None` if no scan is under way. Cancel safe.
+    pub async fn next_ended(&mut self, findings: &mut Findings) -> Option<ScanEnd<W::Purpose, S>> {
+        loop {
+            match self.scans.join_next().await? {
+                Ok((task, scan)) => return Some(self.ended(task, scan, findings)),
+                Err(panicked) => self.fail(PipelineError::WorkerPanicked(panicked.to_string())),
+            }
+        }
+    }
+
+    fn ended(
+        &mut self,
+        task: ScanTask<W::Purpose>,
+        scan: Result<S, PullError>,
+        findings: &mut Findings,
+    ) -> ScanEnd<W::Purpose, S> {
+        self.progress.ended();
+        if let Some(index) = self.under_way.iter().position(|window| *window == (task.scope, task.window)) {
+            self.under_way.swap_remove(index);
+        }
+        let rows = scan.as_ref().ok().map(|scan| scan.as_ref().rows);
+        self.windows.finish(&task, rows);
+        match scan {
+            Ok(scan) => {
+                self.failures_in_a_row.remove(&task.scope.stream);
+                if rows > Some(0) {
+                    self.undeliverable_in_a_row.remove(&task.scope.stream);
+                }
+                ScanEnd::Complete(task, scan)
+            }
+            Err(PullError::Stopped(stop)) => {
+                findings.stop.get_or_insert(stop);
+                findings.leave([task.scope.stream]);
+                ScanEnd::Stopped(task)
+            }
+            Err(error) => {
+                self.failed(&task, error, findings);
+                ScanEnd::Failed(task)
+            }
+        }
+    }
+
+    fn failed(&mut self, task: &ScanTask<W::Purpose>, error: PullError, findings: &mut Findings) {
+        match error {
+            PullError::TooMuch(_) if self.windows.halve(task) => {
+                tracing::info!(window = %task.window, "too much for the service; trying smaller windows");
+                return;
+            }
+            PullError::TooMuch(error) if task.scope.stream.is_windowed() => {
+                self.window_undeliverable(task, &error, findings);
+            }
+            PullError::TooMuch(error) | PullError::Window(error) => self.window_failed(task, error, findings),
+            PullError::Run(error) => self.fail(error),
+            PullError::Stopped(_) => {}
+        }
+        findings.leave([task.scope.stream]);
+    }
+
+    fn window_failed(&mut self, task: &ScanTask<W::Purpose>, error: SourceError, findings: &mut Findings) {
+        tracing::error!(window = %task.window, scope = %task.scope, %error, "the window failed");
+        findings.failures.push(Failure::new(task.scope, task.window, &error));
+        let stream = task.scope.stream;
+        let in_a_row = self.failures_in_a_row.entry(stream).or_default();
+        *in_a_row += 1;
+        if *in_a_row < FAILURES_IN_A_ROW_MAX {
+            return;
+        }
+        let is_first_time = *in_a_row == FAILURES_IN_A_ROW_MAX;
+        if error.is_no_connection() {
+            return self.fail(PipelineError::Source(error));
+        }
+        if is_first_time {
+            findings.notes.push(format!(
+                "{FAILURES_IN_A_ROW_MAX} windows of {stream} failed in a row: the rest of {stream} is left to the next run"
+            ));
+        }
+        self.windows.drop_stream(stream);
+    }
+
+    /// The window is the smallest one around rows that the service cannot deliver; the service delivers all others.
+    fn window_undeliverable(&mut self, task: &ScanTask<W::Purpose>, error: &SourceError, findings: &mut Findings) {
+        let ScanTask { scope, window, .. } = *task;
+        tracing::error!(%window, %scope, %error, "the service cannot deliver these rows");
+        findings.failures.push(Failure::new(scope, window, error));
+        findings.notes.push(format!(
+            "the rows of {scope} in {window} are missing: the service cannot deliver them in pages of any size. What lies around \
+             them is complete; the next run asks for them again"
+        ));
+        let in_a_row = self.undeliverable_in_a_row.entry(scope.stream).or_default();
+        *in_a_row += 1;
+        if *in_a_row == UNDELIVERABLE_IN_A_ROW_MAX {
+            findings.notes.push(format!(
+                "nothing of {stream} comes: the rest of {stream} is left to the next run",
+                stream = scope.stream
+            ));
+            self.windows.drop_stream(scope.stream);
+        }
+    }
+
+    /// Records an error that ends the run. The first one counts. Scans under way still end: no work goes on after the
+    /// report.
+    pub fn fail(&mut self, error: PipelineError) {
+        if self.outcome.is_ok() {
+            self.outcome = Err(error);
+        }
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.outcome.is_err()
+    }
+
+    /// The windows that are left, and the first error that ends the run.
+    pub fn into_outcome(self) -> (W, Result<(), PipelineError>) {
+        (self.windows, self.outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        pipeline::window_queue::{SyncPurpose, SyncTask, WindowQueue},
+        plan::Reason,
+    };
+
+    #[tokio::test]
+    async fn a_scan_whose_thread_panics_fails_the_run_and_leaves_its_stream() {
+        let mut pool = ScanPool::<_, CompletedScan>::new(WindowQueue::default(), 1, Arc::default());
+        let task = SyncTask {
+            scope: Scope::all(Stream::Themes),
+            window: Window::new(0, 1),
+            flags: FlagSet::EMPTY,
+            page_rows: 1,
+            is_half: false,
+            purpose: SyncPurpose { reason: Reason::Gap, is_first_proof: true, is_recheck: false },
+        };
+        pool.start(task, async { panic!("as planned") });
+        assert!(pool.next_ended(&mut Findings::default()).await.is_none());
+        assert!(pool.has_failed() && pool.is_idle() && !pool.has_room());
+        assert_eq!(pool.streams_under_way().collect::<Vec<_>>(), [Stream::Themes]);
+    }
+}

@@ -1,0 +1,258 @@
+//! The loop of a run: scans windows side by side, and commits complete scans one after the other.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::Instrument as _;
+
+use crate::{
+    load::CommitOptions,
+    model::{IntervalSet, Scan, Stream},
+    plan::Reason,
+    source::Stop,
+};
+
+use super::{
+    Failure, Frozen, PipelineError, Run,
+    commit::{Committed, UncommittedScan, apply, commit},
+    commit_queue::{CommitQueue, CommitStep, StepEnd},
+    pull::pull,
+    reconcile::Resumed,
+    scan::{CompletedScan, OpenScan, begin},
+    scan_pool::{PendingWindows as _, ScanEnd, ScanPool},
+    spans,
+    threads::blocking,
+    window_queue::{SyncPurpose, SyncTask, WindowQueue},
+};
+
+/// How long the warehouses may be idle before the run releases their locks for other processes.
+const RELEASE_LOCKS_AFTER: Duration = Duration::from_secs(1);
+
+type SyncPool = ScanPool<WindowQueue, CompletedScan>;
+
+impl Run {
+    /// Scans and commits windows until none is left, or until something stops the run.
+    pub(super) async fn scan_windows(
+        &mut self,
+        windows: WindowQueue,
+        resumed: Vec<Resumed>,
+    ) -> Result<(), PipelineError> {
+        let in_flight_max = self.session.settings.throttle.in_flight_max;
+        let mut pool = SyncPool::new(windows, in_flight_max, self.context.progress.clone());
+        let mut commits = CommitQueue::default();
+        self.add_resumed(resumed, &mut pool.windows, &mut commits)?;
+        let mut are_locks_released = false;
+        loop {
+            self.start_scans(&mut pool, &commits);
+            self.start_commit_step(&pool, &mut commits);
+            are_locks_released &= !commits.is_working();
+            let commit_due_at = commits.commit_due_at();
+            tokio::select! {
+                biased;
+                Some(end) = commits.next_ended(), if commits.is_working() => match end {
+                    Ok(StepEnd::Applied(end)) => self.apply_ended(&mut pool, &mut commits, end.0, end.1),
+                    Ok(StepEnd::Committed(tasks, committed)) => self.commit_ended(&mut pool, tasks, committed).await,
+                    Err(panicked) => pool.fail(PipelineError::WorkerPanicked(panicked.to_string())),
+                },
+                Some(end) = pool.next_ended(&mut self.findings), if !pool.is_idle() => {
+                    self.scan_ended(&mut pool, &mut commits, end);
+                }
+                () = sleep_until(commit_due_at.unwrap_or_else(Instant::now)), if commit_due_at.is_some() => {}
+                () = sleep(RELEASE_LOCKS_AFTER), if !are_locks_released && commits.is_idle() && !pool.is_idle() => {
+                    are_locks_released = true;
+                    self.release_locks().await.unwrap_or_else(|error| pool.fail(error));
+                }
+                else => break,
+            }
+        }
+        self.findings.leave(commits.streams().chain(pool.streams_under_way()).chain(pool.windows.remaining()));
+        pool.into_outcome().1
+    }
+
+    /// Adds what earlier runs left: open scans to the windows, complete ones to the commits.
+    fn add_resumed(
+        &self,
+        resumed: Vec<Resumed>,
+        windows: &mut WindowQueue,
+        commits: &mut CommitQueue,
+    ) -> Result<(), PipelineError> {
+        for scan in resumed {
+            match scan {
+                Resumed::GoesOn(open) => windows.push_resumed(self.task_of(&open.scan, open.page_rows)?, *open),
+                Resumed::Complete(complete) => {
+                    commits.push(self.task_of(&complete.scan, complete.page_rows)?, *complete);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The task of a scan that an earlier run began.
+    fn task_of(&self, scan: &Scan, page_rows: u32) -> Result<SyncTask, PipelineError> {
+        let coverage = self.context.state().coverage(scan.scope)?;
+        let covered: IntervalSet = coverage.iter().map(|interval| interval.window).collect();
+        let is_first_proof = !covered.covers(scan.window);
+        let reason = if is_first_proof { Reason::Gap } else { Reason::Rescan };
+        self.context.progress.due(scan.scope, scan.window);
+        Ok(SyncTask {
+            scope: scan.scope,
+            window: scan.window,
+            flags: scan.flags,
+            page_rows,
+            is_half: false,
+            purpose: SyncPurpose { reason, is_first_proof, is_recheck: false },
+        })
+    }
+
+    /// Starts as many scans as the pool has room for, unless the run is ending or the warehouses are behind.
+    fn start_scans(&self, pool: &mut SyncPool, commits: &CommitQueue) {
+        while self.findings.stop.is_none() && pool.has_room() && !commits.is_behind(self.context.budget.is_tight()) {
+            if let Some((task, open)) = pool.windows.next_resumed() {
+                let span = spans::window(&open.scan);
+                pool.start(task, pull(self.context.clone(), open).instrument(span));
+                continue;
+            }
+            let Some(task) = pool.windows.next_task() else { return };
+            let context = self.context.clone();
+            let scan = self.session.new_scan(&context.source, task.scope, task.window, task.flags);
+            let (span, page_rows, is_part) = (spans::window(&scan), task.page_rows, task.is_half);
+            let scan = async move {
+                let opened = {
+                    let context = context.clone();
+                    blocking(move || begin(&context, scan, page_rows)).await??
+                };
+                pull(context, OpenScan { is_part, ..opened }).await
+            };
+            pool.start(task, scan.instrument(span));
+        }
+    }
+
+    /// Starts the next step at the warehouses, if none is under way. A cancelled run finishes that step and starts no
+    /// other: complete scans wait in their spools.
+    fn start_commit_step(&self, pool: &SyncPool, commits: &mut CommitQueue) {
+        let is_ending = pool.has_failed() || self.findings.stop == Some(Stop::Cancelled);
+        let (context, destinations) = (self.context.clone(), self.destinations.clone());
+        match commits.next_step(is_ending, !pool.is_idle()) {
+            Some(CommitStep::Apply(next)) => {
+                let (task, scan) = *next;
+                let options = self.commit_options(&task, &scan);
+                let apply = async move {
+                    let applied = apply(&context, &destinations, scan, options).await;
+                    StepEnd::Applied(Box::new((task, applied)))
+                };
+                commits.start(apply.instrument(spans::commit("apply")));
+            }
+            Some(CommitStep::Commit(scans)) => {
+                let (tasks, scans) = scans.into_iter().unzip();
+                let commit = async move { StepEnd::Committed(tasks, commit(&context, &destinations, scans).await) };
+                commits.start(commit.instrument(spans::commit("commit")));
+            }
+            None => {}
+        }
+    }
+
+    fn commit_options(&self, task: &SyncTask, scan: &CompletedScan) -> CommitOptions {
+        let vanish = self.vanish_policy(task.scope.stream, scan);
+        CommitOptions { vanish, record_unchanged: task.purpose.is_first_proof, ..CommitOptions::default() }
+    }
+
+    fn scan_ended(&self, pool: &mut SyncPool, commits: &mut CommitQueue, end: ScanEnd<SyncPurpose, CompletedScan>) {
+        match end {
+            ScanEnd::Complete(task, scan) => commits.push(task, scan),
+            ScanEnd::Stopped(_) => {}
+            ScanEnd::Failed(task) => {
+                self.forget_status_form(task.scope.stream).unwrap_or_else(|error| pool.fail(error));
+            }
+        }
+    }
+
+    fn apply_ended(
+        &mut self,
+        pool: &mut SyncPool,
+        commits: &mut CommitQueue,
+        task: SyncTask,
+        applied: Result<UncommittedScan, PipelineError>,
+    ) {
+        match applied {
+            Ok(scan) => {
+                let is_full = self.destinations.iter().any(|destination| destination.lock().should_compact());
+                commits.add_to_batch(task, scan, is_full);
+            }
+            Err(PipelineError::Frozen(frozen)) => self.freeze(pool, &task, *frozen),
+            Err(error) => {
+                self.findings.leave(commits.drop_batch().chain([task.scope.stream]));
+                pool.fail(error);
+            }
+        }
+    }
+
+    /// A scan was not applied, because its stream is frozen. Scans of the stream under way still end; no other one
+    /// starts.
+    fn freeze(&mut self, pool: &mut SyncPool, task: &SyncTask, frozen: Frozen) {
+        tracing::error!(window = %task.window, scope = %task.scope, error = %frozen, "the window is not applied");
+        self.findings.failures.push(Failure::new(task.scope, task.window, &frozen));
+        self.findings.leave([frozen.stream]);
+        pool.windows.drop_stream(frozen.stream);
+        self.findings.freeze(&frozen);
+    }
+
+    async fn commit_ended(
+        &mut self,
+        pool: &mut SyncPool,
+        tasks: Vec<SyncTask>,
+        committed: Result<Vec<Committed>, PipelineError>,
+    ) {
+        match committed {
+            Ok(committed) => {
+                for (task, committed) in tasks.into_iter().zip(committed) {
+                    if let Err(error) = self.finish_window(&mut pool.windows, task, committed).await {
+                        return pool.fail(error);
+                    }
+                }
+            }
+            Err(error) => {
+                self.findings.leave(tasks.iter().map(|task| task.scope.stream));
+                pool.fail(error);
+            }
+        }
+    }
+
+    /// Counts a committed scan, queues a second one if many rows seem to have vanished, and compacts warehouses that
+    /// need it.
+    async fn finish_window(
+        &mut self,
+        windows: &mut WindowQueue,
+        task: SyncTask,
+        committed: Committed,
+    ) -> Result<(), PipelineError> {
+        let SyncTask { scope, window, .. } = task;
+        let is_recheck = task.purpose.is_recheck;
+        let mut counts = committed.counts;
+        if is_recheck {
+            // The first scan counted these rows.
+            (counts.rows_read, counts.unchanged) = (0, 0);
+        } else {
+            self.findings.drifted(scope.stream, &committed.drift);
+        }
+        match std::mem::take(&mut counts.withheld) {
+            // Users are asked for by name: no list shows them again.
+            rows if rows > 0 && !is_recheck && scope.stream != Stream::Users => {
+                tracing::info!(%window, rows, "many rows seem to have vanished; looking again");
+                windows.push_recheck(task, &self.context.progress);
+            }
+            withheld => self.findings.looked(scope, window, withheld),
+        }
+        self.findings.wrote |= committed.wrote;
+        self.findings.add(scope.stream, committed.pages, &counts);
+        self.context.progress.committed(scope, window, counts.rows_read);
+        for destination in &self.destinations {
+            if destination.lock().should_compact() {
+                self.publish(destination).await?;
+            }
+        }
+        if scope.stream == Stream::Responses {
+            self.fetch_recordings_early().await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! One window of a verify: scanned into a spool that no checkpoint names, then compared with each warehouse.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    archive::Archive,
+    load::{Difference, Differences},
+    model::{Activity, Scan, ScanId},
+};
+
+use super::super::{
+    PipelineError,
+    assemble::failed,
+    pull::{PullError, pull},
+    pulled_pages::PulledPages,
+    scan::{CompletedScan, OpenScan},
+    shared_destination::SharedDestination,
+    sync_context::SyncContext,
+    ties::BoundariesLeft,
+};
+
+/// Removes a spool when it is dropped. After a kill the next run removes the spool, because no checkpoint names it.
+struct SpoolGuard {
+    archive: Archive,
+    scan: ScanId,
+}
+
+impl Drop for SpoolGuard {
+    fn drop(&mut self) {
+        self.archive.discard(&self.scan).ok();
+    }
+}
+
+/// A window as the service has it now.
+pub(super) struct ServiceWindow {
+    pub scan: CompletedScan,
+    _spool: SpoolGuard,
+}
+
+impl AsRef<CompletedScan> for ServiceWindow {
+    fn as_ref(&self) -> &CompletedScan {
+        &self.scan
+    }
+}
+
+/// Scans a window to its end. The checkpoints do not know the scan: what `pull` tells them of it changes no row.
+pub(super) async fn scan_window(
+    context: SyncContext,
+    scan: Scan,
+    page_rows: u32,
+    is_part: bool,
+) -> Result<ServiceWindow, PullError> {
+    let spool = context.archive.begin(&scan).map_err(PipelineError::Archive)?;
+    let guard = SpoolGuard { archive: context.archive.clone(), scan: scan.id.clone() };
+    let boundaries = BoundariesLeft::default();
+    let open = OpenScan { scan, page_rows, spool, rows: 0, next: None, end: None, boundaries, is_part };
+    Ok(ServiceWindow { scan: pull(context, open).await?, _spool: guard })
+}
+
+/// Compares the window with each warehouse, each on its own thread. `is_filtered`: the scan lacks rows that the
+/// service has, so a row that only a warehouse has is no difference.
+pub(super) async fn compare(
+    context: &SyncContext,
+    destinations: &[SharedDestination],
+    window: ServiceWindow,
+    is_filtered: bool,
+    keys_max: usize,
+) -> Result<BTreeMap<&'static str, Differences>, PipelineError> {
+    let window = Arc::new(window);
+    let threads = destinations.iter().map(|destination| {
+        let (window, account) = (Arc::clone(&window), context.account.clone());
+        destination.work(move |destination| {
+            let _busy = account.enter(Activity::Write);
+            let (name, scan) = (destination.name(), &window.scan);
+            let pages = PulledPages::of(scan);
+            let mut differences = destination.compare(&scan.scan, &pages, keys_max).map_err(failed(name))?;
+            if is_filtered {
+                differences.extra = Difference::default();
+            }
+            Ok::<_, PipelineError>((name, differences))
+        })
+    });
+    let mut all = BTreeMap::new();
+    for compared in futures::future::join_all(threads).await {
+        let (name, differences) = compared??;
+        all.insert(name, differences);
+    }
+    Ok(all)
+}

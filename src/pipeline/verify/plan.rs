@@ -1,0 +1,97 @@
+//! What a verify has to compare: the covered windows of the range, and the parts of it that no run has read. Pure.
+
+use std::cmp::Reverse;
+
+use crate::{
+    config::Settings,
+    model::{CoverageInterval, IntervalSet, MINUTE_MS, Scope, Window, format_ms},
+    plan::{Cutter, Due, Reason},
+    state::State,
+};
+
+use super::{
+    super::{PipelineError, ScopeBacklog, backlog},
+    queue::{ComparePurpose, CompareTask},
+    report::NeverRead,
+    request::VerifyRequest,
+};
+
+/// The end of the range lies on this grid, as in the plan of a run.
+const GRID_MS: i64 = 5 * MINUTE_MS;
+
+/// What a verify has to do.
+pub(super) struct VerifyPlan {
+    pub range: Window,
+    /// Streams without windows first, then oldest first over all streams: a verify that is stopped can resume by date.
+    pub tasks: Vec<CompareTask>,
+    pub never_read: Vec<NeverRead>,
+    pub notes: Vec<String>,
+}
+
+/// Plans a verify at the service's time `now_ms`. The range ends where rows are younger than `settle`, because no run
+/// reads them yet.
+pub(super) fn plan(
+    settings: &Settings,
+    state: &State,
+    request: VerifyRequest,
+    now_ms: i64,
+) -> Result<VerifyPlan, PipelineError> {
+    let scopes = backlog(settings, Some(state), None, now_ms)?;
+    let ends = scopes.iter().filter(|scope| scope.scope.stream.is_windowed()).flat_map(|scope| &scope.covered);
+    let covered_end_ms = ends.map(|interval| interval.window.end_ms).max().unwrap_or(request.from_ms);
+    let range = Window::new(request.from_ms, request.to_ms.unwrap_or(covered_end_ms));
+    let mut plan = VerifyPlan { range, tasks: Vec::new(), never_read: Vec::new(), notes: Vec::new() };
+    for scope in &scopes {
+        let covered = plan.covered_part(scope, now_ms);
+        let is_filtered = settings.streams.iter().any(|of| of.stream == scope.scope.stream && !of.statuses.is_empty());
+        for interval in covered {
+            plan.add_windows(scope, interval, read_ms(state, scope.scope, &interval)?, is_filtered);
+        }
+    }
+    plan.tasks.sort_by_key(|task| (Reverse(!task.scope.stream.is_windowed()), task.window.start_ms));
+    Ok(plan)
+}
+
+impl VerifyPlan {
+    /// The part of a scope's coverage that lies in the range. Notes the parts of the range that are not covered.
+    fn covered_part(&mut self, backlog: &ScopeBacklog, now_ms: i64) -> Vec<CoverageInterval> {
+        let scope = backlog.scope;
+        let settled_ms = (now_ms - backlog.rules.settle_ms).div_euclid(GRID_MS) * GRID_MS;
+        let range = Window::new(self.range.start_ms, self.range.end_ms.min(settled_ms));
+        if !scope.stream.is_windowed() {
+            // Only a complete list shows that a row is gone.
+            if backlog.covered.is_empty() {
+                self.never_read.push(NeverRead::new(scope, range));
+            }
+            return backlog.covered.clone();
+        }
+        if range.end_ms < self.range.end_ms {
+            let from = format_ms(settled_ms.max(self.range.start_ms));
+            self.notes.push(format!("{scope} from {from} on are younger than `settle`: no run reads them yet"));
+        }
+        let covered: Vec<CoverageInterval> =
+            backlog.covered.iter().filter_map(|interval| interval.part(range)).collect();
+        let gaps = covered.iter().map(|interval| interval.window).collect::<IntervalSet>().gaps_in(range);
+        self.never_read.extend(gaps.into_iter().map(|gap| NeverRead::new(scope, gap)));
+        covered
+    }
+
+    fn add_windows(&mut self, backlog: &ScopeBacklog, interval: CoverageInterval, read_ms: i64, is_filtered: bool) {
+        let (scope, page_rows) = (backlog.scope, backlog.page_rows);
+        let due = Due { window: interval.window, reason: Reason::Rescan };
+        let mut cutter = Cutter::new(vec![due], vec![interval], page_rows, scope.stream.is_windowed());
+        while let Some(Due { window, .. }) = cutter.next_window() {
+            // The flags of the last scan: the warehouse cannot know more.
+            let flags = interval.flags;
+            let purpose = ComparePurpose { read_ms, is_filtered };
+            self.tasks.push(CompareTask { scope, window, flags, page_rows, is_half: false, purpose });
+        }
+    }
+}
+
+/// When a run read the interval, also if its time was set back because it needs a recheck.
+fn read_ms(state: &State, scope: Scope, interval: &CoverageInterval) -> Result<i64, PipelineError> {
+    let intervals = state.intervals(scope)?;
+    let within = intervals.iter().find(|stored| stored.interval.window.contains(interval.window.start_ms));
+    Ok(within.map_or(interval.scanned_ms, |stored| stored.read.read_ms))
+}

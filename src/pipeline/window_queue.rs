@@ -1,0 +1,163 @@
+//! The windows that a `sync` or `backfill` has not scanned yet, scope by scope in the order of the plan.
+
+use std::collections::VecDeque;
+
+use crate::{
+    model::{Scope, Stream},
+    plan::{Cutter, Due, Reason},
+};
+
+use super::{
+    Progress, ScopeBacklog,
+    scan::OpenScan,
+    scan_pool::{PendingWindows, ScanTask},
+};
+
+/// What a run does with the scan of a window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SyncPurpose {
+    pub reason: Reason,
+    /// Whether no complete scan has covered the window before: then every ledger records the scan, also if no row
+    /// changed.
+    pub is_first_proof: bool,
+    /// Whether the run scans the window a second time, because many of its rows seem to have vanished.
+    pub is_recheck: bool,
+}
+
+/// A window that a run scans and commits.
+pub(super) type SyncTask = ScanTask<SyncPurpose>;
+
+#[derive(Debug, Default)]
+pub(super) struct WindowQueue {
+    /// Scans that an earlier run left open.
+    resumed: VecDeque<(SyncTask, OpenScan)>,
+    rechecks: Vec<SyncTask>,
+    scopes: Vec<ScopeQueue>,
+}
+
+#[derive(Debug)]
+struct ScopeQueue {
+    backlog: ScopeBacklog,
+    cutter: Cutter,
+    /// Whether a window of guessed length is under way. The others wait for the density that it shows: windows that
+    /// are too short take more pages that are not full, and more probes at boundaries.
+    is_scouting: bool,
+}
+
+impl WindowQueue {
+    /// The windows of a plan.
+    pub fn new(backlog: Vec<ScopeBacklog>, progress: &Progress) -> Self {
+        let scopes = backlog.into_iter().map(|backlog| {
+            backlog.due.iter().for_each(|due| progress.due(backlog.scope, due.window));
+            let is_windowed = backlog.scope.stream.is_windowed();
+            let cutter = Cutter::new(backlog.due.clone(), backlog.covered.clone(), backlog.page_rows, is_windowed);
+            ScopeQueue { backlog, cutter, is_scouting: false }
+        });
+        Self { scopes: scopes.collect(), ..Self::default() }
+    }
+
+    /// Adds a scan that an earlier run left open.
+    pub fn push_resumed(&mut self, task: SyncTask, scan: OpenScan) {
+        self.resumed.push_back((task, scan));
+    }
+
+    /// The next scan of an earlier run.
+    pub fn next_resumed(&mut self) -> Option<(SyncTask, OpenScan)> {
+        self.resumed.pop_front()
+    }
+
+    /// The next window to scan. `None` if no window is left, or if the next one waits for a scan under way.
+    pub fn next_task(&mut self) -> Option<SyncTask> {
+        if let Some(task) = self.rechecks.pop() {
+            return Some(task);
+        }
+        self.scopes.iter_mut().filter(|scope| !scope.is_scouting).find_map(ScopeQueue::next_task)
+    }
+
+    /// The streams that have windows left.
+    pub fn remaining(&self) -> impl Iterator<Item = Stream> {
+        let has_more = |scope: &&ScopeQueue| scope.cutter.remaining().next().is_some();
+        let planned = self.scopes.iter().filter(has_more).map(|scope| scope.backlog.scope.stream);
+        self.resumed.iter().map(|(task, _)| task.scope.stream).chain(planned)
+    }
+
+    /// Adds a second scan of a window, with another page size: a service that loses rows at page boundaries then
+    /// loses other rows.
+    pub fn push_recheck(&mut self, task: SyncTask, progress: &Progress) {
+        let SyncPurpose { reason, .. } = task.purpose;
+        progress.due(task.scope, task.window);
+        let page_rows = (task.page_rows * 2 / 3).max(1);
+        let purpose = SyncPurpose { reason, is_first_proof: false, is_recheck: true };
+        self.rechecks.push(SyncTask { page_rows, is_half: false, purpose, ..task });
+    }
+
+    fn scope(&mut self, scope: Scope) -> Option<&mut ScopeQueue> {
+        self.scopes.iter_mut().find(|queue| queue.backlog.scope == scope)
+    }
+}
+
+impl ScopeQueue {
+    fn next_task(&mut self) -> Option<SyncTask> {
+        let is_blind = self.cutter.is_blind();
+        let Due { window, reason } = self.cutter.next_window()?;
+        self.is_scouting = is_blind;
+        Some(SyncTask {
+            scope: self.backlog.scope,
+            window,
+            flags: self.backlog.rules.flags,
+            page_rows: self.backlog.page_rows,
+            is_half: self.cutter.is_half(window),
+            purpose: SyncPurpose { reason, is_first_proof: reason != Reason::Rescan, is_recheck: false },
+        })
+    }
+}
+
+impl PendingWindows for WindowQueue {
+    type Purpose = SyncPurpose;
+
+    /// The rows of a scan decide the length of the windows that follow.
+    fn finish(&mut self, task: &SyncTask, rows: Option<u64>) {
+        if let Some(queue) = self.scope(task.scope) {
+            queue.is_scouting = false;
+            rows.into_iter().for_each(|rows| queue.cutter.learn(task.window, rows));
+        }
+    }
+
+    /// A window of an earlier run has no plan here: the plan that follows finds it due.
+    fn halve(&mut self, task: &SyncTask) -> bool {
+        self.scope(task.scope).is_none_or(|queue| queue.cutter.halve(task.window, task.purpose.reason))
+    }
+
+    fn drop_stream(&mut self, stream: Stream) {
+        self.scopes.retain(|scope| scope.backlog.scope.stream != stream);
+        self.rechecks.retain(|task| task.scope.stream != stream);
+        self.resumed.retain(|(task, _)| task.scope.stream != stream);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::{
+        model::{DAY_MS, FlagSet, Window},
+        plan::{RescanRules, Rules},
+    };
+
+    #[test]
+    fn a_stream_remains_until_its_last_window_starts() {
+        let due = vec![Due { window: Window::new(0, 9 * DAY_MS), reason: Reason::Gap }];
+        let rules = Rules { flags: FlagSet::EMPTY, settle_ms: 0, rescan: RescanRules::default() };
+        let scope = Scope::all(Stream::Responses);
+        let backlog = ScopeBacklog { scope, rules, page_rows: 1000, covered: Vec::new(), due };
+        let mut windows = WindowQueue::new(vec![backlog], &Progress::default());
+        let first = windows.next_task().unwrap();
+        assert_eq!(windows.remaining().collect::<BTreeSet<_>>(), BTreeSet::from([Stream::Responses]));
+        windows.finish(&first, Some(10));
+        while let Some(task) = windows.next_task() {
+            windows.finish(&task, Some(10));
+        }
+        assert_eq!(windows.remaining().count(), 0);
+    }
+}
