@@ -1,5 +1,5 @@
-//! The rows of child tables that belong to each row: their number, and one number for their contents. And child rows that a scan did not
-//! ask for, where their parent row moves.
+//! The rows of child tables that belong to each row: their number, and one number for their contents. And child rows
+//! that a scan did not ask for, where their parent row moves.
 
 use arrow::{
     array::{RecordBatch, UInt64Array},
@@ -97,9 +97,9 @@ fn parent_keys(base: &'static Table, child: &'static Table, rows: &RecordBatch) 
     key_hashes(&base.key_in_order(), &parents).map_err(invalid_rows(child))
 }
 
-/// Copies the columns that stored child rows share with their parent row, such as its creation time, from the parent row that changed.
-/// For child tables that the scan did not ask for: their rows stay, and must still be found with the parent row. `old` and `new` are the
-/// parent rows before and after, in the same order.
+/// Gives stored child rows the columns that they share with their parent row, such as its creation time, as the parent
+/// row has them now. For child tables that the scan did not ask for: their rows stay, and are looked up by those
+/// columns. `old` and `new` are the parent rows before and after, in the same order.
 pub(super) fn move_with_parents(
     store: &mut BufferedStore,
     scan: &Scan,
