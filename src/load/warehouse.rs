@@ -4,7 +4,7 @@ use std::{collections::HashSet, path::Path};
 
 use super::{
     Applied, CoOccurrence, CommitOptions, Differences, ErasureRecord, EventRows, LedgerEntry, LoadError, Mention,
-    Pages, PeopleFound, ReadAgain, RecordingOutcome, Replacement, RunRecord, Searched, Stamp, WantedRecordings,
+    Pages, PeopleFound, ReadAgain, RecordingOutcome, Replacement, RunRecord, SearchReport, Stamp, WantedRecordings,
     persons, scan,
     store::{BufferedStore, Store},
     tables::{events, ledger, ranges, receipts, recordings, runs},
@@ -271,7 +271,7 @@ impl Warehouse {
     }
 
     /// Looks for identifiers in every text that the warehouse holds. Changes nothing.
-    pub fn search(&mut self, matcher: &IdentifierMatcher) -> Result<Searched, LoadError> {
+    pub fn search(&mut self, matcher: &IdentifierMatcher) -> Result<SearchReport, LoadError> {
         self.ready()?;
         persons::search(&mut self.store, matcher, self.threads)
     }
@@ -316,7 +316,7 @@ impl Warehouse {
         outcomes: &[RecordingOutcome],
         stamp: Option<Stamp<'_>>,
     ) -> Result<u64, LoadError> {
-        self.change(|store| recordings::settle(store, outcomes, stamp))
+        self.change(|store| recordings::write_outcomes(store, outcomes, stamp))
     }
 
     /// Makes a warehouse at `fresh` with all that others keep in this one, as far as it has no rows: for a replay, which fills it. An

@@ -7,9 +7,9 @@ use foldhash::{HashMap, HashSet};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    fold::{fold_batches, workers},
-    marks::{Mark, MarkValues, columns_of, marks_of},
-    wanted::{Folded, Wanted},
+    identifier_columns::{IdentifierColumn, IdentifierValues, columns_to_read, identifier_columns},
+    identifier_set::{IdentifierSet, LowercaseBuffer},
+    parallel_read::{fold_batches, workers},
 };
 use crate::{
     load::{
@@ -58,21 +58,21 @@ fn co_occurrence_within(
     wanted: &[Identifier],
     limits: Limits,
 ) -> Result<CoOccurrence, LoadError> {
-    let mut wanted = Wanted::of(wanted);
+    let mut wanted = IdentifierSet::of(wanted);
     let mut rows = BTreeSet::new();
     let mut co_occurrence = CoOccurrence::default();
     for table in tables() {
-        let marks = marks_of(table);
+        let marks = identifier_columns(table);
         // A table that names people in one way leads to no other identifier.
         if marks.len() < 2 || !marks.iter().any(|mark| mark.may_hold(&wanted)) {
             continue;
         }
-        let mut found = rows_together(store, table, &marks, &wanted, limits)?;
+        let mut found = read_table(store, table, &marks, &wanted, limits)?;
         if found.is_too_large(limits) {
             let wide = found.wide(limits, marks.iter().any(|mark| mark.kind == IdentifierKind::Session));
             wanted.remove(&wide);
             co_occurrence.too_wide.extend(wide);
-            found = rows_together(store, table, &marks, &wanted, limits)?;
+            found = read_table(store, table, &marks, &wanted, limits)?;
         }
         if found.is_too_large(limits) {
             let why =
@@ -89,46 +89,46 @@ fn co_occurrence_within(
 
 /// What was read of one table.
 #[derive(Debug, Default)]
-struct Together {
+struct TableCoOccurrence {
     /// Nothing more comes in once there are more than may be taken.
     rows: HashSet<Vec<Identifier>>,
     spellings: Spellings,
     /// By wanted identifier.
-    carriers: HashMap<Identifier, Carriers>,
+    uses: HashMap<Identifier, IdentifierUse>,
 }
 
 /// The rows that carry an identifier.
 #[derive(Debug, Default)]
-struct Carriers {
+struct IdentifierUse {
     rows: usize,
     /// Hashes of their sessions; nothing more comes in once there are too many.
     sessions: HashSet<u64>,
 }
 
-impl Together {
+impl TableCoOccurrence {
     fn is_too_large(&self, limits: Limits) -> bool {
         self.rows.len() > limits.rows_max
     }
 
     /// The identifiers in more sessions than a person has; in a table without sessions, in more rows.
     fn wide(&self, limits: Limits, has_sessions: bool) -> HashSet<Identifier> {
-        let is_wide = |carriers: &Carriers| {
-            let count = if has_sessions { carriers.sessions.len() } else { carriers.rows };
+        let is_wide = |uses: &IdentifierUse| {
+            let count = if has_sessions { uses.sessions.len() } else { uses.rows };
             count > limits.sessions_max
         };
-        self.carriers.iter().filter(|(_, carriers)| is_wide(carriers)).map(|(wanted, _)| wanted.clone()).collect()
+        self.uses.iter().filter(|(_, uses)| is_wide(uses)).map(|(wanted, _)| wanted.clone()).collect()
     }
 
-    fn add(&mut self, row: Vec<Spelled>, wanted: &Wanted, limits: Limits) {
+    fn add(&mut self, row: Vec<Spelled>, wanted: &IdentifierSet, limits: Limits) {
         let session = row.iter().find(|spelled| spelled.identifier.kind == IdentifierKind::Session);
         let session = session.map(|spelled| xxh3_64(spelled.identifier.value.as_bytes()));
         let is_full = self.is_too_large(limits);
         let mut identifiers = BTreeSet::new();
         for spelled in row {
             if wanted.contains(&spelled.identifier) && !identifiers.contains(&spelled.identifier) {
-                let carriers = self.carriers.entry(spelled.identifier.clone()).or_default();
-                carriers.rows += 1;
-                carriers.sessions.extend(session.filter(|_| carriers.sessions.len() <= limits.sessions_max));
+                let uses = self.uses.entry(spelled.identifier.clone()).or_default();
+                uses.rows += 1;
+                uses.sessions.extend(session.filter(|_| uses.sessions.len() <= limits.sessions_max));
             }
             identifiers.insert(if is_full { spelled.identifier } else { spelled.noted_in(&mut self.spellings) });
         }
@@ -137,11 +137,11 @@ impl Together {
         }
     }
 
-    fn merge(&mut self, other: Together, limits: Limits) {
-        for (identifier, carriers) in other.carriers {
-            let all = self.carriers.entry(identifier).or_default();
-            all.rows += carriers.rows;
-            all.sessions.extend(carriers.sessions);
+    fn merge(&mut self, other: TableCoOccurrence, limits: Limits) {
+        for (identifier, uses) in other.uses {
+            let all = self.uses.entry(identifier).or_default();
+            all.rows += uses.rows;
+            all.sessions.extend(uses.sessions);
         }
         merge_spellings(&mut self.spellings, other.spellings);
         for row in other.rows {
@@ -152,38 +152,38 @@ impl Together {
     }
 }
 
-fn rows_together(
+fn read_table(
     store: &mut BufferedStore,
     table: &'static Table,
-    marks: &[Mark],
-    wanted: &Wanted,
+    marks: &[IdentifierColumn],
+    wanted: &IdentifierSet,
     limits: Limits,
-) -> Result<Together, LoadError> {
-    let columns = columns_of(marks);
-    let folded = fold_batches(
+) -> Result<TableCoOccurrence, LoadError> {
+    let columns = columns_to_read(marks);
+    let lowercase = fold_batches(
         workers(),
         |take| store.read(table, &columns, &Filter::all(), take),
-        Together::default,
-        |together, rows| take_batch(together, &rows, marks, wanted, limits),
+        TableCoOccurrence::default,
+        |together, rows| add_batch(together, &rows, marks, wanted, limits),
     )?;
-    let mut all = Together::default();
-    folded.into_iter().for_each(|some| all.merge(some, limits));
+    let mut all = TableCoOccurrence::default();
+    lowercase.into_iter().for_each(|some| all.merge(some, limits));
     Ok(all)
 }
 
-fn take_batch(
-    together: &mut Together,
+fn add_batch(
+    together: &mut TableCoOccurrence,
     rows: &RecordBatch,
-    marks: &[Mark],
-    wanted: &Wanted,
+    marks: &[IdentifierColumn],
+    wanted: &IdentifierSet,
     limits: Limits,
 ) -> Result<(), LoadError> {
-    let values = marks.iter().map(|mark| mark.values(rows)).collect::<Result<Vec<MarkValues<'_>>, _>>()?;
+    let values = marks.iter().map(|mark| mark.values(rows)).collect::<Result<Vec<IdentifierValues<'_>>, _>>()?;
     let tested = || marks.iter().zip(&values).filter(|(mark, _)| mark.may_hold(wanted)).map(|(_, values)| values);
-    let tested: Vec<&MarkValues<'_>> = tested().collect();
-    let mut folded = Folded::default();
+    let tested: Vec<&IdentifierValues<'_>> = tested().collect();
+    let mut lowercase = LowercaseBuffer::default();
     for row in 0..rows.num_rows() {
-        if tested.iter().any(|values| values.names_one(row, wanted, &mut folded)) {
+        if tested.iter().any(|values| values.contains_text(row, wanted, &mut lowercase)) {
             together.add(values.iter().filter_map(|values| values.read(row)).collect(), wanted, limits);
         }
     }

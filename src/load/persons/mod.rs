@@ -4,22 +4,22 @@
 //! No function here commits: the caller does.
 
 mod co_occurrence;
-mod fold;
-mod marks;
-mod records;
+mod identifier_columns;
+mod identifier_set;
+mod parallel_read;
+mod record_matcher;
 mod redact;
 mod rows;
 mod search;
 mod texts;
 mod vanished;
-mod wanted;
 
 #[cfg(test)]
 mod tests;
 
 pub use co_occurrence::CoOccurrence;
 pub use rows::PeopleFound;
-pub use search::{Mention, Searched};
+pub use search::{Mention, SearchReport};
 
 pub(in crate::load) use co_occurrence::co_occurrence;
 pub(in crate::load) use redact::redact;

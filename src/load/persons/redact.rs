@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use arrow::{
     array::{ArrayRef, BooleanArray, RecordBatch, StringArray},
-    compute::{filter_record_batch, or, sort_to_indices, take_record_batch},
+    compute::{or, sort_to_indices, take_record_batch},
 };
 
 use super::{
-    fold::{fold_batches, workers},
+    parallel_read::removal_keys_where,
     search::Mention,
     texts::{as_texts, hits},
 };
@@ -79,27 +79,15 @@ fn mentioning(
     columns: &[&str],
     matcher: &IdentifierMatcher,
 ) -> Result<Vec<RecordBatch>, LoadError> {
-    let keys = removal_columns(table);
-    let mut wanted: Vec<&str> = keys.clone();
-    wanted.extend(columns.iter().filter(|column| !keys.contains(column)));
-    let found = fold_batches(
-        workers(),
-        |take| store.read(table, &wanted, &Filter::all(), take),
-        Vec::new,
-        |found: &mut Vec<RecordBatch>, rows| {
-            let mut any = BooleanArray::from(vec![false; rows.num_rows()]);
-            for column in project(&rows, columns)?.columns() {
-                if let Some(hits) = hits(&as_texts(column)?, matcher) {
-                    any = or(&any, &hits.is_hit).map_err(unfit(table))?;
-                }
+    removal_keys_where(store, table, columns, |rows| {
+        let mut any = BooleanArray::from(vec![false; rows.num_rows()]);
+        for column in project(rows, columns)?.columns() {
+            if let Some(hits) = hits(&as_texts(column)?, matcher) {
+                any = or(&any, &hits.is_hit).map_err(unfit(table))?;
             }
-            if any.true_count() > 0 {
-                found.push(project(&filter_record_batch(&rows, &any).map_err(unfit(table))?, &keys)?);
-            }
-            Ok(())
-        },
-    )?;
-    Ok(found.into_iter().flatten().collect())
+        }
+        Ok(any)
+    })
 }
 
 /// The keys in parts of at most so many, in the order of time where the table has one, so that each part is a range of it.

@@ -3,7 +3,7 @@
 use arrow::array::RecordBatch;
 
 use super::{
-    fold::fold_batches,
+    parallel_read::fold_batches,
     texts::{as_texts, bytes_of, hits, text_columns},
 };
 use crate::{
@@ -25,7 +25,7 @@ pub struct Mention {
 
 /// What was searched and found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Searched {
+pub struct SearchReport {
     /// Rows that were looked at.
     pub rows: u64,
     /// Bytes of text in them.
@@ -44,8 +44,8 @@ pub(in crate::load) fn search(
     store: &mut BufferedStore,
     matcher: &IdentifierMatcher,
     threads: usize,
-) -> Result<Searched, LoadError> {
-    let mut searched = Searched::default();
+) -> Result<SearchReport, LoadError> {
+    let mut searched = SearchReport::default();
     for table in tables() {
         let columns = text_columns(table);
         let read = |take: &mut Take<'_>| store.read(table, &columns, &Filter::all(), take);
@@ -63,14 +63,14 @@ pub(in crate::load) fn search(
 
 /// Searches one table, adds what was looked at to the sums, and returns its columns that mention somebody.
 fn search_table(
-    searched: &mut Searched,
+    searched: &mut SearchReport,
     table: &str,
     columns: &[&str],
     matcher: &IdentifierMatcher,
     threads: usize,
     read: impl FnOnce(&mut Take<'_>) -> Result<(), LoadError>,
 ) -> Result<Vec<Mention>, LoadError> {
-    let none = || Tally { hits: vec![0; columns.len()], ..Tally::default() };
+    let none = || SearchCounts { hits: vec![0; columns.len()], ..SearchCounts::default() };
     let mut hits = vec![0; columns.len()];
     for tally in fold_batches(threads, read, none, |tally, rows| tally.add(&rows, matcher))? {
         searched.rows += tally.rows;
@@ -86,7 +86,7 @@ fn search_table(
 
 /// What one thread found in a table.
 #[derive(Debug, Default)]
-struct Tally {
+struct SearchCounts {
     rows: u64,
     bytes: u64,
     inside_longer: u64,
@@ -94,7 +94,7 @@ struct Tally {
     hits: Vec<u64>,
 }
 
-impl Tally {
+impl SearchCounts {
     fn add(&mut self, rows: &RecordBatch, matcher: &IdentifierMatcher) -> Result<(), LoadError> {
         self.rows += rows.num_rows() as u64;
         for (column, count) in rows.columns().iter().zip(&mut self.hits) {

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use arrow::array::Array as _;
 
 use super::{
-    fold::{fold_batches, workers},
-    marks::{Mark, marks_of},
-    wanted::{Folded, Wanted},
+    identifier_columns::{IdentifierColumn, identifier_columns},
+    identifier_set::{IdentifierSet, LowercaseBuffer},
+    parallel_read::{fold_batches, workers},
 };
 use crate::{
     load::{
@@ -45,7 +45,7 @@ fn vanished_in_parts(
     let (mut found, mut after) = (Vec::new(), None);
     while found.len() < sessions_max {
         let candidates = candidates(store, after.as_ref(), is_gone, candidates_max)?;
-        let wanted = Wanted::of(&candidates);
+        let wanted = IdentifierSet::of(&candidates);
         let live = sessions_with(store, &wanted, |vanished_us| !is_gone(vanished_us))?;
         let is_last = candidates.len() < candidates_max;
         after = candidates.last().cloned();
@@ -63,7 +63,7 @@ pub(in crate::load) fn live_sessions(
     store: &mut BufferedStore,
     sessions: &[Identifier],
 ) -> Result<Vec<Identifier>, LoadError> {
-    let wanted = Wanted::of(sessions);
+    let wanted = IdentifierSet::of(sessions);
     if !wanted.has_any_of(IdentifierKind::Session) {
         return Ok(Vec::new());
     }
@@ -72,9 +72,9 @@ pub(in crate::load) fn live_sessions(
 }
 
 /// The table of sessions, and the column that names them.
-fn sessions_table() -> Result<(&'static Table, Mark), LoadError> {
+fn sessions_table() -> Result<(&'static Table, IdentifierColumn), LoadError> {
     let table = contract(RESPONSES)?;
-    let mark = marks_of(table).into_iter().find(|mark| mark.kind == IdentifierKind::Session);
+    let mark = identifier_columns(table).into_iter().find(|mark| mark.kind == IdentifierKind::Session);
     Ok((table, mark.ok_or_else(|| LoadError::Contract(format!("{RESPONSES} has no column for sessions")))?))
 }
 
@@ -106,7 +106,7 @@ fn candidates(
 /// Those of the wanted sessions that have a row of which this holds, by when it vanished (epoch microseconds).
 fn sessions_with(
     store: &mut BufferedStore,
-    wanted: &Wanted,
+    wanted: &IdentifierSet,
     holds: impl Fn(Option<i64>) -> bool + Sync,
 ) -> Result<BTreeSet<Identifier>, LoadError> {
     let (table, session) = sessions_table()?;
@@ -116,10 +116,10 @@ fn sessions_with(
         BTreeSet::new,
         |found, rows| {
             let (sessions, vanished) = (session.values(&rows)?, time_column(&rows, VANISHED_AT)?);
-            let mut folded = Folded::default();
+            let mut lowercase = LowercaseBuffer::default();
             for row in 0..rows.num_rows() {
                 let vanished_us = vanished.is_valid(row).then(|| vanished.value(row));
-                if holds(vanished_us) && sessions.names_one(row, wanted, &mut folded) {
+                if holds(vanished_us) && sessions.contains_text(row, wanted, &mut lowercase) {
                     found.extend(sessions.read(row).map(|spelled| spelled.identifier));
                 }
             }

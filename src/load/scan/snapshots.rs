@@ -13,8 +13,8 @@ use foldhash::{HashMap, HashMapExt as _, HashSet};
 
 use super::{
     records::rows_where,
-    staged::{FirstSnapshot, SESSION_COLUMNS, Snapshots},
-    stamps::{earlier, ended, new_rows, rows_of},
+    staged::{EarliestSnapshot, SESSION_COLUMNS, StagedSnapshots},
+    stamps::{at_the_latest_started, ended, new_rows, rows_of},
 };
 use crate::{
     load::{
@@ -52,7 +52,7 @@ pub(super) struct NewSnapshot {
 
 /// The row that a session has.
 #[derive(Clone, Copy, Debug)]
-struct HeldSnapshot {
+struct StoredSnapshot {
     created_us: i64,
     content: Option<i64>,
     first_seen_us: Option<i64>,
@@ -60,13 +60,13 @@ struct HeldSnapshot {
     at: (usize, usize),
 }
 
-impl HeldSnapshot {
+impl StoredSnapshot {
     /// The least row of a session is the session's.
     fn is_before(&self, other: &Self) -> bool {
         (self.created_us, self.content) < (other.created_us, other.content)
     }
 
-    fn gives_way_to(&self, first: &FirstSnapshot) -> bool {
+    fn is_replaced_by(&self, first: &EarliestSnapshot) -> bool {
         first.created_us < self.created_us
             || (first.created_us == self.created_us && Some(first.content) != self.content)
     }
@@ -111,7 +111,7 @@ impl NewSnapshots {
             self.of_page(page).iter().map(|new| (new.record, new.first_seen_us)).collect();
         let records = number_column(rows, RECORD_COLUMN)?.values();
         let before = records.iter().map(|record| seen.get(record).copied().flatten());
-        let first_seen = earlier(&before.collect::<TimestampMicrosecondArray>(), scan.started_ms);
+        let first_seen = at_the_latest_started(scan, &before.collect::<TimestampMicrosecondArray>());
         rows_of(table, rows.num_rows(), |column| {
             Ok(match column.name.as_str() {
                 "_first_seen_at" => Some(Arc::clone(&first_seen)),
@@ -122,18 +122,18 @@ impl NewSnapshots {
 }
 
 /// Finds the snapshots that are to be written: of sessions without a row, earlier than the row, or of the same answer with other content.
-pub(super) fn find(store: &mut BufferedStore, staged: &Snapshots) -> Result<NewSnapshots, LoadError> {
+pub(super) fn find(store: &mut BufferedStore, staged: &StagedSnapshots) -> Result<NewSnapshots, LoadError> {
     let mut new = NewSnapshots::default();
     let Some(bounds) = staged.bounds else { return Ok(new) };
     let table = contract("visitor_snapshots")?;
     let filter = Filter::within(Some(bounds.widened_by(SESSION_US_MAX))).with_keys(&staged.sessions);
     let columns = [SESSION_COLUMNS[0], "created_at", ROW_HASH_COLUMN, "_first_seen_at"];
     let batches = store.rows(table, &columns, &filter)?;
-    let held = held_by_session(table, &batches)?;
+    let held = stored_by_session(table, &batches)?;
     let (mut replaced, mut edited) = (HashSet::default(), HashSet::default());
-    for (session, first) in &staged.firsts {
+    for (session, first) in &staged.earliest {
         let row = held.get(session);
-        if row.is_some_and(|row| !row.gives_way_to(first)) {
+        if row.is_some_and(|row| !row.is_replaced_by(first)) {
             continue;
         }
         let first_seen_us = row.and_then(|row| row.first_seen_us);
@@ -165,14 +165,14 @@ fn rows_at(
     Ok(rows)
 }
 
-fn held_by_session(table: &Table, batches: &[RecordBatch]) -> Result<HashMap<u128, HeldSnapshot>, LoadError> {
-    let mut held: HashMap<u128, HeldSnapshot> = HashMap::new();
+fn stored_by_session(table: &Table, batches: &[RecordBatch]) -> Result<HashMap<u128, StoredSnapshot>, LoadError> {
+    let mut held: HashMap<u128, StoredSnapshot> = HashMap::new();
     for (place, batch) in batches.iter().enumerate() {
         let sessions = key_hashes(&SESSION_COLUMNS, batch).map_err(unfit(table))?;
         let (moments, contents) = (time_column(batch, "created_at")?, number_column(batch, ROW_HASH_COLUMN)?);
         let first_seen = time_column(batch, "_first_seen_at")?;
         for (row, session) in sessions.into_iter().enumerate() {
-            let found = HeldSnapshot {
+            let found = StoredSnapshot {
                 created_us: moments.value(row),
                 content: contents.is_valid(row).then(|| contents.value(row)),
                 first_seen_us: first_seen.is_valid(row).then(|| first_seen.value(row)),

@@ -9,8 +9,8 @@ use foldhash::{HashMap, HashMapExt as _, HashSet};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
+    filled_tables::{includes_snapshots, is_filled_by},
     records::{Record, records_of, rows_where},
-    tables::{brings_snapshots, is_filled_by},
 };
 use crate::{
     load::{
@@ -25,7 +25,7 @@ use crate::{
 
 /// What is known of a complete scan.
 #[derive(Debug)]
-pub(in crate::load) struct Staged {
+pub(in crate::load) struct StagedScan {
     pub base: &'static Table,
     /// Of all pages, in the order in which they came.
     pub records: Vec<Record>,
@@ -43,14 +43,14 @@ pub(in crate::load) struct Staged {
     pub outside_us: Vec<i64>,
     /// Keys of everything that was asked for by key, found or not. Of users alone.
     pub asked: KeySet,
-    pub snapshots: Snapshots,
+    pub snapshots: StagedSnapshots,
 }
 
 /// The earliest snapshot of each session of the scan.
 #[derive(Debug)]
-pub(in crate::load) struct Snapshots {
+pub(in crate::load) struct StagedSnapshots {
     /// By the hash of the session.
-    pub firsts: HashMap<u128, FirstSnapshot>,
+    pub earliest: HashMap<u128, EarliestSnapshot>,
     /// The sessions.
     pub sessions: KeySet,
     /// Where all snapshots lie in time.
@@ -60,7 +60,7 @@ pub(in crate::load) struct Snapshots {
 /// Where a snapshot is, and what it says: the least of a session is the session's. Answers of one session that were given in the same
 /// microsecond: any fixed choice will do, if it is always the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::load) struct FirstSnapshot {
+pub(in crate::load) struct EarliestSnapshot {
     /// When the answer was given that brought it.
     pub created_us: i64,
     /// Hash of its content.
@@ -73,7 +73,7 @@ pub(in crate::load) struct FirstSnapshot {
 /// The columns that name a session.
 pub(super) const SESSION_COLUMNS: [&str; 1] = ["response_group_uid"];
 
-impl Staged {
+impl StagedScan {
     /// Of no page.
     pub fn new(scan: &Scan) -> Result<Self, LoadError> {
         let base = contract(scan.scope.stream.name())?;
@@ -88,8 +88,8 @@ impl Staged {
             outside: keys(),
             outside_us: Vec::new(),
             asked: keys(),
-            snapshots: Snapshots {
-                firsts: HashMap::new(),
+            snapshots: StagedSnapshots {
+                earliest: HashMap::new(),
                 sessions: KeySet::new(SESSION_COLUMNS.to_vec()),
                 bounds: None,
             },
@@ -119,7 +119,7 @@ impl Staged {
         if !page.absent.is_empty() {
             self.asked.add(&absent_keys(self.base, &page.absent)?)?;
         }
-        if brings_snapshots(scan) {
+        if includes_snapshots(scan) {
             self.snapshots.add(number, page)?;
         }
         self.rows_read += page.records as u64;
@@ -141,7 +141,7 @@ impl Staged {
     }
 }
 
-impl Snapshots {
+impl StagedSnapshots {
     fn add(&mut self, page: usize, flat: &FlatPage) -> Result<(), LoadError> {
         let table = contract("visitor_snapshots")?;
         let Some(rows) = flat.table(&table.name) else { return Ok(()) };
@@ -152,8 +152,8 @@ impl Snapshots {
         let contents = number_column(rows, ROW_HASH_COLUMN)?.values();
         let records = number_column(rows, RECORD_COLUMN)?.values();
         for (((session, created_us), content), record) in sessions.iter().zip(moments).zip(contents).zip(records) {
-            let found = FirstSnapshot { created_us: *created_us, content: *content, page, record: *record };
-            let first = self.firsts.entry(*session).or_insert(found);
+            let found = EarliestSnapshot { created_us: *created_us, content: *content, page, record: *record };
+            let first = self.earliest.entry(*session).or_insert(found);
             *first = found.min(*first);
         }
         Ok(())

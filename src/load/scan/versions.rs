@@ -10,16 +10,16 @@ use foldhash::{HashMap, HashSet};
 
 use super::{
     records::rows_where,
-    stamps::{column_of, moment, null, rows_of, stamp},
-    values::value_hashes,
-    write::Written,
+    stamps::{column_of, null, rows_of, stamp, started, started_us},
+    value_hashes::value_hashes,
+    write::WriteResult,
 };
 use crate::{
     load::{
         LoadError,
         contract::contract,
         error::unfit,
-        store::{BufferedStore, Filter, KeySet, TableChange, boolean_column, renamed, time_column, written_us},
+        store::{BufferedStore, Filter, KeySet, TableChange, boolean_column, renamed, time_column},
     },
     model::{Scan, key_hashes},
     schema::{Table, versioned_parts_of},
@@ -30,7 +30,7 @@ pub(super) fn write(
     store: &mut BufferedStore,
     scan: &Scan,
     base: &'static Table,
-    written: &Written,
+    written: &WriteResult,
     gone: &RecordBatch,
 ) -> Result<(), LoadError> {
     for table in versioned_parts_of(&base.name) {
@@ -69,29 +69,37 @@ fn write_parts(
     let mut held: HashSet<u128> = HashSet::default();
     let mut change = TableChange::new(table);
     for rows in store.full_rows(table, &Filter::all().with_keys(owners))? {
-        let is_current = boolean_column(&rows, "is_current")?;
-        let rows = rows_where(table, &rows, |row| is_current.is_valid(row) && is_current.value(row))?;
+        let rows = current_versions(table, &rows)?;
         let values = value_hashes(&columns, &rows)?;
         held.extend(&values);
         let ended = rows_where(table, &rows, |row| values.get(row).is_some_and(|value| !found.contains(value)))?;
         change.remove(&ended)?;
-        change.add(closed(table, scan, &ended)?);
+        // A version that opened in the same instant was never valid, and is dropped.
+        let (opened, started_us) = (time_column(&ended, "valid_from")?, started_us(scan));
+        let closed = rows_where(table, &ended, |row| opened.is_valid(row) && opened.value(row) < started_us)?;
+        change.add(closed_versions(table, scan, &closed)?);
     }
     for rows in parts {
         let values = value_hashes(&columns, rows)?;
         let new = rows_where(table, rows, |row| values.get(row).is_some_and(|value| !held.contains(value)))?;
-        change.add(opened(table, scan, &new)?);
+        change.add(opened_versions(table, scan, &new)?);
     }
     store.change(change)
 }
 
-/// Rows of a page as present parts.
-fn opened(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
+/// The rows that are current versions.
+pub(super) fn current_versions(table: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
+    let is_current = boolean_column(rows, "is_current")?;
+    rows_where(table, rows, |row| is_current.is_valid(row) && is_current.value(row))
+}
+
+/// Rows of a page as versions that begin with this scan and are current.
+pub(super) fn opened_versions(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
     let count = rows.num_rows();
     rows_of(table, count, |column| {
         Ok(Some(match (stamp(scan, column, count), column.name.as_str()) {
             (Some(stamp), _) => stamp,
-            (None, "valid_from") => moment(scan.started_ms, count),
+            (None, "valid_from") => started(scan, count),
             (None, "valid_to") => null(column, count),
             (None, "is_current") => Arc::new(BooleanArray::from(vec![true; count])),
             (None, name) => column_of(table, rows, name)?,
@@ -99,24 +107,22 @@ fn opened(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch,
     })
 }
 
-/// Stored rows as parts of the past; but one that was opened in the same instant stood for no time at all.
-fn closed(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
-    let (opened, started_us) = (time_column(rows, "valid_from")?, written_us(scan.started_ms.saturating_mul(1000)));
-    let rows = rows_where(table, rows, |row| opened.is_valid(row) && opened.value(row) < started_us)?;
+/// Stored versions that end with this scan.
+pub(super) fn closed_versions(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
     let count = rows.num_rows();
     rows_of(table, count, |column| {
         Ok(Some(match (stamp(scan, column, count), column.name.as_str()) {
             (Some(stamp), _) => stamp,
-            (None, "valid_to") => moment(scan.started_ms, count),
+            (None, "valid_to") => started(scan, count),
             (None, "is_current") => Arc::new(BooleanArray::from(vec![false; count])),
-            (None, name) => column_of(table, &rows, name)?,
+            (None, name) => column_of(table, rows, name)?,
         }))
     })
 }
 
 /// A warehouse of an earlier version has no versions of what is in child tables. What it holds there is their first version, since the
 /// scan that wrote it; of a row that has vanished, until then.
-pub(super) fn begin_missing(store: &mut BufferedStore, base: &'static Table) -> Result<(), LoadError> {
+pub(super) fn backfill_missing(store: &mut BufferedStore, base: &'static Table) -> Result<(), LoadError> {
     for table in versioned_parts_of(&base.name) {
         let Some(child) = table.versions_of.as_deref() else { continue };
         let owner = owner_columns(table, base);

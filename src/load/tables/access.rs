@@ -48,7 +48,7 @@ pub(super) fn records_in<R>(
 }
 
 /// Adds a row for each record, in the place of the row that has the same key. Of several records with the same id the last counts.
-pub(super) fn put_records<'r, R, I: Eq + Hash + 'r>(
+pub(super) fn upsert_records<'r, R, I: Eq + Hash + 'r>(
     store: &mut BufferedStore,
     table: &'static Table,
     records: &'r [R],

@@ -22,7 +22,7 @@ use crate::{
 const TABLE: &str = "webhook_events";
 const QUESTIONS: &str = "webhook_questions";
 /// An event that was delivered so long before is not looked for: it is stored once more.
-const KNOWN_FOR_US: i64 = 31 * DAY_MS * 1000;
+const DUPLICATE_LOOKBACK_US: i64 = 31 * DAY_MS * 1000;
 
 /// Adds events, and the changes of survey status that they report. An event that the store has already is left out: the same
 /// deliveries can be added any number of times. Returns the events added.
@@ -71,7 +71,7 @@ pub(in crate::load) fn copy(
         copied += stored.num_rows() as u64;
         add_rows(to, table, filled(table, &stored, &again.events)?)?;
         match &again.questions {
-            Some(rows) => add_rows(to, questions, stamped_as(questions, rows, &stored)?),
+            Some(rows) => add_rows(to, questions, with_owner_stamps(questions, rows, &stored)?),
             None => Ok(()),
         }
     })?;
@@ -94,7 +94,11 @@ fn filled(table: &'static Table, stored: &RecordBatch, others: &RecordBatch) -> 
 }
 
 /// Rows of a child with the stamps of the stored rows that they belong to, by their places.
-fn stamped_as(child: &'static Table, rows: &RecordBatch, stored: &RecordBatch) -> Result<RecordBatch, LoadError> {
+fn with_owner_stamps(
+    child: &'static Table,
+    rows: &RecordBatch,
+    stored: &RecordBatch,
+) -> Result<RecordBatch, LoadError> {
     let owners = UInt64Array::from_iter_values(
         number_column(rows, RECORD_COLUMN)?.values().iter().map(|record| record.unsigned_abs()),
     );
@@ -115,7 +119,7 @@ fn stamped_as(child: &'static Table, rows: &RecordBatch, stored: &RecordBatch) -
 /// The first row of each event that the store does not have.
 fn new_events(store: &mut BufferedStore, table: &'static Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
     let Some(received) = TimeRange::over(table, std::slice::from_ref(rows))? else { return Ok(rows.slice(0, 0)) };
-    let looked_at = TimeRange { start_us: received.start_us.saturating_sub(KNOWN_FOR_US), ..received };
+    let looked_at = TimeRange { start_us: received.start_us.saturating_sub(DUPLICATE_LOOKBACK_US), ..received };
     let wanted = KeySet::of(vec!["event_key"], std::slice::from_ref(rows))?;
     let mut known = KeySet::new(vec!["event_key"]);
     let filter = Filter::within(Some(looked_at)).with_keys(&wanted);

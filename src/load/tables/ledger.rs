@@ -33,7 +33,7 @@ pub(in crate::load) fn counts_of(store: &mut BufferedStore, scan: &ScanId) -> Re
     Ok(records_in(store, contract(TABLE)?, &Filter::all().with_keys(&scans), counts)?.pop())
 }
 
-/// All scans of the ledger, in no particular order. Windows that reach past the years 1 to 9999 come back cut to them.
+/// All scans of the ledger, in no particular order. Windows that reach past the years 1 to 9999 come back split_range to them.
 ///
 /// # Errors
 /// `Contract` if the ledger names a stream that this program does not know.

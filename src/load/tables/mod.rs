@@ -12,7 +12,7 @@ pub(in crate::load) mod ranges;
 pub(in crate::load) mod receipts;
 pub(in crate::load) mod recordings;
 pub(in crate::load) mod runs;
-mod status_changes;
+pub(in crate::load) mod status_changes;
 
 #[cfg(test)]
 pub(in crate::load) use cells::Cell;

@@ -19,7 +19,7 @@ const KEYS_AT_ONCE: u64 = 200_000;
 /// ledger are replaced by the ids of the scans. Returns the rows added, of all tables. Memory does not grow with the range.
 ///
 /// # Errors
-/// `Contract` if a table of the stream has no time by which it could be cut.
+/// `Contract` if a table of the stream has no time by which it could be split_range.
 pub(in crate::load) fn replace(
     store: &mut BufferedStore,
     source: &mut BufferedStore,
@@ -41,7 +41,7 @@ pub(in crate::load) fn replace(
     Ok(added)
 }
 
-/// Removes the rows of a range, piece by piece: a piece with too many rows is cut into smaller ones.
+/// Removes the rows of a range, piece by piece: a piece with too many rows is split_range into smaller ones.
 fn remove_range(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -62,7 +62,7 @@ fn remove_range(
             Ok(())
         })?;
         if rows > keys_at_once && !is_one_moment {
-            pieces.extend(cut(piece, 2 * rows.div_ceil(keys_at_once)));
+            pieces.extend(split_range(piece, 2 * rows.div_ceil(keys_at_once)));
             continue;
         }
         let mut change = TableChange::new(table);
@@ -73,16 +73,16 @@ fn remove_range(
 }
 
 /// The range in pieces of about the same length, at most so many.
-fn cut(range: TimeRange, pieces: u64) -> Vec<TimeRange> {
+fn split_range(range: TimeRange, pieces: u64) -> Vec<TimeRange> {
     let length_us = range.end_us.abs_diff(range.start_us);
     let step_us = i64::try_from(length_us.div_ceil(pieces.max(1))).unwrap_or(i64::MAX).max(1);
-    let (mut cut, mut start_us) = (Vec::new(), range.start_us);
+    let (mut split_range, mut start_us) = (Vec::new(), range.start_us);
     while start_us < range.end_us {
         let end_us = start_us.saturating_add(step_us).min(range.end_us);
-        cut.push(TimeRange { start_us, end_us });
+        split_range.push(TimeRange { start_us, end_us });
         start_us = end_us;
     }
-    cut
+    split_range
 }
 
 /// A record that cannot be placed is kept once, as the reject of the scan that saw it first: what other scans rejected stays, and is not

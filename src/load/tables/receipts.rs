@@ -1,7 +1,7 @@
 //! `erasures`: the receipts of erasures, which do not say whom they erased.
 
 use super::{
-    access::{put_records, records_in},
+    access::{records_in, upsert_records},
     cells::{Cell, Row},
 };
 use crate::{
@@ -42,7 +42,7 @@ pub struct ErasureRecord {
 
 /// Adds receipts, in the place of earlier receipts of the same erasures. Of several records of one erasure the last counts.
 pub(in crate::load) fn record(store: &mut BufferedStore, records: &[ErasureRecord]) -> Result<(), LoadError> {
-    put_records(store, contract(TABLE)?, records, |record| &record.erasure_id, cell)
+    upsert_records(store, contract(TABLE)?, records, |record| &record.erasure_id, cell)
 }
 
 /// All receipts, in no particular order.

@@ -105,7 +105,7 @@ pub(in crate::load) fn wanted(
     })?;
     keep_newest(&mut wanted, rows_max);
     for some in wanted.chunks_mut(ROWS_AT_ONCE) {
-        mark_the_gone(store, some)?;
+        mark_unavailable(store, some)?;
     }
     let oldest = wanted.last().map(|oldest| oldest.created_us).filter(|_| wanted.len() >= rows_max);
     let next_until_us = oldest.map(|oldest_us| oldest_us.min(until_us.saturating_sub(1)));
@@ -132,7 +132,7 @@ fn wanted_row(row: Row<'_>) -> Result<Option<WantedRecording>, LoadError> {
 }
 
 /// Marks those whose answers are not at the service any more, or deleted there.
-fn mark_the_gone(store: &mut BufferedStore, wanted: &mut [WantedRecording]) -> Result<(), LoadError> {
+fn mark_unavailable(store: &mut BufferedStore, wanted: &mut [WantedRecording]) -> Result<(), LoadError> {
     let table = contract(RESPONSES)?;
     let columns = ["response_group_uid", "question_id", "created_at", "deleted_at", "_vanished_at"];
     let keys = keys_of(table, wanted.iter())?;
@@ -157,7 +157,7 @@ fn mark_the_gone(store: &mut BufferedStore, wanted: &mut [WantedRecording]) -> R
 /// Writes what became of recordings into their rows, with the stamp if there is one. A row that is not there any more, has another upload, or says so already is left as it
 /// is.
 /// Returns the rows that changed.
-pub(in crate::load) fn settle(
+pub(in crate::load) fn write_outcomes(
     store: &mut BufferedStore,
     outcomes: &[RecordingOutcome],
     stamp: Option<Stamp<'_>>,
@@ -165,7 +165,7 @@ pub(in crate::load) fn settle(
     let table = contract(MEDIA)?;
     let mut outcomes: Vec<&RecordingOutcome> = outcomes.iter().collect();
     outcomes.sort_by_key(|outcome| outcome.wanted.created_us);
-    let mut settled = 0;
+    let mut written = 0;
     for some in outcomes.chunks(ROWS_AT_ONCE) {
         let keys = keys_of(table, some.iter().map(|outcome| &outcome.wanted))?;
         let by_key: HashMap<(&str, i64), &RecordingOutcome> =
@@ -174,14 +174,14 @@ pub(in crate::load) fn settle(
             let mut change = TableChange::new(table);
             for rows in store.full_rows(table, &Filter::within(range).with_keys(&keys))? {
                 let (rows, outcomes) = matched(table, &rows, &by_key)?;
-                settled += outcomes.len() as u64;
+                written += outcomes.len() as u64;
                 change.remove(&project(&rows, &removal_columns(table))?)?;
                 change.add(with_outcomes(table, &rows, &outcomes, stamp)?);
             }
             store.change(change)?;
         }
     }
-    Ok(settled)
+    Ok(written)
 }
 
 fn key_of(wanted: &WantedRecording) -> (&str, i64) {
@@ -361,7 +361,7 @@ mod tests {
             [outcome(&all[0], Some("f")), outcome(&all[1], None), outcome(&other, Some("x")), outcome(&gone, None)];
         let run_id = RunId("now".to_owned());
         let stamp = || Some(Stamp { run_id: &run_id, at_ms: 3 });
-        assert_eq!(settle(&mut store, &outcomes, stamp()).unwrap(), 2);
+        assert_eq!(write_outcomes(&mut store, &outcomes, stamp()).unwrap(), 2);
         let columns = ["response_group_uid", "recording_status", "recording_sha256", "recording_bytes", "_run_id"];
         let told = shown(&mut store, MEDIA, &columns);
         assert_eq!(told.len(), 5);
@@ -371,12 +371,12 @@ mod tests {
             let row = told.iter().find(|row| row.starts_with(session)).unwrap();
             assert!(wanted.iter().all(|value| row.contains(value)), "{row}");
         }
-        assert_eq!(settle(&mut store, &outcomes, stamp()).unwrap(), 0, "they say so already");
+        assert_eq!(write_outcomes(&mut store, &outcomes, stamp()).unwrap(), 0, "they say so already");
         let mut left = sessions(&mut store, i64::MAX, 10);
         left.sort();
         assert_eq!(left, ["a gone", "b gone", "c"]);
         // Without a stamp the rows keep theirs.
-        assert_eq!(settle(&mut store, &[outcome(&all[2], Some("c"))], None).unwrap(), 1);
+        assert_eq!(write_outcomes(&mut store, &[outcome(&all[2], Some("c"))], None).unwrap(), 1);
         assert!(shown(&mut store, MEDIA, &columns).iter().any(|row| row.contains("stored") && row.contains("before")));
     }
 }

@@ -1,7 +1,7 @@
 //! `sync_runs`: what each run did.
 
 use super::{
-    access::{put_records, records_in},
+    access::{records_in, upsert_records},
     cells::{Cell, Row},
 };
 use crate::{
@@ -17,7 +17,7 @@ const TABLE: &str = "sync_runs";
 
 /// Adds the rows of runs, in the place of earlier rows of the same runs. Of several records of one run the last counts.
 pub(in crate::load) fn record(store: &mut BufferedStore, runs: &[RunRecord]) -> Result<(), LoadError> {
-    put_records(store, contract(TABLE)?, runs, |run| &run.run_id, cell)
+    upsert_records(store, contract(TABLE)?, runs, |run| &run.run_id, cell)
 }
 
 /// All runs, in no particular order.

@@ -148,7 +148,7 @@ fn p9_a_table_that_cannot_be_read_is_an_error() {
 fn a_part_of_a_batch_is_searched_by_itself() {
     let rows = rows_of("users", &[&[("extra", Cell::Text(MENTIONS))], &[("extra", Cell::Text(OTHERS))]]);
     let rows = crate::load::store::project(&rows, &["extra"]).unwrap().slice(1, 1);
-    let mut tally = Tally { hits: vec![0], ..Tally::default() };
+    let mut tally = SearchCounts { hits: vec![0], ..SearchCounts::default() };
     tally.add(&rows, &matcher()).unwrap();
     assert_eq!((tally.rows, tally.bytes, tally.hits), (1, OTHERS.len() as u64, vec![0]));
 }

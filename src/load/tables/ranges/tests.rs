@@ -131,10 +131,10 @@ proptest! {
     #[test]
     fn the_pieces_of_a_range_make_it_up(start_us in any::<i64>(), length_us in 0..i64::MAX, pieces in 1..9_u64) {
         let range = TimeRange { start_us, end_us: start_us.saturating_add(length_us) };
-        let cut = cut(range, pieces);
-        prop_assert!(cut.len() as u64 <= pieces);
+        let split_range = split_range(range, pieces);
+        prop_assert!(split_range.len() as u64 <= pieces);
         let mut at_us = range.start_us;
-        for piece in cut {
+        for piece in split_range {
             prop_assert_eq!(piece.start_us, at_us);
             prop_assert!(piece.end_us > piece.start_us);
             at_us = piece.end_us;

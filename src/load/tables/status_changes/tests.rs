@@ -5,21 +5,21 @@ use super::*;
 const DAY_US: i64 = DAY_MS * 1000;
 
 /// `DRAFT>LIVE`; nothing stands for no status.
-fn change(at_us: i64, from_to: &str, seen_by: &str) -> Change {
+fn change(at_us: i64, from_to: &str, seen_by: &str) -> StatusChange {
     let (old, new) = from_to.split_once('>').unwrap();
     let status = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    Change { at_us, old: status(old), new: status(new), seen_by: seen_by.into() }
+    StatusChange { at_us, old: status(old), new: status(new), seen_by: seen_by.into() }
 }
 
-fn report(at_us: i64, from_to: &str) -> Report {
+fn report(at_us: i64, from_to: &str) -> StatusReport {
     let (old, new) = from_to.split_once('>').unwrap();
-    Report { survey_id: 1, at_us, received_us: at_us, old: old.into(), new: new.into() }
+    StatusReport { survey_id: 1, at_us, received_us: at_us, old: old.into(), new: new.into() }
 }
 
 /// What goes and what comes when the reports are taken in.
-fn taken(known: &[Change], reports: &[Report]) -> (Vec<Change>, Vec<Change>) {
+fn taken(known: &[StatusChange], reports: &[StatusReport]) -> (Vec<StatusChange>, Vec<StatusChange>) {
     let mut survey = SurveyChanges { changes: known.to_vec(), ..SurveyChanges::default() };
-    reports.iter().for_each(|report| survey.take(report));
+    reports.iter().for_each(|report| survey.add_report(report));
     (survey.replaced, survey.added)
 }
 
@@ -78,4 +78,32 @@ fn of_several_changes_that_are_the_same_the_last_is_confirmed() {
     ];
     let (gone, added) = taken(&known, &[report(35, "DRAFT>LIVE")]);
     assert_eq!((gone, added), (vec![known[3].clone()], vec![change(35, "DRAFT>LIVE", "both")]));
+}
+
+#[test]
+fn a_scan_confirms_or_follows_what_a_webhook_alone_reported() {
+    let scanned = |before: &str, after: &str| {
+        let status = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        ScannedStatus { survey_id: 1, before: status(before), after: status(after) }
+    };
+    let reported = [change(10, ">DRAFT", "scan"), change(20, "DRAFT>LIVE", "webhook")];
+    let confirmed = (vec![reported[1].clone()], vec![change(20, "DRAFT>LIVE", "both")]);
+    let added = |from_to: &str| (vec![], vec![change(30, from_to, "scan")]);
+    for (known, status, expected) in [
+        (&reported[..], scanned("DRAFT", "LIVE"), confirmed),
+        (&reported[..], scanned("DRAFT", "PAUSED"), added("LIVE>PAUSED")),
+        (&reported[..], scanned("DRAFT", ""), added("LIVE>")),
+        (&reported[..1], scanned("DRAFT", "LIVE"), added("DRAFT>LIVE")),
+        (&[], scanned("", "DRAFT"), added(">DRAFT")),
+        (&reported[..1], scanned("DRAFT", "DRAFT"), (vec![], vec![])),
+    ] {
+        let mut survey = SurveyChanges { changes: known.to_vec(), ..SurveyChanges::default() };
+        survey.add_scanned(&status, 30);
+        assert_eq!((survey.replaced, survey.added), expected, "{status:?}");
+    }
+    // A report after the start of the scan is neither confirmed nor the status before.
+    let late = [change(40, "DRAFT>LIVE", "webhook")];
+    let mut survey = SurveyChanges { changes: late.to_vec(), ..SurveyChanges::default() };
+    survey.add_scanned(&scanned("DRAFT", "LIVE"), 30);
+    assert_eq!((survey.replaced, survey.added), (vec![], vec![change(30, "DRAFT>LIVE", "scan")]));
 }

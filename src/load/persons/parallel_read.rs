@@ -6,9 +6,19 @@ use std::{
     thread,
 };
 
-use arrow::array::RecordBatch;
+use arrow::{
+    array::{BooleanArray, RecordBatch},
+    compute::filter_record_batch,
+};
 
-use crate::load::{LoadError, store::Take};
+use crate::{
+    load::{
+        LoadError,
+        error::unfit,
+        store::{BufferedStore, Filter, Take, project, removal_columns},
+    },
+    schema::Table,
+};
 
 /// Batches that wait for each worker: bounds the memory.
 const BATCHES_PER_WORKER: usize = 2;
@@ -56,6 +66,35 @@ pub(super) fn fold_batches<S: Send>(
         let states = ended.into_iter().collect::<Result<Vec<S>, LoadError>>()?;
         read.map(|()| states)
     })
+}
+
+/// The removal columns of the rows of a table that a test on these columns selects.
+pub(super) fn removal_keys_where(
+    store: &mut BufferedStore,
+    table: &'static Table,
+    columns: &[&str],
+    is_selected: impl Fn(&RecordBatch) -> Result<BooleanArray, LoadError> + Sync,
+) -> Result<Vec<RecordBatch>, LoadError> {
+    let keys = removal_columns(table);
+    let mut read: Vec<&str> = keys.clone();
+    for column in columns {
+        if !read.contains(column) {
+            read.push(column);
+        }
+    }
+    let found = fold_batches(
+        workers(),
+        |take| store.read(table, &read, &Filter::all(), take),
+        Vec::new,
+        |found: &mut Vec<RecordBatch>, rows| {
+            let is_selected = is_selected(&rows)?;
+            if is_selected.true_count() > 0 {
+                found.push(project(&filter_record_batch(&rows, &is_selected).map_err(unfit(table))?, &keys)?);
+            }
+            Ok(())
+        },
+    )?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 fn next(receiver: &Mutex<mpsc::Receiver<RecordBatch>>) -> Option<RecordBatch> {

@@ -3,8 +3,8 @@
 use arrow::array::{Array as _, Int64Array, RecordBatch, StringArray};
 
 use super::{
-    records::RecordTest,
-    wanted::{Folded, Wanted, is_visitor},
+    identifier_set::{IdentifierSet, LowercaseBuffer, is_visitor},
+    record_matcher::RecordMatcher,
 };
 use crate::{
     load::{
@@ -18,30 +18,30 @@ use crate::{
 
 /// A column that holds an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
+pub(super) struct IdentifierColumn {
     pub column: &'static str,
     pub kind: IdentifierKind,
-    holds: Holds,
+    value_type: ValueType,
     /// The value counts only in rows where this column holds the name of an attribute for mail addresses.
     named_by: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holds {
+enum ValueType {
     Texts,
     Numbers,
 }
 
 /// The columns of a table that hold an identifier. JSON columns are none: what is in them has rows of its own in a child.
-pub(super) fn marks_of(table: &'static Table) -> Vec<Mark> {
+pub(super) fn identifier_columns(table: &'static Table) -> Vec<IdentifierColumn> {
     let mark = |(column, kind): (&'static crate::schema::Column, IdentifierKind)| {
-        let holds = match column.column_type {
-            ColumnType::Text => Holds::Texts,
+        let value_type = match column.column_type {
+            ColumnType::Text => ValueType::Texts,
             // Of all identifiers the number of a visitor alone is a number.
-            ColumnType::Bigint if is_visitor(kind) => Holds::Numbers,
+            ColumnType::Bigint if is_visitor(kind) => ValueType::Numbers,
             _ => return None,
         };
-        Some(Mark { column: &column.name, kind, holds, named_by: column.named_by.as_deref() })
+        Some(IdentifierColumn { column: &column.name, kind, value_type, named_by: column.named_by.as_deref() })
     };
     identifies(table).filter_map(mark).collect()
 }
@@ -53,7 +53,7 @@ pub(super) fn record_columns(table: &'static Table) -> Vec<&'static str> {
 }
 
 /// The columns that have to be read for these marks, each once.
-pub(super) fn columns_of(marks: &[Mark]) -> Vec<&'static str> {
+pub(super) fn columns_to_read(marks: &[IdentifierColumn]) -> Vec<&'static str> {
     let mut columns = Vec::new();
     for column in marks.iter().flat_map(|mark| [Some(mark.column), mark.named_by]).flatten() {
         if !columns.contains(&column) {
@@ -63,29 +63,29 @@ pub(super) fn columns_of(marks: &[Mark]) -> Vec<&'static str> {
     columns
 }
 
-impl Mark {
+impl IdentifierColumn {
     /// Whether the column may hold one of the wanted identifiers.
-    pub fn may_hold(&self, wanted: &Wanted) -> bool {
-        match self.holds {
-            Holds::Texts => wanted.has_any_of(self.kind),
-            Holds::Numbers => wanted.has_numbers(),
+    pub fn may_hold(&self, wanted: &IdentifierSet) -> bool {
+        match self.value_type {
+            ValueType::Texts => wanted.has_any_of(self.kind),
+            ValueType::Numbers => wanted.has_numbers(),
         }
     }
 
     /// The column of a batch.
-    pub fn values<'a>(&self, rows: &'a RecordBatch) -> Result<MarkValues<'a>, LoadError> {
-        let values = match self.holds {
-            Holds::Texts => Values::Texts(text_column(rows, self.column)?),
-            Holds::Numbers => Values::Numbers(number_column(rows, self.column)?),
+    pub fn values<'a>(&self, rows: &'a RecordBatch) -> Result<IdentifierValues<'a>, LoadError> {
+        let values = match self.value_type {
+            ValueType::Texts => Values::Texts(text_column(rows, self.column)?),
+            ValueType::Numbers => Values::Numbers(number_column(rows, self.column)?),
         };
         let names = self.named_by.map(|name| text_column(rows, name)).transpose()?;
-        Ok(MarkValues { kind: self.kind, values, names })
+        Ok(IdentifierValues { kind: self.kind, values, names })
     }
 }
 
 /// What a batch has in the column of a mark.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MarkValues<'a> {
+pub(super) struct IdentifierValues<'a> {
     kind: IdentifierKind,
     values: Values<'a>,
     /// Names of attributes: the value of a row counts only beside one for mail addresses.
@@ -98,11 +98,11 @@ enum Values<'a> {
     Numbers(&'a Int64Array),
 }
 
-impl MarkValues<'_> {
+impl IdentifierValues<'_> {
     /// Whether a row has one of the wanted identifiers here.
-    pub fn names_one(&self, row: usize, wanted: &Wanted, folded: &mut Folded) -> bool {
+    pub fn contains_text(&self, row: usize, wanted: &IdentifierSet, lowercase: &mut LowercaseBuffer) -> bool {
         let is_wanted = match self.values {
-            Values::Texts(texts) => texts.is_valid(row) && wanted.names_one(self.kind, texts.value(row), folded),
+            Values::Texts(texts) => texts.is_valid(row) && wanted.contains_text(self.kind, texts.value(row), lowercase),
             Values::Numbers(numbers) => numbers.is_valid(row) && wanted.contains_number(numbers.value(row)),
         };
         // The name is looked at last: hardly any value gets so far.
@@ -129,23 +129,23 @@ impl MarkValues<'_> {
 }
 
 /// For each row, whether it has one of the wanted identifiers in one of these columns, or holds a record that has.
-pub(super) fn rows_of_wanted(
+pub(super) fn matching_rows(
     rows: &RecordBatch,
-    marks: &[Mark],
+    marks: &[IdentifierColumn],
     records: &[&str],
-    test: &RecordTest<'_>,
+    test: &RecordMatcher<'_>,
 ) -> Result<Vec<bool>, LoadError> {
-    let (mut found, mut folded) = (vec![false; rows.num_rows()], Folded::default());
+    let (mut found, mut lowercase) = (vec![false; rows.num_rows()], LowercaseBuffer::default());
     for mark in marks {
         let values = mark.values(rows)?;
         for (row, is_found) in found.iter_mut().enumerate() {
-            *is_found = *is_found || values.names_one(row, test.wanted, &mut folded);
+            *is_found = *is_found || values.contains_text(row, test.wanted, &mut lowercase);
         }
     }
     for column in records {
         let texts = text_column(rows, column)?;
         for (text, is_found) in texts.iter().zip(&mut found) {
-            *is_found = *is_found || text.is_some_and(|text| test.is_of_wanted(text));
+            *is_found = *is_found || text.is_some_and(|text| test.matches(text));
         }
     }
     Ok(found)
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn every_identifying_column_is_a_mark_or_json() {
         for table in tables() {
-            let marks = marks_of(table);
+            let marks = identifier_columns(table);
             for (column, _) in identifies(table) {
                 let is_mark = marks.iter().any(|mark| mark.column == column.name);
                 assert_eq!(is_mark, column.column_type != ColumnType::Json, "{}.{}", table.name, column.name);

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
 
-use super::wanted::{ACE_PREFIX, Wanted};
+use super::identifier_set::{ACE_PREFIX, IdentifierSet};
 use crate::{
     model::Stream,
     person::{RecordFields, fields_of_stream, fields_of_table},
@@ -12,17 +12,17 @@ use crate::{
 };
 
 /// Tells the records of the wanted from all others.
-pub(super) struct RecordTest<'a> {
-    pub wanted: &'a Wanted,
+pub(super) struct RecordMatcher<'a> {
+    pub wanted: &'a IdentifierSet,
     /// What a record of theirs holds as bytes, unless it is written with other letters; `None`: unknown.
     bytes: Option<AhoCorasick>,
     /// Whether any escape of JSON can stand for a letter of an identifier, or only those that can stand for every letter.
     has_escaped: bool,
 }
 
-impl<'a> RecordTest<'a> {
+impl<'a> RecordMatcher<'a> {
     /// A test for records of these.
-    pub fn new(wanted: &'a Wanted) -> Self {
+    pub fn new(wanted: &'a IdentifierSet) -> Self {
         let is_escaped = |letter: char| letter.is_control() || matches!(letter, '"' | '\\');
         let values = || wanted.iter().map(|identifier| identifier.value.as_str());
         // A UUID is the same without its hyphens.
@@ -36,18 +36,18 @@ impl<'a> RecordTest<'a> {
     }
 
     /// Whether the text is a record of one of the wanted: of any stream, or a delivery of a webhook.
-    pub fn is_of_wanted(&self, record: &str) -> bool {
+    pub fn matches(&self, record: &str) -> bool {
         static EVENTS: LazyLock<RecordFields> =
             LazyLock::new(|| table("webhook_events").map(fields_of_table).unwrap_or_default());
         // `for_each` returns whether it came to the end.
         let is_theirs =
             |fields: &RecordFields| !fields.for_each(record, &mut |found| !self.wanted.contains(&found.identifier));
-        self.may_be_of_wanted(record) && Stream::ALL.into_iter().map(fields_of_stream).chain([&*EVENTS]).any(is_theirs)
+        self.may_match(record) && Stream::ALL.into_iter().map(fields_of_stream).chain([&*EVENTS]).any(is_theirs)
     }
 
     /// The quick test: never wrong about "no". In a text of ASCII without such escapes an identifier has its own letters, in either case,
     /// unless it is a UUID without hyphens or a domain that is written in ASCII's form.
-    fn may_be_of_wanted(&self, record: &str) -> bool {
+    fn may_match(&self, record: &str) -> bool {
         if self.wanted.is_empty() {
             return false;
         }
@@ -129,9 +129,9 @@ mod tests {
         for (field, value) in fields.iter().flat_map(|field| values.map(|value| (field, value))) {
             for record in [format!("{{\"{field}\":{value}}}"), format!("{{\"{field}\":{value}, broken")] {
                 for identifier in identifiers() {
-                    let wanted = Wanted::of([&identifier]);
+                    let wanted = IdentifierSet::of([&identifier]);
                     let is_theirs = is_of(&record, &identifier);
-                    assert_eq!(RecordTest::new(&wanted).is_of_wanted(&record), is_theirs, "{record} {identifier:?}");
+                    assert_eq!(RecordMatcher::new(&wanted).matches(&record), is_theirs, "{record} {identifier:?}");
                     found += u32::from(is_theirs);
                 }
             }
@@ -142,13 +142,13 @@ mod tests {
     #[test]
     fn most_records_of_others_are_not_read() {
         let identifiers = [identifiers().swap_remove(0), identifiers().swap_remove(7)];
-        let wanted = Wanted::of(&identifiers);
-        let test = RecordTest::new(&wanted);
+        let wanted = IdentifierSet::of(&identifiers);
+        let test = RecordMatcher::new(&wanted);
         let others =
             r#"{"responseGroupUid":"698547a7-d566-4c55-9a40-1d2e3f405162","response":"a \"b\"\n","visitorId":18}"#;
-        assert!(!test.may_be_of_wanted(others) && !test.is_of_wanted(others));
-        let nobody = Wanted::default();
-        assert!(!RecordTest::new(&nobody).is_of_wanted("\u{212a}"));
+        assert!(!test.may_match(others) && !test.matches(others));
+        let nobody = IdentifierSet::default();
+        assert!(!RecordMatcher::new(&nobody).matches("\u{212a}"));
     }
 
     proptest! {
@@ -165,8 +165,8 @@ mod tests {
             let record = format!("{{\"{field}\":{value}}}");
             for kind in IdentifierKind::ALL {
                 let Some(identifier) = Identifier::read(kind, &text) else { continue };
-                let wanted = Wanted::of([&identifier]);
-                prop_assert_eq!(RecordTest::new(&wanted).is_of_wanted(&record), is_of(&record, &identifier));
+                let wanted = IdentifierSet::of([&identifier]);
+                prop_assert_eq!(RecordMatcher::new(&wanted).matches(&record), is_of(&record, &identifier));
             }
         }
     }

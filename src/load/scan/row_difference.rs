@@ -7,7 +7,7 @@ use arrow::{
     compute::SortOptions,
 };
 
-use super::{fields::FieldRows, tables::was_asked_for};
+use super::{fields::FieldRows, filled_tables::is_requested};
 use crate::{
     load::{LoadError, error::unfit, store::number_column},
     model::{FlagSet, Scan},
@@ -16,7 +16,7 @@ use crate::{
 
 /// How a record differs from the stored row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Difference {
+pub(super) enum RowDifference {
     None,
     /// The row has the same fields, some of them not in the columns that they have now.
     Moved,
@@ -39,15 +39,15 @@ impl<'t> Comparer<'t> {
     pub fn new(base: &'t Table, scan: &Scan, rows: &RecordBatch, stored: &RecordBatch) -> Result<Self, LoadError> {
         let missing = |column: &Column| LoadError::Contract(format!("rows of {} without {}", base.name, column.name));
         let mut columns = Vec::new();
-        let asked_for = || base.content_columns().filter(|column| was_asked_for(scan, column));
+        let asked_for = || base.content_columns().filter(|column| is_requested(scan, column));
         for column in asked_for() {
             let of = |rows: &'_ RecordBatch| rows.column_by_name(&column.name).cloned().ok_or_else(|| missing(column));
-            let (row, held) = (of(rows)?, of(stored)?);
+            let (row, stored_column) = (of(rows)?, of(stored)?);
             // Most columns have no value on either side.
-            if row.null_count() == row.len() && held.null_count() == held.len() {
+            if row.null_count() == row.len() && stored_column.null_count() == stored_column.len() {
                 continue;
             }
-            columns.push((column, make_comparator(&row, &held, SortOptions::default()).map_err(unfit(base))?));
+            columns.push((column, make_comparator(&row, &stored_column, SortOptions::default()).map_err(unfit(base))?));
         }
         let flags = base.column("_flags").map(|column| number_column(stored, &column.name)).transpose()?;
         let flags = flags.map(|flags| flags.iter().map(Option::unwrap_or_default).collect());
@@ -57,14 +57,14 @@ impl<'t> Comparer<'t> {
 
     /// How the row of the page differs from that stored row. What is computed from the fields of a record does not count: a better
     /// computation is no edit.
-    pub fn difference(&self, row: usize, stored: usize) -> Difference {
+    pub fn difference(&self, row: usize, stored: usize) -> RowDifference {
         let (differing, have_moved) = self.differing_fields(row, stored);
         let mut sent = differing.into_iter().filter(|column| column.is_hashed()).peekable();
         match (sent.peek().is_some(), have_moved) {
-            (true, _) if sent.any(|column| self.was_known(column, stored)) => Difference::Edited,
-            (true, _) => Difference::Enriched,
-            (false, true) => Difference::Moved,
-            (false, false) => Difference::None,
+            (true, _) if sent.any(|column| self.was_known(column, stored)) => RowDifference::Edited,
+            (true, _) => RowDifference::Enriched,
+            (false, true) => RowDifference::Moved,
+            (false, false) => RowDifference::None,
         }
     }
 

@@ -11,21 +11,21 @@ pub(super) const ACE_PREFIX: &str = "xn--";
 
 /// A set of identifiers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct IdentifierSet {
     identifiers: HashSet<Identifier>,
     /// Their values, with ASCII's letters in lower case.
-    folded: HashSet<Vec<u8>>,
+    lowercase: HashSet<Vec<u8>>,
     /// The numbers of visitors among them.
     numbers: HashSet<i64>,
     kinds: HashSet<IdentifierKind>,
 }
 
-impl Wanted {
+impl IdentifierSet {
     /// The set of these identifiers.
     pub fn of<'a>(identifiers: impl IntoIterator<Item = &'a Identifier>) -> Self {
         let mut wanted = Self::default();
         for identifier in identifiers {
-            wanted.folded.insert(identifier.value.to_ascii_lowercase().into_bytes());
+            wanted.lowercase.insert(identifier.value.to_ascii_lowercase().into_bytes());
             if identifier.kind == IdentifierKind::VisitorId {
                 wanted.numbers.extend(identifier.value.parse::<i64>().ok());
             }
@@ -71,27 +71,32 @@ impl Wanted {
     }
 
     /// Whether the text, read as an identifier of this kind, is one of the set.
-    pub fn names_one(&self, kind: IdentifierKind, text: &str, folded: &mut Folded) -> bool {
-        self.may_name_one(kind, text, folded)
+    pub fn contains_text(&self, kind: IdentifierKind, text: &str, lowercase: &mut LowercaseBuffer) -> bool {
+        self.may_contain_text(kind, text, lowercase)
             && Identifier::read(kind, text).is_some_and(|identifier| self.identifiers.contains(&identifier))
     }
 
     /// The quick test: never wrong about "no". A text of which [`Identifier::read`] changes at most the case of letters is compared without
     /// regard to case; every other text passes.
-    fn may_name_one(&self, kind: IdentifierKind, text: &str, Folded(folded): &mut Folded) -> bool {
+    fn may_contain_text(
+        &self,
+        kind: IdentifierKind,
+        text: &str,
+        LowercaseBuffer(lowercase): &mut LowercaseBuffer,
+    ) -> bool {
         let bytes = text.as_bytes();
         if !bytes.iter().all(u8::is_ascii_graphic) || is_read_otherwise(kind, bytes) {
             return true;
         }
-        folded.clear();
-        folded.extend(bytes.iter().map(u8::to_ascii_lowercase));
-        self.folded.contains(folded.as_slice())
+        lowercase.clear();
+        lowercase.extend(bytes.iter().map(u8::to_ascii_lowercase));
+        self.lowercase.contains(lowercase.as_slice())
     }
 }
 
 /// Room for the text that is compared, used again for each text.
 #[derive(Debug, Default)]
-pub(super) struct Folded(Vec<u8>);
+pub(super) struct LowercaseBuffer(Vec<u8>);
 
 /// Whether identifiers of the kind are those of visitors.
 pub(super) fn is_visitor(kind: IdentifierKind) -> bool {
@@ -175,14 +180,18 @@ mod tests {
     /// Whether a text names an identifier is decided by `Identifier::read` alone.
     #[test]
     fn p9_the_quick_test_passes_every_text_that_names_somebody() {
-        let (texts, mut folded) = (texts(), Folded::default());
+        let (texts, mut lowercase) = (texts(), LowercaseBuffer::default());
         for kind in IdentifierKind::ALL {
             let read: Vec<Option<Identifier>> = texts.iter().map(|text| Identifier::read(kind, text)).collect();
             for identifier in WORDS.iter().filter_map(|word| Identifier::read(kind, word)) {
-                let wanted = Wanted::of([&identifier]);
+                let wanted = IdentifierSet::of([&identifier]);
                 for (text, read) in texts.iter().zip(&read) {
                     let is_named = read.as_ref() == Some(&identifier);
-                    assert_eq!(wanted.names_one(kind, text, &mut folded), is_named, "{kind} {text:?} {identifier:?}");
+                    assert_eq!(
+                        wanted.contains_text(kind, text, &mut lowercase),
+                        is_named,
+                        "{kind} {text:?} {identifier:?}"
+                    );
                     assert!(wanted.has_any_of(kind) || !is_named, "{kind} {text:?}");
                 }
             }
@@ -201,11 +210,11 @@ mod tests {
             ],
             kind in prop::sample::select(IdentifierKind::ALL.to_vec()),
         ) {
-            let mut folded = Folded::default();
+            let mut lowercase = LowercaseBuffer::default();
             if let Some(identifier) = Identifier::read(kind, &text) {
-                prop_assert!(Wanted::of([&identifier]).names_one(kind, &text, &mut folded));
+                prop_assert!(IdentifierSet::of([&identifier]).contains_text(kind, &text, &mut lowercase));
                 if identifier.kind == IdentifierKind::VisitorId {
-                    prop_assert!(Wanted::of([&identifier]).contains_number(identifier.value.parse().unwrap()));
+                    prop_assert!(IdentifierSet::of([&identifier]).contains_number(identifier.value.parse().unwrap()));
                 }
             }
         }
@@ -214,7 +223,7 @@ mod tests {
     #[test]
     fn an_identifier_that_was_removed_is_not_wanted() {
         let read = |text| Identifier::read(IdentifierKind::UserId, text).unwrap();
-        let mut wanted = Wanted::of(&[read("a"), read("b")]);
+        let mut wanted = IdentifierSet::of(&[read("a"), read("b")]);
         wanted.remove(&HashSet::from_iter([read("a")]));
         assert_eq!(wanted.iter().collect::<Vec<_>>(), [&read("b")]);
         assert!(wanted.contains(&read("b")) && !wanted.contains(&read("a")) && !wanted.is_empty());
