@@ -1,4 +1,4 @@
-//! Which identifiers stand together in rows.
+//! Finds the identifiers that occur together in rows.
 
 use std::collections::BTreeSet;
 
@@ -20,32 +20,32 @@ use crate::{
     schema::{Table, tables},
 };
 
-/// What a warehouse knows of some identifiers.
+/// The rows of a warehouse that contain some identifiers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoOccurrence {
-    /// For each row that carries one of them, without repetitions: all identifiers of that row.
+    /// All identifiers of each row that contains a wanted one; each set once.
     pub rows: Vec<Vec<Identifier>>,
-    /// Identifiers in so many rows that these were not read.
+    /// Identifiers that occur in too many sessions: their rows are left out.
     pub too_wide: Vec<Identifier>,
-    /// How those of the rows are written there.
+    /// How the identifiers of these rows are written there.
     pub spellings: Spellings,
 }
 
-/// Bounds the memory, and tells people from identifiers that many share.
+/// Limits that bound the memory, and that tell people from shared identifiers.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Different rows that are taken from one table.
+    /// Maximum number of different rows from one table.
     rows_max: usize,
-    /// Sessions of one identifier beyond which it is too wide, if there are more rows than may be taken.
+    /// Maximum number of sessions of one identifier. Applies only if the table has more than `rows_max` rows.
     sessions_max: usize,
 }
 
 const LIMITS: Limits = Limits { rows_max: 200_000, sessions_max: 20_000 };
 
-/// The rows of every table that carry one of the identifiers.
+/// Finds the rows of every table that contain one of the identifiers.
 ///
 /// # Errors
-/// `Contract` if there are more than can be taken although no single identifier is too wide.
+/// `Contract` if there are more rows than the limit although no single identifier is in too many sessions.
 pub(in crate::load) fn co_occurrence(
     store: &mut BufferedStore,
     wanted: &[Identifier],
@@ -62,17 +62,17 @@ fn co_occurrence_within(
     let mut rows = BTreeSet::new();
     let mut co_occurrence = CoOccurrence::default();
     for table in tables() {
-        let marks = identifier_columns(table);
-        // A table that names people in one way leads to no other identifier.
-        if marks.len() < 2 || !marks.iter().any(|mark| mark.may_hold(&wanted)) {
+        let id_columns = identifier_columns(table);
+        // A table with one identifying column links no identifiers.
+        if id_columns.len() < 2 || !id_columns.iter().any(|id_column| id_column.may_hold(&wanted)) {
             continue;
         }
-        let mut found = read_table(store, table, &marks, &wanted, limits)?;
+        let mut found = read_table(store, table, &id_columns, &wanted, limits)?;
         if found.is_too_large(limits) {
-            let wide = found.wide(limits, marks.iter().any(|mark| mark.kind == IdentifierKind::Session));
+            let wide = found.wide(limits, id_columns.iter().any(|id_column| id_column.kind == IdentifierKind::Session));
             wanted.remove(&wide);
             co_occurrence.too_wide.extend(wide);
-            found = read_table(store, table, &marks, &wanted, limits)?;
+            found = read_table(store, table, &id_columns, &wanted, limits)?;
         }
         if found.is_too_large(limits) {
             let why =
@@ -87,21 +87,21 @@ fn co_occurrence_within(
     Ok(co_occurrence)
 }
 
-/// What was read of one table.
+/// The rows of one table that contain a wanted identifier.
 #[derive(Debug, Default)]
 struct TableCoOccurrence {
-    /// Nothing more comes in once there are more than may be taken.
+    /// The first rows; at most one more than the limit.
     rows: HashSet<Vec<Identifier>>,
     spellings: Spellings,
-    /// By wanted identifier.
+    /// How often each wanted identifier occurs.
     uses: HashMap<Identifier, IdentifierUse>,
 }
 
-/// The rows that carry an identifier.
+/// How many rows and sessions contain an identifier.
 #[derive(Debug, Default)]
 struct IdentifierUse {
     rows: usize,
-    /// Hashes of their sessions; nothing more comes in once there are too many.
+    /// Hashes of the sessions; at most one more than the limit.
     sessions: HashSet<u64>,
 }
 
@@ -110,7 +110,7 @@ impl TableCoOccurrence {
         self.rows.len() > limits.rows_max
     }
 
-    /// The identifiers in more sessions than a person has; in a table without sessions, in more rows.
+    /// The identifiers in more sessions than one person can have. In a table without sessions, rows are counted.
     fn wide(&self, limits: Limits, has_sessions: bool) -> HashSet<Identifier> {
         let is_wide = |uses: &IdentifierUse| {
             let count = if has_sessions { uses.sessions.len() } else { uses.rows };
@@ -155,16 +155,16 @@ impl TableCoOccurrence {
 fn read_table(
     store: &mut BufferedStore,
     table: &'static Table,
-    marks: &[IdentifierColumn],
+    id_columns: &[IdentifierColumn],
     wanted: &IdentifierSet,
     limits: Limits,
 ) -> Result<TableCoOccurrence, LoadError> {
-    let columns = columns_to_read(marks);
+    let columns = columns_to_read(id_columns);
     let lowercase = fold_batches(
         workers(),
         |take| store.read(table, &columns, &Filter::all(), take),
         TableCoOccurrence::default,
-        |together, rows| add_batch(together, &rows, marks, wanted, limits),
+        |together, rows| add_batch(together, &rows, id_columns, wanted, limits),
     )?;
     let mut all = TableCoOccurrence::default();
     lowercase.into_iter().for_each(|some| all.merge(some, limits));
@@ -174,16 +174,18 @@ fn read_table(
 fn add_batch(
     together: &mut TableCoOccurrence,
     rows: &RecordBatch,
-    marks: &[IdentifierColumn],
+    id_columns: &[IdentifierColumn],
     wanted: &IdentifierSet,
     limits: Limits,
 ) -> Result<(), LoadError> {
-    let values = marks.iter().map(|mark| mark.values(rows)).collect::<Result<Vec<IdentifierValues<'_>>, _>>()?;
-    let tested = || marks.iter().zip(&values).filter(|(mark, _)| mark.may_hold(wanted)).map(|(_, values)| values);
+    let values =
+        id_columns.iter().map(|id_column| id_column.values(rows)).collect::<Result<Vec<IdentifierValues<'_>>, _>>()?;
+    let tested =
+        || id_columns.iter().zip(&values).filter(|(id_column, _)| id_column.may_hold(wanted)).map(|(_, values)| values);
     let tested: Vec<&IdentifierValues<'_>> = tested().collect();
     let mut lowercase = LowercaseBuffer::default();
     for row in 0..rows.num_rows() {
-        if tested.iter().any(|values| values.contains_text(row, wanted, &mut lowercase)) {
+        if tested.iter().any(|values| values.is_wanted(row, wanted, &mut lowercase)) {
             together.add(values.iter().filter_map(|values| values.read(row)).collect(), wanted, limits);
         }
     }

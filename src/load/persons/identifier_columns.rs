@@ -1,4 +1,4 @@
-//! The columns of a table that say whose a row is.
+//! The columns of a table that identify a person.
 
 use arrow::array::{Array as _, Int64Array, RecordBatch, StringArray};
 
@@ -16,13 +16,13 @@ use crate::{
     schema::{ColumnType, Identifies, Table},
 };
 
-/// A column that holds an identifier.
+/// A column that stores an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IdentifierColumn {
     pub column: &'static str,
     pub kind: IdentifierKind,
     value_type: ValueType,
-    /// The value counts only in rows where this column holds the name of an attribute for mail addresses.
+    /// Column with the attribute's name: the value counts only if that name is one for email addresses.
     named_by: Option<&'static str>,
 }
 
@@ -32,30 +32,31 @@ enum ValueType {
     Numbers,
 }
 
-/// The columns of a table that hold an identifier. JSON columns are none: what is in them has rows of its own in a child.
+/// The columns of a table that store an identifier. JSON columns are left out, since their values have rows of their
+/// own in a child table.
 pub(super) fn identifier_columns(table: &'static Table) -> Vec<IdentifierColumn> {
-    let mark = |(column, kind): (&'static crate::schema::Column, IdentifierKind)| {
+    let id_column = |(column, kind): (&'static crate::schema::Column, IdentifierKind)| {
         let value_type = match column.column_type {
             ColumnType::Text => ValueType::Texts,
-            // Of all identifiers the number of a visitor alone is a number.
+            // The number of a visitor is the only numeric identifier.
             ColumnType::Bigint if is_visitor(kind) => ValueType::Numbers,
             _ => return None,
         };
         Some(IdentifierColumn { column: &column.name, kind, value_type, named_by: column.named_by.as_deref() })
     };
-    identifies(table).filter_map(mark).collect()
+    identifies(table).filter_map(id_column).collect()
 }
 
-/// The columns of a table that hold the text of a whole record, whose own fields identify somebody.
+/// The columns of a table that store the text of a complete record, whose fields identify a person.
 pub(super) fn record_columns(table: &'static Table) -> Vec<&'static str> {
     let is_record = |column: &&crate::schema::Column| column.identifies == Some(Identifies::Record);
     table.columns.iter().filter(is_record).map(|column| column.name.as_str()).collect()
 }
 
-/// The columns that have to be read for these marks, each once.
-pub(super) fn columns_to_read(marks: &[IdentifierColumn]) -> Vec<&'static str> {
+/// The columns that these identifier columns need, each once.
+pub(super) fn columns_to_read(id_columns: &[IdentifierColumn]) -> Vec<&'static str> {
     let mut columns = Vec::new();
-    for column in marks.iter().flat_map(|mark| [Some(mark.column), mark.named_by]).flatten() {
+    for column in id_columns.iter().flat_map(|id_column| [Some(id_column.column), id_column.named_by]).flatten() {
         if !columns.contains(&column) {
             columns.push(column);
         }
@@ -64,7 +65,7 @@ pub(super) fn columns_to_read(marks: &[IdentifierColumn]) -> Vec<&'static str> {
 }
 
 impl IdentifierColumn {
-    /// Whether the column may hold one of the wanted identifiers.
+    /// Whether the column can contain one of the wanted identifiers.
     pub fn may_hold(&self, wanted: &IdentifierSet) -> bool {
         match self.value_type {
             ValueType::Texts => wanted.has_any_of(self.kind),
@@ -72,7 +73,7 @@ impl IdentifierColumn {
         }
     }
 
-    /// The column of a batch.
+    /// The values of the column in a batch.
     pub fn values<'a>(&self, rows: &'a RecordBatch) -> Result<IdentifierValues<'a>, LoadError> {
         let values = match self.value_type {
             ValueType::Texts => Values::Texts(text_column(rows, self.column)?),
@@ -83,12 +84,12 @@ impl IdentifierColumn {
     }
 }
 
-/// What a batch has in the column of a mark.
+/// The values of an identifier column in a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IdentifierValues<'a> {
     kind: IdentifierKind,
     values: Values<'a>,
-    /// Names of attributes: the value of a row counts only beside one for mail addresses.
+    /// Names of attributes: a value counts only if its name is one for email addresses.
     names: Option<&'a StringArray>,
 }
 
@@ -99,17 +100,17 @@ enum Values<'a> {
 }
 
 impl IdentifierValues<'_> {
-    /// Whether a row has one of the wanted identifiers here.
-    pub fn contains_text(&self, row: usize, wanted: &IdentifierSet, lowercase: &mut LowercaseBuffer) -> bool {
+    /// Whether the value of a row is one of the wanted identifiers.
+    pub fn is_wanted(&self, row: usize, wanted: &IdentifierSet, lowercase: &mut LowercaseBuffer) -> bool {
         let is_wanted = match self.values {
             Values::Texts(texts) => texts.is_valid(row) && wanted.contains_text(self.kind, texts.value(row), lowercase),
             Values::Numbers(numbers) => numbers.is_valid(row) && wanted.contains_number(numbers.value(row)),
         };
-        // The name is looked at last: hardly any value gets so far.
+        // The name is checked last, since few values get this far.
         is_wanted && self.counts(row)
     }
 
-    /// The identifier that a row has here, and how it is written.
+    /// The identifier of a row, and its spelling.
     pub fn read(&self, row: usize) -> Option<Spelled> {
         if !self.counts(row) {
             return None;
@@ -128,24 +129,24 @@ impl IdentifierValues<'_> {
     }
 }
 
-/// For each row, whether it has one of the wanted identifiers in one of these columns, or holds a record that has.
+/// For each row, whether an identifier column or a stored record contains a wanted identifier.
 pub(super) fn matching_rows(
     rows: &RecordBatch,
-    marks: &[IdentifierColumn],
+    id_columns: &[IdentifierColumn],
     records: &[&str],
-    test: &RecordMatcher<'_>,
+    matcher: &RecordMatcher<'_>,
 ) -> Result<Vec<bool>, LoadError> {
     let (mut found, mut lowercase) = (vec![false; rows.num_rows()], LowercaseBuffer::default());
-    for mark in marks {
-        let values = mark.values(rows)?;
+    for id_column in id_columns {
+        let values = id_column.values(rows)?;
         for (row, is_found) in found.iter_mut().enumerate() {
-            *is_found = *is_found || values.contains_text(row, test.wanted, &mut lowercase);
+            *is_found = *is_found || values.is_wanted(row, matcher.wanted, &mut lowercase);
         }
     }
     for column in records {
         let texts = text_column(rows, column)?;
         for (text, is_found) in texts.iter().zip(&mut found) {
-            *is_found = *is_found || text.is_some_and(|text| test.matches(text));
+            *is_found = *is_found || text.is_some_and(|text| matcher.matches(text));
         }
     }
     Ok(found)
@@ -157,12 +158,12 @@ mod tests {
     use crate::schema::tables;
 
     #[test]
-    fn every_identifying_column_is_a_mark_or_json() {
+    fn every_identifying_column_is_listed_or_json() {
         for table in tables() {
-            let marks = identifier_columns(table);
+            let id_columns = identifier_columns(table);
             for (column, _) in identifies(table) {
-                let is_mark = marks.iter().any(|mark| mark.column == column.name);
-                assert_eq!(is_mark, column.column_type != ColumnType::Json, "{}.{}", table.name, column.name);
+                let is_listed = id_columns.iter().any(|id_column| id_column.column == column.name);
+                assert_eq!(is_listed, column.column_type != ColumnType::Json, "{}.{}", table.name, column.name);
             }
             for column in record_columns(table) {
                 assert_eq!(table.column(column).unwrap().column_type, ColumnType::Text, "{}.{column}", table.name);

@@ -1,7 +1,8 @@
-//! Finds people in a store, and removes their rows. The contracts alone say which columns identify somebody and which tables go
-//! together, so a new table needs no code here. Which identifiers belong to one person is decided by `erase`.
+//! Finds people in a store, and removes or redacts them. Which columns identify a person and which tables belong
+//! together comes from the contracts alone, so a new table needs no code here. `erase` decides which identifiers
+//! belong to one person.
 //!
-//! No function here commits: the caller does.
+//! No function here commits; the caller does.
 
 mod co_occurrence;
 mod identifier_columns;

@@ -1,4 +1,4 @@
-//! The rows of people: what has to go from each table so that none of their identifiers is left in a column for them.
+//! Finds and removes the rows of people, so that no identifier column contains their identifiers any more.
 
 use std::collections::BTreeMap;
 
@@ -19,17 +19,17 @@ use crate::{
     schema::{Table, TableKind, children_of, tables},
 };
 
-/// What a warehouse holds of people.
+/// The rows of people in a warehouse.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeopleFound {
-    /// Rows by table; tables without any are left out.
+    /// Number of rows by table; tables without such rows are left out.
     pub rows: BTreeMap<&'static str, u64>,
-    /// For each stream the creation times of those rows, from the first to past the last.
+    /// For each stream the range of creation times of these rows.
     pub met: BTreeMap<Stream, Window>,
 }
 
 impl PeopleFound {
-    /// Rows of all tables.
+    /// Number of rows in all tables.
     pub fn total(&self) -> u64 {
         self.rows.values().sum()
     }
@@ -46,7 +46,7 @@ impl PeopleFound {
     }
 }
 
-/// Counts the rows that carry one of these identifiers, and the rows that belong to them. Changes nothing.
+/// Counts the rows that contain one of these identifiers, and the rows that belong to them. Changes nothing.
 pub(in crate::load) fn find(store: &mut BufferedStore, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
     for_each_table(store, person, |_, _| Ok(()))
 }
@@ -56,11 +56,11 @@ pub(in crate::load) fn remove(store: &mut BufferedStore, person: &[Identifier]) 
     for_each_table(store, person, |store, rows| store.change(rows.change))
 }
 
-/// Rows of one table that have to go.
+/// Rows of one table that must be removed.
 struct RowsToRemove {
-    /// Removes them.
+    /// The change that removes them.
     change: TableChange,
-    /// How many there are.
+    /// Number of rows.
     count: u64,
 }
 
@@ -70,10 +70,10 @@ fn for_each_table(
     mut act: impl FnMut(&mut BufferedStore, RowsToRemove) -> Result<(), LoadError>,
 ) -> Result<PeopleFound, LoadError> {
     let wanted = IdentifierSet::of(person);
-    let test = RecordMatcher::new(&wanted);
+    let matcher = RecordMatcher::new(&wanted);
     let mut found = PeopleFound::default();
     for table in tables().iter().filter(|table| table.kind != TableKind::Child) {
-        for rows in rows_to_remove(store, table, &test)? {
+        for rows in rows_to_remove(store, table, &matcher)? {
             found.note(&rows);
             act(store, rows)?;
         }
@@ -81,17 +81,17 @@ fn for_each_table(
     Ok(found)
 }
 
-/// The rows of a table and of its children that have to go; tables without any are left out.
+/// The rows of a table and its children that must be removed; tables without such rows are left out.
 fn rows_to_remove(
     store: &mut BufferedStore,
     table: &'static Table,
-    test: &RecordMatcher<'_>,
+    matcher: &RecordMatcher<'_>,
 ) -> Result<Vec<RowsToRemove>, LoadError> {
     let family = || std::iter::once(table).chain(children_of(&table.name));
     let mut keys = KeySet::new(removal_columns(table));
     for member in family() {
-        // An identifier in a child's row marks the whole set, and the row to which the set belongs.
-        for rows in keys_of_matching_rows(store, member, test)? {
+        // An identifier in a child row selects all children of its parent row, and the parent row.
+        for rows in keys_of_matching_rows(store, member, matcher)? {
             keys.add(&removal_keys(member, &rows, table)?)?;
         }
     }
@@ -109,21 +109,21 @@ fn rows_to_remove(
     Ok(owned)
 }
 
-/// The removal columns of the rows that carry a wanted identifier themselves.
+/// The removal columns of the rows that contain a wanted identifier themselves.
 fn keys_of_matching_rows(
     store: &mut BufferedStore,
     table: &'static Table,
-    test: &RecordMatcher<'_>,
+    matcher: &RecordMatcher<'_>,
 ) -> Result<Vec<RecordBatch>, LoadError> {
-    let marks: Vec<IdentifierColumn> =
-        identifier_columns(table).into_iter().filter(|mark| mark.may_hold(test.wanted)).collect();
+    let id_columns: Vec<IdentifierColumn> =
+        identifier_columns(table).into_iter().filter(|id_column| id_column.may_hold(matcher.wanted)).collect();
     let records = record_columns(table);
-    if test.wanted.is_empty() || (marks.is_empty() && records.is_empty()) {
+    if matcher.wanted.is_empty() || (id_columns.is_empty() && records.is_empty()) {
         return Ok(Vec::new());
     }
-    let columns: Vec<&str> = columns_to_read(&marks).into_iter().chain(records.iter().copied()).collect();
+    let columns: Vec<&str> = columns_to_read(&id_columns).into_iter().chain(records.iter().copied()).collect();
     removal_keys_where(store, table, &columns, |rows| {
-        matching_rows(rows, &marks, &records, test).map(BooleanArray::from)
+        matching_rows(rows, &id_columns, &records, matcher).map(BooleanArray::from)
     })
 }
 

@@ -1,4 +1,5 @@
-//! Searches every text of a store for identifiers: once the rows of people are gone, texts of others may still mention them.
+//! Searches every text of a store for identifiers: after the rows of a person are removed, other texts may still
+//! mention the person.
 
 use arrow::array::RecordBatch;
 
@@ -15,7 +16,7 @@ use crate::{
     schema::tables,
 };
 
-/// Rows of a column that mention somebody.
+/// Number of rows in which a column mentions a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention {
     pub table: String,
@@ -26,20 +27,20 @@ pub struct Mention {
 /// What was searched and found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SearchReport {
-    /// Rows that were looked at.
+    /// Number of rows searched.
     pub rows: u64,
-    /// Bytes of text in them.
+    /// Bytes of text searched.
     pub bytes: u64,
-    /// Columns that mention somebody.
+    /// Columns that mention a person.
     pub mentions: Vec<Mention>,
-    /// The same of tables that are not ours, in which nothing is changed.
+    /// Columns of tables that are not ours and mention a person; nothing is changed there.
     pub in_their_tables: Vec<Mention>,
-    /// Texts in which the bytes of an identifier stand inside a longer text of somebody else's, which is no mention.
+    /// Texts that contain an identifier only inside a longer word, which is no mention.
     pub inside_longer: u64,
 }
 
-/// Searches every text and JSON column of every table, and the tables that somebody else keeps in the store, with so many threads. Changes
-/// nothing.
+/// Searches every text and JSON column of every table, also of tables that others keep in the store, with this number
+/// of threads. Changes nothing.
 pub(in crate::load) fn search(
     store: &mut BufferedStore,
     matcher: &IdentifierMatcher,
@@ -61,7 +62,7 @@ pub(in crate::load) fn search(
     Ok(searched)
 }
 
-/// Searches one table, adds what was looked at to the sums, and returns its columns that mention somebody.
+/// Searches one table, adds its counts to the report, and returns the columns that mention a person.
 fn search_table(
     searched: &mut SearchReport,
     table: &str,
@@ -84,13 +85,13 @@ fn search_table(
     Ok(found.map(mention).collect())
 }
 
-/// What one thread found in a table.
+/// Counts of one thread in one table.
 #[derive(Debug, Default)]
 struct SearchCounts {
     rows: u64,
     bytes: u64,
     inside_longer: u64,
-    /// Rows that mention somebody, by column.
+    /// Rows that mention a person, by column.
     hits: Vec<u64>,
 }
 

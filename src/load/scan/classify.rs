@@ -1,82 +1,83 @@
-//! What becomes of each record of a scan, and of each stored row that it should have found (promises P1, P2, P4).
+//! Decides what becomes of each record of a scan, and of each stored row that the scan should have returned (promises
+//! P1, P2, P4).
 //!
-//! A pure function over keys and hashes: no store, no clock. Records outside the window, rejects and keys that come twice are ordinary
-//! input. Rows whose content is not told by their hashes are for the caller to compare column by column.
+//! A pure function of keys and hashes, without store or clock. Records outside the window, rejects and repeated keys
+//! are ordinary input. Where hashes do not decide whether content changed, the caller compares columns.
 
 use foldhash::{HashMap, HashMapExt as _, HashSet};
 
 use super::records::{Record, StoredRow};
 use crate::load::{VanishPolicy, store::TimeRange};
 
-/// Rows that an empty answer may take: as many as one person may have given in one sitting.
+/// Rows that may vanish by an empty scan: about as many as one person writes in one session.
 const EMPTY_SCAN_VANISHED_MAX: u64 = 6;
 
-/// What a scan asked for, as far as it decides what becomes of rows.
+/// What the scan requested, as far as the classification depends on it.
 #[derive(Clone, Debug)]
 pub(in crate::load) struct ClassifyOptions {
-    /// Of creation time; `None` for a table that is not parted by it: then the scan is of all rows that are stored.
+    /// Range of creation time; `None` for a table without a partition column, whose scans cover all stored rows.
     pub window: Option<TimeRange>,
-    /// The survey, if the scan is of one.
+    /// The survey, if the scan is of one survey.
     pub survey_id: Option<i64>,
-    /// The bits of its flags, for a table that keeps them.
+    /// The bits of the scan's flags, for a table that stores flags.
     pub flags: Option<i64>,
-    /// Whether it finds rows that were deleted at the service.
+    /// Whether the scan returns rows that are soft-deleted at the service.
     pub asks_for_deleted: bool,
-    /// Keys that the service returned and the drift rules discarded: what is stored of them has not vanished.
+    /// Keys of records that the drift rules discarded: their stored rows have not vanished.
     pub discarded: HashSet<u128>,
-    /// What to do about rows that it did not find.
+    /// What to do about rows that the scan did not return.
     pub vanish: VanishPolicy,
-    /// Whether the service returned nothing at all.
+    /// Whether the service returned no record.
     pub is_empty_answer: bool,
-    /// Whether it returned records that are no JSON: any of them may be a row that was not found.
+    /// Whether a record was not JSON: it may be the record of any missing row.
     pub has_broken_records: bool,
 }
 
 /// What becomes of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::load) enum RecordChange {
-    /// Another record of its key stands.
+    /// Another record with its key is current.
     Superseded,
-    /// No row has its key.
+    /// No stored row has its key.
     New,
-    /// The row of its key says the same.
+    /// The stored row of its key has the same content.
     Unchanged,
-    /// The row of its key, by its index among the stored rows, is to be replaced, or compared first.
+    /// The stored row of its key, by index, is replaced, or must be compared first.
     Stored { stored: usize, cause: UpdateCause, has_duplicate_rows: bool },
 }
 
-/// Why a row is replaced, or may be.
+/// Why a stored row is replaced, or may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::load) enum UpdateCause {
-    /// Its hash is another: its columns are to be compared.
+    /// The hash differs; its columns must be compared.
     OtherHash,
-    /// It was scanned with other flags, or its hash says nothing: its columns are to be compared.
+    /// The row was scanned with other flags, or has no hash; its columns must be compared.
     Unclear,
-    /// It had vanished.
+    /// The row had vanished.
     Returned,
-    /// Its key has other rows, which give way.
+    /// Its key has other stored rows, which are removed.
     HasDuplicateRows,
 }
 
-/// What becomes of everything.
+/// What becomes of all records and stored rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::load) struct Classification {
-    /// Of each record, in order.
+    /// The change of each record, in order.
     pub records: Vec<RecordChange>,
-    /// Records, by index, that lost to another of their key with other content: one for each content.
+    /// Indexes of records that lost to another record with their key and other content; one for each content.
     pub collision_losers: Vec<usize>,
-    /// Stored rows, by index, that have vanished.
+    /// Indexes of stored rows that have vanished.
     pub vanished: Vec<usize>,
-    /// Stored rows, by index, that give way to another row of their key.
+    /// Indexes of stored rows that are removed in favour of another row with their key.
     pub duplicate_rows: Vec<usize>,
-    /// Rows that seem to have vanished, and are not believed.
+    /// Missing rows that are too many to be believed.
     pub withheld: u64,
-    /// Records that stand.
+    /// Number of current records.
     pub current: u64,
 }
 
 impl Classification {
-    /// Whether nothing is to be written, or compared.
+    /// Whether nothing has to be written or compared.
     pub fn changes_nothing(&self) -> bool {
         let changes_nothing =
             |change: &RecordChange| matches!(change, RecordChange::Superseded | RecordChange::Unchanged);
@@ -87,7 +88,7 @@ impl Classification {
     }
 }
 
-/// Says what becomes of the records, in the order in which they came, and of the stored rows.
+/// Classifies the records, in the order in which the scan returned them, and the stored rows.
 pub(in crate::load) fn classify(records: &[Record], stored: &[StoredRow], options: &ClassifyOptions) -> Classification {
     let mut classification =
         Classification { records: vec![RecordChange::Superseded; records.len()], ..Classification::default() };
@@ -140,8 +141,8 @@ fn set_change(classification: &mut [RecordChange], index: usize, change: RecordC
     }
 }
 
-/// For each key the record that stands: that which was updated last, then that which came last. And the indexes of the records whose key
-/// came more than once.
+/// For each key the index of the current record: the one updated last, then the one returned last. Also the indexes
+/// of all records whose key came more than once.
 fn current_records(records: &[Record]) -> (HashMap<u128, usize>, Vec<usize>) {
     let mut current = HashMap::with_capacity(records.len());
     let mut repeated = Vec::new();
@@ -158,7 +159,7 @@ fn current_records(records: &[Record]) -> (HashMap<u128, usize>, Vec<usize>) {
     (current, repeated)
 }
 
-/// Of the records with another content than that which stands, the newest of each content.
+/// Of the records whose content differs from the current record, the newest of each content.
 fn collision_losers(records: &[Record], current: &HashMap<u128, usize>, repeated: &[usize]) -> Vec<usize> {
     let content = |index: usize| records.get(index).map(|record| record.content);
     let mut newest: HashMap<(u128, i64), usize> = HashMap::new();
@@ -178,8 +179,8 @@ fn collision_losers(records: &[Record], current: &HashMap<u128, usize>, repeated
     collision_losers
 }
 
-/// Of the stored rows of one key that which stays: at the record's moment, then one that has not vanished, then the latest. The others go
-/// to `duplicate_rows`.
+/// Of the stored rows of one key the one that stays: the row at the record's creation time, then a row that has not
+/// vanished, then the latest. The other rows are added to `duplicate_rows`.
 fn row_that_stays<'s>(
     record: &Record,
     indexes: impl Iterator<Item = usize>,
@@ -201,19 +202,19 @@ fn row_that_stays<'s>(
 }
 
 impl ClassifyOptions {
-    /// Whether a row is there, and belongs to what was asked for.
+    /// Whether the scan covers a row, and the row has not vanished.
     fn is_in_scope(&self, row: &StoredRow) -> bool {
         self.window.is_none_or(|window| window.holds(row.created_us))
             && self.survey_id.is_none_or(|survey| row.survey_id == Some(survey))
             && row.vanished_us.is_none()
     }
 
-    /// Whether a complete scan finds the row unless it has vanished.
+    /// Whether a complete scan returns the row unless it has vanished.
     pub fn expects(&self, row: &StoredRow) -> bool {
         self.vanish != VanishPolicy::Ignore && self.counts(row) && !self.discarded.contains(&row.key)
     }
 
-    /// Whether a row is one that the scan finds, if nothing changed.
+    /// Whether the scan returns the row if nothing changed.
     pub fn counts(&self, row: &StoredRow) -> bool {
         self.is_in_scope(row) && (self.asks_for_deleted || !row.is_deleted)
     }
@@ -230,14 +231,14 @@ impl ClassifyOptions {
         RecordChange::Stored { stored, cause, has_duplicate_rows }
     }
 
-    /// Whether so many rows, of those in scope, are believed to have vanished.
+    /// Whether so many missing rows, of the rows in scope, are believed to have vanished.
     fn believes(&self, vanished: u64, in_scope: u64) -> bool {
         match self.vanish {
             VanishPolicy::Accept | VanishPolicy::Ignore => true,
             _ if self.has_broken_records && vanished > 0 => false,
-            // An answer of nothing looks the same as a service that has lost its way for a night: it is believed less.
+            // An empty scan can mean that the service failed, so the limit is lower.
             VanishPolicy::Guarded { .. } if self.is_empty_answer => vanished <= EMPTY_SCAN_VANISHED_MAX,
-            // Counts of rows are far below 2^53: exact as f64.
+            // Row counts are far below 2^53, so they are exact as f64.
             VanishPolicy::Guarded { share_max, rows_max } => {
                 vanished <= rows_max || vanished as f64 <= share_max * in_scope as f64
             }

@@ -48,7 +48,7 @@ enum Value<'a> {
 }
 
 impl<'t> FieldRows<'t> {
-    /// Reads those of these columns that hold fields.
+    /// Reads the columns among these that contain fields.
     pub fn of(columns: impl IntoIterator<Item = &'t Column>, rows: &RecordBatch) -> Self {
         let mut fields = Self { columns: BTreeMap::new(), rests: Vec::new(), objects: BTreeSet::new() };
         for column in columns {

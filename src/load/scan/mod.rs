@@ -97,7 +97,7 @@ pub(in crate::load) fn apply(
     })
 }
 
-/// Writes the changes of each page, then those that need all pages.
+/// Writes the changes of each page, then the changes that need all pages.
 fn write_pages(store: &mut BufferedStore, pages: &dyn Pages, input: WriteInput<'_>) -> Result<WriteResult, LoadError> {
     let WriteInput { scan, staged, classification, old, .. } = input;
     let base = staged.base;

@@ -1,4 +1,5 @@
-//! What the store has of the records of a scan: read twice, narrow first, and whole where that is needed.
+//! Reads the stored rows that a scan is compared with: key, hash and state of all of them, then all columns of those
+//! that change.
 
 use arrow::{
     array::{RecordBatch, UInt64Array},
@@ -20,25 +21,25 @@ use crate::{
     schema::Table,
 };
 
-/// So far around the window rows are read with it: what lies outside nearly always lies at its edges.
+/// Margin around the window that is read together with it: records outside the window are nearly always at its edges.
 const EDGE_US: i64 = 1_000_000;
 
-/// The stored rows that a scan is compared with, as far as that takes.
+/// The stored rows that a scan is compared with.
 #[derive(Debug, Default)]
 pub(super) struct StoredRows {
     pub rows: Vec<StoredRow>,
-    /// The same rows, of the columns that were read.
+    /// The same rows, as they were read.
     batches: Vec<RecordBatch>,
 }
 
 impl StoredRows {
-    /// The rows of the window, and those with the keys of what lies outside of it, about its moments.
+    /// Reads the rows of the window, and those with the keys of records outside it, around their creation times.
     pub fn read(store: &mut BufferedStore, scan: &Scan, staged: &StagedScan) -> Result<Self, LoadError> {
         let base = staged.base;
         let mut stored = Self::default();
         if base.partition.is_none() {
             let asked = Filter::all().with_keys(&staged.asked);
-            // A list of surveys is whole: what it does not have has vanished.
+            // A list of surveys is complete: rows that are not in the list have vanished.
             let filter = if scan.scope.stream == Stream::Users { asked } else { Filter::all() };
             stored.add(store, base, &filter)?;
             return Ok(stored);
@@ -54,7 +55,7 @@ impl StoredRows {
         Ok(stored)
     }
 
-    /// The rows of the window alone.
+    /// Reads only the rows of the window.
     pub fn of_window(store: &mut BufferedStore, scan: &Scan, staged: &StagedScan) -> Result<Self, LoadError> {
         let base = staged.base;
         if base.partition.is_none() {
@@ -73,7 +74,7 @@ impl StoredRows {
         })
     }
 
-    /// The keys of the rows at these indexes.
+    /// The keys of the rows with the wanted indexes.
     fn keys(&self, base: &'static Table, mut is_wanted: impl FnMut(usize) -> bool) -> Result<KeySet, LoadError> {
         let mut keys = KeySet::new(base.key_in_order());
         let mut first = 0;
@@ -90,12 +91,12 @@ impl StoredRows {
 pub(super) struct OldRows {
     /// All columns of the base table.
     pub rows: RecordBatch,
-    /// The row of each index among the stored rows.
+    /// Row in the batch for each index among the stored rows.
     indexes: HashMap<usize, usize>,
 }
 
 impl OldRows {
-    /// Reads the rows at these indexes among the stored ones.
+    /// Reads all columns of the stored rows with these indexes.
     pub fn read(
         store: &mut BufferedStore,
         base: &'static Table,
@@ -125,7 +126,7 @@ impl OldRows {
         Ok(Self { rows, indexes })
     }
 
-    /// Where the row of a index among the stored rows is.
+    /// The row in the batch for an index among the stored rows.
     pub fn at(&self, index: usize) -> Result<usize, LoadError> {
         self.indexes
             .get(&index)
@@ -133,7 +134,7 @@ impl OldRows {
             .ok_or_else(|| LoadError::Contract("a stored row that was not read".to_owned()))
     }
 
-    /// The rows at these indexes among the stored ones, in this order.
+    /// The rows with these indexes among the stored rows, in this order.
     pub fn take(&self, base: &Table, indexes: impl IntoIterator<Item = usize>) -> Result<RecordBatch, LoadError> {
         let at = indexes.into_iter().map(|index| self.at(index).map(|at| at as u64)).collect::<Result<Vec<_>, _>>()?;
         take_record_batch(&self.rows, &UInt64Array::from(at)).map_err(unfit(base))

@@ -23,8 +23,8 @@ use crate::{
     schema::Table,
 };
 
-/// Writes the versions and the changes of status that the scan found. `old` are the full stored rows that the scan changes, `vanished`
-/// the ones among them that vanished.
+/// Writes the versions and the changes of status that the scan found. `old` are the full stored rows that the scan
+/// changes, `vanished` the rows among them that vanished.
 pub(super) fn write(
     store: &mut BufferedStore,
     scan: &Scan,

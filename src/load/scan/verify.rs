@@ -1,6 +1,8 @@
-//! How the store differs from what the service returns now, for `verify`: rows of the window and columns of its rows. Changes nothing.
+//! Compares the store with what the service returns now, for `verify`: rows of the window and columns of these rows.
+//! Changes nothing.
 //!
-//! Columns are compared, not hashes alone: a hash says what was stored once, a column what is stored now.
+//! Columns are compared, not only hashes. A hash shows what was stored at some time; the columns show what is stored
+//! now.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,18 +34,18 @@ use crate::{
 /// How a warehouse differs from the service in one window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Differences {
-    /// Records that the service returned of the window, each key once, and those that cannot be placed.
+    /// Records of the window that the service returned, each key once, and records that do not fit their table.
     #[serde(skip)]
     pub service_rows: u64,
-    /// Rows that are window_rows of the window and have not vanished.
+    /// Stored rows of the window that have not vanished.
     pub rows: u64,
-    /// At the service, and not here, or here as vanished.
+    /// Rows at the service that are missing or vanished in the store.
     pub missing: Difference,
-    /// Here, and not at the service.
+    /// Stored rows that the service does not return.
     pub extra: Difference,
-    /// In both, with other content.
+    /// Rows in both with different content.
     pub stale: Difference,
-    /// The columns in which stale rows differ, and in how many rows; a table's name stands for its rows of an answer.
+    /// Number of stale rows by the column that differs. The name of a child table stands for its rows.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, u64>,
 }
@@ -52,37 +54,37 @@ pub struct Differences {
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Difference {
     pub rows: u64,
-    /// The first of them, by key.
+    /// The first rows, by key.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<Example>,
-    /// Rows that are not among the examples.
-    #[serde(skip_serializing_if = "is_none")]
+    /// Rows beyond the examples.
+    #[serde(skip_serializing_if = "is_zero")]
     pub left_out: u64,
 }
 
-fn is_none(count: &u64) -> bool {
+fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
 /// A row that differs.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Example {
-    /// The values of its key, ` / ` between them.
+    /// The values of its key, separated by ` / `.
     pub key: String,
-    /// The columns that differ; empty but for a stale row.
+    /// The columns that differ; empty unless the row is stale.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
 }
 
 impl Differences {
-    /// Whether nothing differs.
+    /// Whether the warehouse and the service have the same rows.
     pub fn is_equal(&self) -> bool {
         self.missing.rows + self.extra.rows + self.stale.rows == 0
     }
 }
 
 impl Difference {
-    /// Of these rows, by the texts of their keys, with the columns that differ.
+    /// The difference of these rows, given by the texts of their keys with the columns that differ.
     fn of(rows: &BTreeMap<String, BTreeSet<&'static str>>, examples_max: usize) -> Self {
         let example = |(key, columns): (&String, &BTreeSet<&'static str>)| Example {
             key: key.clone(),
@@ -93,10 +95,10 @@ impl Difference {
     }
 }
 
-/// Rows that differ, by the texts of their keys, and the columns in which they do.
+/// Rows that differ, by the texts of their keys, with the columns that differ.
 type DifferingRows = BTreeMap<String, BTreeSet<&'static str>>;
 
-/// Compares a complete scan with the store. At most `examples_max` rows of each kind of difference are named.
+/// Compares a complete scan with the store. Names at most `examples_max` rows of each kind of difference.
 pub(in crate::load) fn differences(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -119,20 +121,20 @@ struct Comparison<'a> {
     scan: &'a Scan,
     base: &'static Table,
     options: ClassifyOptions,
-    /// The stored rows of the window, whole.
+    /// The stored rows of the window, with all columns.
     window_rows: RecordBatch,
     stored_rows: Vec<StoredRow>,
-    /// Those of each key that have not vanished.
+    /// Indexes of the stored rows of each key that have not vanished.
     rows_by_key: HashMap<u128, Vec<usize>>,
-    /// For each record whether it stands, and lies inside the window.
+    /// For each record, whether it is current and inside the window.
     is_compared: Vec<bool>,
-    /// The rows that the service should still have, and has not.
+    /// Keys of the stored rows that the scan should have returned and did not.
     vanished: HashSet<u128>,
     next_record: usize,
     next_page: usize,
-    /// The text of the key of each record that is compared and has a row here.
+    /// The text of the key of each compared record that has a stored row.
     in_both: HashMap<u128, String>,
-    /// By page and record in it: the key of a record that is compared.
+    /// The key of each compared record, by its page and its number in the page.
     keys_by_record: HashMap<(usize, i64), u128>,
     stored_children: ChildDigests,
     returned_children: ChildDigests,
@@ -203,15 +205,15 @@ impl<'a> Comparison<'a> {
             }
             records.insert(*record);
             let name = key_text(self.base, rows, row)?;
-            let Some(window_rows) = self.rows_by_key.get(key) else {
+            let Some(stored) = self.rows_by_key.get(key) else {
                 self.missing.insert(name, BTreeSet::new());
                 continue;
             };
-            for at in window_rows {
+            for at in stored {
                 let (differing, have_moved) = comparer.differing_fields(row, *at);
                 let mut columns: BTreeSet<&'static str> = differing.iter().map(|column| column.name.as_str()).collect();
                 let stored = self.stored_rows.get(*at);
-                // A hash that differs although no column does: the next scan writes another.
+                // The hash differs although no column does: the next scan writes the new hash.
                 let has_other_hash = stored.filter(|_| !have_moved).is_some_and(|stored| {
                     self.options.flags.is_none_or(|flags| flags == stored.flags)
                         && stored.content.is_some_and(|content| contents.get(row) != Some(&content))
@@ -227,7 +229,7 @@ impl<'a> Comparison<'a> {
         self.returned_children.add_page(page, |record| records.contains(&record))
     }
 
-    /// Answers whose rows of a child table are others, or more, or fewer.
+    /// Adds the rows whose child rows differ to the stale rows.
     fn compare_children(&mut self) {
         for (key, name) in &self.in_both {
             for child in self.stored_children.differing(&self.returned_children, *key) {
@@ -236,7 +238,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Answers whose session has no snapshot here, or another one.
+    /// Adds the responses whose session has no snapshot, or another one, to the stale rows.
     fn compare_snapshots(&mut self, new: &snapshots::NewSnapshots) {
         for (page, snapshot) in new.all() {
             let key = self.keys_by_record.get(&(page, snapshot.record));
@@ -246,7 +248,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    fn into_differences(&self, rejected: u64, rejects: u64, examples_max: usize) -> Result<Differences, LoadError> {
+    fn into_differences(self, rejected: u64, rejects: u64, examples_max: usize) -> Result<Differences, LoadError> {
         let mut missing = Difference::of(&self.missing, examples_max);
         missing.rows += rejected;
         if rejected > 0 && missing.examples.len() < examples_max {
@@ -275,14 +277,15 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// Which records stand, and lie inside the window: those outside belong to other windows, and are compared there.
+/// For each record, whether it is current and inside the window. Records outside it are compared in their own
+/// windows.
 fn compared_records(records: &[Record], options: &ClassifyOptions) -> Vec<bool> {
     let stands = classify(records, &[], options).records.into_iter().map(|change| change != RecordChange::Superseded);
     let is_inside = |record: &Record| options.window.is_none_or(|window| window.holds(record.created_us));
     stands.zip(records).map(|(stands, record)| stands && is_inside(record)).collect()
 }
 
-/// The values of the key of a row, ` / ` between them.
+/// The values of the key of a row, separated by ` / `.
 fn key_text(base: &Table, rows: &RecordBatch, row: usize) -> Result<String, LoadError> {
     let value = |name: &String| {
         let column = rows.column_by_name(name).ok_or_else(|| LoadError::Contract(format!("rows without {name}")))?;

@@ -1,4 +1,4 @@
-//! Writes what becomes of a scan: goes through its pages again and changes the base table, its children and its history.
+//! Writes the changes of a scan: reads its pages again and changes the base table, its children and its history.
 
 use arrow::{
     array::{Array as _, RecordBatch, UInt64Array},
@@ -29,50 +29,50 @@ use crate::{
     schema::{Table, children_of, history_of, versioned_parts_of},
 };
 
-/// What a row that changes is written for.
+/// Why a row is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChangeKind {
     Edited {
         is_deletion: bool,
     },
-    /// As the service has it, with more columns.
+    /// The content is the same, with more columns.
     Enriched,
     Returned,
     HadDuplicateRows,
-    /// Its fields are the same, stored in another way: in other columns, or under another hash.
+    /// The fields are the same, stored in other columns or under another hash.
     Moved,
 }
 
-/// A row of a page that takes the place of a stored one.
+/// A row of a page that replaces a stored row.
 #[derive(Clone, Copy, Debug)]
-struct Change {
+struct RowReplacement {
     row: usize,
-    /// Among the old rows.
+    /// Row among the old rows.
     old: usize,
     kind: ChangeKind,
     has_duplicate_rows: bool,
 }
 
-impl Change {
-    /// Whether its rows in the child table are replaced with it.
+impl RowReplacement {
+    /// Whether its rows in the child table are replaced too.
     fn replaces(&self, child: &Table) -> bool {
-        // What a scan asked for the first time may bring more columns, and children that come with the same flag.
+        // A scan with a new flag can return more columns, and children that come with this flag.
         let is_enriched = child.flag.is_some() && self.kind == ChangeKind::Enriched;
         self.has_duplicate_rows || is_enriched || matches!(self.kind, ChangeKind::Edited { .. })
     }
 }
 
-/// What is left to do when all pages are written.
+/// What the pages changed, and what remains to be written after the last page.
 #[derive(Debug, Default)]
 pub(super) struct WriteResult {
     pub counts: RowCounts,
-    /// Of streams whose rows have versions: the records that are new or changed, each with its old row, if it has one.
+    /// New and changed records of streams with versions, each with the row of its old version among the old rows.
     pub changed: Vec<(RecordBatch, Vec<Option<usize>>)>,
-    /// Of the same records, the rows for tables that keep versions of parts of them, each with the name of its table.
+    /// The versioned parts of these records, each with the name of its table.
     pub parts: Vec<(&'static str, RecordBatch)>,
-    /// The records that lost to others.
+    /// The records that lost a collision.
     pub collision_losers: Vec<RecordBatch>,
-    /// Rows that were edited, by key and hash: the history has them.
+    /// Key and content hash of the edited rows, which are in the history.
     pub edited: HashSet<(u128, i64)>,
 }
 
@@ -149,7 +149,8 @@ impl<'a> ScanWriter<'a> {
         self.write_history(store, &rows, "vanished")
     }
 
-    /// The history has the rows that give way, but for what this scan found too: the row that stays, and collision_losers of collisions.
+    /// Removes duplicate rows. They go to the history unless the scan returned their content: the current record and
+    /// collision losers are written elsewhere.
     fn remove_duplicate_rows(&mut self, store: &mut BufferedStore) -> Result<(), LoadError> {
         if self.input.classification.duplicate_rows.is_empty() {
             return Ok(());
@@ -177,7 +178,7 @@ impl<'a> ScanWriter<'a> {
         self.write_history(store, &ended, "edited")
     }
 
-    /// Stored rows as versions that end with this scan, in the table that keeps them.
+    /// Writes stored rows as versions that end with this scan, if the table has a history.
     fn write_history(&self, store: &mut BufferedStore, rows: &RecordBatch, reason: &str) -> Result<(), LoadError> {
         match history_of(&self.base().name) {
             Some(history) => store.change(ended(history, self.input.scan, rows, reason)?),
@@ -185,7 +186,7 @@ impl<'a> ScanWriter<'a> {
         }
     }
 
-    /// Writes the next page.
+    /// Writes the changes of the next page.
     pub fn page(&mut self, store: &mut BufferedStore, page: &FlatPage) -> Result<(), LoadError> {
         let number = self.next_page;
         self.next_page += 1;
@@ -202,7 +203,7 @@ impl<'a> ScanWriter<'a> {
             self.written.collision_losers.extend((lost.num_rows() > 0).then_some(lost));
         }
         let changes = self.changes(page, rows, classification)?;
-        let (moved, changes): (Vec<Change>, Vec<Change>) =
+        let (moved, changes): (Vec<RowReplacement>, Vec<RowReplacement>) =
             changes.into_iter().partition(|change| change.kind == ChangeKind::Moved);
         self.write_moved(store, rows, &moved)?;
         let is_new = |row: usize| matches!(classification.get(row), Some(RecordChange::New));
@@ -226,13 +227,19 @@ impl<'a> ScanWriter<'a> {
         Ok(())
     }
 
-    fn old_of(&self, changes: &[Change]) -> Result<RecordBatch, LoadError> {
+    fn old_of(&self, changes: &[RowReplacement]) -> Result<RecordBatch, LoadError> {
         let old = UInt64Array::from_iter_values(changes.iter().map(|change| change.old as u64));
         take_record_batch(&self.input.old.rows, &old).map_err(unfit(self.base()))
     }
 
-    /// Puts fields into the columns that they have now. The rows say what they said, so they keep the time since when they do.
-    fn write_moved(&self, store: &mut BufferedStore, rows: &RecordBatch, moved: &[Change]) -> Result<(), LoadError> {
+    /// Writes fields into the columns that they have now. The content is the same, so the rows keep the run and time
+    /// of their last change.
+    fn write_moved(
+        &self,
+        store: &mut BufferedStore,
+        rows: &RecordBatch,
+        moved: &[RowReplacement],
+    ) -> Result<(), LoadError> {
         if moved.is_empty() {
             return Ok(());
         }
@@ -247,13 +254,13 @@ impl<'a> ScanWriter<'a> {
         store.change(change)
     }
 
-    /// The rows of a page that take the place of stored ones.
+    /// The rows of a page that replace stored rows.
     fn changes(
         &self,
         page: &FlatPage,
         rows: &RecordBatch,
         classification: &[RecordChange],
-    ) -> Result<Vec<Change>, LoadError> {
+    ) -> Result<Vec<RowReplacement>, LoadError> {
         let mut changes = Vec::new();
         let mut compared = None;
         for (row, change) in classification.iter().enumerate() {
@@ -280,24 +287,24 @@ impl<'a> ScanWriter<'a> {
                     }
                 }
             };
-            changes.extend(kind.map(|kind| Change { row, old, kind, has_duplicate_rows }));
+            changes.extend(kind.map(|kind| RowReplacement { row, old, kind, has_duplicate_rows }));
         }
         Ok(changes)
     }
 
-    /// Makes the rows of a page ready to be compared with the stored ones.
-    fn compare(&self, page: &FlatPage, rows: &RecordBatch) -> Result<Compared<'_>, LoadError> {
+    /// Prepares the comparison of the rows of a page with stored rows.
+    fn compare(&self, page: &FlatPage, rows: &RecordBatch) -> Result<PageComparison<'_>, LoadError> {
         let columns = Comparer::new(self.base(), self.input.scan, rows, &self.input.old.rows)?;
         let children = self.children.as_ref().map(|here| {
             let mut there = ChildDigests::new(self.base());
             there.add_page(page, |_| true).map(|()| (here, there))
         });
-        Ok(Compared { columns, children: children.transpose()? })
+        Ok(PageComparison { columns, children: children.transpose()? })
     }
 
-    /// Whether the row was not deleted when it was stored. Without the flag the service leaves deleted rows out: that a row was stored
-    /// without a time of deletion means, under any flags, that it was not deleted. So a deletion is news even where the columns'
-    /// flags would call it mere enrichment.
+    /// Whether the row is soft-deleted now and was not when it was stored. Without the flag the service omits deleted
+    /// rows, so a stored row without deletion time was not deleted under any flags. So a deletion is an edit even
+    /// where the flags would make it an enrichment.
     fn is_deletion(&self, rows: &RecordBatch, row: usize, old: usize) -> Result<bool, LoadError> {
         if self.base().column("deleted_at").is_none() || !self.input.scan.flags.contains(Flag::WithDeletedResponses) {
             return Ok(false);
@@ -306,12 +313,12 @@ impl<'a> ScanWriter<'a> {
         Ok(now.is_valid(row) && before.is_null(old))
     }
 
-    /// The rows that take the place of `old`. What the scan did not ask for stays as it was stored: it is never blanked.
+    /// The rows that replace `old`. Columns that the scan did not request keep their stored values.
     fn changed_rows(
         &self,
         rows: &RecordBatch,
         old: &RecordBatch,
-        changes: &[Change],
+        changes: &[RowReplacement],
     ) -> Result<RecordBatch, LoadError> {
         let (base, scan, count) = (self.base(), self.input.scan, changes.len());
         let at = UInt64Array::from_iter_values(changes.iter().map(|change| change.row as u64));
@@ -329,7 +336,7 @@ impl<'a> ScanWriter<'a> {
         &mut self,
         store: &mut BufferedStore,
         old: &RecordBatch,
-        changes: &[Change],
+        changes: &[RowReplacement],
     ) -> Result<(), LoadError> {
         let base = self.base();
         for (is_deletion, reason) in [(false, "edited"), (true, "deleted")] {
@@ -348,8 +355,8 @@ impl<'a> ScanWriter<'a> {
         Ok(())
     }
 
-    /// Children are replaced as a set with the row that they belong to. Rows that merely vanished, returned or were enriched keep
-    /// theirs, but for what comes with a flag. What the scan did not ask for stays.
+    /// Replaces all children of a row together with it. Rows that only vanished, returned or were enriched keep their
+    /// children, except those that come with a flag. Children that the scan did not request stay.
     fn write_children(&self, store: &mut BufferedStore, page: &FlatPage, of: &PageWrites<'_>) -> Result<(), LoadError> {
         let base = self.base();
         for child in children_of(&base.name).filter(|child| includes_child(self.input.scan, child)) {
@@ -389,7 +396,7 @@ impl<'a> ScanWriter<'a> {
         page: &FlatPage,
         rows: &RecordBatch,
         classification: &[RecordChange],
-        changes: &[Change],
+        changes: &[RowReplacement],
     ) -> Result<(), LoadError> {
         let base = self.base();
         let old_of = |row: usize| changes.iter().find(|change| change.row == row).map(|change| change.old);
@@ -408,18 +415,18 @@ impl<'a> ScanWriter<'a> {
     }
 }
 
-/// The rows of a page against the stored rows that they may take the place of.
-struct Compared<'a> {
+/// The comparison of the rows of a page with the stored rows.
+struct PageComparison<'a> {
     columns: Comparer<'a>,
-    /// What belongs to the stored rows and to those of the page, where children count.
+    /// Digests of the stored children and of the page's children, where children are compared.
     children: Option<(&'a ChildDigests, ChildDigests)>,
 }
 
-impl Compared<'_> {
+impl PageComparison<'_> {
     fn difference(&self, page: &FlatPage, row: usize, old: usize) -> RowDifference {
         let key = page.key_hashes.get(row).copied().unwrap_or_default();
         match &self.children {
-            Some((here, there)) if here.differing(there, key).next().is_some() => RowDifference::Edited,
+            Some((stored, returned)) if stored.differing(returned, key).next().is_some() => RowDifference::Edited,
             _ => self.columns.difference(row, old),
         }
     }
@@ -427,10 +434,10 @@ impl Compared<'_> {
 
 /// The rows of a page that are written.
 struct PageWrites<'p> {
-    /// All of the base table.
+    /// All rows of the base table.
     rows: &'p RecordBatch,
     new: &'p RecordBatch,
-    /// The stored row of each change.
+    /// The old row of each change.
     old: &'p RecordBatch,
-    changes: &'p [Change],
+    changes: &'p [RowReplacement],
 }

@@ -1,6 +1,7 @@
-//! Tables that no scan compares: the ledger, runs, receipts, webhook events, and whole ranges of the others.
+//! Tables that are written without comparing a scan: the ledger, runs, receipts, webhook events, changes of status,
+//! and complete ranges of the other tables.
 //!
-//! Each function reads and changes rows of a [`super::store::BufferedStore`]. None of them commits: the caller does.
+//! The functions read and change rows of a [`super::store::BufferedStore`]. None of them commits; the caller does.
 
 mod access;
 mod cells;

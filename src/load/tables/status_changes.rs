@@ -20,14 +20,14 @@ use crate::{
 };
 
 const TABLE: &str = "survey_status_changes";
-/// Who saw a change.
+/// Values of `seen_by`.
 const SCAN: &str = "scan";
 const WEBHOOK: &str = "webhook";
 const BOTH: &str = "both";
-/// A scan and a webhook that saw the same change saw it within this time of each other.
+/// Largest difference between the times at which a scan and a webhook saw the same change.
 const SAME_CHANGE_US: u64 = 7 * DAY_MS.unsigned_abs() * 1000;
 
-/// Adds the changes that new rows of `webhook_events` report, and marks the changes that they confirm.
+/// Adds the changes that new rows of `webhook_events` report, and marks the scan changes that they confirm.
 pub(super) fn add(store: &mut BufferedStore, new_events: &RecordBatch, stamp: Stamp<'_>) -> Result<(), LoadError> {
     let reports = reports_in(new_events)?;
     if reports.is_empty() {
@@ -76,18 +76,18 @@ fn write(store: &mut BufferedStore, surveys: &BTreeMap<i64, SurveyChanges>, stam
     store.change(change)
 }
 
-/// A webhook's statement that the status of a survey went from `old` to `new`.
+/// A webhook's report that the status of a survey changed from `old` to `new`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StatusReport {
     survey_id: i64,
-    /// Epoch microseconds, by the service if it says so, else by this machine.
+    /// Epoch microseconds: the service's time, or the time of receipt if there is none.
     at_us: i64,
     received_us: i64,
     old: String,
     new: String,
 }
 
-/// The reports in rows of `webhook_events`, in the order of time.
+/// The reports in rows of `webhook_events`, sorted by time.
 fn reports_in(events: &RecordBatch) -> Result<Vec<StatusReport>, LoadError> {
     let mut reports = Vec::new();
     for at in 0..events.num_rows() {
@@ -112,7 +112,7 @@ fn report_in(event: Row<'_>) -> Result<Option<StatusReport>, LoadError> {
     Ok((old != new).then_some(report))
 }
 
-/// A row of `survey_status_changes`. A survey has no status before it was first seen, and none while it is vanished.
+/// A row of `survey_status_changes`. A survey has no status before it is first seen, and none while it is vanished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StatusChange {
     /// Epoch microseconds.
@@ -134,7 +134,7 @@ fn cell<'a>(column: &str, survey_id: i64, change: &'a StatusChange, stamp: Stamp
     }
 }
 
-/// The changes of one survey, in the order of time, and what becomes of them.
+/// The stored changes of one survey, sorted by time, with the changes to replace and to add.
 #[derive(Debug, Default)]
 struct SurveyChanges {
     changes: Vec<StatusChange>,
@@ -143,10 +143,11 @@ struct SurveyChanges {
 }
 
 impl SurveyChanges {
-    /// Takes in a report.
+    /// Adds a report.
     ///
-    /// A report counts as a change if it follows from the last known status. Else it may be late, or a change before it was lost: then
-    /// it proves nothing, and the scan that the webhook wakes sees the status. A late report that repeats a scan's change confirms it.
+    /// A report is a change if it starts from the last known status. Otherwise the report may be late, or an earlier
+    /// change may be missing. Then it proves nothing, and the scan that the webhook starts will see the status. A
+    /// late report of a change that a scan saw confirms that change.
     fn add_report(&mut self, report: &StatusReport) {
         let Some(last) = self.changes.last() else { return };
         if last.new.as_deref() == Some(&report.old) && last.at_us < report.at_us {

@@ -1,4 +1,4 @@
-//! Against a plain model: nested loops over lists, one rule at a time.
+//! Compares the classification with a plain model: nested loops over lists, one rule at a time.
 
 use std::collections::BTreeSet;
 
@@ -52,8 +52,8 @@ fn classify_options() -> impl Strategy<Value = ClassifyOptions> {
     )
 }
 
-/// What the model says of one record, in words.
-fn fate_in_words(at: usize, records: &[Record], stored: &[StoredRow], options: &ClassifyOptions) -> String {
+/// The change of one record by the model, in words.
+fn expected_change(at: usize, records: &[Record], stored: &[StoredRow], options: &ClassifyOptions) -> String {
     let record = records[at];
     for (other_at, other) in records.iter().enumerate().filter(|(_, other)| other.key == record.key) {
         if (other.updated_us, other_at) > (record.updated_us, at) {
@@ -73,19 +73,19 @@ fn fate_in_words(at: usize, records: &[Record], stored: &[StoredRow], options: &
             .then(other_at.cmp(one_at))
     });
     let Some((place, row)) = rows.last().copied() else { return "new".into() };
-    let is_doubled = rows.len() > 1;
+    let has_duplicates = rows.len() > 1;
     let cause = if row.content.is_none() || options.flags.is_some_and(|flags| flags != row.flags) {
         "unclear"
     } else if row.content != Some(record.content) {
         "edited"
     } else if row.vanished_us.is_some() {
         "returned"
-    } else if is_doubled {
-        "doubled"
+    } else if has_duplicates {
+        "duplicate"
     } else {
         return "unchanged".into();
     };
-    format!("{cause} {place} {is_doubled}")
+    format!("{cause} {place} {has_duplicates}")
 }
 
 fn in_words(change: RecordChange) -> String {
@@ -98,14 +98,14 @@ fn in_words(change: RecordChange) -> String {
                 UpdateCause::OtherHash => "edited",
                 UpdateCause::Unclear => "unclear",
                 UpdateCause::Returned => "returned",
-                UpdateCause::HasDuplicateRows => "doubled",
+                UpdateCause::HasDuplicateRows => "duplicate",
             };
             format!("{cause} {stored} {has_duplicate_rows}")
         }
     }
 }
 
-/// Contents that lost, with their keys.
+/// Keys and contents of the collision losers.
 fn lost_contents(records: &[Record]) -> BTreeSet<(u128, i64)> {
     let mut lost = BTreeSet::new();
     for (at, record) in records.iter().enumerate() {
@@ -133,15 +133,15 @@ fn missing(records: &[Record], stored: &[StoredRow], options: &ClassifyOptions) 
         if !is_inside || !is_of_survey || row.vanished_us.is_some() {
             continue;
         }
-        let gives_way = records.iter().enumerate().any(|(record_at, record)| {
-            let change = fate_in_words(record_at, records, stored, options);
+        let is_duplicate = records.iter().enumerate().any(|(record_at, record)| {
+            let change = expected_change(record_at, records, stored, options);
             record.key == row.key
                 && change != "left out"
                 && change != "unchanged"
                 && !change.contains(&format!(" {at} "))
                 && stored.iter().filter(|other| other.key == row.key).count() > 1
         });
-        if gives_way {
+        if is_duplicate {
             continue;
         }
         in_scope += 1;
@@ -176,14 +176,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn p1_p2_p4_what_becomes_of_rows_is_what_a_plain_model_says(
+    fn p1_p2_p4_rows_are_classified_like_the_plain_model(
         records in prop::collection::vec(record(), 0..9),
         stored in prop::collection::vec(stored_row(), 0..9),
         options in classify_options(),
     ) {
         let classification = classify(&records, &stored, &options);
         let found: Vec<String> = classification.records.iter().map(|change| in_words(*change)).collect();
-        let expected: Vec<String> = (0..records.len()).map(|at| fate_in_words(at, &records, &stored, &options)).collect();
+        let expected: Vec<String> = (0..records.len()).map(|at| expected_change(at, &records, &stored, &options)).collect();
         prop_assert_eq!(&found, &expected);
         let keys: BTreeSet<u128> = records.iter().map(|record| record.key).collect();
         prop_assert_eq!(classification.current, keys.len() as u64);
@@ -198,7 +198,7 @@ proptest! {
             false => prop_assert_eq!((classification.withheld, classification.vanished.len()), (vanished.len() as u64, 0)),
         }
 
-        // Every stored row of a record's key is either the one that stays or a double.
+        // Every stored row of a record's key either stays or is a duplicate row.
         let mut of_records: Vec<usize> = classification.duplicate_rows.clone();
         for change in &classification.records {
             if let RecordChange::Stored { stored, .. } = change {
@@ -228,7 +228,7 @@ fn plain(vanish: VanishPolicy) -> ClassifyOptions {
     }
 }
 
-/// So many rows, one a key.
+/// Stored rows with different keys.
 fn rows(count: u128) -> Vec<StoredRow> {
     let row = |key| StoredRow {
         key,
@@ -243,7 +243,7 @@ fn rows(count: u128) -> Vec<StoredRow> {
 }
 
 #[test]
-fn p4_an_empty_answer_takes_no_more_than_a_sitting() {
+fn p4_an_empty_scan_vanishes_at_most_six_rows() {
     let options = |is_empty_answer| ClassifyOptions {
         is_empty_answer,
         ..plain(VanishPolicy::Guarded { share_max: 1.0, rows_max: 1_000 })
@@ -254,13 +254,13 @@ fn p4_an_empty_answer_takes_no_more_than_a_sitting() {
 }
 
 #[test]
-fn p4_the_share_is_of_the_rows_that_are_there() {
+fn p4_the_vanished_share_is_of_the_live_rows() {
     let mut stored = rows(100);
     let found: Vec<Record> =
         (6..100).map(|key| Record { key, content: 1, created_us: 5, updated_us: i64::MIN }).collect();
     let options = plain(VanishPolicy::Guarded { share_max: 0.06, rows_max: 5 });
     assert_eq!(classify(&found, &stored, &options).vanished, [0, 1, 2, 3, 4, 5]);
-    // One that has vanished before counts for nothing.
+    // A row that vanished before is not counted.
     stored[99].vanished_us = Some(1);
     assert_eq!(classify(&found, &stored, &options).withheld, 6);
 }
