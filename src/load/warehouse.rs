@@ -4,7 +4,7 @@ use std::{collections::HashSet, path::Path};
 
 use super::{
     Applied, CoOccurrence, CommitOptions, Differences, ErasureRecord, EventRows, LedgerEntry, LoadError, Mention,
-    Pages, PeopleFound, ReadAgain, RecordingOutcome, Replacement, RunRecord, Searched, Stamp, WantedRecordings,
+    Pages, PeopleFound, ReadAgain, RecordingOutcome, Replacement, RunRecord, SearchReport, Stamp, WantedRecordings,
     persons, scan,
     store::{BufferedStore, Store},
     tables::{events, ledger, ranges, receipts, recordings, runs},
@@ -268,8 +268,8 @@ impl Warehouse {
         self.store.store().require_purgeable()
     }
 
-    /// Searches every text in the warehouse for identifiers. Changes nothing.
-    pub fn search(&mut self, matcher: &IdentifierMatcher) -> Result<Searched, LoadError> {
+    /// Looks for identifiers in every text that the warehouse holds. Changes nothing.
+    pub fn search(&mut self, matcher: &IdentifierMatcher) -> Result<SearchReport, LoadError> {
         self.commit_pending()?;
         persons::search(&mut self.store, matcher, self.threads)
     }
@@ -315,7 +315,7 @@ impl Warehouse {
         outcomes: &[RecordingOutcome],
         stamp: Option<Stamp<'_>>,
     ) -> Result<u64, LoadError> {
-        self.change(|store| recordings::settle(store, outcomes, stamp))
+        self.change(|store| recordings::write_outcomes(store, outcomes, stamp))
     }
 
     /// Creates a warehouse at `fresh` with the objects of others but no rows, for a replay to fill. An error names an

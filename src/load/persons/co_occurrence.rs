@@ -1,4 +1,4 @@
-//! Which identifiers stand together in rows.
+//! Finds the identifiers that occur together in rows.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use foldhash::{HashMap, HashSet};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    fold::{fold_batches, workers},
-    marks::{Mark, MarkValues, columns_of, marks_of},
-    wanted::{Folded, Wanted},
+    identifier_columns::{IdentifierColumn, IdentifierValues, columns_to_read, identifier_columns},
+    identifier_set::{IdentifierSet, LowercaseBuffer},
+    parallel_read::{fold_batches, workers},
 };
 use crate::{
     load::{
@@ -20,32 +20,32 @@ use crate::{
     schema::{Table, tables},
 };
 
-/// What a warehouse knows of some identifiers.
+/// The rows of a warehouse that contain some identifiers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoOccurrence {
-    /// For each row that carries one of them, without repetitions: all identifiers of that row.
+    /// All identifiers of each row that contains a wanted one; each set once.
     pub rows: Vec<Vec<Identifier>>,
-    /// Identifiers in so many rows that these were not read.
+    /// Identifiers that occur in too many sessions: their rows are left out.
     pub too_wide: Vec<Identifier>,
-    /// How those of the rows are written there.
+    /// How the identifiers of these rows are written there.
     pub spellings: Spellings,
 }
 
-/// Bounds the memory, and tells people from identifiers that many share.
+/// Limits that bound the memory, and that tell people from shared identifiers.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Different rows that are taken from one table.
+    /// Maximum number of different rows from one table.
     rows_max: usize,
-    /// Sessions of one identifier beyond which it is too wide, if there are more rows than may be taken.
+    /// Maximum number of sessions of one identifier. Applies only if the table has more than `rows_max` rows.
     sessions_max: usize,
 }
 
 const LIMITS: Limits = Limits { rows_max: 200_000, sessions_max: 20_000 };
 
-/// The rows of every table that carry one of the identifiers.
+/// Finds the rows of every table that contain one of the identifiers.
 ///
 /// # Errors
-/// `TooManyRows` if there are more than can be taken although no single identifier is too wide.
+/// `TooManyRows` if there are more rows than the limit although no single identifier is in too many sessions.
 pub(in crate::load) fn co_occurrence(
     store: &mut BufferedStore,
     wanted: &[Identifier],
@@ -58,21 +58,21 @@ fn co_occurrence_within(
     wanted: &[Identifier],
     limits: Limits,
 ) -> Result<CoOccurrence, LoadError> {
-    let mut wanted = Wanted::of(wanted);
+    let mut wanted = IdentifierSet::of(wanted);
     let mut rows = BTreeSet::new();
     let mut co_occurrence = CoOccurrence::default();
     for table in tables() {
-        let marks = marks_of(table);
-        // A table that names people in one way leads to no other identifier.
-        if marks.len() < 2 || !marks.iter().any(|mark| mark.may_hold(&wanted)) {
+        let id_columns = identifier_columns(table);
+        // A table with one identifying column links no identifiers.
+        if id_columns.len() < 2 || !id_columns.iter().any(|id_column| id_column.may_hold(&wanted)) {
             continue;
         }
-        let mut found = rows_together(store, table, &marks, &wanted, limits)?;
+        let mut found = read_table(store, table, &id_columns, &wanted, limits)?;
         if found.is_too_large(limits) {
-            let wide = found.wide(limits, marks.iter().any(|mark| mark.kind == IdentifierKind::Session));
+            let wide = found.wide(limits, id_columns.iter().any(|id_column| id_column.kind == IdentifierKind::Session));
             wanted.remove(&wide);
             co_occurrence.too_wide.extend(wide);
-            found = rows_together(store, table, &marks, &wanted, limits)?;
+            found = read_table(store, table, &id_columns, &wanted, limits)?;
         }
         if found.is_too_large(limits) {
             return Err(LoadError::TooManyRows { rows_max: limits.rows_max });
@@ -85,48 +85,48 @@ fn co_occurrence_within(
     Ok(co_occurrence)
 }
 
-/// What was read of one table.
+/// The rows of one table that contain a wanted identifier.
 #[derive(Debug, Default)]
-struct Together {
-    /// Nothing more comes in once there are more than may be taken.
+struct TableCoOccurrence {
+    /// The first rows; at most one more than the limit.
     rows: HashSet<Vec<Identifier>>,
     spellings: Spellings,
-    /// By wanted identifier.
-    carriers: HashMap<Identifier, Carriers>,
+    /// How often each wanted identifier occurs.
+    uses: HashMap<Identifier, IdentifierUse>,
 }
 
-/// The rows that carry an identifier.
+/// How many rows and sessions contain an identifier.
 #[derive(Debug, Default)]
-struct Carriers {
+struct IdentifierUse {
     rows: usize,
-    /// Hashes of their sessions; nothing more comes in once there are too many.
+    /// Hashes of the sessions; at most one more than the limit.
     sessions: HashSet<u64>,
 }
 
-impl Together {
+impl TableCoOccurrence {
     fn is_too_large(&self, limits: Limits) -> bool {
         self.rows.len() > limits.rows_max
     }
 
-    /// The identifiers in more sessions than a person has; in a table without sessions, in more rows.
+    /// The identifiers in more sessions than one person can have. In a table without sessions, rows are counted.
     fn wide(&self, limits: Limits, has_sessions: bool) -> HashSet<Identifier> {
-        let is_wide = |carriers: &Carriers| {
-            let count = if has_sessions { carriers.sessions.len() } else { carriers.rows };
+        let is_wide = |uses: &IdentifierUse| {
+            let count = if has_sessions { uses.sessions.len() } else { uses.rows };
             count > limits.sessions_max
         };
-        self.carriers.iter().filter(|(_, carriers)| is_wide(carriers)).map(|(wanted, _)| wanted.clone()).collect()
+        self.uses.iter().filter(|(_, uses)| is_wide(uses)).map(|(wanted, _)| wanted.clone()).collect()
     }
 
-    fn add(&mut self, row: Vec<Spelled>, wanted: &Wanted, limits: Limits) {
+    fn add(&mut self, row: Vec<Spelled>, wanted: &IdentifierSet, limits: Limits) {
         let session = row.iter().find(|spelled| spelled.identifier.kind == IdentifierKind::Session);
         let session = session.map(|spelled| xxh3_64(spelled.identifier.value.as_bytes()));
         let is_full = self.is_too_large(limits);
         let mut identifiers = BTreeSet::new();
         for spelled in row {
             if wanted.contains(&spelled.identifier) && !identifiers.contains(&spelled.identifier) {
-                let carriers = self.carriers.entry(spelled.identifier.clone()).or_default();
-                carriers.rows += 1;
-                carriers.sessions.extend(session.filter(|_| carriers.sessions.len() <= limits.sessions_max));
+                let uses = self.uses.entry(spelled.identifier.clone()).or_default();
+                uses.rows += 1;
+                uses.sessions.extend(session.filter(|_| uses.sessions.len() <= limits.sessions_max));
             }
             identifiers.insert(if is_full { spelled.identifier } else { spelled.noted_in(&mut self.spellings) });
         }
@@ -135,11 +135,11 @@ impl Together {
         }
     }
 
-    fn merge(&mut self, other: Together, limits: Limits) {
-        for (identifier, carriers) in other.carriers {
-            let all = self.carriers.entry(identifier).or_default();
-            all.rows += carriers.rows;
-            all.sessions.extend(carriers.sessions);
+    fn merge(&mut self, other: TableCoOccurrence, limits: Limits) {
+        for (identifier, uses) in other.uses {
+            let all = self.uses.entry(identifier).or_default();
+            all.rows += uses.rows;
+            all.sessions.extend(uses.sessions);
         }
         merge_spellings(&mut self.spellings, other.spellings);
         for row in other.rows {
@@ -150,38 +150,40 @@ impl Together {
     }
 }
 
-fn rows_together(
+fn read_table(
     store: &mut BufferedStore,
     table: &'static Table,
-    marks: &[Mark],
-    wanted: &Wanted,
+    id_columns: &[IdentifierColumn],
+    wanted: &IdentifierSet,
     limits: Limits,
-) -> Result<Together, LoadError> {
-    let columns = columns_of(marks);
-    let folded = fold_batches(
+) -> Result<TableCoOccurrence, LoadError> {
+    let columns = columns_to_read(id_columns);
+    let lowercase = fold_batches(
         workers(),
         |take| store.read(table, &columns, &Filter::all(), take),
-        Together::default,
-        |together, rows| take_batch(together, &rows, marks, wanted, limits),
+        TableCoOccurrence::default,
+        |together, rows| add_batch(together, &rows, id_columns, wanted, limits),
     )?;
-    let mut all = Together::default();
-    folded.into_iter().for_each(|some| all.merge(some, limits));
+    let mut all = TableCoOccurrence::default();
+    lowercase.into_iter().for_each(|some| all.merge(some, limits));
     Ok(all)
 }
 
-fn take_batch(
-    together: &mut Together,
+fn add_batch(
+    together: &mut TableCoOccurrence,
     rows: &RecordBatch,
-    marks: &[Mark],
-    wanted: &Wanted,
+    id_columns: &[IdentifierColumn],
+    wanted: &IdentifierSet,
     limits: Limits,
 ) -> Result<(), LoadError> {
-    let values = marks.iter().map(|mark| mark.values(rows)).collect::<Result<Vec<MarkValues<'_>>, _>>()?;
-    let tested = || marks.iter().zip(&values).filter(|(mark, _)| mark.may_hold(wanted)).map(|(_, values)| values);
-    let tested: Vec<&MarkValues<'_>> = tested().collect();
-    let mut folded = Folded::default();
+    let values =
+        id_columns.iter().map(|id_column| id_column.values(rows)).collect::<Result<Vec<IdentifierValues<'_>>, _>>()?;
+    let tested =
+        || id_columns.iter().zip(&values).filter(|(id_column, _)| id_column.may_hold(wanted)).map(|(_, values)| values);
+    let tested: Vec<&IdentifierValues<'_>> = tested().collect();
+    let mut lowercase = LowercaseBuffer::default();
     for row in 0..rows.num_rows() {
-        if tested.iter().any(|values| values.names_one(row, wanted, &mut folded)) {
+        if tested.iter().any(|values| values.is_wanted(row, wanted, &mut lowercase)) {
             together.add(values.iter().filter_map(|values| values.read(row)).collect(), wanted, limits);
         }
     }

@@ -1,25 +1,26 @@
-//! Finds people in a store, and removes their rows. The contracts alone say which columns identify somebody and which tables go
-//! together, so a new table needs no code here. Which identifiers belong to one person is decided by `erase`.
+//! Finds people in a store, and removes or redacts them. Which columns identify a person and which tables belong
+//! together comes from the contracts alone, so a new table needs no code here. `erase` decides which identifiers
+//! belong to one person.
 //!
-//! No function here commits: the caller does.
+//! No function here commits; the caller does.
 
 mod co_occurrence;
-mod fold;
-mod marks;
-mod records;
+mod identifier_columns;
+mod identifier_set;
+mod parallel_read;
+mod record_matcher;
 mod redact;
 mod rows;
 mod search;
 mod texts;
 mod vanished;
-mod wanted;
 
 #[cfg(test)]
 mod tests;
 
 pub use co_occurrence::CoOccurrence;
 pub use rows::PeopleFound;
-pub use search::{Mention, Searched};
+pub use search::{Mention, SearchReport};
 
 pub(in crate::load) use co_occurrence::co_occurrence;
 pub(in crate::load) use redact::redact;

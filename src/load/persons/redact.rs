@@ -1,14 +1,14 @@
-//! Replaces identifiers in texts of others.
+//! Replaces identifiers in texts that mention a person.
 
 use std::sync::Arc;
 
 use arrow::{
     array::{ArrayRef, BooleanArray, RecordBatch, StringArray},
-    compute::{filter_record_batch, or, sort_to_indices, take_record_batch},
+    compute::{or, sort_to_indices, take_record_batch},
 };
 
 use super::{
-    fold::{fold_batches, workers},
+    parallel_read::removal_keys_where,
     search::Mention,
     texts::{as_texts, hits},
 };
@@ -22,13 +22,13 @@ use crate::{
     schema::{Table, tables},
 };
 
-/// Tables in which the program reports on itself: nobody's data, and cleaned without being asked.
+/// Tables with the program's own reports, which are redacted without being asked.
 const OWN_TABLES: [&str; 1] = ["sync_runs"];
-/// Sets of rows that are replaced together: bounds the memory.
+/// Keys of rows that are replaced together; bounds the memory.
 const KEYS_AT_ONCE: usize = 20_000;
 
-/// Replaces the identifiers in the columns that mention them, in the tables that report on the program itself or in all, and returns the
-/// rows that mentioned somebody.
+/// Replaces the identifiers in the columns with mentions: in all tables, or only in those of the program's own
+/// reports. Returns the number of rows that mentioned a person.
 pub(in crate::load) fn redact(
     store: &mut BufferedStore,
     matcher: &IdentifierMatcher,
@@ -62,7 +62,7 @@ fn redact_table(
     for keys in in_parts(table, &keys, keys_at_once)? {
         let mut change = TableChange::new(table);
         change.remove(&keys)?;
-        // Rows go by the key of their set, so all rows of the set come back.
+        // Rows are removed by the key of their parent, so all rows with that key are read and written again.
         let filter = Filter::within(change.removed_range).with_keys(&change.removed);
         for rows in store.full_rows(table, &filter)? {
             change.add(redacted(table, &rows, columns, matcher)?);
@@ -72,37 +72,26 @@ fn redact_table(
     Ok(rows)
 }
 
-/// The removal columns of the rows that mention somebody.
+/// The removal columns of the rows that mention a person.
 fn mentioning(
     store: &mut BufferedStore,
     table: &'static Table,
     columns: &[&str],
     matcher: &IdentifierMatcher,
 ) -> Result<Vec<RecordBatch>, LoadError> {
-    let keys = removal_columns(table);
-    let mut wanted: Vec<&str> = keys.clone();
-    wanted.extend(columns.iter().filter(|column| !keys.contains(column)));
-    let found = fold_batches(
-        workers(),
-        |take| store.read(table, &wanted, &Filter::all(), take),
-        Vec::new,
-        |found: &mut Vec<RecordBatch>, rows| {
-            let mut any = BooleanArray::from(vec![false; rows.num_rows()]);
-            for column in project(&rows, columns)?.columns() {
-                if let Some(hits) = hits(&as_texts(column)?, matcher) {
-                    any = or(&any, &hits.is_hit).map_err(invalid_rows(table))?;
-                }
+    removal_keys_where(store, table, columns, |rows| {
+        let mut any = BooleanArray::from(vec![false; rows.num_rows()]);
+        for column in project(rows, columns)?.columns() {
+            if let Some(hits) = hits(&as_texts(column)?, matcher) {
+                any = or(&any, &hits.is_hit).map_err(invalid_rows(table))?;
             }
-            if any.true_count() > 0 {
-                found.push(project(&filter_record_batch(&rows, &any).map_err(invalid_rows(table))?, &keys)?);
-            }
-            Ok(())
-        },
-    )?;
-    Ok(found.into_iter().flatten().collect())
+        }
+        Ok(any)
+    })
 }
 
-/// The keys in parts of at most so many, in the order of time where the table has one, so that each part is a range of it.
+/// The keys in parts of at most `keys_at_once`. They are sorted by time if the table has a partition column, so that
+/// each part covers a short range.
 fn in_parts(table: &'static Table, keys: &KeySet, keys_at_once: usize) -> Result<Vec<RecordBatch>, LoadError> {
     let Some(first) = keys.values().first() else { return Ok(Vec::new()) };
     let mut all = concat_rows(table, &first.schema(), keys.values())?;
@@ -114,7 +103,7 @@ fn in_parts(table: &'static Table, keys: &KeySet, keys_at_once: usize) -> Result
     Ok(starts.map(|start| all.slice(start, keys_at_once.min(all.num_rows() - start))).collect())
 }
 
-/// The rows with other texts in these columns.
+/// The rows with the identifiers replaced in these columns.
 fn redacted(
     table: &Table,
     rows: &RecordBatch,

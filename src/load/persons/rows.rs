@@ -1,44 +1,40 @@
-//! The rows of people: what has to go from each table so that none of their identifiers is left in a column for them.
+//! Finds and removes the rows of people, so that no identifier column contains their identifiers any more.
 
 use std::collections::BTreeMap;
 
-use arrow::{
-    array::{BooleanArray, RecordBatch},
-    compute::filter_record_batch,
-};
+use arrow::array::{BooleanArray, RecordBatch};
 
 use super::{
-    fold::{fold_batches, workers},
-    marks::{Mark, columns_of, marks_of, record_columns, rows_of_wanted},
-    records::RecordTest,
-    wanted::Wanted,
+    identifier_columns::{IdentifierColumn, columns_to_read, identifier_columns, matching_rows, record_columns},
+    identifier_set::IdentifierSet,
+    parallel_read::removal_keys_where,
+    record_matcher::RecordMatcher,
 };
 use crate::{
     load::{
         LoadError,
-        error::invalid_rows,
-        store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, project, removal_columns, removal_keys},
+        store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, removal_columns, removal_keys},
     },
     model::{Identifier, Stream, Window},
     schema::{Table, TableKind, children_of, tables},
 };
 
-/// What a warehouse holds of people.
+/// The rows of people in a warehouse.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeopleFound {
-    /// Rows by table; tables without any are left out.
+    /// Number of rows by table; tables without such rows are left out.
     pub rows: BTreeMap<&'static str, u64>,
-    /// For each stream the creation times of those rows, from the first to past the last.
+    /// For each stream the range of creation times of these rows.
     pub met: BTreeMap<Stream, Window>,
 }
 
 impl PeopleFound {
-    /// Rows of all tables.
+    /// Number of rows in all tables.
     pub fn total(&self) -> u64 {
         self.rows.values().sum()
     }
 
-    fn note(&mut self, rows: &OwnedRows) {
+    fn note(&mut self, rows: &RowsToRemove) {
         let table = rows.change.table;
         *self.rows.entry(&table.name).or_default() += rows.count;
         let stream = table.stream.as_deref().and_then(|name| name.parse::<Stream>().ok());
@@ -50,34 +46,34 @@ impl PeopleFound {
     }
 }
 
-/// Counts the rows that carry one of these identifiers, and the rows that belong to them. Changes nothing.
+/// Counts the rows that contain one of these identifiers, and the rows that belong to them. Changes nothing.
 pub(in crate::load) fn find(store: &mut BufferedStore, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
-    each_table(store, person, |_, _| Ok(()))
+    for_each_table(store, person, |_, _| Ok(()))
 }
 
 /// Removes the rows that [`find`] counts, and returns the counts.
 pub(in crate::load) fn remove(store: &mut BufferedStore, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
-    each_table(store, person, |store, rows| store.change(rows.change))
+    for_each_table(store, person, |store, rows| store.change(rows.change))
 }
 
-/// Rows of one table that have to go.
-struct OwnedRows {
-    /// Removes them.
+/// Rows of one table that must be removed.
+struct RowsToRemove {
+    /// The change that removes them.
     change: TableChange,
-    /// How many there are.
+    /// Number of rows.
     count: u64,
 }
 
-fn each_table(
+fn for_each_table(
     store: &mut BufferedStore,
     person: &[Identifier],
-    mut act: impl FnMut(&mut BufferedStore, OwnedRows) -> Result<(), LoadError>,
+    mut act: impl FnMut(&mut BufferedStore, RowsToRemove) -> Result<(), LoadError>,
 ) -> Result<PeopleFound, LoadError> {
-    let wanted = Wanted::of(person);
-    let test = RecordTest::new(&wanted);
+    let wanted = IdentifierSet::of(person);
+    let matcher = RecordMatcher::new(&wanted);
     let mut found = PeopleFound::default();
     for table in tables().iter().filter(|table| table.kind != TableKind::Child) {
-        for rows in owned_rows(store, table, &test)? {
+        for rows in rows_to_remove(store, table, &matcher)? {
             found.note(&rows);
             act(store, rows)?;
         }
@@ -85,17 +81,17 @@ fn each_table(
     Ok(found)
 }
 
-/// The rows of a table and of its children that have to go; tables without any are left out.
-fn owned_rows(
+/// The rows of a table and its children that must be removed; tables without such rows are left out.
+fn rows_to_remove(
     store: &mut BufferedStore,
     table: &'static Table,
-    test: &RecordTest<'_>,
-) -> Result<Vec<OwnedRows>, LoadError> {
+    matcher: &RecordMatcher<'_>,
+) -> Result<Vec<RowsToRemove>, LoadError> {
     let family = || std::iter::once(table).chain(children_of(&table.name));
     let mut keys = KeySet::new(removal_columns(table));
     for member in family() {
-        // An identifier in a child's row marks the whole set, and the row to which the set belongs.
-        for rows in marked_rows(store, member, test)? {
+        // An identifier in a child row selects all children of its parent row, and the parent row.
+        for rows in keys_of_matching_rows(store, member, matcher)? {
             keys.add(&removal_keys(member, &rows, table)?)?;
         }
     }
@@ -107,44 +103,28 @@ fn owned_rows(
         }
         let count = count(store, &change)?;
         if count > 0 {
-            owned.push(OwnedRows { change, count });
+            owned.push(RowsToRemove { change, count });
         }
     }
     Ok(owned)
 }
 
-/// The removal columns of the rows that carry a wanted identifier themselves.
-fn marked_rows(
+/// The removal columns of the rows that contain a wanted identifier themselves.
+fn keys_of_matching_rows(
     store: &mut BufferedStore,
     table: &'static Table,
-    test: &RecordTest<'_>,
+    matcher: &RecordMatcher<'_>,
 ) -> Result<Vec<RecordBatch>, LoadError> {
-    let marks: Vec<Mark> = marks_of(table).into_iter().filter(|mark| mark.may_hold(test.wanted)).collect();
+    let id_columns: Vec<IdentifierColumn> =
+        identifier_columns(table).into_iter().filter(|id_column| id_column.may_hold(matcher.wanted)).collect();
     let records = record_columns(table);
-    if test.wanted.is_empty() || (marks.is_empty() && records.is_empty()) {
+    if matcher.wanted.is_empty() || (id_columns.is_empty() && records.is_empty()) {
         return Ok(Vec::new());
     }
-    let keys = removal_columns(table);
-    let mut columns = keys.clone();
-    for column in columns_of(&marks).into_iter().chain(records.iter().copied()) {
-        if !columns.contains(&column) {
-            columns.push(column);
-        }
-    }
-    let found = fold_batches(
-        workers(),
-        |take| store.read(table, &columns, &Filter::all(), take),
-        Vec::new,
-        |found: &mut Vec<RecordBatch>, rows| {
-            let is_marked = rows_of_wanted(&rows, &marks, &records, test)?;
-            if is_marked.contains(&true) {
-                let marked = filter_record_batch(&rows, &BooleanArray::from(is_marked)).map_err(invalid_rows(table))?;
-                found.push(project(&marked, &keys)?);
-            }
-            Ok(())
-        },
-    )?;
-    Ok(found.into_iter().flatten().collect())
+    let columns: Vec<&str> = columns_to_read(&id_columns).into_iter().chain(records.iter().copied()).collect();
+    removal_keys_where(store, table, &columns, |rows| {
+        matching_rows(rows, &id_columns, &records, matcher).map(BooleanArray::from)
+    })
 }
 
 fn count(store: &mut BufferedStore, change: &TableChange) -> Result<u64, LoadError> {

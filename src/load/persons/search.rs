@@ -1,9 +1,10 @@
-//! Searches every text of a store for identifiers: once the rows of people are gone, texts of others may still mention them.
+//! Searches every text of a store for identifiers: after the rows of a person are removed, other texts may still
+//! mention the person.
 
 use arrow::array::RecordBatch;
 
 use super::{
-    fold::fold_batches,
+    parallel_read::fold_batches,
     texts::{as_texts, bytes_of, hits, text_columns},
 };
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
     schema::tables,
 };
 
-/// Rows of a column that mention somebody.
+/// Number of rows in which a column mentions a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention {
     pub table: String,
@@ -25,27 +26,27 @@ pub struct Mention {
 
 /// What was searched and found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Searched {
-    /// Rows that were looked at.
+pub struct SearchReport {
+    /// Number of rows searched.
     pub rows: u64,
-    /// Bytes of text in them.
+    /// Bytes of text searched.
     pub bytes: u64,
-    /// Columns that mention somebody.
+    /// Columns that mention a person.
     pub mentions: Vec<Mention>,
-    /// The same of tables that are not ours, in which nothing is changed.
+    /// Columns of tables that are not ours and mention a person; nothing is changed there.
     pub in_their_tables: Vec<Mention>,
-    /// Texts in which the bytes of an identifier stand inside a longer text of somebody else's, which is no mention.
+    /// Texts that contain an identifier only inside a longer word, which is no mention.
     pub inside_longer: u64,
 }
 
-/// Searches every text and JSON column of every table, and the tables that somebody else keeps in the store, with so many threads. Changes
-/// nothing.
+/// Searches every text and JSON column of every table, also of tables that others keep in the store, with this number
+/// of threads. Changes nothing.
 pub(in crate::load) fn search(
     store: &mut BufferedStore,
     matcher: &IdentifierMatcher,
     threads: usize,
-) -> Result<Searched, LoadError> {
-    let mut searched = Searched::default();
+) -> Result<SearchReport, LoadError> {
+    let mut searched = SearchReport::default();
     for table in tables() {
         let columns = text_columns(table);
         let read = |take: &mut Take<'_>| store.read(table, &columns, &Filter::all(), take);
@@ -61,16 +62,16 @@ pub(in crate::load) fn search(
     Ok(searched)
 }
 
-/// Searches one table, adds what was looked at to the sums, and returns its columns that mention somebody.
+/// Searches one table, adds its counts to the report, and returns the columns that mention a person.
 fn search_table(
-    searched: &mut Searched,
+    searched: &mut SearchReport,
     table: &str,
     columns: &[&str],
     matcher: &IdentifierMatcher,
     threads: usize,
     read: impl FnOnce(&mut Take<'_>) -> Result<(), LoadError>,
 ) -> Result<Vec<Mention>, LoadError> {
-    let none = || Tally { hits: vec![0; columns.len()], ..Tally::default() };
+    let none = || SearchCounts { hits: vec![0; columns.len()], ..SearchCounts::default() };
     let mut hits = vec![0; columns.len()];
     for tally in fold_batches(threads, read, none, |tally, rows| tally.add(&rows, matcher))? {
         searched.rows += tally.rows;
@@ -84,17 +85,17 @@ fn search_table(
     Ok(found.map(mention).collect())
 }
 
-/// What one thread found in a table.
+/// Counts of one thread in one table.
 #[derive(Debug, Default)]
-struct Tally {
+struct SearchCounts {
     rows: u64,
     bytes: u64,
     inside_longer: u64,
-    /// Rows that mention somebody, by column.
+    /// Rows that mention a person, by column.
     hits: Vec<u64>,
 }
 
-impl Tally {
+impl SearchCounts {
     fn add(&mut self, rows: &RecordBatch, matcher: &IdentifierMatcher) -> Result<(), LoadError> {
         self.rows += rows.num_rows() as u64;
         for (column, count) in rows.columns().iter().zip(&mut self.hits) {

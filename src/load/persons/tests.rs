@@ -1,4 +1,4 @@
-//! Rows of every table, made by the contracts alone, and what a plain loop over them finds.
+//! Compares the results with those of a plain loop over random rows of every table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -131,14 +131,14 @@ impl PlainRow {
     }
 }
 
-/// The rows that go, and what is told of them.
-fn plainly_found<'a>(rows: &'a [PlainRow], person: &[Identifier]) -> (Vec<&'a PlainRow>, PeopleFound) {
+/// The rows to remove, and their counts.
+fn found_by_plain_loop<'a>(rows: &'a [PlainRow], person: &[Identifier]) -> (Vec<&'a PlainRow>, PeopleFound) {
     let (mut gone, mut found) = (Vec::new(), PeopleFound::default());
     for base in tables().iter().filter(|table| table.kind != TableKind::Child) {
         let family: Vec<&Table> = std::iter::once(base).chain(children_of(&base.name)).collect();
         let of_family = || rows.iter().filter(|row| family.iter().any(|table| table.name == row.table.name));
-        let is_marked = |row: &&PlainRow| row.carries(person) || row.holds_a_record_of(person);
-        let keys: BTreeSet<Vec<Option<&str>>> = of_family().filter(is_marked).map(PlainRow::key).collect();
+        let is_selected = |row: &&PlainRow| row.carries(person) || row.holds_a_record_of(person);
+        let keys: BTreeSet<Vec<Option<&str>>> = of_family().filter(is_selected).map(PlainRow::key).collect();
         for row in of_family().filter(|row| keys.contains(&row.key())) {
             gone.push(row);
             *found.rows.entry(&row.table.name).or_default() += 1;
@@ -190,15 +190,15 @@ fn choices_of_rows() -> impl Strategy<Value = Vec<(usize, Vec<u8>)>> {
 
 proptest! {
     #[test]
-    fn p9_the_rows_of_people_are_those_that_a_plain_loop_finds(
+    fn p9_the_rows_of_people_equal_those_of_a_plain_loop(
         rows in choices_of_rows(),
         named in prop::collection::vec((any::<usize>(), any::<u8>()), 0..4),
     ) {
         let (mut store, plain) = made(&rows);
         let person = person(&named);
-        let (gone, expected) = plainly_found(&plain, &person);
+        let (gone, expected) = found_by_plain_loop(&plain, &person);
         prop_assert_eq!(&find(&mut store, &person).unwrap(), &expected);
-        prop_assert_eq!(ids(&mut store).len(), plain.len(), "looking changes nothing");
+        prop_assert_eq!(ids(&mut store).len(), plain.len(), "finding changes nothing");
         prop_assert_eq!(&remove(&mut store, &person).unwrap(), &expected);
         let gone: BTreeSet<&str> = gone.iter().map(|row| row.id.as_str()).collect();
         let left = plain.iter().map(|row| &row.id).filter(|id| !gone.contains(id.as_str())).cloned();
@@ -210,15 +210,15 @@ proptest! {
     }
 
     #[test]
-    fn p9_facts_are_the_rows_that_a_plain_loop_finds(
+    fn p9_co_occurring_identifiers_equal_those_of_a_plain_loop(
         rows in choices_of_rows(),
         named in prop::collection::vec((any::<usize>(), any::<u8>()), 0..4),
     ) {
         let (mut store, plain) = made(&rows);
         let person = person(&named);
         let (mut expected, mut spellings) = (BTreeSet::new(), Spellings::new());
-        let leads = |table: &Table| identifies(table).filter(|(column, _)| column.column_type != ColumnType::Json).count() > 1;
-        for row in plain.iter().filter(|row| leads(row.table) && row.carries(&person)) {
+        let links = |table: &Table| identifies(table).filter(|(column, _)| column.column_type != ColumnType::Json).count() > 1;
+        for row in plain.iter().filter(|row| links(row.table) && row.carries(&person)) {
             let identifiers: BTreeSet<Identifier> =
                 row.spelled().into_iter().map(|spelled| spelled.noted_in(&mut spellings)).collect();
             expected.insert(identifiers.into_iter().collect::<Vec<_>>());
@@ -229,7 +229,7 @@ proptest! {
 }
 
 #[test]
-fn p9_the_rows_that_belong_to_a_marked_row_go_with_it() {
+fn p9_child_and_parent_rows_are_removed_together() {
     let (_shelf, mut store) = memory();
     let put = crate::load::tables::fixture::put;
     let answer = |session, question, at_us| {
@@ -269,7 +269,7 @@ fn p9_the_rows_that_belong_to_a_marked_row_go_with_it() {
 }
 
 #[test]
-fn without_identifiers_no_table_is_read() {
+fn no_table_is_read_without_identifiers() {
     let (shelf, mut store) = memory();
     crate::load::tables::fixture::put(&mut store, "responses", &[&[("response_group_uid", Cell::Text(""))]]);
     store.commit("test").unwrap();

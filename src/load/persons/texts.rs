@@ -1,4 +1,4 @@
-//! Identifiers in texts of others.
+//! Finds identifiers in columns of text.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::{
     schema::{ColumnType, Table},
 };
 
-/// The columns of a table that hold texts.
+/// The text and JSON columns of a table.
 pub(super) fn text_columns(table: &'static Table) -> Vec<&'static str> {
     let is_text = |column_type| matches!(column_type, ColumnType::Text | ColumnType::Json);
     table.columns.iter().filter(|column| is_text(column.column_type)).map(|column| column.name.as_str()).collect()
 }
 
-/// A column as texts: whatever is no text is searched as it is shown.
+/// A column as texts; values of other types are converted to their displayed form.
 pub(super) fn as_texts(column: &ArrayRef) -> Result<StringArray, LoadError> {
     let column = match column.data_type() {
         DataType::Utf8 => Arc::clone(column),
@@ -29,21 +29,22 @@ pub(super) fn as_texts(column: &ArrayRef) -> Result<StringArray, LoadError> {
     Ok(column.as_string::<i32>().clone())
 }
 
-/// The bytes of all texts.
+/// The bytes of all texts of a column.
 pub(super) fn bytes_of(texts: &StringArray) -> &[u8] {
-    let place = |offset: Option<&i32>| offset.and_then(|offset| usize::try_from(*offset).ok()).unwrap_or(0);
+    let position = |offset: Option<&i32>| offset.and_then(|offset| usize::try_from(*offset).ok()).unwrap_or(0);
     let offsets = texts.value_offsets();
-    texts.value_data().get(place(offsets.first())..place(offsets.last())).unwrap_or_default()
+    texts.value_data().get(position(offsets.first())..position(offsets.last())).unwrap_or_default()
 }
 
-/// Texts that mention somebody.
+/// Which texts of a column mention a person.
 pub(super) struct Hits {
     pub is_hit: BooleanArray,
-    /// Texts in which the bytes of an identifier are part of something longer, which is no mention.
+    /// Texts that contain an identifier only inside a longer word, which is no mention.
     pub inside_longer: u64,
 }
 
-/// Looks through the texts of a column; `None` if no text can mention anybody, which is nearly always found out at once for all of them.
+/// Tests each text of a column. Returns `None` if a test of all bytes together shows that no text mentions a person,
+/// which is the usual case.
 pub(super) fn hits(texts: &StringArray, matcher: &IdentifierMatcher) -> Option<Hits> {
     if !matcher.may_be_in(bytes_of(texts)) {
         return None;

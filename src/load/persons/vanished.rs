@@ -1,13 +1,13 @@
-//! Sessions that the service no longer returns: nothing else shows who was purged there.
+//! Sessions that the service no longer returns: the only sign of a purge at the service.
 
 use std::collections::BTreeSet;
 
 use arrow::array::Array as _;
 
 use super::{
-    fold::{fold_batches, workers},
-    marks::{Mark, marks_of},
-    wanted::{Folded, Wanted},
+    identifier_columns::{IdentifierColumn, identifier_columns},
+    identifier_set::{IdentifierSet, LowercaseBuffer},
+    parallel_read::{fold_batches, workers},
 };
 use crate::{
     load::{
@@ -19,13 +19,14 @@ use crate::{
     schema::Table,
 };
 
-/// The table whose rows make a session.
+/// The table whose rows belong to sessions.
 const RESPONSES: &str = "responses";
 const VANISHED_AT: &str = "_vanished_at";
-/// Sessions that are looked at together: bounds the memory.
+/// Sessions that are checked together; bounds the memory.
 const CANDIDATES_MAX: usize = 100_000;
 
-/// Sessions of which every row had vanished at the service before this moment (epoch milliseconds), in order, at most so many.
+/// The first sessions, in order, of which every row vanished before this moment (epoch milliseconds); at most
+/// `sessions_max`.
 pub(in crate::load) fn vanished_sessions(
     store: &mut BufferedStore,
     before_ms: i64,
@@ -45,7 +46,7 @@ fn vanished_in_parts(
     let (mut found, mut after) = (Vec::new(), None);
     while found.len() < sessions_max {
         let candidates = candidates(store, after.as_ref(), is_gone, candidates_max)?;
-        let wanted = Wanted::of(&candidates);
+        let wanted = IdentifierSet::of(&candidates);
         let live = sessions_with(store, &wanted, |vanished_us| !is_gone(vanished_us))?;
         let is_last = candidates.len() < candidates_max;
         after = candidates.last().cloned();
@@ -58,12 +59,12 @@ fn vanished_in_parts(
     Ok(found)
 }
 
-/// Of these sessions, those of which some row has not vanished, in order.
+/// The sessions among these that have a row which has not vanished, in order.
 pub(in crate::load) fn live_sessions(
     store: &mut BufferedStore,
     sessions: &[Identifier],
 ) -> Result<Vec<Identifier>, LoadError> {
-    let wanted = Wanted::of(sessions);
+    let wanted = IdentifierSet::of(sessions);
     if !wanted.has_any_of(IdentifierKind::Session) {
         return Ok(Vec::new());
     }
@@ -71,14 +72,14 @@ pub(in crate::load) fn live_sessions(
     Ok(live.into_iter().collect())
 }
 
-/// The table of sessions, and the column that names them.
-fn sessions_table() -> Result<(&'static Table, Mark), LoadError> {
+/// The table with the sessions, and the column that identifies them.
+fn sessions_table() -> Result<(&'static Table, IdentifierColumn), LoadError> {
     let table = contract(RESPONSES)?;
-    let mark = marks_of(table).into_iter().find(|mark| mark.kind == IdentifierKind::Session);
-    Ok((table, mark.ok_or_else(|| LoadError::Bug(format!("{RESPONSES} has no column for sessions")))?))
+    let id_column = identifier_columns(table).into_iter().find(|id_column| id_column.kind == IdentifierKind::Session);
+    Ok((table, id_column.ok_or_else(|| LoadError::Bug(format!("{RESPONSES} has no column for sessions")))?))
 }
 
-/// The first sessions behind this one, in order, that have a row which is gone; at most so many.
+/// The first sessions after this one, in order, that have a vanished row; at most `candidates_max`.
 fn candidates(
     store: &mut BufferedStore,
     after: Option<&Identifier>,
@@ -103,10 +104,10 @@ fn candidates(
     Ok(candidates)
 }
 
-/// Those of the wanted sessions that have a row of which this holds, by when it vanished (epoch microseconds).
+/// The wanted sessions that have a row for whose vanishing time (epoch microseconds) `holds` returns true.
 fn sessions_with(
     store: &mut BufferedStore,
-    wanted: &Wanted,
+    wanted: &IdentifierSet,
     holds: impl Fn(Option<i64>) -> bool + Sync,
 ) -> Result<BTreeSet<Identifier>, LoadError> {
     let (table, session) = sessions_table()?;
@@ -116,10 +117,10 @@ fn sessions_with(
         BTreeSet::new,
         |found, rows| {
             let (sessions, vanished) = (session.values(&rows)?, time_column(&rows, VANISHED_AT)?);
-            let mut folded = Folded::default();
+            let mut lowercase = LowercaseBuffer::default();
             for row in 0..rows.num_rows() {
                 let vanished_us = vanished.is_valid(row).then(|| vanished.value(row));
-                if holds(vanished_us) && sessions.names_one(row, wanted, &mut folded) {
+                if holds(vanished_us) && sessions.is_wanted(row, wanted, &mut lowercase) {
                     found.extend(sessions.read(row).map(|spelled| spelled.identifier));
                 }
             }
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn without_sessions_nothing_is_read() {
+    fn no_table_is_read_without_sessions() {
         let (shelf, mut store) = memory();
         put(&mut store, RESPONSES, &[&[("response_group_uid", Cell::Text("s-1"))]]);
         store.commit("test").unwrap();

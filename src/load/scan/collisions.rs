@@ -1,13 +1,13 @@
-//! Records that lost to another one of their key with other content: the key does not name a record as it should. Those of answers go to the
-//! history; other streams have none that could keep them, so there they are rejects, as the row that they would have been.
+//! Collision losers: records with the key of a newer record and other content. Losing responses go to the history.
+//! Other streams have no such history, so their losers become rejects, with the text of the row they would have been.
 
 use arrow::array::{Array as _, RecordBatch};
 use foldhash::HashSet;
 
 use super::{
+    filled_tables::is_requested,
     records::rows_where,
-    stamps::{column_of, moment, null, rows_of, stamp, text},
-    tables::was_asked_for,
+    stamps::{column_of, null, rows_of, stamp, started, text},
 };
 use crate::{
     load::{
@@ -20,11 +20,12 @@ use crate::{
     schema::{ROW_HASH_COLUMN, Table},
 };
 
-/// Why a version is in the history that lost a collision.
+/// The reason of a lost version in the history.
 const COLLISION: &str = "collision";
 
-/// Writes collision_losers to the history, but for those that it holds, and those that it got as edited from this scan. Returns how many were new: what
-/// is known already must not call for a look again in every run.
+/// Writes collision losers to the history and returns how many are new. It skips those that the history has already,
+/// and those that this scan has just written as edited. Known losers must not report the scan for review again in
+/// every run.
 pub(super) fn write_to_history(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -40,16 +41,16 @@ pub(super) fn write_to_history(
     known.extend(edited);
     let mut written = 0;
     for rows in collision_losers {
-        let names = names_of(base, rows)?;
-        let new = rows_where(base, rows, |row| names.get(row).is_some_and(|name| known.insert(*name)))?;
+        let identities = identities_of(base, rows)?;
+        let new = rows_where(base, rows, |row| identities.get(row).is_some_and(|identity| known.insert(*identity)))?;
         let count = new.num_rows();
         let mut change = TableChange::new(history);
         change.add(rows_of(history, count, |column| {
             Ok(Some(match (stamp(scan, column, count), column.name.as_str()) {
                 (Some(stamp), _) => stamp,
-                (None, "valid_from" | "valid_to") => moment(scan.started_ms, count),
+                (None, "valid_from" | "valid_to") => started(scan, count),
                 (None, "reason") => text(COLLISION, count),
-                (None, _) if !was_asked_for(scan, column) => null(column, count),
+                (None, _) if !is_requested(scan, column) => null(column, count),
                 (None, name) => column_of(history, &new, name)?,
             }))
         })?);
@@ -59,7 +60,7 @@ pub(super) fn write_to_history(
     Ok(written)
 }
 
-/// Keys and contents of collision_losers that the history holds.
+/// The hashes of key and content of the collision losers in the history.
 fn known_losers(
     store: &mut BufferedStore,
     base: &'static Table,
@@ -73,23 +74,23 @@ fn known_losers(
     columns.extend([ROW_HASH_COLUMN, "reason"]);
     store.read(history, &columns, &Filter::within(Some(bounds)).with_keys(&keys), &mut |rows| {
         let reasons = text_column(&rows, "reason")?;
-        let names = names_of(base, &rows)?.into_iter().zip(reasons.iter());
-        known.extend(names.filter(|(_, reason)| *reason == Some(COLLISION)).map(|(name, _)| name));
+        let identities = identities_of(base, &rows)?.into_iter().zip(reasons.iter());
+        known.extend(identities.filter(|(_, reason)| *reason == Some(COLLISION)).map(|(identity, _)| identity));
         Ok(())
     })?;
     Ok(known)
 }
 
 /// The hashes of key and content of each row.
-fn names_of(base: &Table, rows: &RecordBatch) -> Result<Vec<(u128, i64)>, LoadError> {
+fn identities_of(base: &Table, rows: &RecordBatch) -> Result<Vec<(u128, i64)>, LoadError> {
     let keys = key_hashes(&base.key_in_order(), rows).map_err(invalid_rows(base))?;
     let contents = number_column(rows, ROW_HASH_COLUMN)?;
-    // A content without a hash equals no other.
+    // A row without a content hash equals no other row.
     let content = |row: usize| if contents.is_valid(row) { contents.value(row) } else { i64::MIN };
     Ok(keys.into_iter().enumerate().map(|(row, key)| (key, content(row))).collect())
 }
 
-/// Losers as rejects, by the hashes of their contents.
+/// Collision losers as rejects, each with the hash of its content.
 pub(super) fn as_rejects(
     base: &'static Table,
     collision_losers: &[RecordBatch],

@@ -1,8 +1,9 @@
-//! The fields of a record, wherever a row has them: in columns of their own, or in the JSON of fields without one.
+//! Compares the fields of records, wherever rows store them: in a column of their own, or in the JSON of fields
+//! without a column.
 //!
-//! A field moves from that JSON into a column when a new version knows it, and rows that an earlier version stored have it where it was.
-//! They say the same as a record that has it in its column. So fields are compared by their names at the service, and by the values that
-//! their columns make of them.
+//! A new version of the program can give a field a column. Rows that an earlier version stored still have the field
+//! in the JSON. Both rows have the same content. So fields are compared by their names at the service, and by the
+//! values that their columns make of them.
 
 use std::{
     borrow::Cow,
@@ -22,32 +23,32 @@ use crate::{
     schema::{Column, ColumnType, Origin},
 };
 
-/// Rows of a table, as far as they hold fields of records.
+/// The fields of the rows of a batch.
 pub(super) struct FieldRows<'t> {
-    /// Columns that hold one field, by its path at the service.
+    /// Columns that store one field, by its path at the service.
     columns: BTreeMap<&'t str, (&'t Column, ArrayRef)>,
-    /// Columns that hold the fields below a path that have none of their own.
+    /// Columns that store, as JSON, the fields below a path that have no column.
     rests: Vec<(&'t Column, ArrayRef)>,
-    /// Paths of objects of which some field has a column.
+    /// Paths of objects that have at least one field with a column.
     objects: BTreeSet<&'t str>,
 }
 
-/// What a field says.
+/// The value of a field.
 #[derive(Debug, PartialEq)]
 enum Value<'a> {
     Text(Cow<'a, str>),
     Integer(i64),
     Number(f64),
     Boolean(bool),
-    /// Microseconds.
+    /// Epoch microseconds.
     Moment(i64),
     Integers(Vec<i64>),
-    /// The text of a value that its column cannot hold.
+    /// The JSON text of a value that does not fit its column.
     Other(&'a str),
 }
 
 impl<'t> FieldRows<'t> {
-    /// The rows, in those of these columns that hold fields.
+    /// Reads the columns among these that contain fields.
     pub fn of(columns: impl IntoIterator<Item = &'t Column>, rows: &RecordBatch) -> Self {
         let mut fields = Self { columns: BTreeMap::new(), rests: Vec::new(), objects: BTreeSet::new() };
         for column in columns {
@@ -62,7 +63,8 @@ impl<'t> FieldRows<'t> {
         fields
     }
 
-    /// Whether a row has the fields of a row of others, which have the same columns. Only what these columns hold counts.
+    /// Whether a row has the same fields as a row of another batch with the same columns. Only columns for which
+    /// `counts` returns true are compared.
     pub fn are_same(
         &self,
         row: usize,
@@ -73,7 +75,7 @@ impl<'t> FieldRows<'t> {
         let (rest, mut other_rest) = (self.rest(row, &counts), other.rest(other_row, &counts));
         for (path, (column, values)) in self.columns.iter().filter(|(_, (column, _))| counts(column)) {
             let (raw, other_raw) = (rest.get(*path).copied(), other_rest.remove(*path));
-            // Where a column cannot hold all of a value, the text beside it says the rest.
+            // Where a column cannot hold the complete value, the JSON text decides.
             let differ = raw.zip(other_raw).is_some_and(|(raw, other)| raw != other);
             let value = cell(column, values, row).or_else(|| read(column, raw?));
             let other_cell = other.columns.get(*path).and_then(|(_, values)| cell(column, values, other_row));
@@ -84,7 +86,7 @@ impl<'t> FieldRows<'t> {
         rest.iter().filter(|(path, _)| !self.columns.contains_key(path.as_str())).eq(&other_rest)
     }
 
-    /// The fields of a row that have no column, or do not fit it: their texts by path.
+    /// The fields of a row without a column, or with a value that does not fit it: their JSON texts by path.
     fn rest(&self, row: usize, counts: impl Fn(&Column) -> bool) -> BTreeMap<String, &str> {
         let mut fields = BTreeMap::new();
         for (column, values) in self.rests.iter().filter(|(column, values)| counts(column) && values.is_valid(row)) {
@@ -126,7 +128,7 @@ fn cell<'a>(column: &Column, values: &'a ArrayRef, row: usize) -> Option<Value<'
     })
 }
 
-/// The value that the column makes of the field.
+/// The value that the column makes of the field's JSON text; `None` for null.
 fn read<'a>(column: &Column, raw: &'a str) -> Option<Value<'a>> {
     if shape(raw) == Shape::Null {
         return None;

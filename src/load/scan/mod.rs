@@ -1,50 +1,52 @@
-//! Applies complete scans to a store: what becomes of each row, and what is written for it (promises P1, P2, P4).
+//! Applies complete scans to a store: classifies each row, and writes what changed (promises P1, P2, P4).
 //!
-//! 1. The pages are gone through once: of each record its key and hashes are kept ([`staged`]).
-//! 2. What the store has of the window, and of the keys that lie outside of it, is read: keys and hashes again ([`held`]).
-//! 3. [`classify()`] says what becomes of each record and each stored row. It is a pure function.
-//! 4. Rows that change, or may, are read whole.
-//! 5. The pages are gone through once more, and what changes is written ([`mod@write`]): the base table, its children, history, snapshots,
-//!    versions, rejects. If nothing changes, this does not happen.
+//! 1. Read the pages once, and keep the key and the hashes of each record ([`staged`]).
+//! 2. Read the keys and hashes of the stored rows of the window, and of rows outside it whose keys the scan returned
+//!    ([`stored`]).
+//! 3. [`classify()`], a pure function, decides what becomes of each record and of each stored row.
+//! 4. Read all columns of the stored rows that change or may change.
+//! 5. Read the pages again and write the changes ([`mod@write`]): base table, children, history, snapshots, versions,
+//!    rejects. This step is skipped if nothing changes.
 //!
-//! A key is looked up where its creation time says that it is. Should the service ever move the creation time of a record from one window to
-//! another, the record is new in the one and vanishes from the other. Records that share a key and lie in different windows both have a
-//! row, until a scan meets both: then the row at the record's moment stays, and the others go to the history.
+//! A stored row is looked up at the record's creation time. If the service moves a record's creation time to another
+//! window, the record is new there and vanishes from its old window. Records with one key in two windows have a row
+//! each until one scan returns both. Then the row at the record's creation time stays, and the others move to the
+//! history.
 
-mod children;
+mod child_digests;
 mod classify;
 mod collisions;
-mod compare;
-mod differ;
 mod fields;
+mod filled_tables;
 mod pages;
 mod record_set;
 mod records;
 mod rejects;
+mod row_difference;
 mod snapshots;
 mod staged;
 mod stamps;
 mod stored;
 mod surveys;
-mod tables;
-mod values;
+mod value_hashes;
+mod verify;
 mod versions;
 mod write;
 
-pub(in crate::load) use compare::differences;
-pub use compare::{Difference, Differences, Example};
 pub use pages::Pages;
+pub(in crate::load) use verify::differences;
+pub use verify::{Difference, Differences, Example};
 
 use std::collections::BTreeMap;
 
 use arrow::array::RecordBatch;
 
 use self::{
-    classify::{Classification, Question, RecordChange, classify},
-    rejects::NewRejects,
-    staged::Staged,
-    stored::{OldRows, Stored},
-    write::{Known, Writer, Written},
+    classify::{Classification, ClassifyOptions, RecordChange, classify},
+    rejects::RejectCounts,
+    staged::StagedScan,
+    stored::{OldRows, StoredRows},
+    write::{ScanWriter, WriteInput, WriteResult},
 };
 use super::{LoadError, RowCounts, VanishPolicy, store::BufferedStore};
 use crate::{
@@ -52,10 +54,10 @@ use crate::{
     schema::Table,
 };
 
-/// Compares a complete scan with the store, and changes what differs. The caller adds the row of the ledger, and commits. After an error
-/// the caller rolls back.
+/// Compares a complete scan with the store, and writes the differences. The caller adds the row of the ledger, and
+/// commits. After an error the caller rolls back.
 ///
-/// The cost is that of the scan and of the stored rows in its window, whatever else is stored.
+/// The cost depends on the scan and the stored rows in its window, not on the size of the store.
 pub(in crate::load) fn apply(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -63,16 +65,16 @@ pub(in crate::load) fn apply(
     vanish: VanishPolicy,
 ) -> Result<RowCounts, LoadError> {
     let staged = stage(scan, pages)?;
-    versions::begin_missing(store, staged.base)?;
-    let stored = Stored::read(store, scan, &staged)?;
-    let classification = classify(&staged.records, &stored.rows, &question(scan, &staged, vanish));
+    versions::backfill_missing(store, staged.base)?;
+    let stored = StoredRows::read(store, scan, &staged)?;
+    let classification = classify(&staged.records, &stored.rows, &classify_options(scan, &staged, vanish));
     let snapshots = snapshots::find(store, &staged.snapshots)?;
     snapshots.remove_replaced(store, scan)?;
     let written = if classification.changes_nothing() && snapshots.is_empty() {
-        Written::default()
+        WriteResult::default()
     } else {
-        let old = OldRows::read(store, staged.base, &stored, &places_of_old(&classification))?;
-        let known = Known {
+        let old = OldRows::read(store, staged.base, &stored, &indexes_to_read(&classification))?;
+        let input = WriteInput {
             scan,
             staged: &staged,
             stored: &stored,
@@ -80,7 +82,7 @@ pub(in crate::load) fn apply(
             old: &old,
             snapshots: &snapshots,
         };
-        write_pages(store, pages, &known)?
+        write_pages(store, pages, input)?
     };
     let new = write_rejects(store, scan, staged.base, &staged.rejects, &written.collision_losers)?;
     let changed = written.counts.inserted + written.counts.updated;
@@ -88,28 +90,28 @@ pub(in crate::load) fn apply(
         rows_read: staged.rows_read,
         outside_window: staged.outside_us.len() as u64,
         withheld: classification.withheld,
-        unchanged: classification.standing.saturating_sub(changed),
+        unchanged: classification.current.saturating_sub(changed),
         rejected: new.rejected,
         collisions: written.counts.collisions + new.collisions,
         ..written.counts
     })
 }
 
-/// Goes through the pages once more and writes what changes; then what is known only when all are written.
-fn write_pages(store: &mut BufferedStore, pages: &dyn Pages, known: &Known<'_>) -> Result<Written, LoadError> {
-    let Known { scan, staged, classification, old, .. } = *known;
+/// Writes the changes of each page, then the changes that need all pages.
+fn write_pages(store: &mut BufferedStore, pages: &dyn Pages, input: WriteInput<'_>) -> Result<WriteResult, LoadError> {
+    let WriteInput { scan, staged, classification, old, .. } = input;
     let base = staged.base;
-    let mut writer = Writer::begin(store, known)?;
+    let mut writer = ScanWriter::begin(store, input)?;
     pages.for_each(&mut |page| writer.page(store, page))?;
     let mut written = writer.written;
-    let gone = || old.take(base, classification.gone.iter().copied());
+    let vanished = || old.take(base, classification.vanished.iter().copied());
     match scan.scope.stream {
         Stream::Surveys => {
-            let gone = gone()?;
-            surveys::write(store, scan, base, &written, &old.rows, &gone)?;
-            versions::write(store, scan, base, &written, &gone)?;
+            let vanished = vanished()?;
+            surveys::write(store, scan, base, &written, &old.rows, &vanished)?;
+            versions::write(store, scan, base, &written, &vanished)?;
         }
-        Stream::Users => versions::write(store, scan, base, &written, &gone()?)?,
+        Stream::Users => versions::write(store, scan, base, &written, &vanished()?)?,
         Stream::Responses => {
             let collision_losers = std::mem::take(&mut written.collision_losers);
             written.counts.collisions =
@@ -120,14 +122,14 @@ fn write_pages(store: &mut BufferedStore, pages: &dyn Pages, known: &Known<'_>) 
     Ok(written)
 }
 
-/// Writes the rejects of a scan, and the records that lost to others where no history has room for them.
+/// Writes the rejects of a scan, and the collision losers of streams without a history.
 fn write_rejects(
     store: &mut BufferedStore,
     scan: &Scan,
     base: &'static Table,
     rejects: &BTreeMap<i64, Reject>,
     collision_losers: &[RecordBatch],
-) -> Result<NewRejects, LoadError> {
+) -> Result<RejectCounts, LoadError> {
     let collision_losers = collisions::as_rejects(base, collision_losers)?;
     let new = rejects::find_new(
         store,
@@ -137,9 +139,9 @@ fn write_rejects(
     rejects::write(store, scan, &new)
 }
 
-/// Goes through all pages once.
-fn stage(scan: &Scan, pages: &dyn Pages) -> Result<Staged, LoadError> {
-    let mut staged = Staged::new(scan)?;
+/// Reads all pages once and summarizes them.
+fn stage(scan: &Scan, pages: &dyn Pages) -> Result<StagedScan, LoadError> {
+    let mut staged = StagedScan::new(scan)?;
     let mut number = 0;
     pages.for_each(&mut |page| {
         staged.add(scan, number, page)?;
@@ -149,9 +151,9 @@ fn stage(scan: &Scan, pages: &dyn Pages) -> Result<Staged, LoadError> {
     Ok(staged)
 }
 
-fn question(scan: &Scan, staged: &Staged, vanish: VanishPolicy) -> Question {
+fn classify_options(scan: &Scan, staged: &StagedScan, vanish: VanishPolicy) -> ClassifyOptions {
     let base = staged.base;
-    Question {
+    ClassifyOptions {
         window: base.partition.is_some().then(|| super::store::TimeRange::of(scan.window)),
         survey_id: scan.scope.survey_id.filter(|_| base.column("survey_id").is_some()),
         flags: base.column("_flags").map(|_| scan.flags.bits().into()),
@@ -163,11 +165,14 @@ fn question(scan: &Scan, staged: &Staged, vanish: VanishPolicy) -> Question {
     }
 }
 
-/// The places of the stored rows that are to be read whole.
-fn places_of_old(classification: &Classification) -> Vec<usize> {
-    let held = classification.records.iter().filter_map(|change| match change {
+/// The indexes of the stored rows of which all columns are needed.
+fn indexes_to_read(classification: &Classification) -> Vec<usize> {
+    let compared = classification.records.iter().filter_map(|change| match change {
         RecordChange::Stored { stored, .. } => Some(*stored),
         _ => None,
     });
-    held.chain(classification.gone.iter().copied()).chain(classification.duplicate_rows.iter().copied()).collect()
+    compared
+        .chain(classification.vanished.iter().copied())
+        .chain(classification.duplicate_rows.iter().copied())
+        .collect()
 }

@@ -1,13 +1,13 @@
-//! Where the pages of a scan come from.
+//! The pages of a scan, as the loader reads them.
 
 use crate::{load::LoadError, model::FlatPage};
 
-/// The pages of a complete scan. They are gone through more than once, the same pages in the same order each time.
+/// The pages of a complete scan. They can be read any number of times, in the same order.
 pub trait Pages {
-    /// Hands over each page, in order.
+    /// Passes each page to `take`, in order.
     ///
     /// # Errors
-    /// What `take` returns; [`LoadError::Pages`] if a page cannot be had.
+    /// The error of `take`, or [`LoadError::Pages`] if a page cannot be read.
     fn for_each(&self, take: &mut dyn FnMut(&FlatPage) -> Result<(), LoadError>) -> Result<(), LoadError>;
 }
 

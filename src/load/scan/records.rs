@@ -1,4 +1,4 @@
-//! What is known of each record of a scan, and of each row that the store has of it, without reading them whole.
+//! Key, hash and times of each record of a scan, and of each stored row, without their other columns.
 
 use arrow::{
     array::{Array as _, ArrowPrimitiveType, BooleanArray, PrimitiveArray, RecordBatch},
@@ -22,28 +22,28 @@ pub(in crate::load) struct Record {
     pub key: u128,
     /// Hash of its content.
     pub content: i64,
-    /// Its creation time in epoch microseconds, if the table is parted by that; else 0.
+    /// Creation time in epoch microseconds; 0 if the table has no partition column.
     pub created_us: i64,
-    /// When it was last changed at the service; the least moment where that is not known.
+    /// When the service last changed the record, epoch microseconds; [`NEVER_US`] if unknown.
     pub updated_us: i64,
 }
 
-/// A row of the store.
+/// A stored row: key, hash and state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::load) struct StoredRow {
     pub key: u128,
-    /// `None`: it is not known what it was made with, so its columns are to be compared.
+    /// Hash of its content; `None` if unknown, so that its columns must be compared.
     pub content: Option<i64>,
     /// As in [`Record`].
     pub created_us: i64,
-    /// The bits of the flags that it was scanned with; 0 in tables that keep none.
+    /// The bits of the scan's flags when the row was written; 0 in tables without flags.
     pub flags: i64,
     pub survey_id: Option<i64>,
     pub is_deleted: bool,
     pub vanished_us: Option<i64>,
 }
 
-/// When a record was updated of which that is not known.
+/// Update time of records without one.
 const NEVER_US: i64 = i64::MIN;
 
 /// The records of a page that have a row in the base table, in order.
@@ -66,12 +66,12 @@ pub(super) fn records_of(base: &Table, page: &FlatPage) -> Result<Vec<Record>, L
     Ok(page.key_hashes.iter().zip(contents).enumerate().map(record).collect())
 }
 
-/// What stands in a column of a row; `None` also without the column.
+/// The value of a row; `None` if it is NULL or the column does not exist.
 fn value<T: ArrowPrimitiveType>(column: Option<&PrimitiveArray<T>>, row: usize) -> Option<T::Native> {
     column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
 }
 
-/// The columns of which [`stored_rows`] makes something.
+/// The columns that [`stored_rows`] needs.
 pub(super) fn stored_columns(base: &'static Table) -> Vec<&'static str> {
     let is_read = |name: &str| {
         base.key.iter().any(|key| key == name)
@@ -81,7 +81,7 @@ pub(super) fn stored_columns(base: &'static Table) -> Vec<&'static str> {
     base.column_names().into_iter().filter(|name| is_read(name)).collect()
 }
 
-/// What is known of rows that have these columns.
+/// Reads key, hash and state of rows with the columns of [`stored_columns`].
 pub(super) fn stored_rows(base: &'static Table, rows: &RecordBatch) -> Result<Vec<StoredRow>, LoadError> {
     let keys = key_hashes(&base.key_in_order(), rows).map_err(invalid_rows(base))?;
     let numbers = |name: &str| base.column(name).map(|_| number_column(rows, name)).transpose();
@@ -101,7 +101,7 @@ pub(super) fn stored_rows(base: &'static Table, rows: &RecordBatch) -> Result<Ve
     Ok(keys.into_iter().enumerate().map(row).collect())
 }
 
-/// The rows for which this holds, asked for each in order.
+/// The rows for which `is_kept` returns true. `is_kept` is called once for each row, in order.
 pub(super) fn rows_where(
     table: &Table,
     rows: &RecordBatch,

@@ -1,4 +1,4 @@
-//! `rejects`: records that have no place in their table, each text once.
+//! `rejects`: records that do not fit their table, each text once.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,17 +15,17 @@ use crate::{
     model::{Reject, RejectReason, Scan},
 };
 
-/// What was new among rejects.
+/// Number of new rejects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct NewRejects {
-    /// Records that cannot be placed.
+pub(super) struct RejectCounts {
+    /// Records that do not fit their table.
     pub rejected: u64,
     /// Records that lost a collision.
     pub collisions: u64,
 }
 
-/// Finds those that the store does not hold yet, by hash: what stands there already has had its look, and must not call for one again in
-/// every run. Of several with one hash the last counts.
+/// The rejects whose hash is not stored yet. A stored reject has been reported, and must not be reported again in
+/// every run. Of rejects with one hash the last is used.
 pub(super) fn find_new<'r>(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -50,12 +50,12 @@ pub(super) fn find_new<'r>(
     Ok(rejects.into_iter().collect())
 }
 
-/// Writes these.
+/// Writes new rejects.
 pub(super) fn write(
     store: &mut BufferedStore,
     scan: &Scan,
     rejects: &[(i64, &Reject)],
-) -> Result<NewRejects, LoadError> {
+) -> Result<RejectCounts, LoadError> {
     let table = contract("rejects")?;
     let count = rejects.len();
     let texts = |text: &dyn Fn(&Reject) -> String| -> ArrayRef {
@@ -76,5 +76,5 @@ pub(super) fn write(
     })?);
     store.change(change)?;
     let collisions = rejects.iter().filter(|(_, reject)| reject.reason == RejectReason::KeyCollision).count() as u64;
-    Ok(NewRejects { rejected: count as u64 - collisions, collisions })
+    Ok(RejectCounts { rejected: count as u64 - collisions, collisions })
 }

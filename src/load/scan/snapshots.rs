@@ -1,7 +1,7 @@
-//! `visitor_snapshots`: one row a session, though each of its answers brings a copy.
+//! `visitor_snapshots`: one row for each session, although each response of the session contains a copy.
 //!
-//! The snapshot of the session's earliest answer is kept, so that the result does not depend on the order in which windows are scanned. A
-//! snapshot never vanishes: it says what was known when the survey was shown.
+//! The snapshot of the session's earliest response is stored, so the result does not depend on the order of scans. A
+//! snapshot never vanishes: it records what was known when the survey was shown.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,8 +13,8 @@ use foldhash::{HashMap, HashMapExt as _, HashSet};
 
 use super::{
     records::rows_where,
-    staged::{FirstSnapshot, SESSION_COLUMNS, Snapshots},
-    stamps::{earlier, ended, new_rows, rows_of},
+    staged::{EarliestSnapshot, SESSION_COLUMNS, StagedSnapshots},
+    stamps::{at_the_latest_started, ended, new_rows, rows_of},
 };
 use crate::{
     load::{
@@ -27,58 +27,58 @@ use crate::{
     schema::{RECORD_COLUMN, ROW_HASH_COLUMN, Table, history_of},
 };
 
-/// How far apart the answers of one session can be: a session may cross the edge of a window, and its row is looked up this far
-/// around. A session that goes on for longer can get a second row, of another moment; the first one is then the session's.
+/// Longest expected session. A session may cross the edge of a window, so its row is looked up this far around. A
+/// longer session can get a second row with another time; the earliest row is then the session's.
 const SESSION_US_MAX: i64 = 7 * DAY_MS * 1000;
 
-/// The snapshots of a scan that are to be written, by page.
+/// The snapshots of a scan that must be written, by page.
 #[derive(Debug, Default)]
 pub(super) struct NewSnapshots {
     by_page: BTreeMap<usize, Vec<NewSnapshot>>,
-    /// The stored rows that give way.
+    /// The stored rows that new snapshots replace.
     replaced: Vec<RecordBatch>,
-    /// Of these, the rows of the same answer with other content: the service changed them.
+    /// The replaced rows of the same response with other content: the service edited them.
     edited: Vec<RecordBatch>,
 }
 
 /// A snapshot that is to be written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewSnapshot {
-    /// The place of its record in its page.
+    /// Number of its record in the page.
     pub record: i64,
-    /// When the row in whose place it comes was first seen.
+    /// When the replaced row was first seen.
     first_seen_us: Option<i64>,
 }
 
-/// The row that a session has.
+/// The stored row of a session.
 #[derive(Clone, Copy, Debug)]
-struct HeldSnapshot {
+struct StoredSnapshot {
     created_us: i64,
     content: Option<i64>,
     first_seen_us: Option<i64>,
-    /// Where it is: batch and row.
+    /// Index of the batch and row.
     at: (usize, usize),
 }
 
-impl HeldSnapshot {
-    /// The least row of a session is the session's.
+impl StoredSnapshot {
+    /// Whether this row is the session's rather than the other row of the session.
     fn is_before(&self, other: &Self) -> bool {
         (self.created_us, self.content) < (other.created_us, other.content)
     }
 
-    fn gives_way_to(&self, first: &FirstSnapshot) -> bool {
+    fn is_replaced_by(&self, first: &EarliestSnapshot) -> bool {
         first.created_us < self.created_us
             || (first.created_us == self.created_us && Some(first.content) != self.content)
     }
 }
 
 impl NewSnapshots {
-    /// Those of a page.
+    /// The new snapshots of a page.
     pub fn of_page(&self, page: usize) -> &[NewSnapshot] {
         self.by_page.get(&page).map_or(&[], Vec::as_slice)
     }
 
-    /// All, each with its page.
+    /// All new snapshots, each with the number of its page.
     pub fn all(&self) -> impl Iterator<Item = (usize, &NewSnapshot)> {
         self.by_page.iter().flat_map(|(page, new)| new.iter().map(|new| (*page, new)))
     }
@@ -87,7 +87,7 @@ impl NewSnapshots {
         self.by_page.is_empty()
     }
 
-    /// Takes out the stored rows that give way, and their children. The history has those that the service changed.
+    /// Removes the replaced rows and their children. Edited rows go to the history.
     pub fn remove_replaced(&self, store: &mut BufferedStore, scan: &Scan) -> Result<(), LoadError> {
         let table = contract("visitor_snapshots")?;
         if let (Some(history), false) = (history_of(&table.name), self.edited.is_empty()) {
@@ -102,7 +102,7 @@ impl NewSnapshots {
             .remove_with_children(table, &concat_batches(&first.schema(), &self.replaced).map_err(invalid_rows(table))?)
     }
 
-    /// Rows of a page, of snapshots or of a child, as they are written.
+    /// Rows of a page, of snapshots or of a child table, ready to be written.
     pub fn rows(&self, table: &Table, scan: &Scan, page: usize, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
         let new = new_rows(table, scan, rows)?;
         if table.column("_first_seen_at").is_none() {
@@ -112,7 +112,7 @@ impl NewSnapshots {
             self.of_page(page).iter().map(|new| (new.record, new.first_seen_us)).collect();
         let records = number_column(rows, RECORD_COLUMN)?.values();
         let before = records.iter().map(|record| seen.get(record).copied().flatten());
-        let first_seen = earlier(&before.collect::<TimestampMicrosecondArray>(), scan.started_ms);
+        let first_seen = at_the_latest_started(scan, &before.collect::<TimestampMicrosecondArray>());
         rows_of(table, rows.num_rows(), |column| {
             Ok(match column.name.as_str() {
                 "_first_seen_at" => Some(Arc::clone(&first_seen)),
@@ -122,19 +122,20 @@ impl NewSnapshots {
     }
 }
 
-/// Finds the snapshots that are to be written: of sessions without a row, earlier than the row, or of the same answer with other content.
-pub(super) fn find(store: &mut BufferedStore, staged: &Snapshots) -> Result<NewSnapshots, LoadError> {
+/// Finds the snapshots that must be written: the session has no row, has a later row, or has a row of the same
+/// response with other content.
+pub(super) fn find(store: &mut BufferedStore, staged: &StagedSnapshots) -> Result<NewSnapshots, LoadError> {
     let mut new = NewSnapshots::default();
     let Some(bounds) = staged.bounds else { return Ok(new) };
     let table = contract("visitor_snapshots")?;
     let filter = Filter::within(Some(bounds.widened_by(SESSION_US_MAX))).with_keys(&staged.sessions);
     let columns = [SESSION_COLUMNS[0], "created_at", ROW_HASH_COLUMN, "_first_seen_at"];
     let batches = store.rows(table, &columns, &filter)?;
-    let held = held_by_session(table, &batches)?;
+    let stored = stored_by_session(table, &batches)?;
     let (mut replaced, mut edited) = (HashSet::default(), HashSet::default());
-    for (session, first) in &staged.firsts {
-        let row = held.get(session);
-        if row.is_some_and(|row| !row.gives_way_to(first)) {
+    for (session, first) in &staged.earliest {
+        let row = stored.get(session);
+        if row.is_some_and(|row| !row.is_replaced_by(first)) {
             continue;
         }
         let first_seen_us = row.and_then(|row| row.first_seen_us);
@@ -148,42 +149,42 @@ pub(super) fn find(store: &mut BufferedStore, staged: &Snapshots) -> Result<NewS
     Ok(new)
 }
 
-/// What names these rows, given by batch and row.
+/// The removal columns of rows, which are given by batch and row.
 fn rows_at(
     table: &'static Table,
     batches: &[RecordBatch],
-    places: &HashSet<(usize, usize)>,
+    locations: &HashSet<(usize, usize)>,
 ) -> Result<Vec<RecordBatch>, LoadError> {
     let mut rows = Vec::new();
-    if places.is_empty() {
+    if locations.is_empty() {
         return Ok(rows);
     }
-    for (place, batch) in batches.iter().enumerate() {
+    for (batch_index, batch) in batches.iter().enumerate() {
         let some = project(batch, &removal_columns(table))?;
-        rows.push(rows_where(table, &some, |row| places.contains(&(place, row)))?);
+        rows.push(rows_where(table, &some, |row| locations.contains(&(batch_index, row)))?);
     }
     rows.retain(|rows| rows.num_rows() > 0);
     Ok(rows)
 }
 
-fn held_by_session(table: &Table, batches: &[RecordBatch]) -> Result<HashMap<u128, HeldSnapshot>, LoadError> {
-    let mut held: HashMap<u128, HeldSnapshot> = HashMap::new();
-    for (place, batch) in batches.iter().enumerate() {
+fn stored_by_session(table: &Table, batches: &[RecordBatch]) -> Result<HashMap<u128, StoredSnapshot>, LoadError> {
+    let mut stored: HashMap<u128, StoredSnapshot> = HashMap::new();
+    for (batch_index, batch) in batches.iter().enumerate() {
         let sessions = key_hashes(&SESSION_COLUMNS, batch).map_err(invalid_rows(table))?;
         let (moments, contents) = (time_column(batch, "created_at")?, number_column(batch, ROW_HASH_COLUMN)?);
         let first_seen = time_column(batch, "_first_seen_at")?;
         for (row, session) in sessions.into_iter().enumerate() {
-            let found = HeldSnapshot {
+            let found = StoredSnapshot {
                 created_us: moments.value(row),
                 content: contents.is_valid(row).then(|| contents.value(row)),
                 first_seen_us: first_seen.is_valid(row).then(|| first_seen.value(row)),
-                at: (place, row),
+                at: (batch_index, row),
             };
-            let best = held.entry(session).or_insert(found);
+            let best = stored.entry(session).or_insert(found);
             if found.is_before(best) {
                 *best = found;
             }
         }
     }
-    Ok(held)
+    Ok(stored)
 }

@@ -1,6 +1,8 @@
-//! A scan as it came, without its rows: keys and hashes of its records, its rejects, and the snapshots that its sessions are to have.
+//! Summary of a scan without its rows: keys and hashes of its records, its rejects, and the earliest snapshot of each
+//! session.
 //!
-//! It takes some 48 bytes a record. The rows stay where they are, and are read again when they are written.
+//! The summary takes about 48 bytes for each record. The rows stay in the pages, and are read again when they are
+//! written.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,8 +11,8 @@ use foldhash::{HashMap, HashMapExt as _, HashSet};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
+    filled_tables::{includes_snapshots, is_filled_by},
     records::{Record, records_of, rows_where},
-    tables::{brings_snapshots, is_filled_by},
 };
 use crate::{
     load::{
@@ -23,58 +25,58 @@ use crate::{
     schema::{RECORD_COLUMN, ROW_HASH_COLUMN, Table},
 };
 
-/// What is known of a complete scan.
+/// The summary of a complete scan.
 #[derive(Debug)]
-pub(in crate::load) struct Staged {
+pub(in crate::load) struct StagedScan {
     pub base: &'static Table,
-    /// Of all pages, in the order in which they came.
+    /// The records of all pages, in order.
     pub records: Vec<Record>,
-    /// Records of all pages: those above, and rejects.
+    /// Number of records of all pages, rejects included.
     pub rows_read: u64,
-    /// Each text once, by its hash: as it came first.
+    /// Rejects by the hash of their text; of rejects with one text the first.
     pub rejects: BTreeMap<i64, Reject>,
-    /// Whether some reject is no JSON.
+    /// Whether a reject is not JSON.
     pub has_broken_records: bool,
-    /// Hashes of the keys of records that were discarded.
+    /// Key hashes of the records that the drift rules discarded.
     pub discarded: HashSet<u128>,
     /// Keys of the records outside the window.
     pub outside: KeySet,
-    /// Their creation times.
+    /// Creation times of the records outside the window.
     pub outside_us: Vec<i64>,
-    /// Keys of everything that was asked for by key, found or not. Of users alone.
+    /// Keys that were requested, found or not. Only for scans of users, which request records by key.
     pub asked: KeySet,
-    pub snapshots: Snapshots,
+    pub snapshots: StagedSnapshots,
 }
 
 /// The earliest snapshot of each session of the scan.
 #[derive(Debug)]
-pub(in crate::load) struct Snapshots {
-    /// By the hash of the session.
-    pub firsts: HashMap<u128, FirstSnapshot>,
-    /// The sessions.
+pub(in crate::load) struct StagedSnapshots {
+    /// The earliest snapshot by the hash of the session.
+    pub earliest: HashMap<u128, EarliestSnapshot>,
+    /// The keys of the sessions.
     pub sessions: KeySet,
-    /// Where all snapshots lie in time.
+    /// Time range of all snapshots.
     pub bounds: Option<TimeRange>,
 }
 
-/// Where a snapshot is, and what it says: the least of a session is the session's. Answers of one session that were given in the same
-/// microsecond: any fixed choice will do, if it is always the same.
+/// A snapshot's time, content and location. The least value is the session's snapshot, so snapshots of one
+/// microsecond have a fixed order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::load) struct FirstSnapshot {
-    /// When the answer was given that brought it.
+pub(in crate::load) struct EarliestSnapshot {
+    /// Creation time of the response that contained the snapshot.
     pub created_us: i64,
     /// Hash of its content.
     pub content: i64,
     pub page: usize,
-    /// The place of its record in the page.
+    /// Number of its record in the page.
     pub record: i64,
 }
 
 /// The columns that name a session.
 pub(super) const SESSION_COLUMNS: [&str; 1] = ["response_group_uid"];
 
-impl Staged {
-    /// Of no page.
+impl StagedScan {
+    /// The summary of no page.
     pub fn new(scan: &Scan) -> Result<Self, LoadError> {
         let base = contract(scan.scope.stream.name())?;
         let keys = || KeySet::new(base.key_in_order());
@@ -88,15 +90,15 @@ impl Staged {
             outside: keys(),
             outside_us: Vec::new(),
             asked: keys(),
-            snapshots: Snapshots {
-                firsts: HashMap::new(),
+            snapshots: StagedSnapshots {
+                earliest: HashMap::new(),
                 sessions: KeySet::new(SESSION_COLUMNS.to_vec()),
                 bounds: None,
             },
         })
     }
 
-    /// Takes the next page, which is the `number`th from 0.
+    /// Adds the next page; `number` counts from 0.
     pub fn add(&mut self, scan: &Scan, number: usize, page: &FlatPage) -> Result<(), LoadError> {
         for batch in &page.batches {
             check_columns(contract(batch.table)?, scan, &batch.rows)?;
@@ -119,7 +121,7 @@ impl Staged {
         if !page.absent.is_empty() {
             self.asked.add(&absent_keys(self.base, &page.absent)?)?;
         }
-        if brings_snapshots(scan) {
+        if includes_snapshots(scan) {
             self.snapshots.add(number, page)?;
         }
         self.rows_read += page.records as u64;
@@ -141,7 +143,7 @@ impl Staged {
     }
 }
 
-impl Snapshots {
+impl StagedSnapshots {
     fn add(&mut self, page: usize, flat: &FlatPage) -> Result<(), LoadError> {
         let table = contract("visitor_snapshots")?;
         let Some(rows) = flat.table(&table.name) else { return Ok(()) };
@@ -152,20 +154,20 @@ impl Snapshots {
         let contents = number_column(rows, ROW_HASH_COLUMN)?.values();
         let records = number_column(rows, RECORD_COLUMN)?.values();
         for (((session, created_us), content), record) in sessions.iter().zip(moments).zip(contents).zip(records) {
-            let found = FirstSnapshot { created_us: *created_us, content: *content, page, record: *record };
-            let first = self.firsts.entry(*session).or_insert(found);
+            let found = EarliestSnapshot { created_us: *created_us, content: *content, page, record: *record };
+            let first = self.earliest.entry(*session).or_insert(found);
             *first = found.min(*first);
         }
         Ok(())
     }
 }
 
-/// The hash by which a reject is known; the column is signed, and the hash keeps its bits.
+/// The hash that identifies a reject, as the signed number of its column.
 fn reject_hash(reject: &Reject) -> i64 {
     xxh3_64(reject.raw.as_bytes()).cast_signed()
 }
 
-/// Keys of a base table whose key is one text.
+/// Keys as rows of a base table whose key is one text.
 fn absent_keys(base: &Table, keys: &[String]) -> Result<RecordBatch, LoadError> {
     let column: ArrayRef = Arc::new(StringArray::from_iter_values(keys));
     match base.key.as_slice() {
@@ -174,7 +176,7 @@ fn absent_keys(base: &Table, keys: &[String]) -> Result<RecordBatch, LoadError> 
     }
 }
 
-/// An error if a batch does not have the columns of the contract, in its order.
+/// Returns an error if a batch does not have the columns of the contract, in its order.
 fn check_columns(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<(), LoadError> {
     if !is_filled_by(table, scan) {
         return Err(LoadError::Bug(format!("{} is not filled by {}", table.name, scan.scope.stream)));

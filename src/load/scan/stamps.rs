@@ -1,4 +1,4 @@
-//! Rows of pages and of the store as rows to be written: with the columns that are filled the same way for every row of a scan.
+//! Builds rows to be written, with the columns that have the same value in every row of a scan.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use arrow::{
     datatypes::{Field, Schema},
 };
 
-use super::tables::was_asked_for;
+use super::filled_tables::is_requested;
 use crate::{
     load::{
         LoadError,
@@ -20,9 +20,14 @@ use crate::{
     schema::{Column, Origin, Table},
 };
 
-/// A moment in every row.
-pub(super) fn moment(at_ms: i64, rows: usize) -> ArrayRef {
-    Arc::new(TimestampMicrosecondArray::from_value(written_us(at_ms.saturating_mul(1000)), rows))
+/// When the scan began, in epoch microseconds, as it is stored.
+pub(super) fn started_us(scan: &Scan) -> i64 {
+    written_us(scan.started_ms.saturating_mul(1000))
+}
+
+/// The start of the scan in every row.
+pub(super) fn started(scan: &Scan, rows: usize) -> ArrayRef {
+    Arc::new(TimestampMicrosecondArray::from_value(started_us(scan), rows))
 }
 
 /// A text in every row.
@@ -35,18 +40,18 @@ pub(super) fn null(column: &Column, rows: usize) -> ArrayRef {
     new_null_array(&column.column_type.arrow(), rows)
 }
 
-/// What the scan writes into a column of every row; `None`: that depends on the row.
+/// The value that the scan writes into a column of every row; `None` if the value depends on the row.
 pub(super) fn stamp(scan: &Scan, column: &Column, rows: usize) -> Option<ArrayRef> {
     match column.name.as_str() {
         "_run_id" => Some(text(&scan.run_id.0, rows)),
-        "_synced_at" => Some(moment(scan.started_ms, rows)),
+        "_synced_at" => Some(started(scan, rows)),
         "_flags" => Some(Arc::new(Int64Array::from_value(scan.flags.bits().into(), rows))),
         "_vanished_at" => Some(null(column, rows)),
         _ => None,
     }
 }
 
-/// One array a column of the table; columns without one are left out, and so NULL.
+/// Builds rows of a table from one array for each column. A column without an array is left out, and is NULL.
 pub(super) fn rows_of(
     table: &Table,
     rows: usize,
@@ -63,22 +68,22 @@ pub(super) fn rows_of(
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options).map_err(invalid_rows(table))
 }
 
-/// Rows of a page as new rows of a table. What the scan did not ask for is left out.
+/// Rows of a page as new rows of a table. Columns that the scan did not request are left out.
 pub(super) fn new_rows(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
     let count = rows.num_rows();
     rows_of(table, count, |column| {
         Ok(match (stamp(scan, column, count), column.name.as_str()) {
             (Some(stamp), _) => Some(stamp),
-            (None, "_first_seen_at") => Some(moment(scan.started_ms, count)),
-            (None, _) if !was_asked_for(scan, column) => None,
-            // Filled later, by what is no scan.
+            (None, "_first_seen_at") => Some(started(scan, count)),
+            (None, _) if !is_requested(scan, column) => None,
+            // Filled later, by another writer than a scan.
             (None, name) if column.origin == Origin::Load && rows.column_by_name(name).is_none() => None,
             (None, name) => Some(column_of(table, rows, name)?),
         })
     })
 }
 
-/// Adds stored rows to the table of their earlier versions: they end with this scan.
+/// Stored rows as history rows that end with this scan.
 pub(super) fn ended(
     history: &'static Table,
     scan: &Scan,
@@ -91,7 +96,7 @@ pub(super) fn ended(
         Ok(Some(match (stamp(scan, column, count), column.name.as_str()) {
             (Some(stamp), _) => stamp,
             (None, "valid_from") => column_of(history, rows, "_synced_at")?,
-            (None, "valid_to") => moment(scan.started_ms, count),
+            (None, "valid_to") => started(scan, count),
             (None, "reason") => text(reason, count),
             (None, name) => column_of(history, rows, name)?,
         }))
@@ -105,9 +110,9 @@ pub(super) fn column_of(table: &Table, rows: &RecordBatch, name: &str) -> Result
     column.ok_or_else(|| LoadError::Bug(format!("a batch of {} without {name}", table.name)))
 }
 
-/// The earlier of each moment and this one: scans are committed in another order than they begin.
-pub(super) fn earlier(moments: &TimestampMicrosecondArray, at_ms: i64) -> ArrayRef {
-    let at_us = written_us(at_ms.saturating_mul(1000));
-    let earlier = moments.iter().map(|moment| Some(moment.map_or(at_us, |moment| moment.min(at_us))));
+/// The earlier of each moment and the start of the scan: scans can be committed in another order than they began.
+pub(super) fn at_the_latest_started(scan: &Scan, moments: &TimestampMicrosecondArray) -> ArrayRef {
+    let started_us = started_us(scan);
+    let earlier = moments.iter().map(|moment| Some(moment.map_or(started_us, |moment| moment.min(started_us))));
     Arc::new(earlier.collect::<TimestampMicrosecondArray>())
 }

@@ -1,4 +1,5 @@
-//! What the store has of the records of a scan: read twice, narrow first, and whole where that is needed.
+//! Reads the stored rows that a scan is compared with: key, hash and state of all of them, then all columns of those
+//! that change.
 
 use arrow::{
     array::{RecordBatch, UInt64Array},
@@ -8,7 +9,7 @@ use foldhash::{HashMap, HashMapExt as _};
 
 use super::{
     records::{StoredRow, rows_where, stored_columns, stored_rows},
-    staged::Staged,
+    staged::StagedScan,
 };
 use crate::{
     load::{
@@ -20,25 +21,25 @@ use crate::{
     schema::Table,
 };
 
-/// So far around the window rows are read with it: what lies outside nearly always lies at its edges.
+/// Margin around the window that is read together with it: records outside the window are nearly always at its edges.
 const EDGE_US: i64 = 1_000_000;
 
-/// The stored rows that a scan is compared with, as far as that takes.
+/// The stored rows that a scan is compared with.
 #[derive(Debug, Default)]
-pub(super) struct Stored {
+pub(super) struct StoredRows {
     pub rows: Vec<StoredRow>,
-    /// The same rows, of the columns that were read.
+    /// The same rows, as they were read.
     batches: Vec<RecordBatch>,
 }
 
-impl Stored {
-    /// The rows of the window, and those with the keys of what lies outside of it, about its moments.
-    pub fn read(store: &mut BufferedStore, scan: &Scan, staged: &Staged) -> Result<Self, LoadError> {
+impl StoredRows {
+    /// Reads the rows of the window, and those with the keys of records outside it, around their creation times.
+    pub fn read(store: &mut BufferedStore, scan: &Scan, staged: &StagedScan) -> Result<Self, LoadError> {
         let base = staged.base;
         let mut stored = Self::default();
         if base.partition.is_none() {
             let asked = Filter::all().with_keys(&staged.asked);
-            // A list of surveys is whole: what it does not have has vanished.
+            // A list of surveys is complete: rows that are not in the list have vanished.
             let filter = if scan.scope.stream == Stream::Users { asked } else { Filter::all() };
             stored.add(store, base, &filter)?;
             return Ok(stored);
@@ -54,8 +55,8 @@ impl Stored {
         Ok(stored)
     }
 
-    /// The rows of the window alone.
-    pub fn of_window(store: &mut BufferedStore, scan: &Scan, staged: &Staged) -> Result<Self, LoadError> {
+    /// Reads only the rows of the window.
+    pub fn of_window(store: &mut BufferedStore, scan: &Scan, staged: &StagedScan) -> Result<Self, LoadError> {
         let base = staged.base;
         if base.partition.is_none() {
             return Self::read(store, scan, staged);
@@ -73,7 +74,7 @@ impl Stored {
         })
     }
 
-    /// The keys of the rows at these places.
+    /// The keys of the rows with the wanted indexes.
     fn keys(&self, base: &'static Table, mut is_wanted: impl FnMut(usize) -> bool) -> Result<KeySet, LoadError> {
         let mut keys = KeySet::new(base.key_in_order());
         let mut first = 0;
@@ -90,23 +91,23 @@ impl Stored {
 pub(super) struct OldRows {
     /// All columns of the base table.
     pub rows: RecordBatch,
-    /// The row of each place among the stored rows.
-    places: HashMap<usize, usize>,
+    /// Row in the batch for each index among the stored rows.
+    indexes: HashMap<usize, usize>,
 }
 
 impl OldRows {
-    /// Reads the rows at these places among the stored ones.
+    /// Reads all columns of the stored rows with these indexes.
     pub fn read(
         store: &mut BufferedStore,
         base: &'static Table,
-        stored: &Stored,
+        stored: &StoredRows,
         wanted: &[usize],
     ) -> Result<Self, LoadError> {
         let schema = base.full_schema();
         let mut is_wanted = vec![false; stored.rows.len()];
-        wanted.iter().for_each(|place| is_wanted.iter_mut().skip(*place).take(1).for_each(|wanted| *wanted = true));
-        let keys = stored.keys(base, |place| is_wanted.get(place).copied().unwrap_or(false))?;
-        let moments = wanted.iter().filter_map(|place| stored.rows.get(*place)).map(|row| row.created_us);
+        wanted.iter().for_each(|index| is_wanted.iter_mut().skip(*index).take(1).for_each(|wanted| *wanted = true));
+        let keys = stored.keys(base, |index| is_wanted.get(index).copied().unwrap_or(false))?;
+        let moments = wanted.iter().filter_map(|index| stored.rows.get(*index)).map(|row| row.created_us);
         let mut batches = Vec::new();
         for range in TimeRange::clusters_in(base, moments.collect()) {
             batches.extend(store.full_rows(base, &Filter::within(range).with_keys(&keys))?);
@@ -116,23 +117,23 @@ impl OldRows {
         for (at, row) in stored_rows(base, &rows)?.iter().enumerate() {
             by_name.insert((row.key, row.created_us), at);
         }
-        let mut places = HashMap::with_capacity(wanted.len());
-        for place in wanted {
-            let at = stored.rows.get(*place).and_then(|row| by_name.get(&(row.key, row.created_us)));
+        let mut indexes = HashMap::with_capacity(wanted.len());
+        for index in wanted {
+            let at = stored.rows.get(*index).and_then(|row| by_name.get(&(row.key, row.created_us)));
             let at = at.ok_or_else(|| LoadError::Bug(format!("a row of {} that was there is gone", base.name)))?;
-            places.insert(*place, *at);
+            indexes.insert(*index, *at);
         }
-        Ok(Self { rows, places })
+        Ok(Self { rows, indexes })
     }
 
-    /// Where the row of a place among the stored rows is.
-    pub fn at(&self, place: usize) -> Result<usize, LoadError> {
-        self.places.get(&place).copied().ok_or_else(|| LoadError::Bug("a stored row that was not read".to_owned()))
+    /// The row in the batch for an index among the stored rows.
+    pub fn at(&self, index: usize) -> Result<usize, LoadError> {
+        self.indexes.get(&index).copied().ok_or_else(|| LoadError::Bug("a stored row that was not read".to_owned()))
     }
 
-    /// The rows at these places among the stored ones, in this order.
-    pub fn take(&self, base: &Table, places: impl IntoIterator<Item = usize>) -> Result<RecordBatch, LoadError> {
-        let at = places.into_iter().map(|place| self.at(place).map(|at| at as u64)).collect::<Result<Vec<_>, _>>()?;
+    /// The rows with these indexes among the stored rows, in this order.
+    pub fn take(&self, base: &Table, indexes: impl IntoIterator<Item = usize>) -> Result<RecordBatch, LoadError> {
+        let at = indexes.into_iter().map(|index| self.at(index).map(|at| at as u64)).collect::<Result<Vec<_>, _>>()?;
         take_record_batch(&self.rows, &UInt64Array::from(at)).map_err(invalid_rows(base))
     }
 }

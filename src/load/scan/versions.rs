@@ -1,7 +1,7 @@
-//! Tables that keep every version of parts of rows: attributes of people, questions, options and rules of surveys. A part that changed is
-//! closed, the one in its place is opened, and what stayed is left alone.
+//! Tables that keep every version of parts of rows: attributes of users; questions, options and constraints of
+//! surveys. A changed part is closed and a new version opened. Unchanged parts stay.
 //!
-//! A row that the service no longer has has no parts any more; one that is back has those that were found.
+//! A vanished row has no current parts. A row that returned has the parts that the scan found.
 
 use std::sync::Arc;
 
@@ -10,32 +10,33 @@ use foldhash::{HashMap, HashSet};
 
 use super::{
     records::rows_where,
-    stamps::{column_of, moment, null, rows_of, stamp},
-    values::value_hashes,
-    write::Written,
+    stamps::{column_of, null, rows_of, stamp, started, started_us},
+    value_hashes::value_hashes,
+    write::WriteResult,
 };
 use crate::{
     load::{
         LoadError,
         contract::contract,
         error::invalid_rows,
-        store::{BufferedStore, Filter, KeySet, TableChange, boolean_column, renamed, time_column, written_us},
+        store::{BufferedStore, Filter, KeySet, TableChange, boolean_column, renamed, time_column},
     },
     model::{Scan, key_hashes},
     schema::{Table, versioned_parts_of},
 };
 
-/// Writes the changes of all parts of a base table's rows. `gone` are the rows that the service no longer has.
+/// Writes the new versions of all parts of a base table's rows. `vanished` are the rows that the service no longer
+/// returns.
 pub(super) fn write(
     store: &mut BufferedStore,
     scan: &Scan,
     base: &'static Table,
-    written: &Written,
-    gone: &RecordBatch,
+    written: &WriteResult,
+    vanished: &RecordBatch,
 ) -> Result<(), LoadError> {
     for table in versioned_parts_of(&base.name) {
         let mut owners = KeySet::new(owner_columns(table, base));
-        owners.add(&owners_of(table, base, gone)?)?;
+        owners.add(&owners_of(table, base, vanished)?)?;
         written.changed.iter().try_for_each(|(rows, _)| owners.add(&owners_of(table, base, rows)?))?;
         let parts: Vec<&RecordBatch> =
             written.parts.iter().filter(|(of, _)| *of == table.name.as_str()).map(|(_, rows)| rows).collect();
@@ -44,12 +45,12 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The columns that name the row that a part is of.
+/// The columns of the parts that contain the key of their base row.
 fn owner_columns(table: &'static Table, base: &Table) -> Vec<&'static str> {
     table.key.iter().take(base.key.len()).map(String::as_str).collect()
 }
 
-/// Rows of the base table by the names that their keys have among the parts.
+/// The keys of base rows, under the names that these columns have among the parts.
 fn owners_of(table: &'static Table, base: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
     renamed(rows, &base.key.iter().map(String::as_str).collect::<Vec<_>>(), &owner_columns(table, base))
 }
@@ -66,32 +67,40 @@ fn write_parts(
     for rows in parts {
         found.extend(value_hashes(&columns, rows)?);
     }
-    let mut held: HashSet<u128> = HashSet::default();
+    let mut stored: HashSet<u128> = HashSet::default();
     let mut change = TableChange::new(table);
     for rows in store.full_rows(table, &Filter::all().with_keys(owners))? {
-        let is_current = boolean_column(&rows, "is_current")?;
-        let rows = rows_where(table, &rows, |row| is_current.is_valid(row) && is_current.value(row))?;
+        let rows = current_versions(table, &rows)?;
         let values = value_hashes(&columns, &rows)?;
-        held.extend(&values);
+        stored.extend(&values);
         let ended = rows_where(table, &rows, |row| values.get(row).is_some_and(|value| !found.contains(value)))?;
         change.remove(&ended)?;
-        change.add(closed(table, scan, &ended)?);
+        // A version that opened in the same instant was never valid, and is dropped.
+        let (opened, started_us) = (time_column(&ended, "valid_from")?, started_us(scan));
+        let closed = rows_where(table, &ended, |row| opened.is_valid(row) && opened.value(row) < started_us)?;
+        change.add(closed_versions(table, scan, &closed)?);
     }
     for rows in parts {
         let values = value_hashes(&columns, rows)?;
-        let new = rows_where(table, rows, |row| values.get(row).is_some_and(|value| !held.contains(value)))?;
-        change.add(opened(table, scan, &new)?);
+        let new = rows_where(table, rows, |row| values.get(row).is_some_and(|value| !stored.contains(value)))?;
+        change.add(opened_versions(table, scan, &new)?);
     }
     store.change(change)
 }
 
-/// Rows of a page as present parts.
-fn opened(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
+/// The rows that are current versions.
+pub(super) fn current_versions(table: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
+    let is_current = boolean_column(rows, "is_current")?;
+    rows_where(table, rows, |row| is_current.is_valid(row) && is_current.value(row))
+}
+
+/// Rows of a page as versions that begin with this scan and are current.
+pub(super) fn opened_versions(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
     let count = rows.num_rows();
     rows_of(table, count, |column| {
         Ok(Some(match (stamp(scan, column, count), column.name.as_str()) {
             (Some(stamp), _) => stamp,
-            (None, "valid_from") => moment(scan.started_ms, count),
+            (None, "valid_from") => started(scan, count),
             (None, "valid_to") => null(column, count),
             (None, "is_current") => Arc::new(BooleanArray::from(vec![true; count])),
             (None, name) => column_of(table, rows, name)?,
@@ -99,29 +108,28 @@ fn opened(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch,
     })
 }
 
-/// Stored rows as parts of the past; but one that was opened in the same instant stood for no time at all.
-fn closed(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
-    let (opened, started_us) = (time_column(rows, "valid_from")?, written_us(scan.started_ms.saturating_mul(1000)));
-    let rows = rows_where(table, rows, |row| opened.is_valid(row) && opened.value(row) < started_us)?;
+/// Stored versions that end with this scan.
+pub(super) fn closed_versions(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
     let count = rows.num_rows();
     rows_of(table, count, |column| {
         Ok(Some(match (stamp(scan, column, count), column.name.as_str()) {
             (Some(stamp), _) => stamp,
-            (None, "valid_to") => moment(scan.started_ms, count),
+            (None, "valid_to") => started(scan, count),
             (None, "is_current") => Arc::new(BooleanArray::from(vec![false; count])),
-            (None, name) => column_of(table, &rows, name)?,
+            (None, name) => column_of(table, rows, name)?,
         }))
     })
 }
 
-/// A warehouse of an earlier version has no versions of what is in child tables. What it holds there is their first version, since the
-/// scan that wrote it; of a row that has vanished, until then.
-pub(super) fn begin_missing(store: &mut BufferedStore, base: &'static Table) -> Result<(), LoadError> {
+/// Writes the first versions in a warehouse that an earlier version of the program filled, which stored parts only in
+/// child tables. The first version of a part begins with the scan that wrote it. If its row has vanished, the version
+/// ends then.
+pub(super) fn backfill_missing(store: &mut BufferedStore, base: &'static Table) -> Result<(), LoadError> {
     for table in versioned_parts_of(&base.name) {
         let Some(child) = table.versions_of.as_deref() else { continue };
         let owner = owner_columns(table, base);
-        let is_begun = store.rows(table, &owner, &Filter::all())?.iter().any(|rows| rows.num_rows() > 0);
-        if is_begun {
+        let has_versions = store.rows(table, &owner, &Filter::all())?.iter().any(|rows| rows.num_rows() > 0);
+        if has_versions {
             continue;
         }
         let parts = store.full_rows(contract(child)?, &Filter::all())?;
@@ -138,7 +146,7 @@ pub(super) fn begin_missing(store: &mut BufferedStore, base: &'static Table) -> 
     Ok(())
 }
 
-/// When each row of the base table vanished, by the hash of its key; of those that have.
+/// When each vanished row of the base table vanished, by the hash of its key.
 fn vanished(store: &mut BufferedStore, base: &'static Table) -> Result<HashMap<u128, i64>, LoadError> {
     let mut vanished = HashMap::default();
     let mut columns = base.key_in_order();

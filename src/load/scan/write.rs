@@ -1,4 +1,4 @@
-//! Writes what becomes of a scan: goes through its pages again and changes the base table, its children and its history.
+//! Writes the changes of a scan: reads its pages again and changes the base table, its children and its history.
 
 use arrow::{
     array::{Array as _, RecordBatch, UInt64Array},
@@ -7,16 +7,16 @@ use arrow::{
 use foldhash::HashSet;
 
 use super::{
-    children::{ChildSums, move_with_parents},
-    classify::{Cause, Classification, RecordChange},
-    differ::{Comparer, Difference},
+    child_digests::{ChildDigests, move_with_parents},
+    classify::{Classification, RecordChange, UpdateCause},
+    filled_tables::{includes_child, is_requested},
     record_set::RecordSet,
     records::{Record, rows_where},
+    row_difference::{Comparer, RowDifference},
     snapshots::NewSnapshots,
-    staged::Staged,
-    stamps::{column_of, earlier, ended, moment, new_rows, rows_of, stamp, text},
-    stored::{OldRows, Stored},
-    tables::{brings, was_asked_for},
+    staged::StagedScan,
+    stamps::{at_the_latest_started, column_of, ended, new_rows, rows_of, stamp, started, text},
+    stored::{OldRows, StoredRows},
 };
 use crate::{
     load::{
@@ -29,128 +29,118 @@ use crate::{
     schema::{Table, children_of, history_of, versioned_parts_of},
 };
 
-/// What a row that changes is written for.
+/// Why a row is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChangeKind {
     Edited {
         is_deletion: bool,
     },
-    /// As the service has it, with more columns.
+    /// The content is the same, with more columns.
     Enriched,
     Returned,
     HadDuplicateRows,
-    /// Its fields are the same, stored in another way: in other columns, or under another hash.
+    /// The fields are the same, stored in other columns or under another hash.
     Moved,
 }
 
-/// A row of a page that takes the place of a stored one.
+/// A row of a page that replaces a stored row.
 #[derive(Clone, Copy, Debug)]
-struct Change {
+struct RowReplacement {
     row: usize,
-    /// Among the old rows.
+    /// Row among the old rows.
     old: usize,
     kind: ChangeKind,
     has_duplicate_rows: bool,
 }
 
-impl Change {
-    /// Whether its rows in the child table are replaced with it.
+impl RowReplacement {
+    /// Whether its rows in the child table are replaced too.
     fn replaces(&self, child: &Table) -> bool {
-        // What a scan asked for the first time may bring more columns, and children that come with the same flag.
+        // A scan with a new flag can return more columns, and children that come with this flag.
         let is_enriched = child.flag.is_some() && self.kind == ChangeKind::Enriched;
         self.has_duplicate_rows || is_enriched || matches!(self.kind, ChangeKind::Edited { .. })
     }
 }
 
-/// What is left to do when all pages are written.
+/// What the pages changed, and what remains to be written after the last page.
 #[derive(Debug, Default)]
-pub(super) struct Written {
+pub(super) struct WriteResult {
     pub counts: RowCounts,
-    /// Of streams whose rows have versions: the records that are new or changed, each with its old row, if it has one.
+    /// New and changed records of streams with versions, each with the row of its old version among the old rows.
     pub changed: Vec<(RecordBatch, Vec<Option<usize>>)>,
-    /// Of the same records, the rows for tables that keep versions of parts of them, each with the name of its table.
+    /// The versioned parts of these records, each with the name of its table.
     pub parts: Vec<(&'static str, RecordBatch)>,
-    /// The records that lost to others.
+    /// The records that lost a collision.
     pub collision_losers: Vec<RecordBatch>,
-    /// Rows that were edited, by key and hash: the history has them.
+    /// Key and content hash of the edited rows, which are in the history.
     pub edited: HashSet<(u128, i64)>,
 }
 
-/// Goes through the pages of a scan once, in order.
-pub(super) struct Writer<'a> {
-    scan: &'a Scan,
-    staged: &'a Staged,
-    stored: &'a Stored,
-    classification: &'a Classification,
-    old: &'a OldRows,
-    snapshots: &'a NewSnapshots,
-    collision_losers: HashSet<usize>,
-    /// What the stored rows have in child tables, where that is not made of the columns of the rows: for those of another hash.
-    children: Option<ChildSums>,
-    /// Whether the stream's rows have versions, which are written last.
-    keeps_versions: bool,
-    next_record: usize,
-    next_page: usize,
-    pub written: Written,
-}
-
 /// What is known of a scan before its pages are written.
-pub(super) struct Known<'a> {
+#[derive(Clone, Copy)]
+pub(super) struct WriteInput<'a> {
     pub scan: &'a Scan,
-    pub staged: &'a Staged,
-    pub stored: &'a Stored,
+    pub staged: &'a StagedScan,
+    pub stored: &'a StoredRows,
     pub classification: &'a Classification,
     pub old: &'a OldRows,
     pub snapshots: &'a NewSnapshots,
 }
 
-impl<'a> Writer<'a> {
-    /// Begins with what needs no page: rows that vanished, and rows that give way to others of their key.
-    pub fn begin(store: &mut BufferedStore, known: &Known<'a>) -> Result<Self, LoadError> {
-        let Known { scan, staged, stored, classification, old, snapshots } = *known;
+/// Writes the pages of a scan, each once and in order.
+pub(super) struct ScanWriter<'a> {
+    input: WriteInput<'a>,
+    collision_losers: HashSet<usize>,
+    /// Digests of the stored child rows; only for surveys, whose children are not built from columns of the survey's row.
+    children: Option<ChildDigests>,
+    /// Whether the rows of the stream have versions, which are written after the last page.
+    keeps_versions: bool,
+    next_record: usize,
+    next_page: usize,
+    pub written: WriteResult,
+}
+
+impl<'a> ScanWriter<'a> {
+    /// Begins with the changes that need no page: vanished rows and duplicate rows.
+    pub fn begin(store: &mut BufferedStore, input: WriteInput<'a>) -> Result<Self, LoadError> {
+        let (stream, classification) = (input.scan.scope.stream, input.classification);
+        let is_compared = |change: &RecordChange| {
+            matches!(change, RecordChange::Stored { cause: UpdateCause::OtherHash | UpdateCause::Unclear, .. })
+        };
+        let compares_children = stream == Stream::Surveys && classification.records.iter().any(is_compared);
+        let children = compares_children.then(|| ChildDigests::of_stored(store, input.staged.base, |_| Filter::all()));
         let mut writer = Self {
-            scan,
-            staged,
-            stored,
-            classification,
-            old,
-            snapshots,
+            input,
             collision_losers: classification.collision_losers.iter().copied().collect(),
-            children: None,
-            keeps_versions: matches!(scan.scope.stream, Stream::Surveys | Stream::Users),
+            children: children.transpose()?,
+            keeps_versions: matches!(stream, Stream::Surveys | Stream::Users),
             next_record: 0,
             next_page: 0,
-            written: Written::default(),
+            written: WriteResult::default(),
         };
-        let is_compared = |change: &RecordChange| {
-            matches!(change, RecordChange::Stored { cause: Cause::OtherHash | Cause::Unclear, .. })
-        };
-        if scan.scope.stream == Stream::Surveys && classification.records.iter().any(is_compared) {
-            writer.children = Some(ChildSums::of_stored(store, writer.base(), |_| Filter::all())?);
-        }
-        writer.write_gone(store)?;
+        writer.write_vanished(store)?;
         writer.remove_duplicate_rows(store)?;
         Ok(writer)
     }
 
     fn base(&self) -> &'static Table {
-        self.staged.base
+        self.input.staged.base
     }
 
-    fn write_gone(&mut self, store: &mut BufferedStore) -> Result<(), LoadError> {
-        if self.classification.gone.is_empty() {
+    fn write_vanished(&mut self, store: &mut BufferedStore) -> Result<(), LoadError> {
+        if self.input.classification.vanished.is_empty() {
             return Ok(());
         }
-        let (base, scan) = (self.base(), self.scan);
-        let rows = self.old.take(base, self.classification.gone.iter().copied())?;
+        let (base, scan) = (self.base(), self.input.scan);
+        let rows = self.input.old.take(base, self.input.classification.vanished.iter().copied())?;
         let count = rows.num_rows();
         let mut change = TableChange::new(base);
         change.remove(&rows)?;
         change.add(rows_of(base, count, |column| {
             Ok(Some(match column.name.as_str() {
-                "_vanished_at" => moment(scan.started_ms, count),
+                "_vanished_at" => started(scan, count),
                 "_run_id" => text(&scan.run_id.0, count),
-                "_synced_at" => moment(scan.started_ms, count),
+                "_synced_at" => started(scan, count),
                 name => column_of(base, &rows, name)?,
             }))
         })?);
@@ -159,42 +149,44 @@ impl<'a> Writer<'a> {
         self.write_history(store, &rows, "vanished")
     }
 
-    /// The history has the rows that give way, but for what this scan found too: the row that stays, and collision_losers of collisions.
+    /// Removes duplicate rows. They go to the history unless the scan returned their content: the current record and
+    /// collision losers are written elsewhere.
     fn remove_duplicate_rows(&mut self, store: &mut BufferedStore) -> Result<(), LoadError> {
-        if self.classification.duplicate_rows.is_empty() {
+        if self.input.classification.duplicate_rows.is_empty() {
             return Ok(());
         }
         let base = self.base();
-        let rows = self.old.take(base, self.classification.duplicate_rows.iter().copied())?;
+        let rows = self.input.old.take(base, self.input.classification.duplicate_rows.iter().copied())?;
         store.remove_with_children(base, &rows)?;
-        let standing = self
+        let current = self
+            .input
             .staged
             .records
             .iter()
-            .zip(&self.classification.records)
+            .zip(&self.input.classification.records)
             .filter(|(_, change)| **change != RecordChange::Superseded);
         let collision_losers =
-            self.classification.collision_losers.iter().filter_map(|place| self.staged.records.get(*place));
+            self.input.classification.collision_losers.iter().filter_map(|place| self.input.staged.records.get(*place));
         let content = |record: &Record| (record.key, record.content);
         let found: HashSet<(u128, i64)> =
-            standing.map(|(record, _)| content(record)).chain(collision_losers.map(content)).collect();
-        let mut is_ended = self.classification.duplicate_rows.iter().map(|place| {
-            let row = self.stored.rows.get(*place);
+            current.map(|(record, _)| content(record)).chain(collision_losers.map(content)).collect();
+        let mut is_ended = self.input.classification.duplicate_rows.iter().map(|place| {
+            let row = self.input.stored.rows.get(*place);
             row.is_none_or(|row| row.content.is_none_or(|content| !found.contains(&(row.key, content))))
         });
         let ended = rows_where(base, &rows, |_| is_ended.next().unwrap_or(true))?;
         self.write_history(store, &ended, "edited")
     }
 
-    /// Stored rows as versions that end with this scan, in the table that keeps them.
+    /// Writes stored rows as versions that end with this scan, if the table has a history.
     fn write_history(&self, store: &mut BufferedStore, rows: &RecordBatch, reason: &str) -> Result<(), LoadError> {
         match history_of(&self.base().name) {
-            Some(history) => store.change(ended(history, self.scan, rows, reason)?),
+            Some(history) => store.change(ended(history, self.input.scan, rows, reason)?),
             None => Ok(()),
         }
     }
 
-    /// Writes the next page.
+    /// Writes the changes of the next page.
     pub fn page(&mut self, store: &mut BufferedStore, page: &FlatPage) -> Result<(), LoadError> {
         let number = self.next_page;
         self.next_page += 1;
@@ -203,7 +195,7 @@ impl<'a> Writer<'a> {
         let Some(rows) = page.table(&base.name) else { return Ok(()) };
         let first = self.next_record;
         self.next_record += rows.num_rows();
-        let classification = self.classification.records.get(first..self.next_record);
+        let classification = self.input.classification.records.get(first..self.next_record);
         let classification =
             classification.ok_or_else(|| LoadError::Bug("a page has other records than before".to_owned()))?;
         if !self.collision_losers.is_empty() {
@@ -211,7 +203,7 @@ impl<'a> Writer<'a> {
             self.written.collision_losers.extend((lost.num_rows() > 0).then_some(lost));
         }
         let changes = self.changes(page, rows, classification)?;
-        let (moved, changes): (Vec<Change>, Vec<Change>) =
+        let (moved, changes): (Vec<RowReplacement>, Vec<RowReplacement>) =
             changes.into_iter().partition(|change| change.kind == ChangeKind::Moved);
         self.write_moved(store, rows, &moved)?;
         let is_new = |row: usize| matches!(classification.get(row), Some(RecordChange::New));
@@ -224,12 +216,12 @@ impl<'a> Writer<'a> {
         let old = self.old_of(&changes)?;
         let mut change = TableChange::new(base);
         change.remove(&old)?;
-        change.add(new_rows(base, self.scan, &new)?);
+        change.add(new_rows(base, self.input.scan, &new)?);
         let changed = self.changed_rows(rows, &old, &changes)?;
         change.add(changed.clone());
         store.change(change)?;
         self.write_ended(store, &old, &changes)?;
-        let of = RowsOf { rows, new: &new, old: &old, changed: &changed, changes: &changes };
+        let of = PageWrites { rows, new: &new, old: &old, changed: &changed, changes: &changes };
         self.write_children(store, page, &of)?;
         if self.keeps_versions {
             self.keep_versions(page, rows, classification, &changes)?;
@@ -237,13 +229,19 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn old_of(&self, changes: &[Change]) -> Result<RecordBatch, LoadError> {
+    fn old_of(&self, changes: &[RowReplacement]) -> Result<RecordBatch, LoadError> {
         let old = UInt64Array::from_iter_values(changes.iter().map(|change| change.old as u64));
-        take_record_batch(&self.old.rows, &old).map_err(invalid_rows(self.base()))
+        take_record_batch(&self.input.old.rows, &old).map_err(invalid_rows(self.base()))
     }
 
-    /// Puts fields into the columns that they have now. The rows say what they said, so they keep the time since when they do.
-    fn write_moved(&self, store: &mut BufferedStore, rows: &RecordBatch, moved: &[Change]) -> Result<(), LoadError> {
+    /// Writes fields into the columns that they have now. The content is the same, so the rows keep the run and time
+    /// of their last change.
+    fn write_moved(
+        &self,
+        store: &mut BufferedStore,
+        rows: &RecordBatch,
+        moved: &[RowReplacement],
+    ) -> Result<(), LoadError> {
         if moved.is_empty() {
             return Ok(());
         }
@@ -258,79 +256,79 @@ impl<'a> Writer<'a> {
         store.change(change)
     }
 
-    /// The rows of a page that take the place of stored ones.
+    /// The rows of a page that replace stored rows.
     fn changes(
         &self,
         page: &FlatPage,
         rows: &RecordBatch,
         classification: &[RecordChange],
-    ) -> Result<Vec<Change>, LoadError> {
+    ) -> Result<Vec<RowReplacement>, LoadError> {
         let mut changes = Vec::new();
         let mut compared = None;
         for (row, change) in classification.iter().enumerate() {
             let RecordChange::Stored { stored, cause, has_duplicate_rows } = *change else { continue };
-            let old = self.old.at(stored)?;
+            let old = self.input.old.at(stored)?;
             let kind = match cause {
-                Cause::Returned => Some(ChangeKind::Returned),
-                Cause::HasDuplicateRows => Some(ChangeKind::HadDuplicateRows),
-                Cause::OtherHash | Cause::Unclear => {
+                UpdateCause::Returned => Some(ChangeKind::Returned),
+                UpdateCause::HasDuplicateRows => Some(ChangeKind::HadDuplicateRows),
+                UpdateCause::OtherHash | UpdateCause::Unclear => {
                     let compared = match &compared {
                         Some(compared) => compared,
                         None => compared.insert(self.compare(page, rows)?),
                     };
                     let is_deletion = self.is_deletion(rows, row, old)?;
-                    let has_vanished = self.stored.rows.get(stored).is_some_and(|row| row.vanished_us.is_some());
+                    let has_vanished = self.input.stored.rows.get(stored).is_some_and(|row| row.vanished_us.is_some());
                     match compared.difference(page, row, old) {
                         _ if is_deletion => Some(ChangeKind::Edited { is_deletion }),
-                        Difference::Edited => Some(ChangeKind::Edited { is_deletion }),
-                        Difference::Enriched => Some(ChangeKind::Enriched),
+                        RowDifference::Edited => Some(ChangeKind::Edited { is_deletion }),
+                        RowDifference::Enriched => Some(ChangeKind::Enriched),
                         _ if has_vanished => Some(ChangeKind::Returned),
                         _ if has_duplicate_rows => Some(ChangeKind::HadDuplicateRows),
-                        Difference::Moved => Some(ChangeKind::Moved),
-                        Difference::None => (cause == Cause::OtherHash).then_some(ChangeKind::Moved),
+                        RowDifference::Moved => Some(ChangeKind::Moved),
+                        RowDifference::None => (cause == UpdateCause::OtherHash).then_some(ChangeKind::Moved),
                     }
                 }
             };
-            changes.extend(kind.map(|kind| Change { row, old, kind, has_duplicate_rows }));
+            changes.extend(kind.map(|kind| RowReplacement { row, old, kind, has_duplicate_rows }));
         }
         Ok(changes)
     }
 
-    /// Makes the rows of a page ready to be compared with the stored ones.
-    fn compare(&self, page: &FlatPage, rows: &RecordBatch) -> Result<Compared<'_>, LoadError> {
-        let columns = Comparer::new(self.base(), self.scan, rows, &self.old.rows)?;
+    /// Prepares the comparison of the rows of a page with stored rows.
+    fn compare(&self, page: &FlatPage, rows: &RecordBatch) -> Result<PageComparison<'_>, LoadError> {
+        let columns = Comparer::new(self.base(), self.input.scan, rows, &self.input.old.rows)?;
         let children = self.children.as_ref().map(|here| {
-            let mut there = ChildSums::new(self.base());
+            let mut there = ChildDigests::new(self.base());
             there.add_page(page, |_| true).map(|()| (here, there))
         });
-        Ok(Compared { columns, children: children.transpose()? })
+        Ok(PageComparison { columns, children: children.transpose()? })
     }
 
-    /// Whether the row was not deleted when it was stored. Without the flag the service leaves deleted rows out: that a row was stored
-    /// without a time of deletion means, under any flags, that it was not deleted. So a deletion is news even where the columns'
-    /// flags would call it mere enrichment.
+    /// Whether the row is soft-deleted now and was not when it was stored. Without the flag the service omits deleted
+    /// rows, so a stored row without deletion time was not deleted under any flags. So a deletion is an edit even
+    /// where the flags would make it an enrichment.
     fn is_deletion(&self, rows: &RecordBatch, row: usize, old: usize) -> Result<bool, LoadError> {
-        if self.base().column("deleted_at").is_none() || !self.scan.flags.contains(Flag::WithDeletedResponses) {
+        if self.base().column("deleted_at").is_none() || !self.input.scan.flags.contains(Flag::WithDeletedResponses) {
             return Ok(false);
         }
-        let (now, before) = (time_column(rows, "deleted_at")?, time_column(&self.old.rows, "deleted_at")?);
+        let (now, before) = (time_column(rows, "deleted_at")?, time_column(&self.input.old.rows, "deleted_at")?);
         Ok(now.is_valid(row) && before.is_null(old))
     }
 
-    /// The rows that take the place of `old`. What the scan did not ask for stays as it was stored: it is never blanked.
+    /// The rows that replace `old`. Columns that the scan did not request keep their stored values.
     fn changed_rows(
         &self,
         rows: &RecordBatch,
         old: &RecordBatch,
-        changes: &[Change],
+        changes: &[RowReplacement],
     ) -> Result<RecordBatch, LoadError> {
-        let (base, scan, count) = (self.base(), self.scan, changes.len());
+        let (base, scan, count) = (self.base(), self.input.scan, changes.len());
         let at = UInt64Array::from_iter_values(changes.iter().map(|change| change.row as u64));
         rows_of(base, count, |column| {
             Ok(Some(match (stamp(scan, column, count), column.name.as_str()) {
                 (Some(stamp), _) => stamp,
-                (None, "_first_seen_at") => earlier(time_column(old, "_first_seen_at")?, scan.started_ms),
-                (None, name) if !was_asked_for(scan, column) => column_of(base, old, name)?,
+                (None, "_first_seen_at") => at_the_latest_started(scan, time_column(old, "_first_seen_at")?),
+                (None, name) if !is_requested(scan, column) => column_of(base, old, name)?,
                 (None, name) => take(&column_of(base, rows, name)?, &at, None).map_err(invalid_rows(base))?,
             }))
         })
@@ -340,7 +338,7 @@ impl<'a> Writer<'a> {
         &mut self,
         store: &mut BufferedStore,
         old: &RecordBatch,
-        changes: &[Change],
+        changes: &[RowReplacement],
     ) -> Result<(), LoadError> {
         let base = self.base();
         for (is_deletion, reason) in [(false, "edited"), (true, "deleted")] {
@@ -359,13 +357,13 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Children are replaced as a set with the row that they belong to. Rows that merely vanished, returned or were enriched keep
-    /// theirs, but for what comes with a flag. What the scan did not ask for stays, and moves with the row.
-    fn write_children(&self, store: &mut BufferedStore, page: &FlatPage, of: &RowsOf<'_>) -> Result<(), LoadError> {
-        let base = self.base();
+    /// Replaces all children of a row together with it. Rows that only vanished, returned or were enriched keep their
+    /// children, except those that come with a flag. Children that the scan did not request stay, and move with the row.
+    fn write_children(&self, store: &mut BufferedStore, page: &FlatPage, of: &PageWrites<'_>) -> Result<(), LoadError> {
+        let (base, scan) = (self.base(), self.input.scan);
         for child in children_of(&base.name) {
-            if !brings(self.scan, child) {
-                move_with_parents(store, self.scan, base, child, of.old, of.changed)?;
+            if !includes_child(scan, child) {
+                move_with_parents(store, scan, base, child, of.old, of.changed)?;
                 continue;
             }
             let replaced = rows_where(base, of.old, |row| of.changes.get(row).is_some_and(|it| it.replaces(child)))?;
@@ -375,7 +373,7 @@ impl<'a> Writer<'a> {
             let mut change = TableChange::new(child);
             change.remove(&removal_keys(base, &replaced, child)?)?;
             if let Some(rows) = page.table(&child.name) {
-                change.add(new_rows(child, self.scan, &records.keep(child, rows)?)?);
+                change.add(new_rows(child, self.input.scan, &records.keep(child, rows)?)?);
             }
             store.change(change)?;
         }
@@ -383,7 +381,7 @@ impl<'a> Writer<'a> {
     }
 
     fn write_snapshots(&self, store: &mut BufferedStore, page: &FlatPage, number: usize) -> Result<(), LoadError> {
-        let records = self.snapshots.of_page(number);
+        let records = self.input.snapshots.of_page(number);
         if records.is_empty() {
             return Ok(());
         }
@@ -393,7 +391,7 @@ impl<'a> Writer<'a> {
             let Some(rows) = page.table(&of.name) else { continue };
             let rows = records.keep(of, rows)?;
             let mut change = TableChange::new(of);
-            change.add(self.snapshots.rows(of, self.scan, number, &rows)?);
+            change.add(self.input.snapshots.rows(of, self.input.scan, number, &rows)?);
             store.change(change)?;
         }
         Ok(())
@@ -404,7 +402,7 @@ impl<'a> Writer<'a> {
         page: &FlatPage,
         rows: &RecordBatch,
         classification: &[RecordChange],
-        changes: &[Change],
+        changes: &[RowReplacement],
     ) -> Result<(), LoadError> {
         let base = self.base();
         let old_of = |row: usize| changes.iter().find(|change| change.row == row).map(|change| change.old);
@@ -423,31 +421,31 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The rows of a page against the stored rows that they may take the place of.
-struct Compared<'a> {
+/// The comparison of the rows of a page with the stored rows.
+struct PageComparison<'a> {
     columns: Comparer<'a>,
-    /// What belongs to the stored rows and to those of the page, where children count.
-    children: Option<(&'a ChildSums, ChildSums)>,
+    /// Digests of the stored children and of the page's children, where children are compared.
+    children: Option<(&'a ChildDigests, ChildDigests)>,
 }
 
-impl Compared<'_> {
-    fn difference(&self, page: &FlatPage, row: usize, old: usize) -> Difference {
+impl PageComparison<'_> {
+    fn difference(&self, page: &FlatPage, row: usize, old: usize) -> RowDifference {
         let key = page.key_hashes.get(row).copied().unwrap_or_default();
         match &self.children {
-            Some((here, there)) if here.differing(there, key).next().is_some() => Difference::Edited,
+            Some((stored, returned)) if stored.differing(returned, key).next().is_some() => RowDifference::Edited,
             _ => self.columns.difference(row, old),
         }
     }
 }
 
 /// The rows of a page that are written.
-struct RowsOf<'p> {
-    /// All of the base table.
+struct PageWrites<'p> {
+    /// All rows of the base table.
     rows: &'p RecordBatch,
     new: &'p RecordBatch,
-    /// The stored row of each change.
+    /// The old row of each change.
     old: &'p RecordBatch,
-    /// The row that takes its place.
+    /// The row that replaces it.
     changed: &'p RecordBatch,
-    changes: &'p [Change],
+    changes: &'p [RowReplacement],
 }

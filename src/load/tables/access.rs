@@ -1,4 +1,4 @@
-//! Ways to reach the rows of a store that several tables share.
+//! Reads and writes rows of a store, for several tables.
 
 use std::{collections::HashSet, hash::Hash, sync::Arc};
 
@@ -14,13 +14,13 @@ use crate::{
     schema::Table,
 };
 
-/// Names the rows of these scans, in a table with the column `scan_id`.
+/// The keys of the rows of these scans, in a table with the column `scan_id`.
 pub(super) fn scan_keys<'a>(scans: impl IntoIterator<Item = &'a ScanId>) -> Result<KeySet, LoadError> {
     let ids = scans.into_iter().map(|scan| scan.0.as_str());
     KeySet::of_values("scan_id", Arc::new(StringArray::from_iter_values(ids)))
 }
 
-/// Hands over all columns of each row that the filter names.
+/// Passes each row that the filter selects, with all columns, to `take`.
 pub(super) fn each_row(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -32,7 +32,7 @@ pub(super) fn each_row(
     })
 }
 
-/// What is made of each row that the filter names, in no particular order.
+/// Converts each row that the filter selects to a record. The order is not defined.
 pub(super) fn records_in<R>(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -47,8 +47,8 @@ pub(super) fn records_in<R>(
     Ok(records)
 }
 
-/// Adds a row for each record, in the place of the row that has the same key. Of several records with the same id the last counts.
-pub(super) fn put_records<'r, R, I: Eq + Hash + 'r>(
+/// Adds a row for each record, and replaces the row with the same key. Of records with the same id the last is used.
+pub(super) fn upsert_records<'r, R, I: Eq + Hash + 'r>(
     store: &mut BufferedStore,
     table: &'static Table,
     records: &'r [R],
@@ -67,14 +67,14 @@ pub(super) fn put_records<'r, R, I: Eq + Hash + 'r>(
     store.change(change)
 }
 
-/// Adds rows and removes none.
+/// Adds rows.
 pub(super) fn add_rows(store: &mut BufferedStore, table: &'static Table, rows: RecordBatch) -> Result<(), LoadError> {
     let mut change = TableChange::new(table);
     change.add(rows);
     store.change(change)
 }
 
-/// Adds the rows of one store that the filter names to another, batch by batch, and returns how many there are.
+/// Copies the rows that the filter selects from one store to another, batch by batch. Returns their number.
 pub(super) fn copy_rows(
     from: &mut BufferedStore,
     to: &mut BufferedStore,

@@ -1,4 +1,4 @@
-//! Rows of a contract's table from values, and values from rows.
+//! Builds rows of a table from values, and reads values from rows.
 
 use std::sync::Arc;
 
@@ -20,15 +20,15 @@ use crate::{
     schema::{ColumnType, Table},
 };
 
-/// What stands in one column of one row.
+/// The value of one column in one row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::load) enum Cell<'a> {
-    /// Of a text or JSON column.
+    /// A value of a text or JSON column.
     Text(&'a str),
     Integer(i64),
     #[cfg(test)]
     Boolean(bool),
-    /// Epoch microseconds. The builder moves moments outside the years 1 to 9999 to the nearest moment inside.
+    /// Epoch microseconds. The builder limits moments to the years 1 to 9999.
     Moment(i64),
     Null,
 }
@@ -93,13 +93,13 @@ impl RowBuilder {
     }
 }
 
-/// The values of one column so far.
+/// The values of one column added so far.
 enum ColumnBuilder {
     Text(StringBuilder),
     Integer(Int64Builder),
     Boolean(BooleanBuilder),
     Moment(TimestampMicrosecondBuilder),
-    /// No [`Cell`] has a value of this type.
+    /// A column of a type that no [`Cell`] has.
     Nulls {
         data_type: DataType,
         rows: usize,
@@ -146,7 +146,7 @@ impl ColumnBuilder {
     }
 }
 
-/// The run that wrote a row, and when.
+/// The run that wrote a row, and the time.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp<'a> {
     pub run_id: &'a RunId,
@@ -155,7 +155,7 @@ pub struct Stamp<'a> {
 }
 
 impl<'a> Stamp<'a> {
-    /// What stands in a column that every table has; `None` for other columns.
+    /// The value of a stamp column; `None` for other columns.
     pub(in crate::load) fn cell(self, column: &str) -> Option<Cell<'a>> {
         match column {
             "_run_id" => Some(Cell::Text(&self.run_id.0)),
@@ -164,10 +164,11 @@ impl<'a> Stamp<'a> {
         }
     }
 
-    /// Flattened rows with all columns of their table: the stamp's are filled, the others that the batch lacks are NULL.
+    /// Completes flattened rows to all columns of their table: stamp columns are filled, and other missing columns
+    /// are NULL.
     ///
     /// # Errors
-    /// `Bug` if the table does not allow that NULL.
+    /// `Bug` if the table does not allow NULL there.
     pub(in crate::load) fn on(self, table: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
         let run_ids: ArrayRef = Arc::new(StringArray::from_iter_values((0..rows.num_rows()).map(|_| &self.run_id.0)));
         let at_us = written_us(self.at_ms.saturating_mul(1000));
@@ -185,7 +186,7 @@ impl<'a> Stamp<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::load) struct Row<'a> {
     pub rows: &'a RecordBatch,
-    /// Its place in the batch.
+    /// Its index in the batch.
     pub at: usize,
 }
 
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_moved_into_the_years_1_to_9999() {
+    fn moments_are_limited_to_the_years_1_to_9999() {
         let table = table("sync_windows").unwrap();
         let written = |at_ms: i64| {
             let mut builder = RowBuilder::new(table);

@@ -1,4 +1,4 @@
-//! `webhook_events` and `webhook_questions`: what webhooks delivered.
+//! `webhook_events` and `webhook_questions`: the deliveries of webhooks.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -21,11 +21,11 @@ use crate::{
 
 const TABLE: &str = "webhook_events";
 const QUESTIONS: &str = "webhook_questions";
-/// An event that was delivered so long before is not looked for: it is stored once more.
-const KNOWN_FOR_US: i64 = 31 * DAY_MS * 1000;
+/// A duplicate of an event that was delivered longer ago is not recognized, and is stored again.
+const DUPLICATE_LOOKBACK_US: i64 = 31 * DAY_MS * 1000;
 
-/// Adds events, and the changes of survey status that they report. An event that the store has already is left out: the same
-/// deliveries can be added any number of times. Returns the events added.
+/// Adds events, and the changes of survey status that they report. Stored events are skipped, so deliveries can be
+/// added any number of times. Returns the number of added events.
 pub(in crate::load) fn add(store: &mut BufferedStore, events: &EventRows) -> Result<u64, LoadError> {
     let table = contract(TABLE)?;
     let new = new_events(store, table, &events.flat.events)?;
@@ -57,8 +57,8 @@ fn add_questions(
     add_rows(store, table, stamp.on(table, &rows)?)
 }
 
-/// Adds all events of one store to another, and returns how many there are. What is stored of an event stays; what is NULL there is
-/// taken from its body, which is read again, and so are its questions.
+/// Copies all events of one store to another, and returns their number. Stored values stay. Columns that are NULL are
+/// filled from the body, which is parsed again, and so are the questions.
 pub(in crate::load) fn copy(
     from: &mut BufferedStore,
     to: &mut BufferedStore,
@@ -71,14 +71,14 @@ pub(in crate::load) fn copy(
         copied += stored.num_rows() as u64;
         add_rows(to, table, filled(table, &stored, &again.events)?)?;
         match &again.questions {
-            Some(rows) => add_rows(to, questions, stamped_as(questions, rows, &stored)?),
+            Some(rows) => add_rows(to, questions, with_owner_stamps(questions, rows, &stored)?),
             None => Ok(()),
         }
     })?;
     Ok(copied)
 }
 
-/// Stored rows, with the values of others in the place of NULL.
+/// The stored rows, with NULL replaced by the values of `others`.
 fn filled(table: &'static Table, stored: &RecordBatch, others: &RecordBatch) -> Result<RecordBatch, LoadError> {
     let mut columns = Vec::with_capacity(stored.num_columns());
     for (field, column) in stored.schema().fields().iter().zip(stored.columns()) {
@@ -93,8 +93,12 @@ fn filled(table: &'static Table, stored: &RecordBatch, others: &RecordBatch) -> 
     RecordBatch::try_new(stored.schema(), columns).map_err(invalid_rows(table))
 }
 
-/// Rows of a child with the stamps of the stored rows that they belong to, by their places.
-fn stamped_as(child: &'static Table, rows: &RecordBatch, stored: &RecordBatch) -> Result<RecordBatch, LoadError> {
+/// Rows of a child with the stamps of the stored rows that they belong to, by record number.
+fn with_owner_stamps(
+    child: &'static Table,
+    rows: &RecordBatch,
+    stored: &RecordBatch,
+) -> Result<RecordBatch, LoadError> {
     let owners = UInt64Array::from_iter_values(
         number_column(rows, RECORD_COLUMN)?.values().iter().map(|record| record.unsigned_abs()),
     );
@@ -111,13 +115,13 @@ fn stamped_as(child: &'static Table, rows: &RecordBatch, stored: &RecordBatch) -
     RecordBatch::try_new(child.full_schema(), columns).map_err(invalid_rows(child))
 }
 
-/// The first row of each event that the store does not have.
+/// The first row of each event that is not stored.
 fn new_events(store: &mut BufferedStore, table: &'static Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
     let Some(received) = TimeRange::over(table, std::slice::from_ref(rows))? else { return Ok(rows.slice(0, 0)) };
-    let looked_at = TimeRange { start_us: received.start_us.saturating_sub(KNOWN_FOR_US), ..received };
+    let search_range = TimeRange { start_us: received.start_us.saturating_sub(DUPLICATE_LOOKBACK_US), ..received };
     let wanted = KeySet::of(vec!["event_key"], std::slice::from_ref(rows))?;
     let mut known = KeySet::new(vec!["event_key"]);
-    let filter = Filter::within(Some(looked_at)).with_keys(&wanted);
+    let filter = Filter::within(Some(search_range)).with_keys(&wanted);
     store.read(table, &["event_key"], &filter, &mut |rows| known.add(&rows))?;
     let known = known.contains(rows)?;
     let mut seen = HashSet::new();
@@ -157,7 +161,7 @@ mod tests {
         }
     }
 
-    /// With the places of their deliveries.
+    /// The rows with the numbers of their deliveries.
     fn numbered(rows: RecordBatch) -> RecordBatch {
         let places = Int64Array::from_iter_values(0..rows.num_rows() as i64);
         let schema = rows.schema();
@@ -167,7 +171,7 @@ mod tests {
         RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
     }
 
-    /// Questions of events, each of the delivery at a place, with its wording.
+    /// Questions with the number of their delivery, the key of their event and their text.
     fn questions(asked: &[(i64, &str, &str)]) -> RecordBatch {
         let table = contract(QUESTIONS).unwrap();
         let flat: Vec<&str> = table.flat_columns().map(|column| column.name.as_str()).collect();
@@ -229,7 +233,7 @@ mod tests {
         assert_eq!(add(&mut store, &first).unwrap(), 2);
         let expected = ["a | first | r1 | 1970-01-01T00:00:00.005", "b | b | r1 | 1970-01-01T00:00:00.005"];
         assert_eq!(stored(&mut store), expected);
-        assert_eq!(add(&mut store, &first).unwrap(), 0, "while the first rows wait for a commit");
+        assert_eq!(add(&mut store, &first).unwrap(), 0, "while the first rows are uncommitted");
         store.commit("test").unwrap();
         assert_eq!(add(&mut store, &first).unwrap(), 0);
         assert!(!store.has_changes());
@@ -263,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_a_webhook_reports_follows_the_last_known_one() {
+    fn a_reported_change_follows_the_last_known_one() {
         let (_shelf, mut store) = memory();
         let seen: [(&str, Cell<'_>); 4] = [
             ("survey_id", Cell::Integer(1)),
@@ -317,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_environment_reports_is_no_change() {
+    fn a_report_of_another_environment_is_no_change() {
         let (_shelf, mut store) = memory();
         let seen =
             [("survey_id", Cell::Integer(1)), ("new_status", Cell::Text("DRAFT")), ("seen_by", Cell::Text("scan"))];
@@ -332,7 +336,7 @@ mod tests {
     fn every_event_is_copied_to_another_store() {
         let (_shelf, mut from) = memory();
         let (_other, mut to) = memory();
-        // The bodies tell a theme and a question; the first of them is the event that has a theme already.
+        // Each body contains a theme and a question.
         let again = |rows: &RecordBatch| {
             let cells: Vec<_> = (0..rows.num_rows() as i64)
                 .map(|at| {
@@ -341,7 +345,7 @@ mod tests {
                         ("kind", Cell::Text("other")),
                         ("received_at", Cell::Moment(at)),
                         ("body_hash", Cell::Text("other")),
-                        ("theme_name", Cell::Text("told again")),
+                        ("theme_name", Cell::Text("from the body")),
                     ]
                 })
                 .collect();
@@ -359,7 +363,7 @@ mod tests {
         assert_eq!(stored(&mut to), stored(&mut from));
         let columns = ["event_key", "received_at", "theme_name"];
         let (before, after) = (shown(&mut from, TABLE, &columns), shown(&mut to, TABLE, &columns));
-        let filled: Vec<String> = before.iter().map(|row| row.replace("NULL", "told again")).collect();
+        let filled: Vec<String> = before.iter().map(|row| row.replace("NULL", "from the body")).collect();
         assert_eq!(after, filled, "what was there stays");
         assert_eq!(shown(&mut to, QUESTIONS, &["question_text", "_run_id"]).len(), 500);
         to.commit("test").unwrap();

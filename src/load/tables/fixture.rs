@@ -1,4 +1,4 @@
-//! Rows for tests, and what a store holds as text.
+//! Builds rows for tests, and shows the rows of a store as text.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ use crate::{
 /// The values of a row by column.
 pub(in crate::load) type Cells<'a> = [(&'a str, Cell<'a>)];
 
-/// A store in memory that keeps few rows waiting, so that tests meet written rows and waiting ones.
+/// A store in memory with a small buffer, so that tests cover both written and buffered rows.
 pub(in crate::load) fn memory() -> (Shelf, BufferedStore) {
     let shelf = Shelf::default();
     let store = BufferedStore::new(Box::new(MemoryStore::open(&shelf)), 20_000);
     (shelf, store)
 }
 
-/// Rows of a table. A column that a row does not name is NULL, or 0 or an empty text where NULL is not allowed.
+/// Rows of a table. Columns that a row does not name are NULL, or 0 or an empty text where NULL is not allowed.
 pub(in crate::load) fn rows_of(name: &str, rows: &[&Cells<'_>]) -> RecordBatch {
     let table = contract(name).unwrap();
     let mut builder = RowBuilder::new(table);
@@ -49,14 +49,14 @@ pub(in crate::load) fn rows_of(name: &str, rows: &[&Cells<'_>]) -> RecordBatch {
     builder.finish().unwrap()
 }
 
-/// Adds such rows to a store.
+/// Adds rows to a store.
 pub(in crate::load) fn put(store: &mut BufferedStore, name: &str, rows: &[&Cells<'_>]) {
     let mut change = TableChange::new(contract(name).unwrap());
     change.add(rows_of(name, rows));
     store.change(change).unwrap();
 }
 
-/// These columns of all rows of a table, each row as a text, in the order of the texts.
+/// These columns of all rows of a table, one text for each row, sorted.
 pub(in crate::load) fn shown(store: &mut BufferedStore, name: &str, columns: &[&str]) -> Vec<String> {
     let mut shown = Vec::new();
     for rows in store.rows(contract(name).unwrap(), columns, &Filter::all()).unwrap() {

@@ -1,4 +1,4 @@
-//! The ledger, `sync_windows`: which scans were applied, and what they did.
+//! The ledger, `sync_windows`: which scans were applied, and their counts.
 
 use std::collections::HashSet;
 
@@ -27,16 +27,16 @@ pub(in crate::load) fn scan_ids(store: &mut BufferedStore) -> Result<HashSet<Sca
     Ok(ids)
 }
 
-/// The counts with which a scan was applied; `None` if it was not.
+/// The counts of an applied scan; `None` if the scan was not applied.
 pub(in crate::load) fn counts_of(store: &mut BufferedStore, scan: &ScanId) -> Result<Option<RowCounts>, LoadError> {
     let scans = scan_keys([scan])?;
     Ok(records_in(store, contract(TABLE)?, &Filter::all().with_keys(&scans), counts)?.pop())
 }
 
-/// All scans of the ledger, in no particular order. Windows that reach past the years 1 to 9999 come back cut to them.
+/// All scans of the ledger, in no particular order. Windows are limited to the years 1 to 9999.
 ///
 /// # Errors
-/// `DamagedRows` if the ledger names a stream that this program does not know.
+/// `DamagedRows` if the ledger contains a stream that this program does not know.
 pub(in crate::load) fn entries(store: &mut BufferedStore) -> Result<Vec<LedgerEntry>, LoadError> {
     records_in(store, contract(TABLE)?, &Filter::all(), entry)
 }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ledger_gives_back_what_was_added() {
+    fn added_entries_are_read_back() {
         let (_shelf, mut store) = memory();
         let proof = Proof { pages: 3, end: Some(EndStyle::EmptyText) };
         let (first, second) = (scan("a", Stream::Responses, Some(4)), scan("b", Stream::Users, None));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_past_the_years_1_to_9999_comes_back_cut_to_them() {
+    fn windows_are_limited_to_the_years_1_to_9999() {
         let (_shelf, mut store) = memory();
         let wide = Scan { window: Window::new(i64::MIN, i64::MAX), ..scan("a", Stream::Surveys, None) };
         add(&mut store, &wide, &RowCounts::default(), Proof::default()).unwrap();

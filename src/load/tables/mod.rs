@@ -1,6 +1,7 @@
-//! Tables that no scan compares: the ledger, runs, receipts, webhook events, and whole ranges of the others.
+//! Tables that are written without comparing a scan: the ledger, runs, receipts, webhook events, changes of status,
+//! and complete ranges of the other tables.
 //!
-//! Each function reads and changes rows of a [`super::store::BufferedStore`]. None of them commits: the caller does.
+//! The functions read and change rows of a [`super::store::BufferedStore`]. None of them commits; the caller does.
 
 mod access;
 mod cells;
@@ -12,7 +13,7 @@ pub(in crate::load) mod ranges;
 pub(in crate::load) mod receipts;
 pub(in crate::load) mod recordings;
 pub(in crate::load) mod runs;
-mod status_changes;
+pub(in crate::load) mod status_changes;
 
 #[cfg(test)]
 pub(in crate::load) use cells::Cell;

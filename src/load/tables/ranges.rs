@@ -1,4 +1,4 @@
-//! A range of a stream as another store has it, in the place of what is stored. Nothing is compared.
+//! Replaces a range of a stream by the rows of another store, without comparing rows.
 
 use super::access::{add_rows, copy_rows, scan_keys};
 use crate::{
@@ -12,14 +12,15 @@ use crate::{
 
 const REJECTS: &str = "rejects";
 const LEDGER: &str = "sync_windows";
-/// Keys of rows that are removed at once: bounds the memory.
+/// Keys of rows that are removed together; bounds the memory.
 const KEYS_AT_ONCE: u64 = 200_000;
 
-/// Removes the rows of a range from every table of the stream, and adds the rows that the source has of it. Rejects and rows of the
-/// ledger are replaced by the ids of the scans. Returns the rows added, of all tables. Memory does not grow with the range.
+/// Removes the rows of a range from every table of the stream, and adds the rows of the source in that range. Rejects
+/// and ledger rows are replaced by scan id. Returns the number of rows added to all tables. Memory does not grow with
+/// the range.
 ///
 /// # Errors
-/// `Unsupported` if a table of the stream has no time by which it could be cut.
+/// `Unsupported` if a table of the stream has no partition column.
 pub(in crate::load) fn replace(
     store: &mut BufferedStore,
     source: &mut BufferedStore,
@@ -44,7 +45,7 @@ pub(in crate::load) fn replace(
     Ok(added)
 }
 
-/// Removes the rows of a range, piece by piece: a piece with too many rows is cut into smaller ones.
+/// Removes the rows of a range. A range with too many rows is split into smaller ones.
 fn remove_range(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -53,7 +54,7 @@ fn remove_range(
 ) -> Result<(), LoadError> {
     let mut pieces = vec![range];
     while let Some(piece) = pieces.pop() {
-        // Rows of one moment cannot be told apart by time.
+        // A range of one moment cannot be split.
         let is_one_moment = piece.end_us.saturating_sub(piece.start_us) <= 1;
         let (mut rows, mut keys) = (0, Vec::new());
         store.read(table, &removal_columns(table), &Filter::within(Some(piece)), &mut |batch| {
@@ -65,7 +66,7 @@ fn remove_range(
             Ok(())
         })?;
         if rows > keys_at_once && !is_one_moment {
-            pieces.extend(cut(piece, 2 * rows.div_ceil(keys_at_once)));
+            pieces.extend(split_range(piece, 2 * rows.div_ceil(keys_at_once)));
             continue;
         }
         let mut change = TableChange::new(table);
@@ -75,32 +76,32 @@ fn remove_range(
     Ok(())
 }
 
-/// The range in pieces of about the same length, at most so many.
-fn cut(range: TimeRange, pieces: u64) -> Vec<TimeRange> {
+/// Splits a range into at most `pieces` ranges of about equal length.
+fn split_range(range: TimeRange, pieces: u64) -> Vec<TimeRange> {
     let length_us = range.end_us.abs_diff(range.start_us);
     let step_us = i64::try_from(length_us.div_ceil(pieces.max(1))).unwrap_or(i64::MAX).max(1);
-    let (mut cut, mut start_us) = (Vec::new(), range.start_us);
+    let (mut ranges, mut start_us) = (Vec::new(), range.start_us);
     while start_us < range.end_us {
         let end_us = start_us.saturating_add(step_us).min(range.end_us);
-        cut.push(TimeRange { start_us, end_us });
+        ranges.push(TimeRange { start_us, end_us });
         start_us = end_us;
     }
-    cut
+    ranges
 }
 
-/// A record that cannot be placed is kept once, as the reject of the scan that saw it first: what other scans rejected stays, and is not
-/// added again.
+/// Replaces the rejects of the scans. A reject is stored once, for the scan that saw it first. So rejects of other
+/// scans stay, and are not added again.
 fn replace_rejects(store: &mut BufferedStore, source: &mut BufferedStore, scans: &KeySet) -> Result<u64, LoadError> {
     let table = contract(REJECTS)?;
     let key = removal_columns(table);
     let of_scans = Filter::all().with_keys(scans);
     let mut change = TableChange::new(table);
     store.read(table, &key, &of_scans, &mut |rows| change.remove(&rows))?;
-    let mut coming = KeySet::new(key.clone());
-    source.read(table, &key, &of_scans, &mut |rows| coming.add(&rows))?;
+    let mut added_keys = KeySet::new(key.clone());
+    source.read(table, &key, &of_scans, &mut |rows| added_keys.add(&rows))?;
     let mut kept = KeySet::new(key);
     let columns: Vec<&str> = kept.columns().iter().copied().chain(["scan_id"]).collect();
-    store.read(table, &columns, &Filter::all().with_keys(&coming), &mut |rows| {
+    store.read(table, &columns, &Filter::all().with_keys(&added_keys), &mut |rows| {
         kept.add(&scans.keep(table, rows, false)?)
     })?;
     store.change(change)?;

@@ -1,7 +1,7 @@
-//! `erasures`: the receipts of erasures, which do not say whom they erased.
+//! `erasures`: the receipts of erasures, which do not name the erased person.
 
 use super::{
-    access::{put_records, records_in},
+    access::{records_in, upsert_records},
     cells::{Cell, Row},
 };
 use crate::{
@@ -33,16 +33,16 @@ pub struct ErasureRecord {
     pub mentions: i64,
     pub redacted: i64,
     pub outcome: String,
-    /// When the service was found to have purged them.
+    /// When the service was last found to have purged the people.
     pub service_checked_ms: Option<i64>,
-    /// User ids that it did not know then.
+    /// Number of user ids that the service did not know then.
     pub service_users_checked: Option<i64>,
     pub run_id: RunId,
 }
 
-/// Adds receipts, in the place of earlier receipts of the same erasures. Of several records of one erasure the last counts.
+/// Adds receipts, and replaces earlier receipts of the same erasures. Of records of one erasure the last is used.
 pub(in crate::load) fn record(store: &mut BufferedStore, records: &[ErasureRecord]) -> Result<(), LoadError> {
-    put_records(store, contract(TABLE)?, records, |record| &record.erasure_id, cell)
+    upsert_records(store, contract(TABLE)?, records, |record| &record.erasure_id, cell)
 }
 
 /// All receipts, in no particular order.
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn p9_a_receipt_takes_the_place_of_an_earlier_one() {
+    fn p9_a_receipt_replaces_an_earlier_one() {
         let (_shelf, mut store) = memory();
         record(&mut store, &[record_of("a", "resumable")]).unwrap();
         store.commit("test").unwrap();

@@ -1,4 +1,4 @@
-//! What `response_media` says of recordings: which are still to be fetched, and what became of them.
+//! The recordings of `response_media`: which ones must still be fetched, and the outcome of each fetch.
 
 use std::{
     cmp::Reverse,
@@ -27,45 +27,45 @@ use crate::{
 
 const MEDIA: &str = "response_media";
 const RESPONSES: &str = "responses";
-/// Rows that are changed together: bounds the memory.
+/// Rows that are changed together; bounds the memory.
 const ROWS_AT_ONCE: usize = 20_000;
 
-/// A recording that is not here.
+/// A row of `response_media` whose recording is not stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedRecording {
     pub response_group_uid: String,
     pub question_id: i64,
     pub upload_id: Option<String>,
-    /// As the row has it; it may have aged.
+    /// The stored link, which may have expired.
     pub link: String,
-    /// When the answer was given, epoch microseconds.
+    /// Creation time of the response, epoch microseconds.
     pub created_us: i64,
-    /// What the row says of an earlier try.
+    /// The outcome of an earlier fetch.
     pub status: Option<String>,
-    /// Whether the answer was deleted, or has vanished at the service: nothing new is brought of it.
+    /// Whether the response is soft-deleted or vanished: its recording is not fetched.
     pub is_gone: bool,
 }
 
-/// Some of the recordings that are not here, the newest first.
+/// Some of the recordings that are not stored, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WantedRecordings {
     pub rows: Vec<WantedRecording>,
-    /// Up to which moment (epoch microseconds) those were created that come next; `None` if these are all.
+    /// Latest creation time (epoch microseconds) of the recordings that follow; `None` if there are no more.
     pub next_until_us: Option<i64>,
 }
 
-/// What became of a recording.
+/// The outcome of fetching a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingOutcome {
-    /// The row that asked for it.
+    /// The row without a recording.
     pub wanted: WantedRecording,
-    /// "stored", or why there is none.
+    /// "stored", or the reason why there is no recording.
     pub status: String,
-    /// What is stored.
+    /// The stored recording.
     pub stored: Option<StoredRecording>,
 }
 
-/// A recording that is here.
+/// A stored recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRecording {
     pub sha256: String,
@@ -76,8 +76,8 @@ pub struct StoredRecording {
     pub fetched_ms: i64,
 }
 
-/// The rows without a recording that were created by a moment (epoch microseconds): at most so many. Of more than that of one moment, the rest is
-/// left out.
+/// The newest rows without a recording that were created up to a moment (epoch microseconds); at most `rows_max`. If
+/// more than `rows_max` rows share one moment, the rest is left out.
 pub(in crate::load) fn wanted(
     store: &mut BufferedStore,
     until_us: i64,
@@ -105,7 +105,7 @@ pub(in crate::load) fn wanted(
     })?;
     keep_newest(&mut wanted, rows_max);
     for some in wanted.chunks_mut(ROWS_AT_ONCE) {
-        mark_the_gone(store, some)?;
+        mark_unavailable(store, some)?;
     }
     let oldest = wanted.last().map(|oldest| oldest.created_us).filter(|_| wanted.len() >= rows_max);
     let next_until_us = oldest.map(|oldest_us| oldest_us.min(until_us.saturating_sub(1)));
@@ -131,8 +131,8 @@ fn wanted_row(row: Row<'_>) -> Result<Option<WantedRecording>, LoadError> {
     }))
 }
 
-/// Marks those whose answers are not at the service any more, or deleted there.
-fn mark_the_gone(store: &mut BufferedStore, wanted: &mut [WantedRecording]) -> Result<(), LoadError> {
+/// Marks the recordings whose responses are soft-deleted or vanished.
+fn mark_unavailable(store: &mut BufferedStore, wanted: &mut [WantedRecording]) -> Result<(), LoadError> {
     let table = contract(RESPONSES)?;
     let columns = ["response_group_uid", "question_id", "created_at", "deleted_at", "_vanished_at"];
     let keys = keys_of(table, wanted.iter())?;
@@ -154,10 +154,9 @@ fn mark_the_gone(store: &mut BufferedStore, wanted: &mut [WantedRecording]) -> R
     Ok(())
 }
 
-/// Writes what became of recordings into their rows, with the stamp if there is one. A row that is not there any more, has another upload, or says so already is left as it
-/// is.
-/// Returns the rows that changed.
-pub(in crate::load) fn settle(
+/// Writes the outcomes of fetches into their rows, with the stamp if there is one. A row stays unchanged if it has
+/// the outcome already, has another upload, or is gone. Returns the number of changed rows.
+pub(in crate::load) fn write_outcomes(
     store: &mut BufferedStore,
     outcomes: &[RecordingOutcome],
     stamp: Option<Stamp<'_>>,
@@ -165,7 +164,7 @@ pub(in crate::load) fn settle(
     let table = contract(MEDIA)?;
     let mut outcomes: Vec<&RecordingOutcome> = outcomes.iter().collect();
     outcomes.sort_by_key(|outcome| outcome.wanted.created_us);
-    let mut settled = 0;
+    let mut written = 0;
     for some in outcomes.chunks(ROWS_AT_ONCE) {
         let keys = keys_of(table, some.iter().map(|outcome| &outcome.wanted))?;
         let by_key: HashMap<(&str, i64), &RecordingOutcome> =
@@ -173,22 +172,22 @@ pub(in crate::load) fn settle(
         for range in TimeRange::clusters_of(table, keys.values())? {
             let mut change = TableChange::new(table);
             for rows in store.full_rows(table, &Filter::within(range).with_keys(&keys))? {
-                let (rows, outcomes) = matched(table, &rows, &by_key)?;
-                settled += outcomes.len() as u64;
+                let (rows, outcomes) = rows_to_change(table, &rows, &by_key)?;
+                written += outcomes.len() as u64;
                 change.remove(&project(&rows, &removal_columns(table))?)?;
                 change.add(with_outcomes(table, &rows, &outcomes, stamp)?);
             }
             store.change(change)?;
         }
     }
-    Ok(settled)
+    Ok(written)
 }
 
 fn key_of(wanted: &WantedRecording) -> (&str, i64) {
     (&wanted.response_group_uid, wanted.question_id)
 }
 
-/// The rows of these in a table whose key is that of an answer.
+/// The removal columns of these recordings, in a table with one row for each answer.
 fn keys_of<'w>(table: &'static Table, wanted: impl Iterator<Item = &'w WantedRecording>) -> Result<KeySet, LoadError> {
     let mut sessions = StringBuilder::new();
     let (mut questions, mut moments) = (Int64Builder::new(), TimestampMicrosecondBuilder::new());
@@ -206,14 +205,14 @@ fn keys_of<'w>(table: &'static Table, wanted: impl Iterator<Item = &'w WantedRec
     KeySet::of(removal_columns(table), &[rows])
 }
 
-/// The rows whose recordings these are, and what became of each.
-fn matched<'o>(
+/// The rows that the outcomes change, with the outcome of each.
+fn rows_to_change<'o>(
     table: &'static Table,
     rows: &RecordBatch,
     by_key: &HashMap<(&str, i64), &'o RecordingOutcome>,
 ) -> Result<(RecordBatch, Vec<&'o RecordingOutcome>), LoadError> {
     let mut outcomes = Vec::new();
-    let mut places = UInt64Builder::new();
+    let mut indexes = UInt64Builder::new();
     for at in 0..rows.num_rows() {
         let row = Row { rows, at };
         let outcome = by_key.get(&(row.text("response_group_uid")?, row.integer("question_id")?));
@@ -225,14 +224,14 @@ fn matched<'o>(
             status != Some(&outcome.status) || sha256.map(str::to_owned) != sha256_of(outcome)
         };
         let outcome = outcome.filter(|outcome| is_new(outcome));
-        places.extend(outcome.map(|_| Some(at as u64)));
+        indexes.extend(outcome.map(|_| Some(at as u64)));
         outcomes.extend(outcome);
     }
-    let rows = take_record_batch(rows, &places.finish()).map_err(invalid_rows(table))?;
+    let rows = take_record_batch(rows, &indexes.finish()).map_err(invalid_rows(table))?;
     Ok((rows, outcomes))
 }
 
-/// The rows with what became of the recording of each.
+/// The rows with the outcome of their recordings.
 fn with_outcomes(
     table: &'static Table,
     rows: &RecordBatch,
@@ -257,7 +256,7 @@ fn with_outcomes(
         ("recording_fetched_at", Arc::new(fetched.collect::<TimestampMicrosecondArray>())),
     ]);
     let schema = rows.schema();
-    // What is stamped anew is left out, and so are the columns that change.
+    // Stamp columns and changed columns are left out here, and added below.
     let is_stamp = |name: &str| stamp.is_some() && matches!(name, "_run_id" | "_synced_at");
     let is_kept = |name: &str| !new.contains_key(name) && !is_stamp(name);
     let kept = schema.fields().iter().zip(rows.columns()).filter(|(field, _)| is_kept(field.name()));
@@ -325,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_comes_newest_first_and_by_parts() {
+    fn missing_recordings_are_returned_newest_first_in_parts() {
         let mut store = filled();
         assert_eq!(
             sessions(&mut store, i64::MAX, 10),
@@ -341,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn p2_what_became_of_a_recording_is_written_once_and_where_it_belongs() {
+    fn p2_an_outcome_is_written_once_to_its_own_row() {
         let mut store = filled();
         let all = wanted(&mut store, i64::MAX, 10).unwrap().rows;
         let outcome = |wanted: &WantedRecording, sha256: Option<&str>| RecordingOutcome {
@@ -361,22 +360,22 @@ mod tests {
             [outcome(&all[0], Some("f")), outcome(&all[1], None), outcome(&other, Some("x")), outcome(&gone, None)];
         let run_id = RunId("now".to_owned());
         let stamp = || Some(Stamp { run_id: &run_id, at_ms: 3 });
-        assert_eq!(settle(&mut store, &outcomes, stamp()).unwrap(), 2);
+        assert_eq!(write_outcomes(&mut store, &outcomes, stamp()).unwrap(), 2);
         let columns = ["response_group_uid", "recording_status", "recording_sha256", "recording_bytes", "_run_id"];
-        let told = shown(&mut store, MEDIA, &columns);
-        assert_eq!(told.len(), 5);
+        let rows = shown(&mut store, MEDIA, &columns);
+        assert_eq!(rows.len(), 5);
         for (session, wanted) in
             [("d", ["stored", "f", "5", "now"].as_slice()), ("b", &["refused", "now"]), ("c", &["before"])]
         {
-            let row = told.iter().find(|row| row.starts_with(session)).unwrap();
+            let row = rows.iter().find(|row| row.starts_with(session)).unwrap();
             assert!(wanted.iter().all(|value| row.contains(value)), "{row}");
         }
-        assert_eq!(settle(&mut store, &outcomes, stamp()).unwrap(), 0, "they say so already");
+        assert_eq!(write_outcomes(&mut store, &outcomes, stamp()).unwrap(), 0, "the rows have these outcomes already");
         let mut left = sessions(&mut store, i64::MAX, 10);
         left.sort();
         assert_eq!(left, ["a gone", "b gone", "c"]);
         // Without a stamp the rows keep theirs.
-        assert_eq!(settle(&mut store, &[outcome(&all[2], Some("c"))], None).unwrap(), 1);
+        assert_eq!(write_outcomes(&mut store, &[outcome(&all[2], Some("c"))], None).unwrap(), 1);
         assert!(shown(&mut store, MEDIA, &columns).iter().any(|row| row.contains("stored") && row.contains("before")));
     }
 }

@@ -1,7 +1,7 @@
-//! `sync_runs`: what each run did.
+//! `sync_runs`: the report of each run.
 
 use super::{
-    access::{put_records, records_in},
+    access::{records_in, upsert_records},
     cells::{Cell, Row},
 };
 use crate::{
@@ -15,9 +15,9 @@ use crate::{
 
 const TABLE: &str = "sync_runs";
 
-/// Adds the rows of runs, in the place of earlier rows of the same runs. Of several records of one run the last counts.
+/// Adds the rows of runs, and replaces earlier rows of the same runs. Of records of one run the last is used.
 pub(in crate::load) fn record(store: &mut BufferedStore, runs: &[RunRecord]) -> Result<(), LoadError> {
-    put_records(store, contract(TABLE)?, runs, |run| &run.run_id, cell)
+    upsert_records(store, contract(TABLE)?, runs, |run| &run.run_id, cell)
 }
 
 /// All runs, in no particular order.
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_records_of_one_run_the_last_counts() {
+    fn the_last_record_of_a_run_is_stored() {
         let (_shelf, mut store) = memory();
         record(&mut store, &[record_of("1", "failed"), record_of("2", "done"), record_of("1", "done")]).unwrap();
         assert_eq!(stored(&mut store), [record_of("1", "done"), record_of("2", "done")]);

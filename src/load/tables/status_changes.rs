@@ -1,6 +1,6 @@
-//! Changes of survey status that webhooks report, beside the changes that scans see.
+//! `survey_status_changes`: changes of survey status that scans see and webhooks report.
 //!
-//! A change that a scan and a webhook both saw is one row of `survey_status_changes`.
+//! A change that a scan and a webhook both saw is one row.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,28 +20,53 @@ use crate::{
 };
 
 const TABLE: &str = "survey_status_changes";
-/// Who saw a change.
+/// Values of `seen_by`.
 const SCAN: &str = "scan";
 const WEBHOOK: &str = "webhook";
 const BOTH: &str = "both";
-/// A scan and a webhook that saw the same change saw it within this time of each other.
+/// Largest difference between the times at which a scan and a webhook saw the same change.
 const SAME_CHANGE_US: u64 = 7 * DAY_MS.unsigned_abs() * 1000;
 
-/// Adds the changes that new rows of `webhook_events` report, and marks the changes that they confirm.
+/// Adds the changes that new rows of `webhook_events` report, and marks the scan changes that they confirm.
 pub(super) fn add(store: &mut BufferedStore, new_events: &RecordBatch, stamp: Stamp<'_>) -> Result<(), LoadError> {
     let reports = reports_in(new_events)?;
     if reports.is_empty() {
         return Ok(());
     }
-    let mut surveys = known_changes(store, &reports)?;
+    let mut surveys = known_changes(store, reports.iter().map(|report| report.survey_id))?;
     for report in &reports {
         if let Some(survey) = surveys.get_mut(&report.survey_id) {
-            survey.take(report);
+            survey.add_report(report);
         }
     }
+    write(store, &surveys, stamp)
+}
+
+/// The status of a survey before and after a scan. A survey that is new, or was or is vanished, has no status there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::load) struct ScannedStatus {
+    pub survey_id: i64,
+    pub before: Option<String>,
+    pub after: Option<String>,
+}
+
+/// Adds the changes that a scan saw, each survey once, and marks the webhook changes that the scan confirms.
+pub(in crate::load) fn add_scanned(
+    store: &mut BufferedStore,
+    statuses: &[ScannedStatus],
+    stamp: Stamp<'_>,
+) -> Result<(), LoadError> {
+    let mut surveys = known_changes(store, statuses.iter().map(|status| status.survey_id))?;
+    for status in statuses {
+        surveys.entry(status.survey_id).or_default().add_scanned(status, stamp.at_ms.saturating_mul(1000));
+    }
+    write(store, &surveys, stamp)
+}
+
+fn write(store: &mut BufferedStore, surveys: &BTreeMap<i64, SurveyChanges>, stamp: Stamp<'_>) -> Result<(), LoadError> {
     let table = contract(TABLE)?;
     let (mut replaced, mut added) = (RowBuilder::new(table), RowBuilder::new(table));
-    for (survey_id, survey) in &surveys {
+    for (survey_id, survey) in surveys {
         survey.replaced.iter().try_for_each(|change| replaced.add(|name| cell(name, *survey_id, change, stamp)))?;
         survey.added.iter().try_for_each(|change| added.add(|name| cell(name, *survey_id, change, stamp)))?;
     }
@@ -51,19 +76,19 @@ pub(super) fn add(store: &mut BufferedStore, new_events: &RecordBatch, stamp: St
     store.change(change)
 }
 
-/// A webhook's statement that the status of a survey went from `old` to `new`.
+/// A webhook's report that the status of a survey changed from `old` to `new`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Report {
+struct StatusReport {
     survey_id: i64,
-    /// Epoch microseconds, by the service if it says so, else by this machine.
+    /// Epoch microseconds: the service's time, or the time of receipt if there is none.
     at_us: i64,
     received_us: i64,
     old: String,
     new: String,
 }
 
-/// The reports in rows of `webhook_events`, in the order of time.
-fn reports_in(events: &RecordBatch) -> Result<Vec<Report>, LoadError> {
+/// The reports in rows of `webhook_events`, sorted by time.
+fn reports_in(events: &RecordBatch) -> Result<Vec<StatusReport>, LoadError> {
     let mut reports = Vec::new();
     for at in 0..events.num_rows() {
         reports.extend(report_in(Row { rows: events, at })?);
@@ -72,7 +97,7 @@ fn reports_in(events: &RecordBatch) -> Result<Vec<Report>, LoadError> {
     Ok(reports)
 }
 
-fn report_in(event: Row<'_>) -> Result<Option<Report>, LoadError> {
+fn report_in(event: Row<'_>) -> Result<Option<StatusReport>, LoadError> {
     if event.text("kind")? != EventKind::StudyStatusChanged.name() {
         return Ok(None);
     }
@@ -83,13 +108,13 @@ fn report_in(event: Row<'_>) -> Result<Option<Report>, LoadError> {
     };
     let received_us = event.moment_us("received_at")?;
     let at_us = event.moment_us_or_null("occurred_at")?.unwrap_or(received_us);
-    let report = Report { survey_id, at_us, received_us, old: old.to_owned(), new: new.to_owned() };
+    let report = StatusReport { survey_id, at_us, received_us, old: old.to_owned(), new: new.to_owned() };
     Ok((old != new).then_some(report))
 }
 
-/// A row of `survey_status_changes`. A survey has no status before it was first seen, and none while it is vanished.
+/// A row of `survey_status_changes`. A survey has no status before it is first seen, and none while it is vanished.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Change {
+struct StatusChange {
     /// Epoch microseconds.
     at_us: i64,
     old: Option<String>,
@@ -98,7 +123,7 @@ struct Change {
     seen_by: String,
 }
 
-fn cell<'a>(column: &str, survey_id: i64, change: &'a Change, stamp: Stamp<'a>) -> Cell<'a> {
+fn cell<'a>(column: &str, survey_id: i64, change: &'a StatusChange, stamp: Stamp<'a>) -> Cell<'a> {
     match column {
         "survey_id" => Cell::Integer(survey_id),
         "changed_at" => Cell::Moment(change.at_us),
@@ -109,29 +134,30 @@ fn cell<'a>(column: &str, survey_id: i64, change: &'a Change, stamp: Stamp<'a>) 
     }
 }
 
-/// The changes of one survey, in the order of time, and what becomes of them.
+/// The stored changes of one survey, sorted by time, with the changes to replace and to add.
 #[derive(Debug, Default)]
 struct SurveyChanges {
-    changes: Vec<Change>,
-    replaced: Vec<Change>,
-    added: Vec<Change>,
+    changes: Vec<StatusChange>,
+    replaced: Vec<StatusChange>,
+    added: Vec<StatusChange>,
 }
 
 impl SurveyChanges {
-    /// Takes in a report.
+    /// Adds a report.
     ///
-    /// A report counts as a change if it follows from the last known status. Else it may be late, or a change before it was lost: then
-    /// it proves nothing, and the scan that the webhook wakes sees the status. A late report that repeats a scan's change confirms it.
-    fn take(&mut self, report: &Report) {
+    /// A report is a change if it starts from the last known status. Otherwise the report may be late, or an earlier
+    /// change may be missing. Then it proves nothing, and the scan that the webhook starts will see the status. A
+    /// late report of a change that a scan saw confirms that change.
+    fn add_report(&mut self, report: &StatusReport) {
         let Some(last) = self.changes.last() else { return };
         if last.new.as_deref() == Some(&report.old) && last.at_us < report.at_us {
             let (old, new) = (Some(report.old.clone()), Some(report.new.clone()));
-            let change = Change { at_us: report.at_us, old, new, seen_by: WEBHOOK.into() };
+            let change = StatusChange { at_us: report.at_us, old, new, seen_by: WEBHOOK.into() };
             self.changes.push(change.clone());
             self.added.push(change);
             return;
         }
-        let is_same = |change: &&mut Change| {
+        let is_same = |change: &&mut StatusChange| {
             change.old.as_deref() == Some(&report.old)
                 && change.new.as_deref() == Some(&report.new)
                 && change.at_us.abs_diff(report.at_us) <= SAME_CHANGE_US
@@ -142,17 +168,37 @@ impl SurveyChanges {
         (seen.at_us, seen.seen_by) = (seen.at_us.min(report.at_us), BOTH.into());
         self.added.push(seen.clone());
     }
+
+    /// Adds what a scan that began at this moment saw.
+    ///
+    /// If the last change is known from a webhook alone and the scan began after it, its status is the one before the scan. If the scan saw
+    /// the same status, both saw the change: it keeps the webhook's time.
+    fn add_scanned(&mut self, status: &ScannedStatus, started_us: i64) {
+        let reported = self.changes.last().filter(|last| last.seen_by == WEBHOOK && last.at_us <= started_us);
+        if let Some(reported) = reported.filter(|reported| reported.new == status.after) {
+            self.replaced.push(reported.clone());
+            self.added.push(StatusChange { seen_by: BOTH.into(), ..reported.clone() });
+        }
+        let old = reported.and_then(|reported| reported.new.clone()).or_else(|| status.before.clone());
+        let new = status.after.clone();
+        if old != new {
+            self.added.push(StatusChange { at_us: started_us, old, new, seen_by: SCAN.into() });
+        }
+    }
 }
 
-/// The stored changes of the reported surveys.
-fn known_changes(store: &mut BufferedStore, reports: &[Report]) -> Result<BTreeMap<i64, SurveyChanges>, LoadError> {
+/// The stored changes of these surveys.
+fn known_changes(
+    store: &mut BufferedStore,
+    survey_ids: impl Iterator<Item = i64>,
+) -> Result<BTreeMap<i64, SurveyChanges>, LoadError> {
     let table = contract(TABLE)?;
-    let ids = Int64Array::from_iter_values(reports.iter().map(|report| report.survey_id));
+    let ids = Int64Array::from_iter_values(survey_ids);
     let wanted = KeySet::of_values("survey_id", Arc::new(ids))?;
     let mut surveys: BTreeMap<i64, SurveyChanges> = BTreeMap::new();
     each_row(store, table, &Filter::all().with_keys(&wanted), &mut |row| {
         let text = |name| row.text_or_null(name).map(|text| text.map(str::to_owned));
-        let change = Change {
+        let change = StatusChange {
             at_us: row.moment_us("changed_at")?,
             old: text("old_status")?,
             new: text("new_status")?,

@@ -1,4 +1,4 @@
-//! Identifiers that many share.
+//! Identifiers that many sessions share.
 
 use super::*;
 use crate::load::tables::{
@@ -18,7 +18,7 @@ fn put_answer(store: &mut BufferedStore, session: &str, user: &str) {
 }
 
 #[test]
-fn p9_rows_of_an_identifier_that_many_share_are_not_read() {
+fn p9_rows_of_a_shared_identifier_are_left_out() {
     let (_shelf, mut store) = memory();
     for session in ["s1", "s2", "s3", "s4"] {
         put_answer(&mut store, session, "shared");
@@ -28,7 +28,7 @@ fn p9_rows_of_an_identifier_that_many_share_are_not_read() {
     assert_eq!(found.too_wide, [user("shared")]);
     let session = Identifier::read(IdentifierKind::Session, "s5").unwrap();
     assert_eq!(found.rows, [vec![user("anna"), session]]);
-    // As many as may be taken are taken, however many share an identifier.
+    // Below the limit all rows are returned, even if they share an identifier.
     let (_shelf, mut store) = memory();
     for session in ["s1", "s2", "s3"] {
         put_answer(&mut store, session, "shared");
@@ -39,7 +39,7 @@ fn p9_rows_of_an_identifier_that_many_share_are_not_read() {
 }
 
 #[test]
-fn more_people_than_can_be_taken_at_once_are_an_error() {
+fn too_many_rows_are_an_error() {
     let (_shelf, mut store) = memory();
     let names = ["u1", "u2", "u3", "u4"];
     names.iter().for_each(|name| put_answer(&mut store, &format!("session {name}"), name));
@@ -49,7 +49,7 @@ fn more_people_than_can_be_taken_at_once_are_an_error() {
 }
 
 #[test]
-fn p9_in_a_table_without_sessions_rows_are_counted() {
+fn p9_rows_count_in_a_table_without_sessions() {
     let (_shelf, mut store) = memory();
     for name in ["u1", "u2", "u3", "u4"] {
         let cells = [("external_user_id", Cell::Text(name)), ("user_id", Cell::Text("shared"))];
@@ -61,7 +61,7 @@ fn p9_in_a_table_without_sessions_rows_are_counted() {
 }
 
 #[test]
-fn p9_how_identifiers_are_written_is_noted() {
+fn p9_spellings_of_identifiers_are_returned() {
     let (_shelf, mut store) = memory();
     put_answer(&mut store, "s1", "zoe\u{308}");
     let found = co_occurrence(&mut store, &[user("zo\u{eb}")]).unwrap();

@@ -1,4 +1,4 @@
-//! Which texts are replaced, and that everything else stays.
+//! Mentions are replaced, and everything else stays.
 
 use super::{super::search::search, *};
 use crate::{
@@ -68,7 +68,7 @@ fn p9_mentions_are_replaced_and_all_else_stays() {
 }
 
 #[test]
-fn p9_only_the_programs_own_tables_are_cleaned_unasked() {
+fn p9_only_the_programs_own_tables_are_redacted_unasked() {
     let mut store = filled();
     let mentions = search(&mut store, &matcher(), 1).unwrap().mentions;
     let answers = shown(&mut store, "responses", &ANSWERS);
@@ -86,7 +86,7 @@ fn p9_a_column_that_was_not_named_is_left_alone() {
 }
 
 #[test]
-fn p9_the_size_of_the_parts_does_not_matter() {
+fn p9_the_result_does_not_depend_on_the_part_size() {
     let table = crate::schema::table("response_choices").unwrap();
     let mut found = Vec::new();
     for keys_at_once in [1, 2, 100] {

@@ -1,4 +1,4 @@
-//! Every text is searched, those of tables that are not ours too.
+//! Every text is searched, also in tables that are not ours.
 
 use arrow::array::StringArray;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ fn matcher() -> IdentifierMatcher {
     IdentifierMatcher::new(&[Identifier::read(IdentifierKind::Email, "zoe@example.com").unwrap()])
 }
 
-/// A store in memory with a table of somebody else's, of which one of ours cannot be read.
-struct OddStore {
+/// A store in memory with tables that are not ours, and optionally one table that cannot be read.
+struct StoreWithForeignTables {
     inner: MemoryStore,
     foreign: Vec<(ForeignTable, RecordBatch)>,
     unreadable: Option<&'static str>,
 }
 
-impl Store for OddStore {
+impl Store for StoreWithForeignTables {
     fn name(&self) -> &'static str {
         self.inner.name()
     }
@@ -78,7 +78,7 @@ impl Store for OddStore {
     }
 }
 
-/// Every text of every table, with somebody in each column of every third row.
+/// Fills every text column of every table; each third row mentions a person.
 fn filled(store: &mut BufferedStore) {
     for table in tables() {
         let columns = text_columns(table);
@@ -129,7 +129,7 @@ fn p9_tables_of_others_are_searched_and_reported_apart() {
     let theirs =
         ForeignTable { name: "notes".into(), relation: "notes".into(), columns: vec!["note".into(), "sum".into()] };
     let foreign = vec![(theirs, RecordBatch::try_from_iter(columns).unwrap())];
-    let store = OddStore { inner: MemoryStore::open(&Shelf::default()), foreign, unreadable: None };
+    let store = StoreWithForeignTables { inner: MemoryStore::open(&Shelf::default()), foreign, unreadable: None };
     let searched = search(&mut BufferedStore::new(Box::new(store), 0), &matcher(), 2).unwrap();
     let mention = Mention { table: "notes".into(), column: "note".into(), rows: 1 };
     assert_eq!((searched.mentions, searched.in_their_tables, searched.rows), (vec![], vec![mention], 2));
@@ -138,7 +138,7 @@ fn p9_tables_of_others_are_searched_and_reported_apart() {
 #[test]
 fn p9_a_table_that_cannot_be_read_is_an_error() {
     for threads in [1, 3] {
-        let store = OddStore {
+        let store = StoreWithForeignTables {
             inner: MemoryStore::open(&Shelf::default()),
             foreign: Vec::new(),
             unreadable: Some("responses"),
@@ -151,7 +151,7 @@ fn p9_a_table_that_cannot_be_read_is_an_error() {
 fn a_part_of_a_batch_is_searched_by_itself() {
     let rows = rows_of("users", &[&[("extra", Cell::Text(MENTIONS))], &[("extra", Cell::Text(OTHERS))]]);
     let rows = crate::load::store::project(&rows, &["extra"]).unwrap().slice(1, 1);
-    let mut tally = Tally { hits: vec![0], ..Tally::default() };
+    let mut tally = SearchCounts { hits: vec![0], ..SearchCounts::default() };
     tally.add(&rows, &matcher()).unwrap();
     assert_eq!((tally.rows, tally.bytes, tally.hits), (1, OTHERS.len() as u64, vec![0]));
 }

@@ -1,4 +1,4 @@
-//! Against a plain model: nested loops over lists, one rule at a time.
+//! Compares the classification with a plain model: nested loops over lists, one rule at a time.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ fn stored_row() -> impl Strategy<Value = StoredRow> {
         })
 }
 
-fn question() -> impl Strategy<Value = Question> {
+fn classify_options() -> impl Strategy<Value = ClassifyOptions> {
     let vanish = prop_oneof![
         3 => (0.0..1.0_f64, 0..4_u64).prop_map(|(share_max, rows_max)| VanishPolicy::Guarded { share_max, rows_max }),
         2 => Just(VanishPolicy::Accept),
@@ -38,7 +38,7 @@ fn question() -> impl Strategy<Value = Question> {
     let survey = prop::option::weighted(0.2, 7..9_i64);
     (window, survey, flags, any::<bool>(), discarded, vanish, any::<bool>(), prop::bool::weighted(0.1)).prop_map(
         |(window, survey_id, flags, asks_for_deleted, discarded, vanish, is_empty_answer, has_broken_records)| {
-            Question {
+            ClassifyOptions {
                 window: window.map(|(start_us, end_us)| TimeRange { start_us, end_us }),
                 survey_id,
                 flags,
@@ -52,8 +52,8 @@ fn question() -> impl Strategy<Value = Question> {
     )
 }
 
-/// What the model says of one record, in words.
-fn fate_in_words(at: usize, records: &[Record], stored: &[StoredRow], question: &Question) -> String {
+/// The change of one record by the model, in words.
+fn expected_change(at: usize, records: &[Record], stored: &[StoredRow], options: &ClassifyOptions) -> String {
     let record = records[at];
     for (other_at, other) in records.iter().enumerate().filter(|(_, other)| other.key == record.key) {
         if (other.updated_us, other_at) > (record.updated_us, at) {
@@ -73,19 +73,19 @@ fn fate_in_words(at: usize, records: &[Record], stored: &[StoredRow], question: 
             .then(other_at.cmp(one_at))
     });
     let Some((place, row)) = rows.last().copied() else { return "new".into() };
-    let is_doubled = rows.len() > 1;
-    let cause = if row.content.is_none() || question.flags.is_some_and(|flags| flags != row.flags) {
+    let has_duplicates = rows.len() > 1;
+    let cause = if row.content.is_none() || options.flags.is_some_and(|flags| flags != row.flags) {
         "unclear"
     } else if row.content != Some(record.content) {
         "edited"
     } else if row.vanished_us.is_some() {
         "returned"
-    } else if is_doubled {
-        "doubled"
+    } else if has_duplicates {
+        "duplicate"
     } else {
         return "unchanged".into();
     };
-    format!("{cause} {place} {is_doubled}")
+    format!("{cause} {place} {has_duplicates}")
 }
 
 fn in_words(change: RecordChange) -> String {
@@ -95,17 +95,17 @@ fn in_words(change: RecordChange) -> String {
         RecordChange::Unchanged => "unchanged".into(),
         RecordChange::Stored { stored, cause, has_duplicate_rows } => {
             let cause = match cause {
-                Cause::OtherHash => "edited",
-                Cause::Unclear => "unclear",
-                Cause::Returned => "returned",
-                Cause::HasDuplicateRows => "doubled",
+                UpdateCause::OtherHash => "edited",
+                UpdateCause::Unclear => "unclear",
+                UpdateCause::Returned => "returned",
+                UpdateCause::HasDuplicateRows => "duplicate",
             };
             format!("{cause} {stored} {has_duplicate_rows}")
         }
     }
 }
 
-/// Contents that lost, with their keys.
+/// Keys and contents of the collision losers.
 fn lost_contents(records: &[Record]) -> BTreeSet<(u128, i64)> {
     let mut lost = BTreeSet::new();
     for (at, record) in records.iter().enumerate() {
@@ -123,50 +123,50 @@ fn lost_contents(records: &[Record]) -> BTreeSet<(u128, i64)> {
     lost
 }
 
-fn missing(records: &[Record], stored: &[StoredRow], question: &Question) -> (Vec<usize>, usize) {
+fn missing(records: &[Record], stored: &[StoredRow], options: &ClassifyOptions) -> (Vec<usize>, usize) {
     let mut missing = Vec::new();
     let mut in_scope = 0;
     for (at, row) in stored.iter().enumerate() {
         let is_inside =
-            question.window.is_none_or(|window| window.start_us <= row.created_us && row.created_us < window.end_us);
-        let is_of_survey = question.survey_id.is_none() || question.survey_id == row.survey_id;
+            options.window.is_none_or(|window| window.start_us <= row.created_us && row.created_us < window.end_us);
+        let is_of_survey = options.survey_id.is_none() || options.survey_id == row.survey_id;
         if !is_inside || !is_of_survey || row.vanished_us.is_some() {
             continue;
         }
-        let gives_way = records.iter().enumerate().any(|(record_at, record)| {
-            let change = fate_in_words(record_at, records, stored, question);
+        let is_duplicate = records.iter().enumerate().any(|(record_at, record)| {
+            let change = expected_change(record_at, records, stored, options);
             record.key == row.key
                 && change != "left out"
                 && change != "unchanged"
                 && !change.contains(&format!(" {at} "))
                 && stored.iter().filter(|other| other.key == row.key).count() > 1
         });
-        if gives_way {
+        if is_duplicate {
             continue;
         }
         in_scope += 1;
         let is_found = records.iter().any(|record| record.key == row.key);
-        let is_hidden = row.is_deleted && !question.asks_for_deleted;
-        let is_ignored = question.vanish == VanishPolicy::Ignore;
-        if !is_found && !is_hidden && !is_ignored && !question.discarded.contains(&row.key) {
+        let is_hidden = row.is_deleted && !options.asks_for_deleted;
+        let is_ignored = options.vanish == VanishPolicy::Ignore;
+        if !is_found && !is_hidden && !is_ignored && !options.discarded.contains(&row.key) {
             missing.push(at);
         }
     }
     (missing, in_scope)
 }
 
-fn is_believed(gone: usize, in_scope: usize, question: &Question) -> bool {
-    match question.vanish {
+fn is_believed(vanished: usize, in_scope: usize, options: &ClassifyOptions) -> bool {
+    match options.vanish {
         VanishPolicy::Accept | VanishPolicy::Ignore => true,
         VanishPolicy::Guarded { share_max, rows_max } => {
-            if question.has_broken_records && gone > 0 {
+            if options.has_broken_records && vanished > 0 {
                 return false;
             }
-            if question.is_empty_answer {
-                return gone <= 6;
+            if options.is_empty_answer {
+                return vanished <= 6;
             }
-            let is_few = gone as u64 <= rows_max;
-            let is_small_share = gone as f64 <= share_max * in_scope as f64;
+            let is_few = vanished as u64 <= rows_max;
+            let is_small_share = vanished as f64 <= share_max * in_scope as f64;
             is_few || is_small_share
         }
     }
@@ -176,29 +176,29 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn p1_p2_p4_what_becomes_of_rows_is_what_a_plain_model_says(
+    fn p1_p2_p4_rows_are_classified_like_the_plain_model(
         records in prop::collection::vec(record(), 0..9),
         stored in prop::collection::vec(stored_row(), 0..9),
-        question in question(),
+        options in classify_options(),
     ) {
-        let classification = classify(&records, &stored, &question);
+        let classification = classify(&records, &stored, &options);
         let found: Vec<String> = classification.records.iter().map(|change| in_words(*change)).collect();
-        let expected: Vec<String> = (0..records.len()).map(|at| fate_in_words(at, &records, &stored, &question)).collect();
+        let expected: Vec<String> = (0..records.len()).map(|at| expected_change(at, &records, &stored, &options)).collect();
         prop_assert_eq!(&found, &expected);
         let keys: BTreeSet<u128> = records.iter().map(|record| record.key).collect();
-        prop_assert_eq!(classification.standing, keys.len() as u64);
+        prop_assert_eq!(classification.current, keys.len() as u64);
 
         let collision_losers: Vec<(u128, i64)> = classification.collision_losers.iter().map(|at| (records[*at].key, records[*at].content)).collect();
         prop_assert_eq!(collision_losers.len(), collision_losers.iter().collect::<BTreeSet<_>>().len(), "a content was kept twice");
         prop_assert_eq!(collision_losers.into_iter().collect::<BTreeSet<_>>(), lost_contents(&records));
 
-        let (gone, in_scope) = missing(&records, &stored, &question);
-        match is_believed(gone.len(), in_scope, &question) {
-            true => prop_assert_eq!((classification.withheld, &classification.gone), (0, &gone)),
-            false => prop_assert_eq!((classification.withheld, classification.gone.len()), (gone.len() as u64, 0)),
+        let (vanished, in_scope) = missing(&records, &stored, &options);
+        match is_believed(vanished.len(), in_scope, &options) {
+            true => prop_assert_eq!((classification.withheld, &classification.vanished), (0, &vanished)),
+            false => prop_assert_eq!((classification.withheld, classification.vanished.len()), (vanished.len() as u64, 0)),
         }
 
-        // Every stored row of a record's key is either the one that stays or a double.
+        // Every stored row of a record's key either stays or is a duplicate row.
         let mut of_records: Vec<usize> = classification.duplicate_rows.clone();
         for change in &classification.records {
             if let RecordChange::Stored { stored, .. } = change {
@@ -211,12 +211,12 @@ proptest! {
         prop_assert_eq!(of_records.into_iter().collect::<BTreeSet<_>>(), expected);
 
         let writes = found.iter().any(|change| change != "left out" && change != "unchanged");
-        prop_assert_eq!(classification.changes_nothing(), !writes && classification.gone.is_empty() && classification.collision_losers.is_empty());
+        prop_assert_eq!(classification.changes_nothing(), !writes && classification.vanished.is_empty() && classification.collision_losers.is_empty());
     }
 }
 
-fn plain(vanish: VanishPolicy) -> Question {
-    Question {
+fn plain(vanish: VanishPolicy) -> ClassifyOptions {
+    ClassifyOptions {
         window: Some(TimeRange { start_us: 0, end_us: 100 }),
         survey_id: None,
         flags: Some(1),
@@ -228,7 +228,7 @@ fn plain(vanish: VanishPolicy) -> Question {
     }
 }
 
-/// So many rows, one a key.
+/// Stored rows with different keys.
 fn rows(count: u128) -> Vec<StoredRow> {
     let row = |key| StoredRow {
         key,
@@ -243,24 +243,24 @@ fn rows(count: u128) -> Vec<StoredRow> {
 }
 
 #[test]
-fn p4_an_empty_answer_takes_no_more_than_a_sitting() {
-    let question = |is_empty_answer| Question {
+fn p4_an_empty_scan_vanishes_at_most_six_rows() {
+    let options = |is_empty_answer| ClassifyOptions {
         is_empty_answer,
         ..plain(VanishPolicy::Guarded { share_max: 1.0, rows_max: 1_000 })
     };
-    assert_eq!(classify(&[], &rows(6), &question(true)).gone.len(), 6);
-    assert_eq!(classify(&[], &rows(7), &question(true)).withheld, 7);
-    assert_eq!(classify(&[], &rows(7), &question(false)).gone.len(), 7);
+    assert_eq!(classify(&[], &rows(6), &options(true)).vanished.len(), 6);
+    assert_eq!(classify(&[], &rows(7), &options(true)).withheld, 7);
+    assert_eq!(classify(&[], &rows(7), &options(false)).vanished.len(), 7);
 }
 
 #[test]
-fn p4_the_share_is_of_the_rows_that_are_there() {
+fn p4_the_vanished_share_is_of_the_live_rows() {
     let mut stored = rows(100);
     let found: Vec<Record> =
         (6..100).map(|key| Record { key, content: 1, created_us: 5, updated_us: i64::MIN }).collect();
-    let question = plain(VanishPolicy::Guarded { share_max: 0.06, rows_max: 5 });
-    assert_eq!(classify(&found, &stored, &question).gone, [0, 1, 2, 3, 4, 5]);
-    // One that has vanished before counts for nothing.
+    let options = plain(VanishPolicy::Guarded { share_max: 0.06, rows_max: 5 });
+    assert_eq!(classify(&found, &stored, &options).vanished, [0, 1, 2, 3, 4, 5]);
+    // A row that vanished before is not counted.
     stored[99].vanished_us = Some(1);
-    assert_eq!(classify(&found, &stored, &question).withheld, 6);
+    assert_eq!(classify(&found, &stored, &options).withheld, 6);
 }

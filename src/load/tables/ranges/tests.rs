@@ -1,4 +1,4 @@
-//! What a replaced range leaves, and what it does not touch.
+//! What replacing a range changes, and what it leaves.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ use super::{
 use crate::model::{DAY_MS, ScanId, Stream, Window};
 
 const DAY_US: i64 = DAY_MS * 1000;
-/// Tables of answers that stand for all of them.
+/// A selection of the tables of responses.
 const TABLES: [&str; 4] = ["responses", "response_choices", "response_history", "visitor_snapshots"];
 
 /// An answer, its child, an earlier version and a snapshot, made on this day and marked with a run.
@@ -72,16 +72,16 @@ fn p2_a_range_is_replaced_in_every_table_and_nothing_else() {
 }
 
 #[test]
-fn p2_rejects_and_ledger_are_replaced_by_the_ids_of_scans() {
+fn p2_rejects_and_ledger_rows_are_replaced_by_scan_id() {
     let (_shelf, mut store) = memory();
     let (_other, mut source) = memory();
     put_reject(&mut store, 1, "s1", "damaged");
     put_reject(&mut store, 2, "other", "seen first by another scan");
     put_reject(&mut store, 3, "s2", "not replayed");
-    put_reject(&mut source, 1, "s1", "whole");
+    put_reject(&mut source, 1, "s1", "complete");
     put_reject(&mut source, 2, "s1", "seen again");
     put_reject(&mut source, 4, "s2", "lost");
-    put_reject(&mut source, 5, "s3", "of a scan beside the range");
+    put_reject(&mut source, 5, "s3", "of a scan outside the range");
     for (scan, rows_read) in [("s1", 1), ("s2", 1), ("other", 1)] {
         put_scan(&mut store, scan, rows_read);
     }
@@ -90,7 +90,7 @@ fn p2_rejects_and_ledger_are_replaced_by_the_ids_of_scans() {
     }
     assert_eq!(replace(&mut store, &mut source, &responses_of_days(1, 3, &["s1", "s2"])).unwrap(), 3);
     let rejects = shown(&mut store, REJECTS, &["raw_hash", "scan_id", "raw"]);
-    assert_eq!(rejects, ["1 | s1 | whole", "2 | other | seen first by another scan", "4 | s2 | lost"]);
+    assert_eq!(rejects, ["1 | s1 | complete", "2 | other | seen first by another scan", "4 | s2 | lost"]);
     assert_eq!(shown(&mut store, LEDGER, &["scan_id", "rows_read"]), ["other | 1", "s1 | 5"]);
     // Without scans, nothing of either goes or comes.
     assert_eq!(replace(&mut store, &mut source, &responses_of_days(1, 3, &[])).unwrap(), 0);
@@ -108,7 +108,7 @@ fn a_stream_without_a_creation_time_cannot_be_replaced() {
 }
 
 proptest! {
-    /// However few keys are removed at once, all rows of the range go and no other.
+    /// The rows of the range are removed, and no others, with any limit of keys.
     #[test]
     fn p2_a_range_is_removed_piece_by_piece(
         moments in prop::collection::vec(prop_oneof![0..40_i64, Just(7), Just(i64::MAX / 2)], 0..30),
@@ -131,10 +131,10 @@ proptest! {
     #[test]
     fn the_pieces_of_a_range_make_it_up(start_us in any::<i64>(), length_us in 0..i64::MAX, pieces in 1..9_u64) {
         let range = TimeRange { start_us, end_us: start_us.saturating_add(length_us) };
-        let cut = cut(range, pieces);
-        prop_assert!(cut.len() as u64 <= pieces);
+        let ranges = split_range(range, pieces);
+        prop_assert!(ranges.len() as u64 <= pieces);
         let mut at_us = range.start_us;
-        for piece in cut {
+        for piece in ranges {
             prop_assert_eq!(piece.start_us, at_us);
             prop_assert!(piece.end_us > piece.start_us);
             at_us = piece.end_us;

@@ -1,4 +1,4 @@
-//! Which tables a scan fills.
+//! Which tables and columns a scan fills.
 
 use crate::{
     model::{Flag, Scan, Stream},
@@ -11,17 +11,17 @@ pub(super) fn is_filled_by(table: &Table, scan: &Scan) -> bool {
         && matches!(table.kind, TableKind::Base | TableKind::Child | TableKind::Versioned)
 }
 
-/// Whether visitors' snapshots come with the records.
-pub(super) fn brings_snapshots(scan: &Scan) -> bool {
+/// Whether the scan returns snapshots of visitors with its records.
+pub(super) fn includes_snapshots(scan: &Scan) -> bool {
     scan.flags.contains(Flag::WithSnapshots) && scan.scope.stream == Stream::Responses
 }
 
-/// Whether the scan asked for what the child table is made of.
-pub(super) fn brings(scan: &Scan, child: &Table) -> bool {
+/// Whether the scan requested the fields from which the child table is built.
+pub(super) fn includes_child(scan: &Scan, child: &Table) -> bool {
     child.flag.is_none_or(|flag| scan.flags.contains(flag))
 }
 
-/// Whether the scan asked for the field behind the column.
-pub(super) fn was_asked_for(scan: &Scan, column: &Column) -> bool {
+/// Whether the scan requested the field of the column.
+pub(super) fn is_requested(scan: &Scan, column: &Column) -> bool {
     column.flag.is_none_or(|flag| scan.flags.contains(flag))
 }

@@ -1,31 +1,31 @@
-//! The identifiers that are looked for, and a cheap test that nearly no other text passes.
+//! A set of identifiers, with a quick test that rejects nearly all other texts.
 
 use foldhash::HashSet;
 
 use crate::model::{Identifier, IdentifierKind};
 
-/// How long a text is that names a UUID without being the UUID in its usual form: simple, in braces, as a URN.
+/// Lengths of UUID texts other than the usual form: without hyphens, in braces, as a URN.
 const OTHER_UUID_BYTES: [usize; 3] = [32, 38, 45];
-/// How the labels of domains begin that stand for letters beyond ASCII.
+/// Prefix of domain labels that encode letters beyond ASCII.
 pub(super) const ACE_PREFIX: &str = "xn--";
 
 /// A set of identifiers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct IdentifierSet {
     identifiers: HashSet<Identifier>,
-    /// Their values, with ASCII's letters in lower case.
-    folded: HashSet<Vec<u8>>,
-    /// The numbers of visitors among them.
+    /// Their values with ASCII letters in lower case.
+    lowercase: HashSet<Vec<u8>>,
+    /// The visitor numbers among them.
     numbers: HashSet<i64>,
     kinds: HashSet<IdentifierKind>,
 }
 
-impl Wanted {
+impl IdentifierSet {
     /// The set of these identifiers.
     pub fn of<'a>(identifiers: impl IntoIterator<Item = &'a Identifier>) -> Self {
         let mut wanted = Self::default();
         for identifier in identifiers {
-            wanted.folded.insert(identifier.value.to_ascii_lowercase().into_bytes());
+            wanted.lowercase.insert(identifier.value.to_ascii_lowercase().into_bytes());
             if identifier.kind == IdentifierKind::VisitorId {
                 wanted.numbers.extend(identifier.value.parse::<i64>().ok());
             }
@@ -35,7 +35,7 @@ impl Wanted {
         wanted
     }
 
-    /// Whether no identifier is wanted.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.identifiers.is_empty()
     }
@@ -45,17 +45,17 @@ impl Wanted {
         self.identifiers.iter()
     }
 
-    /// Whether this identifier is wanted.
+    /// Whether the set contains this identifier.
     pub fn contains(&self, identifier: &Identifier) -> bool {
         self.identifiers.contains(identifier)
     }
 
-    /// Whether any number of a visitor is wanted.
+    /// Whether the set contains a visitor number.
     pub fn has_numbers(&self) -> bool {
         !self.numbers.is_empty()
     }
 
-    /// Whether this number of a visitor is wanted.
+    /// Whether the set contains this visitor number.
     pub fn contains_number(&self, number: i64) -> bool {
         self.numbers.contains(&number)
     }
@@ -65,41 +65,47 @@ impl Wanted {
         *self = Self::of(self.identifiers.iter().filter(|identifier| !gone.contains(*identifier)));
     }
 
-    /// Whether a text column for identifiers of this kind may hold one of the set. A visitor's may hold the number or the UUID.
+    /// Whether a text column for this kind can contain an identifier of the set. A column for visitors can contain
+    /// numbers or UUIDs.
     pub fn has_any_of(&self, kind: IdentifierKind) -> bool {
         self.kinds.contains(&kind) || (is_visitor(kind) && self.kinds.iter().copied().any(is_visitor))
     }
 
-    /// Whether the text, read as an identifier of this kind, is one of the set.
-    pub fn names_one(&self, kind: IdentifierKind, text: &str, folded: &mut Folded) -> bool {
-        self.may_name_one(kind, text, folded)
+    /// Whether the text, read as an identifier of this kind, is in the set.
+    pub fn contains_text(&self, kind: IdentifierKind, text: &str, lowercase: &mut LowercaseBuffer) -> bool {
+        self.may_contain_text(kind, text, lowercase)
             && Identifier::read(kind, text).is_some_and(|identifier| self.identifiers.contains(&identifier))
     }
 
-    /// The quick test: never wrong about "no". A text of which [`Identifier::read`] changes at most the case of letters is compared without
-    /// regard to case; every other text passes.
-    fn may_name_one(&self, kind: IdentifierKind, text: &str, Folded(folded): &mut Folded) -> bool {
+    /// A quick test without false negatives. If [`Identifier::read`] changes at most the case of a text, the text is
+    /// compared in lower case. Every other text passes.
+    fn may_contain_text(
+        &self,
+        kind: IdentifierKind,
+        text: &str,
+        LowercaseBuffer(lowercase): &mut LowercaseBuffer,
+    ) -> bool {
         let bytes = text.as_bytes();
-        if !bytes.iter().all(u8::is_ascii_graphic) || is_read_otherwise(kind, bytes) {
+        if !bytes.iter().all(u8::is_ascii_graphic) || may_be_normalized(kind, bytes) {
             return true;
         }
-        folded.clear();
-        folded.extend(bytes.iter().map(u8::to_ascii_lowercase));
-        self.folded.contains(folded.as_slice())
+        lowercase.clear();
+        lowercase.extend(bytes.iter().map(u8::to_ascii_lowercase));
+        self.lowercase.contains(lowercase.as_slice())
     }
 }
 
-/// Room for the text that is compared, used again for each text.
+/// Buffer for the compared text, reused for each text.
 #[derive(Debug, Default)]
-pub(super) struct Folded(Vec<u8>);
+pub(super) struct LowercaseBuffer(Vec<u8>);
 
-/// Whether identifiers of the kind are those of visitors.
+/// Whether the kind identifies a visitor.
 pub(super) fn is_visitor(kind: IdentifierKind) -> bool {
     matches!(kind, IdentifierKind::VisitorId | IdentifierKind::VisitorUuid)
 }
 
-/// Whether reading may do more to a text of ASCII's visible letters than to change their case.
-fn is_read_otherwise(kind: IdentifierKind, bytes: &[u8]) -> bool {
+/// Whether [`Identifier::read`] may change more than the case of a text of visible ASCII characters.
+fn may_be_normalized(kind: IdentifierKind, bytes: &[u8]) -> bool {
     let may_be_uuid = || OTHER_UUID_BYTES.contains(&bytes.len());
     match kind {
         IdentifierKind::UserId | IdentifierKind::AnonymousId => false,
@@ -121,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// What stands around a text, and what may stand in it.
+    /// Characters around a text, and texts.
     const AROUND: [&str; 10] = ["", " ", "  ", "\t", "\n", "\u{1f}", "\u{a0}", "\u{2003}", "\u{202f}", "\u{3000}"];
     const WORDS: [&str; 37] = [
         "",
@@ -174,16 +180,20 @@ mod tests {
 
     /// Whether a text names an identifier is decided by `Identifier::read` alone.
     #[test]
-    fn p9_the_quick_test_passes_every_text_that_names_somebody() {
-        let (texts, mut folded) = (texts(), Folded::default());
+    fn p9_the_quick_test_has_no_false_negatives_for_texts() {
+        let (texts, mut lowercase) = (texts(), LowercaseBuffer::default());
         for kind in IdentifierKind::ALL {
             let read: Vec<Option<Identifier>> = texts.iter().map(|text| Identifier::read(kind, text)).collect();
             for identifier in WORDS.iter().filter_map(|word| Identifier::read(kind, word)) {
-                let wanted = Wanted::of([&identifier]);
+                let wanted = IdentifierSet::of([&identifier]);
                 for (text, read) in texts.iter().zip(&read) {
-                    let is_named = read.as_ref() == Some(&identifier);
-                    assert_eq!(wanted.names_one(kind, text, &mut folded), is_named, "{kind} {text:?} {identifier:?}");
-                    assert!(wanted.has_any_of(kind) || !is_named, "{kind} {text:?}");
+                    let is_equal = read.as_ref() == Some(&identifier);
+                    assert_eq!(
+                        wanted.contains_text(kind, text, &mut lowercase),
+                        is_equal,
+                        "{kind} {text:?} {identifier:?}"
+                    );
+                    assert!(wanted.has_any_of(kind) || !is_equal, "{kind} {text:?}");
                 }
             }
         }
@@ -191,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn p9_a_text_that_reads_as_an_identifier_names_it(
+        fn p9_a_text_read_as_an_identifier_is_in_its_set(
             text in prop_oneof![
                 "[ \\t\u{a0}]{0,2}[+-]?[0-9]{1,20}[ ]{0,1}",
                 "[{]?[0-9a-fA-F]{8}-?[0-9a-f]{4}-?[0-9A-F]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}[}]?",
@@ -201,20 +211,20 @@ mod tests {
             ],
             kind in prop::sample::select(IdentifierKind::ALL.to_vec()),
         ) {
-            let mut folded = Folded::default();
+            let mut lowercase = LowercaseBuffer::default();
             if let Some(identifier) = Identifier::read(kind, &text) {
-                prop_assert!(Wanted::of([&identifier]).names_one(kind, &text, &mut folded));
+                prop_assert!(IdentifierSet::of([&identifier]).contains_text(kind, &text, &mut lowercase));
                 if identifier.kind == IdentifierKind::VisitorId {
-                    prop_assert!(Wanted::of([&identifier]).contains_number(identifier.value.parse().unwrap()));
+                    prop_assert!(IdentifierSet::of([&identifier]).contains_number(identifier.value.parse().unwrap()));
                 }
             }
         }
     }
 
     #[test]
-    fn an_identifier_that_was_removed_is_not_wanted() {
+    fn a_removed_identifier_is_not_in_the_set() {
         let read = |text| Identifier::read(IdentifierKind::UserId, text).unwrap();
-        let mut wanted = Wanted::of(&[read("a"), read("b")]);
+        let mut wanted = IdentifierSet::of(&[read("a"), read("b")]);
         wanted.remove(&HashSet::from_iter([read("a")]));
         assert_eq!(wanted.iter().collect::<Vec<_>>(), [&read("b")]);
         assert!(wanted.contains(&read("b")) && !wanted.contains(&read("a")) && !wanted.is_empty());

@@ -1,4 +1,4 @@
-//! Hashes of values of any type, to tell rows with the same values.
+//! Hashes of values of any column type, to compare rows by content.
 
 use arrow::{
     array::{Array as _, AsArray as _, RecordBatch},
@@ -10,12 +10,12 @@ use crate::{
     model::{Content, column_mark},
 };
 
-/// For each row, a hash of its values in these columns. NULL is a value like others.
+/// For each row, a hash of its values in these columns. NULL hashes as a value of its own.
 pub(super) fn value_hashes(columns: &[&str], rows: &RecordBatch) -> Result<Vec<u128>, LoadError> {
     let mut named = Vec::with_capacity(columns.len());
     for name in columns {
         let column = rows.column_by_name(name).ok_or_else(|| LoadError::Bug(format!("a batch without {name}")))?;
-        // Most columns have no value at all.
+        // Most columns are entirely NULL.
         if column.null_count() < column.len() {
             named.push((column_mark(name), column));
         }

@@ -1,5 +1,5 @@
-//! The rows of child tables that belong to each row: their number, and one number for their contents. And child rows
-//! that a scan did not ask for, where their parent row moves.
+//! Digests of child rows: for each parent row the number of its child rows and one hash of their contents. Child rows that a
+//! scan did not request move with their parent row.
 
 use arrow::{
     array::{RecordBatch, UInt64Array},
@@ -10,7 +10,7 @@ use foldhash::HashMap;
 use super::{
     records::rows_where,
     stamps::{column_of, rows_of, stamp},
-    values::value_hashes,
+    value_hashes::value_hashes,
 };
 use crate::{
     load::{
@@ -25,27 +25,27 @@ use crate::{
     schema::{RECORD_COLUMN, Table, children_of},
 };
 
-/// What the rows of each child table come to, for each row of the base table that has any.
-pub(super) struct ChildSums {
+/// For each child table, the digests of the child rows by the key hash of their parent row.
+pub(super) struct ChildDigests {
     base: &'static Table,
-    tables: Vec<(&'static Table, HashMap<u128, Sum>)>,
+    tables: Vec<(&'static Table, HashMap<u128, Digest>)>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sum {
+struct Digest {
     rows: u64,
     contents: u128,
 }
 
-impl ChildSums {
-    /// Of no rows yet.
+impl ChildDigests {
+    /// Digests of no rows.
     pub fn new(base: &'static Table) -> Self {
-        // What comes with a flag is made of a column that comes with it, and is compared there.
+        // A child that comes with a flag is built from a column with the same flag, and is compared there.
         let compared = children_of(&base.name).filter(|child| child.flag.is_none());
         Self { base, tables: compared.map(|child| (child, HashMap::default())).collect() }
     }
 
-    /// Of the stored rows that the filter of each child table takes.
+    /// Digests of the stored rows that the filter of each child table selects.
     pub fn of_stored<'f>(
         store: &mut BufferedStore,
         base: &'static Table,
@@ -58,7 +58,7 @@ impl ChildSums {
         Ok(sums)
     }
 
-    /// Adds the rows of these records of a page.
+    /// Adds the child rows of the wanted records of a page.
     pub fn add_page(&mut self, page: &FlatPage, is_wanted: impl Fn(i64) -> bool) -> Result<(), LoadError> {
         for (child, sums) in &mut self.tables {
             let Some(rows) = page.table(&child.name) else { continue };
@@ -69,15 +69,17 @@ impl ChildSums {
         Ok(())
     }
 
-    /// The child tables in which the row of this key has other rows there than here.
-    pub fn differing(&self, there: &Self, key: u128) -> impl Iterator<Item = &'static Table> {
-        let both = self.tables.iter().zip(&there.tables);
-        both.filter_map(move |((child, here), (_, there))| (here.get(&key) != there.get(&key)).then_some(*child))
+    /// The child tables in which the rows of this key differ from those in `other`.
+    pub fn differing(&self, other: &Self, key: u128) -> impl Iterator<Item = &'static Table> {
+        let both = self.tables.iter().zip(&other.tables);
+        both.filter_map(move |((child, digests), (_, others))| {
+            (digests.get(&key) != others.get(&key)).then_some(*child)
+        })
     }
 }
 
 fn add(
-    sums: &mut HashMap<u128, Sum>,
+    sums: &mut HashMap<u128, Digest>,
     base: &'static Table,
     child: &'static Table,
     rows: &RecordBatch,
@@ -86,7 +88,7 @@ fn add(
     let contents = value_hashes(&columns, rows)?;
     for (owner, content) in parent_keys(base, child, rows)?.into_iter().zip(contents) {
         let sum = sums.entry(owner).or_default();
-        *sum = Sum { rows: sum.rows + 1, contents: sum.contents ^ content };
+        *sum = Digest { rows: sum.rows + 1, contents: sum.contents ^ content };
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Whether a record says something else than the stored row of its key, column by column.
+//! Compares a record with the stored row of its key, column by column.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use arrow::{
     compute::SortOptions,
 };
 
-use super::{fields::FieldRows, tables::was_asked_for};
+use super::{fields::FieldRows, filled_tables::is_requested};
 use crate::{
     load::{LoadError, error::invalid_rows, store::number_column},
     model::{FlagSet, Scan},
@@ -16,20 +16,20 @@ use crate::{
 
 /// How a record differs from the stored row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Difference {
+pub(super) enum RowDifference {
     None,
-    /// The row has the same fields, some of them not in the columns that they have now.
+    /// The fields are the same, but some are stored in other columns now.
     Moved,
-    /// In columns that the row was scanned without.
+    /// Only columns differ that the stored row was scanned without.
     Enriched,
-    /// In a column that both scans asked for.
+    /// A column differs that both scans requested.
     Edited,
 }
 
-/// Compares rows of a page with stored rows, in the columns that the scan asked for.
+/// Compares rows of a page with stored rows, in the columns that the scan requested.
 pub(super) struct Comparer<'t> {
     columns: Vec<(&'t Column, DynComparator)>,
-    /// The flags of each stored row, where the table keeps them.
+    /// The flags of each stored row, if the table stores flags.
     flags: Option<Vec<i64>>,
     fields: FieldRows<'t>,
     stored_fields: FieldRows<'t>,
@@ -39,15 +39,18 @@ impl<'t> Comparer<'t> {
     pub fn new(base: &'t Table, scan: &Scan, rows: &RecordBatch, stored: &RecordBatch) -> Result<Self, LoadError> {
         let missing = |column: &Column| LoadError::Bug(format!("rows of {} without {}", base.name, column.name));
         let mut columns = Vec::new();
-        let asked_for = || base.content_columns().filter(|column| was_asked_for(scan, column));
+        let asked_for = || base.content_columns().filter(|column| is_requested(scan, column));
         for column in asked_for() {
             let of = |rows: &'_ RecordBatch| rows.column_by_name(&column.name).cloned().ok_or_else(|| missing(column));
-            let (row, held) = (of(rows)?, of(stored)?);
-            // Most columns have no value on either side.
-            if row.null_count() == row.len() && held.null_count() == held.len() {
+            let (row, stored_column) = (of(rows)?, of(stored)?);
+            // Most columns are NULL on both sides.
+            if row.null_count() == row.len() && stored_column.null_count() == stored_column.len() {
                 continue;
             }
-            columns.push((column, make_comparator(&row, &held, SortOptions::default()).map_err(invalid_rows(base))?));
+            columns.push((
+                column,
+                make_comparator(&row, &stored_column, SortOptions::default()).map_err(invalid_rows(base))?,
+            ));
         }
         let flags = base.column("_flags").map(|column| number_column(stored, &column.name)).transpose()?;
         let flags = flags.map(|flags| flags.iter().map(Option::unwrap_or_default).collect());
@@ -55,20 +58,20 @@ impl<'t> Comparer<'t> {
         Ok(Self { columns, flags, fields, stored_fields })
     }
 
-    /// How the row of the page differs from that stored row. What is computed from the fields of a record does not count: a better
-    /// computation is no edit.
-    pub fn difference(&self, row: usize, stored: usize) -> Difference {
+    /// How the row of the page differs from the stored row. Columns that are computed from fields do not count: a
+    /// better computation is no edit.
+    pub fn difference(&self, row: usize, stored: usize) -> RowDifference {
         let (differing, have_moved) = self.differing_fields(row, stored);
         let mut sent = differing.into_iter().filter(|column| column.is_hashed()).peekable();
         match (sent.peek().is_some(), have_moved) {
-            (true, _) if sent.any(|column| self.was_known(column, stored)) => Difference::Edited,
-            (true, _) => Difference::Enriched,
-            (false, true) => Difference::Moved,
-            (false, false) => Difference::None,
+            (true, _) if sent.any(|column| self.was_known(column, stored)) => RowDifference::Edited,
+            (true, _) => RowDifference::Enriched,
+            (false, true) => RowDifference::Moved,
+            (false, false) => RowDifference::None,
         }
     }
 
-    /// The columns in which they differ, but for fields that have merely moved from one column to another; and whether any have.
+    /// The columns that differ, without fields that only moved between columns; and whether fields have moved.
     pub fn differing_fields(&self, row: usize, stored: usize) -> (Vec<&'t Column>, bool) {
         let mut differing: Vec<&Column> = self.differing(row, stored).collect();
         let may_move = |column: &Column| column.is_hashed() && self.was_known(column, stored);
@@ -83,13 +86,13 @@ impl<'t> Comparer<'t> {
         self.columns.iter().filter(move |(_, compare)| differs(compare)).map(|(column, _)| *column)
     }
 
-    /// Whether these columns, all that differ, do so only because fields are in other ones of them.
+    /// Whether these columns, all that differ, differ only because fields moved between them.
     fn have_moved(&self, differing: &[&Column], row: usize, stored: usize) -> bool {
         differing.iter().any(|column| column.rest_of.is_some())
             && self.fields.are_same(row, &self.stored_fields, stored, |column| self.was_known(column, stored))
     }
 
-    /// Whether the stored row was scanned with what the column takes.
+    /// Whether the stored row was scanned with the flag of the column.
     fn was_known(&self, column: &Column, stored: usize) -> bool {
         column.flag.is_none_or(|flag| self.had_flag(stored, FlagSet::EMPTY.with(flag)))
     }

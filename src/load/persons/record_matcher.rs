@@ -1,31 +1,32 @@
-//! Texts of whole records that a table keeps as they came: rejects, and deliveries of webhooks.
+//! Matches texts of complete records, as `rejects` and `webhook_events` store them, against a set of identifiers.
 
 use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
 
-use super::wanted::{ACE_PREFIX, Wanted};
+use super::identifier_set::{ACE_PREFIX, IdentifierSet};
 use crate::{
     model::Stream,
     person::{RecordFields, fields_of_stream, fields_of_table},
     schema::table,
 };
 
-/// Tells the records of the wanted from all others.
-pub(super) struct RecordTest<'a> {
-    pub wanted: &'a Wanted,
-    /// What a record of theirs holds as bytes, unless it is written with other letters; `None`: unknown.
+/// Tests whether the text of a record contains a wanted identifier.
+pub(super) struct RecordMatcher<'a> {
+    pub wanted: &'a IdentifierSet,
+    /// Finds the bytes of an identifier, unless a record writes it with other letters; `None` if it could not be
+    /// built.
     bytes: Option<AhoCorasick>,
-    /// Whether any escape of JSON can stand for a letter of an identifier, or only those that can stand for every letter.
+    /// Whether an identifier contains a character that JSON always escapes.
     has_escaped: bool,
 }
 
-impl<'a> RecordTest<'a> {
-    /// A test for records of these.
-    pub fn new(wanted: &'a Wanted) -> Self {
+impl<'a> RecordMatcher<'a> {
+    /// A matcher for these identifiers.
+    pub fn new(wanted: &'a IdentifierSet) -> Self {
         let is_escaped = |letter: char| letter.is_control() || matches!(letter, '"' | '\\');
         let values = || wanted.iter().map(|identifier| identifier.value.as_str());
-        // A UUID is the same without its hyphens.
+        // A UUID can be written without hyphens.
         let simple = values().filter(|value| uuid::Uuid::try_parse(value).is_ok()).map(|value| value.replace('-', ""));
         let bytes: Vec<String> = values().map(str::to_owned).chain(simple).chain([ACE_PREFIX.to_owned()]).collect();
         Self {
@@ -35,19 +36,19 @@ impl<'a> RecordTest<'a> {
         }
     }
 
-    /// Whether the text is a record of one of the wanted: of any stream, or a delivery of a webhook.
-    pub fn is_of_wanted(&self, record: &str) -> bool {
+    /// Whether the text is a record with a wanted identifier: of any stream, or a webhook delivery.
+    pub fn matches(&self, record: &str) -> bool {
         static EVENTS: LazyLock<RecordFields> =
             LazyLock::new(|| table("webhook_events").map(fields_of_table).unwrap_or_default());
-        // `for_each` returns whether it came to the end.
-        let is_theirs =
+        // `for_each` returns true if it read all fields, so false means that a field matched.
+        let is_match =
             |fields: &RecordFields| !fields.for_each(record, &mut |found| !self.wanted.contains(&found.identifier));
-        self.may_be_of_wanted(record) && Stream::ALL.into_iter().map(fields_of_stream).chain([&*EVENTS]).any(is_theirs)
+        self.may_match(record) && Stream::ALL.into_iter().map(fields_of_stream).chain([&*EVENTS]).any(is_match)
     }
 
-    /// The quick test: never wrong about "no". In a text of ASCII without such escapes an identifier has its own letters, in either case,
-    /// unless it is a UUID without hyphens or a domain that is written in ASCII's form.
-    fn may_be_of_wanted(&self, record: &str) -> bool {
+    /// A quick test without false negatives. An identifier in an ASCII text without escapes has its own letters, in
+    /// either case. Exceptions are UUIDs without hyphens and domains in ASCII form, which are searched too.
+    fn may_match(&self, record: &str) -> bool {
         if self.wanted.is_empty() {
             return false;
         }
@@ -59,7 +60,7 @@ impl<'a> RecordTest<'a> {
     fn has_escapes(&self, mut text: &[u8]) -> bool {
         while let Some(at) = memchr::memchr(b'\\', text) {
             match text.get(at + 1) {
-                // `\n`, `\"`, `\\` and the like stand for one letter each.
+                // `\n`, `\"`, `\\` and similar escapes stand for one character each.
                 Some(b'u' | b'/') | None => return true,
                 Some(_) if self.has_escaped => return true,
                 Some(_) => text = text.get(at + 2..).unwrap_or_default(),
@@ -93,15 +94,15 @@ mod tests {
         named.into_iter().map(|(kind, text)| Identifier::read(kind, text).unwrap()).collect()
     }
 
-    /// By every field, without a quick test.
-    fn is_of(record: &str, identifier: &Identifier) -> bool {
+    /// Tests every field, without the quick test.
+    fn has_field(record: &str, identifier: &Identifier) -> bool {
         let events = fields_of_table(table("webhook_events").unwrap());
         let has = |fields: &RecordFields| !fields.for_each(record, &mut |found| found.identifier != *identifier);
         has(&events) || Stream::ALL.into_iter().map(fields_of_stream).any(has)
     }
 
     #[test]
-    fn p9_a_record_is_found_however_its_identifiers_are_written() {
+    fn p9_records_match_in_every_spelling_of_an_identifier() {
         let fields = ["externalUserId", "visitorId", "visitorUuid", "email", "responseGroupUid", "anonymousId", "id"];
         let values = [
             "\"u-1\"",
@@ -129,10 +130,10 @@ mod tests {
         for (field, value) in fields.iter().flat_map(|field| values.map(|value| (field, value))) {
             for record in [format!("{{\"{field}\":{value}}}"), format!("{{\"{field}\":{value}, broken")] {
                 for identifier in identifiers() {
-                    let wanted = Wanted::of([&identifier]);
-                    let is_theirs = is_of(&record, &identifier);
-                    assert_eq!(RecordTest::new(&wanted).is_of_wanted(&record), is_theirs, "{record} {identifier:?}");
-                    found += u32::from(is_theirs);
+                    let wanted = IdentifierSet::of([&identifier]);
+                    let is_match = has_field(&record, &identifier);
+                    assert_eq!(RecordMatcher::new(&wanted).matches(&record), is_match, "{record} {identifier:?}");
+                    found += u32::from(is_match);
                 }
             }
         }
@@ -140,20 +141,20 @@ mod tests {
     }
 
     #[test]
-    fn most_records_of_others_are_not_read() {
+    fn the_quick_test_rejects_most_other_records() {
         let identifiers = [identifiers().swap_remove(0), identifiers().swap_remove(7)];
-        let wanted = Wanted::of(&identifiers);
-        let test = RecordTest::new(&wanted);
+        let wanted = IdentifierSet::of(&identifiers);
+        let test = RecordMatcher::new(&wanted);
         let others =
             r#"{"responseGroupUid":"698547a7-d566-4c55-9a40-1d2e3f405162","response":"a \"b\"\n","visitorId":18}"#;
-        assert!(!test.may_be_of_wanted(others) && !test.is_of_wanted(others));
-        let nobody = Wanted::default();
-        assert!(!RecordTest::new(&nobody).is_of_wanted("\u{212a}"));
+        assert!(!test.may_match(others) && !test.matches(others));
+        let nobody = IdentifierSet::default();
+        assert!(!RecordMatcher::new(&nobody).matches("\u{212a}"));
     }
 
     proptest! {
         #[test]
-        fn p9_the_quick_test_passes_every_record_of_the_wanted(
+        fn p9_the_quick_test_has_no_false_negatives_for_records(
             text in prop_oneof!["[a-cA-C/\\\\\"\u{212a}Kk1-]{0,8}", "\\PC{0,8}"],
             field in prop::sample::select(vec!["userId", "email", "visitorUuid", "responseGroupUid"]),
             escape in any::<bool>(),
@@ -165,8 +166,8 @@ mod tests {
             let record = format!("{{\"{field}\":{value}}}");
             for kind in IdentifierKind::ALL {
                 let Some(identifier) = Identifier::read(kind, &text) else { continue };
-                let wanted = Wanted::of([&identifier]);
-                prop_assert_eq!(RecordTest::new(&wanted).is_of_wanted(&record), is_of(&record, &identifier));
+                let wanted = IdentifierSet::of([&identifier]);
+                prop_assert_eq!(RecordMatcher::new(&wanted).matches(&record), has_field(&record, &identifier));
             }
         }
     }

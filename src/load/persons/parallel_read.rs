@@ -1,4 +1,4 @@
-//! One thread reads a table, others work on its batches.
+//! Reads a table in one thread and processes its batches in others.
 
 use std::{
     num::NonZero,
@@ -6,19 +6,29 @@ use std::{
     thread,
 };
 
-use arrow::array::RecordBatch;
+use arrow::{
+    array::{BooleanArray, RecordBatch},
+    compute::filter_record_batch,
+};
 
-use crate::load::{LoadError, store::Take};
+use crate::{
+    load::{
+        LoadError,
+        error::invalid_rows,
+        store::{BufferedStore, Filter, Take, project, removal_columns},
+    },
+    schema::Table,
+};
 
-/// Batches that wait for each worker: bounds the memory.
+/// Batches buffered for each worker; bounds the memory.
 const BATCHES_PER_WORKER: usize = 2;
 
-/// As many workers as there are processors: while the reader waits for the store, all of them work.
+/// One worker for each processor: while the reader waits for the store, all processors work.
 pub(super) fn workers() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Reads batches in this thread, and folds each into the state of one of the workers. Returns the states.
+/// Reads batches in this thread, and folds each into the state of one worker. Returns the states of all workers.
 ///
 /// # Errors
 /// The first error of a worker, else the error of the reader.
@@ -46,16 +56,45 @@ pub(super) fn fold_batches<S: Send>(
                 scope.spawn(move || work(receiver))
             })
             .collect();
-        // Once every worker has stopped, sending fails.
+        // Sending fails once every worker has stopped.
         drop(receiver);
         let read = read(&mut |batch| sender.send(batch).map_err(|_| stopped()));
         drop(sender);
-        // All are joined before any error is returned: the scope panics if a worker that nobody joined did.
+        // All workers are joined before an error is returned: the scope panics if a panicked worker was not joined.
         let ended: Vec<_> =
             started.into_iter().map(|worker| worker.join().unwrap_or_else(|_| Err(stopped()))).collect();
         let states = ended.into_iter().collect::<Result<Vec<S>, LoadError>>()?;
         read.map(|()| states)
     })
+}
+
+/// The removal columns of the rows of a table that a test on these columns selects.
+pub(super) fn removal_keys_where(
+    store: &mut BufferedStore,
+    table: &'static Table,
+    columns: &[&str],
+    is_selected: impl Fn(&RecordBatch) -> Result<BooleanArray, LoadError> + Sync,
+) -> Result<Vec<RecordBatch>, LoadError> {
+    let keys = removal_columns(table);
+    let mut read: Vec<&str> = keys.clone();
+    for column in columns {
+        if !read.contains(column) {
+            read.push(column);
+        }
+    }
+    let found = fold_batches(
+        workers(),
+        |take| store.read(table, &read, &Filter::all(), take),
+        Vec::new,
+        |found: &mut Vec<RecordBatch>, rows| {
+            let is_selected = is_selected(&rows)?;
+            if is_selected.true_count() > 0 {
+                found.push(project(&filter_record_batch(&rows, &is_selected).map_err(invalid_rows(table))?, &keys)?);
+            }
+            Ok(())
+        },
+    )?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 fn next(receiver: &Mutex<mpsc::Receiver<RecordBatch>>) -> Option<RecordBatch> {
@@ -104,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_either_side_ends_it() {
+    fn an_error_of_reader_or_worker_ends_the_read() {
         for workers in [1, 3] {
             let read = |take: &mut Take<'_>| batches(100).try_for_each(take);
             let fold = |_: &mut (), batch: RecordBatch| if number(&batch) == 5 { Err(error("work")) } else { Ok(()) };

@@ -1,0 +1,173 @@
+//! The columns of a table that identify a person.
+
+use arrow::array::{Array as _, Int64Array, RecordBatch, StringArray};
+
+use super::{
+    identifier_set::{IdentifierSet, LowercaseBuffer, is_visitor},
+    record_matcher::RecordMatcher,
+};
+use crate::{
+    load::{
+        LoadError,
+        store::{number_column, text_column},
+    },
+    model::{IdentifierKind, Spelled, names_an_email},
+    person::identifies,
+    schema::{ColumnType, Identifies, Table},
+};
+
+/// A column that stores an identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct IdentifierColumn {
+    pub column: &'static str,
+    pub kind: IdentifierKind,
+    value_type: ValueType,
+    /// Column with the attribute's name: the value counts only if that name is one for email addresses.
+    named_by: Option<&'static str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ValueType {
+    Texts,
+    Numbers,
+}
+
+/// The columns of a table that store an identifier. JSON columns are left out, since their values have rows of their
+/// own in a child table.
+pub(super) fn identifier_columns(table: &'static Table) -> Vec<IdentifierColumn> {
+    let id_column = |(column, kind): (&'static crate::schema::Column, IdentifierKind)| {
+        let value_type = match column.column_type {
+            ColumnType::Text => ValueType::Texts,
+            // The number of a visitor is the only numeric identifier.
+            ColumnType::Bigint if is_visitor(kind) => ValueType::Numbers,
+            _ => return None,
+        };
+        Some(IdentifierColumn { column: &column.name, kind, value_type, named_by: column.named_by.as_deref() })
+    };
+    identifies(table).filter_map(id_column).collect()
+}
+
+/// The columns of a table that store the text of a complete record, whose fields identify a person.
+pub(super) fn record_columns(table: &'static Table) -> Vec<&'static str> {
+    let is_record = |column: &&crate::schema::Column| column.identifies == Some(Identifies::Record);
+    table.columns.iter().filter(is_record).map(|column| column.name.as_str()).collect()
+}
+
+/// The columns that these identifier columns need, each once.
+pub(super) fn columns_to_read(id_columns: &[IdentifierColumn]) -> Vec<&'static str> {
+    let mut columns = Vec::new();
+    for column in id_columns.iter().flat_map(|id_column| [Some(id_column.column), id_column.named_by]).flatten() {
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+    }
+    columns
+}
+
+impl IdentifierColumn {
+    /// Whether the column can contain one of the wanted identifiers.
+    pub fn may_hold(&self, wanted: &IdentifierSet) -> bool {
+        match self.value_type {
+            ValueType::Texts => wanted.has_any_of(self.kind),
+            ValueType::Numbers => wanted.has_numbers(),
+        }
+    }
+
+    /// The values of the column in a batch.
+    pub fn values<'a>(&self, rows: &'a RecordBatch) -> Result<IdentifierValues<'a>, LoadError> {
+        let values = match self.value_type {
+            ValueType::Texts => Values::Texts(text_column(rows, self.column)?),
+            ValueType::Numbers => Values::Numbers(number_column(rows, self.column)?),
+        };
+        let names = self.named_by.map(|name| text_column(rows, name)).transpose()?;
+        Ok(IdentifierValues { kind: self.kind, values, names })
+    }
+}
+
+/// The values of an identifier column in a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IdentifierValues<'a> {
+    kind: IdentifierKind,
+    values: Values<'a>,
+    /// Names of attributes: a value counts only if its name is one for email addresses.
+    names: Option<&'a StringArray>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Values<'a> {
+    Texts(&'a StringArray),
+    Numbers(&'a Int64Array),
+}
+
+impl IdentifierValues<'_> {
+    /// Whether the value of a row is one of the wanted identifiers.
+    pub fn is_wanted(&self, row: usize, wanted: &IdentifierSet, lowercase: &mut LowercaseBuffer) -> bool {
+        let is_wanted = match self.values {
+            Values::Texts(texts) => texts.is_valid(row) && wanted.contains_text(self.kind, texts.value(row), lowercase),
+            Values::Numbers(numbers) => numbers.is_valid(row) && wanted.contains_number(numbers.value(row)),
+        };
+        // The name is checked last, since few values get this far.
+        is_wanted && self.counts(row)
+    }
+
+    /// The identifier of a row, and its spelling.
+    pub fn read(&self, row: usize) -> Option<Spelled> {
+        if !self.counts(row) {
+            return None;
+        }
+        match self.values {
+            Values::Texts(texts) if texts.is_valid(row) => Spelled::read(self.kind, texts.value(row)),
+            Values::Numbers(numbers) if numbers.is_valid(row) => {
+                Spelled::read(self.kind, &numbers.value(row).to_string())
+            }
+            _ => None,
+        }
+    }
+
+    fn counts(&self, row: usize) -> bool {
+        self.names.is_none_or(|names| names.is_valid(row) && names_an_email(names.value(row)))
+    }
+}
+
+/// For each row, whether an identifier column or a stored record contains a wanted identifier.
+pub(super) fn matching_rows(
+    rows: &RecordBatch,
+    id_columns: &[IdentifierColumn],
+    records: &[&str],
+    matcher: &RecordMatcher<'_>,
+) -> Result<Vec<bool>, LoadError> {
+    let (mut found, mut lowercase) = (vec![false; rows.num_rows()], LowercaseBuffer::default());
+    for id_column in id_columns {
+        let values = id_column.values(rows)?;
+        for (row, is_found) in found.iter_mut().enumerate() {
+            *is_found = *is_found || values.is_wanted(row, matcher.wanted, &mut lowercase);
+        }
+    }
+    for column in records {
+        let texts = text_column(rows, column)?;
+        for (text, is_found) in texts.iter().zip(&mut found) {
+            *is_found = *is_found || text.is_some_and(|text| matcher.matches(text));
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::tables;
+
+    #[test]
+    fn every_identifying_column_is_listed_or_json() {
+        for table in tables() {
+            let id_columns = identifier_columns(table);
+            for (column, _) in identifies(table) {
+                let is_listed = id_columns.iter().any(|id_column| id_column.column == column.name);
+                assert_eq!(is_listed, column.column_type != ColumnType::Json, "{}.{}", table.name, column.name);
+            }
+            for column in record_columns(table) {
+                assert_eq!(table.column(column).unwrap().column_type, ColumnType::Text, "{}.{column}", table.name);
+            }
+        }
+    }
+}
