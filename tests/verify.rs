@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use studysync_sandbox::{ChangeRequest, ListName};
 
 use crate::harness::{DAY_MS, Done, KEY_VARIABLE, NOW_MS, Place, Service, days_ago, small};
@@ -181,6 +181,18 @@ fn p3_verify_reports_unread_windows_and_resumes() {
     // Nothing is left that a run would go on with.
     assert_eq!(place.files("archive/under-way"), Vec::<PathBuf>::new());
     drop(service);
+}
+
+#[test]
+fn p3_a_failed_verify_resumes_at_the_window_that_failed() {
+    let (service, place) = filled(3000);
+    // The key is refused from the second window on.
+    let refusal = json!({"server_error": {"when": {"every": 1, "skip": 3, "path": "/v1/responses"}, "status": 401}});
+    service.set_faults(service.control().faults().merged(refusal).unwrap());
+    let failed = verify(&place, &["--stream", "responses", "--concurrency", "1"], 1);
+    let compared = failed["windows"].as_array().unwrap();
+    let end = compared.last().unwrap()["end"].as_str().unwrap();
+    assert_eq!((compared.len(), failed["resume_from"].as_str()), (1, Some(end)), "{failed}");
 }
 
 #[test]

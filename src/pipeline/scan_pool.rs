@@ -53,7 +53,9 @@ pub(super) enum ScanEnd<P, S> {
     Complete(ScanTask<P>, S),
     /// The run was stopped; the next run scans the window.
     Stopped(ScanTask<P>),
-    /// The failure is recorded, or the halves of the window are pending.
+    /// The window was too much for the service; its halves are pending.
+    Halved(ScanTask<P>),
+    /// The failure is recorded.
     Failed(ScanTask<P>),
 }
 
@@ -146,6 +148,10 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
                 findings.leave([task.scope.stream]);
                 ScanEnd::Stopped(task)
             }
+            Err(PullError::TooMuch(_)) if self.windows.halve(&task) => {
+                tracing::info!(window = %task.window, "too much for the service; trying smaller windows");
+                ScanEnd::Halved(task)
+            }
             Err(error) => {
                 self.failed(&task, error, findings);
                 ScanEnd::Failed(task)
@@ -155,10 +161,6 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
 
     fn failed(&mut self, task: &ScanTask<W::Purpose>, error: PullError, findings: &mut Findings) {
         match error {
-            PullError::TooMuch(_) if self.windows.halve(task) => {
-                tracing::info!(window = %task.window, "too much for the service; trying smaller windows");
-                return;
-            }
             PullError::TooMuch(error) if task.scope.stream.is_windowed() => {
                 self.window_undeliverable(task, &error, findings);
             }

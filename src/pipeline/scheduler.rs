@@ -160,7 +160,7 @@ impl Run {
         match end {
             ScanEnd::Complete(task, scan) => commits.push(task, scan),
             ScanEnd::Stopped(_) => {}
-            ScanEnd::Failed(task) => {
+            ScanEnd::Failed(task) | ScanEnd::Halved(task) => {
                 self.forget_status_form(task.scope.stream).unwrap_or_else(|error| pool.fail(error));
             }
         }

@@ -139,10 +139,15 @@ impl Verify {
             match pool.next_ended(&mut self.findings).await {
                 None => break,
                 Some(ScanEnd::Complete(task, window)) if !pool.has_failed() => {
-                    self.compare(task, window).await.unwrap_or_else(|error| pool.fail(error));
+                    if let Err(error) = self.compare(&task, window).await {
+                        pool.fail(error);
+                        self.left.push(task);
+                    }
                 }
-                Some(ScanEnd::Complete(task, _) | ScanEnd::Stopped(task)) => self.left.push(task),
-                Some(ScanEnd::Failed(_)) => {}
+                Some(ScanEnd::Complete(task, _) | ScanEnd::Stopped(task) | ScanEnd::Failed(task)) => {
+                    self.left.push(task)
+                }
+                Some(ScanEnd::Halved(_)) => {}
             }
         }
         let (windows, outcome) = pool.into_outcome();
@@ -150,7 +155,7 @@ impl Verify {
         outcome
     }
 
-    async fn compare(&mut self, task: CompareTask, window: ServiceWindow) -> Result<(), PipelineError> {
+    async fn compare(&mut self, task: &CompareTask, window: ServiceWindow) -> Result<(), PipelineError> {
         let scope = task.scope;
         if self.context.ties.needs_recheck(&window.scan.scan, &window.scan.boundaries) {
             self.findings.notes.push(format!(
@@ -161,7 +166,7 @@ impl Verify {
         let is_filtered = task.purpose.is_filtered || self.context.theme_times.may_lack_rows(scope.stream);
         let keys_max = self.request.keys_max;
         let differences = compare(&self.context, &self.destinations, window, is_filtered, keys_max).await?;
-        let verified = Verified::new(&task, differences);
+        let verified = Verified::new(task, differences);
         self.context.progress.committed(scope, task.window, verified.service_rows);
         self.windows.push(verified);
         Ok(())
