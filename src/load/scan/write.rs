@@ -91,7 +91,8 @@ pub(super) struct WriteInput<'a> {
 pub(super) struct ScanWriter<'a> {
     input: WriteInput<'a>,
     collision_losers: HashSet<usize>,
-    /// Digests of the stored child rows; only for surveys, whose children are not built from columns of the survey's row.
+    /// Digests of the stored child rows; only for surveys, whose children are not built from columns of the survey's
+    /// row.
     children: Option<ChildDigests>,
     /// Whether the rows of the stream have versions, which are written after the last page.
     keeps_versions: bool,

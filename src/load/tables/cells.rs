@@ -191,7 +191,8 @@ pub(in crate::load) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// A text that is not NULL. This and the other readers fail if the batch lacks the column, or has it with another type.
+    /// A text that is not NULL. This and the other readers fail if the batch lacks the column, or has it with another
+    /// type.
     pub fn text(&self, name: &str) -> Result<&'a str, LoadError> {
         required(name, self.text_or_null(name)?)
     }

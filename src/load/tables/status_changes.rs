@@ -171,8 +171,8 @@ impl SurveyChanges {
 
     /// Adds what a scan that began at this moment saw.
     ///
-    /// If the last change is known from a webhook alone and the scan began after it, its status is the one before the scan. If the scan saw
-    /// the same status, both saw the change: it keeps the webhook's time.
+    /// If only a webhook reported the last change, and the scan began after it, its status is the one before the
+    /// scan. If the scan saw the same status, both saw the change, which keeps the webhook's time.
     fn add_scanned(&mut self, status: &ScannedStatus, started_us: i64) {
         let reported = self.changes.last().filter(|last| last.seen_by == WEBHOOK && last.at_us <= started_us);
         if let Some(reported) = reported.filter(|reported| reported.new == status.after) {
