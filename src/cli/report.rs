@@ -89,7 +89,7 @@ fn checkpoints(settings: &Settings) -> Result<Option<State>, CommandError> {
     match State::open_read_only(&settings.state_path) {
         Ok(state) => Ok(state),
         Err(StateError::Damaged { .. }) => {
-            tracing::warn!(path = %settings.state_path.display(), "the checkpoints are damaged; the ledger is read instead");
+            tracing::warn!(path = %settings.state_path.display(), "reading the ledger instead of damaged checkpoints");
             Ok(None)
         }
         Err(error) => Err(CommandError::State(error)),
