@@ -28,8 +28,8 @@ const LABEL_COLUMNS: usize = 26;
 ///
 /// Rows by survey, and NPS, top-two box and choice shares with their errors.
 ///
-/// What counts is when a scan saw it: an edit of Monday that a scan found on Tuesday is of Tuesday. The DuckDB file is read if one is named,
-/// else the Parquet files; nothing is changed. The macros row_changes and figure_changes have the same for SQL.
+/// A change is dated by the scan that saw it: an edit of Monday that a scan found on Tuesday counts on Tuesday. The command reads the
+/// DuckDB file if one is named, else the Parquet files, and changes nothing. The SQL macros row_changes and figure_changes return the same.
 ///
 /// Exit codes: 0 shown, whether or not something changed; 1 the warehouse cannot be read; 2 usage or configuration; 5 a run has the
 /// warehouse open.
@@ -46,7 +46,7 @@ pub(super) struct DiffArgs {
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
     until: Option<i64>,
 
-    /// One JSON object on stdout
+    /// Print one JSON object on stdout
     #[arg(long)]
     json: bool,
 

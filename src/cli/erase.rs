@@ -29,32 +29,35 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Erases people at the service and everywhere here.
 ///
-/// First a plan: whose rows, in which tables, pages and files, found by what is named here and by what that leads to (a user id
-/// leads to its visitors, sessions and mail addresses). What other people share, or what links visitors without a user id, is not
-/// followed, and told. A name is the same with composed letters or without, an address also with its domain in Unicode or in ASCII. Then, once confirmed:
-/// the service is asked, at most 100 deletions a request; every table, history, Parquet file, archived page, recording, reject, the results of
-/// `users push` and the checkpoints lose them at once, and the DuckDB file is written anew, so that no byte is left; then every file is searched for
-/// every identifier. The receipt says what was searched, found and removed, and not of whom: a file beside the state file, and a
-/// row of the table `erasures`.
+/// The command prints a plan first: whose rows, in which tables, pages and files. It searches for the named identifiers and for
+/// identifiers linked to them (a user id is linked to its visitors, sessions and mail addresses). Identifiers that other people
+/// share, or that link visitors without a user id, are reported and not followed. Unicode forms of one name match each other, and so
+/// do the Unicode and ASCII forms of a mail domain.
 ///
-/// The service goes on sending them until its delay (ten days, if nothing else is asked for) is over. Until then, two days more,
-/// and until complete scans have met nobody, they are kept out of scans, replays and webhooks by a list of keyed hashes; that
-/// folder (FILE.erasures beside the state file) belongs into your backups. Restored backups of the archive are filtered as well; a
-/// restored warehouse is not: run the same command again.
+/// Once confirmed, the service is asked to delete these people, at most 100 in a request. They are then removed from every table,
+/// history, Parquet file, archived page, recording, reject, `users push` result and from the checkpoints. The DuckDB file is
+/// rewritten, so that no byte is left. Then every file is searched for every identifier. The receipt says what was searched, found
+/// and removed, and names nobody: it is a file next to the state file, and a row of the table `erasures`.
 ///
-/// What other people wrote about them stays, and is counted by table (exit code 3), unless --redact-mentions replaces the
-/// identifiers there; the service still has such texts, and a scan that sees them changed brings them back. A visitor's number, and
-/// an id of digits alone, is removed where a column or field holds it, and not looked for in texts: any number could be it. Log lines name nobody; where your scheduler keeps the
-/// talk on stderr is up to you, and --dry-run and this plan name people there.
+/// The service continues to send these people until its delay (ten days by default) is over. A list of keyed hashes keeps them out of
+/// scans, replays and webhooks until two days after that, and until complete scans have met none of them. Back up the folder
+/// of this list (FILE.erasures next to the state file). Restored backups of the archive are filtered as well. A restored
+/// warehouse is not: run the same command again.
 ///
-/// Tables, views and whatever else you keep in the DuckDB file stay. Your tables are searched, and what names somebody is told (exit code
-/// 3). An object with which the file could not be written anew is named before anything is touched (exit code 2).
+/// Texts that other people wrote about them stay, and are counted by table (exit code 3). With --redact-mentions the identifiers in
+/// these texts are replaced. The service still has the texts, and a scan that sees them changed brings them back. A visitor's number,
+/// and an id of digits alone, is removed from columns and fields, and not searched for in texts: any number could match. Log
+/// lines name nobody. The plan, also with --dry-run, names people on stderr: mind where your scheduler stores stderr.
 ///
-/// Cut short at any point, the same command goes on. Done again, it finds nothing.
+/// Your own tables, views and other objects in the DuckDB file stay. Your tables are searched, and matches are reported (exit code
+/// 3). An object that prevents rewriting the file is reported before anything changes (exit code 2).
 ///
-/// Exit codes: 0 done; 1 failed, the same command goes on; 2 usage or configuration; 3 done, but something needs a look (mentions
-/// by others, identifiers that were not followed; with --dry-run also names by which nobody is known here); 4 key refused; 5 another run holds the lease, or a program the file; 6 stopped early at a
-/// deadline, a budget or a rate limit, the same command goes on; 130 interrupted or not confirmed.
+/// The same command resumes an erasure that was interrupted. After a finished erasure it finds nothing.
+///
+/// Exit codes: 0 done; 1 failed, the same command resumes; 2 usage or configuration; 3 done, but something needs attention (mentions
+/// by others, identifiers that were not followed; with --dry-run also identifiers that nothing here matches); 4 key refused; 5
+/// another run holds the lease, or a program holds the file; 6 stopped early at a deadline, a budget or a rate limit, the same
+/// command resumes; 130 interrupted or not confirmed.
 #[derive(Args, Debug)]
 pub(super) struct EraseArgs {
     /// Your own id of a person; repeatable
@@ -73,27 +76,27 @@ pub(super) struct EraseArgs {
     #[arg(long, value_name = "PATH", help_heading = "Who")]
     file: Option<PathBuf>,
 
-    /// How long the service is to wait before it purges [default: the service's own: ten days]
+    /// Delay before the service purges [default: the service's own, ten days]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=DELAY_SECONDS_MAX))]
     delay_seconds: Option<u64>,
 
-    /// Leave the service alone: somebody purged there already, or is going to
+    /// Send no deletion to the service: it was purged in another way, or will be
     #[arg(long, conflicts_with = "delay_seconds")]
     local_only: bool,
 
-    /// Say what would go, and stop
+    /// Print the plan and stop
     #[arg(long)]
     dry_run: bool,
 
-    /// Replace the identifiers also in what other people wrote
+    /// Also replace the identifiers in texts of other people
     #[arg(long)]
     redact_mentions: bool,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 
-    /// One JSON object on stdout: the plan with --dry-run, else the receipt
+    /// Print one JSON object on stdout: the plan with --dry-run, else the receipt
     #[arg(long)]
     json: bool,
 

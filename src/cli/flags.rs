@@ -1,4 +1,4 @@
-//! Flags that several commands share. A command has those that act on it; where things are can be said to each of them.
+//! Flags that several commands share. Every command takes the location flags; the other flags belong to the commands that read them.
 
 use std::{io::Write as _, path::PathBuf, time::Duration};
 
@@ -14,14 +14,15 @@ use crate::{
 
 use super::{CommandError, Context};
 
-/// Where things are. Every command takes all of these, so that one set serves a whole job; its help lists those that it reads.
+/// Locations of files and of the service. Every command takes all of them, so that one set serves a whole job. Its help lists
+/// the flags that the command reads.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct PlaceFlags {
     /// Address of the service, without /v1/responses
     #[arg(long, value_name = "URL", help_heading = "Locations")]
     pub base_url: Option<String>,
 
-    /// File that holds the key [default: the variable STUDYSYNC_API_KEY, or what the configuration names]
+    /// File that contains the key [default: the variable STUDYSYNC_API_KEY, or the file or variable in the configuration]
     #[arg(long, value_name = "PATH", help_heading = "Locations")]
     pub api_key_file: Option<PathBuf>,
 
@@ -37,12 +38,12 @@ pub(super) struct PlaceFlags {
     #[arg(long, value_name = "PATH", help_heading = "Locations")]
     pub state: Option<PathBuf>,
 
-    /// Folder of the archived pages, or 'none' to keep none [default: archive, beside the state file]
+    /// Folder of the archived pages, or 'none' for no archive [default: archive, next to the state file]
     #[arg(long, value_name = "PATH", value_parser = parse_archive, help_heading = "Locations")]
     pub archive: Option<ArchiveChoice>,
 }
 
-/// Which streams.
+/// The selected streams.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct StreamFlags {
     /// Only this stream: responses, surveys (or studies), themes or users; repeatable
@@ -50,7 +51,7 @@ pub(super) struct StreamFlags {
     pub streams: Vec<Stream>,
 }
 
-/// Which surveys.
+/// The selected surveys.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct SurveyFlags {
     /// Only answers and themes of this survey; repeatable
@@ -58,28 +59,28 @@ pub(super) struct SurveyFlags {
     pub surveys: Vec<i64>,
 }
 
-/// How hard and how long to work.
+/// Limits of a run.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct EffortFlags {
-    /// Requests under way at once [default: 4]
+    /// Concurrent requests [default: 4]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub concurrency: Option<usize>,
 
-    /// End early after this time, resumable: 90s, 30m, 3h30m
+    /// Stop early after this time, resumable: 90s, 30m, 3h30m
     #[arg(long, value_name = "TIME", value_parser = parse_length, help_heading = "Limits")]
     pub deadline: Option<Duration>,
 
-    /// End early after so many requests, resumable
+    /// Stop early after this many requests, resumable
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub max_requests: Option<u64>,
 
-    /// Send at once although the service told an earlier run to wait (Retry-After)
+    /// Send requests now, even if the service told an earlier run to wait (Retry-After)
     #[arg(long, help_heading = "Limits")]
     pub ignore_rate_limit: bool,
 }
 
 impl PlaceFlags {
-    /// What the command line says, to be completed with the other flags of the command.
+    /// Starts the overrides of the command line with the location flags.
     pub fn given(&self, context: &Context) -> Given {
         Given(Overrides {
             config: context.config.clone(),
@@ -94,7 +95,7 @@ impl PlaceFlags {
     }
 }
 
-/// What the command line says of the settings.
+/// Settings that the command line overrides.
 pub(super) struct Given(Overrides);
 
 impl Given {
@@ -118,7 +119,7 @@ impl Given {
 }
 
 impl SurveyFlags {
-    /// Says on stderr which of the named surveys the warehouse does not know; whether there are such.
+    /// Prints the selected surveys that the warehouse does not know on stderr. Returns true if there are any.
     pub fn tell_unknown(&self, settings: &Settings) -> bool {
         let Some(unknown) = unknown_in_warehouse(&settings.warehouse, &settings.surveys) else { return false };
         let text = format!("{unknown} (in the warehouse; `sync --survey` asks the service)\n");
@@ -128,7 +129,7 @@ impl SurveyFlags {
     }
 }
 
-/// Refuses a range that holds no moment of the past.
+/// Refuses an empty range and a range in the future.
 pub(super) fn check_range(from: Option<i64>, to: Option<i64>) -> Result<(), CommandError> {
     let wrong = match (from, to) {
         (Some(from), Some(to)) if to <= from => "--to must lie after --from",
@@ -139,7 +140,7 @@ pub(super) fn check_range(from: Option<i64>, to: Option<i64>) -> Result<(), Comm
     Err(CommandError::Usage(wrong.to_owned()))
 }
 
-/// Two moments between which something is compared: until now, if no later one is named.
+/// Returns the range to compare. The range ends now if no end is named.
 pub(super) fn between(since_ms: i64, until_ms: Option<i64>) -> Result<Between, CommandError> {
     let now_ms = clock::now_ms();
     let wrong = match until_ms {

@@ -16,11 +16,11 @@ use super::{
 
 /// Forgets what is known of single surveys; deletes no row.
 ///
-/// Since when they are complete, when they were last read, and what was begun of them.
+/// Removes the coverage, the last read time and the unfinished scans of each named survey from the checkpoints.
 ///
-/// That is what `sync --survey ID` and `backfill --survey ID` leave behind: `status` and `report` list it on its own. It is for surveys
-/// that were mistyped or are no longer read alone. No row and no page is touched, and what is known of all surveys together stays.
-/// A later run that names the survey reads it anew. People are forgotten by `erase`.
+/// `sync --survey ID` and `backfill --survey ID` record these, and `status` and `report` list them separately. Use this command for
+/// surveys that were mistyped or are no longer read alone. Rows and pages stay, and so does the coverage of all surveys together.
+/// A later run that names the survey reads it again. To remove people, use `erase`.
 ///
 /// Exit codes: 0 forgotten; 1 the checkpoints cannot be written; 2 usage or configuration, or nothing is known of such a survey alone; 5
 /// another run holds the lease.

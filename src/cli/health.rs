@@ -14,7 +14,7 @@ use super::{CommandError, Context, flags::PlaceFlags};
 const WAIT_MAX: Duration = Duration::from_secs(5);
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
-/// Asks the `serve` of this machine how it is, and prints its answer.
+/// Asks the `serve` of this machine for its health, and prints the answer.
 ///
 /// Sends GET /healthz to the address of `serve` in the configuration, or to --listen; with --ready GET /readyz. The answer is one line of JSON.
 ///
@@ -25,7 +25,7 @@ pub(super) struct HealthArgs {
     #[arg(long, value_name = "ADDRESS", help_heading = "Locations")]
     listen: Option<SocketAddr>,
 
-    /// Ask only whether deliveries can be stored: what a restart could mend
+    /// Ask only whether deliveries can be stored: a restart can repair that
     #[arg(long)]
     ready: bool,
 

@@ -10,24 +10,24 @@ use crate::{
 
 use super::{CommandError, Context, flags::PlaceFlags};
 
-/// Binds what is kept to a new address of the same service.
+/// Binds the stored data to a new address of the same service.
 ///
-/// Everything that is kept is bound to the address and the label that it was filled from, and refuses others: two services in one warehouse
-/// would look like vanished rows. When the service has moved, set base_url (or environment) to the new value first, then say with --from (or
-/// --from-environment) what it was before. No row changes and nothing is asked. Files of the archive are written anew, so that takes as long
-/// as copying it. Cut short, the same command goes on.
+/// Checkpoints, warehouse and archive are bound to the address and the label of their service, and refuse others: rows of a second service
+/// would make the rows of the first look vanished. When the service has moved, first set base_url (or environment) to the new value. Then
+/// name the old value with --from (or --from-environment). No row changes and no request is sent. The archive's files are rewritten, which
+/// takes as long as copying them. The same command resumes after an interruption.
 ///
-/// Only for the same service at another address. For another service, or another environment of it, name another --state, warehouse and archive.
+/// Use this only for the same service at another address. For another service or environment, name another --state, warehouse and archive.
 ///
-/// Exit codes: 0 bound, or nothing to do; 1 failed, the same command goes on; 2 usage or configuration, or something belongs to a third
+/// Exit codes: 0 bound, or nothing to do; 1 failed, the same command resumes; 2 usage or configuration, or something belongs to a third
 /// service; 5 another run holds the lease.
 #[derive(Args, Debug)]
 pub(super) struct RebindArgs {
-    /// The address before [default: the address did not change]
+    /// The old address [default: the address did not change]
     #[arg(long, value_name = "URL", required_unless_present = "from_environment")]
     from: Option<String>,
 
-    /// The environment label before [default: the label did not change]
+    /// The old environment label [default: the label did not change]
     #[arg(long, value_name = "LABEL")]
     from_environment: Option<String>,
 

@@ -22,16 +22,16 @@ use super::{
 
 /// Writes one HTML page: answers, NPS, surveys, completeness.
 ///
-/// Answers per day, NPS, surveys and their questions, themes, what is proven complete, and where the time went.
+/// Answers per day, NPS, surveys and their questions, themes, coverage, and where the time went.
 ///
-/// It needs no network and no script to be read, and holds every number of its charts as a table. The DuckDB file is read if one
-/// is named, else the Parquet files; nothing is changed. Which days are complete comes from the checkpoints, or from the ledger
-/// in the warehouse where there are none. With --survey it is of these surveys alone.
+/// The page needs no network and no script, and lists the numbers of its charts in tables. The command reads the DuckDB file if one is
+/// named, else the Parquet files, and changes nothing. Coverage comes from the checkpoints, or from the ledger in the warehouse if
+/// there are none. With --survey the page shows these surveys alone.
 ///
 /// Exit codes: 0 written; 1 the warehouse cannot be read; 2 usage or configuration; 5 a run has the warehouse open.
 #[derive(Args, Debug)]
 pub(super) struct ReportArgs {
-    /// Write to this file, which is put in place when it is whole. A new file has the mode that your umask gives it; an existing
+    /// Write to this file, which is replaced atomically. A new file has the mode that your umask gives it; an existing
     /// file keeps its mode [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -40,7 +40,7 @@ pub(super) struct ReportArgs {
     #[arg(long, value_name = "N", default_value_t = DAYS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=i64::from(DAYS_MAX)))]
     days: u32,
 
-    /// Tell also what changed since this moment: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
+    /// Also show what changed since this moment: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
     since: Option<i64>,
 
@@ -89,7 +89,7 @@ fn checkpoints(settings: &Settings) -> Result<Option<State>, CommandError> {
     match State::open_read_only(&settings.state_path) {
         Ok(state) => Ok(state),
         Err(StateError::Damaged { .. }) => {
-            tracing::warn!(path = %settings.state_path.display(), "the checkpoints are damaged; the ledger is read instead");
+            tracing::warn!(path = %settings.state_path.display(), "reading the ledger instead of damaged checkpoints");
             Ok(None)
         }
         Err(error) => Err(CommandError::State(error)),

@@ -9,7 +9,7 @@ use super::{CommandError, Context};
 
 /// Prints the data dictionary: tables, views and columns.
 ///
-/// Each with its meaning and where it comes from; of all of them, or of those that are named.
+/// Shows the meaning and the origin of each, for all tables and views or for the named ones.
 ///
 /// Exit codes: 0 printed; 1 cannot be printed; 2 no such table or view.
 #[derive(Args, Debug)]

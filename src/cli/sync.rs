@@ -25,16 +25,16 @@ use super::{
 
 /// Pulls new data and re-scans closed windows: the nightly job.
 ///
-/// A first sync begins 30 days back (`since` in the configuration says otherwise), or where a backfill began; older answers come
-/// with `backfill`. What was never proven complete since then is pulled as well. The next run resumes one that
-/// was stopped or killed.
+/// A first sync begins 30 days back (`since` in the configuration changes this), or where a backfill began. `backfill` pulls older
+/// answers. A sync also pulls every later range that was never proven complete. The next run resumes a run that was stopped or killed.
 ///
-/// What the service sends and this version does not know is kept and told; [streams.NAME.drift] in the configuration can say
-/// otherwise: evolve, freeze, discard_row, discard_value.
+/// Fields and values that this version does not know are stored and reported. [streams.NAME.drift] in the configuration chooses
+/// another policy: evolve, freeze, discard_row, discard_value.
 ///
-/// Exit codes: 0 done; 1 failed, wholly or in some windows or lists (also where a frozen stream met drift), what is committed stays; 2 usage or configuration; 3 done, but something needs a look (rejects,
-/// withheld deletions, collisions, rows that the edge of a page may hide, a clock that is days off); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a
-/// rate limit, resumable; 130 interrupted, resumable.
+/// Exit codes: 0 done; 1 failed, completely or in some windows or lists (also if a frozen stream met drift), committed data stays; 2 usage
+/// or configuration; 3 done, but something needs attention (rejects, withheld deletions, collisions, rows that a page boundary may
+/// hide, a clock that is days off); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a rate
+/// limit, resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
 pub(super) struct SyncArgs {
     #[command(flatten)]
@@ -49,20 +49,22 @@ pub(super) struct SyncArgs {
 
 /// Pulls history between two moments, resumable.
 ///
-/// Everything created in that range that is not in the warehouse yet.
+/// Pulls everything created in that range that is not in the warehouse yet.
 ///
-/// Windows are pulled side by side. Killed and started again it goes on where it was; when all is covered it sends nothing.
+/// Windows are pulled concurrently. A backfill that was killed resumes when the same command runs again. It sends nothing when the
+/// range is covered.
 ///
-/// Exit codes: 0 done; 1 failed, wholly or in some windows or lists (also where a frozen stream met drift), what is committed stays; 2 usage or configuration; 3 done, but something needs a look (rejects,
-/// withheld deletions, collisions, rows that the edge of a page may hide, a clock that is days off); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a
-/// rate limit, resumable; 130 interrupted, resumable.
+/// Exit codes: 0 done; 1 failed, completely or in some windows or lists (also if a frozen stream met drift), committed data stays; 2 usage
+/// or configuration; 3 done, but something needs attention (rejects, withheld deletions, collisions, rows that a page boundary may
+/// hide, a clock that is days off); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a rate
+/// limit, resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
 pub(super) struct BackfillArgs {
-    /// First moment: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
+    /// Start of the range: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
     from: i64,
 
-    /// First moment past the end [default: now]
+    /// End of the range, exclusive [default: now]
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
     to: Option<i64>,
 
@@ -78,11 +80,11 @@ pub(super) struct BackfillArgs {
 
 #[derive(Args, Debug)]
 pub(super) struct RunFlags {
-    /// Believe that rows are gone which the service no longer returns, however many
+    /// Mark rows as vanished if the service no longer returns them, however many they are
     #[arg(long)]
     pub accept_vanished: bool,
 
-    /// One JSON object on stdout when the run ends
+    /// Print one JSON object on stdout when the run ends
     #[arg(long)]
     pub json: bool,
 
@@ -100,10 +102,10 @@ pub(super) async fn sync(args: SyncArgs, context: Context) -> Result<u8, Command
     run_request(request, given.settings()?, args.run.json, context).await
 }
 
-/// Says where a first sync begins, since older answers do not come by themselves.
+/// Reports where a first sync begins: a sync does not pull older answers.
 fn tell_first_start(since_ms: i64, context: &Context) {
     let since = format_ms(since_ms);
-    tracing::info!(since, "first sync");
+    tracing::info!(since, "starting the first sync");
     // The log line says it where there is no terminal.
     if !context.bars.is_hidden() {
         context.tell(&format!(

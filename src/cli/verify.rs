@@ -25,25 +25,25 @@ const WINDOWS_SHOWN: usize = 20;
 
 /// Compares a range with the service, row by row; writes nothing.
 ///
-/// Tells what is missing (at the service, not here), extra (here, not at the service) and stale (other content, with the columns
-/// that differ), and which part of the range was never read. What changed at the service since a window was last read differs too:
-/// the time of that reading is shown beside it, and the next `sync` that looks at the window fetches it. Damage that was done here
-/// is mended by `replay`.
+/// Reports rows that are missing (only at the service), extra (only here) and stale (different content, with the columns that
+/// differ), and the parts of the range that were never read. Rows that changed at the service since a window was last read differ too:
+/// the report shows when it was last read, and the next `sync` that scans the window fetches them. `replay` repairs damage that was
+/// done here.
 ///
 /// Exit codes: 0 all read and equal; 1 failed; 2 usage or configuration; 3 something differs or was never read; 4 key refused; 5
-/// another run holds the lease, or a program the file; 6 stopped early at a deadline, a budget or a rate limit, go on with --from; 130
+/// another run holds the lease, or a program the file; 6 stopped early at a deadline, a budget or a rate limit, continue with --from; 130
 /// interrupted.
 #[derive(Args, Debug)]
 pub(super) struct VerifyArgs {
-    /// First moment: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
+    /// Start of the range: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
     from: i64,
 
-    /// First moment past the end [default: where the coverage ends]
+    /// End of the range, exclusive [default: where the coverage ends]
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
     to: Option<i64>,
 
-    /// One JSON object on stdout when it ends
+    /// Print one JSON object on stdout when the command ends
     #[arg(long)]
     json: bool,
 

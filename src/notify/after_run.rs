@@ -59,7 +59,7 @@ pub async fn conclude(settings: &Settings, run: &EndedRun, rules: HealthRules) {
 pub async fn refresh(settings: &Settings, now_ms: i64, rules: HealthRules) {
     let read = Standing::read(settings, now_ms);
     if let Err(error) = &read {
-        tracing::warn!(why = chain(error), "the checkpoints cannot be read: the metrics stay as they are");
+        tracing::warn!(why = chain(error), "cannot read the checkpoints: the metrics stay unchanged");
     }
     let is_known = read.is_ok();
     let standing = read.unwrap_or_else(|_| Standing { now_ms, ..Standing::default() });
@@ -76,7 +76,7 @@ pub async fn refresh(settings: &Settings, now_ms: i64, rules: HealthRules) {
 fn standing_after(settings: &Settings, run: &EndedRun) -> Standing {
     let now_ms = run.moments.finished_ms;
     let mut standing = Standing::read(settings, now_ms).unwrap_or_else(|error| {
-        tracing::debug!(why = chain(&error), "the checkpoints cannot be read after the run");
+        tracing::debug!(why = chain(&error), "cannot read the checkpoints after the run");
         Standing { now_ms, ..Standing::default() }
     });
     let is_there = standing

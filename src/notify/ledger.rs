@@ -67,12 +67,12 @@ impl Ledger {
         let lock = match lock(&path).await {
             Ok(lock) => Some(lock),
             Err(error) => {
-                tracing::warn!(why = chain(&error), "what is told cannot be written down: it may be told again");
+                tracing::warn!(why = chain(&error), "cannot record a notification: it may be sent again");
                 None
             }
         };
         let mut content = read(&path).unwrap_or_else(|error| {
-            tracing::warn!(why = chain(&error), "what was told cannot be read: it may be told again");
+            tracing::warn!(why = chain(&error), "cannot read past notifications: they may be sent again");
             Content::default()
         });
         if lock.is_none() {
@@ -117,7 +117,7 @@ impl Ledger {
         let after = serde_json::to_string(&self.content).ok();
         let (Some(after), Some(_)) = (after.filter(|after| before.as_ref() != Some(after)), &self.lock) else { return };
         if let Err(error) = write(&self.path, &after) {
-            tracing::warn!(why = chain(&error), "what is told cannot be written down: it may be told again");
+            tracing::warn!(why = chain(&error), "cannot record a notification: it may be sent again");
         }
     }
 }

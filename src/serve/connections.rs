@@ -137,7 +137,7 @@ pub(super) async fn serve_connections(
 async fn rest_after(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     if !matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
-        tracing::warn!(%error, "a connection cannot be accepted");
+        tracing::warn!(%error, "cannot accept a connection");
         tokio::time::sleep(ACCEPT_REST).await;
     }
 }

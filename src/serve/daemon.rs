@@ -264,7 +264,7 @@ impl Daemon {
         self.noted.next_ms = self.agenda.next_sync_ms();
         if let Err(error) = self.try_note() {
             let why = crate::pipeline::chain(&error);
-            tracing::error!(why, "the inbox cannot be used");
+            tracing::error!(why, "cannot use the inbox");
             self.board.show(|shown| shown.trouble = Some(why));
         }
         let noted = self.noted.clone();

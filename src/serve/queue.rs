@@ -108,7 +108,7 @@ fn write(mut storage: Storage, mut queue: mpsc::Receiver<Job>, board: &Board) {
         if group.is_empty() {
             let probed = storage.probe();
             if let Err(error) = &probed {
-                tracing::error!(error = crate::pipeline::chain(error), "deliveries could not be stored");
+                tracing::error!(error = crate::pipeline::chain(error), "cannot store deliveries");
             }
             board.set_storing(probed.is_ok());
         } else {
@@ -131,7 +131,7 @@ fn store(storage: &mut Storage, group: &mut Vec<Posted>, board: &Board) {
     let accepted = storage.accept(&deliveries);
     board.set_storing(accepted.is_ok());
     if let Err(error) = &accepted {
-        tracing::error!(error = crate::pipeline::chain(error), "deliveries could not be stored");
+        tracing::error!(error = crate::pipeline::chain(error), "cannot store deliveries");
         board.count(Count::NotStored, deliveries.len() as u64);
     }
     for (at, (answer, _)) in answers.into_iter().enumerate() {

@@ -29,18 +29,18 @@ use probe::probe;
 
 /// Shows what `sync` or `backfill` would request; sends nothing.
 ///
-/// With --from it plans a backfill. Records, requests and minutes are estimates from what earlier runs have seen. Where they have seen nothing,
-/// --probe asks the service for a sample, with 6 to 36 requests for each stream.
+/// With --from it plans a backfill. Records, requests and minutes are estimated from earlier runs. Where no run
+/// has seen data, --probe asks the service for a sample, with 6 to 36 requests for each stream.
 ///
 /// Exit codes: 0 planned; 1 the checkpoints cannot be read, or the service does not answer to --probe; 2 usage or configuration; 3 planned, and
-/// the warehouse does not know a survey that was named; 4 key refused; 6 the service must be left alone for now.
+/// the warehouse does not know a survey that was named; 4 key refused; 6 the service is rate limiting: try later.
 #[derive(Args, Debug)]
 pub(super) struct PlanArgs {
     /// Plan a backfill from this moment on: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
     from: Option<i64>,
 
-    /// ... up to this moment [default: now]
+    /// End of the backfill, exclusive [default: now]
     #[arg(long, value_name = "DATE", value_parser = parse_moment, requires = "from")]
     to: Option<i64>,
 
@@ -52,7 +52,7 @@ pub(super) struct PlanArgs {
     #[arg(long)]
     probe: bool,
 
-    /// One JSON object on stdout
+    /// Print one JSON object on stdout
     #[arg(long)]
     json: bool,
 

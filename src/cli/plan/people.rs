@@ -31,7 +31,7 @@ pub(in super::super) fn planned_people(
     match people_due(&settings.warehouse, is_due) {
         Ok(found) => Some(PlannedPeople { named: found.named, due: found.due, minutes: None }),
         Err(error) => {
-            tracing::info!(%error, "who is due cannot be said now: the warehouse cannot be read");
+            tracing::info!(%error, "cannot estimate the people to read: the warehouse is unreadable");
             None
         }
     }

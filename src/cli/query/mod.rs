@@ -40,7 +40,7 @@ const OWN_MEMORY_BYTES: u64 = 1 << 30;
 /// SQL cannot write, and cannot reach other files, the network, the environment or an extension. Memory is bounded by
 /// `memory_limit_mb` of the warehouse settings.
 ///
-/// Every statement is checked before the first runs. Their answers follow one another, with an empty line between tables.
+/// Every statement is checked before the first runs. Their results are printed in order, with an empty line between tables.
 ///
 /// Exit codes: 0 answered; 1 the statement failed or took too long, or the warehouse cannot be read; 2 usage or configuration; 5 a
 /// run has the warehouse open.
@@ -63,15 +63,15 @@ pub(super) struct QueryArgs {
     #[arg(long, value_enum)]
     format: Option<Format>,
 
-    /// Rows of each answer to write at most; a notice says when there are more [default: 1000 in a table, else all]
+    /// Most rows to write for each result; a notice says when there are more [default: 1000 in a table, else all]
     #[arg(long, value_name = "N")]
     rows: Option<usize>,
 
-    /// Write to this file, which is put in place when it is whole. A new file is for you alone; an existing file keeps its mode
+    /// Write to this file, which is replaced atomically. A new file is for you alone; an existing file keeps its mode
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
-    /// Time that the engine may work on a statement: 90s, 30m
+    /// Time limit of a statement: 90s, 30m
     #[arg(long, value_name = "TIME", value_parser = parse_length, default_value = "5m")]
     time_limit: Duration,
 

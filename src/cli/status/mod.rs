@@ -42,15 +42,15 @@ const RUNS_SHOWN: u32 = 5;
 
 /// Shows coverage, lag, recent runs and pending work.
 ///
-/// What is proven complete, how far behind the warehouse is, and what waits. Sends nothing.
+/// Shows which ranges are proven complete, the lag of the warehouse, and the pending work. Sends nothing.
 ///
-/// With --from and --to: for each interval of that range since when it is complete, when it was last read and with which optional
-/// parts, how many rows that gave, and how it was proven: by which scan, of how many pages, and how the service said that there is
-/// no more. `verify` asks the service whether it still is so.
+/// With --from and --to: shows for each interval of that range since when it is complete, when it was last read, with which optional
+/// parts, and how many rows it had. It also shows the proof: the scan, its number of pages, and how the service marked the end.
+/// `verify` asks the service whether this is still true.
 ///
-/// With --max-lag: which streams are further behind than that, first of all and with exit code 3, for a monitor that runs commands.
+/// With --max-lag: lists streams with a larger lag first and exits with code 3, for monitors that run commands.
 ///
-/// Exit codes: 0 shown; 1 the checkpoints cannot be read; 2 usage or configuration; 3 shown, and a stream is further behind than --max-lag, or
+/// Exit codes: 0 shown; 1 the checkpoints cannot be read; 2 usage or configuration; 3 shown, and the lag of a stream exceeds --max-lag, or
 /// the warehouse does not know a survey that was named.
 #[derive(Args, Debug)]
 pub(super) struct StatusArgs {
@@ -62,11 +62,11 @@ pub(super) struct StatusArgs {
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
     to: Option<i64>,
 
-    /// Exit with code 3 if a stream is further behind: 26h, 3d
+    /// Exit with code 3 if the lag of a stream is larger: 26h, 3d
     #[arg(long, value_name = "TIME", value_parser = parse_length)]
     max_lag: Option<Duration>,
 
-    /// One JSON object on stdout
+    /// Print one JSON object on stdout
     #[arg(long)]
     json: bool,
 

@@ -21,7 +21,7 @@ impl RowCounter {
         let named = places.into_iter().filter(|(duckdb, parquet)| duckdb.is_some() || parquet.is_some());
         let reader = named.into_iter().find_map(|(duckdb, parquet)| {
             let opened = Reader::open_limited(duckdb, parquet, limits);
-            opened.inspect_err(|error| tracing::info!(%error, "rows cannot be counted there now")).ok()
+            opened.inspect_err(|error| tracing::info!(%error, "cannot count rows")).ok()
         });
         RowCounter { reader }
     }
@@ -30,7 +30,7 @@ impl RowCounter {
     pub fn count(&mut self, scope: Scope) -> Option<u64> {
         let reader = self.reader.as_mut()?;
         let counted = count(reader, scope);
-        counted.inspect_err(|error| tracing::info!(%error, "rows cannot be counted now")).ok()
+        counted.inspect_err(|error| tracing::info!(%error, "cannot count rows")).ok()
     }
 }
 

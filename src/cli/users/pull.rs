@@ -14,18 +14,18 @@ use super::super::{
 
 /// Reads people into the tables users, user_attributes and user_events: one request a person.
 ///
-/// Without --user-id these are all whom the warehouse names in answers and snapshots (external_user_id), and who were never asked
-/// for, or longer ago than `refresh_after` under [streams.users] (30d); whom the service did not know (404) is asked for again
-/// after `ask_again_after` (7d). `sync` and `backfill` do the same at their end if [streams.users] is enabled.
+/// Without --user-id the command reads every person that answers and snapshots name (external_user_id), unless the person was read
+/// within `refresh_after` under [streams.users] (30d). A person whom the service did not know (404) is requested again after
+/// `ask_again_after` (7d). `sync` and `backfill` do the same at their end if [streams.users] is enabled.
 ///
-/// The key is sent as `API-Key KEY`; `[service] auth` in the configuration can say otherwise.
+/// The key is sent as `API-Key KEY`; `[service] auth` in the configuration changes this.
 ///
-/// Exit codes: 0 done; 1 failed, what is committed stays; 2 usage or configuration; 3 done, but something needs a look (very many people
+/// Exit codes: 0 done; 1 failed, committed data stays; 2 usage or configuration; 3 done, but something needs attention (very many people
 /// seem to be gone at once: they stay until you say --accept-vanished; a person that cannot be placed); 4 key refused; 5 another run
 /// holds the lease; 6 stopped early at a deadline, a budget or a rate limit, resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
 pub(super) struct PullArgs {
-    /// Only these people, whenever they were last asked for
+    /// Only these people, whenever they were last read
     #[arg(long = "user-id", value_name = "ID", num_args = 1..)]
     user_ids: Vec<String>,
 

@@ -33,16 +33,16 @@ const RESULTS: &str = "users-push.results.csv";
 /// with --encoding), empty columns and rows, 5.0 in a column of integers, blanks around ids. A quote that is not closed costs its own row. An
 /// id that a spreadsheet has changed (1002.0, 1.2E+15) is set aside.
 ///
-/// Every row's fate is written to the results, and remembered by its content in the state file: intent before the request, outcome
-/// after. Started again, a push goes on where it was, and a row whose answer is known is never sent again, also not by another file with
-/// the same row. Rows of one user are sent in their order, one at a time.
+/// The result of every row is written to the results file, and stored by the row's content in the state file: the intent before the request,
+/// the result after. A restarted push resumes. A row with a known result is never sent again, even if another file has the same row.
+/// Rows of one user are sent in order, one at a time.
 ///
-/// What was under way at a kill, or got no answer that tells, is of unknown fate: the results say so (unknown_sends). Its attributes are
-/// sent again, which changes nothing if they are there; its events are not, since the service would count them twice, unless you say
-/// --resend-events.
+/// The result of a row is unknown if the push was killed during its request, or if the response was not conclusive: the results say so
+/// (unknown_sends). Its attributes are sent again, which is idempotent. Its events are sent again only with --resend-events, since the
+/// service would count them twice.
 ///
-/// Exit codes: 0 all rows are accepted; 1 failed, what is known stays known; 2 usage, configuration, or columns that are not those of users; 3
-/// done, but something needs a look (rows set aside, refused or of unknown fate, events of unknown fate); 4 key refused; 5 another run holds
+/// Exit codes: 0 all rows are accepted; 1 failed, known results stay stored; 2 usage, configuration, or columns that are not those of users; 3
+/// done, but something needs attention (rows set aside, refused or with an unknown result, events with an unknown result); 4 key refused; 5 another run holds
 /// the lease; 6 stopped early at a deadline, a budget or a rate limit, resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
 pub(super) struct PushArgs {
@@ -62,7 +62,7 @@ pub(super) struct PushArgs {
     #[arg(long, value_name = "NAME", value_parser = parse_encoding)]
     encoding: Option<Encoding>,
 
-    /// Where each row's fate is written, as CSV [default: FILE.results.csv, else users-push.results.csv]. If this push ends early,
+    /// File for the result of each row, as CSV [default: FILE.results.csv, else users-push.results.csv]. If this push ends early,
     /// the file of an earlier push is kept as FILE.1, FILE.2 and so on
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
@@ -71,16 +71,16 @@ pub(super) struct PushArgs {
     #[arg(long)]
     dry_run: bool,
 
-    /// Send events of unknown fate once more: the service may then count them twice
+    /// Send events with an unknown result again: the service may then count them twice
     #[arg(long)]
     resend_events: bool,
 
-    /// Send rows once more whose answer is known (refused ones, or ones that later content has overtaken); without their events
+    /// Send rows with a known result again (refused rows, or rows that later content replaced); without their events
     /// unless --resend-events
     #[arg(long)]
     again: bool,
 
-    /// One JSON object on stdout when the push ends
+    /// Print one JSON object on stdout when the push ends
     #[arg(long)]
     json: bool,
 
