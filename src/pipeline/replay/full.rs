@@ -264,7 +264,7 @@ fn finish(
         // It changes nothing, and tells nothing that the archive does not hold already: the next run looks again.
         return Ok(());
     };
-    archive.settle(scan).map_err(PipelineError::Archive)?;
+    archive.archive_spool(scan).map_err(PipelineError::Archive)?;
     let covered = covered(scan, entry.rows_read, entry.withheld > 0, entry.proof);
     state.checkpoint(&covered, &taken_by).map_err(PipelineError::State)
 }
