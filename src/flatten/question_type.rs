@@ -3,7 +3,8 @@
 use super::drift::DriftLog;
 use crate::model::DriftKind;
 
-/// A type of question, by its name on the wire in any case: webhooks write `multipleselect`, the export `MULTIPLESELECT`.
+/// A type of question, by its name on the wire in any case: webhooks write `multipleselect`, the export
+/// `MULTIPLESELECT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QuestionType {
     ConsentLegal,
