@@ -138,9 +138,9 @@ async fn p1_what_is_cut_off_or_hangs_is_not_whole() {
 }
 
 #[tokio::test]
-async fn what_a_host_answers_is_told_apart() {
+async fn answers_of_a_host_are_classified() {
     for (status, wanted) in
-        [(403, "Refused(403)"), (404, "Refused(404)"), (429, "Later"), (503, "Later"), (500, "Failed")]
+        [(403, "Refused(403)"), (404, "Refused(404)"), (429, "RateLimited"), (503, "RateLimited"), (500, "Failed")]
     {
         let server = Server::start(move |_, _| Reply::Whole(answer(status, &["retry-after: 3600"], ""))).await;
         let downloaded = download(&server, &elsewhere(&server, "/x"), &mut Sink::default(), None).await;
