@@ -4,7 +4,8 @@
 //! file   = "SSYNCPG2" header frame*
 //! header = length:u32 checksum:u64 JSON
 //! frame  = kind:u8 raw:u32 stored:u32 checksum:u64 bytes[stored]
-//! kind   = 'P' page | 'T' probe page | 'Q' redacted page | 'U' redacted probe page | 'E' end of the scan | 'C' commit note
+//! kind   = 'P' page | 'T' probe page | 'Q' redacted page | 'U' redacted probe page
+//!        | 'E' end of the scan | 'C' commit note
 //! ```
 //!
 //! A probe page holds rows of one millisecond at the boundary of the page before it. A scan does not resume from it.

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn p3_the_wire_range_holds_the_window_whether_its_ends_are_inclusive_or_not() {
+    fn p3_a_requested_range_contains_its_window() {
         let (start_ms, end_ms) = (1_700_000_000_000, 1_700_000_060_000);
         let address = url(&request(Stream::Responses, Window::new(start_ms, end_ms)), Some(1000));
         assert_eq!(address, "https://example.com/v1/responses?start=1699999999999&end=1700000060000&limit=1000");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn surveys_are_asked_for_by_status_in_the_form_that_is_understood() {
+    fn survey_statuses_are_written_in_every_spelling() {
         let surveys = request(Stream::Surveys, Window::new(5, 50));
         let base_url = Url::parse("https://example.com").unwrap();
         for (spelling, query) in [

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_window_that_did_not_come_goes_to_the_smallest_page() {
+    fn parts_of_a_failed_window_shrink_in_one_step() {
         let mut size = PageSize::new(1000, Some(1000));
         size.shrink_in_one_step();
         assert!(size.shrink() && size.limit() == Some(ROWS_MIN) && !size.shrink());

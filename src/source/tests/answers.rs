@@ -240,7 +240,7 @@ impl Write for Log {
 }
 
 #[tokio::test]
-async fn p11_logs_name_every_request_and_hold_neither_key_nor_page_token_nor_body() {
+async fn p11_logs_contain_no_key_page_token_or_body() {
     let log = Log::default();
     let listener = || {
         let writer = log.clone();

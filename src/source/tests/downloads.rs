@@ -149,7 +149,7 @@ async fn answers_of_a_host_are_classified() {
 }
 
 #[tokio::test]
-async fn p5_another_hosts_refusal_does_not_close_the_gate_and_the_services_does() {
+async fn p5_only_the_services_rate_limit_closes_the_gate() {
     for is_of_service in [false, true] {
         let server = Server::start(|_, _| Reply::Whole(answer(429, &["retry-after: 3600"], ""))).await;
         let source = server.source();

@@ -249,7 +249,7 @@ async fn p3_a_loop_that_stays_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_too_large_for_the_service_is_asked_for_in_smaller_ones() {
+async fn a_page_too_large_for_the_service_is_split() {
     let server = Server::start(|_, target| {
         let limit: u32 = parameter(target, "limit").unwrap().parse().unwrap();
         let has_token = token_of(target).is_some();
@@ -322,7 +322,7 @@ async fn a_list_that_is_down_is_not_too_large() {
 }
 
 #[tokio::test]
-async fn a_walk_that_is_dropped_while_it_waits_goes_on_with_the_same_page() {
+async fn a_dropped_wait_repeats_the_same_page() {
     let server = Server::start(|number, target| match number {
         1 => Reply::Hang(Vec::new()),
         _ => numbered(target, 2),
