@@ -1,13 +1,13 @@
-//! Takes JSON texts apart into slices, in one pass and without a copy: the hot half of reading a page. Reads single values as what columns
-//! hold (`values`, `moments`).
+//! Takes JSON texts apart into slices, in one pass and without a copy: the hot half of reading a page. Reads single
+//! values as what columns hold (`values`, `moments`).
 //!
-//! A [`Scanner`] accepts a part of what serde_json accepts, and returns the same slices; property tests compare the two. A refusal gives no
-//! reason: the caller then asks serde_json, which reads deeper nesting and names what is wrong. The scanner looks for the end of a text sixteen
-//! bytes at once, and calls no visitor for each value.
+//! A [`Scanner`] accepts a part of what serde_json accepts, and returns the same slices; property tests compare the
+//! two. A refusal gives no reason: the caller then asks serde_json, which reads deeper nesting and names what is wrong.
+//! The scanner looks for the end of a text sixteen bytes at once, and calls no visitor for each value.
 //!
-//! It is our own because no library came within 10 % of it. Measured on 2026-11-27: pages of 1,000 responses of the sandbox, taken apart as
-//! `flatten` does it (the members of each record as slices), in a release build for plain x86-64. Times as a multiple of the scanner's,
-//! median of 401 pairs; in brackets instructions, by callgrind.
+//! It is our own because no library came within 10 % of it. Measured on 2026-11-27: pages of 1,000 responses of the
+//! sandbox, taken apart as `flatten` does it (the members of each record as slices), in a release build for plain
+//! x86-64. Times as a multiple of the scanner's, median of 401 pairs; in brackets instructions, by callgrind.
 //!
 //! | way | smooth data | all flags | rough data | all flags |
 //! |---|---|---|---|---|
@@ -17,7 +17,8 @@
 //! | jiter 0.19.0, `next_skip` | 2.25 (1.83) | 2.02 (1.85) | 2.38 (1.83) | 2.09 (1.85) |
 //! | simd-json 0.19.0, its tape alone | 1.47 (1.30) | 1.71 (1.51) | 1.50 (1.34) | 1.71 (1.53) |
 //!
-//! The scanner reads 2.4 GB/s. Compiled for a processor with AVX2, the nearest is still 1.29. simd-json keeps no exact texts, which columns and checks need, so its tape is less than half of the work.
+//! The scanner reads 2.4 GB/s. Compiled for a processor with AVX2, the nearest is still 1.29. simd-json keeps no exact
+//! texts, which columns and checks need, so its tape is less than half of the work.
 
 pub(crate) mod moments;
 mod special_bytes;
@@ -98,7 +99,8 @@ impl<'a> Scanner<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Reads an object. `read` is called with each name, as it is written between its quotes, and must read the value that follows.
+    /// Reads an object. `read` is called with each name, as it is written between its quotes, and must read the value
+    /// that follows.
     pub fn each_member(&mut self, mut read: impl FnMut(&mut Self, &'a str) -> Option<()>) -> Option<()> {
         self.take(b'{')?;
         if self.peek()? == b'}' {

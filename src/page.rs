@@ -1,10 +1,11 @@
-//! Takes a page of a list call apart, `{"cursor": ..., "data": [...]}`: the one parser of everybody who looks into a page. It says where the
-//! page token and the records stand. What a record holds is for others to read.
+//! Takes a page of a list call apart, `{"cursor": ..., "data": [...]}`: the one parser of everybody who looks into a
+//! page. It says where the page token and the records stand. What a record holds is for others to read.
 //!
-//! A [`Scanner`] reads a page in one pass. A text that the scanner does not accept is read by serde_json, which also says what is wrong with it.
-//! Neither recurses, so records may be nested to any depth.
+//! A [`Scanner`] reads a page in one pass. A text that the scanner does not accept is read by serde_json, which also
+//! says what is wrong with it. Neither recurses, so records may be nested to any depth.
 //!
-//! A page of which single records are no JSON is a page all the same, as long as it is certain which they are (`damaged`).
+//! A page of which single records are no JSON is a page all the same, as long as it is certain which they are
+//! (`damaged`).
 
 mod damaged;
 mod parts;
@@ -40,7 +41,8 @@ pub enum PageError {
     /// `data` is something else than a list.
     #[error("'data' is not a list")]
     DataNotAList,
-    /// `cursor` is neither null nor text nor a number, or a text with half of a surrogate pair, which is legal JSON and cannot be sent.
+    /// `cursor` is neither null nor text nor a number, or a text with half of a surrogate pair, which is legal JSON and
+    /// cannot be sent.
     #[error("'cursor' is neither null nor a text that can be sent back")]
     BadToken,
     /// `cursor` is too long for an address.
@@ -52,8 +54,8 @@ pub enum PageError {
 }
 
 impl PageParts {
-    /// Takes a page apart. `lists` names the members whose items are records; [`DATA`] is the one of a service's page. A page without any of
-    /// them has no lists, and is no error here: [`Self::check_data`] tells.
+    /// Takes a page apart. `lists` names the members whose items are records; [`DATA`] is the one of a service's page.
+    /// A page without any of them has no lists, and is no error here: [`Self::check_data`] tells.
     ///
     /// # Errors
     /// If the body is no JSON object.

@@ -400,7 +400,7 @@ fn each_outcome_of_check_traits_has_its_exit_code() {
     let refusal = json!({"too_many_requests": {"when": {"count": 1, "skip": 5}, "retry_after": {"form": "seconds", "wait_ms": 90_000_000}}});
     service.control().merge_faults(refusal).unwrap();
     let told = place.run(&["check", "--service-profile"]).expect(6).stdout;
-    assert!(told.contains("as the service told"), "{told}");
+    assert!(told.contains("as the service asked"), "{told}");
     let status = place.run(&["status", "--json"]).expect(0).json();
     assert!(status["traits"].to_string().contains("\"seconds\""), "what was seen up to then stays: {status}");
     service.stop();

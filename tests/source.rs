@@ -8,7 +8,7 @@ use std::{
 use studysync::{
     model::{FlagSet, PageRequest, Scope, Stream, TimeAccount, Window},
     redact::ApiKey,
-    source::{Source, SourceSettings, Step, Walk},
+    source::{Source, SourceSettings, Walk, WalkStep},
 };
 use tokio_util::sync::CancellationToken;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate, matchers::path};
@@ -62,10 +62,10 @@ async fn rows_of(mut walk: Walk) -> usize {
     let mut rows = 0;
     loop {
         match walk.next().await.expect("a walk that waits when told so comes to its end") {
-            Step::Page(page) => rows += page.rows,
-            Step::Restarted { reason } => panic!("restarted: {reason}"),
-            Step::End(_) => return rows,
-            Step::Unproven => walk.settle_end(false),
+            WalkStep::Page(page) => rows += page.rows,
+            WalkStep::Restarted { reason } => panic!("restarted: {reason}"),
+            WalkStep::End(_) => return rows,
+            WalkStep::UnprovenEnd => walk.resolve_end(false),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with the archive, named for what the caller can do about it.
+//! The errors of the archive, one variant for each reaction of the caller.
 
 use std::{io, path::PathBuf};
 
@@ -22,16 +22,16 @@ pub enum ArchiveError {
         #[source]
         source: io::Error,
     },
-    /// The file was not written by this program, or its beginning is torn.
+    /// The file was not written by this program, or its header is torn.
     #[error("{} is not an archive of pages: {why}", path.display())]
     NotOurs { path: PathBuf, why: String },
-    /// The file was pulled from another service or environment.
+    /// The file belongs to another service or environment.
     #[error("{} was pulled from {found}, and the settings say {wanted}", path.display())]
     OtherService { path: PathBuf, found: String, wanted: String },
-    /// The folder holds the pages of another state file.
+    /// The folder belongs to another state file.
     #[error("{} holds the pages of the state file {found}, and this run uses {wanted}", path.display())]
     OtherOwner { path: PathBuf, found: String, wanted: String },
-    /// A page cannot be read back.
+    /// A page is damaged.
     #[error("page {page} of {} is damaged: {why}", path.display())]
     Damaged { path: PathBuf, page: usize, why: String },
     /// A page is larger than the format allows.
@@ -40,13 +40,13 @@ pub enum ArchiveError {
 }
 
 impl ArchiveError {
-    /// A file of pages is not of this service and environment.
+    /// The error of a file that belongs to another service or environment.
     pub fn other_service(path: PathBuf, header: &FileHeader, base_url: &str, environment: &str) -> Self {
         let found = format!("{} ({})", header.base_url, header.environment);
         ArchiveError::OtherService { path, found, wanted: format!("{base_url} ({environment})") }
     }
 
-    /// For `map_err`: tells a full disk from other failures.
+    /// For `map_err`: separates a full disk from other failures.
     pub(super) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> ArchiveError {
         let path = path.into();
         move |source| match source.kind() {

@@ -1,21 +1,23 @@
-//! The bytes of an archive file: a header, then frames. All integers are little-endian.
+//! Encodes and decodes archive files: a header, then frames. All integers are little-endian.
 //!
 //! ```text
 //! file   = "SSYNCPG2" header frame*
 //! header = length:u32 checksum:u64 JSON
-//! frame  = kind:u8 ('P' page, 'T' probe page, 'Q' and 'U' the same without some records, 'E' end of the scan, 'C' note on a commit) raw:u32 stored:u32 checksum:u64 bytes[stored]
+//! frame  = kind:u8 raw:u32 stored:u32 checksum:u64 bytes[stored]
+//! kind   = 'P' page | 'T' probe page | 'Q' redacted page | 'U' redacted probe page
+//!        | 'E' end of the scan | 'C' commit note
 //! ```
 //!
-//! 'Q' and 'U' are a page and a probe page that somebody's records were taken out of: before the compressed bytes stands how many
-//! they were, as u32. Such a page is no longer what the service sent.
+//! A probe page holds rows of one millisecond at the boundary of the page before it. A scan does not resume from it.
 //!
-//! A probe page belongs to the scan, and leads nowhere: it holds rows of one millisecond at the edge of the page before it.
+//! A redacted page is not what the service sent: records of erased people were removed. The number of removed records,
+//! as u32, precedes the compressed bytes.
 //!
-//! Notes stand behind the end, one for each time that the scan was about to be committed; the last counts. They are text, stored
-//! as it is, and mean nothing here. A file of an earlier version has none.
+//! Commit notes follow the end frame, one for each attempt to commit the scan; the last one counts. They are stored
+//! uncompressed and have no meaning in this module. Files of earlier versions have no notes.
 //!
-//! A frame's checksum (xxh3) covers its kind, its size and the stored bytes: a torn tail is told from a whole frame at any byte, and a
-//! page never turns into something else.
+//! A frame's checksum (xxh3) covers its kind, its size and the stored bytes. So a tail torn at any byte is detected,
+//! and a damaged page is never read as another kind of frame.
 
 use std::{
     cell::RefCell,
@@ -28,50 +30,51 @@ use zstd::bulk::{Compressor, Decompressor};
 
 use crate::model::{Scan, is_same_service};
 
-/// The largest page that is archived, decompressed; a page over it is an error, never cut.
+/// Maximum decompressed bytes of a page; a larger page is an error and is never truncated.
 pub const PAGE_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// The largest header that is read.
+/// Maximum bytes of a header's JSON.
 const HEADER_BYTES_MAX: u32 = 64 * 1024;
-/// Fast: it costs a fraction of the parsing, and level 3 makes files of such pages only some per cent smaller.
+/// The fastest level: level 3 makes files of pages only a few per cent smaller.
 const ZSTD_LEVEL: i32 = 1;
 const MAGIC: &[u8; 8] = b"SSYNCPG2";
 const FRAME_HEAD_BYTES: usize = 17;
 const REMOVED_BYTES: usize = 4;
 
-/// What an archive file holds, at its beginning. It never changes after the file was made.
+/// The header of an archive file: the service and the scan of its pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileHeader {
     /// The service (promise P10).
     pub base_url: String,
     /// The environment label (promise P10).
     pub environment: String,
-    /// The scan whose pages these are.
+    /// The scan to which the pages belong.
     pub scan: Scan,
 }
 
 impl FileHeader {
-    /// Whether the pages are of this service and environment.
+    /// Whether the file belongs to this service and environment.
     pub fn is_of(&self, base_url: &str, environment: &str) -> bool {
         is_same_service(&self.base_url, base_url) && self.environment == environment
     }
 }
 
-/// A frame as it stands in the file.
+/// A decoded frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     Page(Vec<u8>),
     Probe(Vec<u8>),
-    /// A page, or a probe page, without records that were on it, and how many those were.
+    /// A redacted page and the number of removed records.
     RedactedPage(Vec<u8>, u32),
+    /// A redacted probe page and the number of removed records.
     RedactedProbe(Vec<u8>, u32),
     End,
     Note(Vec<u8>),
 }
 
-/// Why a frame could not be read.
+/// The reason why a frame could not be read.
 #[derive(Debug)]
 pub(super) enum FrameError {
-    /// The file ends inside the frame, or its bytes are not those that were written: a kill or a lost write.
+    /// The file ends inside the frame, or its checksum is wrong: a kill or a lost write.
     Torn(&'static str),
     Io(io::Error),
 }
@@ -85,12 +88,12 @@ pub(super) fn write_header(out: &mut impl Write, header: &FileHeader) -> io::Res
     out.write_all(&json)
 }
 
-/// Reads the header; the text of an error says what is wrong.
+/// Reads the header. `Err` is the problem, for people.
 pub(super) fn read_header(input: &mut impl Read) -> Result<FileHeader, String> {
     let mut head = [0; 20];
     input.read_exact(&mut head).map_err(|_| "its header is torn".to_owned())?;
     if &head[..8] != MAGIC {
-        return Err("it does not begin like one".to_owned());
+        return Err("its first bytes are wrong".to_owned());
     }
     let length = u32_at(&head, 8);
     if length > HEADER_BYTES_MAX {
@@ -104,17 +107,17 @@ pub(super) fn read_header(input: &mut impl Read) -> Result<FileHeader, String> {
     serde_json::from_slice(&json).map_err(|error| format!("its header cannot be read: {error}"))
 }
 
-/// The bytes of a page's frame.
+/// Encodes a page.
 pub(super) fn page_frame(body: &[u8]) -> io::Result<Vec<u8>> {
     body_frame(b'P', body)
 }
 
-/// The bytes of a probe page's frame.
+/// Encodes a probe page.
 pub(super) fn probe_frame(body: &[u8]) -> io::Result<Vec<u8>> {
     body_frame(b'T', body)
 }
 
-/// The bytes of the frame of a page, or of a probe page, that records were taken out of.
+/// Encodes a redacted page or a redacted probe page.
 pub(super) fn redacted_frame(body: &[u8], removed: u32, is_probe: bool) -> io::Result<Vec<u8>> {
     let raw = u32::try_from(body.len()).map_err(|_| io::Error::other("page too large"))?;
     let mut stored = removed.to_le_bytes().to_vec();
@@ -128,33 +131,33 @@ fn body_frame(kind: u8, body: &[u8]) -> io::Result<Vec<u8>> {
     Ok(frame(kind, raw, &stored))
 }
 
-/// The bytes of the frame that closes a complete scan.
+/// Encodes the end of a complete scan.
 pub(super) fn end_frame() -> Vec<u8> {
     frame(b'E', 0, &[])
 }
 
-/// The bytes of the frame that says how the scan is committed.
+/// Encodes a commit note.
 pub(super) fn note_frame(note: &[u8]) -> Vec<u8> {
     frame(b'C', note.len() as u32, note)
 }
 
 thread_local! {
-    // Making one costs more than a small page.
+    // Creating a compressor costs more than compressing a small page.
     static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
     static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
 fn compressed(body: &[u8]) -> io::Result<Vec<u8>> {
-    COMPRESSOR.with_borrow_mut(|kept| match kept {
+    COMPRESSOR.with_borrow_mut(|cached| match cached {
         Some(compressor) => compressor.compress(body),
-        None => kept.insert(Compressor::new(ZSTD_LEVEL)?).compress(body),
+        None => cached.insert(Compressor::new(ZSTD_LEVEL)?).compress(body),
     })
 }
 
 fn decompressed(stored: &[u8], raw: usize) -> io::Result<Vec<u8>> {
-    DECOMPRESSOR.with_borrow_mut(|kept| match kept {
+    DECOMPRESSOR.with_borrow_mut(|cached| match cached {
         Some(decompressor) => decompressor.decompress(stored, raw),
-        None => kept.insert(Decompressor::new()?).decompress(stored, raw),
+        None => cached.insert(Decompressor::new()?).decompress(stored, raw),
     })
 }
 
@@ -173,7 +176,7 @@ fn checksum(kind: u8, raw: u32, stored: &[u8]) -> u64 {
     xxh3_64_with_seed(stored, u64::from(raw) << 8 | u64::from(kind))
 }
 
-/// The next frame and the number of bytes it takes, or `None` at the end of the file.
+/// Reads the next frame and its size in bytes; `None` at the end of the file.
 pub(super) fn read_frame(input: &mut impl Read) -> Result<Option<(Frame, u64)>, FrameError> {
     let mut head = [0; FRAME_HEAD_BYTES];
     match read_fully(input, &mut head)? {
@@ -211,16 +214,16 @@ pub(super) fn read_frame(input: &mut impl Read) -> Result<Option<(Frame, u64)>, 
     Ok(Some((frame, (FRAME_HEAD_BYTES + stored) as u64)))
 }
 
-/// A frame that was passed over.
-pub(super) enum Skipped {
+/// The kind of a skipped frame.
+pub(super) enum FrameKind {
     Page,
     End,
     Note(Vec<u8>),
     Other,
 }
 
-/// What the next frame is; only a note is read. `None` at the end of the file.
-pub(super) fn skip_frame(input: &mut (impl Read + Seek)) -> Result<Option<Skipped>, FrameError> {
+/// Skips the next frame and returns its kind; only a note is read. `None` at the end of the file.
+pub(super) fn skip_frame(input: &mut (impl Read + Seek)) -> Result<Option<FrameKind>, FrameError> {
     let mut head = [0; FRAME_HEAD_BYTES];
     match read_fully(input, &mut head)? {
         0 => return Ok(None),
@@ -231,19 +234,19 @@ pub(super) fn skip_frame(input: &mut (impl Read + Seek)) -> Result<Option<Skippe
         input.seek_relative(-(FRAME_HEAD_BYTES as i64)).map_err(FrameError::Io)?;
         let frame = read_frame(input)?;
         return Ok(frame.map(|(frame, _)| match frame {
-            Frame::Note(note) => Skipped::Note(note),
-            _ => Skipped::Other,
+            Frame::Note(note) => FrameKind::Note(note),
+            _ => FrameKind::Other,
         }));
     }
     input.seek_relative(i64::from(u32_at(&head, 5))).map_err(FrameError::Io)?;
     Ok(Some(match head[0] {
-        b'P' | b'Q' => Skipped::Page,
-        b'E' => Skipped::End,
-        _ => Skipped::Other,
+        b'P' | b'Q' => FrameKind::Page,
+        b'E' => FrameKind::End,
+        _ => FrameKind::Other,
     }))
 }
 
-/// Like `read_exact`, but tells how much there was.
+/// Like `read_exact`, but returns the number of bytes read before the end of the file.
 fn read_fully(input: &mut impl Read, buffer: &mut [u8]) -> Result<usize, FrameError> {
     let mut filled = 0;
     while filled < buffer.len() {

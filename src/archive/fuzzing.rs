@@ -1,13 +1,13 @@
-//! What the fuzzer reaches of this folder; there is no such module in any other build.
+//! Entry points for the fuzzer; compiled for fuzzing only.
 
 use crate::model::{FlagSet, RunId, Scan, ScanId, Scope, Stream, Window};
 
 use super::frame::{self, FileHeader, Frame, FrameError};
 
-/// Less than the bytes of a header; its text is at most 256 bytes longer.
+/// A lower bound of the bytes of a header, which is at most 256 bytes longer.
 pub const FRAMES_BYTES_MIN: usize = 160;
 
-/// The bytes of a file with these pages.
+/// Encodes a file with these pages.
 pub fn write_file(pages: &[&[u8]]) -> Vec<u8> {
     let scan = Scan {
         id: ScanId("scan".into()),
@@ -27,7 +27,8 @@ pub fn write_file(pages: &[&[u8]]) -> Vec<u8> {
     file
 }
 
-/// The whole pages of a file, probe pages and notes left out, and whether it says that they are all; `None` without a header.
+/// Decodes the complete pages of a file, without probe pages and notes, and whether the file has an end frame. Returns
+/// `None` without a header.
 pub fn read_file(mut bytes: &[u8]) -> Option<(Vec<Vec<u8>>, bool)> {
     frame::read_header(&mut bytes).ok()?;
     let mut pages = Vec::new();

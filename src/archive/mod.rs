@@ -1,12 +1,12 @@
-//! The exact bytes of the pages of every scan, on disk before anything else sees them.
+//! Stores the exact bytes of every page on disk before any other stage reads them.
 //!
-//! While a scan is under way its file is the *spool* from which a killed run goes on; once the scan is committed the same file
-//! is the archive from which every table can be built again. Knows neither what is in a page nor how it was fetched.
+//! The file of an unfinished scan is the *spool* from which the next run resumes. After the commit the same file is the
+//! *archive* from which every table can be rebuilt. Knows neither the content of a page nor how it was fetched.
 //!
 //! ```text
-//! <root>/owner.json                                whose pages they are
-//! <root>/under-way/<scan id>.pages                 scans that are not committed yet
-//! <root>/<stream>/<YYYY-MM of the window>/<scan id>.pages   committed scans, if they are kept
+//! <root>/owner.json                                the state file that owns the folder
+//! <root>/under-way/<scan id>.pages                 spools of unfinished scans
+//! <root>/<stream>/<YYYY-MM of the window>/<scan id>.pages   committed scans, if pages are kept
 //! ```
 
 mod error;
@@ -22,8 +22,8 @@ mod store;
 pub use error::ArchiveError;
 pub use frame::{FileHeader, PAGE_BYTES_MAX};
 pub use reader::{FileSummary, Pages, read_pages, summarize};
-pub use rewrite::{FRESH_SUFFIX, PageChange, Rewritten, rewrite};
-pub use spool::{Recovered, Spool};
+pub use rewrite::{PageChange, REWRITE_SUFFIX, RewriteCounts, rewrite};
+pub use spool::{RecoveredSpool, Spool};
 pub use store::{Archive, ArchiveSettings};
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Whose a folder of pages is: of one service and environment, and of one state file. Two state files in one folder would each take
-//! the other's scans under way for its own leftovers.
+//! Binds an archive folder to one service, one environment and one state file. Two state files in one folder would each
+//! delete the other's spools as orphans.
 
 use std::{fs, io, io::Write, path::Path};
 
@@ -16,7 +16,8 @@ struct Owner {
     state: String,
 }
 
-/// An error if the folder is another's. A folder without pages is whoever comes first.
+/// Claims the folder for these settings. Fails if the folder belongs to others; a folder without pages belongs to
+/// nobody.
 pub(super) fn claim(archive: &Archive, settings: &ArchiveSettings) -> Result<(), ArchiveError> {
     let path = settings.root.join(FILE);
     let owner = match fs::read(&path) {
@@ -24,10 +25,10 @@ pub(super) fn claim(archive: &Archive, settings: &ArchiveSettings) -> Result<(),
         read => serde_json::from_slice::<Owner>(&read.map_err(ArchiveError::io("read", &path))?).ok(),
     };
     let is_ours = owner.as_ref().is_some_and(|owner| owner.state == settings.state);
-    // A folder that was claimed holds pages of one service.
+    // In a claimed folder all pages are of one service, so one file is enough.
     let pages = if is_ours { archive.any_pages()?.into_iter().collect() } else { archive.all_pages()? };
     for page in &pages {
-        // A scan that was cut short while its file was made has no header, and one that got no answer binds nothing.
+        // A file without a header or without pages does not bind the folder.
         let Ok(FileSummary { header, pages: 1.., .. }) = summarize(page) else { continue };
         let (base_url, environment) = (&settings.base_url, &settings.environment);
         if !header.is_of(base_url, environment) && has_records(page) {
@@ -45,8 +46,8 @@ pub(super) fn claim(archive: &Archive, settings: &ArchiveSettings) -> Result<(),
     }
 }
 
-/// Whether a page of the file holds a record: a second object, within that of the page. An empty list is worth nothing, so it binds
-/// nothing either. What cannot be read may hold some.
+/// Whether a page of the file holds a record, which is a second object inside the page's object. An unreadable file may
+/// hold records.
 fn has_records(file: &Path) -> bool {
     let Ok(mut pages) = read_pages(file) else { return true };
     pages.any(|page| page.map_or(true, |body| body.iter().filter(|byte| **byte == b'{').count() > 1))
@@ -61,7 +62,7 @@ fn write(settings: &ArchiveSettings) -> Result<(), ArchiveError> {
         out.finish()
     };
     match written() {
-        // A replay may read an archive that it cannot write.
+        // A replay may read a read-only archive.
         Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => {
             Ok(())
         }

@@ -1,4 +1,4 @@
-//! Reads the pages of a scan back, one at a time.
+//! Reads the pages of an archive file.
 
 use std::{
     fs::File,
@@ -8,10 +8,10 @@ use std::{
 
 use super::{
     ArchiveError, FileHeader,
-    frame::{self, Frame, FrameError, Skipped},
+    frame::{self, Frame, FrameError, FrameKind},
 };
 
-/// The pages of one file, probe pages among them, in order. Ends after the frame that closes the scan; a file without one ends at its last whole page.
+/// Iterates over the pages of one file in order, probe pages included. Ends at the end frame or at the end of the file.
 #[derive(Debug)]
 pub struct Pages {
     input: BufReader<File>,
@@ -22,39 +22,43 @@ pub struct Pages {
     is_probe: bool,
 }
 
-/// Opens a file of pages.
-pub fn read_pages(path: &Path) -> Result<Pages, ArchiveError> {
+/// Opens a file and reads its header.
+pub(super) fn open(path: &Path) -> Result<(BufReader<File>, FileHeader), ArchiveError> {
     let file = File::open(path).map_err(ArchiveError::io("open", path))?;
     let mut input = BufReader::with_capacity(1 << 20, file);
     let header = frame::read_header(&mut input).map_err(|why| ArchiveError::NotOurs { path: path.to_owned(), why })?;
+    Ok((input, header))
+}
+
+/// Opens a file of pages.
+pub fn read_pages(path: &Path) -> Result<Pages, ArchiveError> {
+    let (input, header) = open(path)?;
     Ok(Pages { input, path: path.to_owned(), header, read: 0, is_complete: false, is_probe: false })
 }
 
-/// What a file is, without its pages.
+/// The content of a file, without its pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSummary {
     /// The scan and its service.
     pub header: FileHeader,
-    /// Pages.
+    /// Number of pages, probe pages excluded.
     pub pages: u64,
-    /// Whether the frame that closes a complete scan is there.
+    /// Whether the file has an end frame.
     pub is_complete: bool,
-    /// What was noted when the scan was last about to be committed.
+    /// The latest commit note; see [`super::Archive::note`].
     pub note: Option<Vec<u8>>,
 }
 
-/// Reads what a file is. Pages are skipped and not checked: that is done by whoever reads them.
+/// Summarizes a file. Pages are skipped without a check of their checksums.
 pub fn summarize(path: &Path) -> Result<FileSummary, ArchiveError> {
-    let file = File::open(path).map_err(ArchiveError::io("open", path))?;
-    let mut input = BufReader::new(file);
-    let header = frame::read_header(&mut input).map_err(|why| ArchiveError::NotOurs { path: path.to_owned(), why })?;
+    let (mut input, header) = open(path)?;
     let mut summary = FileSummary { header, pages: 0, is_complete: false, note: None };
     loop {
         match frame::skip_frame(&mut input) {
-            Ok(Some(Skipped::Page)) => summary.pages += 1,
-            Ok(Some(Skipped::End)) => summary.is_complete = true,
-            Ok(Some(Skipped::Note(note))) => summary.note = Some(note),
-            Ok(Some(Skipped::Other)) => {}
+            Ok(Some(FrameKind::Page)) => summary.pages += 1,
+            Ok(Some(FrameKind::End)) => summary.is_complete = true,
+            Ok(Some(FrameKind::Note(note))) => summary.note = Some(note),
+            Ok(Some(FrameKind::Other)) => {}
             Ok(None) => return Ok(summary),
             Err(FrameError::Torn(why)) => {
                 let page = usize::try_from(summary.pages).unwrap_or(usize::MAX);
@@ -71,12 +75,12 @@ impl Pages {
         &self.header
     }
 
-    /// Whether the page that was last handed out is a probe page.
+    /// Whether the latest page is a probe page.
     pub fn is_probe(&self) -> bool {
         self.is_probe
     }
 
-    /// Whether the frame that closes a complete scan was reached.
+    /// Whether the end frame was reached.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -103,7 +107,7 @@ impl Iterator for Pages {
                 self.is_complete = true;
                 None
             }
-            // A note without the end before it belongs to nothing.
+            // A note before the end frame is ignored, with everything after it.
             Ok(None | Some((Frame::Note(_), _))) => None,
             Err(FrameError::Torn(why)) => {
                 let (path, page) = (self.path.clone(), self.read);

@@ -1,18 +1,18 @@
-//! Writes a file of pages anew with some pages changed: how records leave the archive.
+//! Rewrites archive files: with changed pages, to remove records, or with a changed header, to rebind the archive.
 //!
-//! The new file is written beside the old one, made durable and renamed over it: at any instant there is the old file or the new
-//! one, whole. A torn tail, which a scan under way may have, is left off. What changes in a page is not decided here.
+//! The replacement is written next to the old file, synced and renamed over it, so that a complete file exists at any
+//! instant. The torn tail of an unfinished scan is dropped. The caller decides what changes in a page.
 
 use std::{
     fs::{self, File},
-    io::{BufReader, BufWriter, Write},
+    io::{BufWriter, Write},
     path::Path,
 };
 
 use super::{
     Archive, ArchiveError, ArchiveSettings,
     frame::{self, Frame, FrameError},
-    read_pages,
+    read_pages, reader,
     store::UNDER_WAY,
 };
 use crate::{
@@ -20,38 +20,38 @@ use crate::{
     model::{DurableStep, Failpoints},
 };
 
-/// How the name of a file that is being written anew ends.
-pub const FRESH_SUFFIX: &str = ".rewrite";
+/// Suffix of a replacement file that is being written.
+pub const REWRITE_SUFFIX: &str = ".rewrite";
 
-/// What a page becomes.
+/// The new content of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageChange {
     pub body: Vec<u8>,
-    /// Records that were taken out of it; none where only texts were changed.
+    /// Records removed from the page; 0 if only texts changed.
     pub removed: u32,
 }
 
-/// What a rewrite found.
+/// The counts of a rewrite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Rewritten {
-    /// Pages looked at, probe pages among them.
+pub struct RewriteCounts {
+    /// Pages read, probe pages included.
     pub pages: u64,
     /// Pages that changed.
     pub changed: u64,
-    /// Records that are gone.
+    /// Records removed.
     pub removed: u64,
 }
 
-/// Asks for each page of a file what it becomes, `None` being what it is, and writes the file anew if any changes. With
-/// `is_trial` it is only counted.
+/// Calls `change` for each page of a file and rewrites the file if any page changed; `None` keeps a page. `is_trial`
+/// only counts the changes.
 pub fn rewrite<E: From<ArchiveError>>(
     path: &Path,
     failpoints: &Failpoints,
     is_trial: bool,
     mut change: impl FnMut(&[u8]) -> Result<Option<PageChange>, E>,
-) -> Result<Rewritten, E> {
-    let mut counts = Rewritten::default();
-    // Most files hold nobody who is looked for: those are read once and not written.
+) -> Result<RewriteCounts, E> {
+    let mut counts = RewriteCounts::default();
+    // Most files do not change: they are read once and not written.
     each_frame(path, |_, frame| {
         if let Some(body) = body_of(&frame) {
             counts.pages += 1;
@@ -65,33 +65,33 @@ pub fn rewrite<E: From<ArchiveError>>(
     if counts.changed == 0 || is_trial {
         return Ok(counts);
     }
-    let fresh = files::beside(path, FRESH_SUFFIX);
-    let written = write_anew(path, &fresh, &mut change);
+    let replacement = files::beside(path, REWRITE_SUFFIX);
+    let written = write_changed(path, &replacement, &mut change);
     if written.is_err() {
-        // The first error is the one to tell, and a copy of what should go must not stay.
-        fs::remove_file(&fresh).ok();
+        // Keep the first error, and leave no copy of the records to remove.
+        fs::remove_file(&replacement).ok();
     }
     written?;
     failpoints.hit(DurableStep::PagesRewritten).map_err(ArchiveError::io("replace", path))?;
-    files::replace(&fresh, path).map_err(ArchiveError::io("replace", path))?;
+    files::replace(&replacement, path).map_err(ArchiveError::io("replace", path))?;
     Ok(counts)
 }
 
 impl Archive {
-    /// Writes into every file of pages whose it is: the service has moved, or its environment has another name. Files that say so already stay
-    /// as they are, so that the same call goes on after a kill. Returns the files written.
+    /// Writes a new service and environment into the header of every archive file. Files that have them already are
+    /// skipped, so the same call resumes after a kill. Returns the number of files written.
     ///
     /// # Errors
-    /// `OtherService` if a file is of neither, before any is written.
+    /// `OtherService` if a file belongs to neither the old nor the new service; then no file is written.
     pub fn rebind(settings: ArchiveSettings, from_url: &str, from_environment: &str) -> Result<u64, ArchiveError> {
         if !settings.root.exists() {
             return Ok(0);
         }
-        let archive = Archive::of_anybody(settings);
+        let archive = Archive::without_owner_check(settings);
         let (to_url, to_environment) = archive.identity();
-        let mut left = Vec::new();
+        let mut pending = Vec::new();
         for path in archive.committed()?.into_iter().chain(archive.spools()?) {
-            // A scan that was cut short while its file was made has no header.
+            // A run that was killed while it created the file leaves a file without a header.
             let Ok(pages) = read_pages(&path) else { continue };
             let header = pages.header();
             if header.is_of(to_url, to_environment) {
@@ -100,20 +100,20 @@ impl Archive {
             if !header.is_of(from_url, from_environment) {
                 return Err(ArchiveError::other_service(path, header, from_url, from_environment));
             }
-            left.push(path);
+            pending.push(path);
         }
-        left.iter().try_for_each(|path| rebind_file(path, to_url, to_environment))?;
-        Ok(left.len() as u64)
+        pending.iter().try_for_each(|path| rebind_file(path, to_url, to_environment))?;
+        Ok(pending.len() as u64)
     }
 }
 
 fn rebind_file(path: &Path, base_url: &str, environment: &str) -> Result<(), ArchiveError> {
     let mut header = read_pages(path)?.header().clone();
     (header.base_url, header.environment) = (base_url.to_owned(), environment.to_owned());
-    let fresh = files::beside(path, FRESH_SUFFIX);
+    let replacement = files::beside(path, REWRITE_SUFFIX);
     let write = || -> Result<(), ArchiveError> {
-        let failed = |source| ArchiveError::io("write", &fresh)(source);
-        let mut out = BufWriter::with_capacity(1 << 20, File::create(&fresh).map_err(failed)?);
+        let failed = |source| ArchiveError::io("write", &replacement)(source);
+        let mut out = BufWriter::with_capacity(1 << 20, File::create(&replacement).map_err(failed)?);
         frame::write_header(&mut out, &header).map_err(failed)?;
         each_frame(path, |_, frame| {
             let bytes = encoded(frame, None);
@@ -123,25 +123,25 @@ fn rebind_file(path: &Path, base_url: &str, environment: &str) -> Result<(), Arc
         file.sync_all().map_err(failed)
     };
     if let Err(error) = write() {
-        // The first error is the one to tell.
-        fs::remove_file(&fresh).ok();
+        // Keep the first error.
+        fs::remove_file(&replacement).ok();
         return Err(error);
     }
-    files::replace(&fresh, path).map_err(ArchiveError::io("replace", path))
+    files::replace(&replacement, path).map_err(ArchiveError::io("replace", path))
 }
 
-fn write_anew<E: From<ArchiveError>>(
+fn write_changed<E: From<ArchiveError>>(
     path: &Path,
-    fresh: &Path,
+    replacement: &Path,
     change: &mut impl FnMut(&[u8]) -> Result<Option<PageChange>, E>,
 ) -> Result<(), E> {
-    let file = File::create(fresh).map_err(ArchiveError::io("create", fresh))?;
+    let file = File::create(replacement).map_err(ArchiveError::io("create", replacement))?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
     let mut is_headed = false;
     each_frame(path, |header, frame| {
-        let failed = ArchiveError::io("write", fresh);
+        let failed = ArchiveError::io("write", replacement);
         if !is_headed {
-            frame::write_header(&mut out, header).map_err(ArchiveError::io("write", fresh))?;
+            frame::write_header(&mut out, header).map_err(ArchiveError::io("write", replacement))?;
             is_headed = true;
         }
         let changed = body_of(&frame).map(&mut *change).transpose()?.flatten();
@@ -149,12 +149,12 @@ fn write_anew<E: From<ArchiveError>>(
         bytes.and_then(|bytes| out.write_all(&bytes)).map_err(failed)?;
         Ok::<(), E>(())
     })?;
-    let file = out.into_inner().map_err(|error| ArchiveError::io("write", fresh)(error.into_error()))?;
-    file.sync_all().map_err(ArchiveError::io("sync", fresh))?;
+    let file = out.into_inner().map_err(|error| ArchiveError::io("write", replacement)(error.into_error()))?;
+    file.sync_all().map_err(ArchiveError::io("sync", replacement))?;
     Ok(())
 }
 
-/// The frame's bytes, with what its page became.
+/// Encodes a frame, with the changed page if there is one.
 fn encoded(frame: Frame, changed: Option<PageChange>) -> std::io::Result<Vec<u8>> {
     let (is_probe, before) = match &frame {
         Frame::Probe(_) => (true, 0),
@@ -182,16 +182,14 @@ fn body_of(frame: &Frame) -> Option<&[u8]> {
     }
 }
 
-/// Hands over each frame in order, up to the end of the file or to where it is torn. A committed file is never torn, so there
-/// that is an error.
+/// Calls `each` for every frame in order, up to the end of the file or its torn tail. A torn tail in a committed file
+/// is an error.
 fn each_frame<E: From<ArchiveError>>(
     path: &Path,
     mut each: impl FnMut(&super::FileHeader, Frame) -> Result<(), E>,
 ) -> Result<(), E> {
-    let file = File::open(path).map_err(ArchiveError::io("open", path))?;
-    let mut input = BufReader::with_capacity(1 << 20, file);
-    let header = frame::read_header(&mut input).map_err(|why| ArchiveError::NotOurs { path: path.to_owned(), why })?;
-    // A committed file has no torn end: what stands behind a damaged frame would be neither searched nor kept.
+    let (mut input, header) = reader::open(path)?;
+    // A committed file has no torn tail: frames after a damaged one would be neither searched nor copied.
     let may_be_torn = path.parent().is_some_and(|folder| folder.ends_with(UNDER_WAY));
     let (mut pages, mut is_whole) = (0, !may_be_torn);
     loop {
@@ -202,7 +200,7 @@ fn each_frame<E: From<ArchiveError>>(
                 each(&header, frame)?;
             }
             Ok(None) => return Ok(()),
-            // What a scan under way has behind its last whole frame is cut off when it goes on.
+            // The torn tail of an unfinished scan is truncated when the scan resumes.
             Err(FrameError::Torn(_)) if !is_whole => return Ok(()),
             Err(FrameError::Torn(why)) => {
                 return Err(ArchiveError::Damaged { path: path.to_owned(), page: pages, why: why.to_owned() }.into());

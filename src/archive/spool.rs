@@ -1,8 +1,8 @@
-//! The file of one scan while it is under way: pages are appended, made durable in groups, and found again after a kill.
+//! The file of an unfinished scan: pages are appended, synced in groups, and recovered after a kill.
 
 use std::{
     fs::{File, OpenOptions},
-    io::{BufReader, Seek, SeekFrom, Write},
+    io::{self, BufReader, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -16,9 +16,9 @@ use super::{
     frame::{self, Frame, FrameError, PAGE_BYTES_MAX},
 };
 
-/// Pages are made durable at least once in so many stored bytes ...
+/// Maximum stored bytes between two syncs. A power cut loses at most these bytes; the next run requests them again.
 const SYNC_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// ... or so much time, whichever comes first: what a power cut can cost is asked for again.
+/// Maximum time between two syncs.
 const SYNC_EVERY: Duration = Duration::from_millis(1000);
 
 /// One scan's file, open for appending.
@@ -26,7 +26,7 @@ const SYNC_EVERY: Duration = Duration::from_millis(1000);
 pub struct Spool {
     file: File,
     path: PathBuf,
-    /// Bytes of the header: where the frames begin.
+    /// Bytes of the header, and so the offset of the first frame.
     header_bytes: u64,
     pages: usize,
     unsynced_bytes: usize,
@@ -34,31 +34,31 @@ pub struct Spool {
     failpoints: Failpoints,
 }
 
-/// What a spool held when it was opened again.
+/// A spool that was opened again, and its content.
 #[derive(Debug)]
-pub struct Recovered {
+pub struct RecoveredSpool {
     /// The spool, ready for the next page.
     pub spool: Spool,
     /// The scan and its service.
     pub header: FileHeader,
-    /// The last whole page that is no probe page: the scan goes on from it.
+    /// The last complete page, probe pages excluded: the scan resumes after it.
     pub last_page: Option<Vec<u8>>,
-    /// The probe pages behind it.
-    pub last_sides: Vec<Vec<u8>>,
-    /// How many of the pages before it have not exactly one probe page behind them.
+    /// The probe pages after `last_page`.
+    pub last_probes: Vec<Vec<u8>>,
+    /// Number of earlier pages that are not followed by exactly one probe page.
     pub without_probe: u64,
-    /// Whether records were taken out of the last page or of its probe pages: where it ended is no longer known.
+    /// Whether records were removed from the last page or its probe pages: then its last row is unknown.
     pub is_last_redacted: bool,
-    /// Whether records were taken out of any page.
+    /// Whether records were removed from any page.
     pub is_any_redacted: bool,
-    /// Whether the end of the scan was written.
+    /// Whether the scan is marked as complete.
     pub is_complete: bool,
-    /// What was noted when the scan was last about to be committed.
+    /// The latest commit note; see [`super::Archive::note`].
     pub note: Option<Vec<u8>>,
 }
 
 impl Spool {
-    /// Makes the file; one of the same name is replaced.
+    /// Creates the file, or replaces a file of the same name.
     pub(super) fn create(path: &Path, header: &FileHeader, failpoints: Failpoints) -> Result<Spool, ArchiveError> {
         failpoints.hit(DurableStep::SpoolMade).map_err(ArchiveError::io("create", path))?;
         let mut file = OpenOptions::new()
@@ -82,15 +82,15 @@ impl Spool {
         })
     }
 
-    /// Opens the file of a scan that was cut short. A torn tail is taken off.
-    pub(super) fn recover(path: &Path, failpoints: Failpoints) -> Result<Recovered, ArchiveError> {
+    /// Opens the file of an unfinished scan and truncates a torn tail.
+    pub(super) fn recover(path: &Path, failpoints: Failpoints) -> Result<RecoveredSpool, ArchiveError> {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(ArchiveError::io("open", path))?;
         let mut input = BufReader::new(&file);
         let header =
             frame::read_header(&mut input).map_err(|why| ArchiveError::NotOurs { path: path.to_owned(), why })?;
         let header_bytes = input.stream_position().map_err(ArchiveError::io("read", path))?;
-        let (mut whole_bytes, mut pages, mut last_page, mut is_complete) = (header_bytes, 0, None, false);
-        let (mut last_sides, mut without_probe, mut note) = (Vec::new(), 0, None);
+        let (mut valid_bytes, mut pages, mut last_page, mut is_complete) = (header_bytes, 0, None, false);
+        let (mut last_probes, mut without_probe, mut note) = (Vec::new(), 0, None);
         let (mut is_last_redacted, mut is_any_redacted) = (false, false);
         loop {
             let frame = frame::read_frame(&mut input);
@@ -103,22 +103,22 @@ impl Spool {
             }
             match frame {
                 Ok(Some((Frame::Page(body) | Frame::RedactedPage(body, _), bytes))) => {
-                    whole_bytes += bytes;
+                    valid_bytes += bytes;
                     pages += 1;
-                    without_probe += u64::from(last_page.is_some() && last_sides.len() != 1);
-                    last_sides.clear();
+                    without_probe += u64::from(last_page.is_some() && last_probes.len() != 1);
+                    last_probes.clear();
                     last_page = Some(body);
                 }
                 Ok(Some((Frame::Probe(body) | Frame::RedactedProbe(body, _), bytes))) => {
-                    whole_bytes += bytes;
-                    last_sides.push(body);
+                    valid_bytes += bytes;
+                    last_probes.push(body);
                 }
                 Ok(Some((Frame::End, bytes))) => {
-                    whole_bytes += bytes;
+                    valid_bytes += bytes;
                     is_complete = true;
                 }
                 Ok(Some((Frame::Note(text), bytes))) => {
-                    whole_bytes += bytes;
+                    valid_bytes += bytes;
                     note = Some(text);
                 }
                 Ok(None) | Err(FrameError::Torn(_)) => break,
@@ -128,8 +128,8 @@ impl Spool {
         drop(input);
         let mut file = file;
         failpoints.hit(DurableStep::SpoolCut).map_err(ArchiveError::io("cut the torn tail of", path))?;
-        file.set_len(whole_bytes).map_err(ArchiveError::io("cut the torn tail of", path))?;
-        file.seek(SeekFrom::Start(whole_bytes)).map_err(ArchiveError::io("read", path))?;
+        file.set_len(valid_bytes).map_err(ArchiveError::io("cut the torn tail of", path))?;
+        file.seek(SeekFrom::Start(valid_bytes)).map_err(ArchiveError::io("read", path))?;
         let spool = Spool {
             file,
             path: path.to_owned(),
@@ -139,11 +139,11 @@ impl Spool {
             synced_at: Instant::now(),
             failpoints,
         };
-        let recovered = Recovered {
+        let recovered = RecoveredSpool {
             spool,
             header,
             last_page,
-            last_sides,
+            last_probes,
             without_probe,
             is_last_redacted,
             is_any_redacted,
@@ -153,37 +153,37 @@ impl Spool {
         Ok(recovered)
     }
 
-    /// Appends one page. It is durable after the next [`Spool::sync`], which this calls when enough has come together.
+    /// Appends one page. The page is durable after the next [`Spool::sync`], which this calls when a group is due.
     /// Returns whether everything is durable now.
     pub fn append(&mut self, body: &[u8]) -> Result<bool, ArchiveError> {
-        if body.len() > PAGE_BYTES_MAX {
-            return Err(ArchiveError::PageTooLarge { bytes: body.len(), limit: PAGE_BYTES_MAX });
-        }
-        let frame = frame::page_frame(body).map_err(ArchiveError::io("compress a page for", &self.path))?;
-        let is_durable = self.write(&frame)?;
+        let is_durable = self.append_frame(body, frame::page_frame)?;
         self.pages += 1;
         Ok(is_durable)
     }
 
-    /// Appends a probe page: rows of the scan that are no page of its list. A scan that goes on does not go on from it.
+    /// Appends a probe page: rows of the scan that are not a page of its list. A resumed scan does not continue from
+    /// it.
     pub fn append_probe(&mut self, body: &[u8]) -> Result<bool, ArchiveError> {
-        if body.len() > PAGE_BYTES_MAX {
-            return Err(ArchiveError::PageTooLarge { bytes: body.len(), limit: PAGE_BYTES_MAX });
-        }
-        let frame = frame::probe_frame(body).map_err(ArchiveError::io("compress a page for", &self.path))?;
-        self.write(&frame)
+        self.append_frame(body, frame::probe_frame)
     }
 
-    /// Appends a page, or a probe page, that records were taken out of before anything else saw it; the file says how many.
+    /// Appends a page or a probe page from which `removed` records were removed before it was stored.
     pub fn append_redacted(&mut self, body: &[u8], removed: u32, is_probe: bool) -> Result<bool, ArchiveError> {
+        let is_durable = self.append_frame(body, |body| frame::redacted_frame(body, removed, is_probe))?;
+        self.pages += usize::from(!is_probe);
+        Ok(is_durable)
+    }
+
+    fn append_frame(
+        &mut self,
+        body: &[u8],
+        encode: impl FnOnce(&[u8]) -> io::Result<Vec<u8>>,
+    ) -> Result<bool, ArchiveError> {
         if body.len() > PAGE_BYTES_MAX {
             return Err(ArchiveError::PageTooLarge { bytes: body.len(), limit: PAGE_BYTES_MAX });
         }
-        let failed = ArchiveError::io("compress a page for", &self.path);
-        let frame = frame::redacted_frame(body, removed, is_probe).map_err(failed)?;
-        let is_durable = self.write(&frame)?;
-        self.pages += usize::from(!is_probe);
-        Ok(is_durable)
+        let frame = encode(body).map_err(ArchiveError::io("compress a page for", &self.path))?;
+        self.write(&frame)
     }
 
     fn write(&mut self, frame: &[u8]) -> Result<bool, ArchiveError> {
@@ -206,7 +206,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Drops all pages: the window starts over.
+    /// Removes all pages, because the window restarts.
     pub fn restart(&mut self) -> Result<(), ArchiveError> {
         self.hit(DurableStep::SpoolRestarted)?;
         self.file.set_len(self.header_bytes).map_err(ArchiveError::io("cut", &self.path))?;
@@ -226,12 +226,12 @@ impl Spool {
         self.failpoints.hit(step).map_err(ArchiveError::io("write", &self.path))
     }
 
-    /// The pages appended so far, probe pages not counted.
+    /// Number of pages appended so far, probe pages excluded.
     pub fn pages(&self) -> usize {
         self.pages
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -1,4 +1,4 @@
-//! The folder of the archive: where the file of a scan is, and what becomes of it after the commit.
+//! The archive folder: the path of each scan's file, its move after the commit, and its expiry.
 
 use std::{
     fs::{self, OpenOptions},
@@ -11,24 +11,24 @@ use crate::{
     model::{DAY_MS, DurableStep, Failpoints, Scan, ScanId, format_ms},
 };
 
-use super::{ArchiveError, FileHeader, Recovered, Spool, frame, owner};
+use super::{ArchiveError, FileHeader, RecoveredSpool, Spool, frame, owner};
 
 pub(super) const UNDER_WAY: &str = "under-way";
 
-/// Where pages go and how long they stay.
+/// The settings of an archive.
 #[derive(Clone, Debug)]
 pub struct ArchiveSettings {
     /// The folder.
     pub root: PathBuf,
-    /// Whether pages stay after the commit; if not, the folder is the spool of scans under way and nothing else.
+    /// Whether pages are kept after the commit; otherwise the folder holds spools only.
     pub keeps_pages: bool,
-    /// How long they stay, in days; `None` keeps them for ever.
+    /// Retention in days; `None` keeps pages for ever.
     pub keep_days: Option<u32>,
     /// The service (promise P10).
     pub base_url: String,
     /// The environment label (promise P10).
     pub environment: String,
-    /// The name of the state file: a folder holds the pages of one.
+    /// The name of the state file that owns the folder.
     pub state: String,
 }
 
@@ -40,20 +40,20 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Makes the folder if it is missing.
+    /// Opens the archive and creates its folder if needed.
     ///
     /// # Errors
     /// `OtherService` or `OtherOwner` if the folder holds the pages of another service, environment or state file.
     pub fn open(settings: ArchiveSettings) -> Result<Archive, ArchiveError> {
         let under_way = settings.root.join(UNDER_WAY);
         files::create_folders(&under_way).map_err(ArchiveError::io("create", &under_way))?;
-        let archive = Archive::of_anybody(settings);
+        let archive = Archive::without_owner_check(settings);
         owner::claim(&archive, &archive.settings)?;
         Ok(archive)
     }
 
-    /// The folder, whosever pages it holds.
-    pub(super) fn of_anybody(settings: ArchiveSettings) -> Archive {
+    /// Opens the archive without a check of its owner.
+    pub(super) fn without_owner_check(settings: ArchiveSettings) -> Archive {
         Archive { settings, failpoints: Failpoints::default() }
     }
 
@@ -62,13 +62,13 @@ impl Archive {
         (&self.settings.base_url, &self.settings.environment)
     }
 
-    /// The same archive, with somebody who watches its durable steps.
+    /// The same archive, with these failpoints.
     #[must_use]
-    pub fn watched(self, failpoints: Failpoints) -> Archive {
+    pub fn with_failpoints(self, failpoints: Failpoints) -> Archive {
         Archive { failpoints, ..self }
     }
 
-    /// Begins the file of a scan.
+    /// Creates the spool of a scan.
     pub fn begin(&self, scan: &Scan) -> Result<Spool, ArchiveError> {
         let header = FileHeader {
             base_url: self.settings.base_url.clone(),
@@ -80,8 +80,8 @@ impl Archive {
         Ok(spool)
     }
 
-    /// Opens the file of a scan that was cut short; `None` when there is none, or nothing in it can be used.
-    pub fn recover(&self, scan: &Scan) -> Result<Option<Recovered>, ArchiveError> {
+    /// Opens the spool of an unfinished scan; `None` if the file is missing or unusable.
+    pub fn recover(&self, scan: &Scan) -> Result<Option<RecoveredSpool>, ArchiveError> {
         match Spool::recover(&self.under_way(&scan.id), self.failpoints.clone()) {
             Ok(recovered) if recovered.header.scan == *scan => Ok(Some(recovered)),
             Ok(_) | Err(ArchiveError::NotOurs { .. }) => Ok(None),
@@ -90,42 +90,42 @@ impl Archive {
         }
     }
 
-    /// Before the commit: notes, durably, how the complete scan is about to be committed.
+    /// Appends a durable note before the commit, which says how the complete scan will be committed.
     pub fn note(&self, scan: &ScanId, note: &[u8]) -> Result<(), ArchiveError> {
         let path = self.under_way(scan);
         let mut file = OpenOptions::new().append(true).open(&path).map_err(ArchiveError::io("open", &path))?;
-        let whole_bytes = file.metadata().map_err(ArchiveError::io("read", &path))?.len();
+        let valid_bytes = file.metadata().map_err(ArchiveError::io("read", &path))?.len();
         let written = file.write_all(&frame::note_frame(note)).and_then(|()| file.sync_data());
         written.map_err(|error| {
-            // A torn note would hide the one that is written next; the first error is the one to tell.
-            file.set_len(whole_bytes).ok();
+            // A torn note would hide the next note. The first error is kept.
+            file.set_len(valid_bytes).ok();
             ArchiveError::io("write", &path)(error)
         })
     }
 
-    /// After the commit: the file moves to its place in the archive, or goes if pages are not kept.
-    pub fn settle(&self, scan: &Scan) -> Result<(), ArchiveError> {
+    /// Moves the spool into the archive after the commit, or removes the spool if pages are not kept.
+    pub fn archive_spool(&self, scan: &Scan) -> Result<(), ArchiveError> {
         let from = self.under_way(&scan.id);
         if !self.settings.keeps_pages {
             return self.discard(&scan.id);
         }
-        let to = self.place(scan);
+        let to = self.committed_path(scan);
         let folder = to.parent().unwrap_or(&self.settings.root);
         files::create_folders(folder).map_err(ArchiveError::io("create", folder))?;
         self.failpoints.hit(DurableStep::SpoolArchived).map_err(ArchiveError::io("move", &from))?;
         match files::put_in_place(&from, &to) {
-            // Gone already: an earlier run was killed between this step and its checkpoint.
+            // Moved already: an earlier run was killed between this step and its checkpoint.
             Err(error) if error.kind() == io::ErrorKind::NotFound => sync_folder(folder),
             outcome => outcome.map_err(ArchiveError::io("move", &from)),
         }
     }
 
-    /// Drops the file of a scan that will not be committed.
+    /// Removes the spool of a scan that will not be committed.
     pub fn discard(&self, scan: &ScanId) -> Result<(), ArchiveError> {
         self.remove(&self.under_way(scan))
     }
 
-    /// Drops spools that no scan under way owns: a run was killed between making the file and remembering it.
+    /// Removes spools of unknown scans: a run was killed between creating the file and recording it.
     pub fn discard_orphans(&self, under_way: &[ScanId]) -> Result<usize, ArchiveError> {
         let folder = self.under_way_folder();
         let mut dropped = 0;
@@ -139,7 +139,7 @@ impl Archive {
         Ok(dropped)
     }
 
-    /// Drops committed pages of windows whose scan is older than the retention; `now_ms` is the service's time.
+    /// Removes committed scans that are older than the retention; `now_ms` is the service's time.
     pub fn expire(&self, now_ms: i64) -> Result<usize, ArchiveError> {
         let Some(keep_days) = self.settings.keep_days else { return Ok(0) };
         let oldest_ms = now_ms.saturating_sub(i64::from(keep_days) * DAY_MS);
@@ -167,17 +167,17 @@ impl Archive {
         Ok(files)
     }
 
-    /// The files of scans under way, in no particular order.
+    /// The spools of unfinished scans, in no particular order.
     pub fn spools(&self) -> Result<Vec<PathBuf>, ArchiveError> {
         pages_in(&self.under_way_folder())
     }
 
-    /// Every file of pages, in no particular order.
+    /// All archive files and spools, in no particular order.
     pub(super) fn all_pages(&self) -> Result<Vec<PathBuf>, ArchiveError> {
         Ok([self.spools()?, self.committed()?].concat())
     }
 
-    /// One file of pages, if there is any.
+    /// Any one archive file or spool.
     pub(super) fn any_pages(&self) -> Result<Option<PathBuf>, ArchiveError> {
         for stream in folders_in(&self.settings.root)? {
             let months = if stream.ends_with(UNDER_WAY) { vec![stream] } else { folders_in(&stream)? };
@@ -190,19 +190,19 @@ impl Archive {
         Ok(None)
     }
 
-    /// The folder of scans that are not committed yet.
+    /// The folder of spools.
     pub fn under_way_folder(&self) -> PathBuf {
         self.settings.root.join(UNDER_WAY)
     }
 
-    /// The file of a scan under way.
+    /// The path of a scan's spool.
     pub fn under_way(&self, scan: &ScanId) -> PathBuf {
         self.under_way_folder().join(format!("{scan}.pages"))
     }
 
-    /// Files that a rewrite was about to put in place when it was killed, anywhere in the archive.
+    /// Replacement files that killed rewrites left in the archive.
     pub fn unfinished(&self) -> Result<Vec<PathBuf>, ArchiveError> {
-        let is_unfinished = |path: &PathBuf| path.to_string_lossy().ends_with(super::FRESH_SUFFIX);
+        let is_unfinished = |path: &PathBuf| path.to_string_lossy().ends_with(super::REWRITE_SUFFIX);
         let mut files = files_in(&self.under_way_folder())?;
         for stream in folders_in(&self.settings.root)? {
             for month in folders_in(&stream)? {
@@ -213,7 +213,7 @@ impl Archive {
         Ok(files)
     }
 
-    /// Removes such a file.
+    /// Removes a file of [`Archive::unfinished`].
     pub fn remove_unfinished(&self, path: &Path) -> Result<(), ArchiveError> {
         self.remove(path)
     }
@@ -223,7 +223,7 @@ impl Archive {
         remove(path)
     }
 
-    fn place(&self, scan: &Scan) -> PathBuf {
+    fn committed_path(&self, scan: &Scan) -> PathBuf {
         let day = format_ms(scan.window.start_ms.div_euclid(DAY_MS) * DAY_MS);
         let month = day.get(..7).unwrap_or("unknown");
         self.settings.root.join(scan.scope.stream.name()).join(month).join(format!("{}.pages", scan.id))
@@ -234,10 +234,10 @@ fn remove(path: &Path) -> Result<(), ArchiveError> {
     files::remove(path).map_err(ArchiveError::io("remove", path))
 }
 
-/// The files of pages in a folder, without those that are being written anew.
+/// The archive files in a folder, without replacements that are being written.
 fn pages_in(folder: &Path) -> Result<Vec<PathBuf>, ArchiveError> {
     let mut files = files_in(folder)?;
-    files.retain(|path| !path.to_string_lossy().ends_with(super::FRESH_SUFFIX));
+    files.retain(|path| !path.to_string_lossy().ends_with(super::REWRITE_SUFFIX));
     Ok(files)
 }
 
@@ -260,7 +260,7 @@ fn entries(folder: &Path, wanted: impl Fn(fs::FileType) -> bool) -> Result<Vec<P
     Ok(found)
 }
 
-/// A new name is durable only once its folder is.
+/// Syncs a folder: a new or renamed file is durable only after that.
 pub(super) fn sync_folder(folder: &Path) -> Result<(), ArchiveError> {
     files::sync_folder(folder).map_err(ArchiveError::io("sync", folder))
 }

@@ -33,7 +33,7 @@ fn pages() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn p2_a_spool_cut_at_any_byte_gives_its_whole_pages_and_goes_on() {
+fn p2_a_spool_torn_at_any_byte_keeps_its_complete_pages() {
     let folder = tempfile::tempdir().unwrap();
     let (archive, scan) = (archive(folder.path(), true), scan());
     let mut spool = archive.begin(&scan).unwrap();
@@ -69,7 +69,7 @@ fn p2_a_spool_cut_at_any_byte_gives_its_whole_pages_and_goes_on() {
 }
 
 #[test]
-fn p3_a_side_page_is_read_back_in_its_place_and_never_resumed_from() {
+fn p3_a_scan_never_resumes_from_a_probe_page() {
     let folder = tempfile::tempdir().unwrap();
     let (archive, scan) = (archive(folder.path(), true), scan());
     let mut spool = archive.begin(&scan).unwrap();
@@ -83,14 +83,14 @@ fn p3_a_side_page_is_read_back_in_its_place_and_never_resumed_from() {
     let recovered = archive.recover(&scan).unwrap().unwrap();
     assert_eq!((recovered.spool.pages(), recovered.without_probe), (3, 1), "the second page has none");
     assert_eq!(recovered.last_page.as_deref(), Some(b"third".as_slice()));
-    assert_eq!(recovered.last_sides, [b"side two".to_vec()]);
+    assert_eq!(recovered.last_probes, [b"side two".to_vec()]);
     let read: Vec<_> = read_pages(&path).unwrap().map(|page| String::from_utf8(page.unwrap()).unwrap()).collect();
     assert_eq!(read, ["first", "side one", "second", "third", "side two"]);
     // Torn inside the last frame: its page has no probe page any more, and the scan still goes on from it.
     fs::write(&path, &whole[..whole.len() - 1]).unwrap();
     let recovered = archive.recover(&scan).unwrap().unwrap();
     assert_eq!(recovered.last_page.as_deref(), Some(b"third".as_slice()));
-    assert!(recovered.last_sides.is_empty());
+    assert!(recovered.last_probes.is_empty());
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_flipped_byte_is_found_wherever_it_is() {
 }
 
 #[test]
-fn p3_a_page_whose_kind_was_damaged_is_neither_an_end_nor_a_note_nor_a_side_page() {
+fn p3_a_damaged_kind_is_detected() {
     let folder = tempfile::tempdir().unwrap();
     let (archive, scan) = (archive(folder.path(), true), scan());
     let mut spool = archive.begin(&scan).unwrap();
@@ -142,7 +142,7 @@ fn p3_a_page_whose_kind_was_damaged_is_neither_an_end_nor_a_note_nor_a_side_page
 }
 
 #[test]
-fn p9_a_damaged_frame_of_a_committed_file_is_no_end_of_what_is_searched() {
+fn p9_a_damaged_frame_of_a_committed_file_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let (archive, scan) = (archive(folder.path(), true), scan());
     let mut spool = archive.begin(&scan).unwrap();
@@ -157,7 +157,7 @@ fn p9_a_damaged_frame_of_a_committed_file_is_no_end_of_what_is_searched() {
     fs::write(&under_way, &whole[..first + 20]).unwrap();
     assert_eq!(count(&under_way).unwrap().pages, 0);
     fs::write(&under_way, &whole).unwrap();
-    archive.settle(&scan).unwrap();
+    archive.archive_spool(&scan).unwrap();
     let [committed] = &archive.committed().unwrap()[..] else { panic!("one file") };
     assert_eq!(count(committed).unwrap().pages, 2);
     let mut bytes = fs::read(committed).unwrap();
@@ -184,8 +184,8 @@ fn committed_pages_move_to_their_month_and_expire() {
     let folder = tempfile::tempdir().unwrap();
     let (archive, scan) = (archive(folder.path(), true), scan());
     archive.begin(&scan).unwrap().complete().unwrap();
-    archive.settle(&scan).unwrap();
-    archive.settle(&scan).unwrap();
+    archive.archive_spool(&scan).unwrap();
+    archive.archive_spool(&scan).unwrap();
     let files = archive.committed().unwrap();
     assert_eq!(files, [folder.path().join(format!("responses/2026-01/{}.pages", scan.id))]);
     assert_eq!(archive.expire(scan.started_ms + 29 * 86_400_000).unwrap(), 0);
@@ -194,17 +194,17 @@ fn committed_pages_move_to_their_month_and_expire() {
 }
 
 #[test]
-fn without_an_archive_nothing_stays_after_the_commit() {
+fn pages_are_removed_after_the_commit_without_an_archive() {
     let folder = tempfile::tempdir().unwrap();
     let (archive, scan) = (archive(folder.path(), false), scan());
     archive.begin(&scan).unwrap().complete().unwrap();
-    archive.settle(&scan).unwrap();
+    archive.archive_spool(&scan).unwrap();
     assert!(!archive.under_way(&scan.id).exists());
     assert!(archive.committed().unwrap().is_empty());
 }
 
 #[test]
-fn spools_that_nobody_owns_are_dropped() {
+fn orphaned_spools_are_removed() {
     let folder = tempfile::tempdir().unwrap();
     let archive = archive(folder.path(), true);
     let (mine, lost) = (scan(), scan());

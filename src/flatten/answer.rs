@@ -1,9 +1,9 @@
 //! The typed parts of one answer: the columns `answer_*` and `is_skipped`, and the rows of the tables of its parts.
 //!
-//! The rules are stated where they are applied. Common to all of them: a number alone is also `answer_number` whatever the type, and
-//! an answer is skipped when it is missing, null, blank, empty or all null, except under TEXTURLPROMPT, which asks nothing. An
-//! answer whose shape does not fit its type has no parts: `answer_json`, which this file does not write, holds it as it was
-//! sent, and the misfit is noted as drift.
+//! The rules are stated where they are applied. Common to all of them: a number alone is also `answer_number` whatever
+//! the type, and an answer is skipped when it is missing, null, blank, empty or all null, except under TEXTURLPROMPT,
+//! which asks nothing. An answer whose shape does not fit its type has no parts: `answer_json`, which this file does
+//! not write, holds it as it was sent, and the misfit is noted as drift.
 
 use std::borrow::Cow;
 

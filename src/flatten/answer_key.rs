@@ -1,10 +1,10 @@
-//! What an answer's rows in every table have in common.
+//! The columns that the rows of an answer share in all tables.
 
 use std::borrow::Cow;
 
 use super::table_builder::TableBuilder;
 
-/// The columns that the children of a response share with it, and the record that they come from.
+/// The columns that child rows share with their response, and the index of its record.
 #[derive(Clone, Debug)]
 pub(super) struct AnswerKey<'a> {
     pub response_group_uid: Cow<'a, str>,
@@ -12,7 +12,7 @@ pub(super) struct AnswerKey<'a> {
     pub survey_id: Option<i64>,
     /// Microseconds.
     pub created_at: i64,
-    /// Place among the records of the page, from 0.
+    /// Index in the page, from 0.
     pub record: i64,
 }
 

@@ -1,10 +1,11 @@
-//! Objects from a name to any value, as one row for each name: attributes of people and snapshots, keys of custom metadata.
+//! Rows of objects that map names to values, one row per name: attributes of people and snapshots, keys of custom
+//! metadata.
 
 use super::{drift::json_type, labelled::labelled, scalar::label, table_builder::TableBuilder};
 use crate::json::{self, Entry, Shape};
 
-/// Appends a row for each name; of a name that was sent twice, the last value. `begin` fills the columns before the name. Whatever is no
-/// object has no names.
+/// Appends a row for each name, with the last value of a repeated name. `begin` fills the columns before the name. A
+/// value that is not an object has no names.
 pub(super) fn append_attributes<'a>(
     rows: &mut TableBuilder,
     record: i64,

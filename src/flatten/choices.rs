@@ -17,8 +17,8 @@ impl Choices {
         Ok(Self { table: TableBuilder::new("response_choices", 0)? })
     }
 
-    /// Appends a row for each chosen option. A label and an index stand in one row only where there are as many of the one as of
-    /// the other: a pair is never invented. Else the longer list makes the rows.
+    /// Appends a row for each chosen option. Labels and indexes are paired only if both lists have the same length;
+    /// otherwise the longer list alone makes the rows.
     pub(super) fn append(&mut self, key: &AnswerKey, labels: &[Option<Cow<str>>], indexes: &[i64]) {
         let (labels, indexes) = match labels.len().cmp(&indexes.len()) {
             std::cmp::Ordering::Equal => (labels, indexes),

@@ -1,7 +1,7 @@
-//! Notes what the contracts do not know, and which records that dooms.
+//! Records drift, and which records the drift rules discard.
 //!
-//! Nothing here runs for a record without drift but a look at an empty list. What is noted of a value is its type and length: a
-//! name is told if it looks like that of a field, a word of an enumeration if it looks like one, and no other text at all.
+//! A record without drift costs one check of an empty list. Of a value only type and length are recorded. Field names
+//! and words of enumerations are reported only if they look like names and words; no other text is reported.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -14,36 +14,36 @@ use crate::{
     model::{DRIFT_PLACES_MAX, Drift, DriftEntry, DriftFate, DriftKind, DriftMode, DriftRules, RejectReason},
 };
 
-/// The longest name of a field that is told, in bytes.
+/// Maximum bytes of a reported field name.
 const NAME_BYTES_MAX: usize = 64;
-/// The longest word of an enumeration that is told, in bytes.
+/// Maximum bytes of a reported word of an enumeration.
 const WORD_BYTES_MAX: usize = 40;
-/// Stands for a name that is not told.
+/// Replaces a name that is not reported.
 const UNTOLD_NAME: &str = "?";
 
 /// Why a record goes to the rejects, and for which field.
 pub(super) type Doom = (RejectReason, String);
 
-/// What was met on a page.
+/// The drift of a page.
 #[derive(Debug)]
 pub(super) struct DriftLog {
-    /// Where the records come from: the name of a stream, or `webhooks`.
+    /// The origin of the records: the name of a stream, or `webhooks`.
     source: &'static str,
     rules: DriftRules,
     entries: Vec<Noted>,
-    /// What found no room in `entries`.
+    /// Drift beyond the capacity of `entries`.
     unlisted: Drift,
-    /// Records that the rules discard, by their places in the page.
+    /// Records that the rules discard, by their index in the page.
     pub doomed: BTreeMap<i64, Doom>,
 }
 
 #[derive(Debug)]
 struct Noted {
     kind: DriftKind,
-    /// What stands before the name in the path.
+    /// The path of the parent object.
     prefix: &'static str,
     name: String,
-    /// The new value of an enumeration, else nothing.
+    /// The new value of an enumeration; empty for other drift.
     word: Option<String>,
     example: String,
     fate: DriftFate,
@@ -56,7 +56,7 @@ impl DriftLog {
         Self { source, rules, entries: Vec::new(), unlisted: Drift::default(), doomed: BTreeMap::new() }
     }
 
-    /// Takes what the fields of an object met.
+    /// Adds the drift of an object's fields.
     pub(super) fn take<F: WireField>(&mut self, record: i64, prefix: &'static str, fields: &mut Fields<'_, F>) {
         if !fields.drift.is_empty() {
             self.note_all(record, prefix, &fields.drift);
@@ -68,12 +68,12 @@ impl DriftLog {
         met.iter().for_each(|met| self.note(record, prefix, met, DriftFate::ValueDiscarded));
     }
 
-    /// A part of an answer, all of which is kept in `answer_json` whatever its columns can take.
+    /// Adds drift in an answer, which `answer_json` keeps in full.
     pub(super) fn note_in_answer(&mut self, record: i64, prefix: &'static str, met: &Met) {
         self.note(record, prefix, met, DriftFate::Kept);
     }
 
-    /// A value without which its record cannot be placed.
+    /// Adds a value whose unreadability rejects the record.
     pub(super) fn note_unplaceable(&mut self, record: i64, name: &'static str, value: &str) {
         let met = Met { kind: DriftKind::TypeClash, name: Cow::Borrowed(name), value };
         let fate =
@@ -81,7 +81,7 @@ impl DriftLog {
         self.count(record, "", (met.kind, &met.name, None), fate, || example_of(&met));
     }
 
-    /// A word that is not in the enumeration of its column.
+    /// Adds a word that the enumeration of its column does not list.
     pub(super) fn note_word(&mut self, record: i64, place: &'static str, kind: DriftKind, word: &str) {
         let length = word.chars().count();
         let told = if looks_like_a_word(word) { word.to_owned() } else { format!("string of length {length}") };
@@ -129,7 +129,7 @@ impl DriftLog {
         }
     }
 
-    /// All of it, with whole paths.
+    /// All drift, with complete paths.
     pub(super) fn finish(self) -> (Drift, BTreeMap<i64, Doom>) {
         let mut drift = self.unlisted;
         for Noted { kind, prefix, name, example, fate, records, .. } in self.entries {
@@ -142,7 +142,7 @@ impl DriftLog {
     }
 }
 
-/// A name that a program gave: nobody's mail address, telephone number or sentence.
+/// The name, if it looks like a program's and not like a mail address, a telephone number or a sentence.
 fn told_name(name: &str) -> &str {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-$[]".contains(&byte);
     let begins_well = name.bytes().next().is_none_or(|first| first.is_ascii_alphabetic() || b"_$".contains(&first));
@@ -156,7 +156,7 @@ fn looks_like_a_word(word: &str) -> bool {
     word.len() <= WORD_BYTES_MAX && begins_well && word.bytes().all(is_plain)
 }
 
-/// What can be told of a value: `battery: number`, `string of length 12`.
+/// Describes a value without its content: `battery: number`, `string of length 12`.
 fn example_of(met: &Met) -> String {
     let sort = match json::read_text(met.value) {
         Some(text) => format!("string of length {}", text.text.chars().count()),
@@ -181,7 +181,8 @@ pub(super) fn json_type(raw: &str) -> &'static str {
     }
 }
 
-/// An object without the members that the rules discard; `None` where they discard none. To hash what is stored, and no more.
+/// An object without the members that the rules discard, so that hashes cover stored values only; `None` if none is
+/// discarded.
 pub(super) fn without_discarded(entries: &[Entry], met: &[Met], rules: DriftRules) -> Option<String> {
     let is_discarded = |entry: &Entry| {
         met.iter().any(|met| {

@@ -1,4 +1,4 @@
-//! Columns of words: which the contract lists, and which are new. A word is kept whatever it is.
+//! Detects words that the contract of a column does not list. Every word is stored, known or not.
 
 use super::drift::DriftLog;
 use crate::{model::DriftKind, schema::table};

@@ -1,7 +1,7 @@
-//! The fields that found no column, as one JSON object with sorted keys and exact values.
+//! The column `extra`: fields without a column, as one JSON object with sorted keys and exact values.
 //!
-//! A name that was sent several times is kept each time: the last under its own name, the earlier ones as `name#1`, `name#2`
-//! and so on, in the order sent. A number that some field already bears is left out.
+//! All values of a repeated name are kept: the last under its own name, the earlier ones as `name#1`, `name#2` and so
+//! on, in the order sent. A suffix that another field already has is skipped.
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -19,12 +19,12 @@ struct Member<'a> {
     /// The key as it is written, without its quotes.
     key: Cow<'a, str>,
     value: &'a str,
-    /// A later one of the same name filled the column.
+    /// Whether a later value of the same name filled the column.
     is_superseded: bool,
 }
 
-/// A key in the one form in which keys are compared and written: escaped only where it must be. A key with a lone surrogate
-/// cannot be decoded and stays as it was sent.
+/// A key in the one form in which keys are compared and written: escaped only where it must be. A key with a lone
+/// surrogate cannot be decoded and stays as it was sent.
 pub(super) fn canonical_key(key: &str) -> Cow<'_, str> {
     if !key.contains('\\') {
         return Cow::Borrowed(key);
@@ -58,7 +58,7 @@ impl<'a> Extra<'a> {
         self.members.push(Member { key: key.into(), value, is_superseded: true });
     }
 
-    /// The JSON object, or `None` when there is nothing to keep.
+    /// The JSON object, or `None` if it is empty.
     pub(super) fn write(&mut self) -> Option<&str> {
         if self.members.is_empty() {
             return None;

@@ -1,7 +1,7 @@
-//! One object of the wire, its known fields sorted into slots, and the strict reading of each into its column's type.
+//! Sorts the fields of a JSON object into slots and parses each strictly as its column's type.
 //!
-//! What does not fit its column goes to [`Extra`] with its exact text under its wire name, unless the drift rules discard it; so
-//! do unknown fields, and the earlier values of a field that was sent more than once.
+//! Values that do not fit their column, unknown fields, and earlier values of repeated fields go to [`Extra`] with
+//! their exact text, unless the drift rules discard them.
 
 use std::{borrow::Cow, marker::PhantomData};
 
@@ -21,7 +21,7 @@ use crate::{
 pub(super) trait WireField: Copy {
     /// Their names on the wire.
     const NAMES: &'static [&'static str];
-    /// The place of the field's name in `NAMES`.
+    /// The index of the field's name in `NAMES`.
     fn slot(self) -> usize;
     /// The name on the wire.
     fn name(self) -> &'static str {
@@ -64,9 +64,9 @@ pub(super) struct Fields<'a, F> {
     values: Vec<Option<&'a str>>,
     /// Objects of a page have their fields in the same order, so the slot that a place had last is tried first.
     guesses: [u8; GUESSES],
-    /// What found no column so far.
+    /// The values without a column so far.
     pub extra: Extra<'a>,
-    /// What no contract knows, kept or not.
+    /// The drift so far, stored or discarded.
     pub drift: Vec<Met<'a>>,
     pub rules: DriftRules,
     field: PhantomData<F>,
@@ -84,7 +84,7 @@ impl<'a, F: WireField> Fields<'a, F> {
         self.drift.clear();
     }
 
-    /// Takes another object in place of the last one.
+    /// Replaces the object by another one.
     pub(super) fn read(&mut self, entries: &[Entry<'a>]) {
         self.clear();
         for (at, entry) in entries.iter().enumerate() {
@@ -197,7 +197,7 @@ impl<'a, F: WireField> Fields<'a, F> {
         self.key(field, |raw| json::read_integer(raw).or_else(|| json::read_digits(raw)))
     }
 
-    /// A moment that the row cannot be placed without.
+    /// A time without which the record is rejected.
     pub(super) fn key_timestamp(&mut self, field: F) -> Result<i64, Unplaceable> {
         self.key(field, read_timestamp)?;
         self.timestamp(field).ok_or(Unplaceable { reason: RejectReason::BadKey, field: field.name() })

@@ -1,4 +1,4 @@
-//! What the fuzzer reaches of this folder; there is no such module in any other build.
+//! Entry points for the fuzzer; compiled for fuzzing only.
 
 use crate::json::moments;
 

@@ -23,7 +23,8 @@ impl MatrixCells {
         Ok(Self { table: TableBuilder::new("response_matrix_cells", 0)? })
     }
 
-    /// Appends a row for each row of the matrix. True if no row has an answer. A cell that is no text has its JSON as its label.
+    /// Appends a row for each row of the matrix. True if no row has an answer. A cell that is no text has its JSON as
+    /// its label.
     pub(super) fn append(&mut self, key: &AnswerKey, entries: &[Entry]) -> bool {
         for (at, (name, value)) in labelled(entries) {
             if self.table.is_full() {
@@ -84,7 +85,8 @@ impl Ranks {
     }
 }
 
-/// The members of an object by decoded name, each name once with its last value, in the order sent and with their places, from 0.
+/// The members of an object by decoded name, each name once with its last value, in the order sent and with their
+/// places, from 0.
 pub(super) fn labelled<'a>(entries: &[Entry<'a>]) -> Vec<(usize, (Cow<'a, str>, &'a str))> {
     let mut members: Vec<_> =
         entries.iter().map(|entry| (json::unescaped(entry.key).text, entry.value)).enumerate().collect();
@@ -108,8 +110,8 @@ fn has_duplicates(members: &[(usize, (Cow<str>, &str))]) -> bool {
     !names().all(|name| seen.insert(name))
 }
 
-/// The integer that a label begins with: 4 of `4 - Agree`, 10 of `10`, -2 of `-2 (worse)`. A label that begins with a number that
-/// is no integer (`4.5`, `1,000`) has none.
+/// The integer that a label begins with: 4 of `4 - Agree`, 10 of `10`, -2 of `-2 (worse)`. A label that begins with a
+/// number that is no integer (`4.5`, `1,000`) has none.
 fn leading_integer(label: &str) -> Option<i64> {
     let label = label.trim_start();
     let unsigned = label.strip_prefix(['-', '+']).unwrap_or(label);

@@ -29,8 +29,8 @@ impl MaxDiffItems {
         Ok(Self { table: TableBuilder::new("response_maxdiff_items", 0)? })
     }
 
-    /// Appends a row for each item of each round. True if the answer is a list of rounds and no item was selected. Rounds and
-    /// items of a wrong shape keep their ordinal and have no row.
+    /// Appends a row for each item of each round. True if the answer is a list of rounds and no item was selected.
+    /// Rounds and items of a wrong shape keep their ordinal and have no row.
     pub(super) fn append<'a>(
         &mut self,
         key: &AnswerKey,

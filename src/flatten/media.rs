@@ -28,8 +28,8 @@ wire_fields! {
     }
 }
 
-/// A recording without what is new in its links whenever they are handed out: signatures and times stand behind the `?` of a link that ages, and
-/// a new link is no edit of an answer. `None` if no link has such.
+/// A recording without what is new in its links whenever they are handed out: signatures and times stand behind the `?`
+/// of a link that ages, and a new link is no edit of an answer. `None` if no link has such.
 pub(super) fn without_signatures(response: &str) -> Option<String> {
     let mut entries = Vec::new();
     json::read_entries(response, &mut entries)?;
@@ -56,8 +56,8 @@ impl<'a> Media<'a> {
         Ok(Self { table: TableBuilder::new("response_media", 0)?, fields: Fields::new(DriftRules::default()) })
     }
 
-    /// Appends the recording and returns what was said in it. What has no column or does not fit it is NULL here: unlike a
-    /// record's, a recording's misfits are noted and not collected, because `answer_json` has the whole of it.
+    /// Appends the recording and returns what was said in it. What has no column or does not fit it is NULL here:
+    /// unlike a record's, a recording's misfits are noted and not collected, because `answer_json` has the whole of it.
     pub(super) fn append(
         &mut self,
         key: &AnswerKey,

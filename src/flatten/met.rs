@@ -1,4 +1,4 @@
-//! What no contract knows of a record, as it is met.
+//! A part of a record that no contract knows.
 
 use std::borrow::Cow;
 

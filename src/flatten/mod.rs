@@ -1,16 +1,17 @@
 //! Turns the pages of a stream into Arrow batches and rejects. The hot path.
 //!
-//! Pure: no clock, no IO, no state between pages, and the same bytes always give the same rows. Every record of a page lands, in
-//! the stream's base table or in the rejects (promise P1); nothing inside a record can fail the page.
+//! Pure: no clock, no IO, no state between pages; the same bytes always give the same rows. Every record of a page
+//! becomes a row of the stream's base table or a reject (promise P1). No content of a record can fail the page.
 //!
-//! A page is read in layers, each by the scanner of `crate::json` and one level deep: the envelope into records (`page`), a record
-//! into fields that are slices of the page (`fields`), a field into the cell that its column's type demands (`crate::json`). No DOM is
-//! built, and what does not fit its column is still at hand as it was sent (`extra`).
+//! A page is read in layers, each by the scanner of `crate::json` and one level deep: the envelope into records
+//! (`page`), a record into fields that are slices of the page (`fields`), a field into the cell that its column's type
+//! demands (`crate::json`). No DOM is built, and what does not fit its column is still at hand as it was sent
+//! (`extra`).
 //!
-//! A record that is no JSON is known by its place in the page, and goes to the rejects like others that have none in a table.
+//! A record that is not JSON is identified by its index in the page and becomes a reject.
 //!
-//! What the contracts do not know is noted (`drift`). A page with records that the drift rules discard is read a second time
-//! without them: which those are shows only when a record was read to its end.
+//! Unknown fields and values are recorded as drift (`drift`). A page with records that the drift rules discard is read
+//! a second time without these records, because a record must be read to its end to find its drift.
 
 use std::{borrow::Cow, collections::BTreeMap, str::Utf8Error};
 
@@ -68,23 +69,23 @@ mod webhooks;
 
 pub use webhooks::{FlatDeliveries, Told, body_hash, flatten_deliveries, flatten_stored, tell};
 
-/// The largest body, in bytes: far above any page of a service, and far below what Arrow's offsets can address. With it, and a
-/// bound on the rows of child tables, no text column can overflow.
+/// Maximum bytes of a body: far above any real page, and far below the range of Arrow's offsets. Together with the
+/// bound on the rows of child tables it keeps text columns from overflowing.
 pub const PAGE_BYTES_MAX: usize = 256 << 20;
 
-/// The field at fault where a record as a whole is.
+/// The field name of a reject that concerns the complete record.
 const DATA: Cow<'static, str> = Cow::Borrowed("data");
 
-/// Bytes of a record, to guess how many a page holds.
+/// Typical bytes of a record, to estimate the records of a page.
 const RECORD_BYTES_LIKELY: usize = 400;
 
-/// Why a whole page could not be flattened. No record of a service can cause one of these.
+/// The reason why a complete page could not be flattened. No content of a record can cause these errors.
 #[derive(Debug, thiserror::Error)]
 pub enum FlattenError {
     /// The body is not the JSON of a list call. The source has checked it, so the archive may be damaged.
     #[error("the page is not the JSON of a list call")]
     NotAPage(#[source] PageError),
-    /// The envelope has no `data`: an error of the service, and never an empty page.
+    /// The envelope has no `data`: a service error, not an empty page.
     #[error("the page has no list of records")]
     NoData,
     /// The body is larger than [`PAGE_BYTES_MAX`].
@@ -98,7 +99,8 @@ pub enum FlattenError {
     Contract(#[source] ArrowError),
 }
 
-/// Flattens one page body of a stream by its drift rules. Every record lands, in a batch or in the rejects. `freeze` is the caller's to keep: the rows are those of `evolve`, and `drift` says whether there is cause.
+/// Flattens one page body of a stream by its drift rules. Every record becomes a row or a reject. The caller enforces
+/// `freeze`: the rows are those of `evolve`, and `drift` shows whether the window has to be frozen.
 ///
 /// # Errors
 ///
@@ -123,21 +125,21 @@ pub fn flatten_page(stream: Stream, body: &[u8], rules: DriftRules) -> Result<Fl
 
 /// The tables of a stream under construction.
 trait RecordTables<'a>: Sized {
-    /// Empty tables, with room for so many records.
+    /// Empty tables with capacity for this many records.
     fn new(records: usize, rules: DriftRules) -> Result<Self, ArrowError>;
 
-    /// Appends the rows of a record, given its place in the page, from 0. The hash of the base row's key is returned. Nothing is
-    /// appended when it fails.
+    /// Appends the rows of a record and returns the hash of its base row's key. `record` is the index in the page, from
+    /// 0. An error appends nothing.
     fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, Unplaceable>;
 
-    /// What was met so far that no contract knows.
+    /// The drift so far.
     fn drift(&mut self) -> &mut DriftLog;
 
     /// Appends the batches of the tables that have rows.
     fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<DriftLog, ArrowError>;
 }
 
-/// A page, and the records of it that the rules discard.
+/// A flattened page, and the records that the rules discard.
 type Read = (FlatPage, BTreeMap<i64, Doom>);
 
 fn flatten_body<'a, T: RecordTables<'a>>(
@@ -164,8 +166,8 @@ fn flatten_body<'a, T: RecordTables<'a>>(
     Ok(FlatPage { discarded, drift: flat.drift, ..kept })
 }
 
-/// One scan over a page of which every record can be placed, as nearly every page is. `None` for any other page: the text of a
-/// record to reject is not known here.
+/// Reads a page without rejects in one pass, as nearly every page is. Returns `None` for other pages: a reject needs
+/// the text of its record, which is unknown here.
 fn flatten_objects<'a, T: RecordTables<'a>>(text: &'a str, rules: DriftRules) -> Result<Option<Read>, ArrowError> {
     let records_likely = text.len() / RECORD_BYTES_LIKELY;
     let mut tables = T::new(records_likely, rules)?;
@@ -182,7 +184,7 @@ fn flatten_objects<'a, T: RecordTables<'a>>(text: &'a str, rules: DriftRules) ->
     finish(tables, flat).map(Some)
 }
 
-/// Any page, record by record. The doomed records are not read.
+/// Reads any page record by record, without the records to discard.
 fn flatten_records<'a, T: RecordTables<'a>>(
     records: &[Listed<'a>],
     rules: DriftRules,
@@ -236,7 +238,7 @@ fn finish<'a, T: RecordTables<'a>>(tables: T, mut flat: FlatPage) -> Result<Read
     Ok((flat, doomed))
 }
 
-/// A field of the key with a value that cannot be read is drift; one that is missing is not.
+/// Records drift for a key field with an unreadable value. A missing key field is not drift.
 fn note_unplaceable(drift: &mut DriftLog, record: i64, unplaceable: Unplaceable, entries: &[Entry]) {
     if unplaceable.reason == RejectReason::BadKey {
         let is_at_fault = |entry: &&Entry| extra::canonical_key(entry.key) == unplaceable.field;
@@ -246,7 +248,7 @@ fn note_unplaceable(drift: &mut DriftLog, record: i64, unplaceable: Unplaceable,
     }
 }
 
-/// The rows of the base table that the doomed records would have had.
+/// The base rows that the discarded records would have had.
 fn discarded_of(
     stream: Stream,
     flat: &FlatPage,

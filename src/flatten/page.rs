@@ -1,6 +1,6 @@
-//! The records of a page: as members, in one scan of the page ([`for_each_object`]), or as texts ([`read_records`]), which a second scan then
-//! takes apart, and which no record can fail, not even one that is no JSON. Should a page have several lists `data`, which JSON's grammar
-//! allows, the records of all of them are read.
+//! Reads the records of a page. [`for_each_object`] yields the members of each record in one pass. [`read_records`]
+//! yields the text of each record and accepts records that are not JSON. If a page has several lists `data`, all of
+//! them are read.
 
 use super::FlattenError;
 use crate::{
@@ -8,8 +8,8 @@ use crate::{
     page::{DATA, PageError, PageParts, scan},
 };
 
-/// Hands the members of each record to `take`, in order, until `take` returns `false`. Returns true if that did not happen, each record is an
-/// object, and the scanner accepts the text. If not, [`read_records`] tells what the page holds.
+/// Calls `take` with the members of each record in order, until `take` returns `false`. Returns true if `take` accepted
+/// all records, every record is an object, and the page is well-formed. Otherwise use [`read_records`].
 pub(super) fn for_each_object<'a>(text: &'a str, mut take: impl FnMut(&[Entry<'a>]) -> bool) -> bool {
     let mut entries = Vec::new();
     let parts = scan(text, &[DATA], |scanner| {
@@ -29,7 +29,7 @@ pub(super) fn for_each_object<'a>(text: &'a str, mut take: impl FnMut(&[Entry<'a
 pub(super) enum Listed<'a> {
     /// Its exact text.
     Json(&'a str),
-    /// Its bytes as a text, where it is no JSON.
+    /// Its bytes as text, if it is not JSON.
     Broken(String),
 }
 

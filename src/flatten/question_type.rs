@@ -3,7 +3,8 @@
 use super::drift::DriftLog;
 use crate::model::DriftKind;
 
-/// A type of question, by its name on the wire in any case: webhooks write `multipleselect`, the export `MULTIPLESELECT`.
+/// A type of question, by its name on the wire in any case: webhooks write `multipleselect`, the export
+/// `MULTIPLESELECT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QuestionType {
     ConsentLegal,
@@ -58,7 +59,7 @@ mod tests {
     use crate::schema::table;
 
     #[test]
-    fn every_column_of_question_types_lists_those_that_are_known_here() {
+    fn every_column_of_question_types_lists_all_known_types() {
         let mut known: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
         known.sort_unstable();
         for name in ["responses", "themes", "survey_questions"] {

@@ -30,8 +30,8 @@ wire_fields! {
 
 use QuestionField as Wire;
 
-/// Fields in which an option that is an object may have its wording; the contract of the service shows no such option, so the
-/// first that is a text is taken, and `option_json` has the whole.
+/// Fields in which an option that is an object may have its wording; the contract of the service shows no such option,
+/// so the first that is a text is taken, and `option_json` has the whole.
 const LABEL_FIELDS: [&str; 4] = ["label", "text", "option", "value"];
 
 #[derive(Debug)]
@@ -58,7 +58,8 @@ impl<'a> Questions<'a> {
         })
     }
 
-    /// Appends a question and its options. Ordinals are from 1. Returns what is kept of the question if that is not all of it.
+    /// Appends a question and its options. Ordinals are from 1. Returns what is kept of the question if that is not all
+    /// of it.
     pub(super) fn append(
         &mut self,
         (survey_id, record): (i64, i64),

@@ -1,10 +1,11 @@
 //! `visitor_snapshots` and `visitor_snapshot_attributes`: the visitor as known when a survey was shown.
 //!
-//! Every answer of a session repeats the session's snapshot, so a page has one row for each distinct snapshot of a session: that
-//! of its earliest answer. The content hash leaves the creation time out, or the repeats would not be equal.
+//! Every answer of a session repeats the session's snapshot, so a page has one row for each distinct snapshot of a
+//! session: that of its earliest answer. The content hash leaves the creation time out, or the repeats would not be
+//! equal.
 //!
-//! The service's schema and its sample spell the attributes differently; both are read. When both are sent, `attributes` wins and
-//! the other goes to `extra`.
+//! The service's schema and its sample spell the attributes differently; both are read. When both are sent,
+//! `attributes` wins and the other goes to `extra`.
 
 use std::{borrow::Cow, collections::hash_map::Entry as Slot};
 

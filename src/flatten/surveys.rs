@@ -1,8 +1,9 @@
 //! The stream of surveys: `surveys`, their questions with the options, and their constraints.
 //!
-//! The row hash covers the exact texts of `questions` and `constraints` too, as their tables are replaced with the survey. A
-//! list of a wrong shape, or with an item that is no object, goes to the survey's `extra` as a whole, beside the rows of the items
-//! that are. What the drift rules discard of a list is not hashed either: it changes nothing that is stored.
+//! The row hash covers the exact texts of `questions` and `constraints` too, as their tables are replaced with the
+//! survey. A list of a wrong shape, or with an item that is no object, goes to the survey's `extra` as a whole, beside
+//! the rows of the items that are. What the drift rules discard of a list is not hashed either: it changes nothing that
+//! is stored.
 
 use std::borrow::Cow;
 
@@ -154,8 +155,8 @@ impl<'a> RecordTables<'a> for SurveyTables<'a> {
 }
 
 impl<'a> SurveyTables<'a> {
-    /// Hands the items of a list to `append`, with their places from 1, and keeps the whole list where some part found no row.
-    /// `append` returns what is stored of an item if that is not all of it.
+    /// Hands the items of a list to `append`, with their places from 1, and keeps the whole list where some part found
+    /// no row. `append` returns what is stored of an item if that is not all of it.
     fn append_list(&mut self, field: SurveyField, append: impl Fn(&mut Self, i64, &[Entry<'a>]) -> Option<String>) {
         let Some(raw) = self.fields.json(field) else {
             return;

@@ -1,8 +1,9 @@
 //! The rows of one table, cell by cell in the order of its contract.
 //!
-//! Beside each row runs the hash of its key and of its content. What is hashed follows from the contract: the key's columns into
-//! the one; into the other the columns that hold what the service sent (`origin = "wire"`, and the JSON of fields without a
-//! column). The rest is computed from those, and a program that computes better must not make every row look edited.
+//! Beside each row runs the hash of its key and of its content. What is hashed follows from the contract: the key's
+//! columns into the one; into the other the columns that hold what the service sent (`origin = "wire"`, and the JSON of
+//! fields without a column). The rest is computed from those, and a program that computes better must not make every
+//! row look edited.
 
 use std::sync::Arc;
 
@@ -20,14 +21,15 @@ use crate::{
     schema::{Column, ColumnType, RECORD_COLUMN, ROW_HASH_COLUMN, Table, TableKind, table},
 };
 
-/// Rows of one child table that one page may fill. A page that would need more is no list of answers; its further rows stay in
-/// the JSON columns of the base table. It keeps the text of a child's columns far from Arrow's 2 GiB.
+/// Rows of one child table that one page may fill. A page that would need more is no list of answers; its further rows
+/// stay in the JSON columns of the base table. It keeps the text of a child's columns far from Arrow's 2 GiB.
 const CHILD_ROWS_MAX: usize = 4_000_000;
 
 /// Bytes that a text column is likely to need for a row.
 const TEXT_BYTES_GUESS: usize = 24;
 
-/// Rows of one table under construction. Each row is one call a column, in the order of the contract, then [`Self::end_row`].
+/// Rows of one table under construction. Each row is one call a column, in the order of the contract, then
+/// [`Self::end_row`].
 #[derive(Debug)]
 pub(super) struct TableBuilder {
     name: &'static str,
@@ -117,7 +119,8 @@ fn role(table: &Table, column: &Column) -> Role {
     }
 }
 
-/// A cell's value goes to its builder and, unless it is NULL, into the hash that its column belongs to: as it is, or as what it is compared by.
+/// A cell's value goes to its builder and, unless it is NULL, into the hash that its column belongs to: as it is, or as
+/// what it is compared by.
 macro_rules! cell {
     ($method:ident, $cells:ident, $hash:ident, $value:ty, $borrow:expr, $doc:literal) => {
         #[doc = $doc]

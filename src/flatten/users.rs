@@ -1,8 +1,9 @@
 //! The stream of users: `users`, `user_attributes` and `user_events`.
 //!
 //! The service has no list of people: each is asked for alone, and the program puts the exact bodies together to a page
-//! (`pipeline::people`). A record of it is `{"userId": what was asked for, "user": the body}`. The key is what was asked for, so a
-//! body that names nobody, or somebody else, has its place all the same, and what it names is kept in `extra`.
+//! (`pipeline::people`). A record of it is `{"userId": what was asked for, "user": the body}`. The key is what was
+//! asked for, so a body that names nobody, or somebody else, has its place all the same, and what it names is kept in
+//! `extra`.
 //!
 //! Items of a list of events that are no objects have no row in `user_events`; `users.events` has the whole.
 

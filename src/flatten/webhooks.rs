@@ -1,8 +1,8 @@
-//! Deliveries of webhooks: what each tells (`body.rs`), and its rows (`rows.rs`).
+//! Webhook deliveries: parses each body (`body.rs`) and builds its rows (`rows.rs`).
 //!
-//! The kind is told by what a body holds, since the service's names are ambiguous: its samples pair `studySent` and `studySeen`
-//! with either trigger. Every body becomes a row, whatever it is. Lists and objects that come as JSON inside a text are read; the
-//! exact bytes stay beside them. Which deliveries are one event is said by `event_key`; nothing is left out here.
+//! The kind follows from the content of a body, because the service's names are ambiguous: its samples pair `studySent`
+//! and `studySeen` with either trigger. Every body becomes a row. Lists and objects inside JSON texts are parsed, and
+//! the exact bytes are stored too. Deliveries of one event share an `event_key`; nothing is deduplicated here.
 
 use std::borrow::Cow;
 
@@ -49,8 +49,8 @@ pub fn flatten_deliveries(deliveries: &[Delivery], environment_id: Option<&str>)
     tables.finish()
 }
 
-/// Rows made anew from the bodies in stored rows of `webhook_events`, one for each, with the keys that they have there. A row whose body
-/// is gone gives one without content.
+/// Rows made anew from the bodies in stored rows of `webhook_events`, one for each, with the keys that they have there.
+/// A row whose body is gone gives one without content.
 ///
 /// # Errors
 /// A column is missing, or has another type.

@@ -1,8 +1,9 @@
 //! Moments as services write them, as microseconds since the epoch in UTC.
 //!
-//! Read are RFC 3339 (any offset, up to nine fraction digits, `T` or a space), the same without a zone, which then means UTC,
-//! and a number since the epoch, whose magnitude tells its unit (the contract names none for people). Digits beyond the microsecond are
-//! cut. A leap second (`:60`) is the first moment of the next minute. Nothing is guessed: any other text is no moment.
+//! Read are RFC 3339 (any offset, up to nine fraction digits, `T` or a space), the same without a zone, which then
+//! means UTC, and a number since the epoch, whose magnitude tells its unit (the contract names none for people). Digits
+//! beyond the microsecond are cut. A leap second (`:60`) is the first moment of the next minute. Nothing is guessed:
+//! any other text is no moment.
 
 use chrono::DateTime;
 
@@ -51,7 +52,8 @@ pub(crate) fn parse(text: &str) -> Option<i64> {
     parse_utc(text.as_bytes()).or_else(|| parse_any(text)).filter(|micros| MOMENTS_US.contains(micros))
 }
 
-/// The form that services send: `2026-01-31T08:15:30.123Z`, with up to six fraction digits. `None` means only that it is another one.
+/// The form that services send: `2026-01-31T08:15:30.123Z`, with up to six fraction digits. `None` means only that it
+/// is another one.
 fn parse_utc(text: &[u8]) -> Option<i64> {
     let (date_time, rest) = text.split_first_chunk::<19>()?;
     let [y0, y1, y2, y3, b'-', m0, m1, b'-', d0, d1, b'T', h0, h1, b':', n0, n1, b':', s0, s1] = *date_time else {
@@ -104,7 +106,8 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days from 1970-01-01 in the Gregorian calendar. Years begin in March here, so that the leap day is the last of its year.
+/// Days from 1970-01-01 in the Gregorian calendar. Years begin in March here, so that the leap day is the last of its
+/// year.
 fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     const DAYS_BEFORE_EPOCH: i64 = 719_468;
     let year = if month <= 2 { year - 1 } else { year };

@@ -1,9 +1,9 @@
 //! JSON as exact texts: splits objects and lists one level deep, and reads single strings and numbers.
 //!
-//! Every value stays a slice of the page until a column reads it, so its exact text is there if the column cannot hold the value.
-//! The grammar is serde_json's. A text that [`Scanner`] refuses is read by serde_json, through `RawValue`, which does not recurse: no depth
-//! of nesting overflows the stack.
-//! Nothing here knows columns. The readers expect values that the scanner has accepted, and return `None` for another shape.
+//! Every value stays a slice of the page until a column reads it, so its exact text is there if the column cannot hold
+//! the value. The grammar is serde_json's. A text that [`Scanner`] refuses is read by serde_json, through `RawValue`,
+//! which does not recurse: no depth of nesting overflows the stack. Nothing here knows columns. The readers expect
+//! values that the scanner has accepted, and return `None` for another shape.
 
 use std::{borrow::Cow, fmt};
 
@@ -205,7 +205,8 @@ pub(crate) fn read_integer(raw: &str) -> Option<i64> {
     raw.parse().ok().or_else(|| integer_of_decimal(raw))
 }
 
-/// Reads integers into `integers`: one, a list of them, or such a list as JSON inside a string. `None` for anything else.
+/// Reads integers into `integers`: one, a list of them, or such a list as JSON inside a string. `None` for anything
+/// else.
 pub(crate) fn read_integers(raw: &str, integers: &mut Vec<i64>) -> Option<()> {
     integers.clear();
     match shape(raw) {

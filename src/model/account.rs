@@ -1,4 +1,4 @@
-//! Where a run's time goes. At any instant the run is in exactly one state, so the parts add up to the wall time.
+//! Accounts for a run's time. At any instant the run is in exactly one state, so the parts add up to the wall time.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -9,17 +9,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-/// What some part of the run is busy with. Several go on at once; the instant then counts for the first of them in this
-/// order, so a wait is stated only where nothing else was going on.
+/// An activity of the run. If several overlap, the time counts for the first of them in this order. So waits count only
+/// while nothing else happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// Applying a scan to the warehouse, archiving, checkpointing.
     Write,
     /// Turning pages into batches.
     Parse,
-    /// A request is under way.
+    /// A request is in flight.
     Network,
-    /// The service said when to come back (`Retry-After`).
+    /// The service rate limited the run (`Retry-After`).
     ToldToWait,
     /// Backoff, or pacing at the learned rate.
     ChoseToWait,
@@ -27,7 +27,7 @@ pub enum Activity {
 
 const ACTIVITIES: usize = 5;
 
-/// The run's time by activity, in milliseconds. Everything but `wall` adds up to `wall`, give or take the rounding.
+/// The run's time by activity, in milliseconds. All other fields add up to `wall`, except for rounding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeParts {
     /// From the start of the run to its end.
@@ -46,7 +46,7 @@ pub struct TimeParts {
     pub idle: u64,
 }
 
-/// The account itself; clones share it.
+/// The time account of a run; clones share it.
 #[derive(Clone, Debug)]
 pub struct TimeAccount {
     inner: Arc<Mutex<Inner>>,
@@ -62,7 +62,8 @@ struct Inner {
 }
 
 impl Inner {
-    /// Books the time since the last change. An instant may come late: another thread read its own afterwards, and was here before.
+    /// Books the time since the last change. An instant may come late: another thread read its own afterwards, and was
+    /// here before.
     fn book(&mut self, now: Instant) {
         let elapsed = now.saturating_duration_since(self.since);
         match self.running.iter().position(|count| *count > 0) {
@@ -133,7 +134,7 @@ impl TimeAccount {
     }
 }
 
-/// An activity under way; dropping it ends the activity.
+/// A guard of an activity; dropping it ends the activity.
 #[derive(Debug)]
 #[must_use = "dropping the guard ends the activity"]
 pub struct Busy {

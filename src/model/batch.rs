@@ -1,4 +1,4 @@
-//! What `flatten` hands to `load`: Arrow rows by table, and the records that could not be placed.
+//! The output of `flatten` and input of `load`: Arrow rows by table, and rejected records.
 
 use std::{borrow::Cow, fmt};
 
@@ -20,21 +20,22 @@ pub struct TableBatch {
 pub struct FlatPage {
     /// Rows by table, at most one batch a table.
     pub batches: Vec<TableBatch>,
-    /// For each row of the stream's base table (`responses`, `surveys`, `themes` or `users`), in order: the hash of its key.
+    /// For each row of the stream's base table (`responses`, `surveys`, `themes` or `users`), in order: the hash of its
+    /// key.
     pub key_hashes: Vec<u128>,
-    /// Records that could not be placed.
+    /// Rejected records.
     pub rejects: Vec<Reject>,
     /// Records in the page's `data`: rows of the base table and rejects together.
     pub records: usize,
-    /// Of the rejects, those that have a key: the service returns them, so what is held of them has not vanished.
+    /// Rejects that have a key: the service still returns them, so their stored rows have not vanished.
     pub discarded: Option<Discarded>,
-    /// Keys of the base table that the service was asked for and does not know. Only users are asked for by key.
+    /// Requested keys that the service does not know. Only users are requested by key.
     pub absent: Vec<String>,
     /// What the contracts do not know.
     pub drift: Drift,
 }
 
-/// Records that could be placed, and went to the rejects because the drift rules say so.
+/// Valid records that the drift rules moved to the rejects.
 #[derive(Clone, Debug)]
 pub struct Discarded {
     /// Their rows of the stream's base table, as they would have been.
@@ -61,7 +62,7 @@ impl FlatPage {
     }
 }
 
-/// A record that could not be placed in its table, with its exact text (promise P1).
+/// A rejected record, with its exact text (promise P1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reject {
     /// Why.
@@ -72,7 +73,7 @@ pub struct Reject {
     pub raw: String,
 }
 
-/// Why a record could not be placed.
+/// The reason of a reject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RejectReason {
     /// The item of `data` is no JSON.
@@ -87,7 +88,7 @@ pub enum RejectReason {
     UnknownField,
     /// A value that its column cannot take, and the stream's mode for those is `discard_row`.
     TypeClash,
-    /// Another record of the same key stands in its table.
+    /// Another record of the same key is stored in its table.
     KeyCollision,
 }
 

@@ -1,9 +1,9 @@
 //! The hash of a row's content: equal hashes mean that nothing changed.
 //!
-//! Hashed is the sequence of the values that are not NULL, each as the mark of its name, the tag of its type, and its bytes with
-//! their length in front where the type does not fix it. So no two rows become one by concatenation, and a column that is
-//! added to the contract changes no hash of the rows in which it is NULL. Warehouses keep these hashes: a change here makes every
-//! row look edited.
+//! Hashed is the sequence of the values that are not NULL, each as the mark of its name, the tag of its type, and its
+//! bytes with their length in front where the type does not fix it. So no two rows become one by concatenation, and a
+//! column that is added to the contract changes no hash of the rows in which it is NULL. Warehouses keep these hashes:
+//! a change here makes every row look edited.
 
 use arrow::{
     array::{Array as _, ArrayRef, AsArray as _, RecordBatch},
@@ -77,8 +77,8 @@ impl Content {
     }
 }
 
-/// For each row, the hash of its key: the same as in [`super::FlatPage::key_hashes`]. `key` are the columns of the key, in the order of their
-/// table.
+/// For each row, the hash of its key: the same as in [`super::FlatPage::key_hashes`]. `key` are the columns of the key,
+/// in the order of their table.
 ///
 /// # Errors
 /// If one of them is missing, or has a type that no key has.

@@ -1,9 +1,9 @@
-//! An interval of creation time that was proven complete: what `state` remembers and `plan` reckons with.
+//! An interval of creation time that was proven complete: `state` stores it and `plan` uses it.
 
 use super::{FlagSet, Window};
 
-/// Stands for the time of the last scan where that scan left a doubt (rows that seem to be gone, and were not believed): older
-/// than any real one, so that the interval is due in every run.
+/// Replaces the time of the last scan if its interval needs a recheck because rows were withheld. The value is older
+/// than any real time, so that the interval is due in every run.
 pub const NEEDS_RECHECK_MS: i64 = 0;
 
 /// An interval of creation time that was proven complete.

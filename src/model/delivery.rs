@@ -1,11 +1,11 @@
-//! What the service posted to us: one body, not yet understood.
+//! Webhook deliveries: received bodies, and their rows.
 
 use arrow::record_batch::RecordBatch;
 
 /// A delivery that waits in the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// Its place in the inbox: larger than that of every delivery before.
+    /// The sequence number in the inbox, which grows with every delivery.
     pub id: i64,
     /// When it was received by this machine, epoch milliseconds.
     pub received_ms: i64,
@@ -22,7 +22,7 @@ pub struct FlatEvents {
     pub questions: Option<RecordBatch>,
 }
 
-/// What a delivery tells.
+/// The kind of event that a delivery reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EventKind {
     /// One question was answered.
@@ -39,7 +39,7 @@ pub enum EventKind {
     StudyStatusChanged,
     /// Somebody pressed 'Test Webhook'.
     Test,
-    /// It tells of another environment of the service than the one that the warehouse is of.
+    /// The event is of another environment of the service than the warehouse.
     OtherEnvironment,
     /// JSON that is none of these, be it an object, a list, a text or a number.
     Unknown,

@@ -1,7 +1,7 @@
-//! Which characters of foreign text must not reach a screen as they are.
+//! Detects characters of foreign text that must not reach a screen unescaped.
 
-/// Whether a character steers a display instead of being shown: control characters (a terminal obeys them) and those that turn
-/// the direction of writing (they make a text read otherwise than it is).
+/// Whether a character steers a display instead of being shown: control characters (a terminal obeys them) and those
+/// that turn the direction of writing (they make a text read otherwise than it is).
 pub fn steers_display(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2028}' | '\u{2029}' | '\u{2066}'..='\u{2069}')

@@ -1,7 +1,8 @@
-//! Drift: what the service sends and the contracts in `schemas/` do not know. Which modes there are, and what was met.
+//! Drift: fields and values that the service sends and the contracts in `schemas/` do not know. The modes, and the
+//! counts.
 //!
-//! What is kept here of a record is safe to print: names that look like those of fields, types, lengths. Whoever adds to a
-//! [`Drift`] sees to that; nothing here looks into a value.
+//! What is kept here of a record is safe to print: names that look like those of fields, types, lengths. Whoever adds
+//! to a [`Drift`] sees to that; nothing here looks into a value.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -13,14 +14,14 @@ use super::Stream;
 /// Places of drift that are listed for a stream and run; the records of all others are only counted.
 pub const DRIFT_PLACES_MAX: usize = 100;
 
-/// What becomes of drift. The words are those of dlt and others.
+/// The handling of drift. The words are those of dlt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DriftMode {
     /// It is kept: as JSON, beside the columns that the contract knows. The columns of a table never change.
     #[default]
     Evolve,
-    /// Nothing of a window in which it was met is applied.
+    /// A window with drift is not applied.
     Freeze,
     /// The record goes to the rejects, with its text.
     DiscardRow,
@@ -141,7 +142,7 @@ impl DriftKind {
     }
 }
 
-/// What became of it.
+/// The result of handling drift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DriftFate {
@@ -191,7 +192,7 @@ pub struct Drift {
 type Place = (DriftKind, String, Option<String>);
 
 impl Drift {
-    /// Whether none was met.
+    /// Whether there is no drift.
     pub fn is_empty(&self) -> bool {
         self.met.is_empty()
     }
@@ -214,7 +215,8 @@ impl Drift {
         *self.met.entry(kind).or_default() += records;
     }
 
-    /// Takes in what was met on a page of which only so many records are new: the others were counted with another page.
+    /// Takes in what was met on a page of which only so many records are new: the others were counted with another
+    /// page.
     pub fn merge_new(&mut self, other: &Drift, new_records: u64) {
         if new_records == 0 {
             return;
@@ -227,7 +229,7 @@ impl Drift {
         }
     }
 
-    /// Takes in what was met elsewhere.
+    /// Adds the drift of another page or scan.
     pub fn merge(&mut self, other: &Drift) {
         for (kind, unlisted) in other.unlisted() {
             self.add_unlisted(kind, unlisted);

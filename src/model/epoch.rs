@@ -14,8 +14,8 @@ pub enum EpochUnit {
 }
 
 impl EpochUnit {
-    /// The unit of a number: a moment after 1979 has a number that is no such moment in any other unit. A number that fits no unit counts as
-    /// milliseconds.
+    /// The unit of a number: a moment after 1979 has a number that is no such moment in any other unit. A number that
+    /// fits no unit counts as milliseconds.
     pub fn of(number: f64) -> EpochUnit {
         match number.abs() {
             size if (1e8..1e11).contains(&size) => EpochUnit::Seconds,

@@ -1,6 +1,7 @@
 //! Failpoints: places before each durable step of a run where a test can stop it, as a kill would.
 //!
-//! In production there is no hook, and a failpoint costs one comparison. The simulator (`tests/simulation`) stops runs at them.
+//! In production there is no hook, and a failpoint costs one comparison. The simulator (`tests/simulation`) stops runs
+//! at them.
 
 use std::{
     fmt, io,

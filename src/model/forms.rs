@@ -1,8 +1,8 @@
 //! One form for texts that name the same: composed letters, mail addresses without regard to case, domains as Unicode.
 //!
-//! Letters are composed by canonical equivalence (NFC) and never by compatibility (NFKC): `ﬁ` and `fi`, or `①` and `1`, are different
-//! texts, and as ids of a customer they may be two people. Domains alone are mapped further, by the rules of their own (UTS 46): there
-//! full-width letters, soft hyphens and `xn--` name the same host.
+//! Letters are composed by canonical equivalence (NFC) and never by compatibility (NFKC): `ﬁ` and `fi`, or `①` and `1`,
+//! are different texts, and as ids of a customer they may be two people. Domains alone are mapped further, by the rules
+//! of their own (UTS 46): there full-width letters, soft hyphens and `xn--` name the same host.
 
 use unicode_normalization::UnicodeNormalization;
 
@@ -52,7 +52,8 @@ pub fn unicode_domain(text: &str) -> String {
     mapped.strip_suffix('.').map(str::to_owned).unwrap_or(mapped)
 }
 
-/// Whether this may stand before the `@`: any letters beyond ASCII, and of ASCII what may stand there without quotes. Quoted, anything.
+/// Whether this may stand before the `@`: any letters beyond ASCII, and of ASCII what may stand there without quotes.
+/// Quoted, anything.
 fn is_local_part(text: &str) -> bool {
     if text.len() > 2 && text.starts_with('"') && text.ends_with('"') {
         return !text.chars().any(char::is_control);
@@ -101,7 +102,8 @@ mod tests {
             ],
         );
         same("anna@example.com", &["ANNA@example.com.", "anna@ｅｘａｍｐｌｅ．ｃｏｍ", "anna@exam\u{ad}ple.com"]);
-        // Several marks on a letter, in any order that is canonical; a sigma at the end of a word; a letter without a composed capital.
+        // Several marks on a letter, in any order that is canonical; a sigma at the end of a word; a letter without a
+        // composed capital.
         same("ti\u{1ebf}n@x.vn", &["ti\u{ea}\u{301}n@x.vn", "tie\u{302}\u{301}n@X.vn", "TI\u{1ebe}N@x.vn"]);
         same("νικοσ@x.gr", &["νικος@x.gr", "ΝΙΚΟΣ@x.gr"]);
         same("\u{1f0}@x.de", &["J\u{30c}@x.de", "\u{1f0}@x.de"]);

@@ -1,10 +1,10 @@
-//! People at the service who have an id of the caller's own.
+//! Requests for people by the caller's own ids.
 
-/// The longest id of a person that is asked for, in bytes. It is the key of their rows, and has to fit into an address with
-/// every byte escaped.
+/// The longest id of a person that is asked for, in bytes. It is the key of their rows, and has to fit into an address
+/// with every byte escaped.
 pub const USER_ID_BYTES_MAX: usize = 256;
 
-/// What came of asking for a person.
+/// The result of a request for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PersonAsked {
     /// By which the service was asked.
@@ -15,8 +15,8 @@ pub struct PersonAsked {
     pub status: u16,
 }
 
-/// Whether the service can be asked for a person of this id. `.` and `..` cannot stand in an address, however they are escaped:
-/// every client and server takes them for steps between folders.
+/// Whether the service can be asked for a person of this id. `.` and `..` cannot stand in an address, however they are
+/// escaped: every client and server takes them for steps between folders.
 pub fn can_be_asked(user_id: &str) -> bool {
     !matches!(user_id, "" | "." | "..") && user_id.len() <= USER_ID_BYTES_MAX
 }

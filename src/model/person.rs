@@ -86,8 +86,8 @@ impl fmt::Display for IdentifierKind {
     }
 }
 
-/// An identifier. Two are equal if they name the same: mail addresses and UUIDs do so in either case, a visitor's number
-/// however it is written, and all of them whether their letters are composed or not.
+/// An identifier. Two are equal if they name the same: mail addresses and UUIDs do so in either case, a visitor's
+/// number however it is written, and all of them whether their letters are composed or not.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Identifier {
     pub kind: IdentifierKind,
@@ -114,8 +114,8 @@ pub fn merge_spellings(spellings: &mut Spellings, others: Spellings) {
 }
 
 impl Spelled {
-    /// Reads what stands in a field for identifiers of this kind; `None` if that names nobody. A visitor's field may hold the
-    /// number or the UUID, whatever it is declared as.
+    /// Reads what stands in a field for identifiers of this kind; `None` if that names nobody. A visitor's field may
+    /// hold the number or the UUID, whatever it is declared as.
     pub fn read(kind: IdentifierKind, text: &str) -> Option<Spelled> {
         let trimmed = text.trim();
         if trimmed.is_empty() || NOBODY.iter().any(|nobody| trimmed.eq_ignore_ascii_case(nobody)) {
@@ -158,7 +158,8 @@ impl Identifier {
         Spelled::read(kind, text).map(|spelled| spelled.identifier)
     }
 
-    /// The forms under which the service may know the name: as it is compared, as it was met, and with the domain in ASCII.
+    /// The forms under which the service may know the name: as it is compared, as it was met, and with the domain in
+    /// ASCII.
     pub fn written_forms(&self, spellings: &Spellings) -> BTreeSet<String> {
         let mut forms = BTreeSet::from([self.value.clone()]);
         forms.extend(spellings.get(self).into_iter().flatten().cloned());

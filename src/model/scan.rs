@@ -45,16 +45,16 @@ time_ordered_id! {
     ScanId
 }
 
-/// What a scan is, apart from its pages: all that a destination needs to apply it.
+/// The identity of a scan: all that a destination needs to apply its pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scan {
     /// The scan's own id.
     pub id: ScanId,
     /// The run that began it. A run that resumes it keeps this.
     pub run_id: RunId,
-    /// What was scanned.
+    /// The scanned stream or survey.
     pub scope: Scope,
-    /// The range of creation time that was asked for.
+    /// The requested range of creation time.
     pub window: Window,
     /// The optional parts asked for.
     pub flags: FlagSet,

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Whether two addresses without slashes at their ends name the same service: this machine has several names, a scheme its own port, and case
-/// and a dot at the end mean nothing in the name of a host.
+/// Whether two addresses without slashes at their ends name the same service: this machine has several names, a scheme
+/// its own port, and case and a dot at the end mean nothing in the name of a host.
 pub fn is_same_service(left: &str, right: &str) -> bool {
     left == right || canonical(left) == canonical(right)
 }

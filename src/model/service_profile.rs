@@ -1,7 +1,7 @@
-//! Behaviours: what the contract leaves open and a service has been seen to do. Only the words and the names under which they are
-//! remembered; they are measured elsewhere.
+//! The service profile: measured behaviours that the contract leaves open. Defines the values and the names under which
+//! they are stored; `pipeline::service_profile` measures them.
 //!
-//! A behaviour tells how much to ask for, and people what they deal with. None of them ever closes a window (promise P3).
+//! Behaviours decide how much to request. None of them ever completes a window (promise P3).
 
 use std::fmt;
 
@@ -59,7 +59,7 @@ pub mod names {
     pub const RETRY_AFTER: &str = "retry_after";
 }
 
-/// What becomes of rows that share a millisecond at the edge of a page.
+/// The service's handling of rows that share a millisecond at a page boundary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ties {
@@ -70,12 +70,12 @@ pub enum Ties {
     Kept,
     /// Some are sent twice, or for ever.
     Repeated,
-    /// Those behind the edge are never sent.
+    /// The rows after the boundary are never sent.
     Lost,
 }
 
 impl Ties {
-    /// Whether a page's edge may hide rows: then each one is looked at.
+    /// Whether a page boundary may hide rows: then every boundary is probed.
     pub fn may_lose(self) -> bool {
         matches!(self, Ties::Unknown | Ties::Lost)
     }

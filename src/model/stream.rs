@@ -57,8 +57,8 @@ impl Stream {
         matches!(self, Stream::Responses | Stream::Themes)
     }
 
-    /// Whether the rows belong to days: such a stream is scanned window by window. Surveys are few and change at any age, so
-    /// they are always read whole; users are no list at all.
+    /// Whether the rows belong to days: such a stream is scanned window by window. Surveys are few and change at any
+    /// age, so they are always read whole; users are no list at all.
     pub fn is_windowed(self) -> bool {
         !matches!(self, Stream::Surveys | Stream::Users)
     }

@@ -57,7 +57,8 @@ impl SurveyStatus {
     }
 }
 
-/// How several states are written into an address. The contract allows all of these; a service may understand one alone.
+/// How several states are written into an address. The contract allows all of these; a service may understand one
+/// alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StatusSpelling {

@@ -27,7 +27,8 @@ pub fn format_ms(at_ms: i64) -> String {
     }
 }
 
-/// Numbers that are taken for epoch milliseconds: 1973 to 5138. Smaller ones are seconds, larger ones micro- or nanoseconds.
+/// Numbers that are taken for epoch milliseconds: 1973 to 5138. Smaller ones are seconds, larger ones micro- or
+/// nanoseconds.
 const EPOCH_MS: std::ops::Range<u128> = 100_000_000_000..100_000_000_000_000;
 /// Those that are suggested in place of another unit: 1973 to 2286.
 const SUGGESTED_MS: std::ops::Range<u128> = 100_000_000_000..10_000_000_000_000;
@@ -75,8 +76,8 @@ fn parse_epoch(text: &str) -> Result<i64, String> {
     Err(shown.unwrap_or_else(|| format!("'{text}' is too large for epoch milliseconds")))
 }
 
-/// Reads a moment relative to `now_ms`, or one of the forms of [`parse_date`]: `now`, `today`, `yesterday` (midnight UTC), `7d` or `36h`
-/// (that long ago), `2026-11` (the month's first moment, UTC).
+/// Reads a moment relative to `now_ms`, or one of the forms of [`parse_date`]: `now`, `today`, `yesterday` (midnight
+/// UTC), `7d` or `36h` (that long ago), `2026-11` (the month's first moment, UTC).
 ///
 /// # Errors
 /// A text that is none of these, with the forms that are.
@@ -113,7 +114,8 @@ pub fn parse_month(text: &str) -> Option<i64> {
     (at_ms >= 0).then_some(at_ms)
 }
 
-/// Reads a length of time as people write it: `90s`, `30m`, `2h`, `3h30m`, `30d`. Units go from large to small, each once.
+/// Reads a length of time as people write it: `90s`, `30m`, `2h`, `3h30m`, `30d`. Units go from large to small, each
+/// once.
 ///
 /// # Errors
 /// Another form, or no time at all.

@@ -1,4 +1,4 @@
-//! Half-open ranges of creation time, and what they are ranges of.
+//! Windows, which are half-open ranges of creation time, and their scopes.
 
 use std::fmt;
 
@@ -36,21 +36,22 @@ impl Window {
         self.start_ms <= at_ms && at_ms < self.end_ms
     }
 
-    /// What both windows hold; empty where they do not meet.
+    /// The intersection of both windows; empty if they do not overlap.
     #[must_use]
     pub fn intersect(self, other: Window) -> Window {
         Window::new(self.start_ms.max(other.start_ms), self.end_ms.min(other.end_ms))
     }
 
-    /// The window with the rest of the seconds in which it begins and ends. A record can tell its creation time in whole seconds, while the
-    /// service goes by a finer one: at an edge within a second such a record would be looked for on the wrong side.
+    /// The window with the rest of the seconds in which it begins and ends. A record can tell its creation time in
+    /// whole seconds, while the service goes by a finer one: at an edge within a second such a record would be looked
+    /// for on the wrong side.
     #[must_use]
     pub fn in_whole_seconds(self) -> Window {
         let down = |at_ms: i64| at_ms.div_euclid(SECOND_MS).saturating_mul(SECOND_MS);
         Window::new(down(self.start_ms), down(self.end_ms.saturating_add(SECOND_MS - 1)))
     }
 
-    /// Whether some millisecond is in both.
+    /// Whether the windows overlap.
     pub fn overlaps(self, other: Window) -> bool {
         !self.intersect(other).is_empty()
     }
@@ -62,8 +63,8 @@ impl fmt::Display for Window {
     }
 }
 
-/// What a window is a window of: a stream, and at most one survey of it. Completeness is proven for a scope, and an absent
-/// row has vanished only from the scope that was scanned.
+/// A stream, or one survey of it. Completeness is proven for a scope, and an absent row has vanished only from the
+/// scope that was scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Scope {
     /// The stream.

@@ -1,7 +1,7 @@
 //! Takes a page apart of which some records are no JSON. The other records are read as if nothing were wrong.
 //!
-//! Everything outside of the records must be JSON, up to the last byte of the page. A page that was cut is refused. So is a page whose end
-//! could lie inside a record: the records behind it would be lost.
+//! Everything outside of the records must be JSON, up to the last byte of the page. A page that was cut is refused. So
+//! is a page whose end could lie inside a record: the records behind it would be lost.
 
 use std::borrow::Cow;
 
@@ -28,7 +28,8 @@ pub(super) fn parse(body: &[u8]) -> Option<PageParts> {
         Some(records)
     })?;
     let (Some(cursor), [list], None) = (&parts.cursor, parts.lists.as_slice(), parts.duplicate) else { return None };
-    // A page that was cut inside a record can look as if that were the end. Behind a list that comes first stands the page token.
+    // A page that was cut inside a record can look as if that were the end. Behind a list that comes first stands the
+    // page token.
     let is_closed = |record: &Record| !record.is_broken || closed(&text, record.place.start) == Some(record.place.end);
     let is_sure = cursor.start > list.place.end || list.records.iter().all(is_closed);
     is_sure.then_some(parts)
@@ -93,7 +94,8 @@ impl Search<'_> {
         }
     }
 
-    /// The same if the record that begins here is broken and its brackets do not tell its end: it ends before the next text that can be read.
+    /// The same if the record that begins here is broken and its brackets do not tell its end: it ends before the next
+    /// text that can be read.
     fn searched(&mut self, at: usize, mut records: Vec<Record>, searches: usize) -> Option<(Vec<Record>, usize)> {
         if searches >= SEARCHES_MAX {
             return None;

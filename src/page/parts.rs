@@ -64,8 +64,9 @@ impl PageParts {
     }
 }
 
-/// Takes a page apart in one pass. `read_list` reads each list of records, with the scanner at its bracket, and returns the places of the
-/// records if somebody needs them. `None` if the scanner or `read_list` does not accept the text, which may be a page all the same.
+/// Takes a page apart in one pass. `read_list` reads each list of records, with the scanner at its bracket, and returns
+/// the places of the records if somebody needs them. `None` if the scanner or `read_list` does not accept the text,
+/// which may be a page all the same.
 pub(crate) fn scan<'a>(
     text: &'a str,
     lists: &[&str],

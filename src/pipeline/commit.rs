@@ -158,7 +158,7 @@ fn checkpoint(context: &SyncContext, committed: UncommittedScan) -> Result<Commi
         people::remember(&mut context.state(), &pulled.spool, counts.withheld > 0)?;
     }
     if is_in_a_ledger {
-        context.archive.settle(scan)?;
+        context.archive.archive_spool(scan)?;
     }
     let mut state = context.state();
     let needs_recheck = context.ties.commits(scan, &pulled.boundaries) || counts.withheld > 0;

@@ -11,7 +11,7 @@ use crate::{
     model::{Activity, EndStyle, FlatPage, PageRequest, PageToken, Proof, Scan, Stream},
     person::RedactedPage,
     plan::page_boundaries::{PageMoments, ScanBoundaries},
-    source::{Page, SourceError, Step, Stop, Walk},
+    source::{Page, SourceError, Stop, Walk, WalkStep},
 };
 
 use super::{
@@ -148,10 +148,10 @@ impl Pull {
     /// One step of the list; the rows behind a page's boundary come with it.
     async fn take_step(
         mut self,
-        step: Result<Step, SourceError>,
+        step: Result<WalkStep, SourceError>,
     ) -> Result<(Pull, Result<Vec<ProbePage>, TieProbeError>), PipelineError> {
         let looked = match step {
-            Ok(Step::Page(page)) => {
+            Ok(WalkStep::Page(page)) => {
                 self.rows += page.rows as u64;
                 self.context.progress.pulled(page.rows as u64);
                 self.resume_at = page.next.clone();
@@ -160,20 +160,20 @@ impl Pull {
                 (self, moments) = self.keep(page.clone()).await?;
                 self.learn(&page, &moments).await
             }
-            Ok(Step::Restarted { reason }) => {
+            Ok(WalkStep::Restarted { reason }) => {
                 tracing::info!(window = %self.scan.window, scope = %self.scan.scope, %reason, "the window starts over");
                 self = self.forget_pages().await?;
                 self.boundaries.start_over();
                 Ok(Vec::new())
             }
-            Ok(Step::End(style)) => {
+            Ok(WalkStep::End(style)) => {
                 (self.end, self.is_at_end) = (Some(style), true);
                 if style == EndStyle::NotFound {
                     self.context.learned.not_found(self.stream());
                 }
                 Ok(Vec::new())
             }
-            Ok(Step::Unproven) => self.prove_end().await.map(|()| Vec::new()),
+            Ok(WalkStep::UnprovenEnd) => self.prove_end().await.map(|()| Vec::new()),
             Err(error) => Err(TieProbeError::Source(error)),
         };
         Ok((self, looked))
@@ -197,7 +197,7 @@ impl Pull {
     async fn prove_end(&mut self) -> Result<(), TieProbeError> {
         let is_end = list_end::is_end(&self.context, &self.scan, self.page_rows, self.spool.path()).await?;
         tracing::debug!(window = %self.scan.window, scope = %self.scan.scope, is_end, "404 on a page token");
-        self.walk.settle_end(is_end);
+        self.walk.resolve_end(is_end);
         Ok(())
     }
 

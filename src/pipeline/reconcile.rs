@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::{
-    archive::{Recovered, Spool},
+    archive::{RecoveredSpool, Spool},
     load::Warehouse,
     model::{EndStyle, Proof, ScanId, Scope, Stream},
     plan::page_boundaries::ScanBoundaries,
@@ -190,7 +190,7 @@ fn finish(context: &SyncContext, destinations: &[SharedDestination], left: &Unde
     if let Some(recovered) = recovered.filter(|_| left.scan.scope.stream == Stream::Users) {
         people::remember(&mut context.state(), recovered.spool.path(), withheld > 0)?;
     }
-    context.archive.settle(&left.scan)?;
+    context.archive.archive_spool(&left.scan)?;
     let names: Vec<(&str, bool)> = destinations.iter().map(|destination| (destination.lock().name(), true)).collect();
     let covered = covered(&left.scan, rows, needs_recheck || withheld > 0, proof);
     Ok(context.state().checkpoint(&covered, &names)?)
@@ -205,7 +205,7 @@ fn recover(context: &SyncContext, left: UnderWay) -> Result<Option<Resumed>, Pip
         return Ok(None);
     };
     let boundaries = BoundariesLeft::of(&recovered);
-    let Recovered { spool, last_page, is_last_redacted, is_complete, note, .. } = recovered;
+    let RecoveredSpool { spool, last_page, is_last_redacted, is_complete, note, .. } = recovered;
     let noted = note.as_deref().map(CommitNote::read).transpose()?;
     // Edges that the scan passed without a look may turn out to matter; a complete one has done with them.
     let may_hide = !is_complete && boundaries.unprobed > 0 && context.ties.may_lose(left.scan.scope.stream);

@@ -2,7 +2,7 @@
 
 use crate::{
     model::{DAY_MS, HOUR_MS, MINUTE_MS, PageRequest, Window},
-    source::{Source, SourceError, Step},
+    source::{Source, SourceError, WalkStep},
 };
 
 use super::ScopeBacklog;
@@ -90,14 +90,14 @@ async fn count(source: &Source, work: &ScopeBacklog, window: Window, pages_max: 
     let mut rows = 0;
     for _ in 0..pages_max {
         match walk.next().await? {
-            Step::Page(page) => {
+            WalkStep::Page(page) => {
                 rows += page.rows as u64;
                 if page.next.is_none() {
                     return Ok(Counted { rows, is_cut: false });
                 }
             }
-            Step::Restarted { .. } => rows = 0,
-            Step::End(_) | Step::Unproven => return Ok(Counted { rows, is_cut: false }),
+            WalkStep::Restarted { .. } => rows = 0,
+            WalkStep::End(_) | WalkStep::UnprovenEnd => return Ok(Counted { rows, is_cut: false }),
         }
     }
     Ok(Counted { rows, is_cut: true })

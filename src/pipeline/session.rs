@@ -124,7 +124,7 @@ impl Session {
 
     /// The archive of the settings.
     pub fn archive(&self) -> Result<Archive, PipelineError> {
-        Ok(archive(&self.settings, &self.identity)?.watched(self.system.failpoints.clone()))
+        Ok(archive(&self.settings, &self.identity)?.with_failpoints(self.system.failpoints.clone()))
     }
 
     /// The client, with what earlier commands learned of the rate limit. Sends nothing.

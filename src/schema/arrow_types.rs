@@ -6,8 +6,9 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use super::{Column, ColumnType, Table};
 
-/// Last column of every batch that `flatten` makes, `BIGINT NOT NULL`: the place of the row's record among the records of its
-/// page, from 0. It ties children to the very record they came from, should one scan hold a key twice; no table keeps it.
+/// Last column of every batch that `flatten` makes, `BIGINT NOT NULL`: the place of the row's record among the records
+/// of its page, from 0. It ties children to the very record they came from, should one scan hold a key twice; no table
+/// keeps it.
 pub const RECORD_COLUMN: &str = "_record";
 /// The column of a base table that says whether two records are the same.
 pub const ROW_HASH_COLUMN: &str = "_row_hash";

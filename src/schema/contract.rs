@@ -81,7 +81,8 @@ pub struct Column {
     /// Path of the field in the service's record.
     #[serde(default)]
     pub json: Option<String>,
-    /// The column holds the fields below this path that have no column of their own, as a JSON object; empty for the record itself.
+    /// The column holds the fields below this path that have no column of their own, as a JSON object; empty for the
+    /// record itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rest_of: Option<String>,
     /// For a column of words: those that are known. Others are kept, and reported as drift.
@@ -108,7 +109,8 @@ fn yes() -> bool {
 }
 
 impl Column {
-    /// Whether its values go into the hash of a row's content: what the service sent, and the JSON of fields without a column.
+    /// Whether its values go into the hash of a row's content: what the service sent, and the JSON of fields without a
+    /// column.
     pub fn is_hashed(&self) -> bool {
         self.origin == Origin::Wire || self.column_type == ColumnType::Json
     }
@@ -119,7 +121,8 @@ impl Column {
 #[serde(rename_all = "snake_case")]
 pub enum ColumnType {
     Text,
-    /// JSON as text: DuckDB's own JSON type refuses texts that a hostile service can send, and some readers see it as bytes.
+    /// JSON as text: DuckDB's own JSON type refuses texts that a hostile service can send, and some readers see it as
+    /// bytes.
     Json,
     Bigint,
     Double,

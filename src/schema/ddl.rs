@@ -6,8 +6,8 @@ use super::{
 };
 
 impl ColumnType {
-    /// The type's name in DuckDB. TIMESTAMP without a zone holds UTC: answers then do not depend on a session's zone, and the
-    /// bundled engine needs no extension for them.
+    /// The type's name in DuckDB. TIMESTAMP without a zone holds UTC: answers then do not depend on a session's zone,
+    /// and the bundled engine needs no extension for them.
     pub fn duckdb(self) -> &'static str {
         match self {
             ColumnType::Text | ColumnType::Json => "VARCHAR",
@@ -19,9 +19,9 @@ impl ColumnType {
         }
     }
 
-    /// The quoted column as a `SELECT` over our Parquet files lists it: times in them are adjusted to UTC, those of tables are
-    /// plain. By their microseconds, since a cast goes by the session's zone, and one value at a time through a calendar: it
-    /// takes seven times as long as to read them.
+    /// The quoted column as a `SELECT` over our Parquet files lists it: times in them are adjusted to UTC, those of
+    /// tables are plain. By their microseconds, since a cast goes by the session's zone, and one value at a time
+    /// through a calendar: it takes seven times as long as to read them.
     pub fn select_from_file(self, quoted: &str) -> String {
         match self {
             ColumnType::Timestamp => format!("make_timestamp(epoch_us({quoted})) AS {quoted}"),
@@ -31,8 +31,8 @@ impl ColumnType {
 }
 
 impl Table {
-    /// `CREATE TABLE IF NOT EXISTS`, without a primary key: an index costs more than a third of the load, and uniqueness is
-    /// kept by how scans are applied.
+    /// `CREATE TABLE IF NOT EXISTS`, without a primary key: an index costs more than a third of the load, and
+    /// uniqueness is kept by how scans are applied.
     pub fn create_sql(&self) -> String {
         let columns: Vec<String> = self
             .columns

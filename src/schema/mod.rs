@@ -1,6 +1,7 @@
 //! Reads the contracts in `schemas/` and derives from them: Arrow schemas, DuckDB DDL, the data dictionary.
 //!
-//! The views in `views/` stand beside them. No column of a table is defined anywhere else. This module knows no data and does no IO: the contracts are compiled in.
+//! The views in `views/` stand beside them. No column of a table is defined anywhere else. This module knows no data
+//! and does no IO: the contracts are compiled in.
 
 mod arrow_types;
 mod contract;

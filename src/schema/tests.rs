@@ -31,7 +31,7 @@ fn every_table_says_who_wrote_a_row_and_when() {
 }
 
 #[test]
-fn keys_are_never_null_and_children_carry_the_key_of_their_parent() {
+fn keys_are_not_null_and_children_carry_their_parents_key() {
     for table in tables() {
         if table.kind == TableKind::Log || table.kind == TableKind::History {
             continue;

@@ -1,8 +1,8 @@
-//! The views of the warehouse, as the files in `views/` define them: plain SQL under a header of comments that says what a row
-//! is, what is left out and what each column means.
+//! The views of the warehouse, as the files in `views/` define them: plain SQL under a header of comments that says
+//! what a row is, what is left out and what each column means.
 //!
-//! The header is read here and becomes the comments of the catalog and the data dictionary. The SQL is not looked into, but for
-//! the names of other views: no engine is at hand. Tests hold the headers to the columns that the engine finds.
+//! The header is read here and becomes the comments of the catalog and the data dictionary. The SQL is not looked into,
+//! but for the names of other views: no engine is at hand. Tests hold the headers to the columns that the engine finds.
 
 use std::sync::LazyLock;
 
@@ -129,13 +129,14 @@ pub fn views() -> &'static [View] {
     &READ
 }
 
-/// The macro `search_answers` for a DuckDB file with an index of words. It has the parameters and the columns of the plain one.
+/// The macro `search_answers` for a DuckDB file with an index of words. It has the parameters and the columns of the
+/// plain one.
 pub fn indexed_search() -> &'static View {
     &INDEXED_SEARCH
 }
 
-/// Takes a file apart: a paragraph for the comment, one for the notes, one line (or more, indented) for each parameter of a macro, and
-/// likewise for each column.
+/// Takes a file apart: a paragraph for the comment, one for the notes, one line (or more, indented) for each parameter
+/// of a macro, and likewise for each column.
 fn read(name: &str, kind: ViewKind, text: &str) -> View {
     let is_header = |line: &&str| line.starts_with("--");
     let header: Vec<&str> = text.lines().take_while(is_header).map(|line| line.trim_start_matches("--")).collect();

@@ -1,9 +1,8 @@
-//! From a [`PageRequest`] to the address on the wire. Sends nothing.
+//! Builds request addresses, for example from a [`PageRequest`]. Sends nothing.
 //!
-//! Whether the service's `start` and `end` are inclusive is unknown. The wire range must hold every row of the half-open
-//! window `[start_ms, end_ms)` under either reading, so it asks for `start = start_ms - 1` and `end = end_ms`: the first
-//! millisecond is inside even if `start` is exclusive, the last (`end_ms - 1`) even if `end` is. That is at most two
-//! milliseconds too many; rows outside the window are the pipeline's to keep or drop.
+//! Whether the service's `start` and `end` are inclusive is unknown. The requested range must contain every row of the
+//! half-open window `[start_ms, end_ms)` under either reading. Therefore requests use `start = start_ms - 1` and
+//! `end = end_ms`. The range is at most two milliseconds too wide; the pipeline decides about rows outside the window.
 
 use bytes::Bytes;
 use reqwest::Url;
@@ -11,46 +10,45 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::model::{PageRequest, PageToken, Scope, StatusFilter, Stream, Window};
 
-/// The last moment that common calendars know (JavaScript's, in the year 275760). A window that ends later has no end.
+/// The latest date of JavaScript, in the year 275760. A window that ends later is requested without `end`.
 const TIME_MS_MAX: i64 = 8_640_000_000_000_000;
 
-/// Where a request goes, and how the address may be shown: without the page token, which is the service's secret to read
-/// and of no use to people.
+/// The address of a request, and the same address for people: with a hash in place of the page token.
 #[derive(Clone, Debug)]
 pub(super) struct Address {
     pub url: Url,
     pub shown: String,
-    /// The list that is asked, if one is.
+    /// The list that is requested, if any.
     pub list: Option<Stream>,
-    /// Whether the request is about rows of one millisecond, and not a page of a window.
+    /// Whether the request asks for rows of one millisecond, rather than a page of a window.
     pub is_about_ties: bool,
-    /// What is posted; `None` for a list call. Whatever comes back is then no page.
+    /// The body of a POST; `None` for a list call. The answer to a POST is not read as a page.
     pub posted: Option<Bytes>,
 }
 
-/// The address of the purge of visitors, and what is posted to it. The body names people: it is never shown.
+/// The address and body of a purge of visitors. The body names people and is never shown.
 pub(super) fn of_purge(base_url: &Url, body: Bytes) -> Address {
     let mut url = base_url.clone();
     url.set_path(&format!("{}/v2/purge/visitors", base_url.path().trim_end_matches('/')));
     Address { shown: url.to_string(), url, list: None, is_about_ties: false, posted: Some(body) }
 }
 
-/// The address of one page. `page_rows` is `None` where no `limit` is to be sent.
+/// The address of one page. `page_rows` is `None` if the stream has no `limit`.
 pub(super) fn of_page(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Address {
     let pairs = pairs(request, page_rows, request.scope.stream.is_windowed());
     build(base_url, request.scope.stream, &pairs, request.token.as_ref())
 }
 
-/// The address of a page of rows of one millisecond: with a start and an end also where the stream is else read whole.
+/// The address of a page of rows of one millisecond. It has a start and an end for every stream.
 pub(super) fn of_moment(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Address {
     let pairs = pairs(request, page_rows, true);
     Address { is_about_ties: true, ..build(base_url, request.scope.stream, &pairs, request.token.as_ref()) }
 }
 
-/// The address of a page between a start and an end that stand there as they are, also where the stream is else read whole.
+/// The address of a page with exactly the window's start and end, for every stream.
 pub(super) fn of_exactly(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Address {
     let Window { start_ms, end_ms } = request.window;
-    // The wire range is wider than the window by one at its start.
+    // `pairs` subtracts this millisecond again.
     let window = Window { start_ms: start_ms.saturating_add(1), end_ms };
     let pairs = pairs(&PageRequest { window, ..request.clone() }, page_rows, true);
     build(base_url, request.scope.stream, &pairs, request.token.as_ref())
@@ -59,7 +57,7 @@ pub(super) fn of_exactly(base_url: &Url, request: &PageRequest, page_rows: Optio
 fn pairs(request: &PageRequest, page_rows: Option<u32>, has_bounds: bool) -> Vec<(&'static str, String)> {
     let Scope { stream, survey_id } = request.scope;
     let mut pairs: Vec<(&str, String)> = Vec::new();
-    // Surveys are always read whole; a window that starts at or before the epoch has no start.
+    // A window that starts at or before the epoch is requested without `start`.
     if has_bounds {
         if request.window.start_ms > 0 {
             pairs.push(("start", (request.window.start_ms - 1).to_string()));
@@ -80,13 +78,13 @@ fn pairs(request: &PageRequest, page_rows: Option<u32>, has_bounds: bool) -> Vec
     pairs
 }
 
-/// The address of the cheapest request that proves address and key: one row of a list, of whatever time. Themes know no limit.
+/// The address of the cheapest request that proves address and key: one row of a list. Themes have no `limit`.
 pub(super) fn of_probe(base_url: &Url, list: Stream) -> Address {
     let limit = list.page_rows_max().map(|_| ("limit", "1".to_owned()));
     build(base_url, list, limit.as_slice(), None)
 }
 
-/// The address of a question that a list refuses with 400, and that no other place understands: a start that is no time.
+/// The address of an invalid list request, which only a list answers with 400: `start` is not a time.
 pub(super) fn of_nonsense(base_url: &Url, list: Stream) -> Address {
     build(base_url, list, &[("start", "none".to_owned())], None)
 }
@@ -107,7 +105,7 @@ fn build(base_url: &Url, stream: Stream, pairs: &[(&str, String)], token: Option
     Address { url, shown, list: Some(stream), is_about_ties: false, posted: None }
 }
 
-/// The address of a list of surveys with the states that are asked for.
+/// Adds the requested survey statuses to an address.
 pub(super) fn with_statuses(at: Address, filter: &StatusFilter) -> Address {
     let text = filter.to_string();
     let Address { mut url, shown, .. } = at;
@@ -117,12 +115,12 @@ pub(super) fn with_statuses(at: Address, filter: &StatusFilter) -> Address {
     Address { url, shown: format!("{shown}{joint}{text}"), ..at }
 }
 
-/// A page token as it may be shown: enough to recognise it, not enough to use it.
+/// A page token for people: a hash that identifies the token but cannot be used as one.
 pub(super) fn shortened(token: &PageToken) -> String {
     format!("#{:08x}", token_hash(token) & 0xffff_ffff)
 }
 
-/// A page token as it is remembered.
+/// The hash by which repeated page tokens are recognised.
 pub(super) fn token_hash(token: &PageToken) -> u64 {
     xxh3_64(token.0.as_bytes())
 }
@@ -142,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn p3_the_wire_range_holds_the_window_whether_its_ends_are_inclusive_or_not() {
+    fn p3_a_requested_range_contains_its_window() {
         let (start_ms, end_ms) = (1_700_000_000_000, 1_700_000_060_000);
         let address = url(&request(Stream::Responses, Window::new(start_ms, end_ms)), Some(1000));
         assert_eq!(address, "https://example.com/v1/responses?start=1699999999999&end=1700000060000&limit=1000");
@@ -182,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn surveys_are_asked_for_by_status_in_the_form_that_is_understood() {
+    fn survey_statuses_are_written_in_every_spelling() {
         let surveys = request(Stream::Surveys, Window::new(5, 50));
         let base_url = Url::parse("https://example.com").unwrap();
         for (spelling, query) in [

@@ -1,18 +1,17 @@
-//! How long to wait before asking again when nobody said so: exponential intervals with full jitter above a floor.
+//! Retry delays without a `Retry-After`: exponential intervals with full jitter above a floor.
 //!
-//! The intervals are the `backoff` crate's, which is unmaintained: it is used here and nowhere else, so that swapping it is
-//! this file's work. Its randomness and its clock are switched off: randomness is handed in, so that tests assert the bounds
-//! exactly, and an end is the gate's business, not the policy's.
+//! The `backoff` crate computes the intervals. The crate is unmaintained, so no other file uses it. Its randomness and
+//! its clock are switched off: the caller passes random numbers in, and the gate decides when to stop.
 
 use std::time::{Duration, Instant};
 
 use backoff::{Clock, backoff::Backoff as _, exponential::ExponentialBackoff};
 
-/// No wait of our own choosing is shorter than this.
+/// The lower bound of every wait.
 pub const FLOOR: Duration = Duration::from_millis(500);
 /// The upper bound of the first wait.
 pub const FIRST: Duration = Duration::from_secs(1);
-/// The upper bound of the longest wait.
+/// The upper bound of every wait.
 pub const LONGEST: Duration = Duration::from_secs(60);
 const MULTIPLIER: f64 = 2.0;
 
@@ -31,7 +30,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// A fresh series of waits.
+    /// Starts a series of waits.
     pub fn series(self) -> Series {
         let started = Instant::now();
         let policy = ExponentialBackoff {
@@ -48,7 +47,7 @@ impl Backoff {
     }
 }
 
-/// One series of waits, each with a bound twice that of the one before.
+/// A series of waits; the upper bound doubles with each wait.
 #[derive(Clone, Debug)]
 pub(super) struct Series {
     policy: ExponentialBackoff<StoppedClock>,
@@ -56,7 +55,7 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// The next wait: even over `[floor, interval]`, by `random` from `[0, 1)`.
+    /// The next wait, uniform over `[floor, interval]`. `random` comes from `[0, 1)`.
     pub fn next_wait(&mut self, random: f64) -> Duration {
         // The policy has no end (`max_elapsed_time` is `None`), so it always names an interval.
         let interval = self.policy.next_backoff().unwrap_or(self.bounds.longest);
@@ -64,13 +63,13 @@ impl Series {
         self.bounds.floor + spread.mul_f64(random.clamp(0.0, 1.0))
     }
 
-    /// Begins anew, after a success.
+    /// Returns to the first interval, after a success.
     pub fn reset(&mut self) {
         self.policy.reset();
     }
 }
 
-/// The policy's clock matters for its end alone, and it has none.
+/// A clock that stands still. The policy needs a clock only for `max_elapsed_time`, which is unset.
 #[derive(Clone, Copy, Debug)]
 struct StoppedClock(Instant);
 

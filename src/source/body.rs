@@ -1,4 +1,5 @@
-//! Reads a body piece by piece and unpacks it, up to a limit on what comes out: a small answer can unpack to any size.
+//! Reads and decompresses a body in chunks, up to a limit on the decompressed size: a small gzip stream can expand to
+//! any size.
 
 use std::{
     io::{self, Write},
@@ -13,22 +14,22 @@ use reqwest::{
 };
 use tokio::time::timeout;
 
-use super::{cause::cause, error::Failure, excerpt::presentable};
+use super::{error::Failure, error_cause::cause_of, excerpt::presentable};
 use crate::redact::ApiKey;
 
-/// The most characters shown of an encoding that cannot be read.
+/// Maximum characters shown of an unknown encoding.
 const ENCODING_CHARS_MAX: usize = 60;
 
 /// Bounds of one body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BodyLimits {
-    /// The most unpacked bytes.
+    /// Maximum decompressed bytes.
     pub bytes_max: usize,
-    /// The longest silence.
+    /// The longest pause between two chunks.
     pub idle: Duration,
 }
 
-/// The whole body. `read_bytes` is kept up to date so that a caller that gives up knows how far it came.
+/// Reads the complete body. `read_bytes` counts decompressed bytes while reading, also when the caller cancels.
 pub(super) async fn read(
     response: &mut Response,
     limits: BodyLimits,
@@ -45,37 +46,38 @@ pub(super) async fn read(
         return Err(too_large);
     }
     let sink = Sink { bytes: Vec::with_capacity(announced.unwrap_or(0)), bytes_max: limits.bytes_max, is_full: false };
-    let mut body = if is_gzip { Unpacked::Gzip(Box::new(MultiGzDecoder::new(sink))) } else { Unpacked::Plain(sink) };
+    let mut body =
+        if is_gzip { BodyDecoder::Gzip(Box::new(MultiGzDecoder::new(sink))) } else { BodyDecoder::Plain(sink) };
     let mut is_empty = true;
     loop {
         let before = body.sink().bytes.len();
-        let piece = match timeout(limits.idle, response.chunk()).await {
+        let chunk = match timeout(limits.idle, response.chunk()).await {
             Err(_) => return Err(Failure::hung(limits.idle, before)),
-            Ok(Err(error)) => return Err(Failure::Cut { bytes: before, detail: cause(error) }),
-            Ok(Ok(piece)) => piece,
+            Ok(Err(error)) => return Err(Failure::Cut { bytes: before, detail: cause_of(error) }),
+            Ok(Ok(chunk)) => chunk,
         };
-        let written = match &piece {
-            Some(piece) => body.write(piece),
-            // An empty body has nothing to unpack.
+        let written = match &chunk {
+            Some(chunk) => body.write(chunk),
+            // An empty body is no gzip stream, and valid.
             None if is_empty => Ok(()),
             None => body.finish(),
         };
-        is_empty &= piece.as_ref().is_none_or(Bytes::is_empty);
+        is_empty &= chunk.as_ref().is_none_or(Bytes::is_empty);
         let sink = body.sink();
         *read_bytes += sink.bytes.len() - before;
         match written {
             Err(_) if sink.is_full => return Err(too_large),
             Err(error) => {
-                let detail = format!("it is no whole gzip: {error}");
+                let detail = format!("the gzip stream is incomplete: {error}");
                 return Err(Failure::Cut { bytes: sink.bytes.len(), detail });
             }
-            Ok(()) if piece.is_none() => return Ok(Bytes::from(body.into_bytes())),
+            Ok(()) if chunk.is_none() => return Ok(Bytes::from(body.into_bytes())),
             Ok(()) => {}
         }
     }
 }
 
-/// Whether a body is packed with gzip. An error: the encodings, if they cannot be read.
+/// Whether a body is gzip. `Err` names the encodings that are not supported.
 fn is_gzip(headers: &HeaderMap) -> Result<bool, String> {
     let values = headers.get_all(CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
     let listed = values.collect::<Vec<_>>().join(", ").to_ascii_lowercase();
@@ -88,7 +90,7 @@ fn is_gzip(headers: &HeaderMap) -> Result<bool, String> {
     }
 }
 
-/// What is unpacked, up to a limit.
+/// Collects decompressed bytes up to a limit.
 struct Sink {
     bytes: Vec<u8>,
     bytes_max: usize,
@@ -96,13 +98,13 @@ struct Sink {
 }
 
 impl Write for Sink {
-    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        if piece.len() > self.bytes_max.saturating_sub(self.bytes.len()) {
+    fn write(&mut self, chunk: &[u8]) -> io::Result<usize> {
+        if chunk.len() > self.bytes_max.saturating_sub(self.bytes.len()) {
             self.is_full = true;
             return Err(io::Error::other("too large"));
         }
-        self.bytes.extend_from_slice(piece);
-        Ok(piece.len())
+        self.bytes.extend_from_slice(chunk);
+        Ok(chunk.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -110,38 +112,38 @@ impl Write for Sink {
     }
 }
 
-enum Unpacked {
+enum BodyDecoder {
     Plain(Sink),
     Gzip(Box<MultiGzDecoder<Sink>>),
 }
 
-impl Unpacked {
-    fn write(&mut self, piece: &[u8]) -> io::Result<()> {
+impl BodyDecoder {
+    fn write(&mut self, chunk: &[u8]) -> io::Result<()> {
         match self {
-            Unpacked::Plain(sink) => sink.write_all(piece),
-            Unpacked::Gzip(decoder) => decoder.write_all(piece),
+            BodyDecoder::Plain(sink) => sink.write_all(chunk),
+            BodyDecoder::Gzip(decoder) => decoder.write_all(chunk),
         }
     }
 
-    /// Nothing more comes.
+    /// Ends the stream and checks that it is complete.
     fn finish(&mut self) -> io::Result<()> {
         match self {
-            Unpacked::Plain(_) => Ok(()),
-            Unpacked::Gzip(decoder) => decoder.try_finish(),
+            BodyDecoder::Plain(_) => Ok(()),
+            BodyDecoder::Gzip(decoder) => decoder.try_finish(),
         }
     }
 
     fn sink(&self) -> &Sink {
         match self {
-            Unpacked::Plain(sink) => sink,
-            Unpacked::Gzip(decoder) => decoder.get_ref(),
+            BodyDecoder::Plain(sink) => sink,
+            BodyDecoder::Gzip(decoder) => decoder.get_ref(),
         }
     }
 
     fn into_bytes(mut self) -> Vec<u8> {
         match &mut self {
-            Unpacked::Plain(sink) => std::mem::take(&mut sink.bytes),
-            Unpacked::Gzip(decoder) => std::mem::take(&mut decoder.get_mut().bytes),
+            BodyDecoder::Plain(sink) => std::mem::take(&mut sink.bytes),
+            BodyDecoder::Gzip(decoder) => std::mem::take(&mut decoder.get_mut().bytes),
         }
     }
 }

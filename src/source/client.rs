@@ -1,4 +1,4 @@
-//! Builds the HTTP client: what it never does is decided here. Sends nothing.
+//! Builds the HTTP clients and decides what they never do: follow redirects, retry, or send the key elsewhere.
 
 use std::{sync::Once, time::Duration};
 
@@ -9,53 +9,53 @@ use reqwest::{
 };
 
 use super::{
-    cause::cause,
     error::SettingsError,
+    error_cause::cause_of,
     settings::{AuthForm, SourceSettings, USER_AGENT},
 };
 
-/// Establishing a connection, encryption included.
+/// The time to establish a connection, including TLS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// An idle connection is closed after this long, before most servers and proxies do so unasked.
+/// Idle connections are closed after this time, before most servers and proxies close them.
 const POOL_IDLE: Duration = Duration::from_secs(50);
-/// The most header lines of an answer. Their size is bounded too, by hyper's read buffer (about 400 KiB).
+/// Maximum header lines of an answer. hyper's read buffer bounds their size (about 400 KiB).
 const HEADERS_MAX: usize = 100;
 
-/// A client that speaks to the configured address alone, and never twice without being told.
+/// The client for the configured address, with the key in its default headers.
 pub(super) fn build(settings: &SourceSettings) -> Result<Client, SettingsError> {
-    let builder = begin(&settings.user_agent, headers(settings)?, settings.timeout)
+    let builder = base_builder(&settings.user_agent, headers(settings)?, settings.timeout)
         .pool_max_idle_per_host(settings.in_flight_max);
-    // A proxy would carry plain http, and the key with it, off this machine.
-    // It needs no certificates either, and reading those of the system takes longer than all else here.
+    // A proxy would send plain http, and the key with it, off this machine.
+    // Plain http needs no certificates, and loading those of the system is slow.
     let builder = match settings.is_plain_http() {
         true => builder.no_proxy().tls_certs_only([]),
         false => builder.https_only(true),
     };
-    builder.build().map_err(|error| SettingsError::Client { reason: cause(error) })
+    builder.build().map_err(|error| SettingsError::Client { reason: cause_of(error) })
 }
 
-/// A client for links that the service hands out: it knows no key, and unpacks nothing.
-/// `is_local`: the service is on this machine, and what it leads to as well.
+/// The client for links that the service returns: it sends no key and decompresses nothing.
+/// `is_local`: the service and the link targets are on this machine.
 pub(super) fn build_for_links(timeout: Duration, is_local: bool) -> Result<Client, SettingsError> {
     let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]);
-    let builder = begin(USER_AGENT, headers, timeout);
+    let builder = base_builder(USER_AGENT, headers, timeout);
     let builder = if is_local { builder.no_proxy() } else { builder.https_only(true) };
-    builder.build().map_err(|error| SettingsError::Client { reason: cause(error) })
+    builder.build().map_err(|error| SettingsError::Client { reason: cause_of(error) })
 }
 
-/// What every client has in common.
-fn begin(user_agent: &str, headers: HeaderMap, timeout: Duration) -> ClientBuilder {
+/// The settings of every client.
+fn base_builder(user_agent: &str, headers: HeaderMap, timeout: Duration) -> ClientBuilder {
     install_crypto();
     Client::builder()
         .user_agent(user_agent)
         .default_headers(headers)
         .redirect(redirect::Policy::none())
         .referer(false)
-        // Every repetition goes through the gate.
+        // Every retry goes through the gate.
         .retry(reqwest::retry::never())
         .http1_only()
         .http1_max_headers(HEADERS_MAX)
-        // Bodies are unpacked where they are bounded.
+        // `body` decompresses and bounds bodies.
         .connect_timeout(CONNECT_TIMEOUT.min(timeout))
         .pool_idle_timeout(POOL_IDLE)
 }
@@ -68,7 +68,7 @@ fn headers(settings: &SourceSettings) -> Result<HeaderMap, SettingsError> {
     Ok(headers)
 }
 
-/// The key as it stands in the `Authorization` header.
+/// The value of the `Authorization` header.
 pub(super) fn authorization(settings: &SourceSettings, form: AuthForm) -> Result<HeaderValue, SettingsError> {
     let unusable = |problem| SettingsError::UnusableKey { origin: settings.key.origin().to_owned(), problem };
     let key = settings.key.expose();
@@ -81,17 +81,16 @@ pub(super) fn authorization(settings: &SourceSettings, form: AuthForm) -> Result
     Ok(value)
 }
 
-/// rustls wants to be told once which cryptography to use.
-/// Says which cryptography TLS is made with, once for the process.
+/// Installs the cryptography provider of rustls, once per process.
 pub fn install_crypto() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
-        // An error means that an embedding program has chosen already, which is as good.
+        // An error means that an embedding program has installed a provider already.
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
 }
 
-/// The configured address as a base for others. It has been checked before.
+/// The parsed base URL.
 pub(super) fn base_url(settings: &SourceSettings) -> Result<Url, SettingsError> {
     Url::parse(&settings.base_url).map_err(|error| SettingsError::NotAnAddress { reason: error.to_string() })
 }

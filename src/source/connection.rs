@@ -1,52 +1,52 @@
-//! Why there is no connection to the service, in words for people. Decides what is worth another attempt: a certificate that
-//! has expired is not.
+//! Explains a failed connection to people. Separates permanent TLS problems, such as an expired certificate, from
+//! failures that are worth a retry.
 
 use std::{error::Error, io};
 
 use rustls::{CertificateError, Error as TlsError};
 
-use super::{cause::cause, error::Failure, tls_problem::TlsProblem};
+use super::{error::Failure, error_cause::cause_of, tls_problem::TlsProblem};
 
-/// The failure of a request for which there was no connection.
+/// The failure of a request that got no connection.
 pub(super) fn failure_to_connect(error: reqwest::Error) -> Failure {
-    let found = find(&error);
-    let detail = cause(error);
+    let found = find_problem(&error);
+    let detail = cause_of(error);
     match found {
-        Some(Found::Tls(problem)) => Failure::Tls { problem, detail },
-        Some(Found::Words(words)) => Failure::Connect { detail: format!("{words} ({detail})") },
+        Some(ConnectProblem::Tls(problem)) => Failure::Tls { problem, detail },
+        Some(ConnectProblem::Text(text)) => Failure::Connect { detail: format!("{text} ({detail})") },
         None => Failure::Connect { detail },
     }
 }
 
-/// The failure of a request whose answer is no HTTP, if it is that.
+/// The failure of a request whose answer is not HTTP; `None` for other errors.
 pub(super) fn not_http(detail: &str) -> Option<Failure> {
     detail.contains("invalid HTTP version").then(|| Failure::NotHttp { detail: detail.to_owned() })
 }
 
-enum Found {
+enum ConnectProblem {
     Tls(TlsProblem),
-    Words(&'static str),
+    Text(&'static str),
 }
 
-/// Looks through the causes of an error, also inside those of the system.
-fn find(error: &(dyn Error + 'static)) -> Option<Found> {
+/// Searches the causes of an error, including those inside `io::Error`.
+fn find_problem(error: &(dyn Error + 'static)) -> Option<ConnectProblem> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(tls) = error.downcast_ref::<TlsError>() {
-            return tls_problem(tls).map(Found::Tls);
+            return tls_problem(tls).map(ConnectProblem::Tls);
         }
         if let Some(system) = error.downcast_ref::<io::Error>() {
             if let Some(inner) = system.get_ref() {
                 let inner: &(dyn Error + 'static) = inner;
-                if let Some(found) = find(inner) {
+                if let Some(found) = find_problem(inner) {
                     return Some(found);
                 }
             }
             match system.kind() {
-                io::ErrorKind::ConnectionRefused => return Some(Found::Words("no program listens there")),
-                io::ErrorKind::TimedOut => return Some(Found::Words("no answer from there in time")),
+                io::ErrorKind::ConnectionRefused => return Some(ConnectProblem::Text("no program listens there")),
+                io::ErrorKind::TimedOut => return Some(ConnectProblem::Text("the host did not answer in time")),
                 io::ErrorKind::UnexpectedEof => {
-                    return Some(Found::Words(
+                    return Some(ConnectProblem::Text(
                         "the connection was closed before TLS began: the port may be one for plain http",
                     ));
                 }
@@ -55,17 +55,17 @@ fn find(error: &(dyn Error + 'static)) -> Option<Found> {
         }
         let text = error.to_string();
         if text == "dns error" {
-            return Some(Found::Words("the name of the host is not known"));
+            return Some(ConnectProblem::Text("the name of the host is not known"));
         }
         if text.contains("tunnel") || text.contains("proxy") {
-            return Some(Found::Words("the proxy of HTTPS_PROXY does not let it through"));
+            return Some(ConnectProblem::Text("the proxy of HTTPS_PROXY refuses the connection"));
         }
         next = error.source();
     }
     None
 }
 
-/// `None`: it may go better the next time.
+/// The TLS problem of an error; `None` if a retry may succeed.
 fn tls_problem(error: &TlsError) -> Option<TlsProblem> {
     match error {
         TlsError::InvalidCertificate(certificate) => Some(certificate_problem(certificate)),
@@ -81,7 +81,7 @@ fn certificate_problem(error: &CertificateError) -> TlsProblem {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => TlsProblem::NotYetValid,
         CertificateError::UnknownIssuer => TlsProblem::UnknownAuthority,
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => TlsProblem::OtherName,
-        // What signs itself is its own authority.
+        // A self-signed certificate is its own authority.
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
             TlsProblem::UnknownAuthority
         }

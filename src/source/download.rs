@@ -1,6 +1,6 @@
-//! Files behind links that the service hands out: recordings. Such a link leads to another host as a rule, so it is followed without the
-//! key. The request goes through the gate like any other, and holds its place there until its answer begins. What another host answers
-//! says nothing about the service's limits.
+//! Downloads files from links that the service returns: recordings. Links usually lead to another host, so requests
+//! carry no key. A request passes the gate like any other and keeps its permit until the answer begins. Answers of
+//! other hosts do not change the gate.
 
 use std::time::Duration;
 
@@ -15,134 +15,136 @@ use reqwest::{
 use tokio::time::{Instant, timeout};
 
 use super::{
-    cause::cause,
     client,
     error::{Failure, Stop},
+    error_cause::cause_of,
     gate::Permit,
     settings::is_loopback,
     transport::Reply,
-    wire::{Heard, Tally, Wire, content_type},
+    wire::{SendOutcome, Tally, Wire, content_type},
 };
 use crate::model::Activity;
 
-/// A host that sends less than so many bytes in so long is given up: what drips holds the run.
-const SLOWEST_BYTES: u64 = 64 << 10;
-const SLOWEST_TIME: Duration = Duration::from_secs(60);
-/// The most redirects that are followed.
+/// A download that is slower than this many bytes per [`MIN_RATE_INTERVAL`] fails, so that it cannot stall the run.
+const MIN_RATE_BYTES: u64 = 64 << 10;
+const MIN_RATE_INTERVAL: Duration = Duration::from_secs(60);
+/// Maximum redirects of one download.
 const REDIRECTS_MAX: usize = 5;
 
-/// The status that says of a part that the host has another version: what is there does not fit (416, as a host itself says it).
-pub const OTHER_VERSION: u16 = 416;
+/// The status of a failed resume because the host has another version of the file (416, as hosts themselves answer).
+pub const OTHER_VERSION_STATUS: u16 = 416;
 
-/// What is asked for.
+/// A download to start or resume.
 #[derive(Clone, Copy, Debug)]
 pub struct DownloadRequest<'a> {
     /// The link, as the service sent it.
     pub link: &'a str,
-    /// What is there already: it is gone on with if the host still has the same version.
-    pub from: Option<DownloadFrom<'a>>,
+    /// The stored part of the file. The download resumes after it if the host still has the same version.
+    pub from: Option<PartialDownload<'a>>,
 }
 
-/// A part of a file that is there.
+/// The stored part of a file.
 #[derive(Clone, Copy, Debug)]
-pub struct DownloadFrom<'a> {
+pub struct PartialDownload<'a> {
     pub bytes: u64,
-    /// What [`DownloadStart::validator`] said of it.
+    /// The [`DownloadStart::validator`] of the stored part.
     pub validator: &'a str,
 }
 
-/// The host of a link and its port, to tell hosts apart; empty for what is no link.
+/// The host and port of a link; empty if the text is not a link.
 pub fn host_of(link: &str) -> String {
     let url = Url::parse(link).ok();
     url.map(|url| format!("{}:{:?}", url.host_str().unwrap_or_default(), url.port_or_known_default()))
         .unwrap_or_default()
 }
 
-/// How an answer begins.
+/// The facts that the headers of a download state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DownloadStart {
-    /// The bytes that are left out, because they are there already.
+    /// Bytes that are skipped, because they are stored already.
     pub offset: u64,
-    /// What tells this version of the file from another; `None` if the host says nothing by which a download can go on.
+    /// Identifies this version of the file; `None` if the host does not support resuming.
     pub validator: Option<String>,
-    /// The whole file's bytes, if the host says so.
+    /// Size of the complete file in bytes, if known.
     pub length: Option<u64>,
-    /// Its media type, without parameters, in lower case.
+    /// Media type in lower case, without parameters.
     pub media_type: Option<String>,
 }
 
-/// Takes a file as it comes.
+/// Receives the chunks of a file.
 pub trait DownloadSink {
-    /// Why it takes no more.
+    /// The reason to stop the download.
     type Error;
 
-    /// The answer begins.
+    /// Called once, before the first chunk.
     fn start(&mut self, start: &DownloadStart) -> Result<(), Self::Error>;
 
-    /// The bytes that follow.
+    /// Called for each chunk.
     fn take(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
 }
 
-/// What came of a download.
+/// The result of a download.
 #[derive(Debug)]
-pub enum Downloaded<E> {
-    /// All of it came.
-    Whole(DownloadStart),
-    /// The link was refused with this 4xx: it has aged, or leads nowhere.
+pub enum DownloadOutcome<E> {
+    /// The file is complete.
+    Complete(DownloadStart),
+    /// The link was refused with this 4xx: it has expired or is wrong.
     Refused(u16),
-    /// It is none that may be followed.
+    /// The link must not be followed, for this reason.
     BadLink(String),
-    /// The host sends nothing for now: 429 or 503.
-    Later,
-    /// Worth another attempt.
+    /// The host answered 429 or 503.
+    RateLimited,
+    /// A failure that is worth a retry.
     Failed(Failure),
-    /// The sink took no more.
+    /// The sink stopped the download.
     Declined(E),
 }
 
-/// What a request for a file was answered with.
-enum Begun {
-    Answer(Reply),
+/// The answer to a request for a file, before its body.
+enum DownloadResponse {
+    Replied(Reply),
     Redirect(Url),
     Refused(u16),
     BadLink(String),
-    Later,
+    RateLimited,
     Failed(Failure),
 }
 
 impl Wire {
-    /// Follows a link and hands over what is behind it. An error: the run is to end.
+    /// Downloads a link, redirects included, into `sink`. `Err` means that the run has to stop.
     pub(super) async fn download<S: DownloadSink>(
         &self,
         base: &Url,
         request: DownloadRequest<'_>,
         sink: &mut S,
-    ) -> Result<Downloaded<S::Error>, Stop> {
+    ) -> Result<DownloadOutcome<S::Error>, Stop> {
         let mut url = match checked_link(request.link, base) {
             Ok(url) => url,
-            Err(why) => return Ok(Downloaded::BadLink(why)),
+            Err(why) => return Ok(DownloadOutcome::BadLink(why)),
         };
         for _ in 0..=REDIRECTS_MAX {
             let mut tally = Tally::new(self, false);
             match self.begin_download(base, &url, request.from, &mut tally).await? {
-                Begun::Answer(reply) => return self.hand_over(reply, request.from, sink, &mut tally).await,
-                Begun::Redirect(next) => url = next,
-                Begun::Refused(status) => return Ok(Downloaded::Refused(status)),
-                Begun::BadLink(why) => return Ok(Downloaded::BadLink(why)),
-                Begun::Later => return Ok(Downloaded::Later),
-                Begun::Failed(failure) => return Ok(Downloaded::Failed(failure)),
+                DownloadResponse::Replied(reply) => {
+                    return self.stream_body(reply, request.from, sink, &mut tally).await;
+                }
+                DownloadResponse::Redirect(next) => url = next,
+                DownloadResponse::Refused(status) => return Ok(DownloadOutcome::Refused(status)),
+                DownloadResponse::BadLink(why) => return Ok(DownloadOutcome::BadLink(why)),
+                DownloadResponse::RateLimited => return Ok(DownloadOutcome::RateLimited),
+                DownloadResponse::Failed(failure) => return Ok(DownloadOutcome::Failed(failure)),
             }
         }
-        Ok(Downloaded::BadLink(format!("it is redirected more than {REDIRECTS_MAX} times")))
+        Ok(DownloadOutcome::BadLink(format!("it is redirected more than {REDIRECTS_MAX} times")))
     }
 
     async fn begin_download(
         &self,
         base: &Url,
         url: &Url,
-        from: Option<DownloadFrom<'_>>,
+        from: Option<PartialDownload<'_>>,
         tally: &mut Tally<'_>,
-    ) -> Result<Begun, Stop> {
+    ) -> Result<DownloadResponse, Stop> {
         let mut request = Request::new(Method::GET, url.clone());
         if let Some(from) = from {
             let validator = HeaderValue::try_from(from.validator);
@@ -157,105 +159,109 @@ impl Wire {
         let is_of_service = base.origin() == url.origin();
         let client = match self.downloads(base.scheme() == "http") {
             Ok(client) => client,
-            Err(failure) => return Ok(Begun::Failed(failure)),
+            Err(failure) => return Ok(DownloadResponse::Failed(failure)),
         };
         let asked = timeout(self.timeout, self.ask_host(client, request, is_of_service.then_some(&permit), tally));
-        let heard =
-            self.gate.unless_stopped(asked).await?.unwrap_or_else(|_| Heard::Nothing(Failure::timed_out(self.timeout)));
+        let heard = self
+            .gate
+            .unless_stopped(asked)
+            .await?
+            .unwrap_or_else(|_| SendOutcome::Failed(Failure::timed_out(self.timeout)));
         drop(permit);
         let reply = match heard {
-            Heard::Answer(reply) => reply,
-            Heard::Later => return Ok(Begun::Later),
-            Heard::Nothing(failure) => return Ok(Begun::Failed(failure)),
+            SendOutcome::Replied(reply) => reply,
+            SendOutcome::RateLimited => return Ok(DownloadResponse::RateLimited),
+            SendOutcome::Failed(failure) => return Ok(DownloadResponse::Failed(failure)),
         };
         let status = reply.status();
         tracing::debug!(status = status.as_u16(), host = url.host_str().unwrap_or_default(), "a recording");
         Ok(match status {
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Begun::Later,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => DownloadResponse::RateLimited,
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => failed_with(status),
-            // The part that is there is not of what the host has: without it, it is sent from its beginning.
+            // The stored part does not fit the host's version: the caller discards it and starts from the beginning.
             StatusCode::RANGE_NOT_SATISFIABLE => failed_with(status),
-            StatusCode::OK | StatusCode::PARTIAL_CONTENT => Begun::Answer(reply),
+            StatusCode::OK | StatusCode::PARTIAL_CONTENT => DownloadResponse::Replied(reply),
             _ if status.is_redirection() => redirect(&reply, base),
-            _ if status.is_client_error() => Begun::Refused(status.as_u16()),
+            _ if status.is_client_error() => DownloadResponse::Refused(status.as_u16()),
             _ => failed_with(status),
         })
     }
 
-    /// Asks with the gate's permit where the service itself answers, so that its refusals count.
+    /// Sends the request. `permit` is given if the service itself answers, so that its rate limits reach the gate.
     async fn ask_host(
         &self,
         client: &Client,
         request: Request,
         permit: Option<&Permit>,
         tally: &mut Tally<'_>,
-    ) -> Heard {
+    ) -> SendOutcome {
         if let Some(permit) = permit {
-            return self.hear_with(client, request, permit, tally).await;
+            return self.send_with(client, request, permit, tally).await;
         }
-        match self.send_with(client, request).await {
+        match self.transmit(client, request).await {
             Ok(reply) => {
                 tally.status = Some(reply.status().as_u16());
-                Heard::Answer(reply)
+                SendOutcome::Replied(reply)
             }
-            Err(failure) => Heard::Nothing(failure),
+            Err(failure) => SendOutcome::Failed(failure),
         }
     }
 
-    async fn hand_over<S: DownloadSink>(
+    async fn stream_body<S: DownloadSink>(
         &self,
         mut reply: Reply,
-        from: Option<DownloadFrom<'_>>,
+        from: Option<PartialDownload<'_>>,
         sink: &mut S,
         tally: &mut Tally<'_>,
-    ) -> Result<Downloaded<S::Error>, Stop> {
+    ) -> Result<DownloadOutcome<S::Error>, Stop> {
         let _booked = self.gate.account().enter(Activity::Network);
         let start = match start_of(&reply, from) {
             Ok(start) => start,
-            Err(failure) => return Ok(Downloaded::Failed(failure)),
+            Err(failure) => return Ok(DownloadOutcome::Failed(failure)),
         };
         if let Err(declined) = sink.start(&start) {
-            return Ok(Downloaded::Declined(declined));
+            return Ok(DownloadOutcome::Declined(declined));
         }
         let mut at = start.offset;
-        let (mut slow_from, mut slow_at) = (Instant::now(), at);
+        let (mut interval_start, mut interval_offset) = (Instant::now(), at);
         loop {
-            let piece = match self.next_piece(&mut reply, at).await? {
-                Ok(Some(piece)) => piece,
+            let chunk = match self.next_chunk(&mut reply, at).await? {
+                Ok(Some(chunk)) => chunk,
                 Ok(None) => break,
-                Err(failure) => return Ok(Downloaded::Failed(failure)),
+                Err(failure) => return Ok(DownloadOutcome::Failed(failure)),
             };
-            at += piece.len() as u64;
-            if slow_from.elapsed() >= SLOWEST_TIME {
-                if at - slow_at < SLOWEST_BYTES {
-                    return Ok(Downloaded::Failed(Failure::hung(SLOWEST_TIME, as_size(at))));
+            at += chunk.len() as u64;
+            if interval_start.elapsed() >= MIN_RATE_INTERVAL {
+                if at - interval_offset < MIN_RATE_BYTES {
+                    return Ok(DownloadOutcome::Failed(Failure::hung(MIN_RATE_INTERVAL, as_size(at))));
                 }
-                (slow_from, slow_at) = (Instant::now(), at);
+                (interval_start, interval_offset) = (Instant::now(), at);
             }
-            tally.read_bytes += piece.len();
-            if let Err(declined) = sink.take(&piece) {
-                return Ok(Downloaded::Declined(declined));
+            tally.read_bytes += chunk.len();
+            if let Err(declined) = sink.take(&chunk) {
+                return Ok(DownloadOutcome::Declined(declined));
             }
         }
         match start.length {
-            Some(length) if length != at => {
-                Ok(Downloaded::Failed(Failure::Cut { bytes: as_size(at), detail: format!("{length} bytes were told") }))
-            }
-            _ => Ok(Downloaded::Whole(start)),
+            Some(length) if length != at => Ok(DownloadOutcome::Failed(Failure::Cut {
+                bytes: as_size(at),
+                detail: format!("{length} bytes were announced"),
+            })),
+            _ => Ok(DownloadOutcome::Complete(start)),
         }
     }
 
-    async fn next_piece(&self, reply: &mut Reply, at: u64) -> Result<Result<Option<Bytes>, Failure>, Stop> {
+    async fn next_chunk(&self, reply: &mut Reply, at: u64) -> Result<Result<Option<Bytes>, Failure>, Stop> {
         let (idle, bytes) = (self.body_limits.idle, as_size(at));
-        let piece = self.gate.unless_stopped(timeout(idle, reply.chunk())).await?;
-        Ok(match piece {
+        let chunk = self.gate.unless_stopped(timeout(idle, reply.chunk())).await?;
+        Ok(match chunk {
             Err(_) => Err(Failure::hung(idle, bytes)),
-            Ok(Err(error)) => Err(Failure::Cut { bytes, detail: cause(error) }),
-            Ok(Ok(piece)) => Ok(piece),
+            Ok(Err(error)) => Err(Failure::Cut { bytes, detail: cause_of(error) }),
+            Ok(Ok(chunk)) => Ok(chunk),
         })
     }
 
-    /// The client for links: without the key.
+    /// The client for links, which sends no key.
     fn downloads(&self, is_local: bool) -> Result<&Client, Failure> {
         let build = || client::build_for_links(self.timeout, is_local).map_err(|error| error.to_string());
         let built = self.download_client.get_or_init(build);
@@ -263,21 +269,21 @@ impl Wire {
     }
 }
 
-fn failed_with(status: StatusCode) -> Begun {
-    Begun::Failed(Failure::Status { status: status.as_u16(), message: String::new() })
+fn failed_with(status: StatusCode) -> DownloadResponse {
+    DownloadResponse::Failed(Failure::Status { status: status.as_u16(), message: String::new() })
 }
 
-fn redirect(reply: &Reply, base: &Url) -> Begun {
+fn redirect(reply: &Reply, base: &Url) -> DownloadResponse {
     let location = reply.headers().get(LOCATION).and_then(|location| location.to_str().ok());
     let next = location.and_then(|location| reply.url().join(location).ok());
     match next.map(|next| checked_link(next.as_str(), base)) {
-        Some(Ok(next)) => Begun::Redirect(next),
-        Some(Err(why)) => Begun::BadLink(format!("it is redirected: {why}")),
-        None => Begun::BadLink("it is redirected to nowhere".to_owned()),
+        Some(Ok(next)) => DownloadResponse::Redirect(next),
+        Some(Err(why)) => DownloadResponse::BadLink(format!("it is redirected: {why}")),
+        None => DownloadResponse::BadLink("it is redirected to nowhere".to_owned()),
     }
 }
 
-/// The address of a link that may be followed: https, or http on this machine where the service is there too.
+/// Parses a link that may be followed: https, or http on this machine if the service runs there too.
 fn checked_link(link: &str, base: &Url) -> Result<Url, String> {
     let url = Url::parse(link).map_err(|error| format!("it is no address: {error}"))?;
     let host = url.host_str().unwrap_or_default();
@@ -288,7 +294,7 @@ fn checked_link(link: &str, base: &Url) -> Result<Url, String> {
     }
 }
 
-fn start_of(reply: &Reply, from: Option<DownloadFrom<'_>>) -> Result<DownloadStart, Failure> {
+fn start_of(reply: &Reply, from: Option<PartialDownload<'_>>) -> Result<DownloadStart, Failure> {
     let headers = reply.headers();
     let media_type = content_type(headers).split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let packed = text_of(headers, &CONTENT_ENCODING).filter(|packed| !packed.eq_ignore_ascii_case("identity"));
@@ -303,14 +309,15 @@ fn start_of(reply: &Reply, from: Option<DownloadFrom<'_>>) -> Result<DownloadSta
     };
     if reply.status() == StatusCode::PARTIAL_CONTENT {
         let sent = text_of(headers, &CONTENT_RANGE).and_then(content_range);
-        let sent = sent.ok_or_else(|| unfit("the range that was sent is not told, or not to the end of the file"))?;
-        let held = from.ok_or_else(|| unfit("a part was sent that was not asked for"))?;
-        if sent.first != held.bytes {
-            return Err(unfit("another part was sent than was asked for"));
+        let sent =
+            sent.ok_or_else(|| bad_range("the answer names no range, or one that stops before the end of the file"))?;
+        let partial = from.ok_or_else(|| bad_range("a part was sent that was not asked for"))?;
+        if sent.first != partial.bytes {
+            return Err(bad_range("the answer starts at another byte than requested"));
         }
-        if start.validator.as_deref().is_some_and(|validator| validator != held.validator) {
+        if start.validator.as_deref().is_some_and(|validator| validator != partial.validator) {
             let message = "a part of another version was sent".to_owned();
-            return Err(Failure::Status { status: OTHER_VERSION, message });
+            return Err(Failure::Status { status: OTHER_VERSION_STATUS, message });
         }
         (start.offset, start.length) = (sent.first, Some(sent.length));
     }
@@ -321,28 +328,28 @@ fn as_size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-fn unfit(detail: &str) -> Failure {
+fn bad_range(detail: &str) -> Failure {
     Failure::Cut { bytes: 0, detail: detail.to_owned() }
 }
 
-/// The rest of a file.
+/// The end of a file, from a `Content-Range` header.
 #[derive(Debug, PartialEq, Eq)]
-struct Rest {
+struct FileTail {
     first: u64,
-    /// The whole file's bytes.
+    /// Size of the complete file in bytes.
     length: u64,
 }
 
-/// `bytes 100-199/200`. A part that does not reach to the end of the file, or does not tell where that is, is none that was asked for.
-fn content_range(text: &str) -> Option<Rest> {
+/// Parses `bytes 100-199/200`. Ranges of unknown length, or which stop before the end of the file, are not accepted.
+fn content_range(text: &str) -> Option<FileTail> {
     let (range, length) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;
     let (first, last) = (first.trim().parse().ok()?, last.trim().parse::<u64>().ok()?);
     let length = length.trim().parse().ok()?;
-    (last.checked_add(1)? == length).then_some(Rest { first, length })
+    (last.checked_add(1)? == length).then_some(FileTail { first, length })
 }
 
-/// A strong entity tag, or else the date of the last change; `None` also where parts are not sent.
+/// The strong entity tag, or the date of the last change. `None` also if the host does not send ranges.
 fn validator(headers: &HeaderMap) -> Option<String> {
     if text_of(headers, &ACCEPT_RANGES).is_some_and(|units| units.trim().eq_ignore_ascii_case("none")) {
         return None;
@@ -360,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_encrypted_links_are_followed_and_those_on_this_machine_where_the_service_is_there() {
+    fn only_https_links_and_local_links_are_followed() {
         let (far, here) = (Url::parse("https://api.example").unwrap(), Url::parse("http://127.0.0.1:1").unwrap());
         assert!(checked_link("https://media.example/x?sig=1", &far).is_ok());
         assert!(checked_link("http://127.0.0.1:9/x", &here).is_ok());
@@ -372,7 +379,7 @@ mod tests {
 
     #[test]
     fn ranges_are_read() {
-        assert_eq!(content_range("bytes 100-199/200"), Some(Rest { first: 100, length: 200 }));
+        assert_eq!(content_range("bytes 100-199/200"), Some(FileTail { first: 100, length: 200 }));
         for text in ["bytes 0-9/*", "bytes 100-149/200", "bytes */200", "items 1-2/3", "bytes 1-2", ""] {
             assert_eq!(content_range(text), None, "{text}");
         }

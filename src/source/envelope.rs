@@ -1,4 +1,4 @@
-//! What a page says about the list that it belongs to: how many records came, and where the list goes on or how it ended.
+//! Parses a page's envelope: the number of records, and the page token or the end of the list.
 
 use std::ops::Range;
 
@@ -7,25 +7,25 @@ use crate::{
     page::{DATA, PageError, PageParts, TOKEN_BYTES_MAX},
 };
 
-/// What a page says about itself.
+/// The envelope of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// Items in `data`.
     pub rows: usize,
-    /// Where to continue.
+    /// The next page token.
     pub next: Option<PageToken>,
-    /// How the end of the list was said; present exactly when `next` is not.
+    /// The form in which the page marks the end of the list; present exactly if `next` is not.
     pub end: Option<EndStyle>,
-    /// Where the list `data` stands in the body, in bytes.
+    /// The byte range of the list `data` in the body.
     pub list: Range<usize>,
-    /// Items of `data` that are no JSON.
+    /// Items of `data` that are not JSON.
     pub broken: usize,
 }
 
-/// Reads a page's envelope. Fields other than `cursor` and `data` are ignored.
+/// Parses a page's envelope. Fields other than `cursor` and `data` are ignored.
 ///
 /// # Errors
-/// If the body is no page with one list `data` and at most one `cursor` that can be sent back.
+/// If the body is not a page with one list `data` and at most one usable `cursor`.
 pub fn parse(body: &[u8]) -> Result<Envelope, PageError> {
     let parts = PageParts::parse(body, &[DATA])?;
     if let Some(field) = parts.duplicate {
@@ -41,13 +41,13 @@ pub fn parse(body: &[u8]) -> Result<Envelope, PageError> {
     Ok(Envelope { rows: list.records.len(), next, end, list: list.place.clone(), broken })
 }
 
-/// The page token, or how the end was said.
+/// The page token, or the form of the end.
 fn read_token(raw: Option<&[u8]>) -> Result<Result<PageToken, EndStyle>, PageError> {
     let Some(raw) = raw else { return Ok(Err(EndStyle::Missing)) };
     let token = match raw.first() {
         Some(b'n') => return Ok(Err(EndStyle::Null)),
         Some(b'"') => serde_json::from_slice::<String>(raw).map_err(|_| PageError::BadToken)?,
-        // Not in the contract, but unmistakable. The digits stay as they came.
+        // A number is outside the contract but usable. Its digits are kept as text.
         Some(b'-' | b'0'..=b'9') => String::from_utf8_lossy(raw).into_owned(),
         _ => return Err(PageError::BadToken),
     };

@@ -1,4 +1,5 @@
-//! What can go wrong, by what the caller can do about it. Nothing here decides: `fetch` and `walk` do.
+//! The errors of this stage, one variant for each reaction of the caller. `fetch` and `walk` decide which error
+//! applies.
 
 use std::time::Duration;
 
@@ -7,10 +8,10 @@ use thiserror::Error;
 use super::tls_problem::TlsProblem;
 use crate::model::format_ms;
 
-/// Why no further page can be had.
+/// Why a request failed for good.
 #[derive(Debug, Error)]
 pub enum SourceError {
-    /// The run is over for now, and what is durable stays: resume later.
+    /// The run stops early and can be resumed later.
     #[error("stopped: {0}")]
     Stopped(Stop),
 
@@ -18,51 +19,46 @@ pub enum SourceError {
     #[error("the service refused the key from {origin} (status {status} at {url}){}", body_of(message))]
     KeyRefused { status: u16, origin: String, url: String, message: String },
 
-    /// Every list is answered with 403 and a web page, which the service never sends: the key was not looked at.
+    /// 403 with a web page from every list. The service never sends one, so the key was not checked.
     #[error("a proxy or firewall refuses every request (status {status} with {message} at {url})")]
     Blocked { status: u16, url: String, message: String },
 
-    /// 401 or 403 for this address alone: the service accepts the key elsewhere.
-    #[error("{url} is refused (status {status}), though the key is accepted elsewhere{}", body_of(message))]
+    /// 401 or 403 for this address only: the service accepts the key elsewhere.
+    #[error("the service refused {url} (status {status}) but accepts the key elsewhere{}", body_of(message))]
     Forbidden { status: u16, url: String, message: String, is_html: bool },
 
-    /// 404 where no answer of the run shows that the list is there: it proves nothing.
-    #[error("{url} is answered with 404, and nothing shows that this list exists: a 404 proves nothing then")]
+    /// 404 from a list that no answer of the run proves to exist.
+    #[error("the service answered {url} with 404, and no other answer shows that this list exists")]
     NotFound { url: String },
 
-    /// Any other 4xx on a request without a page token: the request itself is wrong, asking again will not help.
+    /// Any other 4xx on a request without a page token: the request is wrong, and a retry will not help.
     #[error("the service refused {url} (status {status}): {message}")]
     Refused { status: u16, message: String, url: String },
 
-    /// The service wants the request to go elsewhere. The key is never sent to another place than the configured one.
-    #[error(
-        "{url} is redirected to {location} (status {status}), which is not followed: correct the service's address"
-    )]
+    /// A redirect, which is not followed: the key is sent to the configured address only.
+    #[error("the service redirects {url} to {location} (status {status}): correct the service's address")]
     Redirected { status: u16, location: String, url: String },
 
-    /// The service gave no answer, or only server errors, however often it was asked: try later.
+    /// No answer or server errors in all attempts: try later.
     #[error("{} {url} in {}: {last}", last.verb(), attempts_of(*attempts))]
     Unreachable { url: String, attempts: u32, last: Failure },
 
-    /// The service answered, however often it was asked, with something that is no page: look at the address and at what
-    /// stands between.
-    #[error("the answer to {url} is no page, in {}: {last}", attempts_of(*attempts))]
+    /// The answers of all attempts are not pages: check the address and the proxies.
+    #[error("the answer to {url} is not a page, in {}: {last}", attempts_of(*attempts))]
     BadAnswer { url: String, attempts: u32, last: Failure },
 
-    /// The page cannot be had at any page size while the service answers smaller questions: ask for a smaller window.
-    #[error(
-        "{url} does not come, even in pages of {page_rows} rows, while the service answers smaller questions: {last}"
-    )]
+    /// The page fails at every page size while the service answers smaller requests: use a smaller window.
+    #[error("cannot read {url}, even in pages of {page_rows} rows, although smaller requests succeed: {last}")]
     TooLarge { url: String, page_rows: u32, last: Failure },
 
-    /// The page tokens die before the window's end: ask for a smaller window.
+    /// The page tokens die before the window's end: use a smaller window.
     #[error(
-        "the page tokens die before the window's end, after {pages} pages at best in {restarts} restarts ({last}): \
+        "page tokens die before the end of the window, after at most {pages} pages in {restarts} restarts ({last}): \
          use a smaller window"
     )]
     TokensDie { restarts: u32, pages: u64, last: String },
 
-    /// The list does not come to an end.
+    /// The list does not end.
     #[error("the list does not end: {cause} after {pages} pages")]
     Looping { cause: LoopCause, pages: u64 },
 
@@ -75,7 +71,7 @@ fn attempts_of(attempts: u32) -> String {
     if attempts == 1 { "one attempt".to_owned() } else { format!("{attempts} attempts") }
 }
 
-/// What is said of the body of a 401 or 403: the service's own refusals have none.
+/// The note on the body of a 401 or 403: the service's own refusals have no body.
 fn body_of(message: &str) -> String {
     match message {
         "" => String::new(),
@@ -84,7 +80,7 @@ fn body_of(message: &str) -> String {
 }
 
 impl SourceError {
-    /// Whether no other request will go better: the run is over, or the key is no good.
+    /// Whether every further request would fail too: the run stops, or the key is wrong.
     pub fn ends_the_run(&self) -> bool {
         matches!(
             self,
@@ -95,7 +91,7 @@ impl SourceError {
         )
     }
 
-    /// Whether nothing that speaks HTTP was reached: then another list will not answer either.
+    /// Whether no HTTP server was reached: then the other lists will not answer either.
     pub fn is_no_connection(&self) -> bool {
         matches!(
             self,
@@ -113,110 +109,108 @@ impl From<Stop> for SourceError {
     }
 }
 
-/// Why the run ends early although nothing failed.
+/// Why the run stops early without a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Stop {
-    /// Somebody asked for it.
+    /// The run was cancelled.
     #[error("cancelled")]
     Cancelled,
-    /// The deadline is there, or will be before the next request may be sent: at `until_ms` (epoch milliseconds, this
+    /// The deadline has passed, or passes before the next request may be sent at `until_ms` (epoch milliseconds by this
     /// machine's clock).
-    #[error("the deadline leaves no time for a request, the next may be sent at {}", format_ms(*until_ms))]
+    #[error("the deadline leaves no time for a request: the next one may be sent at {}", format_ms(*until_ms))]
     Deadline { until_ms: i64 },
-    /// The run's allowance of requests is used up.
+    /// The request budget of the run is used up.
     #[error("the allowance of {requests} requests is used up")]
     Budget { requests: u64 },
-    /// The service must be left alone for longer than the run is willing to wait: until `until_ms` (epoch milliseconds, this
-    /// machine's clock). `told` says whether the service named that time or it is our own backoff.
-    #[error("no request before {}{}", format_ms(*until_ms), if *told { ", as the service told" } else { "" })]
+    /// The wait until `until_ms` (epoch milliseconds by this machine's clock) is longer than the run's patience.
+    /// `told`: the time comes from `Retry-After`; otherwise it is backoff.
+    #[error("no request before {}{}", format_ms(*until_ms), if *told { ", as the service asked" } else { "" })]
     Patience { until_ms: i64, told: bool },
 }
 
 /// Why a list does not end.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LoopCause {
-    /// The service handed out a page token a second time, even after a new start. The token is shortened.
+    /// The service returned a page token twice, even after a restart. The token is shortened.
     #[error("the page token {token} came twice")]
     RepeatedToken { token: String },
-    /// Too many pages in a row held no row.
+    /// Too many consecutive pages were empty.
     #[error("{in_a_row} pages in a row were empty")]
     EmptyPages { in_a_row: u32 },
-    /// More pages than any window may have.
+    /// The window has more pages than allowed.
     #[error("the limit for a window is reached")]
     TooManyPages,
 }
 
-/// What went wrong with one attempt. All of it is worth another attempt.
+/// The failure of one attempt. Failures are retried unless [`Failure::is_permanent`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Failure {
     /// No connection.
     #[error("{detail}")]
     Connect { detail: String },
-    /// No TLS connection, before somebody changes something.
+    /// No TLS connection until somebody fixes the problem.
     #[error("{problem} ({detail})")]
     Tls { problem: TlsProblem, detail: String },
-    /// The answer is no HTTP.
-    #[error("the answer is no HTTP: the port may be one for https ({detail})")]
+    /// The answer is not HTTP.
+    #[error("the answer is not HTTP: the port may be one for https ({detail})")]
     NotHttp { detail: String },
-    /// The body is packed in a way that was not asked for.
-    #[error("the body is encoded as '{encoding}', which cannot be read: gzip is asked for")]
+    /// The body has an encoding that was not requested.
+    #[error("the body is encoded as '{encoding}': only gzip is supported")]
     UnknownEncoding { encoding: String },
-    /// The whole answer did not arrive in time.
+    /// The complete answer did not arrive in time.
     #[error("no complete answer within {after_ms} ms")]
     TimedOut { after_ms: u64 },
-    /// The body stopped coming.
+    /// The body stalled.
     #[error("the body stopped for {idle_ms} ms after {bytes} bytes")]
     Hung { idle_ms: u64, bytes: usize },
-    /// The connection or the compressed stream broke off, or the answer was no HTTP.
+    /// The connection or the compressed stream broke off.
     #[error("the answer broke off after {bytes} bytes: {detail}")]
     Cut { bytes: usize, detail: String },
     /// The decompressed body is larger than allowed.
     #[error("the body is larger than {limit_bytes} bytes")]
     BodyTooLarge { limit_bytes: usize },
-    /// 5xx, or 408 or 425. `message` is what the body says, shortened.
+    /// 5xx, 408 or 425. `message` is the shortened message of the body.
     #[error("status {status}{}{message}", if message.is_empty() { "" } else { ": " })]
     Status { status: u16, message: String },
-    /// The body is a web page; `came` says what came.
+    /// The body is a web page; `came` describes it.
     #[error("a web page instead of JSON ({came})")]
     Html { came: String },
-    /// The body is no page of a list; `came` says what came.
+    /// The body is not a page of a list; `came` describes it.
     #[error("{problem} ({came})")]
     NoPage { problem: crate::page::PageError, came: String },
-    /// Some records of the page are no JSON.
+    /// Some records of the page are not JSON.
     #[error("{records} records on the page are not JSON")]
     BrokenRecords { records: usize },
-    /// The body is no JSON; `came` says what came.
+    /// The body is not JSON; `came` describes it.
     #[error("the body is not JSON: {reason} ({came})")]
     NotJson { reason: String, came: String },
 }
 
 impl Failure {
-    /// What an error that gives up says before the address.
+    /// The first words of an error after the last attempt, before the address.
     fn verb(&self) -> &'static str {
         match self {
             Failure::Connect { .. } | Failure::Tls { .. } => "cannot reach",
             _ => "no usable answer from",
         }
     }
-}
 
-impl Failure {
-    /// The whole answer did not arrive in this time.
+    /// The complete answer did not arrive in this time.
     pub(super) fn timed_out(after: Duration) -> Failure {
         Failure::TimedOut { after_ms: millis(after) }
     }
 
-    /// The body stopped coming for so long, after so many bytes.
+    /// The body stalled for `idle` after `bytes` bytes.
     pub(super) fn hung(idle: Duration, bytes: usize) -> Failure {
         Failure::Hung { idle_ms: millis(idle), bytes }
     }
 
-    /// Whether the same request would fail in the same way, until somebody changes something.
+    /// Whether retries fail in the same way until somebody fixes the problem.
     pub(super) fn is_permanent(&self) -> bool {
         matches!(self, Failure::Tls { .. } | Failure::NotHttp { .. } | Failure::UnknownEncoding { .. })
     }
 
-    /// Whether a smaller page could help: the service or the way to it had too much to carry.
+    /// Whether a smaller page could help.
     pub(super) fn may_be_size(&self) -> bool {
         match self {
             Failure::TimedOut { .. } | Failure::Hung { .. } | Failure::Cut { .. } | Failure::BodyTooLarge { .. } => {
@@ -234,12 +228,12 @@ impl Failure {
         }
     }
 
-    /// Whether one record may be to blame, so that pages and windows without it can be read.
+    /// Whether one record may be the cause, so that pages and windows without the record can be read.
     pub(super) fn may_be_a_record(&self) -> bool {
         matches!(self, Failure::NoPage { .. } | Failure::BrokenRecords { .. })
     }
 
-    /// What went wrong in a word, for logs: an answer's content does not belong there.
+    /// The kind of failure as one word, for logs: the content of an answer does not belong there.
     pub fn kind(&self) -> &'static str {
         match self {
             Failure::Connect { .. } => "connect",
@@ -258,7 +252,7 @@ impl Failure {
         }
     }
 
-    /// Whether the service did not answer at all, as against answering with something that is no page.
+    /// Whether the service did not answer or failed, rather than answering with something that is not a page.
     fn is_silence(&self) -> bool {
         matches!(
             self,
@@ -266,7 +260,7 @@ impl Failure {
         )
     }
 
-    /// The error of a request that failed this way to the last.
+    /// The error of a request whose last attempt failed in this way.
     pub(super) fn give_up(self, url: String, attempts: u32) -> SourceError {
         if self.is_silence() {
             SourceError::Unreachable { url, attempts, last: self }
@@ -276,22 +270,22 @@ impl Failure {
     }
 }
 
-/// Why a source cannot be set up.
+/// An invalid setting of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SettingsError {
-    /// The address is none. It is not repeated here, as it could carry a password.
+    /// The address is not a URL. The message does not repeat the address, because it may contain a password.
     #[error("the service's address is not an address: {reason}")]
     NotAnAddress { reason: String },
-    /// The key would travel unencrypted.
+    /// The key would be sent unencrypted.
     #[error("the service's address must be https (http is allowed on loopback only), not {scheme}://{host}")]
     Unencrypted { scheme: String, host: String },
-    /// The address carries something that does not belong there.
+    /// The address contains a user, a query or a fragment.
     #[error("the service's address must not carry {what}")]
     Surplus { what: &'static str },
-    /// The key is empty or cannot stand in a header.
+    /// The key is empty or not valid in a header.
     #[error("the key from {origin} {problem}")]
     UnusableKey { origin: String, problem: &'static str },
-    /// A limit that would allow nothing.
+    /// A limit that allows nothing.
     #[error("{name} must be {requirement}")]
     OutOfRange { name: &'static str, requirement: &'static str },
     /// The HTTP client cannot be built.

@@ -1,63 +1,64 @@
-//! What may be shown of an answer: short, on one line, and without the key, should the service echo it (promise P11).
+//! Excerpts of answers for people: short, on one line, and without the key even if the service echoes it (promise P11).
 
 use bytes::Bytes;
 use serde_json::Value;
 
 use crate::{redact::ApiKey, text::bytes_without_mark};
 
-/// The most characters shown of a body that is no page.
+/// Maximum characters shown of a body that is not a page.
 const CAME_CHARS_MAX: usize = 80;
-/// The most characters shown of an error message of the service.
+/// Maximum characters shown of the service's error message.
 const MESSAGE_CHARS_MAX: usize = 300;
-/// The most bytes of a body that are looked at to show some of it.
-const LOOKED_AT_BYTES_MAX: usize = 16 << 10;
+/// Maximum bytes of a body that are decoded for an excerpt.
+const EXCERPT_BYTES_MAX: usize = 16 << 10;
 
-/// What came, if it was no page: its type, its size and how it begins.
-pub(super) fn what_came(content_type: &str, body: &[u8], key: &ApiKey) -> String {
+/// Describes a body that is not a page: its type, its size and its first characters.
+pub(super) fn describe_body(content_type: &str, body: &[u8], key: &ApiKey) -> String {
     let kind = if content_type.is_empty() { "no content type" } else { content_type };
     let kind = presentable(kind, key, CAME_CHARS_MAX);
     if body.is_empty() {
         return format!("{kind}, empty");
     }
-    let beginning = presentable(&beginning(body), key, CAME_CHARS_MAX);
+    let beginning = presentable(&prefix(body), key, CAME_CHARS_MAX);
     format!("{kind}, {} bytes: {beginning}", body.len())
 }
 
-/// Whether a body is a web page: one that says so, or one that begins like one.
+/// Whether a body is a web page, by its content type or its first character.
 pub(super) fn is_html(content_type: &str, body: &[u8]) -> bool {
     content_type.to_ascii_lowercase().contains("html") || bytes_without_mark(body).trim_ascii_start().starts_with(b"<")
 }
 
-/// What the body of an error says: `{error: text}`, a list of messages, a JSON text, or bare text.
+/// The message in the body of an error: `{error: text}`, a list of messages, a JSON text, or plain text.
 pub(super) fn message(body: &Bytes, key: &ApiKey) -> String {
-    let text = beginning(body);
-    let said = serde_json::from_slice::<Value>(bytes_without_mark(body)).ok().and_then(|value| said_by(&value));
+    let text = prefix(body);
+    let said = serde_json::from_slice::<Value>(bytes_without_mark(body)).ok().and_then(|value| message_in(&value));
     presentable(said.as_deref().unwrap_or(&text), key, MESSAGE_CHARS_MAX)
 }
 
-fn said_by(value: &Value) -> Option<String> {
+fn message_in(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Array(items) => {
             let parts: Vec<String> =
-                items.iter().map(|item| said_by(item).unwrap_or_else(|| item.to_string())).collect();
+                items.iter().map(|item| message_in(item).unwrap_or_else(|| item.to_string())).collect();
             Some(parts.join("; "))
         }
         Value::Object(fields) => {
             let inner = ["error", "errors", "message"].into_iter().find_map(|name| fields.get(name))?;
-            Some(said_by(inner).unwrap_or_else(|| inner.to_string()))
+            Some(message_in(inner).unwrap_or_else(|| inner.to_string()))
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
 }
 
-fn beginning(body: &[u8]) -> String {
+fn prefix(body: &[u8]) -> String {
     let body = bytes_without_mark(body);
-    let looked_at = body.get(..LOOKED_AT_BYTES_MAX).unwrap_or(body);
+    let looked_at = body.get(..EXCERPT_BYTES_MAX).unwrap_or(body);
     String::from_utf8_lossy(looked_at).into_owned()
 }
 
-/// One line without control characters, cut to `chars_max`. The key is taken out before cutting: half a key is a secret too.
+/// One line without control characters, cut to `chars_max`. The key is removed before the cut: half a key is a secret
+/// too.
 pub(super) fn presentable(text: &str, key: &ApiKey, chars_max: usize) -> String {
     let text = match key.expose() {
         "" => text.to_owned(),
@@ -116,7 +117,7 @@ mod tests {
     fn p11_an_echoed_key_is_not_shown_even_where_the_text_is_cut() {
         for spaces in 0..90 {
             let body = format!("{}.s3cr3t-s3cr3t", "-".repeat(spaces));
-            let shown = what_came("text/plain; s3cr3t-s3cr3t", body.as_bytes(), &key());
+            let shown = describe_body("text/plain; s3cr3t-s3cr3t", body.as_bytes(), &key());
             assert!(!shown.contains("s3c"), "{shown}");
         }
         assert_eq!(message_of(r#"{"error":"no such key: s3cr3t-s3cr3t"}"#), "no such key: [key]");
@@ -124,9 +125,9 @@ mod tests {
 
     #[test]
     fn what_came_is_one_line() {
-        let shown = what_came("text/html", b"<html>\r\n\x1b[31m\0</html>\xff", &key());
+        let shown = describe_body("text/html", b"<html>\r\n\x1b[31m\0</html>\xff", &key());
         assert_eq!(shown, "text/html, 22 bytes: <html>\\r\\n\\u{1b}[31m\\u{0}</html>\u{fffd}");
-        assert_eq!(what_came("", b"", &key()), "no content type, empty");
+        assert_eq!(describe_body("", b"", &key()), "no content type, empty");
     }
 
     #[test]

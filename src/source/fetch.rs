@@ -1,5 +1,4 @@
-//! Asks for one page until it comes or there is no use in asking. Retries by the class of the failure; knows nothing of
-//! windows.
+//! Requests one page, with retries that depend on the kind of failure. Knows nothing of windows.
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_128;
@@ -9,40 +8,40 @@ use super::{
     backoff::Backoff,
     error::{Failure, SourceError, Stop},
     settings::ATTEMPTS_MAX,
-    wire::{Outcome, Received, Rejection, Wire},
+    wire::{ReceivedPage, Rejection, RequestOutcome, Wire},
 };
 use crate::page::PageError;
 
-/// The most attempts where the page's size may be to blame and a smaller one can be asked for.
+/// Maximum attempts if the page may be too large and a smaller page can be requested.
 pub const SIZE_ATTEMPTS_MAX: u32 = 2;
-/// The most attempts where a 4xx says nothing about the request, such as 421 or 499.
+/// Maximum attempts for a 4xx that says nothing about the request, such as 421 or 499.
 pub const PASSING_ATTEMPTS_MAX: u32 = 3;
 
-/// What became of asking for one page, or of posting something.
+/// The result of a request with all its retries.
 #[derive(Debug)]
-pub(super) enum Fetched<T = Received> {
-    /// It came.
+pub(super) enum FetchOutcome<T = ReceivedPage> {
+    /// Success.
     Page(T),
-    /// A 4xx that says something about the request.
+    /// A 4xx about this request.
     Rejected(Rejection),
-    /// It did not come.
+    /// All attempts failed.
     Failed { last: Failure, attempts: u32 },
 }
 
-/// The answer to something posted.
+/// The answer to a POST.
 #[derive(Debug)]
-pub(super) struct Posted {
+pub(super) struct PostReply {
     pub body: Bytes,
     pub service_now_ms: Option<i64>,
 }
 
-/// Asks for a page. `can_shrink`: a smaller page or window could be asked for instead, so that it is not worth insisting on this one.
+/// Requests a page. `can_shrink`: the caller can request a smaller page or window, so fewer retries are useful.
 pub(super) async fn fetch(
     wire: &Wire,
     backoff: Backoff,
     address: &Address,
     can_shrink: bool,
-) -> Result<Fetched, SourceError> {
+) -> Result<FetchOutcome, SourceError> {
     let in_use = wire.surveys_path.in_use(address);
     let address = in_use.as_ref().unwrap_or(address);
     let fetched = fetch_at(wire, backoff, address, can_shrink).await?;
@@ -58,89 +57,98 @@ pub(super) async fn fetch(
     Ok(answered(wire, &other, second))
 }
 
-fn is_missing(fetched: &Fetched) -> bool {
-    matches!(fetched, Fetched::Rejected(rejection) if rejection.status == 404)
+fn is_missing(fetched: &FetchOutcome) -> bool {
+    matches!(fetched, FetchOutcome::Rejected(rejection) if rejection.status == 404)
 }
 
-fn answered(wire: &Wire, address: &Address, fetched: Fetched) -> Fetched {
-    if matches!(fetched, Fetched::Page(_)) {
+fn answered(wire: &Wire, address: &Address, fetched: FetchOutcome) -> FetchOutcome {
+    if matches!(fetched, FetchOutcome::Page(_)) {
         wire.surveys_path.answered(address);
     }
     fetched
 }
 
-async fn fetch_at(wire: &Wire, backoff: Backoff, address: &Address, can_shrink: bool) -> Result<Fetched, SourceError> {
-    insist(wire, backoff, address, can_shrink, |outcome| match outcome {
-        Outcome::Page(page) => Ok(*page),
-        other => Err(other),
-    })
-    .await
-}
-
-/// Posts what stands in the address.
-pub(super) async fn post(wire: &Wire, backoff: Backoff, address: &Address) -> Result<Fetched<Posted>, SourceError> {
-    insist(wire, backoff, address, false, |outcome| match outcome {
-        Outcome::Posted { body, service_now_ms } => Ok(Posted { body, service_now_ms }),
-        other => Err(other),
-    })
-    .await
-}
-
-/// Asks until what is wanted comes, or there is no use in asking.
-async fn insist<T>(
+async fn fetch_at(
     wire: &Wire,
     backoff: Backoff,
     address: &Address,
     can_shrink: bool,
-    wanted: impl Fn(Outcome) -> Result<T, Outcome>,
-) -> Result<Fetched<T>, SourceError> {
+) -> Result<FetchOutcome, SourceError> {
+    send_with_retries(wire, backoff, address, can_shrink, |outcome| match outcome {
+        RequestOutcome::Page(page) => Ok(*page),
+        other => Err(other),
+    })
+    .await
+}
+
+/// Sends the POST of an address.
+pub(super) async fn post(
+    wire: &Wire,
+    backoff: Backoff,
+    address: &Address,
+) -> Result<FetchOutcome<PostReply>, SourceError> {
+    send_with_retries(wire, backoff, address, false, |outcome| match outcome {
+        RequestOutcome::Posted { body, service_now_ms } => Ok(PostReply { body, service_now_ms }),
+        other => Err(other),
+    })
+    .await
+}
+
+/// Sends a request until `wanted` accepts the outcome or the attempts are used up.
+async fn send_with_retries<T>(
+    wire: &Wire,
+    backoff: Backoff,
+    address: &Address,
+    can_shrink: bool,
+    wanted: impl Fn(RequestOutcome) -> Result<T, RequestOutcome>,
+) -> Result<FetchOutcome<T>, SourceError> {
     let mut waits = backoff.series();
     let mut attempts = 0;
-    // The records of a page with broken ones, as they came last.
-    let mut broken = None;
+    // Hash of the records of the latest page with broken records.
+    let mut last_broken = None;
     loop {
         let outcome = match wire.ask(address).await? {
-            Outcome::Broken { page, failure } => {
-                let before = broken.replace(records_hash(&page));
-                if before == broken { Outcome::Page(page) } else { Outcome::Failed(failure) }
+            RequestOutcome::Broken { page, failure } => {
+                let before = last_broken.replace(records_hash(&page));
+                if before == last_broken { RequestOutcome::Page(page) } else { RequestOutcome::Failed(failure) }
             }
             outcome => outcome,
         };
         let failure = match wanted(outcome) {
-            Ok(came) => return Ok(Fetched::Page(came)),
-            Err(Outcome::Rejected(rejection)) => {
+            Ok(value) => return Ok(FetchOutcome::Page(value)),
+            Err(RequestOutcome::Rejected(rejection)) => {
                 attempts += 1;
                 if !is_passing(rejection.status) || attempts >= PASSING_ATTEMPTS_MAX {
-                    return Ok(Fetched::Rejected(rejection));
+                    return Ok(FetchOutcome::Rejected(rejection));
                 }
                 wire.gate.retry_delay(waits.next_wait(wire.gate.rng().share())).await?;
                 continue;
             }
-            Err(Outcome::Redirected { status, location }) => {
+            Err(RequestOutcome::Redirected { status, location }) => {
                 return Err(SourceError::Redirected { status, location, url: address.shown.clone() });
             }
-            Err(Outcome::Later) => continue,
-            Err(Outcome::Failed(failure)) => failure,
-            // `wire` answers each kind of request with its own kind.
-            Err(Outcome::Page(_) | Outcome::Broken { .. } | Outcome::Posted { .. }) => {
+            Err(RequestOutcome::RateLimited) => continue,
+            Err(RequestOutcome::Failed(failure)) => failure,
+            // `wire` returns pages for GET and `Posted` for POST only.
+            Err(RequestOutcome::Page(_) | RequestOutcome::Broken { .. } | RequestOutcome::Posted { .. }) => {
                 Failure::NoPage { problem: PageError::NoData, came: "the answer to another request".to_owned() }
             }
         };
         attempts += 1;
         if attempts >= attempts_max(&failure, can_shrink).min(wire.attempts_max) {
-            return Ok(Fetched::Failed { last: failure, attempts });
+            return Ok(FetchOutcome::Failed { last: failure, attempts });
         }
         match wire.gate.retry_delay(waits.next_wait(wire.gate.rng().share())).await {
             // A service that nobody has reached is what there is to tell, and not the deadline.
             Err(Stop::Deadline { .. }) if !wire.counters.has_answers() => {
-                return Ok(Fetched::Failed { last: failure, attempts });
+                return Ok(FetchOutcome::Failed { last: failure, attempts });
             }
-            napped => napped?,
+            waited => waited?,
         }
     }
 }
 
-/// Whether a 4xx may be about the connection or the moment, so that the same request is worth another attempt.
+/// Whether a 4xx may be transient, so that the same request is worth a retry.
 fn is_passing(status: u16) -> bool {
     !matches!(status, 400 | 401 | 403..=407 | 409..=411 | 413..=417 | 422 | 426 | 428 | 431 | 451)
 }
@@ -148,15 +156,15 @@ fn is_passing(status: u16) -> bool {
 fn attempts_max(failure: &Failure, can_shrink: bool) -> u32 {
     match failure {
         failure if failure.is_permanent() => 1,
-        // The same page will be as large the next time.
+        // A retry of the same page would be as large.
         Failure::BodyTooLarge { .. } | Failure::Status { status: 413, .. } => 1,
         other if can_shrink && (other.may_be_size() || other.may_be_a_record()) => SIZE_ATTEMPTS_MAX,
         _ => ATTEMPTS_MAX,
     }
 }
 
-/// What a page's records are known by: the token beside them is another one each time.
-fn records_hash(page: &Received) -> u128 {
+/// Hash of a page's records, without the page token, which differs between attempts.
+fn records_hash(page: &ReceivedPage) -> u128 {
     let list = page.body.get(page.envelope.list.clone());
     xxh3_128(list.unwrap_or(&page.body))
 }

@@ -1,10 +1,10 @@
-//! What the fuzzer reaches of this folder; there is no such module in any other build.
+//! Entry points for the fuzzer; compiled for fuzzing only.
 
 use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 
-/// Reads `Retry-After` from header lines; those that HTTP does not let through are left out, as they are on the wire.
+/// Reads `Retry-After` from header lines. Lines that are no valid HTTP header value are left out.
 pub fn retry_after(lines: &[&[u8]], date_ms: i64) -> Option<Duration> {
     let mut headers = HeaderMap::new();
     for value in lines.iter().filter_map(|line| HeaderValue::from_bytes(line).ok()) {

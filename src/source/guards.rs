@@ -1,4 +1,4 @@
-//! What keeps a walk from going on for ever or from starting over for ever. Pure.
+//! Bounds the pages and restarts of a walk, so that every walk ends. Pure.
 
 use std::collections::HashSet;
 
@@ -9,19 +9,19 @@ use super::{
 };
 use crate::model::PageToken;
 
-/// The most pages of a window.
+/// Maximum pages of a window.
 pub const PAGES_MAX: u64 = 100_000;
-/// The most empty pages in a row.
+/// Maximum consecutive empty pages.
 pub const EMPTY_PAGES_MAX: u32 = 5;
-/// The most restarts after dead page tokens without getting further than before.
+/// Maximum consecutive restarts after dead page tokens that read no more rows than an earlier attempt.
 pub const IDLE_RESTARTS_MAX: u32 = 3;
-/// The most restarts after dead page tokens, however far they got.
+/// Maximum restarts after dead page tokens.
 pub const RESTARTS_MAX: u32 = 50;
 
-/// What a walk has seen.
+/// The pages, rows, tokens and restarts of a walk so far.
 #[derive(Debug, Default)]
 pub(super) struct Guards {
-    /// Hashes of the page tokens since the last start: at most [`PAGES_MAX`] of 8 bytes.
+    /// Hashes of the page tokens since the last restart: at most [`PAGES_MAX`] of 8 bytes.
     tokens: HashSet<u64>,
     pages: u64,
     rows: u64,
@@ -31,22 +31,22 @@ pub(super) struct Guards {
     restarts: u32,
     idle_restarts: u32,
     has_looped: bool,
-    /// Whether the rows are counted from the window's first page on, and not from where a walk was resumed.
+    /// Whether `rows` counts from the window's first page; false for a resumed walk.
     is_from_start: bool,
-    /// Where the walk before met a 404 on its token: rows since the window's start, and the page size.
+    /// Where the previous attempt got a 404 on its token: rows since the window's start, and the page size.
     not_found_at: Option<(u64, u32)>,
-    /// Whether a 404 on a token turned out not to be the end.
+    /// Whether a 404 on a token was found not to be the end.
     was_denied: bool,
 }
 
 /// What a 404 on a page token means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotFound {
-    /// The end of the list: two walks agree.
+pub(super) enum NotFoundMeaning {
+    /// The end of the list: two attempts agree.
     End,
-    /// Another walk in pages of this size, if one can be asked for, tells more.
+    /// Unknown: walk again, with this page size if there is one.
     Again(Option<u32>),
-    /// Other windows tell more than other page sizes.
+    /// Unknown, and another page size would not help: the caller has to compare with other windows.
     Unproven,
 }
 
@@ -56,8 +56,9 @@ impl Guards {
         Self { tokens, is_from_start: resumed_at.is_none(), ..Self::default() }
     }
 
-    /// A page came. An error is a list that does not end; whether a new start is worth it is [`Guards::looped`]'s to say.
-    pub fn page(&mut self, envelope: &Envelope) -> Result<(), LoopCause> {
+    /// Counts a page. An error means that the list does not end; [`Guards::restart_after_loop`] decides about a
+    /// restart.
+    pub fn record_page(&mut self, envelope: &Envelope) -> Result<(), LoopCause> {
         if let Some(token) = &envelope.next {
             if !self.tokens.insert(token_hash(token)) {
                 return Err(LoopCause::RepeatedToken { token: shortened(token) });
@@ -75,60 +76,62 @@ impl Guards {
         Ok(())
     }
 
-    /// The list does not end. A repeated token is worth one new start: rows may have moved under the walk. `Err` otherwise.
-    pub fn looped(&mut self, cause: LoopCause) -> Result<(), SourceError> {
+    /// Allows one restart after a repeated token: rows may have moved during the walk. Every other loop is an error.
+    pub fn restart_after_loop(&mut self, cause: LoopCause) -> Result<(), SourceError> {
         let is_worth_it = matches!(cause, LoopCause::RepeatedToken { .. }) && !self.has_looped;
         if !is_worth_it {
             return Err(SourceError::Looping { cause, pages: self.pages });
         }
         self.has_looped = true;
-        self.start_over();
+        self.reset();
         Ok(())
     }
 
-    /// Pages since the window's first one; `None` where a walk was resumed.
+    /// Pages since the window's first page; `None` for a resumed walk.
     pub fn pages_from_start(&self) -> Option<u64> {
         self.is_from_start.then_some(self.pages)
     }
 
-    /// A page token was answered with 404, which is what some services say at the end of a list, and others of a token that is
-    /// dead. Two walks from the start in pages of different sizes have edges at the multiples of the one and of the other: where
-    /// both meet a 404 behind the same rows, and that is no common multiple, no token died, the list is over (promise P3).
+    /// Interprets a 404 on a page token: some services answer so at the end of a list, others for a dead token (promise
+    /// P3).
     ///
-    /// `has_parts`: first of all the caller can look at parts of the window.
-    pub fn not_found(&mut self, page_rows: Option<u32>, rows_max: Option<u32>, has_parts: bool) -> NotFound {
+    /// Two walks with different page sizes have page boundaries at multiples of different numbers. If both get a 404
+    /// after the same number of rows, and that number is no common multiple, then the list has ended and no token died.
+    ///
+    /// `has_parts`: the caller can first compare with parts of the window.
+    pub fn not_found(&mut self, page_rows: Option<u32>, rows_max: Option<u32>, has_parts: bool) -> NotFoundMeaning {
         if !self.is_from_start {
-            return NotFound::Again(None);
+            return NotFoundMeaning::Again(None);
         }
         if has_parts && !self.was_denied {
-            return NotFound::Unproven;
+            return NotFoundMeaning::Unproven;
         }
-        let Some(page_rows) = page_rows.filter(|_| self.rows > 1) else { return NotFound::Unproven };
+        let Some(page_rows) = page_rows.filter(|_| self.rows > 1) else { return NotFoundMeaning::Unproven };
         let before = self.not_found_at.replace((self.rows, page_rows));
-        let is_edge = |size: u32| self.rows.is_multiple_of(u64::from(size.max(1)));
+        let is_page_boundary = |size: u32| self.rows.is_multiple_of(u64::from(size.max(1)));
         if before.is_some_and(|(rows, size)| {
-            rows == self.rows && size != page_rows && !(is_edge(size) && is_edge(page_rows))
+            rows == self.rows && size != page_rows && !(is_page_boundary(size) && is_page_boundary(page_rows))
         }) {
-            return NotFound::End;
+            return NotFoundMeaning::End;
         }
-        // Behind the first page of two sizes: the rows of one moment may fill more than either, at a service that loses such rows at
-        // an edge. The largest page may need no token at all.
-        let is_first_edge = |rows: u64, size: u32| rows == u64::from(size);
-        if is_first_edge(self.rows, page_rows) && before.is_some_and(|(rows, size)| is_first_edge(rows, size)) {
-            return NotFound::Again(rows_max.filter(|max| *max > page_rows));
+        // Both attempts failed after their first page: rows of one millisecond may fill more than either page, at a
+        // service that loses such rows at a page boundary. The largest page may need no token.
+        let is_first_boundary = |rows: u64, size: u32| rows == u64::from(size);
+        if is_first_boundary(self.rows, page_rows) && before.is_some_and(|(rows, size)| is_first_boundary(rows, size)) {
+            return NotFoundMeaning::Again(rows_max.filter(|max| *max > page_rows));
         }
-        NotFound::Again(other_page_rows(self.rows, page_rows, rows_max.unwrap_or(page_rows)))
+        NotFoundMeaning::Again(other_page_rows(self.rows, page_rows, rows_max.unwrap_or(page_rows)))
     }
 
-    /// A 404 on a token was not the end. Starting over is worth it once: perhaps that token alone died.
-    pub fn end_denied(&mut self, last: &str) -> Result<(), SourceError> {
+    /// Allows one restart after a 404 on a token that was not the end: perhaps only that token died.
+    pub fn restart_after_false_end(&mut self, last: &str) -> Result<(), SourceError> {
         match std::mem::replace(&mut self.was_denied, true) {
-            false => self.token_died(last),
-            true => Err(self.tokens_die(last)),
+            false => self.restart_after_dead_token(last),
+            true => Err(self.dead_tokens_error(last)),
         }
     }
 
-    fn tokens_die(&self, last: &str) -> SourceError {
+    fn dead_tokens_error(&self, last: &str) -> SourceError {
         SourceError::TokensDie {
             restarts: self.restarts,
             pages: self.furthest_pages.max(self.pages),
@@ -136,8 +139,8 @@ impl Guards {
         }
     }
 
-    /// A page token died. Starting over is worth it while that gets further than before, and a few times more.
-    pub fn token_died(&mut self, last: &str) -> Result<(), SourceError> {
+    /// Allows a restart after a dead page token, within [`IDLE_RESTARTS_MAX`] and [`RESTARTS_MAX`].
+    pub fn restart_after_dead_token(&mut self, last: &str) -> Result<(), SourceError> {
         if self.rows > self.furthest_rows {
             self.idle_restarts = 0;
         } else {
@@ -146,14 +149,14 @@ impl Guards {
         self.furthest_rows = self.furthest_rows.max(self.rows);
         self.furthest_pages = self.furthest_pages.max(self.pages);
         if self.idle_restarts > IDLE_RESTARTS_MAX || self.restarts >= RESTARTS_MAX {
-            return Err(self.tokens_die(last));
+            return Err(self.dead_tokens_error(last));
         }
         self.restarts += 1;
-        self.start_over();
+        self.reset();
         Ok(())
     }
 
-    fn start_over(&mut self) {
+    fn reset(&mut self) {
         self.is_from_start = true;
         self.tokens.clear();
         self.pages = 0;
@@ -162,8 +165,8 @@ impl Guards {
     }
 }
 
-/// A page size whose edges are not those of another one at the end of so many rows: smaller than the list, so that at least one of
-/// its tokens is seen to be alive, and rather below the other size than above.
+/// Finds a page size that does not also have a page boundary after `rows` rows. The size is smaller than the list, so
+/// that at least one of its tokens is answered. Smaller sizes than `page_rows` are preferred.
 fn other_page_rows(rows: u64, page_rows: u32, rows_max: u32) -> Option<u32> {
     let is_other = |size: &u32| {
         let (size, other) = (u64::from(*size), u64::from(page_rows.max(1)));

@@ -1,4 +1,4 @@
-//! What all clones of a source share. `ask`, `fetch`, `probe`, `purge`, `users` and `walk` work with it.
+//! The state that all clones of a source share. `list_call`, `fetch`, `probe`, `purge`, `users` and `walk` use it.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,8 +7,8 @@ use reqwest::Url;
 use super::{
     address::{self, Address},
     backoff::Backoff,
-    ends::TokenLives,
     learned_rate::LearnedRate,
+    token_lifetimes::TokenLifetimes,
     wire::Wire,
 };
 use crate::{
@@ -17,23 +17,23 @@ use crate::{
     redact::ApiKey,
 };
 
-/// The connections, the gate and what is known of the service.
+/// The connections, the gate and what the run has learned about the service.
 #[derive(Debug)]
 pub(super) struct Inner {
     pub base_url: Url,
     pub key: ApiKey,
     pub backoff: Backoff,
     pub clock: Clock,
-    /// What was learned before this run.
+    /// The rate learned before this run.
     pub learned: LearnedRate,
-    pub token_lives: TokenLives,
-    /// Which surveys are asked for; `None`: those that the service lists by itself.
+    pub token_lifetimes: TokenLifetimes,
+    /// The survey statuses to request; `None` requests the service's default.
     pub statuses: Mutex<Option<StatusFilter>>,
     pub wire: Wire,
 }
 
 impl Inner {
-    /// The address of a list call with what else is asked for.
+    /// The address of a list call, with the survey statuses added.
     pub fn listed_at(&self, stream: Stream, at: Address) -> Address {
         let statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
         match statuses.as_ref().filter(|_| stream == Stream::Surveys) {

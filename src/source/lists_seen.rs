@@ -1,4 +1,4 @@
-//! Which lists are known to be there.
+//! The lists that are known to exist.
 
 use std::{
     collections::BTreeSet,
@@ -11,7 +11,7 @@ use crate::model::Stream;
 #[derive(Debug, Default)]
 pub(super) struct ListsSeen {
     lists: Mutex<BTreeSet<Stream>>,
-    /// Held while a list is asked whether it exists: others wait for the answer.
+    /// Locked while one worker checks whether a list exists.
     pub asking: tokio::sync::Mutex<()>,
 }
 

@@ -1,9 +1,9 @@
-//! The HTTP client: the only part that speaks to the service. It yields the pages of a window under one gate for the whole
-//! process, and says what the caller can do when there are none. It does not look into rows, keep anything on disk, or know
-//! what a page is for.
+//! The HTTP client, the only stage that talks to the service. It reads the pages of a window through one gate per
+//! process. Errors say what the caller can do. The stage does not look into rows, store anything on disk, or know what
+//! a page is for.
 //!
-//! A request's way, outside in: [`Walk`] guards a window's pages against ends that are none; `fetch` asks for one page until
-//! it comes or there is no use in asking; the gate says when a request may be sent; `wire` sends it and reads the answer.
+//! A request passes four layers. [`Walk`] reads the pages of a window and detects false ends. `fetch` retries one page.
+//! The gate decides when a request may be sent. `wire` sends the request and reads the answer.
 
 mod inner;
 mod service;
@@ -21,27 +21,27 @@ mod gate;
 mod learned_rate;
 mod waiting;
 
-mod ends;
+mod token_lifetimes;
 
-mod cause;
 mod client;
 mod connection;
+mod error_cause;
 mod lists_seen;
 mod tls_problem;
 mod transport;
 mod wire;
 
 mod address;
-mod ask;
 mod body;
-mod call;
 mod download;
 pub mod envelope;
 mod excerpt;
+mod list_call;
 mod purge;
 mod retry_after;
 mod service_clock;
 mod surveys_path;
+mod user_request;
 mod users;
 
 #[cfg(fuzzing)]
@@ -53,10 +53,12 @@ mod stats;
 
 pub use self::client::install_crypto;
 pub use self::{
-    ask::{Answer, Range},
-    download::{DownloadFrom, DownloadRequest, DownloadSink, DownloadStart, Downloaded, OTHER_VERSION, host_of},
+    download::{
+        DownloadOutcome, DownloadRequest, DownloadSink, DownloadStart, OTHER_VERSION_STATUS, PartialDownload, host_of,
+    },
     error::{Failure, LoopCause, SettingsError, SourceError, Stop},
     learned_rate::LearnedRate,
+    list_call::{Answer, Range},
     probe::Probe,
     purge::{PURGE_DELETIONS_MAX, PurgeAnswer, PurgeRequest},
     service::Source,
@@ -64,9 +66,9 @@ pub use self::{
     stats::RequestStats,
     tls_problem::TlsProblem,
     transport::{Reply, Transport},
-    users::{Upserted, UserAnswer},
+    users::{UpsertOutcome, UserAnswer},
     waiting::{WaitReason, Waiting},
-    walk::{Page, Step, Walk},
+    walk::{Page, Walk, WalkStep},
 };
 
 #[cfg(test)]

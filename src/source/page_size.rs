@@ -1,39 +1,46 @@
-//! How many rows a page is asked for: halved where the service cannot deliver, and carefully raised again. Pure.
+//! The page size of a walk: halved if the service cannot deliver a page, and raised slowly afterwards. Pure.
 
 /// The smallest page.
 pub const ROWS_MIN: u32 = 10;
-/// Good pages in a row before a larger one is tried; twice as many after each halving that followed such a try.
+/// Consecutive successful pages before the size doubles. The number doubles after each failed attempt to grow.
 const GOOD_PAGES: u32 = 5;
-/// The most good pages that are waited for.
+/// Maximum successful pages before the size doubles.
 const GOOD_PAGES_MAX: u32 = 80;
 
-/// The rows asked for in one walk.
+/// The current page size of a walk.
 #[derive(Clone, Debug)]
 pub(super) struct PageSize {
-    /// The size to return to; `None` where the stream has no `limit`.
+    /// The configured size; `None` if the stream has no `limit`.
     full: Option<u32>,
     rows: u32,
     good: u32,
     good_needed: u32,
     has_grown: bool,
-    /// Whether a page that does not come is followed by the smallest one at once.
-    is_steep: bool,
+    /// Whether `shrink` goes to the smallest page in one step.
+    shrinks_in_one_step: bool,
 }
 
 impl PageSize {
-    /// `asked` is brought into the contract's bounds.
+    /// Clamps `asked` to the contract's bounds.
     pub fn new(asked: u32, rows_max: Option<u32>) -> Self {
         let full = rows_max.map(|max| asked.clamp(1, max));
-        Self { full, rows: full.unwrap_or(0), good: 0, good_needed: GOOD_PAGES, has_grown: false, is_steep: false }
+        Self {
+            full,
+            rows: full.unwrap_or(0),
+            good: 0,
+            good_needed: GOOD_PAGES,
+            has_grown: false,
+            shrinks_in_one_step: false,
+        }
     }
 
-    /// For a part of a window that did not come: that the size of pages was not to blame is known.
-    pub fn steep(&mut self) {
-        self.is_steep = true;
+    /// Makes `shrink` go to the smallest page in one step: halving has already failed for the complete window.
+    pub fn shrink_in_one_step(&mut self) {
+        self.shrinks_in_one_step = true;
     }
 
-    pub fn is_steep(&self) -> bool {
-        self.is_steep
+    pub fn shrinks_in_one_step(&self) -> bool {
+        self.shrinks_in_one_step
     }
 
     /// The `limit` to send.
@@ -45,7 +52,7 @@ impl PageSize {
         self.full.is_some() && self.rows > ROWS_MIN
     }
 
-    /// The page did not come at this size. Returns whether there is a smaller one.
+    /// Shrinks the page after a failure. Returns whether the size changed.
     pub fn shrink(&mut self) -> bool {
         if !self.can_shrink() {
             return false;
@@ -53,13 +60,13 @@ impl PageSize {
         if self.has_grown {
             self.good_needed = (self.good_needed * 2).min(GOOD_PAGES_MAX);
         }
-        self.rows = if self.is_steep { ROWS_MIN } else { (self.rows / 2).max(ROWS_MIN) };
+        self.rows = if self.shrinks_in_one_step { ROWS_MIN } else { (self.rows / 2).max(ROWS_MIN) };
         self.good = 0;
         true
     }
 
-    /// A page came at this size.
-    pub fn good_page(&mut self) {
+    /// Counts a successful page.
+    pub fn record_success(&mut self) {
         let Some(full) = self.full.filter(|full| self.rows < *full) else { return };
         self.good += 1;
         if self.good >= self.good_needed {
@@ -69,15 +76,15 @@ impl PageSize {
         }
     }
 
-    /// Takes pages of this size from here on, and of no other.
+    /// Fixes the page size for the rest of the walk.
     pub fn fix(&mut self, rows: u32) {
         self.full = self.full.map(|_| rows);
         self.rows = self.full.unwrap_or(0);
         self.good = 0;
     }
 
-    /// Takes the largest pages from here on.
-    pub fn widen(&mut self, rows_max: Option<u32>) {
+    /// Uses the largest pages for the rest of the walk.
+    pub fn use_largest(&mut self, rows_max: Option<u32>) {
         self.full = self.full.and(rows_max);
         self.rows = self.full.unwrap_or(0);
         self.good = 0;
@@ -105,7 +112,7 @@ mod tests {
         let good_pages_to_grow = |size: &mut PageSize| {
             let before = size.limit();
             (1..).find(|_| {
-                size.good_page();
+                size.record_success();
                 size.limit() != before
             })
         };
@@ -116,14 +123,14 @@ mod tests {
         assert_eq!(good_pages_to_grow(&mut size), Some(10));
         assert_eq!(good_pages_to_grow(&mut size), Some(10));
         assert_eq!(size.limit(), Some(1000));
-        size.good_page();
+        size.record_success();
         assert_eq!(size.limit(), Some(1000), "never more than asked for");
     }
 
     #[test]
-    fn a_part_of_a_window_that_did_not_come_goes_to_the_smallest_page() {
+    fn parts_of_a_failed_window_shrink_in_one_step() {
         let mut size = PageSize::new(1000, Some(1000));
-        size.steep();
+        size.shrink_in_one_step();
         assert!(size.shrink() && size.limit() == Some(ROWS_MIN) && !size.shrink());
     }
 
@@ -131,8 +138,8 @@ mod tests {
     fn a_stream_without_a_limit_has_no_size() {
         let mut size = PageSize::new(1000, None);
         assert!(!size.can_shrink() && !size.shrink());
-        size.good_page();
-        size.widen(None);
+        size.record_success();
+        size.use_largest(None);
         assert_eq!(size.limit(), None);
     }
 
@@ -141,7 +148,7 @@ mod tests {
         assert_eq!(PageSize::new(0, Some(1000)).limit(), Some(1));
         assert_eq!(PageSize::new(5000, Some(1000)).limit(), Some(1000));
         let mut small = PageSize::new(300, Some(1000));
-        small.widen(Some(1000));
+        small.use_largest(Some(1000));
         assert_eq!(small.limit(), Some(1000));
     }
 }

@@ -1,26 +1,25 @@
-//! What the answers of a run show of the service: whether the key is good, and which lists exist. A 403 or a 404 alone says
-//! neither.
+//! Finds out whether the key is valid and which lists exist. A 403 or a 404 alone proves neither.
 
 use std::time::Duration;
 
 use super::{
     address::{self, Address},
     error::{Failure, SourceError, Stop},
-    fetch::{Fetched, Posted, fetch, post},
+    fetch::{FetchOutcome, PostReply, fetch, post},
     inner::Inner,
     wire::Rejection,
 };
 use crate::model::{FlagSet, MINUTE_MS, PageRequest, Scope, Stream, Window};
 
-/// How often a request about a person is sent that alone is answered with 401 or 403.
+/// Maximum attempts of a request about a person that is answered with 401 or 403 although the key is valid.
 pub(super) const REFUSALS_MAX: u32 = 2;
 
-/// What [`super::Source::probe`] found.
+/// The result of [`super::Source::probe`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// From sending the request to the last byte of the answer, without waits before it.
+    /// Milliseconds from sending the request to the last byte of the answer, without waits at the gate.
     pub latency_ms: u64,
-    /// The service's time, if its answer said so.
+    /// The service's time in epoch milliseconds, if the answer had a `Date`.
     pub service_now_ms: Option<i64>,
     /// The list that answered.
     pub list: Stream,
@@ -34,17 +33,17 @@ impl Probe {
 }
 
 impl Inner {
-    /// One list may be forbidden, missing or broken while the others are not: each is asked until one answers.
+    /// Requests one row of each list until one answers: a single list may be forbidden, missing or broken.
     pub(super) async fn probe(&self) -> Result<Probe, SourceError> {
         let mut errors = Vec::new();
         for list in Stream::LISTS {
             let at = address::of_probe(&self.base_url, list);
-            // A service that comes back in a while is waited for once.
-            let is_hasty = list != Stream::LISTS[0];
-            let error = match fetch(&self.wire, self.backoff, &at, is_hasty).await {
-                Ok(Fetched::Page(page)) => return Ok(Probe::new(page.latency, page.service_now_ms, list)),
-                Ok(Fetched::Rejected(no)) => self.refused(no, at.shown),
-                Ok(Fetched::Failed { last, attempts }) => last.give_up(at.shown, attempts),
+            // The full number of retries is used for the first list only.
+            let can_shrink = list != Stream::LISTS[0];
+            let error = match fetch(&self.wire, self.backoff, &at, can_shrink).await {
+                Ok(FetchOutcome::Page(page)) => return Ok(Probe::new(page.latency, page.service_now_ms, list)),
+                Ok(FetchOutcome::Rejected(no)) => self.rejection_error(no, at.shown),
+                Ok(FetchOutcome::Failed { last, attempts }) => last.give_up(at.shown, attempts),
                 Err(error) if error.ends_the_run() => return Err(error),
                 Err(error) => error,
             };
@@ -58,17 +57,17 @@ impl Inner {
             }
             errors.push(error);
         }
-        Err(self.verdict(errors))
+        Err(self.error_of_all_lists(errors))
     }
 
-    /// Why no list answered. The key is to blame if lists refused it and none got past the check of the key.
-    fn verdict(&self, errors: Vec<SourceError>) -> SourceError {
+    /// Chooses the error to report if no list answered. The key is wrong if lists refused it and none accepted it.
+    fn error_of_all_lists(&self, errors: Vec<SourceError>) -> SourceError {
         let is_not_found = |error: &SourceError| matches!(error, SourceError::NotFound { .. });
         let is_forbidden = |error: &SourceError| matches!(error, SourceError::Forbidden { .. });
         let is_web_page = |error: &SourceError| matches!(error, SourceError::Forbidden { is_html: true, .. });
-        let (missing, told): (Vec<_>, Vec<_>) = errors.into_iter().partition(is_not_found);
-        let (are_forbidden, are_web_pages) = (told.iter().all(is_forbidden), told.iter().all(is_web_page));
-        let worst = told.into_iter().find(|error| are_forbidden || !is_forbidden(error));
+        let (missing, answered): (Vec<_>, Vec<_>) = errors.into_iter().partition(is_not_found);
+        let (are_forbidden, are_web_pages) = (answered.iter().all(is_forbidden), answered.iter().all(is_web_page));
+        let worst = answered.into_iter().find(|error| are_forbidden || !is_forbidden(error));
         match worst.or_else(|| missing.into_iter().next()) {
             Some(SourceError::Forbidden { status, url, message, .. }) if are_web_pages => {
                 SourceError::Blocked { status, url, message }
@@ -77,13 +76,13 @@ impl Inner {
                 SourceError::KeyRefused { status, origin: self.key.origin().to_owned(), url, message }
             }
             Some(error) => error,
-            // Each list gave an error.
+            // `errors` has one entry per list.
             None => SourceError::NotFound { url: self.base_url.to_string() },
         }
     }
 
-    /// The error of a request that was answered with a 4xx.
-    pub(super) fn refused(&self, no: Rejection, url: String) -> SourceError {
+    /// The error of a rejected request.
+    pub(super) fn rejection_error(&self, no: Rejection, url: String) -> SourceError {
         let Rejection { status, message, is_html, .. } = no;
         match status {
             401 | 403 => SourceError::Forbidden { status, url, message, is_html },
@@ -92,7 +91,7 @@ impl Inner {
         }
     }
 
-    /// Whether the key is good, after a refusal that could have meant something else. An error: it is not, or nothing answers.
+    /// Checks the key after a 401 or 403 that may have another reason. `Err`: the key is wrong, or no list answers.
     pub(super) async fn check_key(&self) -> Result<(), SourceError> {
         match self.probe().await {
             Ok(_) | Err(SourceError::Refused { .. } | SourceError::NotFound { .. } | SourceError::Forbidden { .. }) => {
@@ -102,20 +101,20 @@ impl Inner {
         }
     }
 
-    /// Asks for a page, and once more if it is refused with 401 or 403 although the key is good. With a page token it is asked for
-    /// once: the token may be what was refused.
+    /// Requests a page, and once more if it is refused with 401 or 403 although the key is valid. A request with a page
+    /// token is not repeated: the refusal may be about the token.
     pub(super) async fn fetch_page(
         &self,
         at: &Address,
         can_shrink: bool,
         has_token: bool,
-    ) -> Result<Fetched, SourceError> {
+    ) -> Result<FetchOutcome, SourceError> {
         let fetched = fetch(&self.wire, self.backoff, at, can_shrink).await?;
         match fetched {
-            Fetched::Rejected(no) if no.is_about_key() => {
+            FetchOutcome::Rejected(no) if no.is_about_key() => {
                 self.check_key().await?;
                 if has_token {
-                    return Ok(Fetched::Rejected(no));
+                    return Ok(FetchOutcome::Rejected(no));
                 }
                 self.nap().await?;
                 fetch(&self.wire, self.backoff, at, can_shrink).await
@@ -124,10 +123,10 @@ impl Inner {
         }
     }
 
-    /// The same for something that is posted.
-    pub(super) async fn post_checked(&self, at: &Address) -> Result<Fetched<Posted>, SourceError> {
+    /// Sends a POST, and once more if it is refused with 401 or 403 although the key is valid.
+    pub(super) async fn post_checked(&self, at: &Address) -> Result<FetchOutcome<PostReply>, SourceError> {
         match post(&self.wire, self.backoff, at).await? {
-            Fetched::Rejected(no) if no.is_about_key() => {
+            FetchOutcome::Rejected(no) if no.is_about_key() => {
                 self.check_key().await?;
                 self.nap().await?;
                 post(&self.wire, self.backoff, at).await
@@ -141,36 +140,36 @@ impl Inner {
         self.wire.gate.retry_delay(wait).await
     }
 
-    /// Whether a 404 may mean an empty result: something in this run must have shown that the list exists. That is a page; or, of a
-    /// list that may be empty, that it refuses a question which is nonsense, while another list answers.
+    /// Whether a 404 may mean an empty result: this run must have proof that the list exists. The proof is a page of
+    /// the list, or that the list refuses an invalid request with 400 while another list answers.
     pub(super) async fn is_list_there(&self, list: Stream) -> Result<bool, SourceError> {
         let seen = &self.wire.lists_seen;
         let _asking = seen.asking.lock().await;
         if seen.has(list) {
             return Ok(true);
         }
-        let is_alive = match fetch(&self.wire, self.backoff, &address::of_probe(&self.base_url, list), true).await? {
-            Fetched::Page(_) => return Ok(true),
-            Fetched::Rejected(no) => is_refusal_of_a_list(&no),
-            Fetched::Failed { .. } => false,
+        let exists = match fetch(&self.wire, self.backoff, &address::of_probe(&self.base_url, list), true).await? {
+            FetchOutcome::Page(_) => return Ok(true),
+            FetchOutcome::Rejected(no) => is_refusal_of_a_list(&no),
+            FetchOutcome::Failed { .. } => false,
         };
         let nonsense = address::of_nonsense(&self.base_url, list);
-        let is_alive = is_alive
+        let exists = exists
             || match fetch(&self.wire, self.backoff, &nonsense, true).await? {
-                Fetched::Page(_) => true,
-                Fetched::Rejected(no) => is_refusal_of_a_list(&no),
-                Fetched::Failed { .. } => false,
+                FetchOutcome::Page(_) => true,
+                FetchOutcome::Rejected(no) => is_refusal_of_a_list(&no),
+                FetchOutcome::Failed { .. } => false,
             };
-        if is_alive && seen.is_empty() {
+        if exists && seen.is_empty() {
             self.probe().await?;
         }
-        if is_alive {
+        if exists {
             seen.note(Some(list));
         }
-        Ok(is_alive)
+        Ok(exists)
     }
 
-    /// Asks a list for the rows of the last minute, as a run asks for a window.
+    /// Requests the rows of the last minute from a list, as a run requests a window.
     pub(super) async fn try_list(&self, list: Stream) -> Result<(), SourceError> {
         let now_ms = self.wire.clock.now_ms(tokio::time::Instant::now()).unwrap_or_else(|| self.clock.now_ms());
         let window = Window::new(now_ms - MINUTE_MS, now_ms);
@@ -178,34 +177,38 @@ impl Inner {
         let request = PageRequest { scope, window, flags, page_rows: 1, token: None };
         let at = address::of_page(&self.base_url, &request, list.page_rows_max().map(|_| request.page_rows));
         match self.fetch_page(&at, true, false).await? {
-            Fetched::Page(_) => Ok(()),
-            Fetched::Rejected(no) => {
+            FetchOutcome::Page(_) => Ok(()),
+            FetchOutcome::Rejected(no) => {
                 let may_be_empty = no.status == 404 && !no.is_html;
-                if may_be_empty && self.is_list_there(list).await? { Ok(()) } else { Err(self.refused(no, at.shown)) }
+                if may_be_empty && self.is_list_there(list).await? {
+                    Ok(())
+                } else {
+                    Err(self.rejection_error(no, at.shown))
+                }
             }
-            Fetched::Failed { last, attempts } => Err(last.give_up(at.shown, attempts)),
+            FetchOutcome::Failed { last, attempts } => Err(last.give_up(at.shown, attempts)),
         }
     }
 
-    /// Whether the service answers the least that can be asked of the same list: one row of the minute before the window, or of the
-    /// one behind it. A list that is down is not too large, and cutting its windows would only ask it more often.
-    pub(super) async fn answers_a_small_question(&self, request: &PageRequest) -> Result<bool, SourceError> {
+    /// Whether the list answers a minimal request: one row of the minute before the window, or of the minute after it.
+    /// A list that is down is not too large, and smaller windows would only cause more requests.
+    pub(super) async fn answers_minimal_request(&self, request: &PageRequest) -> Result<bool, SourceError> {
         let Window { start_ms, end_ms } = request.window;
-        let beside = [(start_ms.saturating_sub(MINUTE_MS), start_ms), (end_ms, end_ms.saturating_add(MINUTE_MS))];
-        for (start_ms, end_ms) in beside {
+        let neighbours = [(start_ms.saturating_sub(MINUTE_MS), start_ms), (end_ms, end_ms.saturating_add(MINUTE_MS))];
+        for (start_ms, end_ms) in neighbours {
             let window = Window::new(start_ms, end_ms);
-            let least = PageRequest { window, page_rows: 1, token: None, ..request.clone() };
-            let rows = least.scope.stream.page_rows_max().map(|_| least.page_rows);
-            match fetch(&self.wire, self.backoff, &address::of_page(&self.base_url, &least, rows), true).await? {
-                Fetched::Page(_) | Fetched::Rejected(_) => return Ok(true),
-                Fetched::Failed { .. } => {}
+            let minimal = PageRequest { window, page_rows: 1, token: None, ..request.clone() };
+            let rows = minimal.scope.stream.page_rows_max().map(|_| minimal.page_rows);
+            match fetch(&self.wire, self.backoff, &address::of_page(&self.base_url, &minimal, rows), true).await? {
+                FetchOutcome::Page(_) | FetchOutcome::Rejected(_) => return Ok(true),
+                FetchOutcome::Failed { .. } => {}
             }
         }
         Ok(false)
     }
 }
 
-/// Whether only the list itself can have given this answer: it understood the question, and did not like it.
+/// Whether only the list itself can have sent this answer, because it validated the request.
 fn is_refusal_of_a_list(no: &Rejection) -> bool {
     matches!(no.status, 400 | 422) && !no.is_html
 }

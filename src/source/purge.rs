@@ -1,5 +1,5 @@
-//! `POST /v2/purge/visitors`: asks the service to delete people. How many at once, and what an answer means for an erasure, is the
-//! caller's.
+//! `POST /v2/purge/visitors`: asks the service to delete people. The caller chooses the batch size and interprets the
+//! answer.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 use super::{
     address,
     error::{Failure, SourceError},
-    fetch::Fetched,
+    fetch::FetchOutcome,
     inner::Inner,
 };
 use crate::text::bytes_without_mark;
 
-/// The most visitors that one request may delete, by the contract.
+/// Maximum visitors of one request, by the contract.
 pub const PURGE_DELETIONS_MAX: usize = 100;
-/// Quotation marks in which ids of requests have been seen.
+/// Quotation marks that services put around request ids.
 const QUOTES: [char; 8] = ['\u{201c}', '\u{201d}', '\u{201e}', '\u{2018}', '\u{2019}', '\u{ab}', '\u{bb}', '"'];
-/// The longest id that is kept.
+/// Maximum characters kept of a request id.
 const ID_CHARS_MAX: usize = 128;
 
-/// Whom to purge. At least one list is not empty.
+/// The people to purge. At least one list is not empty.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PurgeRequest {
-    /// How long the service waits before it purges; `None` leaves that to the service: ten days by its contract.
+    /// Delay before the service purges, in seconds. `None` uses the service's default, ten days by its contract.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_seconds: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -42,23 +42,23 @@ impl std::fmt::Debug for PurgeRequest {
 }
 
 impl PurgeRequest {
-    /// Names in the three lists together.
+    /// Number of identifiers in the three lists.
     pub fn len(&self) -> usize {
         self.emails.len() + self.user_ids.len() + self.visitor_ids.len()
     }
 
-    /// Whether nobody is named.
+    /// Whether all three lists are empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// What the service answered.
+/// The service's answer to a purge request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PurgeAnswer {
-    /// It will purge them.
+    /// The service will purge these people.
     Accepted { request_id: String, service_now_ms: Option<i64> },
-    /// 400, or 404: among other things it says so of people whom it does not have. The message is the service's, and may name them.
+    /// 400, 404 or 422, for example for unknown people. `message` is the service's text and may name people.
     Refused { status: u16, message: String },
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn purge(source: &Inner, request: &PurgeRequest) -> Result<Purg
     let body = serde_json::to_vec(request).map(Bytes::from).unwrap_or_default();
     let at = address::of_purge(&source.base_url, body);
     match source.post_checked(&at).await? {
-        Fetched::Page(answer) => match request_id(&answer.body) {
+        FetchOutcome::Page(answer) => match request_id(&answer.body) {
             Some(request_id) => Ok(PurgeAnswer::Accepted { request_id, service_now_ms: answer.service_now_ms }),
             None => {
                 let came = format!("{} bytes without a requestId", answer.body.len());
@@ -74,20 +74,20 @@ pub(super) async fn purge(source: &Inner, request: &PurgeRequest) -> Result<Purg
                 Err(Failure::NoPage { problem, came }.give_up(at.shown, 1))
             }
         },
-        Fetched::Rejected(no) => match no.status {
+        FetchOutcome::Rejected(no) => match no.status {
             404 if !no.is_html => {
-                // Of a wrong address it would mean the same of everybody.
+                // A wrong address is answered with 404 too: prove the address first.
                 source.probe().await?;
                 Ok(PurgeAnswer::Refused { status: 404, message: no.message })
             }
             status @ (400 | 422) if !no.is_html => Ok(PurgeAnswer::Refused { status, message: no.message }),
-            _ => Err(source.refused(no, at.shown)),
+            _ => Err(source.rejection_error(no, at.shown)),
         },
-        Fetched::Failed { last, attempts } => Err(last.give_up(at.shown, attempts)),
+        FetchOutcome::Failed { last, attempts } => Err(last.give_up(at.shown, attempts)),
     }
 }
 
-/// The id, without quotation marks that do not belong to it.
+/// The request id, without surrounding quotation marks.
 fn request_id(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Answer {

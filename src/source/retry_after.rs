@@ -1,5 +1,5 @@
-//! Reads `Retry-After` in every form that is legal or seen. Decides nothing: what names no time yields `None`, and the gate
-//! falls back to backoff.
+//! Reads `Retry-After` in every legal form and every form seen in practice. An unusable value yields `None`; the gate
+//! then falls back to backoff.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use super::service_clock::http_date_ms;
 use crate::model::RetryAfterForm;
 
-/// Longer waits are taken for this one, so that arithmetic cannot overflow: no run is that patient.
+/// The longest wait, so that arithmetic cannot overflow. Longer values are cut to this one.
 const LONGEST: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
-/// Moments that may be meant, in epoch seconds: 2001 to 2100.
+/// Values that are read as epoch seconds: 2001 to 2100.
 const EPOCH_SECS: std::ops::Range<i64> = 1_000_000_000..4_102_444_800;
 
-/// How long the service told to wait; the longest where it said so more than once. A date is judged against `date_ms`, the
-/// *service's* time: this machine's clock may be wrong.
+/// The wait that `Retry-After` names; the longest wait if the header is repeated. A date is compared with `date_ms`,
+/// the *service's* time, because this machine's clock may be wrong.
 pub(super) fn read(headers: &HeaderMap, date_ms: i64) -> Option<Duration> {
     let values = headers.get_all(RETRY_AFTER).iter().filter_map(|value| value.to_str().ok());
     values.filter_map(|value| wait(value.trim(), date_ms)).max()
 }
 
-/// The form in which it came.
+/// The form of the `Retry-After` header.
 pub(super) fn form(headers: &HeaderMap, date_ms: i64) -> RetryAfterForm {
     let Some(value) = headers.get(RETRY_AFTER) else { return RetryAfterForm::Absent };
     let text = value.to_str().unwrap_or_default().trim();
@@ -34,8 +34,8 @@ pub(super) fn form(headers: &HeaderMap, date_ms: i64) -> RetryAfterForm {
     }
 }
 
-/// A positive number of seconds, whole or with a fraction, an HTTP date to come, or such a moment in epoch seconds or
-/// milliseconds. Zero, the past and everything else is no hint at all: obeying it to the letter would be a storm.
+/// Reads a positive number of seconds, with or without a fraction, a future HTTP date, or a future time in epoch
+/// seconds or milliseconds. Zero, the past and everything else yield `None`: obeying them would flood the service.
 fn wait(text: &str, date_ms: i64) -> Option<Duration> {
     let wait = if let Some(moment_ms) = epoch_ms(text) {
         Duration::from_millis(u64::try_from(moment_ms.checked_sub(date_ms)?).ok()?)
@@ -49,7 +49,7 @@ fn wait(text: &str, date_ms: i64) -> Option<Duration> {
     (!wait.is_zero()).then(|| wait.min(LONGEST))
 }
 
-/// A number that as a wait would be decades and as a moment is of this age: nobody means decades.
+/// Reads a number as an epoch time if it lies in this century: as a wait it would be decades.
 fn epoch_ms(text: &str) -> Option<i64> {
     let number: f64 = if is_decimal(text) { text.parse().ok()? } else { return None };
     let is_age = |secs: f64| EPOCH_SECS.contains(&(secs as i64));
@@ -62,7 +62,8 @@ fn epoch_ms(text: &str) -> Option<i64> {
     }
 }
 
-/// Digits, and at most one point between digits. Rust's own reading of numbers would let `inf`, `nan` and `1e9` through.
+/// Whether a text is digits with at most one point between them. Rust's number parser would accept `inf`, `nan` and
+/// `1e9`.
 fn is_decimal(text: &str) -> bool {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     match text.split_once('.') {

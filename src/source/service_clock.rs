@@ -1,5 +1,5 @@
-//! The service's own time, from the `Date` header of its latest answer. It decides what may be read (P7); this machine's
-//! clock may be wrong by any amount.
+//! The service's time, from the `Date` header of its latest answer. Windows end by this time (P7), because this
+//! machine's clock may be wrong by any amount.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -9,20 +9,20 @@ use std::{
 use reqwest::header::{AGE, DATE, HeaderMap};
 use tokio::time::Instant;
 
-/// The latest `Date` and when it came, by the monotonic clock.
+/// The latest `Date`, and its time of arrival by the monotonic clock.
 #[derive(Debug, Default)]
 pub(super) struct ServiceClock(Mutex<Option<(i64, Instant)>>);
 
 impl ServiceClock {
-    /// Takes note of an answer's `Date`.
+    /// Records the `Date` of an answer.
     pub fn note(&self, date_ms: Option<i64>, now: Instant) {
         if let Some(date_ms) = date_ms {
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((date_ms, now));
         }
     }
 
-    /// The service's time in epoch milliseconds; `None` before the first answer with a `Date`. The header has whole seconds,
-    /// so this is up to a second behind and never ahead.
+    /// The service's time in epoch milliseconds; `None` before the first answer with a `Date`. The header has a
+    /// resolution of one second, so this time is up to a second behind and never ahead.
     pub fn now_ms(&self, now: Instant) -> Option<i64> {
         let (date_ms, noted) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
         let since_ms = i64::try_from(now.saturating_duration_since(noted).as_millis()).unwrap_or(i64::MAX);
@@ -30,7 +30,7 @@ impl ServiceClock {
     }
 }
 
-/// The `Date` of an answer in epoch milliseconds; a cache says in `Age` how many seconds ago that was.
+/// The `Date` of an answer in epoch milliseconds, plus the `Age` in seconds that a cache added.
 pub(super) fn date_ms(headers: &HeaderMap) -> Option<i64> {
     let date_ms = http_date_ms(headers.get(DATE)?.to_str().ok()?)?;
     let age_secs = headers.get(AGE).and_then(|age| age.to_str().ok()?.trim().parse::<u32>().ok()).unwrap_or(0);

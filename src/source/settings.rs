@@ -1,5 +1,4 @@
-//! What a source needs to know before its first request. Checks what can be checked without the network; reads no file and
-//! no environment.
+//! The settings of a source, and their checks that need no network. Reads no file and no environment.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -13,7 +12,7 @@ use super::{
 };
 use crate::{clock::Clock, model::Rng, redact::ApiKey};
 
-/// The most attempts for one page at one size, refusals not counted (a 429 is no attempt, promise P5).
+/// Maximum attempts for one page at one size. A 429 does not count as an attempt (promise P5).
 pub const ATTEMPTS_MAX: u32 = 6;
 /// The default for [`SourceSettings::timeout`].
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
@@ -23,7 +22,7 @@ pub const IDLE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 pub const PATIENCE_DEFAULT: Duration = Duration::from_secs(3600);
 /// The default for [`SourceSettings::in_flight_max`].
 pub const IN_FLIGHT_MAX_DEFAULT: usize = 4;
-/// The most that [`SourceSettings::in_flight_max`] may be.
+/// The largest allowed [`SourceSettings::in_flight_max`].
 pub const IN_FLIGHT_MAX_LIMIT: usize = 64;
 /// The default for [`SourceSettings::body_bytes_max`].
 pub const BODY_BYTES_MAX_DEFAULT: usize = 64 << 20;
@@ -31,13 +30,13 @@ pub const BODY_BYTES_MAX_DEFAULT: usize = 64 << 20;
 /// The default for [`SourceSettings::user_agent`].
 pub(super) const USER_AGENT: &str = concat!("studysync/", env!("CARGO_PKG_VERSION"));
 
-/// How the key stands in the `Authorization` header.
+/// The scheme of the `Authorization` header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuthForm {
-    /// `Bearer KEY`: what the contract says for lists and purges.
+    /// `Bearer KEY`: lists and purges by the contract.
     #[default]
     Bearer,
-    /// `API-Key KEY`: what the contract says for users.
+    /// `API-Key KEY`: users by the contract.
     ApiKey,
 }
 
@@ -51,56 +50,56 @@ impl AuthForm {
     }
 }
 
-/// Everything a source is told. [`SourceSettings::new`] fills in the defaults.
+/// The settings of a source. [`SourceSettings::new`] fills in the defaults.
 #[derive(Clone, Debug)]
 pub struct SourceSettings {
-    /// The service's address without a slash at its end; the paths of the contract (`/v1/...`) are appended. Set it through
-    /// [`SourceSettings::new`], which checks it; [`super::Source::new`] checks again.
+    /// The service's base URL without a trailing slash; the paths of the contract (`/v1/...`) are appended.
+    /// [`SourceSettings::new`] and [`super::Source::new`] check it.
     pub base_url: String,
     /// The key.
     pub key: ApiKey,
-    /// How the key is sent with list calls.
+    /// The form of the key in list calls.
     pub auth: AuthForm,
-    /// How the key is sent with requests about users.
+    /// The form of the key in requests about users.
     pub user_auth: AuthForm,
-    /// The whole of one request, from sending it to the last byte of the answer.
+    /// Time-out of one request, from sending it to the last byte of the answer.
     pub timeout: Duration,
-    /// The longest silence inside a body.
+    /// The longest pause inside a body.
     pub idle_timeout: Duration,
-    /// Requests under way at the same time, over all clones of the source. 1 to [`IN_FLIGHT_MAX_LIMIT`].
+    /// Maximum concurrent requests over all clones of the source: 1 to [`IN_FLIGHT_MAX_LIMIT`].
     pub in_flight_max: usize,
-    /// A ceiling for the rate, whatever the service would allow. `None`: only the learned rate counts.
+    /// Maximum request rate. `None`: only the learned rate applies.
     pub requests_per_sec_max: Option<f64>,
-    /// The longest wait for a closed gate, both one by one and over consecutive refusals without a success between. A longer
-    /// one ends the run with [`super::Stop::Patience`] at once.
+    /// The longest wait because of rate limiting: of a single wait, and of consecutive refusals without a success. A
+    /// longer wait stops the run with [`super::Stop::Patience`] immediately.
     pub patience: Duration,
-    /// The most bytes of one decompressed body; a longer one is not read on.
+    /// Maximum bytes of one decompressed body; reading stops there.
     pub body_bytes_max: usize,
-    /// Nothing is sent before so long from now: an earlier process was told so.
+    /// The rest of a `Retry-After` that an earlier process received: nothing is sent before.
     pub not_before: Option<Duration>,
-    /// When the run must be over: nothing is sent or waited for past it.
+    /// The end of the run: nothing is sent or waited for after it.
     pub deadline: Option<Instant>,
-    /// The most requests of the run, retries included.
+    /// Maximum requests of the run, retries included.
     pub requests_max: Option<u64>,
-    /// The most attempts for one page at one size; whoever waits before a screen wants few.
+    /// Maximum attempts for one page at one size; interactive commands use few.
     pub attempts_max: u32,
     /// The `User-Agent` header.
     pub user_agent: String,
-    /// Whether an earlier run found the list of surveys under the name of studies alone.
+    /// Whether an earlier run found the list of surveys at `/v1/studies` only.
     pub surveys_are_studies: bool,
-    /// Who carries requests to the service: the network, unless a test stands in for it.
+    /// Sends the requests: the network, or the handler of a test.
     pub transport: Transport,
     /// This machine's clock.
     pub clock: Clock,
-    /// Where the jitter of waits comes from.
+    /// Random numbers for the jitter of waits.
     pub rng: Rng,
-    /// How long to wait between attempts. Not a setting for people: tests make it short.
+    /// The waits between attempts. Not configurable by people; tests shorten them.
     pub(super) backoff: Backoff,
 }
 
 impl SourceSettings {
-    /// The defaults for a service and a key. The address must be `https`, or `http` on loopback (promise P11), without user,
-    /// query and fragment; a path before `/v1` is allowed.
+    /// The defaults for a service and a key. The base URL must be `https`, or `http` on loopback (promise P11), without
+    /// user, query and fragment. A path before `/v1` is allowed.
     pub fn new(base_url: &str, key: ApiKey) -> Result<Self, SourceError> {
         Ok(Self {
             base_url: checked_address(base_url)?,
@@ -126,7 +125,7 @@ impl SourceSettings {
         })
     }
 
-    /// What only a program can get wrong, and the address once more.
+    /// Checks the base URL and the values that the command line cannot get wrong.
     pub(super) fn check(&self) -> Result<(), SettingsError> {
         let base_url = checked_address(&self.base_url)?;
         if base_url != self.base_url {
@@ -147,7 +146,7 @@ impl SourceSettings {
         Ok(())
     }
 
-    /// Whether the address is plain http, which only loopback may be.
+    /// Whether the base URL is plain http, which is allowed on loopback only.
     pub(super) fn is_plain_http(&self) -> bool {
         self.base_url.starts_with("http://")
     }
@@ -157,7 +156,8 @@ fn out_of_range(name: &'static str, requirement: &'static str) -> SettingsError 
     SettingsError::OutOfRange { name, requirement }
 }
 
-/// The service's address as it is used and stored: without slashes at its end. Errors never repeat it whole: it could carry a password.
+/// Checks the service's address and returns it without trailing slashes. Errors do not repeat the address, because it
+/// may contain a password.
 pub fn checked_address(text: &str) -> Result<String, SettingsError> {
     let url = Url::parse(text.trim()).map_err(|error| SettingsError::NotAnAddress { reason: error.to_string() })?;
     let surplus = |what| Err(SettingsError::Surplus { what });
@@ -181,7 +181,7 @@ pub fn checked_address(text: &str) -> Result<String, SettingsError> {
     Ok(url.as_str().trim_end_matches('/').to_owned())
 }
 
-/// Whether the host can only be this machine. By name only `localhost` counts.
+/// Whether the host is this machine: a loopback address or the name `localhost`.
 pub(super) fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())

@@ -1,4 +1,4 @@
-//! Counts of what was asked and what came back, for the run's report.
+//! Counts requests and answers for the run's report.
 
 use std::{
     collections::BTreeMap,
@@ -8,25 +8,25 @@ use std::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What a run asked of the service.
+/// The requests of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RequestStats {
     /// Requests sent, retries and probes included.
     pub total: u64,
-    /// Requests by the status of their answer; 0 where no answer came.
+    /// Requests by status of the answer; 0 stands for no answer.
     pub by_status: BTreeMap<u16, u64>,
-    /// Bytes of the bodies that were read, decompressed.
+    /// Decompressed bytes of all bodies read.
     pub bytes: u64,
-    /// Of all requests those that asked for the rows of one millisecond: what it costs that a page's edge can lose rows.
+    /// Requests for the rows of one millisecond, sent because a page boundary can lose rows.
     pub ties_probed: u64,
 }
 
-/// The counts as they grow.
+/// The request counts of the run so far.
 #[derive(Debug, Default)]
 pub(super) struct Counters(Mutex<RequestStats>);
 
 impl Counters {
-    /// One request came to its end, one way or another; a cancelled one counts as without an answer.
+    /// Counts a finished request. A cancelled request counts as unanswered.
     pub fn count(&self, status: Option<u16>, bytes: usize, is_about_ties: bool) {
         let mut stats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         stats.total += 1;
@@ -35,7 +35,7 @@ impl Counters {
         stats.bytes = stats.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
 
-    /// Whether any request of the run was answered, however.
+    /// Whether any request of the run was answered, with whatever status.
     pub fn has_answers(&self) -> bool {
         let stats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         stats.by_status.keys().any(|status| *status != 0)

@@ -1,5 +1,5 @@
-//! The list of surveys has two names at services of this kind: `/v1/surveys` and `/v1/studies`. Some serve one of them alone. Until one has
-//! answered, a 404 leads to the other. Sends nothing.
+//! Chooses the path of the list of surveys: `/v1/surveys` or `/v1/studies`. Some services serve only one of them. Until
+//! one path has answered, a 404 leads to a request for the other. Sends nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,33 +9,33 @@ use crate::model::Stream;
 const SURVEYS: &str = "/v1/surveys";
 const STUDIES: &str = "/v1/studies";
 
-/// Under which name the list of surveys is asked.
+/// The path of the list of surveys that is in use.
 #[derive(Debug, Default)]
 pub(super) struct SurveysPath {
     is_studies: AtomicBool,
-    /// A page came under this name.
+    /// Whether a page was read from this path.
     has_answered: AtomicBool,
-    /// Neither name is known to the service.
+    /// Whether both paths were answered with 404.
     has_neither: AtomicBool,
 }
 
 impl SurveysPath {
-    /// Begins with the name that answered an earlier run.
+    /// Starts with the path that answered an earlier run.
     pub fn new(is_studies: bool) -> Self {
         SurveysPath { is_studies: is_studies.into(), ..Self::default() }
     }
 
-    /// Whether surveys are served as studies; `None` until something answered.
+    /// Whether surveys are served as studies; `None` until a page was read.
     pub fn is_studies(&self) -> Option<bool> {
         self.has_answered.load(Ordering::Relaxed).then(|| self.is_studies.load(Ordering::Relaxed))
     }
 
-    /// The address under the name in use; `None` where that is the one it has.
+    /// The address with the path in use; `None` if the address has it already.
     pub fn in_use(&self, address: &Address) -> Option<Address> {
         if self.is_studies.load(Ordering::Relaxed) { renamed(address, STUDIES) } else { None }
     }
 
-    /// The address under the other name, while it could be the one that answers.
+    /// The address with the other path; `None` once it is known which path answers.
     pub fn other(&self, address: &Address) -> Option<Address> {
         if self.has_answered.load(Ordering::Relaxed) || self.has_neither.load(Ordering::Relaxed) {
             return None;
@@ -44,7 +44,7 @@ impl SurveysPath {
         renamed(address, if is_studies { SURVEYS } else { STUDIES })
     }
 
-    /// A page came from this address.
+    /// Records that a page was read from this address.
     pub fn answered(&self, address: &Address) {
         if is_of_surveys(address) {
             self.is_studies.store(address.url.path().ends_with(STUDIES), Ordering::Relaxed);
@@ -52,7 +52,7 @@ impl SurveysPath {
         }
     }
 
-    /// Both names were answered with 404.
+    /// Records that both paths were answered with 404.
     pub fn neither_answered(&self) {
         self.has_neither.store(true, Ordering::Relaxed);
     }
@@ -70,7 +70,7 @@ fn renamed(address: &Address, name: &str) -> Option<Address> {
     let (path, old) = (address.url.path(), if name == SURVEYS { STUDIES } else { SURVEYS });
     let mut url = address.url.clone();
     url.set_path(&format!("{}{name}", path.strip_suffix(old)?));
-    // The name stands last before the query.
+    // The path ends with the name.
     let at = address.shown.split('?').next().and_then(|shown| shown.rfind(old))?;
     let mut shown = address.shown.clone();
     shown.replace_range(at..at + old.len(), name);

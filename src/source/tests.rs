@@ -186,13 +186,13 @@ async fn follow(walk: &mut Walk) -> Result<Vec<String>, SourceError> {
     let mut steps = Vec::new();
     loop {
         match walk.next().await? {
-            Step::Page(page) => steps.push(page.rows.to_string()),
-            Step::Restarted { .. } => steps.push("R".to_owned()),
-            Step::Unproven => {
+            WalkStep::Page(page) => steps.push(page.rows.to_string()),
+            WalkStep::Restarted { .. } => steps.push("R".to_owned()),
+            WalkStep::UnprovenEnd => {
                 steps.push("?".to_owned());
-                walk.settle_end(false);
+                walk.resolve_end(false);
             }
-            Step::End(end) => {
+            WalkStep::End(end) => {
                 steps.push(format!("{end:?}"));
                 return Ok(steps);
             }

@@ -1,8 +1,8 @@
-//! What is wrong with the TLS of a service, in words for people.
+//! TLS problems of a service, as texts for people.
 
 use thiserror::Error;
 
-/// Why TLS cannot work before somebody changes something.
+/// A TLS problem that persists until somebody fixes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TlsProblem {
     #[error("its certificate has expired")]
@@ -22,7 +22,7 @@ pub enum TlsProblem {
 }
 
 impl TlsProblem {
-    /// Whether the certificate is what is wrong.
+    /// Whether the problem is the certificate.
     pub fn is_certificate(self) -> bool {
         !matches!(self, TlsProblem::NotTls | TlsProblem::Refused)
     }

@@ -1,5 +1,4 @@
-//! Who carries a request to the service and its answer back: the HTTP client, or a test that stands in for it. Knows neither
-//! the gate nor what an answer means.
+//! Sends a request and returns the answer, by the HTTP client or by the handler of a test. Below the gate.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -7,24 +6,24 @@ use futures::future::BoxFuture;
 use reqwest::{Client, Request};
 
 use super::{
-    cause::cause,
     connection::{failure_to_connect, not_http},
     error::Failure,
+    error_cause::cause_of,
 };
 
-/// An answer whose body is not read yet.
+/// An answer whose body has not been read yet.
 pub type Reply = reqwest::Response;
 
-type Stand = dyn Fn(Request) -> BoxFuture<'static, Result<Reply, Failure>> + Send + Sync;
+type Handler = dyn Fn(Request) -> BoxFuture<'static, Result<Reply, Failure>> + Send + Sync;
 
-/// Who carries requests. The default is the network. Cheap to clone.
+/// Sends requests; by default over the network. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Transport(Option<Arc<Stand>>);
+pub struct Transport(Option<Arc<Handler>>);
 
 impl Transport {
-    /// Hands each request to `answer` in place of the network. The request carries no headers: those are the client's, and
-    /// with them the key. Nothing decompresses the body.
-    pub fn handed_to(
+    /// Passes each request to `answer` instead of the network. The request has no headers, because the client adds
+    /// them, and the key with them. The body is not decompressed.
+    pub fn from_handler(
         answer: impl Fn(Request) -> BoxFuture<'static, Result<Reply, Failure>> + Send + Sync + 'static,
     ) -> Transport {
         Transport(Some(Arc::new(answer)))
@@ -44,7 +43,7 @@ impl Transport {
 
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Transport(handed)" } else { "Transport" })
+        f.write_str(if self.0.is_some() { "Transport(handler)" } else { "Transport" })
     }
 }
 
@@ -54,7 +53,7 @@ fn failure_to_send(error: reqwest::Error, timeout: Duration) -> Failure {
     } else if error.is_timeout() {
         Failure::timed_out(timeout)
     } else {
-        let detail = cause(error);
+        let detail = cause_of(error);
         not_http(&detail).unwrap_or(Failure::Cut { bytes: 0, detail })
     }
 }

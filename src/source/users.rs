@@ -1,77 +1,77 @@
-//! People, one request each: reads one, or sends one. Goes through the gate like everything else. Says how sure the fate of what
-//! was sent is, and leaves it to the caller what to do about it.
+//! Reads or upserts one person per request, through the gate. Reports whether an upsert was delivered, refused or
+//! unknown; the caller decides what to do.
 //!
-//! An upsert carries events, which the service counts, so it may not be sent twice without being told. An id never stands in a log
-//! or an error: those outlive the person.
+//! An upsert carries events that the service counts, so it is sent twice only if the caller allows that. Logs and
+//! errors never contain an id, because they may outlive an erasure.
 
 use bytes::Bytes;
 use reqwest::{Method, Url};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    call::{Call, Called},
     error::{Failure, SourceError, Stop},
     inner::Inner,
     probe::REFUSALS_MAX,
     settings::ATTEMPTS_MAX,
+    user_request::{UserRequest, UserRequestOutcome},
 };
 use crate::model::{Stream, can_be_asked};
 
-/// The id of nobody: what the service says of it is about the key.
+/// The id of nobody. The answer to a request for it is about the key alone.
 const NOBODY: &str = "studysync-checks-the-key";
 
-/// What came of asking for a person.
+/// The answer to a request for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserAnswer {
-    /// The exact body: JSON, whatever is in it.
+    /// The exact body: valid JSON of any content.
     Found { body: Bytes },
-    /// 404: the service does not know the person (yet).
+    /// 404: the service does not know the person, or not yet.
     Absent,
-    /// Any other 4xx: it does not want to be asked for this person.
+    /// Any other 4xx for this person.
     Refused { status: u16 },
 }
 
-/// What came of sending a person.
+/// The result of an upsert.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Upserted {
-    /// 2xx. `unclear`: how often it was sent before without an answer that tells what became of it.
+pub enum UpsertOutcome {
+    /// 2xx. `unclear` counts earlier attempts without a conclusive answer.
     Accepted { status: u16, unclear: u64 },
-    /// 4xx: it was not taken, and asking again will not help.
+    /// 4xx: the service did not accept the person, and a retry will not help.
     Refused { status: u16, message: String },
-    /// It left, and no answer tells what became of it.
+    /// The upsert was sent, and no answer says whether the service accepted it.
     Unknown { failure: Failure },
-    /// It left when the run was about to end, and the answer did not come in time.
+    /// The run was stopped before the answer arrived.
     Interrupted { stop: Stop },
-    /// It never left, or the service said that it did not take it.
+    /// The upsert was not sent, or the service said that it was not accepted.
     NotSent { failure: Failure },
-    /// Refused for now, and surely not taken; the gate knows until when.
-    Later,
+    /// Rate limited and not accepted: the gate knows the wait.
+    RateLimited,
 }
 
-/// What is known of the attempts to send a person so far.
+/// The attempts to send one person so far.
 #[derive(Default)]
 struct Sent {
-    /// The latest failure after which the service may have the person.
-    may_have_left: Option<Failure>,
-    /// How many such failures there were.
+    /// The latest failure after which the service may have accepted the person.
+    maybe_delivered: Option<Failure>,
+    /// Number of such failures.
     unclear: u64,
-    /// Answers that say that the key may not do this.
+    /// Number of 401 and 403 answers.
     refusals: u32,
 }
 
 impl Sent {
-    /// No further attempt is made.
-    fn given_up(self, failure: Failure) -> Upserted {
-        match self.may_have_left {
-            Some(failure) => Upserted::Unknown { failure },
-            None => Upserted::NotSent { failure },
+    /// The result if no further attempt is made.
+    fn give_up(self, failure: Failure) -> UpsertOutcome {
+        match self.maybe_delivered {
+            Some(failure) => UpsertOutcome::Unknown { failure },
+            None => UpsertOutcome::NotSent { failure },
         }
     }
 
-    /// The run ends before a further attempt.
-    fn stopped(self, stop: Stop) -> Result<Upserted, SourceError> {
-        match self.may_have_left {
-            Some(failure) => Ok(Upserted::Unknown { failure }),
+    /// The result if the run is stopped before a further attempt.
+    fn stopped(self, stop: Stop) -> Result<UpsertOutcome, SourceError> {
+        match self.maybe_delivered {
+            Some(failure) => Ok(UpsertOutcome::Unknown { failure }),
             None => Err(SourceError::Stopped(stop)),
         }
     }
@@ -87,13 +87,13 @@ impl Inner {
         let (mut waits, mut attempts, mut refusals) = (self.backoff.series(), 0, 0);
         loop {
             let failure = match self.wire.call(&call).await? {
-                Called::Answered { status, body, .. } if (200..300).contains(&status) => {
+                UserRequestOutcome::Answered { status, body, .. } if (200..300).contains(&status) => {
                     return Ok(UserAnswer::Found { body });
                 }
-                Called::Answered { status: status @ (401 | 403), is_html, .. } => {
+                UserRequestOutcome::Answered { status: status @ (401 | 403), is_html, .. } => {
                     refusals += 1;
                     if refusals >= REFUSALS_MAX {
-                        // A web page may repeat the address, and with it the id.
+                        // A web page may contain the address, and with it the id.
                         let message = if is_html { "a web page" } else { "" }.to_owned();
                         return Err(SourceError::Forbidden { status, message, url: call.shown, is_html });
                     }
@@ -101,18 +101,18 @@ impl Inner {
                     self.wire.gate.retry_delay(waits.next_wait(self.wire.gate.rng().share())).await?;
                     continue;
                 }
-                Called::Answered { status, message, is_html, .. } => match status {
-                    // A web page comes from somewhere else.
+                UserRequestOutcome::Answered { status, message, is_html, .. } => match status {
+                    // A web page comes from a proxy, not from the service.
                     _ if is_html => return Err(SourceError::Refused { status, message, url: call.shown }),
                     404 => return Ok(UserAnswer::Absent),
                     _ => return Ok(UserAnswer::Refused { status }),
                 },
-                Called::Redirected { status, location } => {
+                UserRequestOutcome::Redirected { status, location } => {
                     return Err(SourceError::Redirected { status, location, url: call.shown });
                 }
-                Called::Later => continue,
-                Called::Interrupted(stop) => return Err(SourceError::Stopped(stop)),
-                Called::Failed(failure) => failure,
+                UserRequestOutcome::RateLimited => continue,
+                UserRequestOutcome::Interrupted(stop) => return Err(SourceError::Stopped(stop)),
+                UserRequestOutcome::Failed(failure) => failure,
             };
             attempts += 1;
             if attempts >= ATTEMPTS_MAX {
@@ -122,53 +122,53 @@ impl Inner {
         }
     }
 
-    pub async fn upsert(&self, body: Bytes, may_repeat: bool) -> Result<Upserted, SourceError> {
+    pub async fn upsert(&self, body: Bytes, may_repeat: bool) -> Result<UpsertOutcome, SourceError> {
         let (url, shown) = (self.user_address(""), self.user_address("").to_string());
-        let call = Call { method: Method::POST, url, shown, body: Some(body) };
+        let call = UserRequest { method: Method::POST, url, shown, body: Some(body) };
         let (mut waits, mut attempts) = (self.backoff.series(), 0);
         let mut sent = Sent::default();
         loop {
             let failure = match self.wire.call(&call).await {
-                // Nothing was sent this time.
+                // Nothing was sent in this attempt.
                 Err(stop) => return sent.stopped(stop),
-                Ok(Called::Later) if sent.unclear == 0 => return Ok(Upserted::Later),
-                Ok(Called::Later) => {
+                Ok(UserRequestOutcome::RateLimited) if sent.unclear == 0 => return Ok(UpsertOutcome::RateLimited),
+                Ok(UserRequestOutcome::RateLimited) => {
                     self.wire.gate.until_unblocked().await;
                     continue;
                 }
-                Ok(Called::Interrupted(stop)) => return Ok(Upserted::Interrupted { stop }),
-                Ok(Called::Failed(failure)) => failure,
-                Ok(Called::Redirected { status, location }) => {
+                Ok(UserRequestOutcome::Interrupted(stop)) => return Ok(UpsertOutcome::Interrupted { stop }),
+                Ok(UserRequestOutcome::Failed(failure)) => failure,
+                Ok(UserRequestOutcome::Redirected { status, location }) => {
                     return Err(SourceError::Redirected { status, location, url: call.shown });
                 }
-                Ok(Called::Answered { status: status @ (401 | 403), message, .. }) => {
+                Ok(UserRequestOutcome::Answered { status: status @ (401 | 403), message, .. }) => {
                     sent.refusals += 1;
                     if sent.refusals == 1 {
                         self.check_key_for_users().await?;
                     }
                     let failure = Failure::Status { status, message };
                     if sent.refusals >= REFUSALS_MAX {
-                        return Ok(sent.given_up(failure));
+                        return Ok(sent.give_up(failure));
                     }
                     failure
                 }
-                Ok(Called::Answered { status, message, is_html, .. }) => match status {
-                    200..300 => return Ok(Upserted::Accepted { status, unclear: sent.unclear }),
+                Ok(UserRequestOutcome::Answered { status, message, is_html, .. }) => match status {
+                    200..300 => return Ok(UpsertOutcome::Accepted { status, unclear: sent.unclear }),
                     404 | 405 => return Err(SourceError::Refused { status, message, url: call.shown }),
                     _ if is_html => return Err(SourceError::Refused { status, message, url: call.shown }),
-                    _ => return Ok(Upserted::Refused { status, message }),
+                    _ => return Ok(UpsertOutcome::Refused { status, message }),
                 },
             };
             attempts += 1;
-            if !was_not_taken(&failure) {
-                sent.may_have_left = Some(failure.clone());
+            if !is_surely_undelivered(&failure) {
+                sent.maybe_delivered = Some(failure.clone());
                 sent.unclear += 1;
                 if !may_repeat {
-                    return Ok(Upserted::Unknown { failure });
+                    return Ok(UpsertOutcome::Unknown { failure });
                 }
             }
             if attempts >= ATTEMPTS_MAX {
-                return Ok(sent.given_up(failure));
+                return Ok(sent.give_up(failure));
             }
             if let Err(stop) = self.wire.gate.retry_delay(waits.next_wait(self.wire.gate.rng().share())).await {
                 return sent.stopped(stop);
@@ -176,41 +176,43 @@ impl Inner {
         }
     }
 
-    /// Whether the key is good for users as well, where it may be sent in another form: nobody is asked for. An error: it is not.
+    /// Checks that the key works for users too, where it may be sent in another form. Requests the id of nobody.
     async fn check_key_for_users(&self) -> Result<(), SourceError> {
         self.check_key().await?;
         match self.wire.call(&self.call_for(NOBODY)).await? {
-            Called::Answered { status: status @ (401 | 403), is_html: false, .. } => Err(SourceError::KeyRefused {
-                status,
-                origin: self.key.origin().to_owned(),
-                url: self.user_address("").to_string(),
-                message: String::new(),
-            }),
+            UserRequestOutcome::Answered { status: status @ (401 | 403), is_html: false, .. } => {
+                Err(SourceError::KeyRefused {
+                    status,
+                    origin: self.key.origin().to_owned(),
+                    url: self.user_address("").to_string(),
+                    message: String::new(),
+                })
+            }
             _ => Ok(()),
         }
     }
 
-    fn call_for(&self, user_id: &str) -> Call {
+    fn call_for(&self, user_id: &str) -> UserRequest {
         let shown = self.user_address(&format!("/#{:08x}", xxh3_64(user_id.as_bytes()) & 0xffff_ffff)).to_string();
         let url = self.user_address(&format!("/{}", escaped(user_id)));
-        Call { method: Method::GET, url, shown, body: None }
+        UserRequest { method: Method::GET, url, shown, body: None }
     }
 
-    /// The address of users, with what stands behind it.
-    fn user_address(&self, behind: &str) -> Url {
+    /// The address of users, followed by `suffix`.
+    fn user_address(&self, suffix: &str) -> Url {
         let mut url = self.base_url.clone();
-        let path = format!("{}{}{behind}", self.base_url.path().trim_end_matches('/'), Stream::Users.path());
+        let path = format!("{}{}{suffix}", self.base_url.path().trim_end_matches('/'), Stream::Users.path());
         url.set_path(&path);
         url
     }
 }
 
-/// Whether the service surely did not take what was sent: there was no connection, it was not in service, or it refused.
-fn was_not_taken(failure: &Failure) -> bool {
+/// Whether the service certainly did not accept the upsert: no connection, out of service, or refused.
+fn is_surely_undelivered(failure: &Failure) -> bool {
     matches!(failure, Failure::Connect { .. } | Failure::Status { status: 401 | 403 | 503, .. })
 }
 
-/// A path segment with every byte escaped that may mean something in an address.
+/// Escapes every byte of a path segment that has a meaning in an address.
 fn escaped(text: &str) -> String {
     use std::fmt::Write as _;
     let mut segment = String::with_capacity(text.len());

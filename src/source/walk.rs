@@ -1,5 +1,5 @@
-//! One window, page by page, up to the end of results (promise P3). Decides what an answer means for the window; how a page is
-//! got is `fetch`'s business.
+//! Reads one window page by page up to the end of the list (promise P3). Interprets each answer for the window; `fetch`
+//! retries single pages.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,63 +10,63 @@ use tokio::time::Instant;
 use super::{
     address::{self, Address},
     error::{Failure, SourceError},
-    fetch::Fetched,
-    guards::{Guards, NotFound},
+    fetch::FetchOutcome,
+    guards::{Guards, NotFoundMeaning},
     inner::Inner,
     page_size::PageSize,
-    wire::{Received, Rejection},
+    wire::{ReceivedPage, Rejection},
 };
 use crate::model::{EndStyle, PageRequest, PageToken};
 
-/// An older page token may have died of its age, whatever others lived.
+/// A page token older than this may have died of its age, whatever age other tokens reached.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// One step of a walk.
 #[derive(Debug)]
-pub enum Step {
+pub enum WalkStep {
     /// A page.
     Page(Page),
-    /// The window starts over from its first page: the caller discards its pages so far.
+    /// The window restarts at its first page: the caller discards the pages so far.
     Restarted {
-        /// Why, for people.
+        /// The reason, for people.
         reason: String,
     },
-    /// There is no further page. `NotFound`: the service answered 404, an empty and complete result.
+    /// The list has ended. `NotFound`: the service answered 404, an empty and complete result.
     End(EndStyle),
-    /// The page token was answered with 404: the end of the list, or a token that died. The caller finds out and says so with
-    /// [`Walk::settle_end`].
-    Unproven,
+    /// A 404 on a page token: the end of the list, or a dead token. The caller finds out and calls
+    /// [`Walk::resolve_end`].
+    UnprovenEnd,
 }
 
 /// One page of a window.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// The exact body, decompressed: UTF-8, and an envelope that [`super::envelope::parse`] reads.
+    /// The exact decompressed body: UTF-8 with an envelope that [`super::envelope::parse`] accepts.
     pub body: Bytes,
     /// Items in its `data`.
     pub rows: usize,
-    /// Where to continue. `None`: this page carried the end.
+    /// The next page token; `None` on the last page.
     pub next: Option<PageToken>,
-    /// How the end was said; present exactly when `next` is not.
+    /// The form in which the page marks the end of the list; present exactly if `next` is not.
     pub end: Option<EndStyle>,
-    /// The page token that this page was asked for with.
+    /// The page token in the request for this page.
     pub request_token: Option<PageToken>,
-    /// The service's time when it sent this page, epoch milliseconds.
+    /// The service's time when it sent this page, in epoch milliseconds.
     pub service_now_ms: Option<i64>,
 }
 
-/// A window's pages, one by one. After an error the walk may be dropped, and resumed later from the last page's `next`.
+/// Reads the pages of one window. After an error a new walk can resume from the last page's `next`.
 #[derive(Debug)]
 pub struct Walk {
     source: Arc<Inner>,
-    /// With the page token of the page to come.
+    /// The request for the next page.
     request: PageRequest,
     size: PageSize,
     guards: Guards,
     end: Option<EndStyle>,
-    /// Whether the service answers the least that can be asked of this list: then what does not come is a matter of its rows.
+    /// Whether the list answers a minimal request: then a failing page fails because of its rows.
     is_answering: bool,
-    /// When the page token came.
+    /// The time of arrival of the page token.
     token_at: Instant,
     /// The age at which this page token was first answered with 404.
     not_found_at: Option<Duration>,
@@ -75,7 +75,7 @@ pub struct Walk {
     address_of: AddressOf,
 }
 
-/// How the address of a page is made.
+/// Builds the address of a page.
 type AddressOf = fn(&Url, &PageRequest, Option<u32>) -> Address;
 
 impl Walk {
@@ -83,7 +83,7 @@ impl Walk {
         Self::at(source, request, address::of_page, false)
     }
 
-    /// The rows of one millisecond.
+    /// Reads the rows of one millisecond.
     pub(super) fn of_moment(source: Arc<Inner>, request: PageRequest) -> Self {
         Self::at(source, request, address::of_moment, true)
     }
@@ -106,22 +106,22 @@ impl Walk {
         }
     }
 
-    /// For a part of a window that did not come: asks for it in pages of the usual size, then of the smallest, and not for long.
+    /// Reads a part of a failed window: with the usual page size, then with the smallest, and with few retries.
     #[must_use]
     pub fn part_of_a_failed_window(mut self) -> Self {
-        self.size.steep();
+        self.size.shrink_in_one_step();
         self
     }
 
-    /// What comes next. After the last page this is `End`, as often as asked. Dropping the future loses nothing: the next
-    /// call asks for the same page.
-    pub async fn next(&mut self) -> Result<Step, SourceError> {
+    /// Reads the next page. After the last page every call returns `End`. The future is safe to drop: the next call
+    /// requests the same page.
+    pub async fn next(&mut self) -> Result<WalkStep, SourceError> {
         if let Some(end) = self.end {
-            return Ok(Step::End(end));
+            return Ok(WalkStep::End(end));
         }
         if std::mem::take(&mut self.is_end_denied) {
             let reason = "status 404 on a page token that was not the last";
-            self.guards.end_denied(reason)?;
+            self.guards.restart_after_false_end(reason)?;
             return Ok(self.restarted(reason, reason.to_owned()));
         }
         loop {
@@ -129,19 +129,19 @@ impl Walk {
             let at = self.source.listed_at(self.request.scope.stream, at);
             let has_token = self.request.token.is_some();
             match self.source.fetch_page(&at, self.can_be_smaller(), has_token).await? {
-                Fetched::Page(page) => return self.accept(page),
-                Fetched::Rejected(rejection) => {
+                FetchOutcome::Page(page) => return self.accept(page),
+                FetchOutcome::Rejected(rejection) => {
                     if let Some(step) = self.rejected(rejection, at.shown).await? {
                         return Ok(step);
                     }
                 }
-                Fetched::Failed { last, attempts } => self.shrink_or_give_up(last, attempts, at.shown).await?,
+                FetchOutcome::Failed { last, attempts } => self.shrink_or_give_up(last, attempts, at.shown).await?,
             }
         }
     }
 
-    /// Says whether the list ended where a page token was answered with 404.
-    pub fn settle_end(&mut self, is_end: bool) {
+    /// Resolves an [`WalkStep::UnprovenEnd`]: whether the list ended there.
+    pub fn resolve_end(&mut self, is_end: bool) {
         if is_end {
             self.end = Some(EndStyle::NotFound);
         } else {
@@ -149,44 +149,45 @@ impl Walk {
         }
     }
 
-    /// Whether the page token that was answered with 404 at this age is young, and others that stood deeper in a list, and were as old, lived.
+    /// Whether a page token that was answered with 404 at this age cannot have died: deeper and older tokens were
+    /// answered.
     fn is_token_alive(&self, age: Duration) -> bool {
-        // Rows of one moment may stand behind its last page: only pages of another size tell.
+        // Rows of one millisecond may follow the last page: only another page size shows that.
         if self.is_of_moment && self.size.limit().is_some() {
             return false;
         }
-        let has_lived = |pages| self.source.token_lives.has_lived(self.request.scope.stream, pages, age);
-        age < FRESH && self.guards.pages_from_start().is_some_and(has_lived)
+        let is_proven = |pages| self.source.token_lifetimes.is_proven(self.request.scope.stream, pages, age);
+        age < FRESH && self.guards.pages_from_start().is_some_and(is_proven)
     }
 
-    /// The rows a page is asked for at the moment; 0 where the stream has no `limit`.
+    /// The current page size; 0 if the stream has no `limit`.
     pub fn page_rows(&self) -> u32 {
         self.size.limit().unwrap_or(0)
     }
 
-    /// Whether a page that does not come can be asked for otherwise.
+    /// Whether a smaller page or window can be requested after a failure.
     fn can_be_smaller(&self) -> bool {
-        self.size.can_shrink() || self.size.is_steep()
+        self.size.can_shrink() || self.size.shrinks_in_one_step()
     }
 
-    fn accept(&mut self, page: Received) -> Result<Step, SourceError> {
-        let Received { body, envelope, service_now_ms, .. } = page;
-        if let Err(cause) = self.guards.page(&envelope) {
+    fn accept(&mut self, page: ReceivedPage) -> Result<WalkStep, SourceError> {
+        let ReceivedPage { body, envelope, service_now_ms, .. } = page;
+        if let Err(cause) = self.guards.record_page(&envelope) {
             let reason = cause.to_string();
-            self.guards.looped(cause)?;
-            // A page full of rows of one millisecond leads to itself; the largest page has the best rng to get past.
-            self.size.widen(self.request.scope.stream.page_rows_max());
+            self.guards.restart_after_loop(cause)?;
+            // A page full of rows of one millisecond leads to itself. The largest page is most likely to get past it.
+            self.size.use_largest(self.request.scope.stream.page_rows_max());
             return Ok(self.restarted("a page token came twice", reason));
         }
-        self.size.good_page();
+        self.size.record_success();
         let age = self.request.token.is_some().then(|| self.token_at.elapsed());
         (self.token_at, self.not_found_at) = (Instant::now(), None);
         if let Some(pages) = self.guards.pages_from_start() {
-            self.source.token_lives.came(self.request.scope.stream, pages, age);
+            self.source.token_lifetimes.record_page(self.request.scope.stream, pages, age);
         }
         self.end = envelope.end;
         let request_token = std::mem::replace(&mut self.request.token, envelope.next.clone());
-        Ok(Step::Page(Page {
+        Ok(WalkStep::Page(Page {
             body,
             rows: envelope.rows,
             next: envelope.next,
@@ -196,68 +197,68 @@ impl Walk {
         }))
     }
 
-    /// `None`: the same is asked for again.
-    async fn rejected(&mut self, rejection: Rejection, url: String) -> Result<Option<Step>, SourceError> {
+    /// Interprets a rejected request; `None` repeats the request.
+    async fn rejected(&mut self, rejection: Rejection, url: String) -> Result<Option<WalkStep>, SourceError> {
         if self.request.token.is_none() {
-            // A web page with 404 comes from a wrong address, and proves nothing about the window.
+            // A web page with status 404 comes from a wrong address and proves nothing about the window.
             let is_none = rejection.status == 404 && !rejection.is_html;
             if is_none && self.source.is_list_there(self.request.scope.stream).await? {
                 self.end = Some(EndStyle::NotFound);
-                return Ok(self.end.map(Step::End));
+                return Ok(self.end.map(WalkStep::End));
             }
-            return Err(self.source.refused(rejection, url));
+            return Err(self.source.rejection_error(rejection, url));
         }
         let Rejection { status, message, is_html, .. } = rejection;
         if status == 404 && !is_html {
             let was_not_found = self.not_found_at.is_some();
             let age = *self.not_found_at.get_or_insert_with(|| self.token_at.elapsed());
             if self.is_token_alive(age) {
-                // Tokens that die at random are answered when they are asked for again.
+                // A token that failed at random succeeds on the second request.
                 if !was_not_found {
                     return Ok(None);
                 }
                 self.end = Some(EndStyle::NotFound);
-                return Ok(self.end.map(Step::End));
+                return Ok(self.end.map(WalkStep::End));
             }
             let rows_max = self.request.scope.stream.page_rows_max();
             match self.guards.not_found(self.size.limit(), rows_max, !self.is_of_moment) {
-                NotFound::End => {
+                NotFoundMeaning::End => {
                     self.end = Some(EndStyle::NotFound);
-                    return Ok(self.end.map(Step::End));
+                    return Ok(self.end.map(WalkStep::End));
                 }
-                NotFound::Unproven => return Ok(Some(Step::Unproven)),
-                NotFound::Again(smaller) => smaller.into_iter().for_each(|rows| self.size.fix(rows)),
+                NotFoundMeaning::Unproven => return Ok(Some(WalkStep::UnprovenEnd)),
+                NotFoundMeaning::Again(smaller) => smaller.into_iter().for_each(|rows| self.size.fix(rows)),
             }
         }
         let cause = format!("status {status} on a page token");
         let reason = if message.is_empty() { cause.clone() } else { format!("{cause}: {message}") };
-        self.guards.token_died(&reason)?;
+        self.guards.restart_after_dead_token(&reason)?;
         Ok(Some(self.restarted(&cause, reason)))
     }
 
-    fn restarted(&mut self, cause: &str, reason: String) -> Step {
-        // What the service said is for the caller to show; it does not belong in a log.
-        tracing::warn!(scope = %self.request.scope, window = %self.request.window, cause, "the window starts over");
+    fn restarted(&mut self, cause: &str, reason: String) -> WalkStep {
+        // The service's message is shown by the caller; it does not belong in a log.
+        tracing::warn!(scope = %self.request.scope, window = %self.request.window, cause, "restarting window");
         self.request.token = None;
         self.not_found_at = None;
-        Step::Restarted { reason }
+        WalkStep::Restarted { reason }
     }
 
-    /// A page did not come: asks for smaller ones from here on, or says which error it is.
+    /// Shrinks the pages after a failure, or returns the error of the walk.
     async fn shrink_or_give_up(&mut self, last: Failure, attempts: u32, url: String) -> Result<(), SourceError> {
         if !last.may_be_size() && !last.may_be_a_record() {
             return Err(last.give_up(url, attempts));
         }
-        // What is no page comes perhaps from something else than the service: then no smaller one is a page either.
+        // An answer that is not a page may come from a proxy: then smaller pages would not help.
         if last.may_be_a_record() && !self.is_answering(&last).await? {
             return Err(last.give_up(url, attempts));
         }
         let rows = self.page_rows();
         if self.size.shrink() {
-            tracing::info!(scope = %self.request.scope, rows, smaller = self.page_rows(), failure = last.kind(), "asking for smaller pages");
+            tracing::info!(scope = %self.request.scope, rows, smaller = self.page_rows(), failure = last.kind(), "retrying with smaller pages");
             return Ok(());
         }
-        // A service that answers nothing at all is down; one that answers a small question finds this one too large.
+        // A service that answers nothing is down; a service that answers a minimal request finds this page too large.
         Err(match self.is_answering(&last).await? {
             false => last.give_up(url, attempts),
             true => SourceError::TooLarge { url, page_rows: rows, last },
@@ -267,7 +268,7 @@ impl Walk {
     async fn is_answering(&mut self, last: &Failure) -> Result<bool, SourceError> {
         self.is_answering = self.is_answering
             || matches!(last, Failure::BodyTooLarge { .. })
-            || self.source.answers_a_small_question(&self.request).await?;
+            || self.source.answers_minimal_request(&self.request).await?;
         Ok(self.is_answering)
     }
 }

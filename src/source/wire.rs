@@ -1,5 +1,5 @@
-//! Sends one request, reads its answer and says which kind it is. Asks the gate first and tells it what came of it. Does not
-//! ask twice and does not judge what a kind means: `fetch` and `walk` do.
+//! Sends one request, reads and classifies its answer. Asks the gate first and reports the result to the gate. `fetch`
+//! retries; `walk` interprets the answer.
 
 use std::{
     sync::{Mutex, OnceLock, PoisonError},
@@ -35,53 +35,54 @@ use crate::{
     redact::ApiKey,
 };
 
-/// The most bytes read of a body that is not a page.
+/// Maximum bytes read of an error body.
 const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
-/// The longest silence inside such a body.
+/// The longest pause inside an error body.
 const ERROR_BODY_IDLE: Duration = Duration::from_secs(2);
-/// The longest address shown of a redirect.
+/// Maximum characters shown of a redirect's target.
 const LOCATION_CHARS_MAX: usize = 200;
 
-/// What came of one request.
+/// The result of one request.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum RequestOutcome {
     /// A page.
-    Page(Box<Received>),
-    /// A page of which some records are no JSON. Another attempt tells whether they are so at the service, or broke on the way.
-    Broken { page: Box<Received>, failure: Failure },
-    /// The answer to what was posted.
+    Page(Box<ReceivedPage>),
+    /// A page with records that are not JSON. A second attempt shows whether the service sends them so, or the transfer
+    /// broke them.
+    Broken { page: Box<ReceivedPage>, failure: Failure },
+    /// The answer to a POST.
     Posted { body: Bytes, service_now_ms: Option<i64> },
-    /// Refused for now; the gate knows until when.
-    Later,
+    /// Rate limited: the gate knows the wait.
+    RateLimited,
     /// Any other 4xx.
     Rejected(Rejection),
     /// 3xx.
     Redirected { status: u16, location: String },
-    /// Worth another attempt.
+    /// A failure that is worth a retry.
     Failed(Failure),
 }
 
-/// What became of a request before its answer's body is read.
+/// The result of sending a request, before the body of the answer is read.
 #[derive(Debug)]
-pub(super) enum Heard {
-    /// The service took the request.
-    Answer(Reply),
-    /// Refused for now; the gate knows until when.
-    Later,
+pub(super) enum SendOutcome {
+    /// The service accepted the request.
+    Replied(Reply),
+    /// Rate limited: the gate knows the wait.
+    RateLimited,
     /// No answer.
-    Nothing(Failure),
+    Failed(Failure),
 }
 
-/// A page as it came.
+/// A page as the service sent it.
 #[derive(Debug)]
-pub(super) struct Received {
+pub(super) struct ReceivedPage {
     pub body: Bytes,
     pub envelope: Envelope,
     pub service_now_ms: Option<i64>,
     pub latency: Duration,
 }
 
-/// An answer that says no to this very request.
+/// A 4xx answer about this request.
 #[derive(Debug)]
 pub(super) struct Rejection {
     pub status: u16,
@@ -93,7 +94,7 @@ pub(super) struct Rejection {
 #[derive(Debug)]
 pub(super) struct Wire {
     client: Client,
-    /// The one for links of the service, once there was one to follow.
+    /// The client for links of the service, built for the first link.
     pub download_client: OnceLock<Result<Client, String>>,
     transport: Transport,
     machine_clock: Clock,
@@ -103,19 +104,19 @@ pub(super) struct Wire {
     pub gate: Gate,
     pub clock: ServiceClock,
     pub counters: Counters,
-    /// The key as it stands in requests about users.
+    /// The `Authorization` header of requests about users.
     pub user_auth: HeaderValue,
-    /// How the latest refusal said when to come back.
+    /// The form of the latest `Retry-After`.
     pub refusal_form: Mutex<Option<RetryAfterForm>>,
     pub surveys_path: SurveysPath,
     /// The lists that have answered with a page.
     pub lists_seen: ListsSeen,
-    /// The most attempts for one page.
+    /// Maximum attempts for one page.
     pub attempts_max: u32,
 }
 
 impl Rejection {
-    /// Whether it may mean the key.
+    /// Whether the key may be the reason.
     pub fn is_about_key(&self) -> bool {
         matches!(self.status, 401 | 403)
     }
@@ -142,8 +143,8 @@ impl Wire {
         })
     }
 
-    /// Sends one request when the gate lets it, and reads the answer.
-    pub async fn ask(&self, address: &Address) -> Result<Outcome, Stop> {
+    /// Waits for the gate, sends one request and reads the answer.
+    pub async fn ask(&self, address: &Address) -> Result<RequestOutcome, Stop> {
         let permit = self.gate.permit().await?;
         let _booked = self.gate.account().enter(Activity::Network);
         let mut tally = Tally::new(self, address.is_about_ties);
@@ -153,12 +154,14 @@ impl Wire {
             .gate
             .unless_stopped(exchange)
             .await?
-            .unwrap_or_else(|_| Outcome::Failed(Failure::timed_out(self.timeout)));
+            .unwrap_or_else(|_| RequestOutcome::Failed(Failure::timed_out(self.timeout)));
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (status, bytes) = (tally.status.unwrap_or(0), tally.read_bytes);
         match &outcome {
-            Outcome::Page(page) => tracing::debug!(status, ms, rows = page.envelope.rows, bytes, url = address.shown),
-            Outcome::Failed(failure) => {
+            RequestOutcome::Page(page) => {
+                tracing::debug!(status, ms, rows = page.envelope.rows, bytes, url = address.shown)
+            }
+            RequestOutcome::Failed(failure) => {
                 tracing::debug!(status, ms, bytes, url = address.shown, failure = failure.kind());
             }
             _ => tracing::debug!(status, ms, bytes, url = address.shown),
@@ -166,7 +169,13 @@ impl Wire {
         Ok(outcome)
     }
 
-    async fn exchange(&self, address: &Address, permit: &Permit, tally: &mut Tally<'_>, started: Instant) -> Outcome {
+    async fn exchange(
+        &self,
+        address: &Address,
+        permit: &Permit,
+        tally: &mut Tally<'_>,
+        started: Instant,
+    ) -> RequestOutcome {
         let request = match &address.posted {
             None => Request::new(Method::GET, address.url.clone()),
             Some(body) => {
@@ -176,15 +185,16 @@ impl Wire {
                 request
             }
         };
-        let mut response = match self.hear(request, permit, tally).await {
-            Heard::Answer(response) => response,
-            Heard::Later => return Outcome::Later,
-            Heard::Nothing(failure) => return Outcome::Failed(failure),
+        let mut response = match self.send(request, permit, tally).await {
+            SendOutcome::Replied(response) => response,
+            SendOutcome::RateLimited => return RequestOutcome::RateLimited,
+            SendOutcome::Failed(failure) => return RequestOutcome::Failed(failure),
         };
         let (status, date_ms) = (response.status(), service_clock::date_ms(response.headers()));
         if status.is_success() && address.posted.is_some() {
             let read = body::read(&mut response, self.body_limits, &self.key, &mut tally.read_bytes).await;
-            return read.map_or_else(Outcome::Failed, |body| Outcome::Posted { body, service_now_ms: date_ms });
+            return read
+                .map_or_else(RequestOutcome::Failed, |body| RequestOutcome::Posted { body, service_now_ms: date_ms });
         }
         if status.is_success() {
             match self.read_page(&mut response, tally).await {
@@ -192,48 +202,50 @@ impl Wire {
                     self.lists_seen.note(address.list);
                     let broken = envelope.broken;
                     let latency = started.elapsed();
-                    let page = Box::new(Received { body, envelope, service_now_ms: date_ms, latency });
+                    let page = Box::new(ReceivedPage { body, envelope, service_now_ms: date_ms, latency });
                     match broken {
-                        0 => Outcome::Page(page),
-                        records => Outcome::Broken { page, failure: Failure::BrokenRecords { records } },
+                        0 => RequestOutcome::Page(page),
+                        records => RequestOutcome::Broken { page, failure: Failure::BrokenRecords { records } },
                     }
                 }
-                Err(failure) => Outcome::Failed(failure),
+                Err(failure) => RequestOutcome::Failed(failure),
             }
         } else if status.is_redirection() {
-            Outcome::Redirected { status: status.as_u16(), location: self.location(&response) }
+            RequestOutcome::Redirected { status: status.as_u16(), location: self.location(&response) }
         } else {
             match self.read_error(&mut response, tally).await {
-                // The page is too large for something on its way: a smaller one may come.
-                Outcome::Rejected(Rejection { status: status @ 413, message, .. }) if address.posted.is_none() => {
-                    Outcome::Failed(Failure::Status { status, message })
+                // The page is too large for the service or a proxy: a smaller page may succeed.
+                RequestOutcome::Rejected(Rejection { status: status @ 413, message, .. })
+                    if address.posted.is_none() =>
+                {
+                    RequestOutcome::Failed(Failure::Status { status, message })
                 }
                 other => other,
             }
         }
     }
 
-    /// Sends a request and tells the gate what became of it: taken, or refused for now.
-    pub(super) async fn hear(&self, request: Request, permit: &Permit, tally: &mut Tally<'_>) -> Heard {
-        self.hear_with(&self.client, request, permit, tally).await
+    /// Sends a request and reports to the gate whether the service accepted it.
+    pub(super) async fn send(&self, request: Request, permit: &Permit, tally: &mut Tally<'_>) -> SendOutcome {
+        self.send_with(&self.client, request, permit, tally).await
     }
 
-    /// Sends a request by this client.
-    pub(super) async fn send_with(&self, client: &Client, request: Request) -> Result<Reply, Failure> {
+    /// Sends a request with this client, without reporting to the gate.
+    pub(super) async fn transmit(&self, client: &Client, request: Request) -> Result<Reply, Failure> {
         self.transport.send(client, request, self.timeout).await
     }
 
-    /// The same as [`Wire::hear`], by another client.
-    pub(super) async fn hear_with(
+    /// [`Wire::send`] with another client.
+    pub(super) async fn send_with(
         &self,
         client: &Client,
         request: Request,
         permit: &Permit,
         tally: &mut Tally<'_>,
-    ) -> Heard {
-        let response = match self.send_with(client, request).await {
+    ) -> SendOutcome {
+        let response = match self.transmit(client, request).await {
             Ok(response) => response,
-            Err(failure) => return Heard::Nothing(failure),
+            Err(failure) => return SendOutcome::Failed(failure),
         };
         let now = Instant::now();
         let date_ms = service_clock::date_ms(response.headers());
@@ -241,20 +253,20 @@ impl Wire {
         let status = response.status();
         tally.status = Some(status.as_u16());
         if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
-            // Without any `Date` this machine's clock is the only measure left.
+            // Without any `Date` only this machine's clock is left.
             let date_ms = date_ms.or_else(|| self.clock.now_ms(now)).unwrap_or_else(|| self.machine_clock.now_ms());
-            let told = retry_after::read(response.headers(), date_ms);
+            let wait = retry_after::read(response.headers(), date_ms);
             let form = retry_after::form(response.headers(), date_ms);
             if status == StatusCode::TOO_MANY_REQUESTS || form != RetryAfterForm::Absent {
                 *self.refusal_form.lock().unwrap_or_else(PoisonError::into_inner) = Some(form);
             }
-            if told.is_some() || status == StatusCode::TOO_MANY_REQUESTS {
-                permit.rate_limited(status.as_u16(), told);
-                return Heard::Later;
+            if wait.is_some() || status == StatusCode::TOO_MANY_REQUESTS {
+                permit.rate_limited(status.as_u16(), wait);
+                return SendOutcome::RateLimited;
             }
         }
         permit.accepted();
-        Heard::Answer(response)
+        SendOutcome::Replied(response)
     }
 
     async fn read_page(&self, response: &mut Reply, tally: &mut Tally<'_>) -> Result<(Bytes, Envelope), Failure> {
@@ -263,39 +275,40 @@ impl Wire {
             Ok(envelope) => Ok((body, envelope)),
             Err(problem) => {
                 let content_type = content_type(response.headers());
-                let came = excerpt::what_came(content_type, &body, &self.key);
+                let came = excerpt::describe_body(content_type, &body, &self.key);
                 let is_html = excerpt::is_html(content_type, &body);
                 Err(if is_html { Failure::Html { came } } else { Failure::NoPage { problem, came } })
             }
         }
     }
 
-    /// An answer that is an error. Its body only explains, so a broken one is no further error.
-    pub(super) async fn read_error(&self, response: &mut Reply, tally: &mut Tally<'_>) -> Outcome {
+    /// Reads and classifies an error answer. A broken body is not a further error, because the body only explains the
+    /// status.
+    pub(super) async fn read_error(&self, response: &mut Reply, tally: &mut Tally<'_>) -> RequestOutcome {
         let limits = BodyLimits { bytes_max: ERROR_BODY_BYTES_MAX, idle: ERROR_BODY_IDLE };
         let body = body::read(response, limits, &self.key, &mut tally.read_bytes).await.unwrap_or_default();
         let status = response.status();
         let is_html = excerpt::is_html(content_type(response.headers()), &body);
         let message = if is_html {
-            format!("a web page ({})", excerpt::what_came(content_type(response.headers()), &body, &self.key))
+            format!("a web page ({})", excerpt::describe_body(content_type(response.headers()), &body, &self.key))
         } else {
             excerpt::message(&body, &self.key)
         };
         let is_passing = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY);
         let status = status.as_u16();
         if is_passing || status >= 500 {
-            Outcome::Failed(Failure::Status { status, message })
+            RequestOutcome::Failed(Failure::Status { status, message })
         } else {
-            Outcome::Rejected(Rejection { status, message, is_html })
+            RequestOutcome::Rejected(Rejection { status, message, is_html })
         }
     }
 
-    /// Where a redirect leads, without what could be secret: user, query and fragment.
+    /// The target of a redirect, without the parts that may be secret: user, password, query and fragment.
     pub(super) fn location(&self, response: &Reply) -> String {
         let Some(location) = response.headers().get(LOCATION) else { return "nowhere".to_owned() };
         let text = String::from_utf8_lossy(location.as_bytes());
         let Ok(mut url) = response.url().join(&text) else { return "an unreadable address".to_owned() };
-        // Only an address that can have neither refuses these, and then has nothing to hide there.
+        // These fail only for addresses that cannot have a user or password.
         let _ = url.set_username("");
         let _ = url.set_password(None);
         url.set_query(None);
@@ -304,7 +317,7 @@ impl Wire {
     }
 }
 
-/// One request's entry in the counts; it counts when it is dropped, however the request ends.
+/// Counts one request when it is dropped, however the request ends.
 pub(super) struct Tally<'a> {
     wire: &'a Wire,
     pub status: Option<u16>,

@@ -124,7 +124,7 @@ impl Machine {
 
     fn transport(&self) -> Transport {
         let (sandbox, is_down, begun) = (self.sandbox.clone(), Arc::clone(&self.is_down), self.begun);
-        Transport::handed_to(move |request| {
+        Transport::from_handler(move |request| {
             let (sandbox, is_down) = (sandbox.clone(), Arc::clone(&is_down));
             async move {
                 let control = sandbox.control();

@@ -141,7 +141,7 @@ impl ScriptedService {
     /// Carries the program's requests to the service without a socket.
     pub fn transport(&self) -> Transport {
         let service = self.clone();
-        Transport::handed_to(move |request| {
+        Transport::from_handler(move |request| {
             let service = service.clone();
             async move {
                 let sandbox = service.0.lock().unwrap().sent()?;

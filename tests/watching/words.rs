@@ -171,7 +171,7 @@ fn a_budget_and_a_retry_after_notify_nobody() {
     let told = serde_json::json!({"too_many_requests": {"when": {"count": 1}, "retry_after": {"form": "seconds", "wait_ms": 3_600_000}}});
     service.control().merge_faults(told).unwrap();
     let limited =
-        Expected { code: 6, reason: "rate_limited", words: "as the service told", event: None, is_red: false };
+        Expected { code: 6, reason: "rate_limited", words: "as the service asked", event: None, is_red: false };
     watched.assert_says(&["sync"], &limited);
     service.set_faults(Faults::default());
 }

@@ -71,7 +71,7 @@ impl Lab {
 
     fn transport(&self) -> Transport {
         let sandbox = self.sandbox.clone();
-        Transport::handed_to(move |request| {
+        Transport::from_handler(move |request| {
             let sandbox = sandbox.clone();
             async move {
                 let target = request.url().as_str().strip_prefix(BASE_URL).unwrap();

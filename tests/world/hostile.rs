@@ -149,7 +149,7 @@ fn p8_slow_endless_bodies_are_cut_off() {
                 head(stream, "content-length: 18446744073709551615\r\n");
                 let _ = stream.write_all(b"{");
             },
-            &["no page"],
+            &["not a page"],
         ),
     ]);
 }
@@ -160,15 +160,15 @@ fn p8_oversized_response_heads_are_refused() {
         (
             "ten thousand headers",
             |stream| respond(stream, "200 OK", &"x-filler: y\r\n".repeat(10_000), b"{}"),
-            &["no page"],
+            &["not a page"],
         ),
         (
             "a header of ten megabytes",
             |stream| respond(stream, "200 OK", &format!("x-filler: {}\r\n", "y".repeat(10 * MIB)), b"{}"),
-            &["no page"],
+            &["not a page"],
         ),
-        ("a head without end", |stream| for_ever(stream, b"HTTP/1.1 200 OK\r\nx: y\r\n"), &["no page"]),
-        ("no HTTP", |stream| drop(stream.write_all(b"SSH-2.0-OpenSSH_9.6\r\n")), &["no page"]),
+        ("a head without end", |stream| for_ever(stream, b"HTTP/1.1 200 OK\r\nx: y\r\n"), &["not a page"]),
+        ("no HTTP", |stream| drop(stream.write_all(b"SSH-2.0-OpenSSH_9.6\r\n")), &["not a page"]),
         ("nothing", |_| (), &["broke off"]),
     ]);
 }
@@ -199,7 +199,7 @@ fn p3_bodies_with_a_wrong_length_are_refused() {
                 head(stream, "content-length: 25\r\ncontent-length: 12\r\n");
                 let _ = stream.write_all(WHOLE);
             },
-            &["no page"],
+            &["not a page"],
         ),
         (
             "chunks of garbage",
@@ -240,7 +240,7 @@ fn p3_slow_bodies_that_are_not_pages_are_refused() {
         (
             "objects in objects",
             |stream| respond(stream, "200 OK", "", "{\"data\":".repeat(100_000).as_bytes()),
-            &["no page"],
+            &["not a page"],
         ),
         (
             "a token of a megabyte",
@@ -360,7 +360,7 @@ fn p5_hostile_retry_after_values_are_bounded_or_ignored() {
                 let done = place.run(&["sync"]);
                 assert_eq!(done.code, code, "{what}: {}", done.stderr);
                 if code == 6 {
-                    assert!(done.stderr.contains("as the service told"), "{what}: {}", done.stderr);
+                    assert!(done.stderr.contains("as the service asked"), "{what}: {}", done.stderr);
                     assert!(server.requests() < 8, "{what}: {} requests", server.requests());
                 }
                 // The told wait binds the next command too.

@@ -144,11 +144,11 @@ fn one_window(status: &'static str, kind: &'static str, body: &'static [u8]) -> 
 fn a_refused_window_costs_only_that_window() {
     let cases: [(&str, &str, &[u8], &str); 6] = [
         ("403 Forbidden", "text/html", BLOCKED, "proxy or firewall"),
-        ("403 Forbidden", "", b"", "accepted elsewhere"),
+        ("403 Forbidden", "", b"", "accepts the key elsewhere"),
         ("400 Bad Request", "application/json", br#"{"error":"no such month"}"#, "no such month"),
         ("422 X", "application/json", b"{}", "status 422"),
         ("413 Payload Too Large", "text/plain", b"too large", "status 413"),
-        ("302 Found", "text/html", b"", "redirected"),
+        ("302 Found", "text/html", b"", "redirects"),
     ];
     std::thread::scope(|scope| {
         for (status, kind, body, words) in cases {

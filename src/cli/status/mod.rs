@@ -366,7 +366,7 @@ fn describe(status: &Status) -> String {
     }
     if let Some(until) = &status.no_request_before {
         text.push_str(&format!(
-            "\nno request before {until}, as the service told (--ignore-rate-limit asks at once)\n"
+            "\nno request before {until}, as the service asked (--ignore-rate-limit asks at once)\n"
         ));
     }
     match status.requests_per_sec {

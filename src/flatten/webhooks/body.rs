@@ -18,8 +18,8 @@ const MOMENTS: [&str; 4] = ["timestamp", "eventDate", "createdAt", "updatedAt"];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     pub kind: EventKind,
-    /// What a body without a moment of its own is about. The same bytes about the same thing are told again only if nothing else
-    /// about it was told in between, and only for a while.
+    /// What a body without a moment of its own is about. The same bytes about the same thing are told again only if
+    /// nothing else about it was told in between, and only for a while.
     pub timeless_subject: Option<String>,
     /// The environment that it is of, as the service calls it.
     pub environment_id: Option<String>,
@@ -125,8 +125,8 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// What names the event: the same for every delivery that tells it, however it is written. What tells no time is named by when
-    /// it was received as well; the inbox knows which of those are repeats.
+    /// What names the event: the same for every delivery that tells it, however it is written. What tells no time is
+    /// named by when it was received as well; the inbox knows which of those are repeats.
     pub(super) fn event_key(&self, kind: EventKind, delivery: &Delivery) -> String {
         match self.natural_key(kind) {
             Some(hash) => format!("{hash:032x}"),
@@ -160,7 +160,8 @@ impl<'a> Body<'a> {
         add(kind.name());
         add(&moment);
         add(&text("surveyId").unwrap_or_default());
-        // Two questions of one wording can be answered alike in one moment: where the service numbers what it posts, the number counts.
+        // Two questions of one wording can be answered alike in one moment: where the service numbers what it posts,
+        // the number counts.
         add(&text("id").unwrap_or_default());
         match kind {
             EventKind::AnswerSubmitted => {

@@ -1,7 +1,7 @@
 //! Rows of `webhook_events` and `webhook_questions`, cell by cell.
 //!
-//! Texts are read leniently: the service sends ids as texts and as numbers, and lists and objects also as JSON inside a text. What fits
-//! no column is drift and goes to `extra`, as in every other table.
+//! Texts are read leniently: the service sends ids as texts and as numbers, and lists and objects also as JSON inside a
+//! text. What fits no column is drift and goes to `extra`, as in every other table.
 
 use std::borrow::Cow;
 

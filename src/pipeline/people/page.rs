@@ -11,7 +11,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    archive::{ArchiveError, Recovered, read_pages},
+    archive::{ArchiveError, RecoveredSpool, read_pages},
     model::{PersonAsked, Stream},
     state::State,
     text::bytes_without_mark,
@@ -124,7 +124,7 @@ pub(in super::super) fn remember(state: &mut State, spool: &Path, withholds: boo
 }
 
 /// Whether this is a batch of people of which nobody was answered for.
-pub(in super::super) fn is_without_pages(recovered: &Recovered) -> bool {
+pub(in super::super) fn is_without_pages(recovered: &RecoveredSpool) -> bool {
     recovered.header.scan.scope.stream == Stream::Users && recovered.last_page.is_none()
 }
 

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     model::Stream,
-    source::{Failure, SourceError, Upserted},
+    source::{Failure, SourceError, UpsertOutcome},
     state::{PushFate, PushOutcome, Pushed},
     upsert::Upsert,
 };
@@ -103,15 +103,15 @@ impl Lane {
         let body = Bytes::from(row.upsert.body(sent.with_events));
         let may_repeat = !sent.with_events || self.context.request.resends_events;
         match self.context.source.upsert(body, may_repeat).await {
-            Ok(Upserted::Accepted { status, unclear }) => {
+            Ok(UpsertOutcome::Accepted { status, unclear }) => {
                 let answer = Answer { fate: PushFate::Accepted, status, unclear };
                 self.answered(row, &sent, answer, "").await
             }
-            Ok(Upserted::Refused { status, message }) => {
+            Ok(UpsertOutcome::Refused { status, message }) => {
                 let answer = Answer { fate: PushFate::Refused, status, unclear: 0 };
                 self.answered(row, &sent, answer, &message).await
             }
-            Ok(Upserted::Unknown { failure }) => {
+            Ok(UpsertOutcome::Unknown { failure }) => {
                 tracing::warn!(failure = failure.kind(), row = row.number, "what became of a row is unknown");
                 if !may_repeat {
                     // Its attributes can be sent once more; the intent that stays says that its events may be there.
@@ -121,16 +121,16 @@ impl Lane {
                 self.failed(SourceError::Unreachable { url: "/v2/users".to_owned(), attempts: 1, last: failure });
                 Ok(Attempt::Over)
             }
-            Ok(Upserted::Interrupted { stop }) => {
+            Ok(UpsertOutcome::Interrupted { stop }) => {
                 self.tell_unknown(row, &sent, "the push ended before the answer came");
                 self.context.stop(stop);
                 Ok(Attempt::Over)
             }
-            Ok(Upserted::Later) => {
+            Ok(UpsertOutcome::RateLimited) => {
                 self.context.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
                 Ok(Attempt::Again)
             }
-            Ok(Upserted::NotSent { failure }) => {
+            Ok(UpsertOutcome::NotSent { failure }) => {
                 self.context.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
                 self.tell_not_sent(row, &failure.to_string());
                 self.failed(not_taken(failure));

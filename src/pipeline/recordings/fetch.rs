@@ -16,7 +16,10 @@ use crate::{
     clock::Clock,
     model::{DAY_MS, FlagSet},
     recordings::{Missing, Partial, Reason, Recordings, Upload},
-    source::{DownloadFrom, DownloadRequest, DownloadStart, Downloaded, Failure, OTHER_VERSION, Source, Stop, host_of},
+    source::{
+        DownloadOutcome, DownloadRequest, DownloadStart, Failure, OTHER_VERSION_STATUS, PartialDownload, Source, Stop,
+        host_of,
+    },
 };
 
 /// Attempts by one link, each going on where the one before was cut off.
@@ -195,33 +198,33 @@ impl Fetcher {
             }
             let version = sink.partial.version().cloned();
             let bytes = sink.partial.bytes();
-            let from = version.as_ref().map(|version| DownloadFrom { bytes, validator: &version.validator });
+            let from = version.as_ref().map(|version| PartialDownload { bytes, validator: &version.validator });
             let downloaded = match self.source.download(DownloadRequest { link, from }, &mut sink).await {
                 Ok(downloaded) => downloaded,
                 Err(stop) => return Ok(Followed::Stopped(stop)),
             };
             let followed = match downloaded {
-                Downloaded::Failed(failure) => {
-                    if matches!(failure, Failure::Status { status: OTHER_VERSION, .. }) {
+                DownloadOutcome::Failed(failure) => {
+                    if matches!(failure, Failure::Status { status: OTHER_VERSION_STATUS, .. }) {
                         sink.partial.restart(None)?;
                     }
                     last = failure.to_string();
                     continue;
                 }
-                Downloaded::Whole(start) => {
+                DownloadOutcome::Complete(start) => {
                     self.hosts.came(link);
                     return self.whole(wish, sink.partial, start);
                 }
-                Downloaded::Refused(_) => Followed::Missing(Reason::Refused),
-                Downloaded::BadLink(why) => {
+                DownloadOutcome::Refused(_) => Followed::Missing(Reason::Refused),
+                DownloadOutcome::BadLink(why) => {
                     tracing::warn!("a recording's link cannot be followed: {why}");
                     Followed::Missing(Reason::BadLink)
                 }
-                Downloaded::Later => {
+                DownloadOutcome::RateLimited => {
                     self.hosts.close(link, LATER);
                     Followed::Failed(LATER.to_owned())
                 }
-                Downloaded::Declined(declined) => declined_as(declined)?,
+                DownloadOutcome::Declined(declined) => declined_as(declined)?,
             };
             return Ok(followed);
         }

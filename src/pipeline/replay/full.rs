@@ -264,7 +264,7 @@ fn finish(
         // It changes nothing, and tells nothing that the archive does not hold already: the next run looks again.
         return Ok(());
     };
-    archive.settle(scan)?;
+    archive.archive_spool(scan)?;
     let covered = covered(scan, entry.rows_read, entry.withheld > 0, entry.proof);
     Ok(state.checkpoint(&covered, &taken_by)?)
 }

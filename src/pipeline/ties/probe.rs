@@ -17,7 +17,7 @@ use crate::{
     },
     plan::page_boundaries::{PageMoments, WalkEnd, judge, measuring_page_rows},
     schema::RECORD_COLUMN,
-    source::{Answer, Range, Source, SourceError, Step},
+    source::{Answer, Range, Source, SourceError, WalkStep},
 };
 
 use super::super::{PipelineError, threads::blocking};
@@ -89,7 +89,7 @@ impl Asker {
         let mut cut_at = None;
         loop {
             match walk.next().await {
-                Ok(Step::Page(page)) => {
+                Ok(WalkStep::Page(page)) => {
                     let flat = self.flatten(page.body.clone()).await?;
                     let moments = moments_of(self.scope.stream, &flat);
                     probe.keys.extend(moments.keys_at(at_ms));
@@ -112,13 +112,13 @@ impl Asker {
                         return Ok(probe);
                     }
                 }
-                Ok(Step::Restarted { .. }) => cut_at = None,
+                Ok(WalkStep::Restarted { .. }) => cut_at = None,
                 // A moment cannot be halved: what was not cut for its number, and is followed by nothing, is all there is.
-                Ok(Step::Unproven) => {
+                Ok(WalkStep::UnprovenEnd) => {
                     let full = seen_rows.max(usize::try_from(page_rows).unwrap_or(usize::MAX));
-                    walk.settle_end(cut_at.is_none_or(|rows| rows <= 1 || rows < full));
+                    walk.resolve_end(cut_at.is_none_or(|rows| rows <= 1 || rows < full));
                 }
-                Ok(Step::End(_)) => {
+                Ok(WalkStep::End(_)) => {
                     // Two walks with different boundaries have agreed on this end: no boundary hid anything. Where no page size can be asked for,
                     // there was one walk.
                     let is_cut = page_rows == 0 && cut_at.is_some_and(|rows| rows > 1 && rows >= seen_rows);

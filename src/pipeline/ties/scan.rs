@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::{
-    archive::{Recovered, read_pages},
+    archive::{RecoveredSpool, read_pages},
     flatten::flatten_page,
     model::{Scan, Stream, Ties},
     plan::page_boundaries::{PageBoundary, PageMoments, ScanBoundaries},
@@ -78,12 +78,12 @@ pub(in super::super) fn ended(
 
 impl BoundariesLeft {
     /// A probe is one probe page with an end of its own; anything else is done again.
-    pub fn of(recovered: &Recovered) -> BoundariesLeft {
+    pub fn of(recovered: &RecoveredSpool) -> BoundariesLeft {
         if recovered.header.scan.scope.stream == Stream::Users {
             // They are no list: nothing hides behind an boundary.
             return BoundariesLeft::default();
         }
-        let is_settled = match recovered.last_sides.as_slice() {
+        let is_settled = match recovered.last_probes.as_slice() {
             [side] => envelope::parse(side).is_ok_and(|side| side.next.is_none()),
             _ => false,
         };

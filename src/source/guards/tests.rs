@@ -10,7 +10,7 @@ fn page(rows: usize, next: &str) -> Envelope {
 /// Pages that make `count` steps from a fresh start.
 fn walk(guards: &mut Guards, count: usize) {
     for at in 0..count {
-        guards.page(&page(10, &format!("token {at}"))).unwrap();
+        guards.record_page(&page(10, &format!("token {at}"))).unwrap();
     }
 }
 
@@ -18,53 +18,53 @@ fn walk(guards: &mut Guards, count: usize) {
 fn p3_a_token_that_comes_twice_is_worth_one_restart() {
     let mut guards = Guards::default();
     walk(&mut guards, 3);
-    let cause = guards.page(&page(10, "token 1")).unwrap_err();
+    let cause = guards.record_page(&page(10, "token 1")).unwrap_err();
     assert!(cause.to_string().starts_with("the page token #"), "{cause}");
     assert!(!cause.to_string().contains("token 1"), "tokens are not shown: {cause}");
-    guards.looped(cause).unwrap();
+    guards.restart_after_loop(cause).unwrap();
     walk(&mut guards, 3);
-    let cause = guards.page(&page(10, "token 1")).unwrap_err();
-    assert!(matches!(guards.looped(cause), Err(SourceError::Looping { pages: 3, .. })));
+    let cause = guards.record_page(&page(10, "token 1")).unwrap_err();
+    assert!(matches!(guards.restart_after_loop(cause), Err(SourceError::Looping { pages: 3, .. })));
 }
 
 #[test]
 fn p3_the_token_that_a_walk_resumed_at_counts_as_seen() {
     let token = PageToken("token 0".into());
     let mut guards = Guards::new(Some(&token));
-    assert!(matches!(guards.page(&page(10, "token 0")), Err(LoopCause::RepeatedToken { .. })));
+    assert!(matches!(guards.record_page(&page(10, "token 0")), Err(LoopCause::RepeatedToken { .. })));
 }
 
 #[test]
 fn p3_empty_pages_are_followed_but_not_for_ever() {
     let mut guards = Guards::default();
     for at in 0..5 {
-        guards.page(&page(0, &format!("empty {at}"))).unwrap();
+        guards.record_page(&page(0, &format!("empty {at}"))).unwrap();
     }
-    guards.page(&page(1, "a row between")).unwrap();
+    guards.record_page(&page(1, "a row between")).unwrap();
     for at in 5..10 {
-        guards.page(&page(0, &format!("empty {at}"))).unwrap();
+        guards.record_page(&page(0, &format!("empty {at}"))).unwrap();
     }
-    let cause = guards.page(&page(0, "one too many")).unwrap_err();
+    let cause = guards.record_page(&page(0, "one too many")).unwrap_err();
     assert_eq!(cause, LoopCause::EmptyPages { in_a_row: 6 });
-    assert!(guards.looped(cause).is_err(), "a new start would be of no use");
+    assert!(guards.restart_after_loop(cause).is_err(), "a new start would be of no use");
 }
 
 #[test]
 fn p3_an_empty_last_page_is_the_end_after_any_number_of_empty_ones() {
     let mut guards = Guards::default();
     for at in 0..5 {
-        guards.page(&page(0, &format!("empty {at}"))).unwrap();
+        guards.record_page(&page(0, &format!("empty {at}"))).unwrap();
     }
-    guards.page(&Envelope { rows: 0, next: None, end: Some(EndStyle::Null), list: 0..0, broken: 0 }).unwrap();
+    guards.record_page(&Envelope { rows: 0, next: None, end: Some(EndStyle::Null), list: 0..0, broken: 0 }).unwrap();
 }
 
 #[test]
 fn p8_a_window_has_a_largest_number_of_pages() {
     let mut guards = Guards { pages: PAGES_MAX - 1, ..Guards::default() };
-    assert_eq!(guards.page(&page(10, "token")), Err(LoopCause::TooManyPages));
+    assert_eq!(guards.record_page(&page(10, "token")), Err(LoopCause::TooManyPages));
     let mut guards = Guards { pages: PAGES_MAX - 1, ..Guards::default() };
     guards
-        .page(&Envelope { rows: 1, next: None, end: Some(EndStyle::Null), list: 0..0, broken: 0 })
+        .record_page(&Envelope { rows: 1, next: None, end: Some(EndStyle::Null), list: 0..0, broken: 0 })
         .expect("the end may be that far away");
 }
 
@@ -73,7 +73,7 @@ fn p6_restarts_go_on_while_they_get_further() {
     let mut guards = Guards::default();
     for pages in 1..=20 {
         walk(&mut guards, pages);
-        guards.token_died("gone").unwrap_or_else(|error| panic!("{pages}: {error}"));
+        guards.restart_after_dead_token("gone").unwrap_or_else(|error| panic!("{pages}: {error}"));
     }
 }
 
@@ -82,10 +82,10 @@ fn p6_restarts_that_get_no_further_end() {
     let mut guards = Guards::default();
     for _ in 0..4 {
         walk(&mut guards, 5);
-        guards.token_died("gone").unwrap();
+        guards.restart_after_dead_token("gone").unwrap();
     }
     walk(&mut guards, 5);
-    let error = guards.token_died("status 410").unwrap_err();
+    let error = guards.restart_after_dead_token("status 410").unwrap_err();
     assert!(
         matches!(&error, SourceError::TokensDie { restarts: 4, pages: 5, last } if last == "status 410"),
         "{error}"
@@ -97,7 +97,7 @@ fn p8_restarts_end_however_far_they_get() {
     let mut guards = Guards::default();
     let restarts = (1..).take_while(|pages| {
         walk(&mut guards, *pages);
-        guards.token_died("gone").is_ok()
+        guards.restart_after_dead_token("gone").is_ok()
     });
     assert_eq!(restarts.count(), 50);
 }

@@ -26,8 +26,13 @@ impl DownloadSink for Sink {
     }
 }
 
-async fn download(server: &Server, link: &str, sink: &mut Sink, validator: Option<&str>) -> Downloaded<Infallible> {
-    let from = validator.map(|validator| DownloadFrom { bytes: sink.bytes.len() as u64, validator });
+async fn download(
+    server: &Server,
+    link: &str,
+    sink: &mut Sink,
+    validator: Option<&str>,
+) -> DownloadOutcome<Infallible> {
+    let from = validator.map(|validator| PartialDownload { bytes: sink.bytes.len() as u64, validator });
     let link = if link.starts_with('/') { format!("{}{link}", server.address) } else { link.to_owned() };
     server.source().download(DownloadRequest { link: &link, from }, sink).await.unwrap()
 }
@@ -48,7 +53,7 @@ async fn p11_a_link_is_followed_without_the_key_also_through_redirects() {
     for link in ["/a".to_owned(), elsewhere(&server, "/a")] {
         let mut sink = Sink::default();
         let downloaded = download(&server, &link, &mut sink, None).await;
-        let Downloaded::Whole(start) = downloaded else { panic!("{downloaded:?}") };
+        let DownloadOutcome::Complete(start) = downloaded else { panic!("{downloaded:?}") };
         assert_eq!((sink.bytes.as_slice(), start.media_type.as_deref()), (&b"abc"[..], Some("video/mp4")));
         assert_eq!((start.length, start.validator.as_deref(), start.offset), (Some(3), Some("\"1\""), 0));
     }
@@ -71,7 +76,7 @@ async fn a_link_to_where_nobody_should_go_is_not_followed() {
     .await;
     for link in ["/file", "/plain", "/nowhere", "/for-ever", "http://media.example/x", "file:///etc/passwd", "x", ""] {
         let downloaded = download(&server, link, &mut Sink::default(), None).await;
-        assert!(matches!(downloaded, Downloaded::BadLink(_)), "{link}: {downloaded:?}");
+        assert!(matches!(downloaded, DownloadOutcome::BadLink(_)), "{link}: {downloaded:?}");
     }
 }
 
@@ -83,7 +88,7 @@ async fn p2_a_part_is_gone_on_with_only_if_it_fits() {
     let held = || Sink { bytes: b"ab".to_vec(), ..Sink::default() };
     let server = part("content-range: bytes 2-3/4", "cd").await;
     let mut sink = held();
-    assert!(matches!(download(&server, "/x", &mut sink, Some("\"1\"")).await, Downloaded::Whole(_)));
+    assert!(matches!(download(&server, "/x", &mut sink, Some("\"1\"")).await, DownloadOutcome::Complete(_)));
     assert_eq!(sink.bytes, b"abcd");
     let head = server.seen()[0].head.to_lowercase();
     assert!(head.contains("range: bytes=2-") && head.contains("if-range: \"1\""), "{head}");
@@ -96,22 +101,22 @@ async fn p2_a_part_is_gone_on_with_only_if_it_fits() {
     ] {
         let mut sink = held();
         let downloaded = download(&part(range, body).await, "/x", &mut sink, Some("\"1\"")).await;
-        assert!(matches!(downloaded, Downloaded::Failed(_)) && sink.bytes == b"ab", "{range}: {downloaded:?}");
+        assert!(matches!(downloaded, DownloadOutcome::Failed(_)) && sink.bytes == b"ab", "{range}: {downloaded:?}");
     }
     let unasked = download(&part("content-range: bytes 0-1/4", "ab").await, "/x", &mut Sink::default(), None).await;
-    assert!(matches!(unasked, Downloaded::Failed(_)), "{unasked:?}");
+    assert!(matches!(unasked, DownloadOutcome::Failed(_)), "{unasked:?}");
     // A host that sends a part of another version all the same, and one that packs.
     let other = part("content-range: bytes 2-3/4", "cd").await;
     let downloaded = download(&other, "/x", &mut held(), Some("\"0\"")).await;
-    let is_other = matches!(downloaded, Downloaded::Failed(Failure::Status { status: OTHER_VERSION, .. }));
+    let is_other = matches!(downloaded, DownloadOutcome::Failed(Failure::Status { status: OTHER_VERSION_STATUS, .. }));
     assert!(is_other, "{downloaded:?}");
     let packed = Server::start(|_, _| Reply::Whole(answer(200, &["content-encoding: br"], "abc"))).await;
     let downloaded = download(&packed, "/x", &mut Sink::default(), None).await;
-    assert!(matches!(downloaded, Downloaded::Failed(Failure::UnknownEncoding { .. })), "{downloaded:?}");
+    assert!(matches!(downloaded, DownloadOutcome::Failed(Failure::UnknownEncoding { .. })), "{downloaded:?}");
     // Another version: the whole of it.
     let server = Server::start(|_, _| Reply::Whole(answer(200, &["etag: \"2\""], "xyz"))).await;
     let mut sink = held();
-    assert!(matches!(download(&server, "/x", &mut sink, Some("\"1\"")).await, Downloaded::Whole(_)));
+    assert!(matches!(download(&server, "/x", &mut sink, Some("\"1\"")).await, DownloadOutcome::Complete(_)));
     assert_eq!(sink.bytes, b"xyz");
 }
 
@@ -124,18 +129,18 @@ async fn p1_what_is_cut_off_or_hangs_is_not_whole() {
         let server = Server::start(move |_, _| Reply::Cut(sent.clone())).await;
         let mut sink = Sink::default();
         let downloaded = download(&server, "/x", &mut sink, None).await;
-        assert!(matches!(downloaded, Downloaded::Failed(Failure::Cut { .. })), "{downloaded:?}");
+        assert!(matches!(downloaded, DownloadOutcome::Failed(Failure::Cut { .. })), "{downloaded:?}");
         assert_eq!(sink.bytes, b"abc");
     }
     let server = Server::start(move |_, _| Reply::Hang(cut.clone())).await;
     let downloaded = download(&server, "/x", &mut Sink::default(), None).await;
-    assert!(matches!(downloaded, Downloaded::Failed(Failure::Hung { .. })), "{downloaded:?}");
+    assert!(matches!(downloaded, DownloadOutcome::Failed(Failure::Hung { .. })), "{downloaded:?}");
 }
 
 #[tokio::test]
-async fn what_a_host_answers_is_told_apart() {
+async fn answers_of_a_host_are_classified() {
     for (status, wanted) in
-        [(403, "Refused(403)"), (404, "Refused(404)"), (429, "Later"), (503, "Later"), (500, "Failed")]
+        [(403, "Refused(403)"), (404, "Refused(404)"), (429, "RateLimited"), (503, "RateLimited"), (500, "Failed")]
     {
         let server = Server::start(move |_, _| Reply::Whole(answer(status, &["retry-after: 3600"], ""))).await;
         let downloaded = download(&server, &elsewhere(&server, "/x"), &mut Sink::default(), None).await;
@@ -144,14 +149,14 @@ async fn what_a_host_answers_is_told_apart() {
 }
 
 #[tokio::test]
-async fn p5_another_hosts_refusal_does_not_close_the_gate_and_the_services_does() {
+async fn p5_only_the_services_rate_limit_closes_the_gate() {
     for is_of_service in [false, true] {
         let server = Server::start(|_, _| Reply::Whole(answer(429, &["retry-after: 3600"], ""))).await;
         let source = server.source();
         let link = if is_of_service { format!("{}/x", server.address) } else { elsewhere(&server, "/x") };
         let request = DownloadRequest { link: &link, from: None };
         let downloaded = source.download(request, &mut Sink::default()).await.unwrap();
-        assert!(matches!(downloaded, Downloaded::Later), "{downloaded:?}");
+        assert!(matches!(downloaded, DownloadOutcome::RateLimited), "{downloaded:?}");
         assert_eq!(source.told_until_ms().is_some(), is_of_service);
         // Every request counts, wherever it goes.
         assert_eq!(source.request_stats().total, 1);

@@ -190,7 +190,7 @@ async fn people_are_refused_one_by_one() {
 }
 
 #[tokio::test]
-async fn a_purge_that_is_answered_with_404_proves_nothing_of_a_wrong_address() {
+async fn a_404_to_a_purge_is_checked_against_the_lists() {
     for is_service in [true, false] {
         let server = Server::start(move |_, target| match is_service && target.starts_with("/v1/") {
             true => page(1, None),

@@ -25,7 +25,7 @@ async fn p3_a_walk_ends_at_each_kind_of_end() {
     for (body, end) in kinds {
         let server = Server::start(move |_, _| json(200, body)).await;
         let mut walk = server.source().walk(responses());
-        let Step::Page(page) = walk.next().await.unwrap() else { panic!("a page") };
+        let WalkStep::Page(page) = walk.next().await.unwrap() else { panic!("a page") };
         assert_eq!((page.rows, page.next.clone(), format!("{:?}", page.end.unwrap())), (1, None, end.to_owned()));
         assert_eq!(follow(&mut walk).await.unwrap(), [end]);
         assert_eq!(follow(&mut walk).await.unwrap(), [end], "as often as asked");
@@ -92,10 +92,10 @@ async fn p3_a_404_on_a_token_that_died_is_no_end() {
         "no page size can be asked for, so nothing is proven: {error}"
     );
     let mut walk = server.source().walk(themes());
-    assert!(matches!(walk.next().await, Ok(Step::Page(_))) && matches!(walk.next().await, Ok(Step::Page(_))));
-    assert!(matches!(walk.next().await, Ok(Step::Unproven)));
-    walk.settle_end(true);
-    assert!(matches!(walk.next().await, Ok(Step::End(EndStyle::NotFound))), "the caller knows");
+    assert!(matches!(walk.next().await, Ok(WalkStep::Page(_))) && matches!(walk.next().await, Ok(WalkStep::Page(_))));
+    assert!(matches!(walk.next().await, Ok(WalkStep::UnprovenEnd)));
+    walk.resolve_end(true);
+    assert!(matches!(walk.next().await, Ok(WalkStep::End(EndStyle::NotFound))), "the caller knows");
     let resumed = PageRequest { token: Some(PageToken("3".into())), page_rows: 3, ..responses() };
     let steps = follow(&mut server.source().walk(resumed)).await.unwrap();
     assert_eq!(
@@ -175,7 +175,7 @@ async fn every_request_of_a_walk_carries_the_same_parameters() {
     };
     let mut walk = server.source().walk(request);
     let mut tokens = Vec::new();
-    while let Step::Page(page) = walk.next().await.unwrap() {
+    while let WalkStep::Page(page) = walk.next().await.unwrap() {
         tokens.push(page.request_token.map(|token| token.0));
     }
     assert_eq!(tokens, [None, Some("page 1".into()), Some("page 2".into())]);
@@ -249,7 +249,7 @@ async fn p3_a_loop_that_stays_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_too_large_for_the_service_is_asked_for_in_smaller_ones() {
+async fn a_page_too_large_for_the_service_is_split() {
     let server = Server::start(|_, target| {
         let limit: u32 = parameter(target, "limit").unwrap().parse().unwrap();
         let has_token = token_of(target).is_some();
@@ -322,14 +322,14 @@ async fn a_list_that_is_down_is_not_too_large() {
 }
 
 #[tokio::test]
-async fn a_walk_that_is_dropped_while_it_waits_goes_on_with_the_same_page() {
+async fn a_dropped_wait_repeats_the_same_page() {
     let server = Server::start(|number, target| match number {
         1 => Reply::Hang(Vec::new()),
         _ => numbered(target, 2),
     })
     .await;
     let mut walk = server.source().walk(responses());
-    assert!(matches!(walk.next().await, Ok(Step::Page(_))));
+    assert!(matches!(walk.next().await, Ok(WalkStep::Page(_))));
     let cut_short = tokio::time::timeout(Duration::from_millis(100), walk.next()).await;
     assert!(cut_short.is_err());
     assert_eq!(follow(&mut walk).await.unwrap(), ["2", "Null"]);

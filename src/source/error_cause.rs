@@ -1,7 +1,8 @@
-//! What an error of the HTTP client says without the address.
+//! The cause of an HTTP client error, without the address.
 
-/// What lies behind an error of the HTTP client. Its own text names the address with the page token in it, and little else.
-pub(super) fn cause(error: reqwest::Error) -> String {
+/// Joins the causes of an HTTP client error. The error's own text is left out: it contains the address with the page
+/// token.
+pub(super) fn cause_of(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut texts = Vec::new();
     let mut source = std::error::Error::source(&error);

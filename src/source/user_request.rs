@@ -1,5 +1,5 @@
-//! One request about a person, sent once and read to its end. Nothing that the service says of the person reaches an error or a log:
-//! those outlive the person. Does not ask twice and does not judge what an answer means: `users` does.
+//! Sends one request about a person and reads its answer. Errors and logs contain nothing about the person, because
+//! they may outlive an erasure. `users` retries and interprets the answer.
 
 use bytes::Bytes;
 use reqwest::{
@@ -14,28 +14,29 @@ use super::{
     error::{Failure, Stop},
     excerpt,
     gate::Permit,
-    wire::{Heard, Outcome, Tally, Wire, content_type},
+    wire::{RequestOutcome, SendOutcome, Tally, Wire, content_type},
 };
 use crate::{model::Activity, text::bytes_without_mark};
 
-/// How long the answer to what was sent is still waited for when the run is to end: without it the fate of a user is unknown.
+/// How long a stopping run still waits for the answer to an upsert: without the answer, nobody knows whether the upsert
+/// arrived.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// One request about a person.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct UserRequest {
     pub method: Method,
     pub url: Url,
-    /// The address without the id.
+    /// The address for people, without the id.
     pub shown: String,
-    /// What is sent. Then the answer counts and not its body; without it, the body must be JSON.
+    /// The body of a POST; its answer may have any body. `None` for a GET; its answer must be JSON.
     pub body: Option<Bytes>,
 }
 
-/// What came of one request.
+/// The result of one request about a person.
 #[derive(Debug)]
-pub(super) enum Called {
-    /// `message` is what an error said, for the one who sent the person.
+pub(super) enum UserRequestOutcome {
+    /// An answer with any status. `message` is the text of an error, for the sender of the person.
     Answered {
         status: u16,
         body: Bytes,
@@ -46,22 +47,22 @@ pub(super) enum Called {
         status: u16,
         location: String,
     },
-    /// Refused for now; the gate knows until when.
-    Later,
+    /// Rate limited: the gate knows the wait.
+    RateLimited,
     Failed(Failure),
-    /// The run ended while the request was under way.
+    /// The run was stopped during the request.
     Interrupted(Stop),
 }
 
 impl Wire {
-    /// Sends one request when the gate lets it, and reads the answer. An error: nothing was sent.
-    pub async fn call(&self, call: &Call) -> Result<Called, Stop> {
+    /// Waits for the gate, sends one request and reads the answer. `Err` means that nothing was sent.
+    pub async fn call(&self, call: &UserRequest) -> Result<UserRequestOutcome, Stop> {
         let permit = match call.body {
             None => self.gate.permit().await?,
-            // Whoever sends a person has noted it, and takes the note back as long as nothing may be sent.
+            // An upsert does not wait at a closed gate: the caller has recorded it as sent, and has to undo that.
             Some(_) => match self.gate.permit_if_open().await? {
                 Some(permit) => permit,
-                None => return Ok(Called::Later),
+                None => return Ok(UserRequestOutcome::RateLimited),
             },
         };
         let _booked = self.gate.account().enter(Activity::Network);
@@ -76,8 +77,8 @@ impl Wire {
             };
             match ended {
                 Ok(Ok(called)) => called,
-                Ok(Err(_)) => Called::Failed(Failure::timed_out(self.timeout)),
-                Err(stop) => Called::Interrupted(stop),
+                Ok(Err(_)) => UserRequestOutcome::Failed(Failure::timed_out(self.timeout)),
+                Err(stop) => UserRequestOutcome::Interrupted(stop),
             }
         };
         let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -86,51 +87,58 @@ impl Wire {
         Ok(called)
     }
 
-    async fn exchange_call(&self, call: &Call, permit: &Permit, tally: &mut Tally<'_>) -> Called {
+    async fn exchange_call(&self, call: &UserRequest, permit: &Permit, tally: &mut Tally<'_>) -> UserRequestOutcome {
         let mut request = Request::new(call.method.clone(), call.url.clone());
         request.headers_mut().insert(AUTHORIZATION, self.user_auth.clone());
         if let Some(body) = &call.body {
             request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             *request.body_mut() = Some(body.clone().into());
         }
-        let mut reply = match self.hear(request, permit, tally).await {
-            Heard::Answer(reply) => reply,
-            Heard::Later => return Called::Later,
-            Heard::Nothing(failure) => return Called::Failed(failure),
+        let mut reply = match self.send(request, permit, tally).await {
+            SendOutcome::Replied(reply) => reply,
+            SendOutcome::RateLimited => return UserRequestOutcome::RateLimited,
+            SendOutcome::Failed(failure) => return UserRequestOutcome::Failed(failure),
         };
         let status = reply.status();
         if status.is_redirection() {
-            return Called::Redirected { status: status.as_u16(), location: self.location(&reply) };
+            return UserRequestOutcome::Redirected { status: status.as_u16(), location: self.location(&reply) };
         }
         if !status.is_success() {
             return match self.read_error(&mut reply, tally).await {
-                Outcome::Rejected(no) => {
-                    Called::Answered { status: no.status, body: Bytes::new(), message: no.message, is_html: no.is_html }
+                RequestOutcome::Rejected(no) => UserRequestOutcome::Answered {
+                    status: no.status,
+                    body: Bytes::new(),
+                    message: no.message,
+                    is_html: no.is_html,
+                },
+                RequestOutcome::Failed(Failure::Status { status, .. }) => {
+                    UserRequestOutcome::Failed(Failure::Status { status, message: String::new() })
                 }
-                Outcome::Failed(Failure::Status { status, .. }) => {
-                    Called::Failed(Failure::Status { status, message: String::new() })
-                }
-                Outcome::Failed(failure) => Called::Failed(failure),
-                // An error is none of these.
-                Outcome::Page(_)
-                | Outcome::Broken { .. }
-                | Outcome::Posted { .. }
-                | Outcome::Later
-                | Outcome::Redirected { .. } => Called::Later,
+                RequestOutcome::Failed(failure) => UserRequestOutcome::Failed(failure),
+                // `read_error` returns only the variants above.
+                RequestOutcome::Page(_)
+                | RequestOutcome::Broken { .. }
+                | RequestOutcome::Posted { .. }
+                | RequestOutcome::RateLimited
+                | RequestOutcome::Redirected { .. } => UserRequestOutcome::RateLimited,
             };
         }
         let read = body::read(&mut reply, self.body_limits, &self.key, &mut tally.read_bytes).await;
-        let answered =
-            |body| Called::Answered { status: status.as_u16(), body, message: String::new(), is_html: false };
+        let answered = |body| UserRequestOutcome::Answered {
+            status: status.as_u16(),
+            body,
+            message: String::new(),
+            is_html: false,
+        };
         match read {
-            // What was sent is taken, whatever the body says.
+            // A 2xx accepts the upsert, whatever the body says.
             read if call.body.is_some() => answered(read.unwrap_or_default()),
-            Err(failure) => Called::Failed(failure),
+            Err(failure) => UserRequestOutcome::Failed(failure),
             Ok(body) => match not_json(&body) {
                 None => answered(body),
                 Some(reason) => {
                     let came = format!("{} bytes", body.len());
-                    Called::Failed(match excerpt::is_html(content_type(reply.headers()), &body) {
+                    UserRequestOutcome::Failed(match excerpt::is_html(content_type(reply.headers()), &body) {
                         true => Failure::Html { came },
                         false => Failure::NotJson { reason, came },
                     })
@@ -140,7 +148,7 @@ impl Wire {
     }
 }
 
-/// Why a body is no JSON.
+/// The reason why a body is not JSON; `None` for JSON.
 fn not_json(body: &[u8]) -> Option<String> {
     if let Err(error) = std::str::from_utf8(body) {
         return Some(format!("byte {} is not UTF-8", error.valid_up_to()));

@@ -1,0 +1,70 @@
+//! A single list call, to measure how the service behaves. The gate and the retries are those of a walk; the caller
+//! interprets the answer.
+
+use super::{
+    address::{self, Address},
+    error::{Failure, SourceError},
+    fetch::FetchOutcome,
+    inner::Inner,
+    walk::Page,
+};
+use crate::model::PageRequest;
+
+/// The values of `start` and `end` in a list call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Range {
+    /// The request's window, up to a millisecond wider on either side, as in a walk.
+    Window,
+    /// Like `Window`, also for streams that are otherwise read without a window.
+    Part,
+    /// Like `Part`, for the rows of one millisecond; counted in [`super::RequestStats::ties_probed`].
+    Moment,
+    /// Exactly the window's start and end, for every stream: measures whether the service includes them.
+    Exactly,
+}
+
+/// The result of one list call.
+#[derive(Debug)]
+pub enum Answer {
+    /// A page.
+    Page {
+        page: Page,
+        /// Milliseconds from sending the request to the last byte of the answer, without waits at the gate.
+        latency_ms: u64,
+    },
+    /// A 4xx about this request. `is_web_page`: the answer came from a proxy, not from the service.
+    Rejected { status: u16, is_web_page: bool },
+    /// All attempts failed.
+    Failed(Failure),
+}
+
+pub(super) async fn ask(source: &Inner, request: &PageRequest, range: Range) -> Result<Answer, SourceError> {
+    let rows_max = request.scope.stream.page_rows_max();
+    let rows = rows_max.map(|max| request.page_rows.clamp(1, max));
+    let at = match range {
+        Range::Window => address::of_page(&source.base_url, request, rows),
+        Range::Part => Address { is_about_ties: false, ..address::of_moment(&source.base_url, request, rows) },
+        Range::Moment => address::of_moment(&source.base_url, request, rows),
+        Range::Exactly => address::of_exactly(&source.base_url, request, rows),
+    };
+    let at = source.listed_at(request.scope.stream, at);
+    Ok(match source.fetch_page(&at, true, request.token.is_some()).await? {
+        FetchOutcome::Page(page) => {
+            let latency_ms = u64::try_from(page.latency.as_millis()).unwrap_or(u64::MAX);
+            let page = Page {
+                rows: page.envelope.rows,
+                next: page.envelope.next,
+                end: page.envelope.end,
+                body: page.body,
+                request_token: request.token.clone(),
+                service_now_ms: page.service_now_ms,
+            };
+            Answer::Page { page, latency_ms }
+        }
+        FetchOutcome::Rejected(no) if no.is_about_key() && request.token.is_none() => {
+            return Err(source.rejection_error(no, at.shown));
+        }
+        FetchOutcome::Rejected(no) => Answer::Rejected { status: no.status, is_web_page: no.is_html },
+        FetchOutcome::Failed { last, .. } => Answer::Failed(last),
+    })
+}

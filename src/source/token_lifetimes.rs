@@ -1,0 +1,67 @@
+//! Records how deep in a list, and at what age, page tokens were still answered in this run.
+//!
+//! A 404 on a page token means either the end of the list or a dead token. If deeper tokens and older tokens were
+//! answered, then the token died neither of its depth nor of its age: the list has ended.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use crate::model::Stream;
+
+/// The proven token lifetimes of each stream.
+#[derive(Debug, Default)]
+pub(super) struct TokenLifetimes([StreamLifetimes; Stream::ALL.len()]);
+
+#[derive(Debug, Default)]
+struct StreamLifetimes {
+    /// Pages of the longest list so far.
+    deepest: AtomicU64,
+    /// Age in microseconds of the oldest token that was answered with a page.
+    oldest_us: AtomicU64,
+}
+
+impl TokenLifetimes {
+    /// Records the number of pages read from a list, and the age of the last page's token; `None` for a first page.
+    pub fn record_page(&self, stream: Stream, pages: u64, age: Option<Duration>) {
+        let Some(lives) = self.of(stream) else { return };
+        lives.deepest.fetch_max(pages, Ordering::Relaxed);
+        if let Some(age) = age {
+            lives.oldest_us.fetch_max(micros(age), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a token after `pages` pages was answered in some list, and also a token of this age.
+    pub fn is_proven(&self, stream: Stream, pages: u64, age: Duration) -> bool {
+        self.of(stream).is_some_and(|lives| {
+            pages < lives.deepest.load(Ordering::Relaxed) && micros(age) <= lives.oldest_us.load(Ordering::Relaxed)
+        })
+    }
+
+    fn of(&self, stream: Stream) -> Option<&StreamLifetimes> {
+        let at = Stream::ALL.iter().position(|known| *known == stream)?;
+        self.0.get(at)
+    }
+}
+
+fn micros(age: Duration) -> u64 {
+    u64::try_from(age.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_has_lived_if_others_were_as_deep_and_as_old() {
+        let (lives, ms) = (TokenLifetimes::default(), Duration::from_millis);
+        lives.record_page(Stream::Responses, 1, None);
+        assert!(!lives.is_proven(Stream::Responses, 0, ms(1)), "no token was answered yet");
+        lives.record_page(Stream::Responses, 3, Some(ms(20)));
+        for (pages, age, is_proven) in [(2, 20, true), (2, 21, false), (3, 20, false), (1, 0, true)] {
+            assert_eq!(lives.is_proven(Stream::Responses, pages, ms(age)), is_proven, "{pages} {age}");
+            assert!(!lives.is_proven(Stream::Themes, pages, ms(age)));
+        }
+    }
+}
