@@ -100,7 +100,7 @@ pub(super) async fn apply(
     drop(processor);
     let mut pulled =
         Arc::into_inner(pulled).ok_or_else(|| PipelineError::WorkerPanicked("a warehouse's thread".to_owned()))?;
-    pulled.held.release();
+    pulled.buffer.release();
     Ok(UncommittedScan { pulled, applied, drift })
 }
 

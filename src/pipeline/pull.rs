@@ -15,9 +15,8 @@ use crate::{
 };
 
 use super::{
-    PipelineError,
-    held::Held,
-    list_end,
+    PipelineError, list_end,
+    page_buffer::PageBuffer,
     scan::{CompletedScan, OpenScan},
     spans,
     sync_context::SyncContext,
@@ -71,7 +70,7 @@ struct Pull {
     walk: Walk,
     spool: Spool,
     /// The pages in the spool, on their way to the warehouses.
-    held: Held,
+    buffer: PageBuffer,
     boundaries: ScanBoundaries,
     /// The records that the pages list.
     rows: u64,
@@ -89,9 +88,9 @@ impl Pull {
         let OpenScan { scan, page_rows, spool, rows, next, end, boundaries: mut left, is_part } = open;
         let (stream, is_new) = (scan.scope.stream, spool.pages() == 0);
         let rules = context.drift.of(stream);
-        let held = match is_new {
-            true => Held::new(&context.budget, stream, rules),
-            false => Held::spooled(&context.budget, stream, rules),
+        let buffer = match is_new {
+            true => PageBuffer::new(&context.budget, stream, rules),
+            false => PageBuffer::spooled(&context.budget, stream, rules),
         };
         let request = PageRequest { scope: scan.scope, window: scan.window, flags: scan.flags, page_rows, token: next };
         let walk = new_walk(&context, request.clone(), is_part);
@@ -112,7 +111,7 @@ impl Pull {
             is_part,
             walk,
             spool,
-            held,
+            buffer,
             boundaries,
             rows,
             resume_at,
@@ -232,7 +231,7 @@ impl Pull {
 
     async fn forget_pages(mut self) -> Result<Pull, PipelineError> {
         (self.rows, self.resume_at) = (0, None);
-        self.held.restart();
+        self.buffer.restart();
         let (pull, ()) = self.off_the_network(|pull| Ok(pull.spool.restart()?)).await?;
         Ok(pull)
     }
@@ -242,7 +241,7 @@ impl Pull {
         let busy = self.context.account.enter(Activity::Write);
         let (pull, ()) = self.off_the_network(|pull| Ok(pull.spool.complete()?)).await?;
         drop(busy);
-        let Pull { scan, page_rows, rows, spool, held, boundaries, end, .. } = pull;
+        let Pull { scan, page_rows, rows, spool, buffer, boundaries, end, .. } = pull;
         let proof = Proof { pages: spool.pages() as u64, end };
         tracing::debug!(window = %scan.window, scope = %scan.scope, pages = proof.pages, rows, "pulled");
         Ok(CompletedScan {
@@ -251,19 +250,19 @@ impl Pull {
             rows,
             spool: spool.path().to_owned(),
             proof,
-            held,
+            buffer,
             boundaries,
             noted: None,
         })
     }
 
-    /// One page into the spool; it is flattened and held for the commit. Returns the creation times on it.
+    /// One page into the spool; it is flattened and buffered for the commit. Returns the creation times on it.
     async fn keep(self, page: Page) -> Result<(Pull, PageMoments), PipelineError> {
         let budget = self.context.budget.clone();
         let _processor = budget.processor().await;
         self.off_the_network(move |pull| {
             let (context, scan, stream, body) = (pull.context.clone(), pull.scan.clone(), pull.stream(), &page.body);
-            let _turn = context.budget.turn(body.len());
+            let _turn = context.budget.lock_large_body(body.len());
             let write = || {
                 let _busy = context.account.enter(Activity::Write);
                 // Whoever is kept out is not written anywhere, not even for a moment.
@@ -281,7 +280,7 @@ impl Pull {
             let (redacted, flat) = (redacted??, flat?);
             // The page's boundary is where the service ended it, whoever stands there.
             let moments = moments_of(stream, &flat);
-            pull.held.push(match redacted {
+            pull.buffer.push(match redacted {
                 Some(redacted) => read(&redacted.body)?,
                 None => flat,
             });
@@ -300,7 +299,7 @@ impl Pull {
                 let redacted = pull.context.suppression.filtered(&pull.scan, &side.body);
                 append(&mut pull.spool, &side.body, redacted.as_ref(), true)?;
                 let _busy = pull.context.account.enter(Activity::Parse);
-                pull.held.push(match &redacted {
+                pull.buffer.push(match &redacted {
                     None => side.flat,
                     Some(redacted) => flatten(&pull.context, pull.stream(), &redacted.body)?,
                 });

@@ -29,7 +29,7 @@ impl<'p> PulledPages<'p> {
 impl Pages for PulledPages<'_> {
     fn for_each(&self, take: &mut dyn FnMut(&FlatPage) -> Result<(), LoadError>) -> Result<(), LoadError> {
         let was_read = self.was_read.replace(true);
-        self.pulled.held.for_each(&self.pulled.spool, |page| {
+        self.pulled.buffer.for_each(&self.pulled.spool, |page| {
             if !was_read {
                 self.drift.borrow_mut().add(page);
             }

@@ -1,4 +1,4 @@
-//! Before a run: what an earlier one left behind is made good, and the checkpoints are held against the ledgers.
+//! Before a run: what an earlier one left behind is made good, and the checkpoints are checked against the ledgers.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -16,7 +16,7 @@ use super::{
     assemble::failed,
     commit::covered,
     commit_note::CommitNote,
-    held::Held,
+    page_buffer::PageBuffer,
     people,
     scan::{CompletedScan, OpenScan},
     shared_destination::SharedDestination,
@@ -101,9 +101,9 @@ fn rebuild(state: &mut State, destinations: &[SharedDestination]) -> Result<usiz
         begun.extend(entries.iter().map(|entry| (entry.scan.scope, entry.scan.window.start_ms)));
         for entry in entries {
             let covered = covered(&entry.scan, entry.rows_read, entry.withheld > 0, entry.proof);
-            let held = scans.entry(entry.scan.id).or_insert_with(|| covered.clone());
+            let stored = scans.entry(entry.scan.id).or_insert_with(|| covered.clone());
             // What one warehouse withheld leaves a doubt, whatever the others say.
-            held.scanned_ms = held.scanned_ms.min(covered.scanned_ms);
+            stored.scanned_ms = stored.scanned_ms.min(covered.scanned_ms);
         }
         remember(state, &mut destination, last.as_ref())?;
         names.push(name);
@@ -136,11 +136,11 @@ pub(super) fn resume(context: &SyncContext, destinations: &[SharedDestination]) 
     context.archive.discard_orphans(&owners)?;
     let mut resumed = Vec::new();
     for left in under_way {
-        if is_held_by_all(destinations, &left.scan.id)? {
+        if is_stored_by_all(destinations, &left.scan.id)? {
             finish(context, destinations, &left)?;
         } else if let Some(mut scan) = recover(context, left)? {
             if let Resumed::Complete(pulled) = &mut scan
-                && !is_held_by_any(destinations, &pulled.scan.id)?
+                && !is_stored_by_any(destinations, &pulled.scan.id)?
             {
                 // Nobody went by it: this run's own options count.
                 pulled.noted = None;
@@ -151,22 +151,22 @@ pub(super) fn resume(context: &SyncContext, destinations: &[SharedDestination]) 
     Ok(resumed)
 }
 
-fn is_held_by_all(destinations: &[SharedDestination], scan: &ScanId) -> Result<bool, PipelineError> {
-    Ok(held_by(destinations, scan)? == destinations.len())
+fn is_stored_by_all(destinations: &[SharedDestination], scan: &ScanId) -> Result<bool, PipelineError> {
+    Ok(count_storing(destinations, scan)? == destinations.len())
 }
 
-fn is_held_by_any(destinations: &[SharedDestination], scan: &ScanId) -> Result<bool, PipelineError> {
-    Ok(held_by(destinations, scan)? > 0)
+fn is_stored_by_any(destinations: &[SharedDestination], scan: &ScanId) -> Result<bool, PipelineError> {
+    Ok(count_storing(destinations, scan)? > 0)
 }
 
-fn held_by(destinations: &[SharedDestination], scan: &ScanId) -> Result<usize, PipelineError> {
-    let mut held = 0;
+fn count_storing(destinations: &[SharedDestination], scan: &ScanId) -> Result<usize, PipelineError> {
+    let mut count = 0;
     for destination in destinations {
         let mut destination = destination.lock();
         let name = destination.name();
-        held += usize::from(destination.holds(scan).map_err(failed(name))?);
+        count += usize::from(destination.holds(scan).map_err(failed(name))?);
     }
-    Ok(held)
+    Ok(count)
 }
 
 /// The end of a commit that was killed between its third and fourth step, or between its second and third.
@@ -264,12 +264,12 @@ fn complete(
         spool.complete()?;
     }
     let stream = left.scan.scope.stream;
-    let held = Held::spooled(&context.budget, stream, context.drift.of(stream));
+    let buffer = PageBuffer::spooled(&context.budget, stream, context.drift.of(stream));
     let proof = Proof { pages: spool.pages() as u64, end: last.end };
     let UnderWay { scan, page_rows, rows, .. } = left;
     let boundaries = ties::ended(context, &scan, spool.path(), last.boundaries)?;
     let spool = spool.path().to_owned();
-    let pulled = CompletedScan { scan, page_rows, rows, spool, proof, held, boundaries, noted: last.noted };
+    let pulled = CompletedScan { scan, page_rows, rows, spool, proof, buffer, boundaries, noted: last.noted };
     Ok(Resumed::Complete(Box::new(pulled)))
 }
 
