@@ -60,7 +60,7 @@ pub(in super::super) fn reopened(
         }
         is_within_a_look = !is_last_of_look;
     }
-    boundaries.forget_looked(&probes);
+    boundaries.forget_probed(&probes);
     Ok(boundaries)
 }
 
