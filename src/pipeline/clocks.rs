@@ -1,5 +1,5 @@
-//! Whether the service's clock can be right. It decides what is asked for, so one that is days behind hides rows, and one that is
-//! days ahead proves a time complete that is still to come.
+//! Checks whether the service's clock can be right. Windows end by this clock: days behind, it hides rows; days ahead, it
+//! marks future times as complete.
 
 use crate::{
     flatten::flatten_page,
@@ -9,7 +9,7 @@ use crate::{
 
 use super::{PipelineError, Run, backlog::page_rows, ties::moments_of};
 
-/// Two clocks that differ by less are not worth a word.
+/// A smaller difference between two clocks is not reported.
 const FAR_MS: i64 = DAY_MS;
 /// No clock that shows an earlier time is right: this was written in 2026.
 const WRITTEN_MS: i64 = 1_767_225_600_000;
@@ -18,7 +18,7 @@ const AGREED_BEHIND: &str = "clock_agreed_behind_ms";
 /// A clock that is behind by so much more than when its rows agreed with it is held against them again.
 const SAME_MS: i64 = 3_600_000;
 
-/// The rows that the service's clock is held against.
+/// The rows that the service's clock is compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockSample {
     pub list: Stream,
@@ -26,7 +26,7 @@ pub struct ClockSample {
     pub page_rows: u32,
 }
 
-/// What is wrong with the service's clock.
+/// How the service's clock is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockMismatch {
     /// The service holds rows that are days newer than its clock.

@@ -1,4 +1,4 @@
-//! The order of a commit, in one function: what is durable before what (promise P2).
+//! Commits scans. The order of durable steps stands in one place (promise P2).
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use super::{
     threads::blocking,
 };
 
-/// Rows that are applied before they are committed. From 122,880 of a table in one transaction on (a row group), DuckDB writes rows straight
-/// into its file; those of a smaller one go through its log first, and are written twice. What a kill undoes is pulled already.
+/// The maximum number of applied rows before a commit. DuckDB writes transactions of at least one row group (122,880 rows of
+/// a table) directly to its file, and smaller ones twice, because they go through its log. A kill loses no pulled pages.
 pub(super) const UNCOMMITTED_ROWS_MAX: u64 = 1_000_000;
 
-/// What a commit did.
+/// The result of a commit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Committed {
     pub pages: u64,
@@ -30,8 +30,9 @@ pub(super) struct Committed {
     pub drift: Drift,
 }
 
-/// Notes in the spool how the scan is committed, and returns it: an earlier note stands where a warehouse went by it already.
-fn take_note(
+/// Writes the commit options to the spool, and returns them. Options that an earlier run noted win, because some warehouse
+/// may have used them already.
+fn write_note(
     context: &SyncContext,
     pulled: &CompletedScan,
     options: CommitOptions,
@@ -47,7 +48,7 @@ fn take_note(
     Ok(CommitOptions { vanish, record_unchanged, proof: pulled.proof })
 }
 
-/// A scan that every warehouse has applied, some of them perhaps in a transaction that is still open.
+/// A scan that every warehouse has applied, perhaps in a transaction that is still open.
 #[derive(Debug)]
 pub(super) struct UncommittedScan {
     pulled: CompletedScan,
@@ -56,7 +57,7 @@ pub(super) struct UncommittedScan {
 }
 
 impl UncommittedScan {
-    /// The rows that it brought.
+    /// Number of rows that the scan read.
     pub fn rows(&self) -> u64 {
         self.applied.iter().map(|(_, applied)| applied.counts.rows_read).max().unwrap_or(0)
     }
@@ -74,12 +75,12 @@ pub(super) async fn apply_and_commit(
     committed.into_iter().next().ok_or_else(|| PipelineError::WorkerPanicked("a commit without its scan".to_owned()))
 }
 
-/// The first half of the commit of a complete scan.
+/// Applies a complete scan to every warehouse: the first half of its commit.
 ///
-/// 0. A stream that is frozen takes no scan with drift: it stays as it is, complete and not committed.
-/// 1. Its pages are durable in the spool: the pull saw to that. A note behind them says how they are committed.
-/// 2. Each warehouse applies them with its ledger row, all or nothing. Killed here, the next run finds the scan under way, reads the
-///    spool, and a warehouse that holds the scan changes nothing.
+/// 0. A scan with drift of a frozen stream is refused. It stays complete and uncommitted.
+/// 1. The pages are durable in the spool since the pull. A note behind the pages stores the commit options.
+/// 2. Each warehouse applies the pages with its ledger row, all or nothing. After a kill, the next run finds the scan under
+///    way and reads the spool. A warehouse that has the scan in its ledger changes nothing.
 pub(super) async fn apply(
     context: &SyncContext,
     destinations: &[SharedDestination],
@@ -91,7 +92,7 @@ pub(super) async fn apply(
         let (context, pulled) = (context.clone(), Arc::clone(&pulled));
         blocking(move || {
             check(&context, &pulled)?;
-            take_note(&context, &pulled, options)
+            write_note(&context, &pulled, options)
         })
         .await??
     };
@@ -100,16 +101,16 @@ pub(super) async fn apply(
     drop(processor);
     let mut pulled =
         Arc::into_inner(pulled).ok_or_else(|| PipelineError::WorkerPanicked("a warehouse's thread".to_owned()))?;
-    pulled.held.release();
+    pulled.buffer.release();
     Ok(UncommittedScan { pulled, applied, drift })
 }
 
-/// The second half, for all scans that were applied since the last: in the order in which they were.
+/// Commits all applied scans, in the order in which they were applied: the second half.
 ///
-/// 3. Each warehouse makes them durable, in one transaction of its own: side by side, for none waits for another.
-/// 4. The spool of each becomes the archive.
-/// 5. The checkpoint says that the window is complete and the scan no longer under way. Killed before, the next run finds the
-///    scan in every ledger and makes good the checkpoint alone.
+/// 3. Each warehouse commits its transaction. Warehouses commit in parallel.
+/// 4. The spool of each scan is moved to the archive.
+/// 5. The checkpoint marks the window as complete and ends the scan. After a kill before this step, the next run finds the
+///    scan in every ledger and only writes the checkpoint.
 pub(super) async fn commit(
     context: &SyncContext,
     destinations: &[SharedDestination],
@@ -123,7 +124,7 @@ pub(super) async fn commit(
             destination.commit().map_err(failed(destination.name()))
         })
     });
-    // All are waited for, also after a failure.
+    // Waits for all warehouses, also after a failure.
     first_error(join_all(threads).await.into_iter().map(|committed| committed?))?;
     drop(processor);
     let context = context.clone();
@@ -136,7 +137,7 @@ pub(super) async fn commit(
     .await?
 }
 
-/// What each warehouse came back with: the first error is the one to tell, and others are in the log.
+/// Returns the first error of the warehouses, and logs the others.
 pub(super) fn first_error(outcomes: impl Iterator<Item = Result<(), PipelineError>>) -> Result<(), PipelineError> {
     let mut errors = outcomes.filter_map(Result::err);
     let first = errors.next();
@@ -151,10 +152,10 @@ fn checkpoint(context: &SyncContext, committed: UncommittedScan) -> Result<Commi
         applied.iter().map(|(name, applied)| (*name, applied.wrote || applied.already_applied)).collect();
     let is_in_a_ledger = acknowledged.iter().any(|(_, is_in_ledger)| *is_in_ledger);
     let scan = &pulled.scan;
-    // What one warehouse withholds or rejects is said even if another has nothing to say.
+    // Reports the largest count of all warehouses.
     let counts = applied.iter().fold(RowCounts::default(), |most, (_, applied)| most.max(&applied.counts));
     if scan.scope.stream == Stream::Users {
-        // From the spool, which is there no more after the next step.
+        // Reads the spool, which the next step moves away.
         people::remember(&mut context.state(), &pulled.spool, counts.withheld > 0)?;
     }
     if is_in_a_ledger {
@@ -167,20 +168,20 @@ fn checkpoint(context: &SyncContext, committed: UncommittedScan) -> Result<Commi
     drop(state);
     context.suppression.committed(scan);
     if !is_in_a_ledger {
-        // An unchanged re-scan tells nothing that the archive does not hold already.
+        // The pages of an unchanged re-scan add nothing to the archive.
         context.archive.discard(&scan.id)?;
     }
     Ok(Committed { pages: pulled.proof.pages, counts, wrote, drift })
 }
 
-/// What the checkpoints take in. Rows that seem to be gone and are not believed leave a doubt: the window counts as not looked at
-/// for long, and every run looks again until it is settled.
+/// Returns the coverage of a scan for the checkpoints. A window that needs a recheck gets [`NEEDS_RECHECK_MS`] as its scan
+/// time, so that every run scans it again until one is sure.
 pub(super) fn covered(scan: &Scan, rows: u64, needs_recheck: bool, proof: Proof) -> Covered {
     let scanned_ms = if needs_recheck { NEEDS_RECHECK_MS } else { scan.started_ms };
     Covered { scan: scan.clone(), scanned_ms, rows, proof }
 }
 
-/// Every warehouse at the same time, each on a thread of its own.
+/// Applies a scan to all warehouses in parallel, each on its own thread.
 async fn apply_everywhere(
     context: &SyncContext,
     destinations: &[SharedDestination],
@@ -198,18 +199,18 @@ async fn apply_everywhere(
         })
         .collect();
     let mut outcomes = Vec::with_capacity(threads.len());
-    // All are waited for, also after a failure: nothing may go on writing behind an error's back.
+    // Waits for all warehouses, also after a failure: no thread may write after the error is returned.
     for outcome in join_all(threads).await {
         outcomes.push(outcome?);
     }
-    let (mut all, mut met) = (Vec::with_capacity(outcomes.len()), Drift::default());
+    let (mut all, mut all_drift) = (Vec::with_capacity(outcomes.len()), Drift::default());
     for outcome in outcomes {
         let (name, applied, drift) = outcome?;
         all.push((name, applied));
-        // Every warehouse that was handed pages was handed the same, and there is no drift in those that are known.
-        met = drift;
+        // All warehouses read the same pages, so that they report the same drift.
+        all_drift = drift;
     }
-    Ok((all, met))
+    Ok((all, all_drift))
 }
 
 fn apply_in(

@@ -1,7 +1,7 @@
-//! Deliveries of webhooks on their way from the inbox into the warehouses. Sends nothing.
+//! Applies webhook deliveries from the inbox to the warehouses. Sends no request.
 //!
-//! A batch is applied by every warehouse, and only then settled in the inbox. A kill in between costs a second try, which finds
-//! every event where it is and adds none.
+//! Every warehouse applies a batch before the inbox acknowledges it. After a kill in between, the batch is applied again and
+//! adds no event twice.
 
 use tokio_util::sync::CancellationToken;
 
@@ -24,20 +24,20 @@ use super::{
     threads::blocking,
 };
 
-/// Deliveries that are applied at once, and about how many bytes of them.
+/// The maximum size of a batch: deliveries, and about how many bytes.
 const BATCH_ROWS_MAX: u32 = 2000;
 const BATCH_BYTES_MAX: usize = 16 << 20;
-/// How a flush is named in the lease.
+/// The command name of a flush in the lease.
 const COMMAND: &str = "serve";
 
-/// What came of the inbox.
+/// The result of a flush of the inbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flushed {
     /// Deliveries that left the inbox.
     pub deliveries: u64,
     /// Events that no warehouse had.
     pub added: u64,
-    /// Deliveries that tell of another environment than the warehouse's.
+    /// Deliveries of another environment than the warehouse's.
     pub of_other_environments: u64,
 }
 
@@ -70,7 +70,7 @@ fn flush(
     let session = Session::open(settings, &identity, COMMAND, system)?;
     let destinations = SharedDestination::all(session.warehouses(stop, None)?);
     let applied = InboxReader::new(&session, inbox, suppression(settings)?).apply(&destinations);
-    // Also after a failure: what was committed is let go of.
+    // Also after a failure: committed events are published and locks released.
     for destination in &destinations {
         let mut destination = destination.lock();
         let name = destination.name();
@@ -142,7 +142,7 @@ impl InboxReader {
         Ok(flushed)
     }
 
-    /// Who was erased is told about until the service has purged them: that goes nowhere, and leaves the inbox with the rest.
+    /// Drops deliveries about erased people. Webhooks keep mentioning an erased person until the service has purged them.
     fn without_the_erased(&self, waiting: &[Delivery]) -> Vec<Delivery> {
         let fields = table("webhook_events").map(fields_of_table).unwrap_or_default();
         let is_kept_out =

@@ -1,4 +1,4 @@
-//! What a command finds while it works, for its report.
+//! Collects the findings of a command for its report.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use super::{
     limits::KEPT_WAIT_MAX,
 };
 
-/// Rows that the service no longer returns, too many at once to be believed.
+/// Vanished rows that are withheld, because they are too many to believe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WithheldRows {
     pub scope: Scope,
@@ -36,7 +36,7 @@ impl fmt::Display for WithheldRows {
     }
 }
 
-/// What a run gathers for its report.
+/// The findings of a run, collected for its report.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub streams: BTreeMap<&'static str, StreamReport>,
@@ -45,9 +45,9 @@ pub(super) struct Findings {
     pub stop: Option<Stop>,
     /// Whether any warehouse changed.
     pub wrote: bool,
-    /// What somebody has to look at; each is in `notes` as well.
+    /// Notes that a person has to read; each is in `notes` as well.
     looks: Vec<String>,
-    /// Where rows were withheld, as of the last look at each window.
+    /// Withheld rows, as of the last scan of each window.
     pub withheld_rows: Vec<WithheldRows>,
     /// Events of webhooks that were added.
     pub webhook_events: u64,
@@ -76,7 +76,7 @@ impl Findings {
         }
     }
 
-    /// Somebody has to look at this, whatever else the run came to.
+    /// Adds a note that a person has to read, whatever the outcome of the run.
     pub fn look_at(&mut self, note: String) {
         self.looks.push(note.clone());
         self.notes.push(note);

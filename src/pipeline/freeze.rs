@@ -15,7 +15,7 @@ pub(super) fn check(context: &SyncContext, pulled: &CompletedScan) -> Result<(),
         return Ok(());
     }
     let mut drift = Drift::default();
-    pulled.held.for_each(&pulled.spool, |page| {
+    pulled.buffer.for_each(&pulled.spool, |page| {
         drift.merge(&page.drift);
         Ok::<(), PipelineError>(())
     })?;

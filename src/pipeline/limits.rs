@@ -1,5 +1,5 @@
-//! What the service tells of its rate limit, from one process to the next: the learned rate, and until when it is to be left
-//! alone. Every command that sends begins with [`recall`] and ends with [`remember`].
+//! Stores the learned rate and the end of a Retry-After wait between processes. Every command that sends requests begins with
+//! [`recall`] and ends with [`remember`].
 
 use std::{
     convert::Infallible,
@@ -17,17 +17,17 @@ use crate::{
 
 /// The learned rate, as remembered between runs.
 pub const LEARNED_RATE: &str = "learned_rate";
-/// Until when the service is to be left alone, as remembered between runs.
+/// The stored wait: no request before its end.
 const TOLD_WAIT: &str = "told_wait";
 /// A wait is kept for so long at most, and then one request asks again: a nightly run goes ahead each night, and a header that was a
 /// mistake costs a night.
 pub(super) const KEPT_WAIT_MAX: Duration = Duration::from_secs(20 * 3600);
-/// Two waits that end so close together are one.
+/// Two waits whose ends differ by less are the same wait.
 const SAME_WAIT_MS: i64 = 1_000;
-/// A shorter wait is not written down before the run ends.
+/// A shorter wait is only stored at the end of the run.
 const WRITTEN_AT_ONCE_MS: i64 = 5_000;
 
-/// A wait that the service told, by this machine's clock.
+/// A wait that the service requested, by this machine's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct ToldWait {
     told_ms: i64,
@@ -40,7 +40,7 @@ impl ToldWait {
         Self { told_ms, until_ms: until_ms.min(told_ms.saturating_add(longest_ms)) }
     }
 
-    /// What is left of it. A clock that was set back makes it no longer than it was.
+    /// Returns the remaining wait. A clock that was set back does not extend the wait.
     fn left(self, now_ms: i64) -> Option<Duration> {
         let left_ms = self.until_ms.saturating_sub(now_ms.max(self.told_ms));
         u64::try_from(left_ms).ok().filter(|left_ms| *left_ms > 0).map(Duration::from_millis)
@@ -66,7 +66,7 @@ pub fn told_wait_until(state: &State, now_ms: i64) -> Result<Option<i64>, StateE
     Ok(told.and_then(|(told, _)| told.left(now_ms).map(|_| told.until_ms)))
 }
 
-/// What this process learned, for the next one.
+/// Stores what this process learned, for the next one.
 pub fn remember(state: &State, source: &Source, now_ms: i64) -> Result<(), StateError> {
     match source.told_until_ms() {
         Some(until_ms) => remember_told(state, until_ms, now_ms)?,

@@ -1,5 +1,5 @@
-//! Whether a list ended where its last page token was answered with 404: the schema of themes reads as if every list did. A token that
-//! died looks the same.
+//! Decides whether a 404 for a page token marks the end of a list. The contract of themes suggests so, but an expired token
+//! gets the same answer.
 //!
 //! The window is cut in parts, and each is listed by itself. Tokens that die do so in the parts as in the whole: then a part shows rows
 //! that the whole did not. Where the parts together show the rows of the whole and no others, and none of them shows all, the whole
@@ -24,11 +24,11 @@ use super::{
     ties::{TieProbeError, moments_of},
 };
 
-/// How often a part that shows all rows is cut again.
+/// How often a part that lists all rows is cut again.
 const CUTS_MAX: usize = 16;
 /// Rows so close together are taken for one moment. The wire range of a part is wider than the part by a millisecond on either side.
 const MOMENT_MS: i64 = 4;
-/// The most pages of a part.
+/// The maximum number of pages of a part.
 const PAGES_MAX: usize = 10_000;
 
 /// Rows, and when they were created.
@@ -140,7 +140,7 @@ async fn list(context: &SyncContext, scan: &Scan, page_rows: u32, part: Window) 
     Ok(None)
 }
 
-/// The page without those who are kept out: the spool knows nothing of them.
+/// Flattens a page without the records of erased people, as the spool has it.
 async fn kept_of(context: &SyncContext, scan: &Scan, body: Bytes) -> Result<FlatPage, PipelineError> {
     let (context, scan) = (context.clone(), scan.clone());
     blocking(move || {

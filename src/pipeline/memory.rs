@@ -1,4 +1,4 @@
-//! What `memory_limit_mb` allows each part of a run. The limit is of the whole process.
+//! Splits `memory_limit_mb` between the parts of a run. The limit covers the complete process.
 
 use crate::{config::WarehouseSettings, load::ENGINE_BYTES_MIN};
 
@@ -7,9 +7,9 @@ const MIB: u64 = 1 << 20;
 const PROGRAM_BYTES: u64 = 144 * MIB;
 /// More pages in memory than this save no time.
 const PAGES_BYTES_MAX: u64 = 96 * MIB;
-/// So much is for a store before pages have a share.
+/// Memory reserved for a store before pages get a share.
 const STORE_FIRST_BYTES: u64 = 48 * MIB;
-/// More rows in wait than this save no time.
+/// More waiting rows than this save no time.
 const WAITING_BYTES_MAX: u64 = 32 * MIB;
 
 /// The shares of a run's memory, in bytes.
@@ -24,7 +24,7 @@ pub(super) struct MemoryShares {
 }
 
 impl MemoryShares {
-    /// What the settings allow.
+    /// Computes the shares from the settings.
     pub fn of(settings: &WarehouseSettings) -> Self {
         let stores = u64::from(settings.duckdb.is_some()) + u64::from(settings.parquet.is_some());
         let store_min = if settings.duckdb.is_some() { ENGINE_BYTES_MIN } else { 0 };

@@ -1,4 +1,4 @@
-//! Reads the progress of a run as speed, share and time left: for the progress line, for log lines and for pages.
+//! Measures speed, share and time left of a run, for the progress line, log lines and web pages.
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
@@ -12,14 +12,14 @@ use crate::{
 
 use super::{Progress, Snapshot};
 
-/// Speeds are those of so much time.
+/// The interval over which speeds are averaged.
 const SPEED_OVER: Duration = Duration::from_secs(10);
-/// Before a run has worked so long, nothing is said of the time left.
+/// Minimum duration of a run before the time left is estimated.
 const LEFT_AFTER: Duration = Duration::from_secs(3);
 /// Shorter waits are not shown: nobody could read them.
 const WAIT_MIN: Duration = Duration::from_millis(500);
 
-/// The log says so often how far a run is.
+/// Interval between progress lines in the log.
 const LOG_EVERY: Duration = Duration::from_secs(30);
 
 /// Measures a run under way.
@@ -28,12 +28,12 @@ pub struct Meter {
     progress: Arc<Progress>,
     source: Source,
     started: Instant,
-    /// What was read lately, oldest first.
-    lately: VecDeque<Mark>,
+    /// Recent samples, oldest first.
+    samples: VecDeque<ProgressSample>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct ProgressSample {
     at: Instant,
     rows: u64,
     requests: u64,
@@ -73,15 +73,16 @@ pub struct Wait {
 impl Meter {
     /// Begins to measure.
     pub fn new(progress: Arc<Progress>, source: Source) -> Meter {
-        Meter { progress, source, started: Instant::now(), lately: VecDeque::new() }
+        Meter { progress, source, started: Instant::now(), samples: VecDeque::new() }
     }
 
     /// Reads the progress now.
     pub fn read(&mut self) -> Reading {
         let now = Instant::now();
         let snapshot = self.progress.snapshot();
-        let mark = Mark { at: now, rows: snapshot.rows_pulled, requests: self.source.request_stats().total };
-        let before = self.before(mark);
+        let sample =
+            ProgressSample { at: now, rows: snapshot.rows_pulled, requests: self.source.request_stats().total };
+        let before = self.before(sample);
         let waiting = self.source.waiting().and_then(|waiting| {
             let left = waiting.until.saturating_duration_since(now);
             let why = match waiting.why {
@@ -95,20 +96,20 @@ impl Meter {
             requests_per_sec_max: self.source.learned_rate().requests_per_sec,
             secs_left: secs_left(&snapshot, now.saturating_duration_since(self.started)),
             waiting,
-            ..reading(&snapshot, before, mark)
+            ..reading(&snapshot, before, sample)
         }
     }
 
-    /// What was read about [`SPEED_OVER`] ago; this mark is remembered for later.
-    fn before(&mut self, mark: Mark) -> Mark {
-        self.lately.push_back(mark);
-        let is_old = |earlier: &Mark| earlier.at + SPEED_OVER < mark.at;
-        while self.lately.get(1).is_some_and(is_old) {
-            self.lately.pop_front();
+    /// What was read about [`SPEED_OVER`] ago; this sample is remembered for later.
+    fn before(&mut self, sample: ProgressSample) -> ProgressSample {
+        self.samples.push_back(sample);
+        let is_old = |earlier: &ProgressSample| earlier.at + SPEED_OVER < sample.at;
+        while self.samples.get(1).is_some_and(is_old) {
+            self.samples.pop_front();
         }
-        let first = Mark { at: self.started, rows: 0, requests: 0 };
-        match self.lately.front() {
-            Some(oldest) if self.lately.len() > 1 && oldest.at + SPEED_OVER / 2 < mark.at => *oldest,
+        let first = ProgressSample { at: self.started, rows: 0, requests: 0 };
+        match self.samples.front() {
+            Some(oldest) if self.samples.len() > 1 && oldest.at + SPEED_OVER / 2 < sample.at => *oldest,
             _ => first,
         }
     }
@@ -122,7 +123,7 @@ pub async fn log_progress(mut read: impl FnMut() -> Reading) -> Infallible {
     }
 }
 
-fn reading(snapshot: &Snapshot, before: Mark, now: Mark) -> Reading {
+fn reading(snapshot: &Snapshot, before: ProgressSample, now: ProgressSample) -> Reading {
     let secs = now.at.saturating_duration_since(before.at).as_secs_f64().max(0.05);
     let per_sec = |now: u64, before: u64| now.saturating_sub(before) as f64 / secs;
     Reading {
@@ -248,8 +249,8 @@ mod tests {
     #[test]
     fn speeds_shares_and_the_time_left_follow_from_what_was_read() {
         let at = Instant::now();
-        let before = Mark { at, rows: 100, requests: 1 };
-        let now = Mark { at: at + Duration::from_secs(10), rows: 1_100, requests: 31 };
+        let before = ProgressSample { at, rows: 100, requests: 1 };
+        let now = ProgressSample { at: at + Duration::from_secs(10), rows: 1_100, requests: 31 };
         let reading = reading(&snapshot(250, 5), before, now);
         assert_eq!((reading.rows_per_sec, reading.requests_per_sec, reading.percent), (100.0, 3.0, 25.0));
         assert_eq!(reading.windows_expected, Some(20));

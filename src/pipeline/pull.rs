@@ -1,7 +1,7 @@
-//! One window: asked for page by page, each page in the spool before anything else sees it, up to the end of results.
+//! Pulls one window page by page, up to the end of the list. Each page is written to the spool first.
 //!
-//! The phases of a [`Pull`] are its methods, in the order of [`pull`]. Each takes the pull and gives it back: work that blocks moves it
-//! to another thread meanwhile, and a phase that fails leaves nothing to go on with but what is durable.
+//! The phases of a [`Pull`] are its methods, in the order of [`pull`]. Each phase takes the pull and returns it, because blocking
+//! work moves the pull to another thread. After a failed phase, the next run resumes from the durable pages.
 
 use tracing::Instrument as _;
 
@@ -15,9 +15,8 @@ use crate::{
 };
 
 use super::{
-    PipelineError,
-    held::Held,
-    list_end,
+    PipelineError, list_end,
+    page_buffer::PageBuffer,
     scan::{CompletedScan, OpenScan},
     spans,
     sync_context::SyncContext,
@@ -26,16 +25,16 @@ use super::{
     ties::{AtEnd, ProbePage, TieProbeError, after_page, at_end, moments_of, next_waiting, reopened},
 };
 
-/// Why a window was not pulled to its end.
+/// Why a window was not pulled completely.
 #[derive(Debug)]
 pub(super) enum PullError {
-    /// The run is over for now; the pages so far are durable and the next run goes on from them.
+    /// The run stops early. The pages so far are durable, and the next run resumes from them.
     Stopped(Stop),
     /// The service cannot deliver a window of this size.
     TooMuch(SourceError),
-    /// This window failed.
+    /// This window failed; other windows may succeed.
     Window(SourceError),
-    /// Nothing will go better with another window.
+    /// The run failed: other windows would fail as well.
     Run(PipelineError),
 }
 
@@ -45,10 +44,10 @@ impl From<PipelineError> for PullError {
     }
 }
 
-/// Pulls the rest of a window.
+/// Pulls the remaining pages of a window.
 pub(super) async fn pull(context: SyncContext, scan: OpenScan) -> Result<CompletedScan, PullError> {
     let (pull, last_page) = Pull::open(context, scan).await?;
-    let mut pull = pull.look_behind_last_page(last_page).await?;
+    let mut pull = pull.probe_last_page(last_page).await?;
     loop {
         let (settled, at_end) = pull.read_list().await?.probe_waiting_boundaries().await?.ask_for_rechecks().await?;
         match at_end {
@@ -62,36 +61,36 @@ pub(super) async fn pull(context: SyncContext, scan: OpenScan) -> Result<Complet
 struct Pull {
     context: SyncContext,
     scan: Scan,
-    /// The rows that were asked for at first.
+    /// Page size of the first request, in rows.
     page_rows: u32,
-    /// The first request; of this run, not of the list.
+    /// The first request of this run; after a resume, not the first of the list.
     request: PageRequest,
-    /// Whether this is a part of a window that did not come.
+    /// Whether this is a part of a failed window.
     is_part: bool,
     walk: Walk,
     spool: Spool,
-    /// The pages in the spool, on their way to the warehouses.
-    held: Held,
+    /// The parsed pages, buffered for the warehouses.
+    buffer: PageBuffer,
     boundaries: ScanBoundaries,
-    /// The records that the pages list.
+    /// Number of records on the pages.
     rows: u64,
     /// The token of the next page.
     resume_at: Option<PageToken>,
-    /// How the service said that there is no more.
+    /// How the service marked the end of the list.
     end: Option<EndStyle>,
-    /// Whether the list came to its end: only boundaries are left to look at.
+    /// Whether the list has ended: only waiting boundaries are left to probe.
     is_at_end: bool,
 }
 
 impl Pull {
-    /// A pull from where the scan is, and the page whose boundary an earlier run did not look at.
+    /// Opens a pull at the state of the scan. Also returns the last page, if an earlier run did not probe its boundary.
     async fn open(context: SyncContext, open: OpenScan) -> Result<(Pull, Option<FlatPage>), PipelineError> {
         let OpenScan { scan, page_rows, spool, rows, next, end, boundaries: mut left, is_part } = open;
         let (stream, is_new) = (scan.scope.stream, spool.pages() == 0);
         let rules = context.drift.of(stream);
-        let held = match is_new {
-            true => Held::new(&context.budget, stream, rules),
-            false => Held::spooled(&context.budget, stream, rules),
+        let buffer = match is_new {
+            true => PageBuffer::new(&context.budget, stream, rules),
+            false => PageBuffer::spooled(&context.budget, stream, rules),
         };
         let request = PageRequest { scope: scan.scope, window: scan.window, flags: scan.flags, page_rows, token: next };
         let walk = new_walk(&context, request.clone(), is_part);
@@ -112,7 +111,7 @@ impl Pull {
             is_part,
             walk,
             spool,
-            held,
+            buffer,
             boundaries,
             rows,
             resume_at,
@@ -126,31 +125,31 @@ impl Pull {
         self.scan.scope.stream
     }
 
-    /// The scan goes on behind a page; a kill came before its boundary was looked at.
-    async fn look_behind_last_page(mut self, last_page: Option<FlatPage>) -> Result<Pull, PullError> {
+    /// Probes the boundary of the last page, if an earlier run was killed before its probe.
+    async fn probe_last_page(mut self, last_page: Option<FlatPage>) -> Result<Pull, PullError> {
         let Some(page) = last_page else { return Ok(self) };
-        let looked = self.look_behind(&moments_of(self.stream(), &page)).await;
-        let (pull, probe_pages) = self.unless_failed(looked).await?;
+        let probed = self.probe_boundary(&moments_of(self.stream(), &page)).await;
+        let (pull, probe_pages) = self.unless_failed(probed).await?;
         Ok(pull.keep_probe_pages(probe_pages).await?)
     }
 
-    /// Reads page after page up to the end of results. What hides behind a page's boundary is looked at before the next one, if it is due.
+    /// Reads all pages up to the end of the list. A boundary whose probe is due is probed before the next page.
     async fn read_list(mut self) -> Result<Pull, PullError> {
         while !self.is_at_end {
             let step = self.walk.next().instrument(spans::page()).await;
-            let (pull, looked) = self.take_step(step).await?;
-            let (pull, probe_pages) = pull.unless_failed(looked).await?;
+            let (pull, probed) = self.take_step(step).await?;
+            let (pull, probe_pages) = pull.unless_failed(probed).await?;
             self = pull.keep_probe_pages(probe_pages).await?;
         }
         Ok(self)
     }
 
-    /// One step of the list; the rows behind a page's boundary come with it.
+    /// Handles one step of the list. Returns the probe pages of the page's boundary, if it was probed.
     async fn take_step(
         mut self,
         step: Result<WalkStep, SourceError>,
     ) -> Result<(Pull, Result<Vec<ProbePage>, TieProbeError>), PipelineError> {
-        let looked = match step {
+        let probed = match step {
             Ok(WalkStep::Page(page)) => {
                 self.rows += page.rows as u64;
                 self.context.progress.pulled(page.rows as u64);
@@ -176,24 +175,24 @@ impl Pull {
             Ok(WalkStep::UnprovenEnd) => self.prove_end().await.map(|()| Vec::new()),
             Err(error) => Err(TieProbeError::Source(error)),
         };
-        Ok((self, looked))
+        Ok((self, probed))
     }
 
-    /// What a page tells of the service, and what hides behind its boundary.
+    /// Records the behaviour that a page shows, and probes its boundary if that is due.
     async fn learn(&mut self, page: &Page, moments: &PageMoments) -> Result<Vec<ProbePage>, TieProbeError> {
         self.context.learned.page(self.stream(), page, moments);
         page_came(&self.context, &self.scan, moments).await?;
         if self.context.theme_times.may_lack_rows(self.stream()) {
             return Ok(Vec::new());
         }
-        self.look_behind(moments).await
+        self.probe_boundary(moments).await
     }
 
-    async fn look_behind(&mut self, page: &PageMoments) -> Result<Vec<ProbePage>, TieProbeError> {
+    async fn probe_boundary(&mut self, page: &PageMoments) -> Result<Vec<ProbePage>, TieProbeError> {
         after_page(&self.context, &self.scan, &mut self.boundaries, page, self.resume_at.is_some()).await
     }
 
-    /// A page token was answered with 404.
+    /// Decides whether a 404 for a page token was the end of the list.
     async fn prove_end(&mut self) -> Result<(), TieProbeError> {
         let is_end = list_end::is_end(&self.context, &self.scan, self.page_rows, self.spool.path()).await?;
         tracing::debug!(window = %self.scan.window, scope = %self.scan.scope, is_end, "404 on a page token");
@@ -201,27 +200,27 @@ impl Pull {
         Ok(())
     }
 
-    /// Looks at the boundaries that have waited for the end.
+    /// Probes the boundaries that have waited for the end of the list.
     async fn probe_waiting_boundaries(mut self) -> Result<Pull, PullError> {
         loop {
-            // What is asked for by the moment of a theme's creation is another moment there.
+            // Here the service filters by the answer's time, so a probe by the theme's time would miss.
             if self.context.theme_times.may_lack_rows(self.stream()) {
                 self.boundaries.pass_waiting();
             }
-            let looked = next_waiting(&self.context, &self.scan, &mut self.boundaries).await;
-            let (pull, probe_pages) = self.unless_failed(looked).await?;
+            let probed = next_waiting(&self.context, &self.scan, &mut self.boundaries).await;
+            let (pull, probe_pages) = self.unless_failed(probed).await?;
             let Some(probe_pages) = probe_pages else { return Ok(pull) };
             self = pull.keep_probe_pages(probe_pages).await?;
         }
     }
 
-    /// Whether the scan may end.
+    /// Decides whether the scan may end or has to start over.
     async fn ask_for_rechecks(mut self) -> Result<(Pull, AtEnd), PullError> {
         let asked = at_end(&self.context, &self.scan, &mut self.boundaries).await;
         self.unless_failed(asked).await
     }
 
-    /// Rows may hide behind boundaries that were passed: the list is read from its beginning.
+    /// Starts the list over, because rows may hide behind boundaries that were passed.
     async fn read_again(self) -> Result<Pull, PipelineError> {
         tracing::info!(window = %self.scan.window, scope = %self.scan.scope, "the window starts over: rows may hide behind the boundaries of its pages");
         let mut pull = self.forget_pages().await?;
@@ -232,17 +231,17 @@ impl Pull {
 
     async fn forget_pages(mut self) -> Result<Pull, PipelineError> {
         (self.rows, self.resume_at) = (0, None);
-        self.held.restart();
+        self.buffer.restart();
         let (pull, ()) = self.off_the_network(|pull| Ok(pull.spool.restart()?)).await?;
         Ok(pull)
     }
 
-    /// The mark behind the last page.
+    /// Writes the end mark behind the last page, and returns the complete scan.
     async fn complete(self) -> Result<CompletedScan, PullError> {
         let busy = self.context.account.enter(Activity::Write);
         let (pull, ()) = self.off_the_network(|pull| Ok(pull.spool.complete()?)).await?;
         drop(busy);
-        let Pull { scan, page_rows, rows, spool, held, boundaries, end, .. } = pull;
+        let Pull { scan, page_rows, rows, spool, buffer, boundaries, end, .. } = pull;
         let proof = Proof { pages: spool.pages() as u64, end };
         tracing::debug!(window = %scan.window, scope = %scan.scope, pages = proof.pages, rows, "pulled");
         Ok(CompletedScan {
@@ -251,22 +250,22 @@ impl Pull {
             rows,
             spool: spool.path().to_owned(),
             proof,
-            held,
+            buffer,
             boundaries,
             noted: None,
         })
     }
 
-    /// One page into the spool; it is flattened and held for the commit. Returns the creation times on it.
+    /// Writes a page to the spool, and flattens and buffers it for the commit. Returns the creation times on the page.
     async fn keep(self, page: Page) -> Result<(Pull, PageMoments), PipelineError> {
         let budget = self.context.budget.clone();
         let _processor = budget.processor().await;
         self.off_the_network(move |pull| {
             let (context, scan, stream, body) = (pull.context.clone(), pull.scan.clone(), pull.stream(), &page.body);
-            let _turn = context.budget.turn(body.len());
+            let _large_body = context.budget.lock_large_body(body.len());
             let write = || {
                 let _busy = context.account.enter(Activity::Write);
-                // Whoever is kept out is not written anywhere, not even for a moment.
+                // Records of erased people are never written to disk.
                 let redacted = context.suppression.filtered(&scan, body);
                 if append(&mut pull.spool, body, redacted.as_ref(), false)? {
                     pull.remember()?;
@@ -279,9 +278,9 @@ impl Pull {
             };
             let (redacted, flat) = side_by_side("keeps a page", write, || read(body));
             let (redacted, flat) = (redacted??, flat?);
-            // The page's boundary is where the service ended it, whoever stands there.
+            // The page boundary comes from the page as the service sent it, before records are removed.
             let moments = moments_of(stream, &flat);
-            pull.held.push(match redacted {
+            pull.buffer.push(match redacted {
                 Some(redacted) => read(&redacted.body)?,
                 None => flat,
             });
@@ -290,18 +289,18 @@ impl Pull {
         .await
     }
 
-    /// The rows behind a page's boundary, into the spool beside the page.
+    /// Writes the pages of a tie probe to the spool, next to the page.
     async fn keep_probe_pages(self, probe_pages: Vec<ProbePage>) -> Result<Pull, PipelineError> {
         if probe_pages.is_empty() {
             return Ok(self);
         }
         let kept = self.off_the_network(move |pull| {
-            for side in probe_pages {
-                let redacted = pull.context.suppression.filtered(&pull.scan, &side.body);
-                append(&mut pull.spool, &side.body, redacted.as_ref(), true)?;
+            for probe_page in probe_pages {
+                let redacted = pull.context.suppression.filtered(&pull.scan, &probe_page.body);
+                append(&mut pull.spool, &probe_page.body, redacted.as_ref(), true)?;
                 let _busy = pull.context.account.enter(Activity::Parse);
-                pull.held.push(match &redacted {
-                    None => side.flat,
+                pull.buffer.push(match &redacted {
+                    None => probe_page.flat,
                     Some(redacted) => flatten(&pull.context, pull.stream(), &redacted.body)?,
                 });
             }
@@ -310,7 +309,7 @@ impl Pull {
         kept.await.map(|(pull, ())| pull)
     }
 
-    /// The checkpoint of how far the pages reach.
+    /// Checkpoints how many pages and rows are durable.
     fn remember(&self) -> Result<(), PipelineError> {
         let pages = self.spool.pages() as u64;
         self.context
@@ -319,7 +318,7 @@ impl Pull {
             .map_err(PipelineError::State)
     }
 
-    /// What the service answered; after an error, the pages so far stay as far as they are of use.
+    /// Returns the answer, or gives the window up after an error.
     async fn unless_failed<T>(self, answered: Result<T, TieProbeError>) -> Result<(Pull, T), PullError> {
         match answered {
             Ok(answer) => Ok((self, answer)),
@@ -328,14 +327,14 @@ impl Pull {
         }
     }
 
-    /// What becomes of a window that cannot go on.
+    /// Ends a failed pull: keeps its pages for the next run, or discards them if the window has to be cut or read again.
     async fn give_up(self, error: SourceError) -> PullError {
-        let is_kept = !matches!(
+        let keeps_pages = !matches!(
             error,
             SourceError::TooLarge { .. } | SourceError::TokensDie { .. } | SourceError::Looping { .. }
         );
         let tidied = self.off_the_network(move |pull| {
-            if is_kept {
+            if keeps_pages {
                 pull.spool.sync()?;
                 return pull.remember();
             }
@@ -353,7 +352,7 @@ impl Pull {
         }
     }
 
-    /// Does work that blocks with the pull, off the threads that wait for the network.
+    /// Runs blocking work on the pull, off the threads that wait for the network.
     async fn off_the_network<T: Send + 'static>(
         mut self,
         work: impl FnOnce(&mut Pull) -> Result<T, PipelineError> + Send + 'static,
@@ -367,7 +366,7 @@ fn new_walk(context: &SyncContext, request: PageRequest, is_part: bool) -> Walk 
     if is_part { walk.part_of_a_failed_window() } else { walk }
 }
 
-/// A page, or what is left of it, into the spool; says whether everything is durable now.
+/// Appends a page or its redacted form to the spool. Returns whether all pages are durable now.
 fn append(
     spool: &mut Spool,
     body: &[u8],

@@ -1,4 +1,4 @@
-//! The pages of a scan that was pulled, as a warehouse reads them.
+//! Presents the pages of a complete scan to a warehouse.
 
 use std::cell::{Cell, RefCell};
 
@@ -8,7 +8,7 @@ use crate::{
     model::{Drift, FlatPage},
 };
 
-/// Pages of a scan, and the drift in them, which is noted when they are read first.
+/// The pages of a scan, and their drift, which the first read collects.
 pub(super) struct PulledPages<'p> {
     pulled: &'p CompletedScan,
     drift: RefCell<ScanDrift>,
@@ -20,7 +20,7 @@ impl<'p> PulledPages<'p> {
         Self { pulled, drift: RefCell::default(), was_read: Cell::new(false) }
     }
 
-    /// What was met in them.
+    /// Returns the drift in the pages that were read.
     pub fn drift(self) -> Drift {
         self.drift.into_inner().finish()
     }
@@ -29,7 +29,7 @@ impl<'p> PulledPages<'p> {
 impl Pages for PulledPages<'_> {
     fn for_each(&self, take: &mut dyn FnMut(&FlatPage) -> Result<(), LoadError>) -> Result<(), LoadError> {
         let was_read = self.was_read.replace(true);
-        self.pulled.held.for_each(&self.pulled.spool, |page| {
+        self.pulled.buffer.for_each(&self.pulled.spool, |page| {
             if !was_read {
                 self.drift.borrow_mut().add(page);
             }

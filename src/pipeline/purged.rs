@@ -17,14 +17,14 @@ use crate::{
 
 use super::{Run, error::chain};
 
-/// What the service said of the people of an erasure.
+/// The answer of the service about the people of an erasure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purged {
-    /// It knows none of them.
+    /// The service knows none of them.
     All,
-    /// It knows so many of them.
+    /// The service still knows this many of them.
     Not(usize),
-    /// It did not say; it is asked again by the next run.
+    /// The service did not answer; the next run asks again.
     Unknown,
 }
 
@@ -113,7 +113,7 @@ impl Run {
     }
 }
 
-/// A receipt that is not there any more was removed by somebody, and needs no second part.
+/// Completes the receipt file. A receipt that somebody removed needs no second part.
 fn complete_file(path: &Path, at_ms: i64, users: usize) -> std::io::Result<()> {
     let text = match std::fs::read(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),

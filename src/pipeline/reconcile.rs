@@ -1,4 +1,4 @@
-//! Before a run: what an earlier one left behind is made good, and the checkpoints are held against the ledgers.
+//! Repairs, before a run, what an earlier run left unfinished, and checks the checkpoints against the ledgers.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -16,7 +16,7 @@ use super::{
     assemble::failed,
     commit::covered,
     commit_note::CommitNote,
-    held::Held,
+    page_buffer::PageBuffer,
     people,
     scan::{CompletedScan, OpenScan},
     shared_destination::SharedDestination,
@@ -24,12 +24,12 @@ use super::{
     ties::{self, BoundariesLeft},
 };
 
-/// What is left of a scan that an earlier run began.
+/// A scan that an earlier run began.
 #[derive(Debug)]
 pub(super) enum Resumed {
-    /// Its window goes on from its last durable page.
+    /// The pull resumes from the last durable page.
     GoesOn(Box<OpenScan>),
-    /// All its pages are there; only the commit is missing.
+    /// All pages are in the spool; only the commit is missing.
     Complete(Box<CompletedScan>),
 }
 
@@ -42,8 +42,8 @@ impl Resumed {
     }
 }
 
-/// Holds the checkpoints against the ledgers. If the state file was lost, or a warehouse is new, replaced or restored from a
-/// backup, the coverage becomes what every ledger proves; the rest is pulled again. Returns a sentence if that was needed.
+/// Checks the checkpoints against the ledgers. If the state file was lost, or a warehouse is new, replaced or restored from a
+/// backup, the coverage is rebuilt from what every ledger proves. Then returns a note for the report.
 pub(super) fn check_ledgers(
     state: &mut State,
     destinations: &[SharedDestination],
@@ -84,7 +84,7 @@ pub(super) fn check_ledgers(
     )))
 }
 
-/// The coverage that every ledger proves, less what single ledgers tell of it.
+/// Rebuilds the coverage that every ledger proves. Returns the number of proven scans.
 fn rebuild(state: &mut State, destinations: &[SharedDestination]) -> Result<usize, PipelineError> {
     let mut common: Option<HashSet<ScanId>> = None;
     let (mut scans, mut begun, mut names) = (BTreeMap::<ScanId, Covered>::new(), Vec::new(), Vec::new());
@@ -101,14 +101,14 @@ fn rebuild(state: &mut State, destinations: &[SharedDestination]) -> Result<usiz
         begun.extend(entries.iter().map(|entry| (entry.scan.scope, entry.scan.window.start_ms)));
         for entry in entries {
             let covered = covered(&entry.scan, entry.rows_read, entry.withheld > 0, entry.proof);
-            let held = scans.entry(entry.scan.id).or_insert_with(|| covered.clone());
-            // What one warehouse withheld leaves a doubt, whatever the others say.
-            held.scanned_ms = held.scanned_ms.min(covered.scanned_ms);
+            let stored = scans.entry(entry.scan.id).or_insert_with(|| covered.clone());
+            // Rows that one warehouse withheld require a recheck, whatever the other ledgers say.
+            stored.scanned_ms = stored.scanned_ms.min(covered.scanned_ms);
         }
         remember(state, &mut destination, last.as_ref())?;
         names.push(name);
     }
-    // A survey without a single row was mistyped, or is as quickly read again.
+    // Drops surveys without rows: the id was mistyped, or a new scan is quick.
     let has_rows: HashSet<i64> =
         scans.values().filter(|covered| covered.rows > 0).filter_map(|covered| covered.scan.scope.survey_id).collect();
     let is_kept = |scope: Scope| scope.survey_id.is_none_or(|id| has_rows.contains(&id));
@@ -128,21 +128,21 @@ fn remember(state: &State, destination: &mut Warehouse, last: Option<&ScanId>) -
     Ok(state.remember_destination(name, &destination.location(), last.as_ref())?)
 }
 
-/// Makes good what a killed run left: checkpoints of scans that every warehouse holds, and spools that nobody owns. What is
-/// left goes on.
+/// Repairs what a killed run left: writes checkpoints of scans that every warehouse has applied, and discards orphaned spools.
+/// Returns the other scans, to be resumed.
 pub(super) fn resume(context: &SyncContext, destinations: &[SharedDestination]) -> Result<Vec<Resumed>, PipelineError> {
     let under_way = context.state().scans_under_way()?;
     let owners: Vec<ScanId> = under_way.iter().map(|left| left.scan.id.clone()).collect();
     context.archive.discard_orphans(&owners)?;
     let mut resumed = Vec::new();
     for left in under_way {
-        if is_held_by_all(destinations, &left.scan.id)? {
+        if is_stored_by_all(destinations, &left.scan.id)? {
             finish(context, destinations, &left)?;
         } else if let Some(mut scan) = recover(context, left)? {
             if let Resumed::Complete(pulled) = &mut scan
-                && !is_held_by_any(destinations, &pulled.scan.id)?
+                && !is_stored_by_any(destinations, &pulled.scan.id)?
             {
-                // Nobody went by it: this run's own options count.
+                // No warehouse has used the noted options, so the options of this run count.
                 pulled.noted = None;
             }
             resumed.push(scan);
@@ -151,25 +151,25 @@ pub(super) fn resume(context: &SyncContext, destinations: &[SharedDestination]) 
     Ok(resumed)
 }
 
-fn is_held_by_all(destinations: &[SharedDestination], scan: &ScanId) -> Result<bool, PipelineError> {
-    Ok(held_by(destinations, scan)? == destinations.len())
+fn is_stored_by_all(destinations: &[SharedDestination], scan: &ScanId) -> Result<bool, PipelineError> {
+    Ok(count_storing(destinations, scan)? == destinations.len())
 }
 
-fn is_held_by_any(destinations: &[SharedDestination], scan: &ScanId) -> Result<bool, PipelineError> {
-    Ok(held_by(destinations, scan)? > 0)
+fn is_stored_by_any(destinations: &[SharedDestination], scan: &ScanId) -> Result<bool, PipelineError> {
+    Ok(count_storing(destinations, scan)? > 0)
 }
 
-fn held_by(destinations: &[SharedDestination], scan: &ScanId) -> Result<usize, PipelineError> {
-    let mut held = 0;
+fn count_storing(destinations: &[SharedDestination], scan: &ScanId) -> Result<usize, PipelineError> {
+    let mut count = 0;
     for destination in destinations {
         let mut destination = destination.lock();
         let name = destination.name();
-        held += usize::from(destination.holds(scan).map_err(failed(name))?);
+        count += usize::from(destination.holds(scan).map_err(failed(name))?);
     }
-    Ok(held)
+    Ok(count)
 }
 
-/// The end of a commit that was killed between its third and fourth step, or between its second and third.
+/// Finishes a commit that was killed after its second or third step.
 fn finish(context: &SyncContext, destinations: &[SharedDestination], left: &UnderWay) -> Result<(), PipelineError> {
     let recovered = context.archive.recover(&left.scan)?;
     let boundaries = match &recovered {
@@ -183,7 +183,7 @@ fn finish(context: &SyncContext, destinations: &[SharedDestination], left: &Unde
         let name = destination.name();
         let entries = destination.ledger().map_err(failed(name))?;
         if let Some(entry) = entries.into_iter().find(|entry| entry.scan.id == left.scan.id) {
-            // What one warehouse withheld leaves a doubt, whatever the others say.
+            // Rows that one warehouse withheld require a recheck, whatever the other ledgers say.
             (rows, withheld, proof) = (entry.rows_read, withheld.max(entry.withheld), entry.proof);
         }
     }
@@ -196,7 +196,7 @@ fn finish(context: &SyncContext, destinations: &[SharedDestination], left: &Unde
     Ok(context.state().checkpoint(&covered, &names)?)
 }
 
-/// Reads the spool of a scan; one that is lost or torn at its beginning is forgotten, and its window is due again.
+/// Reads the spool of a scan. If the spool is lost or torn at its beginning, the scan is forgotten and its window is due again.
 fn recover(context: &SyncContext, left: UnderWay) -> Result<Option<Resumed>, PipelineError> {
     let recovered = context.archive.recover(&left.scan)?;
     let Some(recovered) = recovered.filter(|recovered| !people::is_without_pages(recovered)) else {
@@ -207,26 +207,26 @@ fn recover(context: &SyncContext, left: UnderWay) -> Result<Option<Resumed>, Pip
     let boundaries = BoundariesLeft::of(&recovered);
     let RecoveredSpool { spool, last_page, is_last_redacted, is_complete, note, .. } = recovered;
     let noted = note.as_deref().map(CommitNote::read).transpose()?;
-    // Edges that the scan passed without a look may turn out to matter; a complete one has done with them.
+    // Unprobed boundaries of an incomplete scan may hide rows.
     let may_hide = !is_complete && boundaries.unprobed > 0 && context.ties.may_lose(left.scan.scope.stream);
     if may_hide && boundaries.is_redacted {
         return start_over(left, spool).map(Some);
     }
     let completed_with = |end, is_marked| LastPage { end, is_marked, noted, boundaries: &boundaries };
     let (next, end) = match last_page.as_deref().map(envelope::parse) {
-        // Nothing durable yet, or an empty result.
+        // No durable page yet, or an empty list.
         None => (None, None),
-        // Records were taken out of it: whether rows hide behind its boundary can no longer be told.
+        // The last page is redacted, so its boundary can no longer be probed.
         Some(Ok(Envelope { next: Some(_), .. })) if is_last_redacted => return start_over(left, spool).map(Some),
         Some(Ok(Envelope { next: Some(next), .. })) => (Some(next), None),
         Some(Ok(Envelope { end: Some(end), .. })) if may_hide => (None, Some(end)),
-        // The last page carried the end; perhaps the mark behind it is missing.
+        // The last page marked the end of the list; the end mark of the spool may be missing.
         Some(Ok(Envelope { end, .. })) => {
-            // People are no list, and have no end.
+            // Users are requested one by one, without an end of a list.
             let end = end.filter(|_| left.scan.scope.stream != Stream::Users);
             return complete(context, left, spool, completed_with(end, is_complete)).map(Some);
         }
-        // `source` lets no such page through: the window starts over.
+        // `source` never returns such a page: the window starts over.
         Some(Err(_)) => return start_over(left, spool).map(Some),
     };
     if is_complete {
@@ -245,10 +245,10 @@ fn recover(context: &SyncContext, left: UnderWay) -> Result<Option<Resumed>, Pip
     }))))
 }
 
-/// What is known of a scan whose last page is there.
+/// The last page of a complete scan.
 struct LastPage<'a> {
     end: Option<EndStyle>,
-    /// Whether the mark behind it is there as well.
+    /// Whether the spool has an end mark.
     is_marked: bool,
     noted: Option<CommitNote>,
     boundaries: &'a BoundariesLeft,
@@ -264,12 +264,12 @@ fn complete(
         spool.complete()?;
     }
     let stream = left.scan.scope.stream;
-    let held = Held::spooled(&context.budget, stream, context.drift.of(stream));
+    let buffer = PageBuffer::spooled(&context.budget, stream, context.drift.of(stream));
     let proof = Proof { pages: spool.pages() as u64, end: last.end };
     let UnderWay { scan, page_rows, rows, .. } = left;
     let boundaries = ties::ended(context, &scan, spool.path(), last.boundaries)?;
     let spool = spool.path().to_owned();
-    let pulled = CompletedScan { scan, page_rows, rows, spool, proof, held, boundaries, noted: last.noted };
+    let pulled = CompletedScan { scan, page_rows, rows, spool, proof, buffer, boundaries, noted: last.noted };
     Ok(Resumed::Complete(Box::new(pulled)))
 }
 

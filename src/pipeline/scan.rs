@@ -8,7 +8,9 @@ use crate::{
     plan::page_boundaries::ScanBoundaries,
 };
 
-use super::{PipelineError, commit_note::CommitNote, held::Held, sync_context::SyncContext, ties::BoundariesLeft};
+use super::{
+    PipelineError, commit_note::CommitNote, page_buffer::PageBuffer, sync_context::SyncContext, ties::BoundariesLeft,
+};
 
 /// A scan whose list has not ended: a new one, or one that an earlier run left.
 #[derive(Debug)]
@@ -34,7 +36,7 @@ pub(super) struct CompletedScan {
     pub rows: u64,
     pub spool: PathBuf,
     pub proof: Proof,
-    pub held: Held,
+    pub buffer: PageBuffer,
     pub boundaries: ScanBoundaries,
     /// How an earlier run committed the scan in some warehouse; the other warehouses commit it in the same way.
     pub noted: Option<CommitNote>,

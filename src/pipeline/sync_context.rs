@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::{
-    PipelineError, Progress, Session, assemble::suppression, held::Budget, memory::MemoryShares,
+    PipelineError, Progress, Session, assemble::suppression, memory::MemoryShares, page_buffer::Budget,
     service_profile::Learned, theme_times::ThemeTimes, ties::TieWatch,
 };
 

@@ -1,5 +1,5 @@
-//! Learns what `start` and `end` of themes mean: from the pages of a scan, and by asking for some themes at the moment of their own
-//! creation.
+//! Measures what `start` and `end` of themes mean: from the pages of a scan, and from requests for some themes by their own
+//! creation time.
 
 use std::collections::HashSet;
 
@@ -15,12 +15,12 @@ use super::{
     ties::{Asker, TieProbeError, asker, moments_of},
 };
 
-/// Themes that are asked for by their own creation.
+/// Number of themes that are requested by their own creation time.
 const SAMPLE: usize = 3;
-/// A theme so little outside its window may have been rounded.
+/// Tolerance at the ends of a window, because a theme's time may be rounded.
 const ROUNDED_MS: i64 = SECOND_MS;
 
-/// A page came: what it tells, and what is measured because of it.
+/// Learns from a page of themes, and measures if that is due.
 pub(super) async fn page_came(context: &SyncContext, scan: &Scan, page: &PageMoments) -> Result<(), TieProbeError> {
     if scan.scope.stream != Stream::Themes {
         return Ok(());
@@ -43,7 +43,7 @@ pub(super) async fn page_came(context: &SyncContext, scan: &Scan, page: &PageMom
         .map_err(|error| TieProbeError::Run(PipelineError::State(error)))
 }
 
-/// Asks for some of the themes of a page of a window by their own creation. `None`: the answers do not tell.
+/// Requests some themes of a page by their own creation time. `None` if the answers are inconclusive.
 pub(super) async fn measure(
     asker: &Asker,
     window: Window,
@@ -53,7 +53,7 @@ pub(super) async fn measure(
     let step = timed.len().div_ceil(SAMPLE).max(1);
     let (mut is_any_there, mut missed) = (false, Vec::new());
     for (at_ms, key) in timed.iter().step_by(step) {
-        // A time without milliseconds may be a rounded one.
+        // A time without milliseconds may be rounded.
         let length_ms = if at_ms.rem_euclid(SECOND_MS) == 0 { SECOND_MS } else { 1 };
         let Some(first) = first_page(asker, Window::new(*at_ms, at_ms.saturating_add(length_ms))).await? else {
             continue;
@@ -65,7 +65,7 @@ pub(super) async fn measure(
         }
     }
     if !missed.is_empty() {
-        // A theme that was deleted since is listed nowhere, and tells nothing.
+        // A theme that was deleted in between is listed nowhere, and proves nothing.
         let again = first_page(asker, window).await?;
         if again.is_some_and(|again| missed.iter().any(|key| again.keys.contains(key))) {
             return Ok(Some(ThemeTime::Answer));
@@ -80,7 +80,7 @@ struct FirstPage {
     has_more: bool,
 }
 
-/// `None`: the service did not answer with one.
+/// Requests the first page of a window; `None` if the service did not return a page.
 async fn first_page(asker: &Asker, window: Window) -> Result<Option<FirstPage>, TieProbeError> {
     let scope = Scope::all(Stream::Themes);
     let request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows: 0, token: None };

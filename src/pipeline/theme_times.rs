@@ -1,8 +1,8 @@
-//! What `start` and `end` of themes mean: the creation of the theme, or that of the answer it stands on. The contract does not say.
+//! Tracks what `start` and `end` of themes mean: the theme's creation or its answer's. The contract does not say.
 //!
-//! Where it is the answer's, a window lists themes that were created outside of it, and lacks some that were created inside. Then a
-//! theme that a window does not show has not vanished. Measured once, by asking for themes at the moment of their own creation; a
-//! theme outside its window tells as well.
+//! If the service filters by the answer, a window lists themes created outside of it and lacks some created inside. Then a
+//! missing theme has not vanished. A run measures the behaviour by requests for themes at their own creation time; a theme
+//! outside its window proves it as well.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,10 +14,10 @@ use crate::{
 
 use super::PipelineError;
 
-/// An older measure is made again when there is an occasion.
+/// A measure older than this is repeated at the next page of themes.
 const MEASURE_AGE_MAX_MS: i64 = 30 * DAY_MS;
 
-/// What the pulls of a run know together.
+/// The measured meaning, shared by all pulls of a run.
 #[derive(Clone, Debug)]
 pub(super) struct ThemeTimes(Arc<Mutex<Inner>>);
 
@@ -25,12 +25,12 @@ pub(super) struct ThemeTimes(Arc<Mutex<Inner>>);
 struct Inner {
     clock: Clock,
     known: Option<ThemeTime>,
-    /// Whether it is to be measured, and nobody does.
+    /// Whether a measure is due and no pull has begun one.
     is_due: bool,
 }
 
 impl ThemeTimes {
-    /// What earlier runs measured.
+    /// Loads what earlier runs measured.
     pub fn load(state: &State, clock: Clock) -> Result<ThemeTimes, PipelineError> {
         let known = state.behaviour::<ThemeTime>(behaviour_names::THEMES_FILTERED_BY)?;
         let is_due = known.is_none_or(|(_, at_ms)| clock.now_ms() - at_ms > MEASURE_AGE_MAX_MS);
@@ -47,12 +47,12 @@ impl ThemeTimes {
         stream == Stream::Themes && self.inner().known == Some(ThemeTime::Answer)
     }
 
-    /// Whether it is to be measured now. Whoever asks does it, so the answer is yes once.
+    /// Returns true once if a measure is due. The caller then measures.
     pub fn begin_measure(&self) -> bool {
         std::mem::take(&mut self.inner().is_due)
     }
 
-    /// What was found. Returns when it was, if that is to be remembered.
+    /// Records a finding. Returns the current time if the finding should be stored.
     pub fn found(&self, found: ThemeTime) -> Option<i64> {
         let mut inner = self.inner();
         if inner.known == Some(found) && found != ThemeTime::Theme {

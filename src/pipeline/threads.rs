@@ -1,4 +1,4 @@
-//! Where work is done: beside the threads that wait for the network, or there and then.
+//! Runs blocking work on other threads than the network's, or inline if the runtime has one thread.
 
 use std::thread;
 
@@ -6,7 +6,7 @@ use tokio::runtime::RuntimeFlavor;
 
 use super::PipelineError;
 
-/// Work that blocks, off the threads that wait for the network.
+/// Runs blocking work off the threads that wait for the network.
 pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, PipelineError> {
     if is_single_threaded() {
         return Ok(work());
@@ -14,7 +14,7 @@ pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
     tokio::task::spawn_blocking(work).await.map_err(|error| PipelineError::WorkerPanicked(error.to_string()))
 }
 
-/// Does both at the same time, the first on a thread of its own, which is named by what it does.
+/// Runs both closures in parallel, the first on a new thread. An error message about that thread contains `name`.
 pub(super) fn side_by_side<A: Send, B>(
     name: &'static str,
     first: impl FnOnce() -> A + Send,
@@ -30,8 +30,7 @@ pub(super) fn side_by_side<A: Send, B>(
     })
 }
 
-/// Whether the runtime has one thread. Then work that blocks is done there and then: a program that wants everything on one thread gets
-/// it, and the simulator an order that its seed decides.
+/// Whether the runtime has one thread. Then blocking work runs inline, so that the simulator's seed decides the order.
 pub(super) fn is_single_threaded() -> bool {
     tokio::runtime::Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread
 }

@@ -1,4 +1,4 @@
-//! Which intervals of a scope must be scanned, and why.
+//! Decides which intervals of a scope must be scanned, and why.
 
 use std::fmt;
 
@@ -8,28 +8,28 @@ use crate::model::{CoverageInterval, FlagSet, HOUR_MS, IntervalSet, MINUTE_MS, N
 
 use super::RescanRules;
 
-/// New windows end on this grid, so that runs a moment apart do not leave slivers.
+/// New windows end on this grid, so that two runs in short succession create no tiny windows.
 const GRID_MS: i64 = 5 * MINUTE_MS;
-/// How far the clocks of a service's machines, and what is reckoned between two of its answers, may lie apart. A scan from later
-/// than that is from a clock that was wrong, and counts as none.
+/// The largest tolerated difference between clocks of the service's machines. A scan with a time further in the future
+/// comes from a wrong clock, and its interval is scanned again.
 const CLOCKS_DIFFER_MS_MAX: i64 = HOUR_MS;
 
-/// How a scope is kept.
+/// The settings of a scope that decide what is due.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// The optional parts to ask for.
+    /// The optional parts of records to request.
     pub flags: FlagSet,
-    /// Answers younger than this are left for the next run: the service may still be writing them. Milliseconds.
+    /// The lag: answers younger than this are left for the next run, because the service may still write them. Milliseconds.
     pub settle_ms: i64,
-    /// How often closed windows are looked at again.
+    /// How often closed windows are scanned again.
     pub rescan: RescanRules,
 }
 
-/// What the user asks for.
+/// What the user requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// What is new, what is missing in between, and what is due for a re-scan. A scope without any coverage begins at
-    /// `first_since_ms`; one whose coverage once began at `known_since_ms` has gaps from there on.
+    /// New intervals, gaps, and re-scans that are due. A scope without coverage begins at `first_since_ms`. If coverage once
+    /// began at `known_since_ms`, gaps are counted from there.
     Sync { first_since_ms: i64, known_since_ms: Option<i64> },
     /// Everything in the window that is not covered with the wanted flags.
     Backfill { window: Window },
@@ -41,9 +41,9 @@ pub enum Ask {
 pub enum Reason {
     /// Newer than anything that was scanned.
     New,
-    /// Its last scan is too old for its age.
+    /// The last scan is too old for the age of the interval.
     Rescan,
-    /// Complete, but read without a part that is asked for now.
+    /// Complete, but scanned without an optional part that is requested now.
     NewFlags,
     /// Never proven complete.
     Gap,
@@ -67,33 +67,37 @@ pub struct Due {
     pub reason: Reason,
 }
 
-/// The intervals of a scope that are due now, most urgent first: what is new, then what is young and due for a re-scan, then
-/// gaps, then older re-scans. They are disjoint. `now_ms` is the service's time.
-pub fn due(scope: Scope, held: &[CoverageInterval], rules: &Rules, ask: Ask, now_ms: i64) -> Vec<Due> {
+/// Returns the intervals of a scope that are due now, most urgent first: new ones, young re-scans, gaps, older re-scans.
+/// The intervals are disjoint. `now_ms` is the service's time.
+pub fn due(scope: Scope, covered: &[CoverageInterval], rules: &Rules, ask: Ask, now_ms: i64) -> Vec<Due> {
     if !scope.stream.is_windowed() {
-        return due_whole(held, ask, now_ms);
+        return due_complete_list(covered, ask, now_ms);
     }
     let settled_ms = (now_ms - rules.settle_ms).div_euclid(GRID_MS) * GRID_MS;
-    // What a clock that was ahead let us believe of the future proves nothing.
+    // A clock that was ahead may have recorded coverage of the future. Such coverage proves nothing.
     let past = Window::new(i64::MIN, settled_ms);
-    let held: Vec<CoverageInterval> = held.iter().filter_map(|interval| interval.part(past)).collect();
+    let covered: Vec<CoverageInterval> = covered.iter().filter_map(|interval| interval.part(past)).collect();
     match ask {
         Ask::Backfill { window } => {
-            let with_flags = held.iter().filter(|interval| interval.flags.includes(rules.flags));
-            let covered: IntervalSet = with_flags.map(|interval| interval.window).collect();
+            let with_flags = covered.iter().filter(|interval| interval.flags.includes(rules.flags));
+            let with_flags: IntervalSet = with_flags.map(|interval| interval.window).collect();
             let window = window.in_whole_seconds();
             let window = Window::new(window.start_ms, window.end_ms.min(settled_ms));
-            let read: IntervalSet = held.iter().map(|interval| interval.window).collect();
-            let gaps = covered.gaps_in(window).into_iter().flat_map(|gap| by_reason(gap, &read));
-            gaps.chain(needs_recheck(&held, rules, window)).collect()
+            let read: IntervalSet = covered.iter().map(|interval| interval.window).collect();
+            let gaps = with_flags.gaps_in(window).into_iter().flat_map(|gap| by_reason(gap, &read));
+            gaps.chain(needs_recheck(&covered, rules, window)).collect()
         }
-        Ask::Sync { first_since_ms, known_since_ms } => {
-            due_for_sync(&held, rules, Since { first_ms: first_since_ms, known_ms: known_since_ms }, settled_ms, now_ms)
-        }
+        Ask::Sync { first_since_ms, known_since_ms } => due_for_sync(
+            &covered,
+            rules,
+            Since { first_ms: first_since_ms, known_ms: known_since_ms },
+            settled_ms,
+            now_ms,
+        ),
     }
 }
 
-/// The parts of a gap, in order: what was read with fewer flags, and what never was.
+/// Splits a gap, in order of time, into parts that were read with fewer flags and parts that were never read.
 fn by_reason(gap: Window, read: &IntervalSet) -> Vec<Due> {
     let never = read.gaps_in(gap).into_iter().map(|window| Due { window, reason: Reason::Gap });
     let parts = read.windows().iter().map(|read| read.intersect(gap)).filter(|window| !window.is_empty());
@@ -102,26 +106,26 @@ fn by_reason(gap: Window, read: &IntervalSet) -> Vec<Due> {
     parts
 }
 
-/// Covered intervals that a backfill looks at again all the same: their last scan left a doubt.
-fn needs_recheck(held: &[CoverageInterval], rules: &Rules, window: Window) -> Vec<Due> {
-    let needs_recheck = held.iter().filter(|interval| interval.scanned_ms == NEEDS_RECHECK_MS);
+/// Returns the covered intervals that a backfill scans again, because their last scan was unsure.
+fn needs_recheck(covered: &[CoverageInterval], rules: &Rules, window: Window) -> Vec<Due> {
+    let needs_recheck = covered.iter().filter(|interval| interval.scanned_ms == NEEDS_RECHECK_MS);
     let needs_recheck = needs_recheck.filter(|interval| interval.flags.includes(rules.flags));
     let windows: IntervalSet = needs_recheck.map(|interval| interval.window.intersect(window)).collect();
     let windows = windows.windows().iter().filter(|window| !window.is_empty());
     windows.map(|window| Due { window: *window, reason: Reason::Rescan }).collect()
 }
 
-/// Where a sync begins.
+/// The time at which a sync begins.
 struct Since {
-    /// Where nothing is covered.
+    /// Start if nothing is covered.
     first_ms: i64,
-    /// Where coverage ever began.
+    /// Earliest start that coverage ever had.
     known_ms: Option<i64>,
 }
 
-fn due_for_sync(held: &[CoverageInterval], rules: &Rules, since: Since, settled_ms: i64, now_ms: i64) -> Vec<Due> {
-    let covered: IntervalSet = held.iter().map(|interval| interval.window).collect();
-    let Some(bounding_range) = covered.bounding_range() else {
+fn due_for_sync(covered: &[CoverageInterval], rules: &Rules, since: Since, settled_ms: i64, now_ms: i64) -> Vec<Due> {
+    let covered_times: IntervalSet = covered.iter().map(|interval| interval.window).collect();
+    let Some(bounding_range) = covered_times.bounding_range() else {
         let window = Window::new(since.known_ms.unwrap_or(since.first_ms), settled_ms).in_whole_seconds();
         return if window.is_empty() { Vec::new() } else { vec![Due { window, reason: Reason::New }] };
     };
@@ -131,24 +135,26 @@ fn due_for_sync(held: &[CoverageInterval], rules: &Rules, since: Since, settled_
         let is_stale = move |interval: &&CoverageInterval| {
             interval.scanned_ms < fresh_from_ms || interval.scanned_ms > now_ms + CLOCKS_DIFFER_MS_MAX
         };
-        let stale = held.iter().filter(is_stale);
+        let stale = covered.iter().filter(is_stale);
         let windows: IntervalSet = stale.map(|interval| interval.window.intersect(band)).collect();
         windows.windows().iter().rev().map(|window| Due { window: *window, reason: Reason::Rescan }).collect::<Vec<_>>()
     });
     all.extend(rescans.next().unwrap_or_default());
     let known = Window::new(bounding_range.start_ms.min(since.known_ms.unwrap_or(i64::MAX)), bounding_range.end_ms);
-    all.extend(covered.gaps_in(known).into_iter().rev().map(|window| Due { window, reason: Reason::Gap }));
+    all.extend(covered_times.gaps_in(known).into_iter().rev().map(|window| Due { window, reason: Reason::Gap }));
     all.extend(rescans.flatten());
     all.retain(|due| !due.window.is_empty());
     all
 }
 
-/// Streams without windows are few rows that change at any age: a sync reads them whole in every run, a backfill once.
-fn due_whole(held: &[CoverageInterval], ask: Ask, now_ms: i64) -> Vec<Due> {
-    let reason = match (ask, held.is_empty()) {
+/// Plans a stream without windows: few rows that change at any age. Every sync reads the complete list, a backfill once.
+fn due_complete_list(covered: &[CoverageInterval], ask: Ask, now_ms: i64) -> Vec<Due> {
+    let reason = match (ask, covered.is_empty()) {
         (_, true) => Reason::New,
         (Ask::Sync { .. }, false) => Reason::Rescan,
-        (Ask::Backfill { .. }, false) if held.iter().any(|held| held.scanned_ms == NEEDS_RECHECK_MS) => Reason::Rescan,
+        (Ask::Backfill { .. }, false) if covered.iter().any(|interval| interval.scanned_ms == NEEDS_RECHECK_MS) => {
+            Reason::Rescan
+        }
         (Ask::Backfill { .. }, false) => return Vec::new(),
     };
     vec![Due { window: Window::new(0, now_ms.max(1)), reason }]

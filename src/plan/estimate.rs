@@ -1,4 +1,4 @@
-//! What a plan will cost: windows, requests, minutes.
+//! Estimates the cost of a plan: windows, requests, minutes.
 
 use serde::Serialize;
 
@@ -6,16 +6,16 @@ use crate::model::Ties;
 
 use super::{Cutter, Due, page_boundaries::SAMPLE_EVERY};
 
-/// The cost of a plan. A number that nothing is known about is `None`.
+/// The cost of a plan. An unknown number is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Estimate {
-    /// The windows, as they would be cut with what is known now.
+    /// The windows, cut by the row density that is known now.
     pub windows: Vec<PlannedWindow>,
-    /// Records.
+    /// Expected records.
     pub rows: Option<u64>,
-    /// List calls.
+    /// Requests for pages and tie probes.
     pub requests: Option<u64>,
-    /// At the learned rate, where one was learned.
+    /// Duration at the learned rate; `None` if no rate was learned.
     pub minutes: Option<f64>,
 }
 
@@ -28,20 +28,20 @@ pub struct PlannedWindow {
     pub requests: Option<u64>,
 }
 
-/// Cuts all that is due with what is known now. By `ties` the page boundaries are looked at, each of them or a sample.
+/// Cuts everything that is due, and counts rows and requests. `ties` decides whether each page boundary is probed, or a sample.
 pub fn estimate(mut cutter: Cutter, page_rows: u32, ties: Ties) -> Estimate {
     let mut windows = Vec::new();
     while let Some(due) = cutter.next_window() {
         let rows = cutter.rows_expected(due.window);
         // Every window costs one call even when it is empty.
         let pages = rows.map(|rows| rows.div_ceil(u64::from(page_rows.max(1))).max(1));
-        // Each boundary of a page is probed, or a sample. Where nobody knows which, half of them lies within two times of either.
-        let looks = |pages: u64| match ties {
+        // While `ties` is unknown, half of the boundaries is within a factor of two of either case.
+        let probes = |pages: u64| match ties {
             Ties::Unknown => (pages - 1).div_ceil(2),
             ties if ties.may_lose() => pages - 1,
             _ => (pages - 1).div_ceil(SAMPLE_EVERY),
         };
-        let requests = pages.map(|pages| pages + looks(pages));
+        let requests = pages.map(|pages| pages + probes(pages));
         windows.push(PlannedWindow { due, rows, requests });
     }
     let total = |of: fn(&PlannedWindow) -> Option<u64>| windows.iter().map(of).sum::<Option<u64>>();
@@ -50,14 +50,14 @@ pub fn estimate(mut cutter: Cutter, page_rows: u32, ties: Ties) -> Estimate {
 }
 
 impl Estimate {
-    /// The same with its minutes at this rate.
+    /// Returns the estimate with its minutes at this rate.
     #[must_use]
     pub fn at_rate(self, requests_per_sec: Option<f64>) -> Estimate {
         Estimate { minutes: self.requests.and_then(|requests| minutes(requests, requests_per_sec)), ..self }
     }
 }
 
-/// The minutes that so many requests take at a rate; `None` where no rate is known.
+/// Returns the minutes that the requests take at a rate; `None` if no rate is known.
 pub fn minutes(requests: u64, requests_per_sec: Option<f64>) -> Option<f64> {
     requests_per_sec.filter(|rate| *rate > 0.0).map(|rate| requests as f64 / rate / 60.0)
 }

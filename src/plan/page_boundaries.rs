@@ -1,38 +1,37 @@
-//! Which page boundaries may hide rows, and what a probe at one says. Pure.
+//! Decides which page boundaries may hide rows, and evaluates tie probes. Pure functions.
 //!
-//! A page token may name a creation time and nothing else. Then the rows that share the last row's millisecond and stand behind
-//! the page's boundary are sent again, or never. They are found by asking for that millisecond alone. The last row of a page is the
-//! one that its token was made from, whatever the order of the list.
+//! A page token may encode a creation time and nothing else. Then rows with the last row's millisecond, behind the page's
+//! boundary, are sent again or never. A tie probe finds them: it requests that millisecond alone. The service makes a page
+//! token from the last row of the page, whatever the order of the list.
 
 use std::collections::{HashSet, VecDeque};
 
 use crate::model::{Ties, Window};
 
-/// Where no boundary is known to lose rows, one in so many is probed at all the same.
+/// If the service is not known to lose rows, one boundary in this many is probed as a sample.
 pub const SAMPLE_EVERY: u64 = 64;
-/// A millisecond is measured with pages of one part in so many of its rows: several boundaries, and few requests.
+/// Pages into which a measure splits the rows of a millisecond: several boundaries, and few requests.
 const MEASURING_PAGES: usize = 8;
-/// The most samples of one scan whose rows are still waited for.
+/// The maximum number of samples per scan with rows that no page has shown yet.
 const AWAITED_MAX: usize = 64;
-/// The most unresolved boundaries of one scan that are named.
+/// The maximum number of unresolved boundaries per scan that a report names.
 const UNRESOLVED_NAMED_MAX: usize = 10;
 
 /// The creation times of a page's records.
 #[derive(Clone, Debug, Default)]
 pub struct PageMoments {
-    /// For each record that could be placed, in order: creation time in epoch milliseconds, and the hash of its key. Of a page that is
-    /// not read again, those of its last millisecond alone.
+    /// For each record that has a row, in order: creation time in epoch milliseconds, and the hash of the key.
     pub rows: Vec<(Option<i64>, u128)>,
-    /// Creation time of the very last record; `None` if it cannot be read.
+    /// Creation time of the last record; `None` if the time cannot be read.
     pub last_ms: Option<i64>,
-    /// Records on the page, whether they could be placed or not.
+    /// Number of records on the page, including rejects.
     pub records: usize,
     /// A millisecond that several rows share: the one with the fewest of them, which is the cheapest to measure.
     pub tie_ms: Option<i64>,
 }
 
 impl PageMoments {
-    /// Those of a page with these rows, in order, that ends with a record of this time.
+    /// Creates the moments of a page from its rows, in order, and the time of its last record.
     pub fn new(rows: Vec<(Option<i64>, u128)>, last_ms: Option<i64>, records: usize) -> PageMoments {
         let mut sorted: Vec<(i64, u128)> = rows.iter().filter_map(|(ms, key)| Some(((*ms)?, *key))).collect();
         sorted.sort_unstable();
@@ -42,7 +41,7 @@ impl PageMoments {
         PageMoments { rows, last_ms, records, tie_ms }
     }
 
-    /// The keys of the rows of one millisecond, each once.
+    /// Returns the distinct keys of the rows of one millisecond.
     pub fn keys_at(&self, at_ms: i64) -> HashSet<u128> {
         self.rows.iter().filter(|(ms, _)| *ms == Some(at_ms)).map(|(_, key)| *key).collect()
     }
@@ -53,7 +52,7 @@ impl PageMoments {
     }
 }
 
-/// Chooses the boundaries of a run that are probed at although none is known to lose rows.
+/// Samples the boundaries that a run probes although the service is not known to lose rows.
 #[derive(Clone, Debug, Default)]
 pub struct BoundarySampler {
     passed: u64,
@@ -61,21 +60,21 @@ pub struct BoundarySampler {
 }
 
 impl BoundarySampler {
-    /// Whether the next boundary is probed at. `is_shared`: the page shows that its last millisecond has several rows, so that a
-    /// probe can tell most; the first such boundary of a run is always taken.
+    /// Whether the next boundary is probed. `is_shared`: several rows of the page share its last millisecond, so that a probe
+    /// says most. The first shared boundary of a run is always probed.
     pub fn is_due(&mut self, belief: Ties, is_shared: bool) -> bool {
         if belief.may_lose() {
             return true;
         }
-        let is_turn = self.passed.is_multiple_of(SAMPLE_EVERY);
-        let is_telling = is_shared && !self.has_shared;
+        let is_sampled = self.passed.is_multiple_of(SAMPLE_EVERY);
+        let is_first_shared = is_shared && !self.has_shared;
         self.has_shared |= is_shared;
         self.passed += 1;
-        is_turn || is_telling
+        is_sampled || is_first_shared
     }
 }
 
-/// A page's boundary to probe at.
+/// A page boundary to probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageBoundary {
     /// The millisecond of the page's last record.
@@ -86,52 +85,53 @@ pub struct PageBoundary {
     pub page_rows: usize,
 }
 
-/// An boundary of which it is not known whether it hides rows.
+/// A boundary that may still hide rows after its probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnresolvedBoundary {
-    /// The millisecond, if that much is known.
+    /// The millisecond of the boundary, if known.
     pub at_ms: Option<i64>,
-    /// Why it could not be settled.
+    /// Why the probe was not conclusive.
     pub why: &'static str,
 }
 
 /// The boundaries of one scan.
 #[derive(Clone, Debug, Default)]
 pub struct ScanBoundaries {
-    /// Edges that were passed without a probe.
+    /// Boundaries that were passed without a probe.
     unprobed: u64,
-    /// Edges that wait: until the scan's end it may turn out that the service loses nothing.
+    /// Boundaries whose probes wait for the end of the scan. By then the service may be known to lose nothing.
     waiting: VecDeque<PageBoundary>,
-    /// Whether the scan was begun anew because of its boundaries. Once is enough: a second time would not be the last.
+    /// Whether the scan was started over because of its boundaries. This happens at most once per scan.
     is_second_try: bool,
-    /// Whether a probe was at odds with its page: a row was deleted between the two, most likely.
+    /// Whether a probe lacked rows of its page. Most likely a row was deleted between the two requests.
     has_changed: bool,
     unresolved: Vec<UnresolvedBoundary>,
     unresolved_count: u64,
     resolved_ms: Option<i64>,
-    /// The rows of the last boundary's millisecond, over all pages that it goes on for.
+    /// The rows of the last boundary's millisecond, over all consecutive pages that end with it.
     at_boundary: (Option<i64>, HashSet<u128>),
     /// Rows of sampled milliseconds that no page has shown yet.
     awaited: Vec<(i64, HashSet<u128>)>,
 }
 
 impl ScanBoundaries {
-    /// A scan; `unprobed` boundaries were passed by an earlier run.
+    /// Creates the boundaries of a scan of which an earlier run passed `unprobed` boundaries.
     pub fn new(unprobed: u64) -> Self {
         Self { unprobed, ..Self::default() }
     }
 
-    /// Whether rows are waited for that may be on any page.
+    /// Whether sampled rows are still missing that a later page may show.
     pub fn awaits_rows(&self) -> bool {
         !self.awaited.is_empty()
     }
 
-    /// The window starts over.
+    /// Forgets all boundaries, because the window starts over.
     pub fn start_over(&mut self) {
         *self = Self { is_second_try: self.is_second_try, ..Self::default() };
     }
 
-    /// The window starts over because of its boundaries; `false` if it did before, and the doubt has to stay.
+    /// Starts the window over because of its boundaries. Returns false if it was started over before: then the window needs
+    /// a recheck.
     pub fn try_again(&mut self) -> bool {
         if self.is_second_try {
             return false;
@@ -140,8 +140,8 @@ impl ScanBoundaries {
         true
     }
 
-    /// A page came. Returns the boundary that must be probed at before the scan goes past it; where nothing is known of the service, the
-    /// boundary waits for [`ScanBoundaries::next_waiting`]. Rows outside of `window` are no matter of this scan.
+    /// Adds a page, and returns its boundary if it must be probed before the next page. While nothing is known of the service,
+    /// the boundary waits for [`ScanBoundaries::next_waiting`]. Boundaries outside of `window` are ignored.
     pub fn page(
         &mut self,
         page: &PageMoments,
@@ -158,9 +158,9 @@ impl ScanBoundaries {
         if page.records == 0 {
             return None;
         }
-        let (edge_ms, known) = &mut self.at_boundary;
-        if *edge_ms != page.last_ms {
-            (*edge_ms, *known) = (page.last_ms, HashSet::new());
+        let (boundary_ms, known) = &mut self.at_boundary;
+        if *boundary_ms != page.last_ms {
+            (*boundary_ms, *known) = (page.last_ms, HashSet::new());
         }
         known.extend(page.last_ms.map(|at_ms| page.keys_at(at_ms)).unwrap_or_default());
         if !has_next {
@@ -174,8 +174,8 @@ impl ScanBoundaries {
             }
             return None;
         };
-        let is_elsewhere = window.is_some_and(|window| !window.contains(at_ms));
-        if is_elsewhere || self.resolved_ms == Some(at_ms) {
+        let is_outside = window.is_some_and(|window| !window.contains(at_ms));
+        if is_outside || self.resolved_ms == Some(at_ms) {
             return None;
         }
         let boundary = PageBoundary { at_ms, shown: page.keys_at(at_ms), page_rows: page.records };
@@ -192,7 +192,7 @@ impl ScanBoundaries {
 
     fn wait(&mut self, boundary: PageBoundary) {
         match self.waiting.back_mut() {
-            // A millisecond that goes on for several pages is probed at once.
+            // A millisecond that spans several pages is probed once.
             Some(last) if last.at_ms == boundary.at_ms => {
                 last.shown.extend(boundary.shown);
                 last.page_rows = last.page_rows.max(boundary.page_rows);
@@ -201,14 +201,13 @@ impl ScanBoundaries {
         }
     }
 
-    /// Looks that were done before: each has shown all rows of its millisecond.
-    pub fn forget_looked(&mut self, probes: &[PageMoments]) {
+    /// Drops the waiting boundaries that an earlier run probed. Each probe has shown all rows of its millisecond.
+    pub fn forget_probed(&mut self, probes: &[PageMoments]) {
         self.waiting
             .retain(|boundary| !probes.iter().any(|probe| boundary.shown.is_subset(&probe.keys_at(boundary.at_ms))));
     }
 
-    /// The next boundary that waits and must be probed at before the scan ends. There is none any more as soon as the service is known to
-    /// lose nothing.
+    /// Returns the next waiting boundary to probe before the scan ends. Once the service is known to lose nothing, returns `None`.
     pub fn next_waiting(&mut self, belief: Ties) -> Option<PageBoundary> {
         if !belief.may_lose() {
             self.pass_waiting();
@@ -216,21 +215,21 @@ impl ScanBoundaries {
         self.waiting.pop_front()
     }
 
-    /// No boundary waits any more: those that do are passed without a probe.
+    /// Passes all waiting boundaries without a probe.
     pub fn pass_waiting(&mut self) {
         self.unprobed += std::mem::take(&mut self.waiting).len() as u64;
     }
 
-    /// A probe at the millisecond of a page's boundary showed these rows, and either all of them or not.
+    /// Records the rows that a probe at a boundary found. `is_complete` says why rows may be missing from the probe.
     pub fn probed(
         &mut self,
         boundary: &PageBoundary,
         found: &HashSet<u128>,
         belief: Ties,
-        is_whole: Result<(), &'static str>,
+        is_complete: Result<(), &'static str>,
     ) {
         let at_ms = boundary.at_ms;
-        match is_whole {
+        match is_complete {
             Ok(()) if boundary.shown.is_subset(found) => self.resolved_ms = Some(at_ms),
             Ok(()) if !self.is_second_try => self.has_changed |= belief.may_lose(),
             Ok(()) => self.cannot_resolve(Some(at_ms), "asked for alone, it lacks rows that the page had"),
@@ -250,23 +249,23 @@ impl ScanBoundaries {
         }
     }
 
-    /// At the end of the scan: sampled milliseconds with rows that no page showed after the sample. In a list in order of time
-    /// they were lost.
+    /// Returns, at the end of the scan, the sampled milliseconds with rows that no page has shown. In a list in order of time,
+    /// the service lost these rows.
     pub fn missed(&self) -> Vec<i64> {
         self.awaited.iter().map(|(at_ms, _)| *at_ms).collect()
     }
 
-    /// Edges that were passed without a probe.
+    /// Number of boundaries that were passed without a probe.
     pub fn unprobed(&self) -> u64 {
         self.unprobed
     }
 
-    /// Whether the service changed while it was probed at, so that another walk tells more than this one.
+    /// Whether the list changed between a page and its probe, so that a second scan tells more.
     pub fn has_changed(&self) -> bool {
         self.has_changed
     }
 
-    /// Whether rows may be missing, believing this of the service.
+    /// Whether rows may be missing, if the service behaves as `belief` says.
     pub fn needs_recheck(&self, belief: Ties) -> bool {
         match belief {
             Ties::Lost => self.unprobed + self.unresolved_count > 0,
@@ -275,13 +274,13 @@ impl ScanBoundaries {
         }
     }
 
-    /// The first boundaries that could not be settled, and how many there are in all.
+    /// Returns the first unresolved boundaries, and their total number.
     pub fn unresolved(&self) -> (&[UnresolvedBoundary], u64) {
         (&self.unresolved, self.unresolved_count)
     }
 }
 
-/// The page size with which the rows of one millisecond are measured: its boundaries fall between them.
+/// Returns the page size for a measure: page boundaries fall between the rows of the millisecond.
 pub fn measuring_page_rows(rows: usize) -> u32 {
     u32::try_from(rows / MEASURING_PAGES).unwrap_or(u32::MAX).max(1)
 }
@@ -289,29 +288,29 @@ pub fn measuring_page_rows(rows: usize) -> u32 {
 /// How a walk over the rows of a millisecond ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WalkEnd {
-    /// With the end of results.
+    /// The list ended.
     OfResults,
-    /// The service led back to where it had been, whenever it was asked.
+    /// Page tokens repeated: the walk went in a circle.
     Loop,
-    /// Something else ended it.
+    /// An error or the page limit ended the walk.
     BrokenOff,
 }
 
-/// What a walk over one millisecond and its neighbours in small pages says about ties. `all` are the rows of the millisecond as
-/// one page shows them, `walked` those of the walk with the neighbours'.
+/// Judges how the service treats ties, from a walk in small pages over one millisecond and its neighbours. `all` are the rows
+/// of the millisecond as a single page shows them; `walked` are the rows of the walk, with the neighbours.
 ///
-/// Rows that came twice prove little by themselves: a service that loses rows may send a page twice, by mistake.
+/// Duplicate rows prove little by themselves: a service that loses rows may send a page twice by mistake.
 pub fn judge(all: &HashSet<u128>, walked: &[u128], pages: usize, end: WalkEnd) -> Ties {
     let distinct: HashSet<u128> = walked.iter().copied().collect();
     if pages < 2 || all.len() < 2 {
         // No boundary fell between its rows.
         return Ties::Unknown;
     }
-    let (is_whole, has_repeated) = (all.is_subset(&distinct), distinct.len() < walked.len());
+    let (is_complete, has_repeated) = (all.is_subset(&distinct), distinct.len() < walked.len());
     match end {
-        WalkEnd::OfResults if !is_whole => Ties::Lost,
+        WalkEnd::OfResults if !is_complete => Ties::Lost,
         WalkEnd::OfResults if !has_repeated => Ties::Kept,
-        WalkEnd::BrokenOff if !(is_whole && has_repeated) => Ties::Unknown,
+        WalkEnd::BrokenOff if !(is_complete && has_repeated) => Ties::Unknown,
         WalkEnd::OfResults | WalkEnd::Loop | WalkEnd::BrokenOff => Ties::Repeated,
     }
 }

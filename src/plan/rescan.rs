@@ -1,25 +1,25 @@
-//! How often an interval is scanned again, by its age: edits and deletions show only to those who look again (promise P4).
+//! Says how often an interval is scanned again, by its age. Only a re-scan finds edits and deletions (promise P4).
 
 use std::{fmt, str::FromStr};
 
 use crate::model::{DAY_MS, HOUR_MS, Window};
 
-/// One tier: intervals younger than an age are scanned again after a time.
+/// One tier: how often intervals younger than an age are scanned again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tier {
-    /// Answers younger than this, in milliseconds; `None` for all the rest.
+    /// The tier covers answers younger than this, in milliseconds; `None` covers all older answers.
     pub younger_than_ms: Option<i64>,
-    /// How long a scan stays fresh, in milliseconds; 0 scans in every run.
+    /// How long a scan stays fresh, in milliseconds; 0 means that every run scans again.
     pub every_ms: i64,
 }
 
-/// The tiers, youngest first. Younger than 3 days every run, 30 days daily, a year weekly, all monthly, unless set otherwise.
+/// The tiers, youngest first. Default: younger than 3 days every run, 30 days daily, a year weekly, all others monthly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RescanRules {
     tiers: Vec<Tier>,
 }
 
-/// A job that starts every night starts a little earlier now and then: a scan counts as due when this share of the time is over.
+/// Share of a tier's time after which a re-scan is due. It is below 1 because a nightly job starts a little early sometimes.
 const DUE_SHARE: f64 = 0.9;
 
 impl Default for RescanRules {
@@ -32,13 +32,13 @@ impl Default for RescanRules {
 }
 
 impl RescanRules {
-    /// No tier at all: closed windows are never scanned again.
+    /// Returns rules without tiers: closed windows are never scanned again.
     pub fn never() -> Self {
         Self { tiers: Vec::new() }
     }
 
-    /// The interval of creation time of each tier, and from which time of the last scan on it is *not* due. Youngest first. The
-    /// borders lie on UTC days, so that they fall on the ends of windows.
+    /// Returns for each tier, youngest first, its range of creation time and the oldest scan time that is still fresh.
+    /// The ranges start on UTC days, so that they fall on the ends of windows.
     pub(super) fn bands(&self, now_ms: i64) -> Vec<(Window, i64)> {
         let mut bands = Vec::with_capacity(self.tiers.len());
         let mut end_ms = i64::MAX;
@@ -78,7 +78,7 @@ impl fmt::Display for Tier {
 impl FromStr for Tier {
     type Err = String;
 
-    /// "3d every run", "30d daily", "365d weekly", "all monthly", "7d every 12h".
+    /// Parses "3d every run", "30d daily", "365d weekly", "all monthly", "7d every 12h".
     fn from_str(text: &str) -> Result<Tier, String> {
         let wrong = || {
             format!(
@@ -101,7 +101,7 @@ impl FromStr for Tier {
     }
 }
 
-/// "30d" or "12h" in milliseconds.
+/// Parses "30d" or "12h" into milliseconds.
 fn length_ms(text: &str) -> Option<i64> {
     let (number, unit_ms) = match text.strip_suffix('d') {
         Some(days) => (days, DAY_MS),

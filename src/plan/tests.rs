@@ -1,4 +1,4 @@
-//! Plans as a user would reckon them by hand, and the laws that hold for all of them.
+//! Example plans with the windows that a user expects, and properties of all plans.
 
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ fn rules() -> Rules {
     Rules { flags: FlagSet::EMPTY, settle_ms: 10 * MINUTE_MS, rescan: RescanRules::default() }
 }
 
-fn held(start: &str, end: &str, scanned: &str) -> CoverageInterval {
+fn covered(start: &str, end: &str, scanned: &str) -> CoverageInterval {
     CoverageInterval {
         window: Window::new(at(start), at(end)),
         flags: FlagSet::EMPTY,
@@ -34,94 +34,100 @@ fn show(due: &[Due]) -> Vec<String> {
 const RESPONSES: Scope = Scope { stream: Stream::Responses, survey_id: None };
 
 #[test]
-fn p4_a_nightly_sync_looks_again_by_age() {
+fn p4_a_nightly_sync_scans_again_by_age() {
     let last_night = "2026-06-30T02:00:00Z";
-    let held = [
-        held("2025-01-01", "2026-06-25", "2026-06-25T02:00:00Z"),
-        held("2026-06-25", "2026-06-29", last_night),
-        held("2026-06-29", "2026-06-30T01:50:00Z", last_night),
+    let covered = [
+        covered("2025-01-01", "2026-06-25", "2026-06-25T02:00:00Z"),
+        covered("2026-06-25", "2026-06-29", last_night),
+        covered("2026-06-29", "2026-06-30T01:50:00Z", last_night),
     ];
     // Ten minutes earlier than a day after last night's run: what is due daily is due all the same.
     let now = at("2026-07-01T01:50:00Z");
-    let due = due(RESPONSES, &held, &rules(), Ask::Sync { first_since_ms: 0, known_since_ms: None }, now);
+    let due = due(RESPONSES, &covered, &rules(), Ask::Sync { first_since_ms: 0, known_since_ms: None }, now);
     let expected = [
         "new 2026-06-30T01:50:00Z 2026-07-01T01:40:00Z",
         "re-scan 2026-06-28 2026-06-30T01:50:00Z",
         "re-scan 2026-06-01 2026-06-28",
     ];
     assert_eq!(show(&due), expected);
-    let a_day_later =
-        super::due(RESPONSES, &held, &rules(), Ask::Sync { first_since_ms: 0, known_since_ms: None }, now + 2 * DAY_MS);
+    let a_day_later = super::due(
+        RESPONSES,
+        &covered,
+        &rules(),
+        Ask::Sync { first_since_ms: 0, known_since_ms: None },
+        now + 2 * DAY_MS,
+    );
     assert!(show(&a_day_later).iter().any(|line| line.starts_with("re-scan 2025-07-03 ")), "{a_day_later:?}");
 }
 
 #[test]
-fn gaps_are_never_left_behind() {
-    let held = [held("2026-01-01", "2026-01-05", "2026-01-20"), held("2026-01-07", "2026-01-19", "2026-01-20")];
+fn a_sync_plans_every_gap() {
+    let covered =
+        [covered("2026-01-01", "2026-01-05", "2026-01-20"), covered("2026-01-07", "2026-01-19", "2026-01-20")];
     let now = at("2026-01-20T01:00:00Z");
     let rules = Rules { rescan: RescanRules::never(), ..rules() };
-    let due = due(RESPONSES, &held, &rules, Ask::Sync { first_since_ms: 0, known_since_ms: None }, now);
+    let due = due(RESPONSES, &covered, &rules, Ask::Sync { first_since_ms: 0, known_since_ms: None }, now);
     assert_eq!(show(&due), ["new 2026-01-19 2026-01-20T00:50:00Z", "never scanned 2026-01-05 2026-01-07"]);
 }
 
 #[test]
-fn what_was_proven_once_and_is_no_more_is_a_gap() {
+fn lost_coverage_counts_as_a_gap() {
     let rules = Rules { rescan: RescanRules::never(), ..rules() };
     let now = at("2026-01-20T01:00:00Z");
     let ask = Ask::Sync { first_since_ms: at("2026-01-10"), known_since_ms: Some(at("2025-06-01")) };
     assert_eq!(show(&due(RESPONSES, &[], &rules, ask, now)), ["new 2025-06-01 2026-01-20T00:50:00Z"]);
-    let held = [held("2026-01-01", "2026-01-19", "2026-01-20")];
+    let covered = [covered("2026-01-01", "2026-01-19", "2026-01-20")];
     let expected = ["new 2026-01-19 2026-01-20T00:50:00Z", "never scanned 2025-06-01 2026-01-01"];
-    assert_eq!(show(&due(RESPONSES, &held, &rules, ask, now)), expected);
+    assert_eq!(show(&due(RESPONSES, &covered, &rules, ask, now)), expected);
 }
 
 #[test]
 fn a_clock_that_was_ahead_proves_nothing_of_the_future() {
     let rules = Rules { rescan: RescanRules::try_from(vec!["all monthly".parse().unwrap()]).unwrap(), ..rules() };
-    let held = [held("2026-01-01", "2026-03-01", "2026-03-01")];
+    let covered = [covered("2026-01-01", "2026-03-01", "2026-03-01")];
     let now = at("2026-01-20T01:00:00Z");
     let ask = Ask::Sync { first_since_ms: 0, known_since_ms: None };
-    assert_eq!(show(&due(RESPONSES, &held, &rules, ask, now)), ["re-scan 2026-01-01 2026-01-20T00:50:00Z"]);
+    assert_eq!(show(&due(RESPONSES, &covered, &rules, ask, now)), ["re-scan 2026-01-01 2026-01-20T00:50:00Z"]);
     let backfill = Ask::Backfill { window: Window::new(at("2026-01-01"), at("2026-03-01")) };
-    assert!(due(RESPONSES, &held, &rules, backfill, now).is_empty());
-    assert_eq!(due(RESPONSES, &held, &rules, backfill, at("2026-03-05")).len(), 0);
+    assert!(due(RESPONSES, &covered, &rules, backfill, now).is_empty());
+    assert_eq!(due(RESPONSES, &covered, &rules, backfill, at("2026-03-05")).len(), 0);
 }
 
 #[test]
 fn p6_a_scan_a_moment_ahead_of_the_service_is_not_repeated() {
     let rules = Rules { rescan: RescanRules::try_from(vec!["all monthly".parse().unwrap()]).unwrap(), ..rules() };
     let ask = Ask::Sync { first_since_ms: 0, known_since_ms: None };
-    let held = [held("2026-01-01", "2026-01-20T00:50:00Z", "2026-01-20T01:00:40Z")];
-    assert!(due(RESPONSES, &held, &rules, ask, at("2026-01-20T01:00:00Z")).is_empty(), "two machines, 40 s apart");
+    let covered = [covered("2026-01-01", "2026-01-20T00:50:00Z", "2026-01-20T01:00:40Z")];
+    assert!(due(RESPONSES, &covered, &rules, ask, at("2026-01-20T01:00:00Z")).is_empty(), "two machines, 40 s apart");
     let wrong = at("2026-01-20T01:00:40Z") - 61 * 60_000;
-    assert_eq!(due(RESPONSES, &held, &rules, ask, wrong).len(), 1, "a clock that was an hour ahead");
+    assert_eq!(due(RESPONSES, &covered, &rules, ask, wrong).len(), 1, "a clock that was an hour ahead");
 }
 
 #[test]
 fn p6_a_finished_backfill_asks_for_nothing() {
-    let held = [held("2026-01-01", "2026-02-01", "2026-02-02")];
+    let covered = [covered("2026-01-01", "2026-02-01", "2026-02-02")];
     let ask = Ask::Backfill { window: Window::new(at("2026-01-01"), at("2026-02-01")) };
     let now = at("2026-06-01");
-    assert!(due(RESPONSES, &held, &rules(), ask, now).is_empty());
-    assert!(due(Scope::all(Stream::Surveys), &held, &rules(), ask, now).is_empty());
+    assert!(due(RESPONSES, &covered, &rules(), ask, now).is_empty());
+    assert!(due(Scope::all(Stream::Surveys), &covered, &rules(), ask, now).is_empty());
     let with_meta = Rules { flags: FlagSet::EMPTY.with(Flag::WithMeta), ..rules() };
-    assert_eq!(due(RESPONSES, &held, &with_meta, ask, now).len(), 1, "a flag more is asked for again");
+    assert_eq!(due(RESPONSES, &covered, &with_meta, ask, now).len(), 1, "a flag more is asked for again");
     let longer = Ask::Backfill { window: Window::new(at("2025-12-01"), at("2027-02-01")) };
     let expected = ["never scanned 2025-12-01 2026-01-01", "never scanned 2026-02-01 2026-05-31T23:50:00Z"];
-    assert_eq!(show(&due(RESPONSES, &held, &rules(), longer, now)), expected);
+    assert_eq!(show(&due(RESPONSES, &covered, &rules(), longer, now)), expected);
 }
 
 #[test]
 fn nothing_is_new_within_the_same_five_minutes() {
-    let held = [held("2026-01-01", "2026-01-02T00:50:00Z", "2026-01-02T01:00:00Z")];
+    let covered = [covered("2026-01-01", "2026-01-02T00:50:00Z", "2026-01-02T01:00:00Z")];
     let rules = Rules { rescan: RescanRules::never(), ..rules() };
     let ask = Ask::Sync { first_since_ms: 0, known_since_ms: None };
-    assert!(due(RESPONSES, &held, &rules, ask, at("2026-01-02T01:04:59Z")).is_empty());
-    assert_eq!(due(RESPONSES, &held, &rules, ask, at("2026-01-02T01:05:00Z")).len(), 1);
+    assert!(due(RESPONSES, &covered, &rules, ask, at("2026-01-02T01:04:59Z")).is_empty());
+    assert_eq!(due(RESPONSES, &covered, &rules, ask, at("2026-01-02T01:05:00Z")).len(), 1);
 }
 
 #[test]
-fn windows_lie_on_days_and_months_and_follow_the_density() {
+fn windows_end_on_days_and_months_and_follow_the_density() {
     let due = vec![Due { window: Window::new(at("2026-01-10T05:00:00Z"), at("2026-06-01")), reason: Reason::Gap }];
     let mut cutter = Cutter::new(due, Vec::new(), 1000, true);
     let mut ends = Vec::new();
@@ -137,13 +143,13 @@ fn windows_lie_on_days_and_months_and_follow_the_density() {
 }
 
 #[test]
-fn p4_a_rescan_is_cut_where_that_of_the_night_before_was() {
+fn p4_rescans_of_two_nights_share_their_windows() {
     // 3,000 rows a day and 24,000 rows a window; and so few that a month is the limit.
     for rows in [365 * 3000, 365 * 100] {
-        let held = vec![CoverageInterval { rows, ..held("2025-06-01", "2026-06-01", "2026-06-01") }];
+        let covered = vec![CoverageInterval { rows, ..covered("2025-06-01", "2026-06-01", "2026-06-01") }];
         let cuts = |from: &str| -> Vec<Window> {
             let window = Window::new(at(from), at("2026-05-20T05:00:00Z"));
-            let mut cutter = Cutter::new(vec![Due { window, reason: Reason::Rescan }], held.clone(), 1000, true);
+            let mut cutter = Cutter::new(vec![Due { window, reason: Reason::Rescan }], covered.clone(), 1000, true);
             std::iter::from_fn(|| cutter.next_window()).map(|due| due.window).collect()
         };
         let (tonight, tomorrow) = (cuts("2026-01-03T02:00:00Z"), cuts("2026-01-04T02:00:00Z"));
@@ -174,12 +180,12 @@ fn lengths_are_guessed_until_a_scan_held_a_page_of_rows() {
     let third = cutter.next_window().unwrap().window;
     assert_eq!(format_ms(third.end_ms), "2026-02-01", "at a thousand rows a day the month is the limit");
     assert!(!Cutter::new(due(), Vec::new(), 1000, false).is_blind(), "what is not cut needs no guess");
-    let known = vec![held("2025-12-01", "2025-12-02", "2026-01-01")];
+    let known = vec![covered("2025-12-01", "2025-12-02", "2026-01-01")];
     assert!(!Cutter::new(due(), known, 1000, true).is_blind(), "an earlier run has seen");
 }
 
 #[test]
-fn a_window_that_is_too_much_comes_back_in_halves() {
+fn a_window_that_is_too_large_is_cut_in_halves() {
     let window = Window::new(at("2026-01-01"), at("2026-01-02"));
     let mut cutter = Cutter::new(Vec::new(), Vec::new(), 1000, true);
     assert!(cutter.halve(window, Reason::Gap));
@@ -219,14 +225,14 @@ fn intervals() -> impl Strategy<Value = Vec<CoverageInterval>> {
 }
 
 proptest! {
-    /// Whatever is held: windows are disjoint, not empty, settled, stay in a month, and leave no gap behind.
+    /// Windows are disjoint, not empty, older than the lag, within one month, and leave no gap.
     #[test]
-    fn p3_a_plan_leaves_no_gap_and_asks_for_nothing_twice(held in intervals(), later in 0..400i64) {
+    fn p3_a_plan_leaves_no_gap_and_asks_for_nothing_twice(covered in intervals(), later in 0..400i64) {
         let now = at("2026-01-01") + later * 7 * HOUR_MS;
         let since = at("2025-12-20");
         let rules = rules();
-        let due = due(RESPONSES, &held, &rules, Ask::Sync { first_since_ms: since, known_since_ms: None }, now);
-        let mut cutter = Cutter::new(due, held.clone(), 1000, true);
+        let due = due(RESPONSES, &covered, &rules, Ask::Sync { first_since_ms: since, known_since_ms: None }, now);
+        let mut cutter = Cutter::new(due, covered.clone(), 1000, true);
         let mut asked = IntervalSet::new();
         while let Some(due) = cutter.next_window() {
             let window = due.window;
@@ -237,10 +243,10 @@ proptest! {
             prop_assert_eq!(month(window.start_ms), month(window.end_ms - 1));
             asked.insert(window);
         }
-        for interval in &held {
+        for interval in &covered {
             asked.insert(interval.window);
         }
-        let newest = held.last().map_or(i64::MIN, |interval| interval.window.end_ms);
+        let newest = covered.last().map_or(i64::MIN, |interval| interval.window.end_ms);
         prop_assert!(asked.windows().len() <= 1 || newest > now - rules.settle_ms, "{:?}", asked);
     }
 }

@@ -16,7 +16,7 @@ use crate::{
 use super::{
     super::{
         PipelineError,
-        held::Held,
+        page_buffer::PageBuffer,
         scan::{CompletedScan, OpenScan, begin},
         sync_context::SyncContext,
         threads::blocking,
@@ -64,7 +64,7 @@ pub(super) async fn ask(
         let (context, scan) = (context.clone(), scan.clone());
         blocking(move || begin(&context, scan, 0)).await??
     };
-    let mut held = Held::new(&context.budget, scan.scope.stream, context.drift.of(scan.scope.stream));
+    let mut buffer = PageBuffer::new(&context.budget, scan.scope.stream, context.drift.of(scan.scope.stream));
     let (mut answered, mut draft, mut begun_at) = (Answered::default(), PageDraft::default(), Instant::now());
     context.progress.begun();
     let mut asks = futures::stream::iter(people.to_vec())
@@ -87,7 +87,7 @@ pub(super) async fn ask(
         let is_full = draft.people >= PAGE_PEOPLE || draft.bytes() >= PAGE_BYTES || begun_at.elapsed() >= PAGE_AGE;
         if is_full && draft.people > 0 {
             answered.people += draft.people;
-            (spool, held) = keep(context, &scan, spool, held, std::mem::take(&mut draft)).await?;
+            (spool, buffer) = keep(context, &scan, spool, buffer, std::mem::take(&mut draft)).await?;
             begun_at = Instant::now();
         }
     }
@@ -95,9 +95,9 @@ pub(super) async fn ask(
     context.progress.ended();
     if draft.people > 0 {
         answered.people += draft.people;
-        (spool, held) = keep(context, &scan, spool, held, draft).await?;
+        (spool, buffer) = keep(context, &scan, spool, buffer, draft).await?;
     }
-    answered.pulled = finish(context, scan, spool, held, answered.people as u64).await?;
+    answered.pulled = finish(context, scan, spool, buffer, answered.people as u64).await?;
     Ok(answered)
 }
 
@@ -138,14 +138,14 @@ impl Answered {
     }
 }
 
-/// A page into the spool; then it is flattened and held for the commit.
+/// A page into the spool; then it is flattened and buffered for the commit.
 async fn keep(
     context: &SyncContext,
     scan: &Scan,
     mut spool: Spool,
-    mut held: Held,
+    mut buffer: PageBuffer,
     draft: PageDraft,
-) -> Result<(Spool, Held), PipelineError> {
+) -> Result<(Spool, PageBuffer), PipelineError> {
     let asked_ms = context.source.service_now_ms().unwrap_or(scan.started_ms);
     let (context, stream) = (context.clone(), scan.scope.stream);
     blocking(move || {
@@ -154,10 +154,10 @@ async fn keep(
             let _busy = context.account.enter(Activity::Write);
             spool.append(&page)?;
         }
-        let _turn = context.budget.turn(page.len());
+        let _turn = context.budget.lock_large_body(page.len());
         let _busy = context.account.enter(Activity::Parse);
-        held.push(flatten_page(stream, &page, context.drift.of(stream))?);
-        Ok((spool, held))
+        buffer.push(flatten_page(stream, &page, context.drift.of(stream))?);
+        Ok((spool, buffer))
     })
     .await?
 }
@@ -166,7 +166,7 @@ async fn finish(
     context: &SyncContext,
     scan: Scan,
     mut spool: Spool,
-    held: Held,
+    buffer: PageBuffer,
     rows: u64,
 ) -> Result<Option<CompletedScan>, PipelineError> {
     let context = context.clone();
@@ -180,7 +180,7 @@ async fn finish(
         spool.complete()?;
         let proof = Proof { pages: spool.pages() as u64, end: None };
         let (spool, boundaries) = (spool.path().to_owned(), ScanBoundaries::new(0));
-        Ok(Some(CompletedScan { scan, page_rows: 0, rows, spool, proof, held, boundaries, noted: None }))
+        Ok(Some(CompletedScan { scan, page_rows: 0, rows, spool, proof, buffer, boundaries, noted: None }))
     })
     .await?
 }

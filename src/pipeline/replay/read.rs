@@ -8,7 +8,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    super::{PipelineError, held::LARGE_BODY_BYTES},
+    super::{PipelineError, page_buffer::LARGE_BODY_BYTES},
     ahead::Ahead,
     flatteners::{ArchivedPage, FlattenedPage, Flatteners, Passed},
     inventory::Archived,

@@ -1,5 +1,5 @@
-//! Rows that share a millisecond at the boundary of a page, which a service may lose (promise P3): what a run believes of the
-//! service, and what becomes of that belief. One for the whole run; `scan` asks it for each window.
+//! Tracks how the service treats ties: rows that share a millisecond at a page boundary and may be lost (promise P3). One
+//! [`TieWatch`] serves the whole run; `scan` uses it for each window.
 
 mod probe;
 mod scan;
@@ -18,14 +18,14 @@ use super::PipelineError;
 pub(super) use probe::{Asker, ProbePage, TieProbeError, moments_of};
 pub(super) use scan::{AtEnd, BoundariesLeft, after_page, asker, at_end, ended, next_waiting, reopened};
 
-/// An older measure is made again when there is an occasion.
+/// A measure older than this is repeated at the next tie.
 const MEASURE_AGE_MAX_MS: i64 = 30 * DAY_MS;
-/// Doubts that a run names one by one.
+/// The maximum number of windows in need of a recheck that a run names.
 const RECHECKS_NAMED_MAX: usize = 20;
-/// Measures of one run that told nothing, before it leaves it at that.
+/// The maximum number of inconclusive measures per run.
 const ATTEMPTS_MAX: u32 = 3;
 
-/// What the pulls of a run believe together.
+/// The behaviour of the service at ties, as all pulls of a run know it. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct TieWatch(Arc<Mutex<Inner>>);
 
@@ -37,13 +37,13 @@ struct Inner {
     is_measuring: bool,
     attempts: u32,
     sampler: BoundarySampler,
-    /// Windows that were committed with boundaries that nobody probed at.
+    /// Windows that were committed with unprobed boundaries.
     unprobed: Vec<(Scope, Window)>,
     notes: Vec<String>,
     rechecks: Vec<TieRecheck>,
 }
 
-/// A window of which rows may be missing.
+/// A window that may lack rows.
 #[derive(Clone, Debug)]
 struct TieRecheck {
     scope: Scope,
@@ -52,7 +52,7 @@ struct TieRecheck {
 }
 
 impl TieWatch {
-    /// What earlier runs measured.
+    /// Loads what earlier runs measured.
     pub fn load(state: &State, clock: Clock) -> Result<TieWatch, PipelineError> {
         let known = state.behaviour::<Ties>(behaviour_names::TIES)?;
         let (belief, measured_ms) = known.map_or((Ties::Unknown, None), |(ties, at_ms)| (ties, Some(at_ms)));
@@ -73,7 +73,7 @@ impl TieWatch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is believed of a stream. Surveys are few: their list rarely has an boundary, and none of it goes unprobed.
+    /// Returns the behaviour to assume for a stream. Lists of surveys rarely have a boundary, so each of them is probed.
     fn belief(&self, stream: Stream) -> Ties {
         match (stream, self.inner().belief) {
             (Stream::Surveys, Ties::Kept | Ties::Repeated) => Ties::Unknown,
@@ -81,16 +81,16 @@ impl TieWatch {
         }
     }
 
-    /// Whether what is passed without a probe may hide rows.
+    /// Whether an unprobed boundary may hide rows.
     pub fn may_lose(&self, stream: Stream) -> bool {
         self.belief(stream).may_lose()
     }
 
-    fn is_look_due(&self, belief: Ties, is_shared: bool) -> bool {
+    fn is_probe_due(&self, belief: Ties, is_shared: bool) -> bool {
         self.inner().sampler.is_due(belief, is_shared)
     }
 
-    /// Whether the next tie should be measured. The caller then does, and says so with [`TieWatch::measured`].
+    /// Whether the caller should measure the next tie. If so, the caller reports the result with [`TieWatch::measured`].
     fn begin_measure(&self, stream: Stream) -> bool {
         let mut inner = self.inner();
         let now_ms = inner.clock.now_ms();
@@ -107,8 +107,8 @@ impl TieWatch {
         self.inner().is_measuring = false;
     }
 
-    /// The outcome of a measure. A service that turns out to lose rows puts in doubt what was read of it without a probe at the
-    /// boundaries: first the windows, then the belief, so that a kill in between costs another probe and nothing else.
+    /// Records the result of a measure. If the service turns out to lose rows, windows with unprobed boundaries are marked for
+    /// recheck. The windows are marked before the behaviour is stored, so that a kill in between only costs another measure.
     fn measured(&self, state: &mut State, found: Ties) -> Result<(), PipelineError> {
         let mut inner = self.inner();
         let now_ms = inner.clock.now_ms();
@@ -139,18 +139,18 @@ impl TieWatch {
             .map_err(PipelineError::State)
     }
 
-    /// Whether a scan's boundaries leave a doubt.
+    /// Whether a scan's boundaries require a recheck of its window.
     pub fn needs_recheck(&self, scan: &Scan, boundaries: &ScanBoundaries) -> bool {
         boundaries.needs_recheck(self.belief(scan.scope.stream))
     }
 
-    /// A scan is about to be checkpointed: whether it leaves a doubt, which is then told. The caller holds the lock on the
-    /// checkpoints, so that no belief changes between this and the checkpoint.
+    /// Records that a scan is checkpointed, and returns whether its window needs a recheck. The caller locks the checkpoints,
+    /// so that the assumed behaviour cannot change before the checkpoint.
     pub fn commits(&self, scan: &Scan, boundaries: &ScanBoundaries) -> bool {
         let (scope, window) = (scan.scope, scan.window);
         let belief = self.belief(scope.stream);
         let mut inner = self.inner();
-        // What a probe at a window shows takes the place of what earlier probes at it showed.
+        // The result of this scan replaces the results of earlier scans of the window.
         inner.rechecks.retain(|recheck| recheck.scope != scope || !recheck.window.overlaps(window));
         if boundaries.needs_recheck(belief) {
             inner.rechecks.push(TieRecheck { scope, window, text: describe(scope, window, boundaries) });
@@ -162,7 +162,7 @@ impl TieWatch {
         false
     }
 
-    /// What people should have a probe at.
+    /// Returns notes for the report: windows that may lack rows.
     pub fn notes(&self) -> Vec<String> {
         let inner = self.inner();
         let named = inner.rechecks.iter().take(RECHECKS_NAMED_MAX).map(|recheck| recheck.text.clone());

@@ -1,5 +1,5 @@
-//! Asks for the rows of one millisecond: all of them, to see what hides behind a page's boundary; and page by page, to measure what
-//! the service does at boundaries. Decides nothing: `plan::page_boundaries` does.
+//! Requests the rows of one millisecond: all at once as a tie probe, or page by page to measure how the service treats ties.
+//! `plan::page_boundaries` evaluates the results.
 
 use std::collections::HashSet;
 
@@ -22,17 +22,17 @@ use crate::{
 
 use super::super::{PipelineError, threads::blocking};
 
-/// The most pages of a probe: more rows of one millisecond than any page holds are rare, and more than this are none.
+/// The maximum number of pages of a probe. A longer list counts as endless.
 const PROBE_PAGES_MAX: usize = 50;
 /// Why a probe may lack rows.
 const MORE_THAN_A_PAGE: &str = "its rows are more than a page holds";
-/// The most pages of a measure.
+/// The maximum number of pages of a measure.
 const MEASURE_PAGES_MAX: usize = 40;
-/// A token that comes so often again leads nowhere. Once may be a slip: a service that loses rows and sends a page twice must not be
-/// taken for one that repeats them.
+/// Repeated page tokens after which a walk counts as a loop. One repetition may be a mistake: a service that loses rows and
+/// sends a page twice must not count as one that repeats rows.
 const SAME_TOKENS_MAX: usize = 4;
 
-/// Whom to ask, for what.
+/// Requests for single milliseconds of one scope.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Asker {
     pub source: Source,
@@ -42,23 +42,23 @@ pub(in super::super) struct Asker {
     pub rules: DriftRules,
 }
 
-/// A page beside the list of a window.
+/// A page of a tie probe.
 #[derive(Debug)]
 pub(in super::super) struct ProbePage {
     pub body: Bytes,
     pub flat: FlatPage,
 }
 
-/// What the service has at one millisecond.
+/// The rows that the service has at one millisecond.
 #[derive(Debug)]
 pub(super) struct TieProbe {
     pub pages: Vec<ProbePage>,
     pub keys: HashSet<u128>,
-    /// Whether these are all of its rows; if not, why that is not known.
-    pub is_whole: Result<(), &'static str>,
+    /// `Ok` if the probe shows all rows of the millisecond; else why rows may be missing.
+    pub is_complete: Result<(), &'static str>,
 }
 
-/// Why a probe or a measure did not come to its end.
+/// Why a probe or a measure failed.
 #[derive(Debug)]
 pub(in super::super) enum TieProbeError {
     Source(SourceError),
@@ -73,19 +73,19 @@ impl From<PipelineError> for TieProbeError {
 
 impl Asker {
     fn request(&self, at_ms: i64, page_rows: u32) -> PageRequest {
-        // A time without milliseconds may be a rounded one: the row lies anywhere in that second.
+        // A time without milliseconds may be rounded: the row may be anywhere in that second.
         let length_ms = if at_ms.rem_euclid(SECOND_MS) == 0 { SECOND_MS } else { 1 };
         let window = Window::new(at_ms, at_ms.saturating_add(length_ms));
         PageRequest { scope: self.scope, window, flags: self.flags, page_rows, token: None }
     }
 
-    /// All rows of one millisecond, in pages as large as they may be. `seen_rows`: the service has shown that it puts so many
-    /// records of this list on a page; fewer, and nothing behind them, were not cut for their number.
+    /// Requests all rows of one millisecond, with the largest page size. `seen_rows`: number of records that the service has put
+    /// on one page of this list. A last page with fewer records was not cut by a page limit.
     pub(super) async fn probe(&self, at_ms: i64, seen_rows: usize) -> Result<TieProbe, TieProbeError> {
         let page_rows = self.scope.stream.page_rows_max().unwrap_or(0);
         let mut walk = self.source.walk_moment(self.request(at_ms, page_rows));
-        let mut probe = TieProbe { pages: Vec::new(), keys: HashSet::new(), is_whole: Ok(()) };
-        // Records up to an boundary that may hide rows of the millisecond, as long as nothing came behind it.
+        let mut probe = TieProbe { pages: Vec::new(), keys: HashSet::new(), is_complete: Ok(()) };
+        // Records before a boundary that may hide rows of the millisecond, while no record followed the boundary.
         let mut cut_at = None;
         loop {
             match walk.next().await {
@@ -94,47 +94,47 @@ impl Asker {
                     let moments = moments_of(self.scope.stream, &flat);
                     probe.keys.extend(moments.keys_at(at_ms));
                     if moments.records > 0 && cut_at.take().is_some() {
-                        probe.is_whole = Err(MORE_THAN_A_PAGE);
+                        probe.is_complete = Err(MORE_THAN_A_PAGE);
                     }
-                    // This page's own boundary may hide rows of the millisecond, and asking for them would be this very request.
+                    // The boundary of this page may hide rows of the millisecond, and a probe of it would be this same request.
                     if page.next.is_some() && moments.records > 0 && moments.last_ms.is_none_or(|last| last == at_ms) {
                         cut_at = Some(page.rows);
                     }
                     probe.pages.push(ProbePage { body: page.body, flat });
                     if page.next.is_none() {
                         if cut_at.is_some_and(|rows| rows >= seen_rows) {
-                            probe.is_whole = Err(MORE_THAN_A_PAGE);
+                            probe.is_complete = Err(MORE_THAN_A_PAGE);
                         }
                         return Ok(probe);
                     }
                     if probe.pages.len() >= PROBE_PAGES_MAX {
-                        probe.is_whole = Err("asked for alone, it has no end");
+                        probe.is_complete = Err("asked for alone, it has no end");
                         return Ok(probe);
                     }
                 }
                 Ok(WalkStep::Restarted { .. }) => cut_at = None,
-                // A moment cannot be halved: what was not cut for its number, and is followed by nothing, is all there is.
+                // A millisecond cannot be halved. A page below the page limit with nothing behind it is complete.
                 Ok(WalkStep::UnprovenEnd) => {
                     let full = seen_rows.max(usize::try_from(page_rows).unwrap_or(usize::MAX));
                     walk.resolve_end(cut_at.is_none_or(|rows| rows <= 1 || rows < full));
                 }
                 Ok(WalkStep::End(_)) => {
-                    // Two walks with different boundaries have agreed on this end: no boundary hid anything. Where no page size can be asked for,
-                    // there was one walk.
+                    // Two walks with different boundaries agree on this end, so no boundary hid rows. Without a page size
+                    // parameter there was only one walk.
                     let is_cut = page_rows == 0 && cut_at.is_some_and(|rows| rows > 1 && rows >= seen_rows);
-                    probe.is_whole = if is_cut { Err(MORE_THAN_A_PAGE) } else { Ok(()) };
+                    probe.is_complete = if is_cut { Err(MORE_THAN_A_PAGE) } else { Ok(()) };
                     return Ok(probe);
                 }
                 Err(error) => {
-                    probe.is_whole = Err(cannot_be_looked_at(error)?);
+                    probe.is_complete = Err(probe_failure(error)?);
                     return Ok(probe);
                 }
             }
         }
     }
 
-    /// What the service does with rows of this millisecond at the boundaries of pages; `Unknown` if it has fewer than two, or its
-    /// answers do not tell.
+    /// Measures how the service treats the rows of this millisecond at page boundaries. `Unknown` if there are fewer than two
+    /// rows, or the answers are inconclusive.
     pub(in super::super) async fn measure(&self, at_ms: i64) -> Result<Ties, TieProbeError> {
         if self.scope.stream.page_rows_max().is_none() {
             return Ok(Ties::Unknown);
@@ -177,8 +177,8 @@ impl Asker {
     }
 }
 
-/// An answer that is no page of the millisecond leaves it open; what stops or ends the run does so here too.
-fn cannot_be_looked_at(error: SourceError) -> Result<&'static str, TieProbeError> {
+/// Returns why the millisecond cannot be probed. Errors that stop or end the run are returned as errors.
+fn probe_failure(error: SourceError) -> Result<&'static str, TieProbeError> {
     match error {
         SourceError::Looping { .. } => Ok("asked for alone, it has no end"),
         SourceError::TooLarge { .. } | SourceError::TokensDie { .. } => Ok("asked for alone, it does not come whole"),
@@ -190,12 +190,12 @@ fn cannot_be_looked_at(error: SourceError) -> Result<&'static str, TieProbeError
     }
 }
 
-/// The creation times on a page.
+/// Returns the creation times on a page.
 pub(in super::super) fn moments_of(stream: Stream, flat: &FlatPage) -> PageMoments {
-    let mut rows: Vec<PlacedRow> =
+    let mut rows: Vec<RowMoment> =
         flat.table(stream.name()).map(|batch| rows_of(batch, &flat.key_hashes)).unwrap_or_default();
     if let Some(discarded) = &flat.discarded {
-        // A record that is not wanted stands in the list like any other.
+        // Discarded records are part of the list, too.
         rows.extend(rows_of(&discarded.rows, &discarded.key_hashes));
         rows.sort_unstable_by_key(|row| row.record);
     }
@@ -207,7 +207,7 @@ pub(in super::super) fn moments_of(stream: Stream, flat: &FlatPage) -> PageMomen
     PageMoments::new(rows, last_ms, flat.records)
 }
 
-struct PlacedRow {
+struct RowMoment {
     record: i64,
     /// Whether its table has creation times at all.
     has_time: bool,
@@ -215,14 +215,14 @@ struct PlacedRow {
     key: u128,
 }
 
-/// The rows of a base table, in order.
-fn rows_of(batch: &RecordBatch, key_hashes: &[u128]) -> Vec<PlacedRow> {
+/// Returns the rows of a base table, in order.
+fn rows_of(batch: &RecordBatch, key_hashes: &[u128]) -> Vec<RowMoment> {
     let created = batch.column_by_name("created_at");
     let created = created.and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
     let records = batch.column_by_name(RECORD_COLUMN).and_then(|column| column.as_primitive_opt::<Int64Type>());
     let Some(records) = records else { return Vec::new() };
     let ms = |at: usize| created.filter(|created| created.is_valid(at)).map(|at_us| at_us.value(at).div_euclid(1000));
-    let row = |(at, (record, key)): (usize, (&i64, &u128))| PlacedRow {
+    let row = |(at, (record, key)): (usize, (&i64, &u128))| RowMoment {
         record: *record,
         has_time: created.is_some(),
         created_ms: ms(at),
@@ -231,7 +231,7 @@ fn rows_of(batch: &RecordBatch, key_hashes: &[u128]) -> Vec<PlacedRow> {
     records.values().iter().zip(key_hashes).enumerate().map(row).collect()
 }
 
-/// The creation time of a record that has no place in a table, even if it is no JSON.
+/// Returns the creation time of a rejected record, even if the record is not valid JSON.
 fn created_ms(raw: &str) -> Option<i64> {
     #[derive(Deserialize)]
     struct Created<'a> {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn p3_the_last_record_of_a_page_is_its_edge_whether_it_has_a_place_or_not() {
+    fn p3_the_last_record_is_the_page_boundary_even_if_rejected() {
         let [first, second] = [theme(1, "1970-01-01T00:00:00.007Z"), theme(2, "1970-01-01T00:00:00.0079Z")];
         let page = moments(&format!(r#"{{"data":[{first},{second}],"cursor":"x"}}"#));
         assert_eq!(page.last_ms, Some(7), "microseconds are cut");
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn p3_a_record_that_the_drift_rules_discard_still_stands_at_its_edge() {
+    fn p3_a_discarded_record_still_counts_for_the_page_boundary() {
         let [first, last] = [theme(1, "1970-01-01T00:00:00.007Z"), theme(3, "1970-01-01T00:00:00.007Z")];
         let new = theme(2, "1970-01-01T00:00:00.007Z").replacen('{', r#"{"new":1,"#, 1);
         for records in [[&first, &new, &last], [&first, &last, &new], [&new, &first, &last]] {

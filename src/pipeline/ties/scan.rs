@@ -1,5 +1,5 @@
-//! The boundaries of one scan: each page's boundary is probed at if it is due, before the scan goes past it, or at its end, if by then nothing is
-//! known of the service.
+//! Probes the page boundaries of one scan: before the next page if a probe is due, or at the end of the list while the
+//! behaviour of the service is unknown.
 
 use std::path::Path;
 
@@ -16,19 +16,19 @@ use super::{
     probe::{Asker, ProbePage, TieProbeError},
 };
 
-/// What an earlier run left of a scan's boundaries.
+/// The boundaries of a scan as an earlier run left them.
 #[derive(Debug, Default)]
 pub(in super::super) struct BoundariesLeft {
-    /// Edges that were passed without a probe, or without one that settled them.
+    /// Boundaries that were passed without a conclusive probe.
     pub unprobed: u64,
-    /// The page from which the scan goes on, if its boundary was not settled.
+    /// The last page, if its boundary has no conclusive probe.
     pub last_page: Option<Vec<u8>>,
-    /// Whether records were taken out of some page: then its boundary is no longer known.
+    /// Whether some page is redacted: then its boundary is no longer known.
     pub is_redacted: bool,
 }
 
-/// The boundaries of a scan that an earlier run began. Where the service may lose rows, those that it passed without a probe wait again, as the
-/// pages in the spool tell; that of the last page is left to the caller.
+/// Restores the boundaries of a scan that an earlier run began. If the service may lose rows, unprobed boundaries are read
+/// from the spool and wait again. The caller handles the boundary of the last page.
 pub(in super::super) fn reopened(
     context: &SyncContext,
     scan: &Scan,
@@ -41,7 +41,7 @@ pub(in super::super) fn reopened(
     }
     let window = stream.is_windowed().then_some(scan.window);
     let (mut boundaries, mut probes, mut last_page) = (ScanBoundaries::new(0), Vec::new(), None);
-    let mut is_within_a_look = false;
+    let mut is_within_probe = false;
     let mut bodies = read_pages(spool)?;
     while let Some(body) = bodies.next() {
         let body = body?;
@@ -50,21 +50,21 @@ pub(in super::super) fn reopened(
         if !bodies.is_probe() {
             let before: Option<PageMoments> = last_page.replace(moments);
             before.and_then(|page| boundaries.page(&page, true, window, Ties::Unknown, |_| true));
-            is_within_a_look = false;
+            is_within_probe = false;
             continue;
         }
-        // A probe of several pages may lack rows at its own boundaries: it is done again.
-        let is_last_of_look = envelope::parse(&body).is_ok_and(|side| side.next.is_none());
-        if is_last_of_look && !is_within_a_look {
+        // A probe of several pages may lack rows at its own boundaries, so it is repeated.
+        let is_last_of_probe = envelope::parse(&body).is_ok_and(|side| side.next.is_none());
+        if is_last_of_probe && !is_within_probe {
             probes.push(moments);
         }
-        is_within_a_look = !is_last_of_look;
+        is_within_probe = !is_last_of_probe;
     }
-    boundaries.forget_looked(&probes);
+    boundaries.forget_probed(&probes);
     Ok(boundaries)
 }
 
-/// The boundaries of a scan that came to its end in an earlier run: none waits.
+/// Restores the boundaries of a scan that an earlier run completed: none of them waits.
 pub(in super::super) fn ended(
     context: &SyncContext,
     scan: &Scan,
@@ -77,31 +77,32 @@ pub(in super::super) fn ended(
 }
 
 impl BoundariesLeft {
-    /// A probe is one probe page with an end of its own; anything else is done again.
+    /// Reads the boundaries from a recovered spool. A conclusive probe is a single probe page without a next page; other probes
+    /// are repeated.
     pub fn of(recovered: &RecoveredSpool) -> BoundariesLeft {
         if recovered.header.scan.scope.stream == Stream::Users {
-            // They are no list: nothing hides behind an boundary.
+            // Users are requested one by one, without page boundaries.
             return BoundariesLeft::default();
         }
-        let is_settled = match recovered.last_probes.as_slice() {
+        let is_probed = match recovered.last_probes.as_slice() {
             [side] => envelope::parse(side).is_ok_and(|side| side.next.is_none()),
             _ => false,
         };
-        // Behind the last page of all stand the probes at boundaries that waited, too: the one is perhaps not its own.
-        let is_settled = is_settled && recovered.without_probe == 0;
-        let last_page = recovered.last_page.clone().filter(|_| !is_settled);
+        // Probes of waiting boundaries follow the last page as well, so the probe may belong to another boundary.
+        let is_probed = is_probed && recovered.without_probe == 0;
+        let last_page = recovered.last_page.clone().filter(|_| !is_probed);
         BoundariesLeft { unprobed: recovered.without_probe, last_page, is_redacted: recovered.is_any_redacted }
     }
 }
 
-/// Whom to ask about a scan.
+/// Creates an [`Asker`] for the scope of a scan.
 pub(in super::super) fn asker(context: &SyncContext, scan: &Scan) -> Asker {
     let (source, account) = (context.source.clone(), context.account.clone());
     let rules = context.drift.of(scan.scope.stream);
     Asker { source, account, scope: scan.scope, flags: scan.flags, rules }
 }
 
-/// A page came: what hides behind its boundary, if that is due. The rows belong to the scan.
+/// Adds a page, and probes its boundary if that is due. The probe pages belong to the scan.
 pub(in super::super) async fn after_page(
     context: &SyncContext,
     scan: &Scan,
@@ -113,14 +114,14 @@ pub(in super::super) async fn after_page(
     let ties = &context.ties;
     let belief = ties.belief(scan.scope.stream);
     let window = scan.scope.stream.is_windowed().then_some(scan.window);
-    let due = boundaries.page(page, has_next, window, belief, |is_shared| ties.is_look_due(belief, is_shared));
+    let due = boundaries.page(page, has_next, window, belief, |is_shared| ties.is_probe_due(belief, is_shared));
     match due {
-        Some(boundary) => look_at(context, scan, boundaries, &boundary, belief).await,
+        Some(boundary) => probe_boundary(context, scan, boundaries, &boundary, belief).await,
         None => Ok(Vec::new()),
     }
 }
 
-/// At the end of a scan: what hides behind the next boundary that has waited. `None` when none waits any more.
+/// Probes the next waiting boundary at the end of a list; `None` if no boundary waits.
 pub(in super::super) async fn next_waiting(
     context: &SyncContext,
     scan: &Scan,
@@ -128,12 +129,12 @@ pub(in super::super) async fn next_waiting(
 ) -> Result<Option<Vec<ProbePage>>, TieProbeError> {
     let belief = context.ties.belief(scan.scope.stream);
     match boundaries.next_waiting(belief) {
-        Some(boundary) => look_at(context, scan, boundaries, &boundary, belief).await.map(Some),
+        Some(boundary) => probe_boundary(context, scan, boundaries, &boundary, belief).await.map(Some),
         None => Ok(None),
     }
 }
 
-async fn look_at(
+async fn probe_boundary(
     context: &SyncContext,
     scan: &Scan,
     boundaries: &mut ScanBoundaries,
@@ -141,14 +142,14 @@ async fn look_at(
     belief: Ties,
 ) -> Result<Vec<ProbePage>, TieProbeError> {
     let probe = asker(context, scan).probe(boundary.at_ms, boundary.page_rows).await?;
-    boundaries.probed(boundary, &probe.keys, belief, probe.is_whole);
-    for side in &probe.pages {
-        measure_a_tie(context, scan, &super::moments_of(scan.scope.stream, &side.flat)).await?;
+    boundaries.probed(boundary, &probe.keys, belief, probe.is_complete);
+    for page in &probe.pages {
+        measure_a_tie(context, scan, &super::moments_of(scan.scope.stream, &page.flat)).await?;
     }
     Ok(probe.pages)
 }
 
-/// As soon as a page shows that rows share a millisecond, it is known where to measure.
+/// Measures the behaviour at ties, if a measure is due and rows of the page share a millisecond.
 async fn measure_a_tie(context: &SyncContext, scan: &Scan, page: &PageMoments) -> Result<(), TieProbeError> {
     if !context.ties.begin_measure(scan.scope.stream) {
         return Ok(());
@@ -163,7 +164,7 @@ async fn measure_a_tie(context: &SyncContext, scan: &Scan, page: &PageMoments) -
 
 async fn measure(context: &SyncContext, scan: &Scan, at_ms: i64) -> Result<Ties, TieProbeError> {
     let found = match asker(context, scan).measure(at_ms).await {
-        // The scan goes on without a measure, and probes at each boundary.
+        // Without a measure, the scan probes each boundary.
         Err(TieProbeError::Source(error)) if !error.ends_the_run() => Ties::Unknown,
         found => found?,
     };
@@ -171,15 +172,15 @@ async fn measure(context: &SyncContext, scan: &Scan, at_ms: i64) -> Result<Ties,
     Ok(found)
 }
 
-/// Whether a scan may end.
+/// Whether a scan may end or has to start over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum AtEnd {
     Settled,
-    /// The service loses rows and some boundaries were passed in another belief, or it changed under the probes at them.
+    /// The service loses rows and some boundaries were not probed, or the list changed during a probe.
     StartsOver,
 }
 
-/// The end of results was seen. Samples whose rows no page has shown are measured before the belief in them goes on.
+/// Decides how to go on at the end of the list. First measures the samples with rows that no page has shown.
 pub(in super::super) async fn at_end(
     context: &SyncContext,
     scan: &Scan,
@@ -191,7 +192,7 @@ pub(in super::super) async fn at_end(
         }
         let found = measure(context, scan, at_ms).await?;
         if found == Ties::Unknown {
-            // No page size can be asked for here (themes), or the answers do not tell: the doubt counts.
+            // The stream has no page size (themes), or the answers are inconclusive: assumes that rows were lost.
             context.ties.measured(&mut context.state(), Ties::Lost)?;
         }
     }

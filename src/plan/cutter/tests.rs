@@ -1,4 +1,4 @@
-//! Backfills of services that cannot deliver some windows: how many windows they take, and that nothing is left out.
+//! Simulates backfills of services that cannot deliver some windows: counts windows, and checks that nothing is left out.
 
 use std::collections::VecDeque;
 
@@ -7,34 +7,34 @@ use crate::model::IntervalSet;
 
 const PAGE_ROWS: u32 = 1000;
 
-/// What a backfill of some days came to.
+/// The result of a simulated backfill.
 struct Backfill {
-    /// Windows that were pulled, those that did not come included.
+    /// Windows that were tried, including failed ones.
     windows: usize,
     failed: usize,
-    came: IntervalSet,
+    succeeded: IntervalSet,
     missing: Vec<Window>,
 }
 
-/// Pulls `days` at a service that has `rows_a_day`, so many windows at once. Those that do not come take longest, as they do where
-/// the service is asked for them again and again.
-fn backfill(days: i64, rows_a_day: i64, at_once: usize, comes: impl Fn(Window) -> bool) -> Backfill {
+/// Backfills `days` with `rows_a_day`, several windows at a time. Failed windows take longest, because a real run retries
+/// their requests.
+fn backfill(days: i64, rows_a_day: i64, parallel: usize, succeeds: impl Fn(Window) -> bool) -> Backfill {
     let due = Due { window: Window::new(0, days * DAY_MS), reason: Reason::Gap };
     let mut cutter = Cutter::new(vec![due], Vec::new(), PAGE_ROWS, true);
     let mut under_way: VecDeque<(Due, u32)> = VecDeque::new();
-    let mut done = Backfill { windows: 0, failed: 0, came: IntervalSet::default(), missing: Vec::new() };
+    let mut done = Backfill { windows: 0, failed: 0, succeeded: IntervalSet::default(), missing: Vec::new() };
     loop {
-        while under_way.len() < at_once && (under_way.is_empty() || !cutter.is_blind()) {
+        while under_way.len() < parallel && (under_way.is_empty() || !cutter.is_blind()) {
             let Some(due) = cutter.next_window() else { break };
             done.windows += 1;
-            under_way.push_back((due, if comes(due.window) { 0 } else { 3 }));
+            under_way.push_back((due, if succeeds(due.window) { 0 } else { 3 }));
         }
         let Some((due, turns)) = under_way.pop_front() else { return done };
         if turns > 0 {
             under_way.push_back((due, turns - 1));
-        } else if comes(due.window) {
-            assert!(done.came.gaps_in(due.window) == [due.window], "{} came twice", due.window);
-            done.came = done.came.windows().iter().copied().chain([due.window]).collect();
+        } else if succeeds(due.window) {
+            assert!(done.succeeded.gaps_in(due.window) == [due.window], "{} succeeded twice", due.window);
+            done.succeeded = done.succeeded.windows().iter().copied().chain([due.window]).collect();
             let rows = due.window.len_ms() as f64 * rows_a_day as f64 / DAY_MS as f64;
             cutter.learn(due.window, rows as u64);
         } else {
@@ -48,54 +48,54 @@ fn backfill(days: i64, rows_a_day: i64, at_once: usize, comes: impl Fn(Window) -
 }
 
 impl Backfill {
-    fn assert_whole(&self, days: i64) {
-        let all: IntervalSet = self.came.windows().iter().copied().chain(self.missing.iter().copied()).collect();
+    fn assert_complete(&self, days: i64) {
+        let all: IntervalSet = self.succeeded.windows().iter().copied().chain(self.missing.iter().copied()).collect();
         assert_eq!(all.gaps_in(Window::new(0, days * DAY_MS)), [], "left out");
     }
 }
 
 #[test]
-fn p3_one_record_that_never_comes_costs_its_second_alone() {
+fn p3_one_record_that_always_fails_loses_only_its_second() {
     for (days, rows_a_day) in [(12, 300), (365, 300), (365, 200_000)] {
-        for at_once in [1, 4] {
-            let well = backfill(days, rows_a_day, at_once, |_| true);
+        for parallel in [1, 4] {
+            let healthy = backfill(days, rows_a_day, parallel, |_| true);
             let bad_ms = days * DAY_MS * 3 / 7 + 123_456;
-            let ill = backfill(days, rows_a_day, at_once, |window| !window.contains(bad_ms));
-            ill.assert_whole(days);
-            assert!(ill.missing.iter().all(|window| window.len_ms() <= 2 * HALF_MIN_MS), "{:?}", ill.missing);
-            assert_eq!(ill.missing.len(), 1);
-            let bisection = 2 * ill.failed;
+            let failing = backfill(days, rows_a_day, parallel, |window| !window.contains(bad_ms));
+            failing.assert_complete(days);
+            assert!(failing.missing.iter().all(|window| window.len_ms() <= 2 * HALF_MIN_MS), "{:?}", failing.missing);
+            assert_eq!(failing.missing.len(), 1);
+            let bisection = 2 * failing.failed;
             assert!(
-                ill.windows as f64 <= 1.2 * well.windows as f64 + bisection as f64,
+                failing.windows as f64 <= 1.2 * healthy.windows as f64 + bisection as f64,
                 "{} windows for {}, {} of them failed",
-                ill.windows,
-                well.windows,
-                ill.failed
+                failing.windows,
+                healthy.windows,
+                failing.failed
             );
-            assert!(ill.failed <= 32, "{} failed", ill.failed);
+            assert!(failing.failed <= 32, "{} failed", failing.failed);
         }
     }
 }
 
 #[test]
 fn windows_that_became_short_become_long_again() {
-    // Two records on both sides of where windows are halved: neither half comes, whatever its length.
+    // Two records on both sides of where windows are halved: neither half succeeds, whatever its length.
     let days = 365;
     let bad = |window: Window| (1..20).any(|at| window.contains(at * DAY_MS) || window.contains(at * DAY_MS - 1));
-    let well = backfill(days, 300, 1, |_| true);
-    let ill = backfill(days, 300, 1, |window| !bad(window));
-    ill.assert_whole(days);
-    assert!(ill.windows <= well.windows + 2 * ill.failed + 40, "{} of {}", ill.windows, ill.failed);
-    let longest_ms = ill.came.windows().iter().map(|window| window.len_ms()).max().unwrap();
+    let healthy = backfill(days, 300, 1, |_| true);
+    let failing = backfill(days, 300, 1, |window| !bad(window));
+    failing.assert_complete(days);
+    assert!(failing.windows <= healthy.windows + 2 * failing.failed + 40, "{} of {}", failing.windows, failing.failed);
+    let longest_ms = failing.succeeded.windows().iter().map(|window| window.len_ms()).max().unwrap();
     assert!(longest_ms > 300 * DAY_MS);
 }
 
 #[test]
-fn a_service_that_delivers_short_windows_alone_is_asked_for_short_ones() {
+fn windows_get_short_if_only_short_windows_succeed() {
     for limit_ms in [40 * HOUR_MS, 7 * HOUR_MS, 50 * MINUTE_MS] {
         let days = 60;
         let done = backfill(days, 300, 1, |window| window.len_ms() <= limit_ms);
-        done.assert_whole(days);
+        done.assert_complete(days);
         assert_eq!(done.missing, []);
         let needed = (days * DAY_MS / limit_ms) as usize;
         assert!(done.windows <= 4 * needed + 40, "{} windows where {needed} would do", done.windows);

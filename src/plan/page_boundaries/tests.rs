@@ -6,7 +6,7 @@ use super::*;
 
 type Row = (i64, u128);
 
-/// A list in some order of time, and what its page tokens do.
+/// A list in some order of time, and how its page tokens treat ties.
 #[derive(Clone, Debug)]
 struct Service {
     rows: Vec<Row>,
@@ -26,7 +26,7 @@ impl Service {
         Service { rows, ties }
     }
 
-    /// Pages of a list, up to a loop: each with whether a token leads on.
+    /// Returns the pages of a list, up to a loop, each with whether a page token follows.
     fn pages(&self, keep: impl Fn(i64) -> bool, page_rows: usize) -> (Vec<(Vec<Row>, bool)>, bool) {
         let rows: Vec<Row> = self.rows.iter().copied().filter(|(ms, _)| keep(*ms)).collect();
         let (mut at, mut pages) = (0, Vec::new());
@@ -62,29 +62,29 @@ fn moments(page: &[Row]) -> PageMoments {
     PageMoments::new(rows, page.last().map(|(ms, _)| *ms), page.len())
 }
 
-/// What a scan has in the end, its boundaries, and how many probes it took.
+/// Scans a list. Returns the keys, the boundaries and the number of probes.
 fn scan(service: &Service, page_rows: usize, belief: Ties) -> (HashSet<u128>, ScanBoundaries, usize) {
     let (mut boundaries, mut sampler) = (ScanBoundaries::new(0), BoundarySampler::default());
-    let (mut held, mut probes) = (HashSet::new(), 0);
+    let (mut pulled, mut probes) = (HashSet::new(), 0);
     let (pages, _) = service.pages(|_| true, page_rows);
     for (page, has_next) in pages {
-        held.extend(page.iter().map(|(_, key)| *key));
+        pulled.extend(page.iter().map(|(_, key)| *key));
         let page = moments(&page);
         let due = boundaries.page(&page, has_next, None, belief, |is_shared| sampler.is_due(belief, is_shared));
         if let Some(boundary) = due {
             probes += 1;
             let found = service.probe(boundary.at_ms);
             boundaries.probed(&boundary, &found, belief, Ok(()));
-            held.extend(found);
+            pulled.extend(found);
         }
     }
     while let Some(boundary) = boundaries.next_waiting(belief) {
         probes += 1;
         let found = service.probe(boundary.at_ms);
         boundaries.probed(&boundary, &found, belief, Ok(()));
-        held.extend(found);
+        pulled.extend(found);
     }
-    (held, boundaries, probes)
+    (pulled, boundaries, probes)
 }
 
 fn rows() -> impl Strategy<Value = Vec<Row>> {
@@ -95,22 +95,22 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
 }
 
 proptest! {
-    /// A probe at every boundary makes whole what a service loses, whatever its order and the page size.
+    /// A probe at every boundary finds all rows that a service loses, for any order and page size.
     #[test]
-    fn p3_looks_at_the_edges_find_every_lost_row(rows in rows(), order in 0..3u8, page_rows in 1..20usize) {
+    fn p3_tie_probes_find_every_lost_row(rows in rows(), order in 0..3u8, page_rows in 1..20usize) {
         let service = Service::new(rows, order, Ties::Lost);
         let all: HashSet<u128> = service.rows.iter().map(|(_, key)| *key).collect();
         for belief in [Ties::Unknown, Ties::Lost] {
-            let (held, boundaries, probes) = scan(&service, page_rows, belief);
-            prop_assert_eq!(&held, &all);
+            let (pulled, boundaries, probes) = scan(&service, page_rows, belief);
+            prop_assert_eq!(&pulled, &all);
             prop_assert!(!boundaries.needs_recheck(belief));
             prop_assert!(probes < service.pages(|_| true, page_rows).0.len());
         }
     }
 
-    /// The measure tells what the service does, from the rows of one millisecond and its neighbours alone.
+    /// The measure finds the behaviour from the rows of one millisecond and its neighbours.
     #[test]
-    fn a_shared_millisecond_tells_what_the_service_does(rows in rows(), order in 0..3u8) {
+    fn a_measure_finds_how_the_service_treats_ties(rows in rows(), order in 0..3u8) {
         for ties in [Ties::Kept, Ties::Repeated, Ties::Lost] {
             let service = Service::new(rows.clone(), order, ties);
             let Some(at_ms) = moments(&service.rows).tie_ms else { continue };
@@ -135,17 +135,17 @@ proptest! {
         }
     }
 
-    /// A sampled boundary that lost rows is noticed; where none are lost, in a list in order of time, nothing is.
+    /// A sample finds lost rows. In a list in order of time that loses none, it finds nothing.
     #[test]
-    fn a_sample_notices_a_loss_and_nothing_else(rows in rows(), order in 0..2u8, page_rows in 8..20usize) {
+    fn a_sample_finds_lost_rows_and_raises_no_false_alarm(rows in rows(), order in 0..2u8, page_rows in 8..20usize) {
         let service = Service::new(rows, order, Ties::Lost);
-        let (held, boundaries, _) = scan(&service, page_rows, Ties::Kept);
+        let (pulled, boundaries, _) = scan(&service, page_rows, Ties::Kept);
         let (pages, _) = service.pages(|_| true, page_rows);
         let first = &pages[0].0;
         let edge_ms = first[first.len() - 1].0;
         let lost: Vec<u128> = service.probe(edge_ms).into_iter().filter(|key| !first.iter().any(|row| row.1 == *key)).collect();
         prop_assert_eq!(boundaries.missed().contains(&edge_ms), !lost.is_empty());
-        prop_assert!(lost.iter().all(|key| held.contains(key)), "the rows of a probe join the scan");
+        prop_assert!(lost.iter().all(|key| pulled.contains(key)), "the rows of a probe join the scan");
         for ties in [Ties::Kept, Ties::Repeated] {
             let service = Service { ties, ..service.clone() };
             if service.pages(|_| true, page_rows).1 {
@@ -156,7 +156,7 @@ proptest! {
 }
 
 #[test]
-fn p3_an_edge_that_cannot_be_settled_is_a_doubt_only_where_rows_can_be_lost() {
+fn p3_an_unresolved_boundary_needs_recheck_if_rows_can_be_lost() {
     let page = moments(&[(5, 1), (7, 2), (7, 3)]);
     for (belief, needs_recheck) in
         [(Ties::Unknown, true), (Ties::Lost, true), (Ties::Kept, false), (Ties::Repeated, false)]
@@ -187,7 +187,7 @@ fn p3_an_edge_that_cannot_be_settled_is_a_doubt_only_where_rows_can_be_lost() {
 }
 
 #[test]
-fn edges_are_looked_at_once_and_only_where_rows_of_the_window_can_hide() {
+fn boundaries_are_probed_once_and_only_inside_the_window() {
     let mut boundaries = ScanBoundaries::new(0);
     let page = moments(&[(5, 1), (7, 2)]);
     let window = Some(Window::new(6, 9));
@@ -214,7 +214,7 @@ fn edges_are_looked_at_once_and_only_where_rows_of_the_window_can_hide() {
 }
 
 #[test]
-fn edges_of_an_unknown_service_wait_and_are_looked_at_unless_it_loses_nothing() {
+fn boundaries_wait_while_the_behaviour_is_unknown() {
     let pages = [[(5, 1), (7, 2)], [(7, 3), (7, 4)], [(8, 5), (9, 6)]].map(|rows| moments(&rows));
     for (belief, looked_at) in [(Ties::Unknown, 2), (Ties::Lost, 2), (Ties::Kept, 0), (Ties::Repeated, 0)] {
         let mut boundaries = ScanBoundaries::new(0);
@@ -234,7 +234,7 @@ fn edges_of_an_unknown_service_wait_and_are_looked_at_unless_it_loses_nothing() 
 }
 
 #[test]
-fn one_edge_in_many_is_sampled_and_the_first_telling_one() {
+fn samples_include_the_first_shared_boundary() {
     let mut sampler = BoundarySampler::default();
     let taken: Vec<bool> = (0..200).map(|at| sampler.is_due(Ties::Kept, at == 10 || at == 20)).collect();
     let at: Vec<usize> = taken.iter().enumerate().filter(|(_, taken)| **taken).map(|(at, _)| at).collect();

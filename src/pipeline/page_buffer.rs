@@ -1,0 +1,221 @@
+//! Buffers the pages of a scan for the warehouses: parsed in memory while they fit, else read back from the spool.
+
+use std::{
+    num::NonZero,
+    path::Path,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::{
+    archive::{ArchiveError, read_pages},
+    flatten::flatten_page,
+    model::{DriftRules, FlatPage, Stream},
+};
+
+use super::PipelineError;
+
+/// Bodies of this size or more are flattened one at a time. The rows of a body take several times its size, so several
+/// large bodies together would exceed the memory limit. A usual page has about 1 MiB.
+pub(super) const LARGE_BODY_BYTES: usize = 8 * 1024 * 1024;
+
+/// The memory and the processors that the pages of a run may use. Clones share them.
+#[derive(Clone, Debug)]
+pub(super) struct Budget {
+    /// Bytes of flattened pages in memory, over all scans of the run.
+    page_bytes: Arc<AtomicUsize>,
+    page_bytes_max: usize,
+    large_body: Arc<Mutex<()>>,
+    processors: Arc<Semaphore>,
+}
+
+impl Budget {
+    /// Creates a budget for this many bytes of flattened pages.
+    pub fn new(page_bytes_max: usize) -> Self {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        Self {
+            page_bytes: Arc::default(),
+            page_bytes_max,
+            large_body: Arc::default(),
+            // At least two: on a machine with one processor, pages are flattened while a warehouse waits for its disk.
+            processors: Arc::new(Semaphore::new(processors.max(2))),
+        }
+    }
+
+    /// Waits for a processor, for one page or one commit. The caller keeps the permit until the page is buffered or the
+    /// commit is done. The queue is fair: a commit waits for one page at most.
+    pub async fn processor(&self) -> Option<OwnedSemaphorePermit> {
+        // The semaphore is never closed.
+        Arc::clone(&self.processors).acquire_owned().await.ok()
+    }
+
+    /// Reserves memory, or returns false if it does not fit.
+    fn reserve(&self, bytes: usize) -> bool {
+        let fits = self.page_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.page_bytes_max;
+        if !fits {
+            self.free(bytes);
+        }
+        fits
+    }
+
+    /// Returns true once half of the memory is used. Then no new window is begun while complete scans wait for a commit,
+    /// because pages that do not fit have to be flattened a second time.
+    pub fn is_tight(&self) -> bool {
+        self.page_bytes.load(Ordering::Relaxed) >= self.page_bytes_max / 2
+    }
+
+    fn free(&self, bytes: usize) {
+        self.page_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Blocks this thread until a body of this size may be flattened. The caller keeps the guard until the rows are dropped
+    /// or counted.
+    pub fn lock_large_body(&self, body_bytes: usize) -> Option<MutexGuard<'_, ()>> {
+        (body_bytes >= LARGE_BODY_BYTES).then(|| self.large_body.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The pages of one scan. Dropping the buffer frees their memory.
+#[derive(Debug)]
+pub(super) struct PageBuffer {
+    budget: Budget,
+    stream: Stream,
+    rules: DriftRules,
+    pages: Vec<FlatPage>,
+    bytes: usize,
+    /// Whether all pages are read from the spool: one did not fit, or an earlier run pulled it.
+    is_spooled: bool,
+}
+
+impl PageBuffer {
+    /// Creates an empty buffer.
+    pub fn new(budget: &Budget, stream: Stream, rules: DriftRules) -> Self {
+        Self { budget: budget.clone(), stream, rules, pages: Vec::new(), bytes: 0, is_spooled: false }
+    }
+
+    /// Creates a buffer for a scan whose first pages are only in the spool.
+    pub fn spooled(budget: &Budget, stream: Stream, rules: DriftRules) -> Self {
+        let mut buffer = Self::new(budget, stream, rules);
+        buffer.is_spooled = true;
+        buffer
+    }
+
+    /// Adds a page. If it does not fit, all pages are dropped from memory and read from the spool.
+    pub fn push(&mut self, page: FlatPage) {
+        if self.is_spooled {
+            return;
+        }
+        let bytes = page.memory_bytes();
+        if self.budget.reserve(bytes) {
+            self.bytes += bytes;
+            self.pages.push(page);
+        } else {
+            self.clear();
+            self.is_spooled = true;
+        }
+    }
+
+    fn parse(&self, body: &[u8]) -> Result<FlatPage, PipelineError> {
+        Ok(flatten_page(self.stream, body, self.rules)?)
+    }
+
+    /// Drops all pages, because the window starts over.
+    pub fn restart(&mut self) {
+        self.clear();
+        self.is_spooled = false;
+    }
+
+    /// Frees the memory of the pages after every warehouse has applied them.
+    pub fn release(&mut self) {
+        self.clear();
+        self.is_spooled = true;
+    }
+
+    fn clear(&mut self) {
+        self.pages.clear();
+        self.budget.free(std::mem::take(&mut self.bytes));
+    }
+
+    /// Passes each page to `apply`, in order.
+    pub fn for_each<E: From<PipelineError>>(
+        &self,
+        spool: &Path,
+        mut apply: impl FnMut(&FlatPage) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if !self.is_spooled {
+            return self.pages.iter().try_for_each(apply);
+        }
+        let mut pages = read_pages(spool).map_err(PipelineError::Archive)?;
+        let mut count = 0;
+        for body in pages.by_ref() {
+            let body = body.map_err(PipelineError::Archive)?;
+            let _large_body = self.budget.lock_large_body(body.len());
+            let page = self.parse(&body)?;
+            apply(&page)?;
+            count += 1;
+        }
+        if !pages.is_complete() {
+            // Rows on lost pages would count as vanished.
+            let (path, why) = (spool.to_owned(), "the file ends before the scan does".to_owned());
+            return Err(PipelineError::Archive(ArchiveError::Damaged { path, page: count, why }).into());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for PageBuffer {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE_BYTES_MAX: usize = 1 << 20;
+    const BODY: &[u8] = br#"{"data":[{"responseGroupUid":"a","questionId":7,"createdAt":"2026-01-01T00:00:00.001Z"}]}"#;
+
+    fn page_bytes(budget: &Budget) -> usize {
+        budget.page_bytes.load(Ordering::Relaxed)
+    }
+
+    fn keys(buffer: &PageBuffer) -> usize {
+        let mut keys = 0;
+        let taken = buffer.for_each::<PipelineError>(Path::new("no spool"), |page| {
+            keys += page.key_hashes.len();
+            Ok(())
+        });
+        taken.unwrap();
+        keys
+    }
+
+    #[test]
+    fn p8_pages_that_do_not_fit_free_their_memory_once() {
+        let budget = Budget::new(PAGE_BYTES_MAX);
+        let page = |buffer: &PageBuffer| buffer.parse(BODY).unwrap();
+        let mut buffer = PageBuffer::new(&budget, Stream::Responses, DriftRules::default());
+        let bytes = page(&buffer).memory_bytes();
+        // Room for three pages.
+        let others = PAGE_BYTES_MAX - 3 * bytes;
+        assert!(budget.reserve(others));
+        for _ in 0..3 {
+            let page = page(&buffer);
+            buffer.push(page);
+        }
+        assert_eq!((keys(&buffer), page_bytes(&budget)), (3, PAGE_BYTES_MAX));
+        for _ in 0..2 {
+            let page = page(&buffer);
+            buffer.push(page);
+        }
+        assert!(buffer.is_spooled);
+        assert_eq!(page_bytes(&budget), others);
+        drop(buffer);
+        assert_eq!(page_bytes(&budget), others);
+    }
+}
