@@ -1,7 +1,7 @@
 //! The one place that reads the wall clock. Everything else is handed a time.
 //!
-//! Two clocks matter: the *service's* (its `Date` header), which decides what may be read, and this machine's, which only
-//! stamps when something was done here. Waiting uses tokio's monotonic clock, which tests can pause.
+//! Two clocks matter: the *service's* (its `Date` header), which decides what may be read, and this machine's, which
+//! only stamps when something was done here. Waiting uses tokio's monotonic clock, which tests can pause.
 
 use std::{fmt, sync::Arc};
 

@@ -1,4 +1,5 @@
-//! Types that keep secrets secret (promise P11): a key that cannot be printed, and an address without its user and query.
+//! Types that keep secrets secret (promise P11):
+//! a key that cannot be printed, and an address without its user and query.
 
 use std::fmt;
 
@@ -48,7 +49,8 @@ const QUOTES: [(char, char); 6] =
 /// Words that stand before a secret in a header. Whoever sends it writes them again.
 const SCHEMES: [&str; 2] = ["bearer", "api-key"];
 
-/// A secret without what people paste along with it (blanks, quotes, `Bearer`, the name of the header), and what that was, blanks aside.
+/// A secret without what people paste along with it (blanks, quotes, `Bearer`, the name of the header),
+/// and what that was, blanks aside.
 pub fn bare_secret(text: &str) -> (&str, Option<&'static str>) {
     let (mut bare, mut left_out) = (text, None);
     loop {

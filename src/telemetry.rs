@@ -19,7 +19,8 @@ pub enum LogFormat {
 /// Something else that looks at spans.
 pub type SpanLayer<S> = Box<dyn Layer<S> + Send + Sync>;
 
-/// Sends log lines of this program from `level` on to stderr. `bars` are hidden while a line is written. `spans` goes to whoever traces runs.
+/// Sends log lines of this program from `level` on to stderr. `bars` are hidden while a line is written.
+/// `spans` goes to whoever traces runs.
 pub fn init(format: LogFormat, level: Level, bars: MultiProgress, spans: Option<SpanLayer<Registry>>) {
     // Lines of the libraries underneath help nobody but their authors.
     let filter = EnvFilter::new(format!("off,studysync={level}"));

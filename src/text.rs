@@ -1,5 +1,6 @@
-//! One rule for every reader of text. A byte order mark (BOM) at the beginning names the encoding and is no part of the text. Without one a
-//! text is UTF-8, or UTF-16 where its first two letters show it. Bytes that are no text are an error, never replaced.
+//! One rule for every reader of text. A byte order mark (BOM) at the beginning names the encoding and is no part of the
+//! text. Without one a text is UTF-8, or UTF-16 where its first two letters show it.
+//! Bytes that are no text are an error, never replaced.
 
 use std::{
     fmt,
@@ -101,7 +102,8 @@ impl Beginning {
     }
 }
 
-/// The bytes as UTF-8 without a mark. UTF-8 is handed on unchecked. `encoding` counts where the bytes begin without a mark.
+/// The bytes as UTF-8 without a mark. UTF-8 is handed on unchecked.
+/// `encoding` counts where the bytes begin without a mark.
 ///
 /// # Errors
 /// If the first bytes cannot be read, or are UTF-32 (`InvalidData`).

@@ -57,7 +57,8 @@ impl Drop for Watch {
 }
 
 async fn draw(mut line: impl FnMut() -> String, bar: ProgressBar) {
-    // `wide_msg` cuts what a narrow terminal has no room for. The template is known to be right: the default is drawn otherwise.
+    // `wide_msg` cuts what a narrow terminal has no room for. The template is known to be right:
+    // the default is drawn otherwise.
     bar.set_style(ProgressStyle::with_template("{wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));
     loop {
         bar.set_message(line());

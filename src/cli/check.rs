@@ -45,22 +45,23 @@ const SKEW_MS_MAX: i64 = 60_000;
 
 /// Checks everything that a run needs, and says what to do.
 ///
-/// Checks that the service answers, the key is accepted, the clocks agree, certificates and proxy work, state, archive and warehouse can be
-/// written, there is room on the disks, and what `serve` needs. This takes seconds.
+/// Checks that the service answers, the key is accepted, the clocks agree, certificates and proxy work, state, archive
+/// and warehouse can be written, there is room on the disks, and what `serve` needs. This takes seconds.
 ///
 /// Each failure says what to do. Nothing is pulled. With `full_text_search` it also loads DuckDB's extension.
 ///
-/// With --service-profile it also measures how the service behaves where its documents leave it open: the order of lists, what `start` and `end` of each list
-/// mean and whether they belong to the range, how a list ends, what happens to rows that share a millisecond at a page boundary,
-/// the largest page that comes in time, which states of surveys are listed without being asked for, the unit of the times of users
-/// (at most three users are asked for), and the environments that webhooks named. That takes at most 60 requests; each behaviour is
-/// shown with its value, its date and how it was measured. The results are stored, `status` shows them, and runs use them.
-/// `unknown` is no failure: a service with few rows shows little, and no refusal is provoked to see its form.
+/// With --service-profile it also measures how the service behaves where its documents leave it open: the order of
+/// lists, what `start` and `end` of each list mean and whether they belong to the range, how a list ends, what happens
+/// to rows that share a millisecond at a page boundary, the largest page that comes in time, which states of surveys
+/// are listed without being asked for, the unit of the times of users (at most three users are asked for), and the
+/// environments that webhooks named. That takes at most 60 requests; each behaviour is shown with its value, its date
+/// and how it was measured. The results are stored, `status` shows them, and runs use them. `unknown` is no failure: a
+/// service with few rows shows little, and no refusal is provoked to see its form.
 ///
 /// With --notify it sends a test message to the command and the webhook of [notify].
 ///
-/// Exit codes: 0 all is well; 1 something is not; 2 usage or configuration; 3 a clock is days off; 4 key refused; 5 another run
-/// holds the lease; 6 the service is rate limiting: try later.
+/// Exit codes: 0 all is well; 1 something is not; 2 usage or configuration; 3 a clock is days off; 4 key refused; 5
+/// another run holds the lease; 6 the service asks to be left alone: try later.
 #[derive(Args, Debug)]
 pub(super) struct CheckArgs {
     /// Also measure how the service behaves where its documents leave it open

@@ -1,4 +1,5 @@
-//! The command line as clap reads it: which flags each command's help lists, and what is said of a flag that a command lacks.
+//! The command line as clap reads it: which flags each command's help lists,
+//! and what is said of a flag that a command lacks.
 
 use std::io::Write as _;
 
@@ -9,7 +10,8 @@ use clap::{
 
 use super::{Cli, help};
 
-/// Flags of a place that a command takes, so that one set of them serves a whole job, and does not read: its help leaves them out.
+/// Flags of a place that a command takes, so that one set of them serves a whole job, and does not read:
+/// its help leaves them out.
 const UNREAD: &[(&str, &[&str])] = &[
     ("plan", &["archive"]),
     ("status", &["base_url", "api_key_file", "archive"]),
@@ -30,7 +32,8 @@ pub(super) fn build() -> Command {
     })
 }
 
-/// Whether the program takes this command line, its own name left out; else the error. Tests of the documentation ask it.
+/// Whether the program takes this command line, its own name left out; else the error.
+/// Tests of the documentation ask it.
 pub fn accepts(arguments: &[&str]) -> Result<(), String> {
     match build().try_get_matches_from(std::iter::once(&"studysync").chain(arguments)) {
         Err(error) if error.use_stderr() => Err(error.to_string()),

@@ -1,7 +1,7 @@
 //! `studysync demo`: the whole story in under a minute, with the very commands that a user would type.
 //!
-//! The sandbox runs as a server of its own on a free port; every step is this program run once more, so what is shown is what
-//! happens.
+//! The sandbox runs as a server of its own on a free port;
+//! every step is this program run once more, so what is shown is what happens.
 
 use std::{
     fs::OpenOptions,
@@ -28,7 +28,8 @@ const CHANGES: &str = r#"{"seed":7,"new_answers":600,"edits":40,"soft_deletes":1
 
 /// Shows a backfill, a nightly sync and SQL on generated data.
 ///
-/// Everything happens in a temporary folder, which stays with its configuration. Three commands to go on with are printed at the end.
+/// Everything happens in a temporary folder, which stays with its configuration.
+/// Three commands to go on with are printed at the end.
 ///
 /// Exit codes: 0 shown; 1 a step failed.
 #[derive(Args, Debug)]

@@ -28,11 +28,12 @@ const LABEL_COLUMNS: usize = 26;
 ///
 /// Rows by survey, and NPS, top-two box and choice shares with their errors.
 ///
-/// A change is dated by the scan that saw it: an edit of Monday that a scan found on Tuesday counts on Tuesday. The command reads the
-/// DuckDB file if one is named, else the Parquet files, and changes nothing. The SQL macros row_changes and figure_changes return the same.
+/// A change is dated by the scan that saw it: an edit of Monday that a scan found on Tuesday counts on Tuesday. The
+/// command reads the DuckDB file if one is named, else the Parquet files, and changes nothing. The SQL macros
+/// row_changes and figure_changes return the same.
 ///
-/// Exit codes: 0 shown, whether or not something changed; 1 the warehouse cannot be read; 2 usage or configuration; 5 a run has the
-/// warehouse open.
+/// Exit codes: 0 shown, whether or not something changed; 1 the warehouse cannot be read; 2 usage or configuration;
+/// 5 a run has the warehouse open.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  studysync diff --since 2026-01-26\n  studysync diff --since 2026-01-01 --until 2026-02-01 --survey 4100 --json"

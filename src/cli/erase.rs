@@ -22,42 +22,45 @@ use super::{
     sync::stop_on_signal,
 };
 
-/// Sessions, and lines of other kinds, that are listed in a plan. Names under which the service purges people are all listed.
+/// Sessions, and lines of other kinds, that are listed in a plan.
+/// Names under which the service purges people are all listed.
 const LISTED_MAX: usize = 40;
 /// The largest file of people that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Erases people at the service and everywhere here.
 ///
-/// The command prints a plan first: whose rows, in which tables, pages and files. It searches for the named identifiers and for
-/// identifiers linked to them (a user id is linked to its visitors, sessions and mail addresses). Identifiers that other people
-/// share, or that link visitors without a user id, are reported and not followed. Unicode forms of one name match each other, and so
-/// do the Unicode and ASCII forms of a mail domain.
+/// The command prints a plan first: whose rows, in which tables, pages and files. It searches for the named identifiers
+/// and for identifiers linked to them (a user id is linked to its visitors, sessions and mail addresses). Identifiers
+/// that other people share, or that link visitors without a user id, are reported and not followed. Unicode forms of
+/// one name match each other, and so do the Unicode and ASCII forms of a mail domain.
 ///
-/// Once confirmed, the service is asked to delete these people, at most 100 in a request. They are then removed from every table,
-/// history, Parquet file, archived page, recording, reject, `users push` result and from the checkpoints. The DuckDB file is
-/// rewritten, so that no byte is left. Then every file is searched for every identifier. The receipt says what was searched, found
-/// and removed, and names nobody: it is a file next to the state file, and a row of the table `erasures`.
+/// Once confirmed, the service is asked to delete these people, at most 100 in a request. They are then removed from
+/// every table, history, Parquet file, archived page, recording, reject, `users push` result and from the checkpoints.
+/// The DuckDB file is rewritten, so that no byte is left. Then every file is searched for every identifier. The receipt
+/// says what was searched, found and removed, and names nobody:
+/// it is a file next to the state file, and a row of the table `erasures`.
 ///
-/// The service continues to send these people until its delay (ten days by default) is over. A list of keyed hashes keeps them out of
-/// scans, replays and webhooks until two days after that, and until complete scans have met none of them. Back up the folder
-/// of this list (FILE.erasures next to the state file). Restored backups of the archive are filtered as well. A restored
-/// warehouse is not: run the same command again.
+/// The service continues to send these people until its delay (ten days by default) is over. A list of keyed hashes
+/// keeps them out of scans, replays and webhooks until two days after that, and until complete scans have met none of
+/// them. Back up the folder of this list (FILE.erasures next to the state file). Restored backups of the archive are
+/// filtered as well. A restored warehouse is not: run the same command again.
 ///
-/// Texts that other people wrote about them stay, and are counted by table (exit code 3). With --redact-mentions the identifiers in
-/// these texts are replaced. The service still has the texts, and a scan that sees them changed brings them back. A visitor's number,
-/// and an id of digits alone, is removed from columns and fields, and not searched for in texts: any number could match. Log
-/// lines name nobody. The plan, also with --dry-run, names people on stderr: mind where your scheduler stores stderr.
+/// Texts that other people wrote about them stay, and are counted by table (exit code 3). With --redact-mentions the
+/// identifiers in these texts are replaced. The service still has the texts, and a scan that sees them changed brings
+/// them back. A visitor's number, and an id of digits alone, is removed from columns and fields, and not searched for
+/// in texts: any number could match. Log lines name nobody. The plan, also with --dry-run, names people on stderr: mind
+/// where your scheduler stores stderr.
 ///
-/// Your own tables, views and other objects in the DuckDB file stay. Your tables are searched, and matches are reported (exit code
-/// 3). An object that prevents rewriting the file is reported before anything changes (exit code 2).
+/// Your own tables, views and other objects in the DuckDB file stay. Your tables are searched, and matches are reported
+/// (exit code 3). An object that prevents rewriting the file is reported before anything changes (exit code 2).
 ///
 /// The same command resumes an erasure that was interrupted. After a finished erasure it finds nothing.
 ///
-/// Exit codes: 0 done; 1 failed, the same command resumes; 2 usage or configuration; 3 done, but something needs attention (mentions
-/// by others, identifiers that were not followed; with --dry-run also identifiers that nothing here matches); 4 key refused; 5
-/// another run holds the lease, or a program holds the file; 6 stopped early at a deadline, a budget or a rate limit, the same
-/// command resumes; 130 interrupted or not confirmed.
+/// Exit codes: 0 done; 1 failed, the same command resumes; 2 usage or configuration; 3 done, but something needs
+/// attention (mentions by others, identifiers that were not followed; with --dry-run also identifiers that nothing here
+/// matches); 4 key refused; 5 another run holds the lease, or a program holds the file; 6 stopped early at a deadline,
+/// a budget or a rate limit, the same command resumes; 130 interrupted or not confirmed.
 #[derive(Args, Debug)]
 pub(super) struct EraseArgs {
     /// Your own id of a person; repeatable

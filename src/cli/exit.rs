@@ -1,4 +1,5 @@
-//! Errors become exit codes, and a hint where there is a way out. The whole chain of an error is printed here and nowhere else.
+//! Errors become exit codes, and a hint where there is a way out.
+//! The whole chain of an error is printed here and nowhere else.
 
 use std::io;
 

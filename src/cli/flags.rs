@@ -1,4 +1,5 @@
-//! Flags that several commands share. Every command takes the location flags; the other flags belong to the commands that read them.
+//! Flags that several commands share. Every command takes the location flags;
+//! the other flags belong to the commands that read them.
 
 use std::{io::Write as _, path::PathBuf, time::Duration};
 
@@ -14,15 +15,16 @@ use crate::{
 
 use super::{CommandError, Context};
 
-/// Locations of files and of the service. Every command takes all of them, so that one set serves a whole job. Its help lists
-/// the flags that the command reads.
+/// Locations of files and of the service. Every command takes all of them, so that one set serves a whole job. Its help
+/// lists the flags that the command reads.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct PlaceFlags {
     /// Address of the service, without /v1/responses
     #[arg(long, value_name = "URL", help_heading = "Locations")]
     pub base_url: Option<String>,
 
-    /// File that contains the key [default: the variable STUDYSYNC_API_KEY, or the file or variable in the configuration]
+    /// File that contains the key [default: the variable STUDYSYNC_API_KEY,
+    /// or the file or variable in the configuration]
     #[arg(long, value_name = "PATH", help_heading = "Locations")]
     pub api_key_file: Option<PathBuf>,
 

@@ -1,4 +1,5 @@
-//! `studysync health`: asks a running `serve` for `/healthz`, or `/readyz`. For container engines and monitors on a machine without curl.
+//! `studysync health`: asks a running `serve` for `/healthz`, or `/readyz`.
+//! For container engines and monitors on a machine without curl.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -16,9 +17,11 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// Asks the `serve` of this machine for its health, and prints the answer.
 ///
-/// Sends GET /healthz to the address of `serve` in the configuration, or to --listen; with --ready GET /readyz. The answer is one line of JSON.
+/// Sends GET /healthz to the address of `serve` in the configuration, or to --listen; with --ready GET /readyz.
+/// The answer is one line of JSON.
 ///
-/// Exit codes: 0 serve is well, or with --ready can store deliveries; 1 it is not, or does not answer; 2 usage or configuration.
+/// Exit codes: 0 serve is well, or with --ready can store deliveries; 1 it is not, or does not answer;
+/// 2 usage or configuration.
 #[derive(Args, Debug)]
 pub(super) struct HealthArgs {
     /// Address that `serve` listens on [default: 127.0.0.1:8788]

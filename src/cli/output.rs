@@ -21,8 +21,8 @@ impl From<io::Error> for WriteError {
     }
 }
 
-/// Writes to the file, or to stdout without one. A regular file is written beside its place and renamed at the end: readers see
-/// the old file or the whole new one. `access` is that of a new file; an existing file keeps its own.
+/// Writes to the file, or to stdout without one. A regular file is written beside its place and renamed at the end:
+/// readers see the old file or the whole new one. `access` is that of a new file; an existing file keeps its own.
 pub(super) fn write_to<T>(
     file: Option<&Path>,
     access: Access,

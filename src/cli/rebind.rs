@@ -12,15 +12,17 @@ use super::{CommandError, Context, flags::PlaceFlags};
 
 /// Binds the stored data to a new address of the same service.
 ///
-/// Checkpoints, warehouse and archive are bound to the address and the label of their service, and refuse others: rows of a second service
-/// would make the rows of the first look vanished. When the service has moved, first set base_url (or environment) to the new value. Then
-/// name the old value with --from (or --from-environment). No row changes and no request is sent. The archive's files are rewritten, which
-/// takes as long as copying them. The same command resumes after an interruption.
+/// Checkpoints, warehouse and archive are bound to the address and the label of their service, and refuse others: rows
+/// of a second service would make the rows of the first look vanished. When the service has moved, first set base_url
+/// (or environment) to the new value. Then name the old value with --from (or --from-environment). No row changes and
+/// no request is sent. The archive's files are rewritten, which takes as long as copying them.
+/// The same command resumes after an interruption.
 ///
-/// Use this only for the same service at another address. For another service or environment, name another --state, warehouse and archive.
+/// Use this only for the same service at another address.
+/// For another service or environment, name another --state, warehouse and archive.
 ///
-/// Exit codes: 0 bound, or nothing to do; 1 failed, the same command resumes; 2 usage or configuration, or something belongs to a third
-/// service; 5 another run holds the lease.
+/// Exit codes: 0 bound, or nothing to do; 1 failed, the same command resumes; 2 usage or configuration, or something
+/// belongs to a third service; 5 another run holds the lease.
 #[derive(Args, Debug)]
 pub(super) struct RebindArgs {
     /// The old address [default: the address did not change]

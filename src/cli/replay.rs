@@ -19,16 +19,16 @@ use super::{
 
 /// Rebuilds tables from the archive; sends nothing.
 ///
-/// Without --from, --to or --stream each warehouse is rebuilt next to the old one, which it then replaces atomically. Until then the
-/// old warehouse stays unchanged. The result equals the original in every table, history and ledger included. A lost warehouse is
-/// restored. The replay is refused if the archive lacks pages of rows in the warehouse.
+/// Without --from, --to or --stream each warehouse is rebuilt next to the old one, which it then replaces atomically.
+/// Until then the old warehouse stays unchanged. The result equals the original in every table, history and ledger
+/// included. A lost warehouse is restored. The replay is refused if the archive lacks pages of rows in the warehouse.
 ///
 /// With a range, the windows that overlap it are rebuilt inside the warehouse, in one transaction. Surveys have no
 /// windows: only a full replay rebuilds them.
 ///
-/// Exit codes: 0 done; 1 failed or refused, the warehouse is as it was; 2 usage or configuration; 3 done, but the archive proves less
-/// than the checkpoints counted, and the next sync pulls the rest; 5 another run holds the lease, or a program the file; 130
-/// interrupted, the warehouse is as it was.
+/// Exit codes: 0 done; 1 failed or refused, the warehouse is as it was; 2 usage or configuration; 3 done, but the
+/// archive proves less than the checkpoints counted, and the next sync pulls the rest; 5 another run holds the lease,
+/// or a program the file; 130 interrupted, the warehouse is as it was.
 #[derive(Args, Debug)]
 pub(super) struct ReplayArgs {
     /// Start of the range: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds [default: the beginning]

@@ -24,9 +24,9 @@ use super::{
 ///
 /// Answers per day, NPS, surveys and their questions, themes, coverage, and where the time went.
 ///
-/// The page needs no network and no script, and lists the numbers of its charts in tables. The command reads the DuckDB file if one is
-/// named, else the Parquet files, and changes nothing. Coverage comes from the checkpoints, or from the ledger in the warehouse if
-/// there are none. With --survey the page shows these surveys alone.
+/// The page needs no network and no script, and lists the numbers of its charts in tables. The command reads the DuckDB
+/// file if one is named, else the Parquet files, and changes nothing. Coverage comes from the checkpoints, or from the
+/// ledger in the warehouse if there are none. With --survey the page shows these surveys alone.
 ///
 /// Exit codes: 0 written; 1 the warehouse cannot be read; 2 usage or configuration; 5 a run has the warehouse open.
 #[derive(Args, Debug)]

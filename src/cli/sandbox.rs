@@ -1,4 +1,5 @@
-//! `studysync sandbox`: runs the sandbox service until Ctrl-C or SIGTERM. `crates/sandbox/README.md` documents what it can do.
+//! `studysync sandbox`: runs the sandbox service until Ctrl-C or SIGTERM.
+//! `crates/sandbox/README.md` documents what it can do.
 
 use std::{io, net::SocketAddr};
 
@@ -11,9 +12,9 @@ use crate::clock;
 
 /// Runs a stand-in for the service with generated data.
 ///
-/// Point any command at it with `--base-url http://127.0.0.1:8787` and the key `sandbox-key`. When it is ready it prints one
-/// line to stdout: `listening on http://ADDRESS`. Control calls (clock, changes, faults, request log, the true rows) are
-/// under `/_sandbox/`.
+/// Point any command at it with `--base-url http://127.0.0.1:8787` and the key `sandbox-key`. When it is ready it
+/// prints one line to stdout: `listening on http://ADDRESS`. Control calls (clock, changes, faults, request log, the
+/// true rows) are under `/_sandbox/`.
 ///
 /// Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 the address is taken; 2 a setting cannot be.
 #[derive(Args, Clone, Debug)]
@@ -108,8 +109,8 @@ pub(super) struct SandboxArgs {
 pub(super) enum DataArg {
     /// As even as it is generated
     Smooth,
-    /// Sessions at the edges of hours and days, equal milliseconds, sessions over days, records that are rejected, keys that come
-    /// twice, snapshots that differ within a session, longer texts
+    /// Sessions at the edges of hours and days, equal milliseconds, sessions over days, records that are rejected, keys
+    /// that come twice, snapshots that differ within a session, longer texts
     Rough,
 }
 

@@ -17,23 +17,26 @@ use super::{
 ///
 /// It runs until Ctrl-C or SIGTERM.
 ///
-/// A delivery is on disk before the response 200, is in the table webhook_events within a minute, and starts a scan of the range that
-/// it names. `[serve]` in the configuration says where to listen, when to run and where the webhooks' secret is
-/// (the environment variable STUDYSYNC_WEBHOOK_SECRET unless set otherwise). It speaks plain HTTP: put a TLS proxy in front of it
-/// that forwards the webhook's path only. When it is ready it prints one line to stdout: `listening on http://ADDRESS`.
+/// A delivery is on disk before the response 200, is in the table webhook_events within a minute, and starts a scan of
+/// the range that it names. `[serve]` in the configuration says where to listen, when to run and where the webhooks'
+/// secret is (the environment variable STUDYSYNC_WEBHOOK_SECRET unless set otherwise). It speaks plain HTTP: put a TLS
+/// proxy in front of it that forwards the webhook's path only. When it is ready it prints one line to stdout:
+/// `listening on http://ADDRESS`.
 ///
-/// GET /healthz is red (503) when somebody has to act: nights fail, a stream has too large a lag, deliveries cannot be stored; its JSON names
-/// the reasons. /readyz is red while deliveries cannot be stored: only a restart for that reason helps. /metrics is for Prometheus.
+/// GET /healthz is red (503) when somebody has to act: nights fail, a stream has too large a lag, deliveries cannot be
+/// stored; its JSON names the reasons. /readyz is red while deliveries cannot be stored, the only failure that a restart
+/// may mend. /metrics is for Prometheus.
 ///
-/// / is a status page for people, /api/status the same as JSON. On another address than loopback it needs a token of 16 characters or more
-/// (the environment variable STUDYSYNC_STATUS_TOKEN unless set otherwise), or status_page = "off" under `[serve]`.
+/// / is a status page for people, /api/status the same as JSON. On another address than loopback it needs a token of 16
+/// characters or more (the environment variable STUDYSYNC_STATUS_TOKEN unless set otherwise),
+/// or status_page = "off" under `[serve]`.
 ///
-/// A run that was missed or killed is caught up once. While another process holds the lease (a backfill by hand), deliveries wait
-/// in the inbox and the run waits for the next time of the schedule. A failed run is retried, not before the service's Retry-After. The next
-/// time of the schedule always starts a run.
+/// A run that was missed or killed is caught up once. While another process holds the lease (a backfill by hand),
+/// deliveries wait in the inbox and the run waits for the next time of the schedule. A failed run is retried, not
+/// before the service's Retry-After. The next time of the schedule always starts a run.
 ///
-/// Exit codes: 0 stopped by a signal; 1 failed: the inbox cannot be used or the address is taken; 2 usage or configuration; 5 another `serve` is at
-/// work with the same state file.
+/// Exit codes: 0 stopped by a signal; 1 failed: the inbox cannot be used or the address is taken; 2 usage or
+/// configuration; 5 another `serve` is at work with the same state file.
 #[derive(Args, Debug)]
 pub(super) struct ServeArgs {
     /// Address to listen on; port 0 takes a free one [default: 127.0.0.1:8788]

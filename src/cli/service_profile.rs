@@ -1,5 +1,5 @@
-//! How behaviours are shown by `check --service-profile` and `status`: a line with the value, and below it when and how it was measured. No line is
-//! longer than a terminal of 80 columns.
+//! How behaviours are shown by `check --service-profile` and `status`: a line with the value, and below it when and how
+//! it was measured. No line is longer than a terminal of 80 columns.
 
 use serde_json::Value;
 

@@ -25,16 +25,17 @@ use super::{
 
 /// Pulls new data and re-scans closed windows: the nightly job.
 ///
-/// A first sync begins 30 days back (`since` in the configuration changes this), or where a backfill began. `backfill` pulls older
-/// answers. A sync also pulls every later range that was never proven complete. The next run resumes a run that was stopped or killed.
+/// A first sync begins 30 days back (`since` in the configuration changes this), or where a backfill began. `backfill`
+/// pulls older answers. A sync also pulls every later range that was never proven complete.
+/// The next run resumes a run that was stopped or killed.
 ///
-/// Fields and values that this version does not know are stored and reported. [streams.NAME.drift] in the configuration chooses
-/// another policy: evolve, freeze, discard_row, discard_value.
+/// Fields and values that this version does not know are stored and reported. [streams.NAME.drift] in the configuration
+/// chooses another policy: evolve, freeze, discard_row, discard_value.
 ///
-/// Exit codes: 0 done; 1 failed, completely or in some windows or lists (also if a frozen stream met drift), committed data stays; 2 usage
-/// or configuration; 3 done, but something needs attention (rejects, withheld deletions, collisions, rows that a page boundary may
-/// hide, a clock that is days off); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a rate
-/// limit, resumable; 130 interrupted, resumable.
+/// Exit codes: 0 done; 1 failed, completely or in some windows or lists (also if a frozen stream met drift), committed
+/// data stays; 2 usage or configuration; 3 done, but something needs attention (rejects, withheld deletions,
+/// collisions, rows that a page boundary may hide, a clock that is days off); 4 key refused; 5 another run holds the
+/// lease; 6 stopped early at a deadline, a budget or a rate limit, resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
 pub(super) struct SyncArgs {
     #[command(flatten)]
@@ -51,13 +52,13 @@ pub(super) struct SyncArgs {
 ///
 /// Pulls everything created in that range that is not in the warehouse yet.
 ///
-/// Windows are pulled concurrently. A backfill that was killed resumes when the same command runs again. It sends nothing when the
-/// range is covered.
+/// Windows are pulled concurrently. A backfill that was killed resumes when the same command runs again. It sends
+/// nothing when the range is covered.
 ///
-/// Exit codes: 0 done; 1 failed, completely or in some windows or lists (also if a frozen stream met drift), committed data stays; 2 usage
-/// or configuration; 3 done, but something needs attention (rejects, withheld deletions, collisions, rows that a page boundary may
-/// hide, a clock that is days off); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a rate
-/// limit, resumable; 130 interrupted, resumable.
+/// Exit codes: 0 done; 1 failed, completely or in some windows or lists (also if a frozen stream met drift), committed
+/// data stays; 2 usage or configuration; 3 done, but something needs attention (rejects, withheld deletions,
+/// collisions, rows that a page boundary may hide, a clock that is days off); 4 key refused; 5 another run holds the
+/// lease; 6 stopped early at a deadline, a budget or a rate limit, resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
 pub(super) struct BackfillArgs {
     /// Start of the range: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds

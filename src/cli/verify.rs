@@ -25,14 +25,14 @@ const WINDOWS_SHOWN: usize = 20;
 
 /// Compares a range with the service, row by row; writes nothing.
 ///
-/// Reports rows that are missing (only at the service), extra (only here) and stale (different content, with the columns that
-/// differ), and the parts of the range that were never read. Rows that changed at the service since a window was last read differ too:
-/// the report shows when it was last read, and the next `sync` that scans the window fetches them. `replay` repairs damage that was
-/// done here.
+/// Reports rows that are missing (only at the service), extra (only here) and stale (different content, with the
+/// columns that differ), and the parts of the range that were never read. Rows that changed at the service since a
+/// window was last read differ too: the report shows when it was last read, and the next `sync` that scans the window
+/// fetches them. `replay` repairs damage that was done here.
 ///
-/// Exit codes: 0 all read and equal; 1 failed; 2 usage or configuration; 3 something differs or was never read; 4 key refused; 5
-/// another run holds the lease, or a program the file; 6 stopped early at a deadline, a budget or a rate limit, continue with --from; 130
-/// interrupted.
+/// Exit codes: 0 all read and equal; 1 failed; 2 usage or configuration; 3 something differs or was never read; 4 key
+/// refused; 5 another run holds the lease, or a program the file; 6 stopped early at a deadline, a budget or a rate
+/// limit, continue with --from; 130 interrupted.
 #[derive(Args, Debug)]
 pub(super) struct VerifyArgs {
     /// Start of the range: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds

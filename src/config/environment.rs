@@ -1,5 +1,5 @@
-//! Settings from environment variables, one for each key of the file: `STUDYSYNC_WAREHOUSE_DUCKDB` sets `duckdb` under `[warehouse]`.
-//! They win over the file and lose against the command line.
+//! Settings from environment variables, one for each key of the file: `STUDYSYNC_WAREHOUSE_DUCKDB` sets `duckdb` under
+//! `[warehouse]`. They win over the file and lose against the command line.
 
 use std::path::PathBuf;
 
@@ -66,7 +66,8 @@ impl Variables {
             let taken = toml_value(&key, variable.text.trim()).map_err(|problem| value(&name, problem))?;
             let table = table_of(file, key.table);
             let table = table.ok_or_else(|| value(&name, format!("the file has no table [{}]", key.table)))?;
-            // What the file says instead of it gives way. Two variables of the environment are refused later, as two keys of the file are.
+            // What the file says instead of it gives way.
+            // Two variables of the environment are refused later, as two keys of the file are.
             let is_of_file = |other: &&&str| !set.iter().any(|set: &Key| set.table == key.table && set.name == **other);
             for other in alternatives(&key).iter().filter(is_of_file) {
                 table.remove(*other);
@@ -77,8 +78,8 @@ impl Variables {
         Ok(set)
     }
 
-    /// Refuses a variable that looks like a setting and is none, as the file refuses an unknown key. `others` are variables that the
-    /// configuration names, for the key of the service for example.
+    /// Refuses a variable that looks like a setting and is none, as the file refuses an unknown key. `others` are
+    /// variables that the configuration names, for the key of the service for example.
     ///
     /// # Errors
     /// The variable, and the nearest known one.
@@ -144,7 +145,8 @@ fn is_of_kubernetes(variable: &Variable) -> bool {
         || name.contains("_PORT_")
 }
 
-/// The table of this name, made if the file has none. What the file calls `studies` are the surveys. `None` if something else has the name.
+/// The table of this name, made if the file has none. What the file calls `studies` are the surveys. `None` if
+/// something else has the name.
 fn table_of<'file>(file: &'file mut toml::Table, name: &str) -> Option<&'file mut toml::Table> {
     let mut table = file;
     for part in name.split('.') {

@@ -1,4 +1,5 @@
-//! The configuration file as it is written. Every key is optional; an unknown one is refused with the nearest known one.
+//! The configuration file as it is written. Every key is optional;
+//! an unknown one is refused with the nearest known one.
 
 use std::{
     collections::BTreeMap,
@@ -130,7 +131,8 @@ impl ConfigFile {
         Ok(ConfigFile { written: text.parse().map_err(|error| failed("", &error))?, ..file })
     }
 
-    /// Puts the environment's settings over those of the file. Returns both together, and the settings that the environment set.
+    /// Puts the environment's settings over those of the file.
+    /// Returns both together, and the settings that the environment set.
     ///
     /// # Errors
     /// A variable that looks like a setting and is none, or a value that its key cannot take.
@@ -151,8 +153,8 @@ impl ConfigFile {
     }
 }
 
-/// serde's message in words: an unknown key with the nearest known one, a value of the wrong type with the key and the right one. The value
-/// itself is not shown: it may be a secret that stands in the wrong place.
+/// serde's message in words: an unknown key with the nearest known one, a value of the wrong type with the key and the
+/// right one. The value itself is not shown: it may be a secret that stands in the wrong place.
 fn explain(key: &str, message: &str) -> String {
     let message = message.trim_end();
     let mut names = message.split('`').skip(1).step_by(2);

@@ -1,4 +1,5 @@
-//! Every setting of the configuration file as a list. The environment variables are made from it; a test holds it against the file's types.
+//! Every setting of the configuration file as a list. The environment variables are made from it;
+//! a test holds it against the file's types.
 
 use Kind::{List, Number, Path, PathOrNone, Switch, Text, Whole};
 

@@ -1,7 +1,7 @@
 //! The configuration: a TOML file, the environment and the command line, resolved into [`Settings`].
 //!
-//! Defaults are defined here once. This is the only place that reads the environment. Nothing is opened or created; a secret may come from a
-//! command.
+//! Defaults are defined here once. This is the only place that reads the environment. Nothing is opened or created; a
+//! secret may come from a command.
 
 mod environment;
 mod error;

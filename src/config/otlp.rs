@@ -1,4 +1,5 @@
-//! Whether an OpenTelemetry collector is named in the environment. Everything else of it the library reads from there by itself.
+//! Whether an OpenTelemetry collector is named in the environment.
+//! Everything else of it the library reads from there by itself.
 
 use super::variable::environment;
 

@@ -1,5 +1,5 @@
-//! Where things are: links are followed once, here, so that whatever lies beside a file lies beside the file itself; and pages go to a
-//! folder that is named after the state file. Reads links and names, and no file.
+//! Where things are: links are followed once, here, so that whatever lies beside a file lies beside the file itself;
+//! and pages go to a folder that is named after the state file. Reads links and names, and no file.
 
 use std::path::{Path, PathBuf};
 
@@ -43,8 +43,8 @@ pub(super) fn real_state(path: PathBuf) -> Result<PathBuf, ConfigError> {
     Ok(real)
 }
 
-/// The folder of pages beside a state file where nothing else is said: `name` beside one of the usual name, `<state file>.name` beside
-/// any other, so that two state files in one folder share none.
+/// The folder of pages beside a state file where nothing else is said: `name` beside one of the usual name, `<state
+/// file>.name` beside any other, so that two state files in one folder share none.
 pub(super) fn folder_of_pages(state: &Path, name: &str) -> PathBuf {
     let usual = Path::new(STATE_PATH).file_name().map(|usual| state.with_file_name(usual)).unwrap_or_default();
     let shared = state.with_file_name(name);

@@ -104,7 +104,8 @@ pub struct Settings {
     pub archive_owner: String,
     /// How long archived pages stay, in days; `None` keeps them for ever.
     pub archive_keep_days: Option<u32>,
-    /// After so many days sessions that the service no longer returns are erased here as well; `None` keeps them, marked.
+    /// After so many days sessions that the service no longer returns are erased here as well;
+    /// `None` keeps them, marked.
     pub erase_vanished_after_days: Option<u32>,
     /// The run ends early, resumable, after this time.
     pub deadline: Option<Duration>,
@@ -251,8 +252,8 @@ impl Settings {
     }
 }
 
-/// Reads the configuration file (the one that is named, or `studysync.toml` if it is there) and resolves it with the environment and the
-/// command line. Paths in the file are relative to the file.
+/// Reads the configuration file (the one that is named, or `studysync.toml` if it is there) and resolves it with the
+/// environment and the command line. Paths in the file are relative to the file.
 pub fn resolve(overrides: Overrides) -> Result<Settings, ConfigError> {
     let variables = Variables::of_this_process()?;
     let config = overrides.config.clone().or_else(config_from_environment).or_else(|| {

@@ -131,8 +131,9 @@ pub(super) fn secret(
     Ok(ApiKey::new(bare, origin))
 }
 
-/// What a command line prints. It shares this program's stderr and terminal, so that it can ask for a password there. Time and output are bounded,
-/// whatever it does: it may close its output and go on, or leave something behind that keeps the output open.
+/// What a command line prints. It shares this program's stderr and terminal, so that it can ask for a password there.
+/// Time and output are bounded, whatever it does:
+/// it may close its output and go on, or leave something behind that keeps the output open.
 fn printed_by(line: &str, name: &str, wait_max: Duration) -> Result<String, ConfigError> {
     let failed = |problem: String| value(name, problem);
     let mut command = Command::new("/bin/sh");

@@ -1,4 +1,5 @@
-//! `[serve]`: the receiver of webhooks and the schedule. Whether the cron expression and the zone can be read is told by `serve`.
+//! `[serve]`: the receiver of webhooks and the schedule.
+//! Whether the cron expression and the zone can be read is told by `serve`.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -97,7 +98,8 @@ pub enum MaxLag {
 }
 
 impl Settings {
-    /// The same for a run that looks for what is new in these streams alone: closed windows are left to the nightly run.
+    /// The same for a run that looks for what is new in these streams alone:
+    /// closed windows are left to the nightly run.
     #[must_use]
     pub fn trailing(&self, streams: &[Stream]) -> Settings {
         let mut settings = self.clone();

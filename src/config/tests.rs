@@ -41,7 +41,7 @@ fn settings_with(text: &str, variables: &[(&str, &str)]) -> Result<Settings, Str
 }
 
 #[test]
-fn the_file_that_init_writes_is_read_and_its_comments_are_the_defaults() {
+fn the_comments_of_the_template_are_the_defaults() {
     let written = settings(&template()).unwrap();
     let uncommented: String = template()
         .lines()

@@ -1,5 +1,5 @@
-//! Paths as people write them. `~` is the home of this user, as in a shell; what else a shell would have put in is refused, since it would
-//! become a folder of that name.
+//! Paths as people write them. `~` is the home of this user, as in a shell; what else a shell would have put in is
+//! refused, since it would become a folder of that name.
 
 use std::path::{Component, Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! Environment variables: their names, what may be shown of them, and their values. The only place that reads the environment.
+//! Environment variables: their names, what may be shown of them, and their values.
+//! The only place that reads the environment.
 
 use std::path::PathBuf;
 

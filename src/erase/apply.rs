@@ -318,7 +318,8 @@ impl Erase {
     ) -> Result<(Receipt, PathBuf), EraseError> {
         let finished_ms = self.session.now_ms();
         let verified = search.verified;
-        // Of people whom it sent, the service can hardly say that it has nobody: more likely it takes no purge of this kind.
+        // Of people whom it sent, the service can hardly say that it has nobody:
+        // more likely it takes no purge of this kind.
         let is_refused = journal.purge_requests.is_empty() && journal.unknown_there > 0 && !journal.removed.is_empty();
         let kept_under_other_names = match plan.is_resumed {
             // Which of them were written anew before the kill is not known.

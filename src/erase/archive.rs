@@ -106,7 +106,8 @@ pub(super) fn find(archive: &Archive, people: &RecordsOf<'_>) -> Result<ArchiveF
     Ok(found)
 }
 
-/// Looks at every file of pages, as many at once as there are processors; what was found comes in the order of the files.
+/// Looks at every file of pages, as many at once as there are processors;
+/// what was found comes in the order of the files.
 fn each_file<T: Send>(
     archive: &Archive,
     look: impl Fn(&Path) -> Result<T, EraseError> + Sync,
@@ -166,8 +167,8 @@ impl ArchivedCoOccurrence {
     }
 }
 
-/// Which identifiers stand together in records that carry one of these: in the archive may be what no table holds, of a scan under
-/// way or of a warehouse that was lost.
+/// Which identifiers stand together in records that carry one of these: in the archive may be what no table holds, of a
+/// scan under way or of a warehouse that was lost.
 pub(super) fn co_occurrence(archive: &Archive, wanted: &[Identifier]) -> Result<ArchivedCoOccurrence, EraseError> {
     let matcher = IdentifierMatcher::new(wanted);
     let records = RecordsOf::new(wanted, &matcher);

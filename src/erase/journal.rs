@@ -1,8 +1,9 @@
 //! What an erasure that was cut short goes on with.
 //!
-//! Half-way through, what led from one identifier to the others may be gone from the tables. So the list of identifiers is
-//! written down before anything is removed: sealed, under a key made from the key of the suppression list *and* from the names on
-//! the command line. Nobody can read it without both, and the same command has both. It goes when the erasure is done.
+//! Half-way through, what led from one identifier to the others may be gone from the tables. So the list of identifiers
+//! is written down before anything is removed: sealed, under a key made from the key of the suppression list *and* from
+//! the names on the command line. Nobody can read it without both, and the same command has both.
+//! It goes when the erasure is done.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -68,8 +69,8 @@ impl Journals {
         Journals { folder: folder.to_owned(), key, failpoints }
     }
 
-    /// The journal that an interrupted erasure of the same names left, and the identifiers that it was about. `as_written` are the names
-    /// as versions compared them that knew no other form.
+    /// The journal that an interrupted erasure of the same names left, and the identifiers that it was about.
+    /// `as_written` are the names as versions compared them that knew no other form.
     pub fn find(
         &self,
         named: &BTreeSet<Identifier>,

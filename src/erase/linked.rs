@@ -1,15 +1,17 @@
-//! Who belongs together: from the identifiers that were named to those that they lead to. Pure; what rows say is asked for.
+//! Who belongs together: from the identifiers that were named to those that they lead to. Pure;
+//! what rows say is asked for.
 //!
-//! A row that carries an identifier of a person leads to the other identifiers on it. A lead is followed unless that would take in
-//! somebody else:
+//! A row that carries an identifier of a person leads to the other identifiers on it. A lead is followed unless that
+//! would take in somebody else:
 //!
-//! - One that other rows carry together with the user id of somebody who was not named is shared (a device at a counter, a family's
-//!   mail address) and is not followed.
-//! - A mail address or a partner's id that rows of other visitors carry, without anybody's user id, links people of whom nobody knows
-//!   whether they are the same: it is not followed unless it was named.
-//! - A mail address, visitor or session that was named leads to a user id only if it leads to one alone; several have to be named.
-//!   The sessions that carry it go in any case: it was asked for.
-//! - One under which more visitors or sessions come together than a person has is a stand-in and is not followed, a user id neither.
+//! - One that other rows carry together with the user id of somebody who was not named is shared (a device at a
+//!   counter, a family's mail address) and is not followed.
+//! - A mail address or a partner's id that rows of other visitors carry, without anybody's user id, links people of
+//!   whom nobody knows whether they are the same: it is not followed unless it was named.
+//! - A mail address, visitor or session that was named leads to a user id only if it leads to one alone; several have
+//!   to be named. The sessions that carry it go in any case: it was asked for.
+//! - One under which more visitors or sessions come together than a person has is a stand-in and is not followed,
+//!   a user id neither.
 //!
 //! What names nobody ("", "anonymous") is no identifier to begin with.
 
@@ -34,7 +36,8 @@ pub enum NotFollowed {
     Shared,
     /// Other visitors have it, who have no user id: they may be other people.
     Strangers,
-    /// It is the user id of somebody else: of one of several to whom a named identifier leads, or of whoever shares one.
+    /// It is the user id of somebody else: of one of several to whom a named identifier leads,
+    /// or of whoever shares one.
     OtherUser,
     /// Too many visitors or sessions have it.
     TooMany,
@@ -152,8 +155,8 @@ impl Known {
         self.rows.get(at).map_or(&[], Vec::as_slice)
     }
 
-    /// The user ids on a row; of one without any, those on the rows of its sessions. `Err` names the sessions that have to be
-    /// looked for first.
+    /// The user ids on a row; of one without any, those on the rows of its sessions.
+    /// `Err` names the sessions that have to be looked for first.
     fn users_of(&self, at: usize) -> Result<BTreeSet<&Identifier>, Vec<Identifier>> {
         let own: BTreeSet<&Identifier> = users(self.row(at).iter()).collect();
         if !own.is_empty() {

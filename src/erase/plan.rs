@@ -60,16 +60,16 @@ impl Plan {
     }
 }
 
-/// Follows the leads of the request through all warehouses and the archive; `earlier` are identifiers that an interrupted try
-/// knew.
+/// Follows the leads of the request through all warehouses and the archive;
+/// `earlier` are identifiers that an interrupted try knew.
 pub(super) fn follow(
     request: &EraseRequest,
     earlier: Vec<Identifier>,
     archive: &Archive,
     destinations: &mut [Warehouse],
 ) -> Result<LinkedIdentifiers, EraseError> {
-    // The archive is large and seldom knows more than the warehouses: it is asked for everything at once, and the leads are
-    // followed anew, with what it knew. If that leads to somebody new, it is asked again.
+    // The archive is large and seldom knows more than the warehouses: it is asked for everything at once, and the leads
+    // are followed anew, with what it knew. If that leads to somebody new, it is asked again.
     let named = &request.people;
     let mut archived = ArchivedCoOccurrence::default();
     let mut asked: BTreeSet<Identifier> = BTreeSet::new();
@@ -109,7 +109,8 @@ pub(super) fn follow(
     Ok(identifiers)
 }
 
-/// The sessions that vanished before a moment in every warehouse that holds them, and those of an interrupted try. They lead nowhere.
+/// The sessions that vanished before a moment in every warehouse that holds them, and those of an interrupted try.
+/// They lead nowhere.
 pub(super) fn vanished(
     before_ms: i64,
     earlier: Vec<Identifier>,

@@ -1,7 +1,7 @@
 //! Asks the service to purge people, a hundred deletions at most a request.
 //!
-//! 400 also means "nobody of that name": the names of such a request are asked for in halves, until the ones that the service does
-//! not have stand alone. They count as done.
+//! 400 also means "nobody of that name": the names of such a request are asked for in halves, until the ones that the
+//! service does not have stand alone. They count as done.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! The proof that an erasure was done: a file of JSON, and a row of `erasures` in each warehouse. It says what was searched, found
-//! and removed, and when; nothing in it says of whom.
+//! The proof that an erasure was done: a file of JSON, and a row of `erasures` in each warehouse. It says what was
+//! searched, found and removed, and when; nothing in it says of whom.
 
 use std::{
     collections::BTreeMap,

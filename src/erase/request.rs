@@ -16,8 +16,8 @@ pub enum Reason {
     /// People were named.
     #[default]
     Asked,
-    /// Sessions had vanished at the service before this moment, epoch milliseconds by its clock. Nobody is kept out for it: what the
-    /// service returns again is welcome.
+    /// Sessions had vanished at the service before this moment, epoch milliseconds by its clock. Nobody is kept out for
+    /// it: what the service returns again is welcome.
     Vanished { before_ms: i64 },
 }
 
@@ -82,8 +82,8 @@ impl EraseRequest {
     }
 }
 
-/// Reads a file of people: one a line, `user-id TEXT`, `email TEXT` or `visitor-id TEXT`; a comma may stand in place of the blank.
-/// Empty lines and those that begin with `#` are passed over.
+/// Reads a file of people: one a line, `user-id TEXT`, `email TEXT` or `visitor-id TEXT`; a comma may stand in place of
+/// the blank. Empty lines and those that begin with `#` are passed over.
 pub fn read_people(text: &str, request: &mut EraseRequest) -> Result<(), EraseError> {
     for (at, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let line = line.trim_end_matches('\r');

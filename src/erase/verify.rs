@@ -1,5 +1,5 @@
-//! Searches everything that is kept for what should be gone: the columns of each warehouse, the archived pages decompressed, and
-//! the bytes of every file as they lie on the disk.
+//! Searches everything that is kept for what should be gone: the columns of each warehouse, the archived pages
+//! decompressed, and the bytes of every file as they lie on the disk.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

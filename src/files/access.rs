@@ -1,7 +1,8 @@
-//! Who may read and write a file: new files are for this user alone, and a replaced file keeps its mode, owner and group.
+//! Who may read and write a file: new files are for this user alone, and a replaced file keeps its mode,
+//! owner and group.
 //!
-//! A folder with the set-group-id bit is shared with a group on purpose: what is created in it gets the group's rights of the
-//! folder.
+//! A folder with the set-group-id bit is shared with a group on purpose:
+//! what is created in it gets the group's rights of the folder.
 
 use std::{
     fs::{self, DirBuilder, File, Metadata, Permissions},
@@ -37,8 +38,8 @@ pub enum Access {
     Everybody,
 }
 
-/// From here on, this process creates files and folders for its user alone, the engine's and SQLite's among them. To be called
-/// once, before anything is created.
+/// From here on, this process creates files and folders for its user alone, the engine's and SQLite's among them. To be
+/// called once, before anything is created.
 pub fn keep_private() {
     let before = rustix::process::umask(Mode::RWXG | Mode::RWXO);
     USUAL_UMASK.get_or_init(|| before.as_raw_mode() & RIGHTS);
@@ -127,7 +128,8 @@ pub fn create_folders(path: &Path) -> io::Result<()> {
     if group == 0 { Ok(()) } else { folder.set_permissions(Permissions::from_mode(mode & 0o7777 | group)) }
 }
 
-/// Gives a folder, and all that is in it, the access of what has the same name in the folder that it is going to replace.
+/// Gives a folder, and all that is in it,
+/// the access of what has the same name in the folder that it is going to replace.
 ///
 /// # Errors
 /// `InvalidInput` if the old folder holds a link: what the link leads to would be left behind.

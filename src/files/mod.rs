@@ -116,8 +116,8 @@ pub fn metadata(path: &Path) -> io::Result<Option<Metadata>> {
     }
 }
 
-/// What an entry of a folder is, behind a link too; `None` if it is gone by now. An error for a link that leads nowhere: nobody
-/// can tell what it hides.
+/// What an entry of a folder is, behind a link too; `None` if it is gone by now. An error for a link that leads
+/// nowhere: nobody can tell what it hides.
 pub fn kind_of(entry: &fs::DirEntry) -> io::Result<Option<fs::FileType>> {
     let kind = match entry.file_type() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

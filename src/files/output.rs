@@ -1,5 +1,5 @@
-//! A file that a person names for output. A regular file is written beside its place and put there at the end. A device, a pipe
-//! or a descriptor (`/dev/stdout`) is written to directly.
+//! A file that a person names for output. A regular file is written beside its place and put there at the end. A
+//! device, a pipe or a descriptor (`/dev/stdout`) is written to directly.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -96,7 +96,8 @@ fn open_directly(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// The entry of an open file in `/dev/fd` or `/proc/.../fd` that a path names or leads to. Its target is not a path to follow.
+/// The entry of an open file in `/dev/fd` or `/proc/.../fd` that a path names or leads to.
+/// Its target is not a path to follow.
 fn descriptor(path: &Path) -> io::Result<Option<PathBuf>> {
     let mut at = path.to_owned();
     for _ in 0..LINKS_MAX {

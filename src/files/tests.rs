@@ -36,8 +36,8 @@ fn fifo(path: &Path) {
     assert!(made.success());
 }
 
-/// A device of the tests' own: a fault must not cost the machine one of its devices, which root can replace. The number 7 is
-/// `/dev/full`. `None` where this user can make none.
+/// A device of the tests' own: a fault must not cost the machine one of its devices, which root can replace. The number
+/// 7 is `/dev/full`. `None` where this user can make none.
 fn device(folder: &Path, name: &str, number: u32) -> Option<PathBuf> {
     let path = folder.join(name);
     let made = std::process::Command::new("mknod").arg(&path).args(["c", "1", &number.to_string()]).output().ok()?;

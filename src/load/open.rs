@@ -65,10 +65,12 @@ impl Place {
         }
     }
 
-    /// Opens the warehouse for writing; creates it if it is missing. `engine` is one that was started before, for a DuckDB file.
+    /// Opens the warehouse for writing; creates it if it is missing.
+    /// `engine` is one that was started before, for a DuckDB file.
     ///
     /// # Errors
-    /// `Locked` if another process has it open, `OtherIdentity`, `Newer`, `NotOurs` or `OtherPartition` if it is not this warehouse.
+    /// `Locked` if another process has it open, `OtherIdentity`, `Newer`,
+    /// `NotOurs` or `OtherPartition` if it is not this warehouse.
     pub fn open(&self, opening: &Opening, engine: Option<StartedEngine>) -> Result<Warehouse, LoadError> {
         let store = self.open_store(opening, engine)?;
         Ok(Warehouse::new(store, opening.waiting_bytes_max, opening.threads))
@@ -114,7 +116,8 @@ impl Place {
         Ok(Warehouse::new(store, opening.waiting_bytes_max, *threads))
     }
 
-    /// Binds the warehouse of `from` to the identity of `opening`. Returns false if it is bound to that identity already.
+    /// Binds the warehouse of `from` to the identity of `opening`.
+    /// Returns false if it is bound to that identity already.
     pub fn rebind(&self, from: &Identity, opening: &Opening) -> Result<bool, LoadError> {
         match self.open_store(opening, None) {
             Err(LoadError::OtherIdentity { .. }) => {

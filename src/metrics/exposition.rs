@@ -12,7 +12,8 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    /// Sets a metric of the list, with a value for each of its labels. What the list does not know is left out: a test looks at that.
+    /// Sets a metric of the list, with a value for each of its labels. What the list does not know is left out:
+    /// a test looks at that.
     pub fn set(&mut self, name: &str, labels: &[&str], value: f64) {
         let place = ALL.iter().position(|metric| metric.name == name && metric.labels.len() == labels.len());
         debug_assert!(place.is_some(), "{name} with {} labels is not in the list of metrics", labels.len());

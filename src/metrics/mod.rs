@@ -1,4 +1,5 @@
-//! The metrics: one list, from which `/metrics`, the textfile of one-shot runs and the reference in `docs/monitoring.md` are made.
+//! The metrics: one list, from which `/metrics`, the textfile of one-shot runs and the reference in
+//! `docs/monitoring.md` are made.
 //!
 //! Labels have few values, all known beforehand: no survey, no person, no address. Knows no socket and no exporter.
 

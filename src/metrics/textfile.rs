@@ -9,7 +9,8 @@ use crate::files::{Access, Output};
 
 use super::Exposition;
 
-/// Writes the metrics in the place of the file before. The collector reads `*.prom` alone, so it never sees the file that is being written.
+/// Writes the metrics in the place of the file before.
+/// The collector reads `*.prom` alone, so it never sees the file that is being written.
 ///
 /// # Errors
 /// The folder is missing, or cannot be written.

@@ -1,4 +1,5 @@
-//! What follows a run, once its lease is free: the textfile, then the notifications. None of it changes how the run ended.
+//! What follows a run, once its lease is free: the textfile, then the notifications.
+//! None of it changes how the run ended.
 
 use serde_json::{Value, json};
 
@@ -55,7 +56,8 @@ pub async fn conclude(settings: &Settings, run: &EndedRun, rules: HealthRules) {
     }
 }
 
-/// The same between two runs: the textfile shows how lag grows, and what could not be delivered is tried again. Killed runs are told of.
+/// The same between two runs: the textfile shows how lag grows, and what could not be delivered is tried again.
+/// Killed runs are told of.
 pub async fn refresh(settings: &Settings, now_ms: i64, rules: HealthRules) {
     let read = Standing::read(settings, now_ms);
     if let Err(error) = &read {

@@ -1,4 +1,5 @@
-//! What was told and what waits to be delivered, in a file beside the state file: it has to work also when the checkpoints cannot be opened.
+//! What was told and what waits to be delivered, in a file beside the state file: it has to work also when the
+//! checkpoints cannot be opened.
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -33,8 +33,8 @@ struct Senders {
 }
 
 impl Otlp {
-    /// Starts them. Where they go, and with which headers, is in the standard variables OTEL_EXPORTER_OTLP_*, which the library reads. To be called
-    /// before a runtime is started.
+    /// Starts them. Where they go, and with which headers, is in the standard variables OTEL_EXPORTER_OTLP_*, which the
+    /// library reads. To be called before a runtime is started.
     pub fn start(settings: &OtlpSettings) -> Otlp {
         if !settings.is_wanted {
             return Otlp(None);

@@ -1,8 +1,8 @@
-//! Traces and metrics for an OpenTelemetry collector, in builds with the feature `otlp`. Without it, or without an endpoint in the environment,
-//! nothing here does anything.
+//! Traces and metrics for an OpenTelemetry collector, in builds with the feature `otlp`. Without it, or without an
+//! endpoint in the environment, nothing here does anything.
 //!
-//! Spans are tracing's own, of the target `otlp`: run > window > page, and commit. No collector holds a run up: spans and metrics are sent
-//! by threads of their own, and the end of the process waits for them a bounded time.
+//! Spans are tracing's own, of the target `otlp`: run > window > page, and commit. No collector holds a run up: spans
+//! and metrics are sent by threads of their own, and the end of the process waits for them a bounded time.
 
 #[cfg(feature = "otlp")]
 mod exporters;

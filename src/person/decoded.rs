@@ -36,7 +36,8 @@ impl Decoded {
 }
 
 impl Decoded {
-    /// The text in the form in which identifiers are compared: letters composed and in lower case, labels of domains as Unicode.
+    /// The text in the form in which identifiers are compared:
+    /// letters composed and in lower case, labels of domains as Unicode.
     pub fn folded(text: &[u8]) -> Decoded {
         let mut folded = Decoded { bytes: Vec::with_capacity(text.len()), at: Vec::with_capacity(text.len() + 1) };
         let mut place = 0;

@@ -1,9 +1,9 @@
 //! Finds identifiers in texts and in raw bytes, however they are spelled there.
 //!
 //! In a *text* (a value of a column, a page) an identifier counts where it stands alone: `anna@example.com` is not in
-//! `joanna@example.com`. Escapes of JSON and of addresses are undone first, and letters composed. In *raw* bytes (a file as it lies on the disk) nothing is
-//! known of borders, so it counts wherever its bytes are. A visitor's number cannot be told from any other number: it is found by
-//! the columns and fields that hold it, never here.
+//! `joanna@example.com`. Escapes of JSON and of addresses are undone first, and letters composed. In *raw* bytes (a
+//! file as it lies on the disk) nothing is known of borders, so it counts wherever its bytes are. A visitor's number
+//! cannot be told from any other number: it is found by the columns and fields that hold it, never here.
 
 use std::{
     collections::HashSet,
@@ -56,8 +56,8 @@ pub struct IdentifierMatcher {
 /// Letters that are composed to one of ASCII: texts with them are looked at whole.
 const COMPOSED_TO_ASCII: [&str; 3] = ["\u{212a}", "\u{37e}", "\u{1fef}"];
 
-/// What the bytes of a field hold that is read as one of these values, if all of its letters are ASCII's: a UUID is the same without its
-/// hyphens.
+/// What the bytes of a field hold that is read as one of these values, if all of its letters are ASCII's:
+/// a UUID is the same without its hyphens.
 fn as_in_fields(values: &[String]) -> Vec<String> {
     let simple = values.iter().filter(|value| uuid::Uuid::try_parse(value).is_ok()).map(|value| value.replace('-', ""));
     values.iter().cloned().chain(simple).chain(COMPOSED_TO_ASCII.map(str::to_owned)).collect()
@@ -107,8 +107,8 @@ impl IdentifierMatcher {
         }
     }
 
-    /// Identifiers that cannot be told from other texts: numbers, and words that the service itself uses. They are looked for in
-    /// columns and fields alone.
+    /// Identifiers that cannot be told from other texts: numbers, and words that the service itself uses. They are
+    /// looked for in columns and fields alone.
     pub fn not_in_texts(&self) -> usize {
         self.not_in_texts
     }
@@ -185,7 +185,8 @@ impl IdentifierMatcher {
         self.is_beyond_ascii && (!bytes.is_ascii() || may_have_ace_label(bytes))
     }
 
-    /// Whether any of them could be in the text: quicker than [`IdentifierMatcher::is_in_text`], and never wrong about "no".
+    /// Whether any of them could be in the text:
+    /// quicker than [`IdentifierMatcher::is_in_text`], and never wrong about "no".
     pub fn may_be_in(&self, bytes: &[u8]) -> bool {
         bytes.contains(&b'%') || self.has_escapes(bytes) || self.may_be_folded(bytes) || self.plain.any_in(bytes)
     }
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn p9_a_name_is_found_in_composed_letters_and_in_letters_taken_apart() {
+    fn p9_a_name_is_found_in_composed_and_decomposed_letters() {
         let matcher = matcher(&[
             (IdentifierKind::Email, "jürgen.öz@exämple.de"),
             (IdentifierKind::UserId, "Tiến-4711"),
@@ -447,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn p9_a_number_and_a_word_of_the_service_are_not_taken_for_somebody() {
+    fn p9_a_number_or_a_service_word_does_not_match_a_person() {
         let matcher = matcher(&[
             (IdentifierKind::UserId, "4711000"),
             (IdentifierKind::UserId, "responseGroupUid"),

@@ -1,5 +1,5 @@
-//! Hashes in the place of identifiers. Whoever has the hashes and not the key can neither read an identifier out of them nor try
-//! guesses, of which for a visitor's number a million would do.
+//! Hashes in the place of identifiers. Whoever has the hashes and not the key can neither read an identifier out of
+//! them nor try guesses, of which for a visitor's number a million would do.
 
 use std::{fmt, fs, path::Path, str::FromStr};
 
@@ -133,8 +133,8 @@ impl Key {
         KeyedHash(hash)
     }
 
-    /// Seals bytes that are of something, under a key of its own for a purpose: without this one and the parts nobody can make it. `None`
-    /// if the system has no random bytes.
+    /// Seals bytes that are of something, under a key of its own for a purpose: without this one and the parts nobody
+    /// can make it. `None` if the system has no random bytes.
     pub fn seal(&self, parts: &[&[u8]], of: &str, mut bytes: Vec<u8>) -> Option<Sealed> {
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).ok()?;

@@ -1,9 +1,10 @@
-//! Who a record, a text or a file speaks of: finds a person's identifiers in the fields of a record and in bytes of any spelling,
-//! and keeps those who asked to be forgotten out of what the service still sends.
+//! Who a record, a text or a file speaks of: finds a person's identifiers in the fields of a record and in bytes of any
+//! spelling, and keeps those who asked to be forgotten out of what the service still sends.
 //!
-//! In reading order: [`records`] (which fields identify somebody, by the contracts), [`pages`] (a page without some of its
-//! records), [`decoded`] and [`matcher`] (identifiers in texts and bytes), [`keyed`] (hashes in the place of identifiers),
-//! [`suppression`] (the list). It does not decide who belongs together, and deletes nothing: that is `erase`'s.
+//! In reading order: [`records`] (which fields identify somebody, by the contracts), [`pages`] (a page without some of
+//! its records), [`decoded`] and [`matcher`] (identifiers in texts and bytes), [`keyed`] (hashes in the place of
+//! identifiers), [`suppression`] (the list). It does not decide who belongs together, and deletes nothing:
+//! that is `erase`'s.
 
 mod decoded;
 mod error;

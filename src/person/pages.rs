@@ -15,8 +15,8 @@ pub struct RedactedPage {
     pub removed: u32,
 }
 
-/// The lists of a page in which records stand: that of the service, and those in a page of people that say who was asked for and is
-/// not there. There a record may be a bare user id.
+/// The lists of a page in which records stand: that of the service, and those in a page of people that say who was
+/// asked for and is not there. There a record may be a bare user id.
 const LISTS: [&str; 3] = [DATA, "absent", "refused"];
 
 /// The page without the records for which `is_gone` holds; `None` if there are none. What is no page has no records.
@@ -50,8 +50,8 @@ fn text_of(record: &[u8]) -> Cow<'_, str> {
     std::str::from_utf8(record).map_or_else(|_| shown(record).into(), Cow::Borrowed)
 }
 
-/// What to cut so that the rest is a list again: with each record the comma behind it, and with the last of the list the comma
-/// before it.
+/// What to cut so that the rest is a list again:
+/// with each record the comma behind it, and with the last of the list the comma before it.
 fn cuts_of(records: &[Record], gone: &[bool]) -> Vec<Range<usize>> {
     let mut cuts = Vec::new();
     let mut last_kept_end = None;

@@ -10,7 +10,8 @@ const QUICK_PATTERNS_MAX: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Patterns {
     all: Option<AhoCorasick>,
-    /// Says ten times faster whether any is there: it steps over many bytes at once, which the automaton does only where case counts.
+    /// Says ten times faster whether any is there:
+    /// it steps over many bytes at once, which the automaton does only where case counts.
     any: Option<Regex>,
 }
 
@@ -22,7 +23,8 @@ impl Patterns {
         let automaton = AhoCorasick::builder()
             .ascii_case_insensitive(true)
             .match_kind(MatchKind::Standard)
-            // It would stop at each byte that is rare elsewhere: identifiers are made of the same bytes as the texts around them.
+            // It would stop at each byte that is rare elsewhere:
+            // identifiers are made of the same bytes as the texts around them.
             .prefilter(false)
             .build(patterns);
         let either = || patterns.iter().map(|pattern| regex::escape(pattern)).collect::<Vec<_>>().join("|");

@@ -93,8 +93,8 @@ impl RecordFields {
         self.members.is_empty()
     }
 
-    /// Hands each identifier of a record to `each`, until that answers `false`. What is no object has none. Of an object that is no
-    /// JSON, whatever is spelled like one of these fields counts, wherever it stands.
+    /// Hands each identifier of a record to `each`, until that answers `false`. What is no object has none. Of an
+    /// object that is no JSON, whatever is spelled like one of these fields counts, wherever it stands.
     pub fn for_each(&self, record: &str, each: &mut dyn FnMut(Spelled) -> bool) -> bool {
         let mut goes_on = true;
         let is_read = for_each_member(without_mark(record), &mut |name, value| {
@@ -164,7 +164,8 @@ fn for_each_spelled(text: &str, each: &mut dyn FnMut(&str, &str) -> bool) -> boo
     let mut at = 0;
     while let Some(start) = quote(at) {
         let Some(end) = end_of_text(text, start) else { return true };
-        // Where no colon follows, this may be the beginning of the next text: which quotes belong together is not known.
+        // Where no colon follows, this may be the beginning of the next text:
+        // which quotes belong together is not known.
         at = end - 1;
         let colon = spaces(end);
         if !text.get(colon..).is_some_and(|rest| rest.starts_with(':')) {

@@ -1,11 +1,11 @@
 //! The people who are kept out: whoever was erased here is still sent by the service until its delay is over.
 //!
-//! Two files in a folder beside the state file, readable by this user alone: `key`, and `suppressed.json` with hashes under that
-//! key. The list survives a lost state file, and tells nobody anything without the key. A list without its key is an error: to go
-//! on would let everybody back in.
+//! Two files in a folder beside the state file, readable by this user alone: `key`, and `suppressed.json` with hashes
+//! under that key. The list survives a lost state file, and tells nobody anything without the key. A list without its
+//! key is an error: to go on would let everybody back in.
 //!
-//! An entry stays until the service's delay and a margin are over, and then until complete scans of all times at which the person
-//! was seen have not met anything of theirs.
+//! An entry stays until the service's delay and a margin are over, and then until complete scans of all times at which
+//! the person was seen have not met anything of theirs.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -46,7 +46,8 @@ pub struct Suppressed {
     /// Hashes of the linked identifiers. They count only in records without the user id of somebody else.
     #[serde(rename = "led")]
     pub linked: Vec<KeyedHash>,
-    /// The user ids that were named and asked to be purged, sealed: once its delay is over, the service is asked for them.
+    /// The user ids that were named and asked to be purged, sealed:
+    /// once its delay is over, the service is asked for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<Sealed>,
     /// The creation times at which records of the person were met.
@@ -209,7 +210,8 @@ impl Suppression {
         self.matches_json(fields_of_stream(stream), record)
     }
 
-    /// The same for any JSON object with such fields, a webhook for one: `fields` are those of the contract of its table.
+    /// The same for any JSON object with such fields, a webhook for one:
+    /// `fields` are those of the contract of its table.
     pub fn matches_json(&self, fields: &RecordFields, json: &str) -> bool {
         self.0.as_ref().is_some_and(|inner| inner.owners(fields, json).is_some())
     }
@@ -284,8 +286,8 @@ impl Suppression {
         over.collect()
     }
 
-    /// At the end of a run: entries that have done their work go, but for those of these erasures, and what was learned of the others is
-    /// written.
+    /// At the end of a run: entries that have done their work go, but for those of these erasures,
+    /// and what was learned of the others is written.
     pub fn settle(&self, now_ms: i64, kept: &BTreeSet<String>) -> Result<Vec<Expired>, PersonError> {
         let Some(inner) = &self.0 else { return Ok(Vec::new()) };
         let mut seen = inner.seen();

@@ -62,7 +62,8 @@ pub(super) fn suppression(settings: &Settings) -> Result<Suppression, PipelineEr
     Ok(list.suppression())
 }
 
-/// How long a run waits for a warehouse that another process has open: never past its deadline, nor after it was cancelled.
+/// How long a run waits for a warehouse that another process has open:
+/// never past its deadline, nor after it was cancelled.
 pub(super) fn lock_patience(settings: &Settings, stop: &CancellationToken) -> LockPatience {
     let wait = settings.warehouse.lock_wait;
     LockPatience { wait: settings.deadline.map_or(wait, |deadline| wait.min(deadline)), stop: stop.clone() }
@@ -116,15 +117,16 @@ fn threads(system: &System) -> u32 {
     system.engine_threads.unwrap_or_else(processors)
 }
 
-/// The engine of the DuckDB file, if there is to be one. Touches no file: whoever may not yet open the warehouse can start it.
+/// The engine of the DuckDB file, if there is to be one. Touches no file:
+/// whoever may not yet open the warehouse can start it.
 pub(super) fn start_engine(settings: &Settings, system: &System) -> Result<Option<StartedEngine>, PipelineError> {
     let Some(path) = &settings.warehouse.duckdb else { return Ok(None) };
     let started = engine_at(path, MemoryShares::of(&settings.warehouse).store, threads(system));
     started.map(Some).map_err(failed("duckdb"))
 }
 
-/// A reader of one warehouse, which nobody may have open for writing, and that warehouse's name: with both, of the DuckDB file, since
-/// both hold the same. `time` is what a statement may take.
+/// A reader of one warehouse, which nobody may have open for writing, and that warehouse's name: with both, of the
+/// DuckDB file, since both hold the same. `time` is what a statement may take.
 pub(super) fn open_reader(
     warehouse: &WarehouseSettings,
     time: Duration,

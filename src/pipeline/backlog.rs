@@ -19,7 +19,8 @@ pub struct ScopeBacklog {
     pub due: Vec<Due>,
 }
 
-/// What `sync` (`backfill` is `None`) or `backfill` of a window has to do at the service's time `now_ms`, most urgent first.
+/// What `sync` (`backfill` is `None`) or `backfill` of a window has to do at the service's time `now_ms`,
+/// most urgent first.
 pub fn backlog(
     settings: &Settings,
     state: Option<&State>,
@@ -73,8 +74,8 @@ fn scopes(settings: &Settings, stream: &StreamSettings) -> Vec<Scope> {
     settings.surveys.iter().map(|id| Scope { stream: stream.stream, survey_id: Some(*id) }).collect()
 }
 
-/// The coverage of a scope. The coverage of all surveys counts for each survey. Where both were read, the later scan with the
-/// `wanted` flags counts: it rechecks the other one.
+/// The coverage of a scope. The coverage of all surveys counts for each survey. Where both were read, the later scan
+/// with the `wanted` flags counts: it rechecks the other one.
 fn covered(state: Option<&State>, scope: Scope, wanted: FlagSet) -> Result<Vec<CoverageInterval>, StateError> {
     let Some(state) = state else { return Ok(Vec::new()) };
     let own = state.intervals(scope)?;
@@ -111,7 +112,8 @@ fn first_since_ms(stream: &StreamSettings, now_ms: i64) -> i64 {
     stream.since_ms.unwrap_or_else(|| (now_ms - crate::config::FIRST_SYNC_DAYS * DAY_MS).div_euclid(DAY_MS) * DAY_MS)
 }
 
-/// Where the first sync of these settings begins: the earliest start of its streams. `None` if an earlier run has read any of them.
+/// Where the first sync of these settings begins: the earliest start of its streams.
+/// `None` if an earlier run has read any of them.
 ///
 /// # Errors
 /// The checkpoints cannot be read.

@@ -1,5 +1,5 @@
-//! Checks whether the service's clock can be right. Windows end by this clock: days behind, it hides rows; days ahead, it
-//! marks future times as complete.
+//! Checks whether the service's clock can be right. Windows end by this clock: days behind, it hides rows; days ahead,
+//! it marks future times as complete.
 
 use crate::{
     flatten::flatten_page,
@@ -56,8 +56,8 @@ impl std::fmt::Display for ClockMismatch {
     }
 }
 
-/// Holds the service's clock against this machine's, and where it is far behind, against the rows of a list: a machine's clock may be
-/// wrong as well. `seen_ms`: the latest time that this machine's clock is known to have shown.
+/// Holds the service's clock against this machine's, and where it is far behind, against the rows of a list: a
+/// machine's clock may be wrong as well. `seen_ms`: the latest time that this machine's clock is known to have shown.
 pub async fn compare_clocks(
     source: &Source,
     sample: Option<ClockSample>,

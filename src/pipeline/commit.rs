@@ -17,8 +17,9 @@ use super::{
     threads::blocking,
 };
 
-/// The maximum number of applied rows before a commit. DuckDB writes transactions of at least one row group (122,880 rows of
-/// a table) directly to its file, and smaller ones twice, because they go through its log. A kill loses no pulled pages.
+/// The maximum number of applied rows before a commit. DuckDB writes transactions of at least one row group (122,880
+/// rows of a table) directly to its file, and smaller ones twice, because they go through its log.
+/// A kill loses no pulled pages.
 pub(super) const UNCOMMITTED_ROWS_MAX: u64 = 1_000_000;
 
 /// The result of a commit.
@@ -30,8 +31,8 @@ pub(super) struct Committed {
     pub drift: Drift,
 }
 
-/// Writes the commit options to the spool, and returns them. Options that an earlier run noted win, because some warehouse
-/// may have used them already.
+/// Writes the commit options to the spool, and returns them. Options that an earlier run noted win, because some
+/// warehouse may have used them already.
 fn write_note(
     context: &SyncContext,
     pulled: &CompletedScan,
@@ -79,8 +80,8 @@ pub(super) async fn apply_and_commit(
 ///
 /// 0. A scan with drift of a frozen stream is refused. It stays complete and uncommitted.
 /// 1. The pages are durable in the spool since the pull. A note behind the pages stores the commit options.
-/// 2. Each warehouse applies the pages with its ledger row, all or nothing. After a kill, the next run finds the scan under
-///    way and reads the spool. A warehouse that has the scan in its ledger changes nothing.
+/// 2. Each warehouse applies the pages with its ledger row, all or nothing. After a kill, the next run finds the scan
+///    under way and reads the spool. A warehouse that has the scan in its ledger changes nothing.
 pub(super) async fn apply(
     context: &SyncContext,
     destinations: &[SharedDestination],
@@ -109,8 +110,8 @@ pub(super) async fn apply(
 ///
 /// 3. Each warehouse commits its transaction. Warehouses commit in parallel.
 /// 4. The spool of each scan is moved to the archive.
-/// 5. The checkpoint marks the window as complete and ends the scan. After a kill before this step, the next run finds the
-///    scan in every ledger and only writes the checkpoint.
+/// 5. The checkpoint marks the window as complete and ends the scan. After a kill before this step, the next run finds
+///    the scan in every ledger and only writes the checkpoint.
 pub(super) async fn commit(
     context: &SyncContext,
     destinations: &[SharedDestination],
@@ -174,8 +175,8 @@ fn checkpoint(context: &SyncContext, committed: UncommittedScan) -> Result<Commi
     Ok(Committed { pages: pulled.proof.pages, counts, wrote, drift })
 }
 
-/// Returns the coverage of a scan for the checkpoints. A window that needs a recheck gets [`NEEDS_RECHECK_MS`] as its scan
-/// time, so that every run scans it again until one is sure.
+/// Returns the coverage of a scan for the checkpoints. A window that needs a recheck gets [`NEEDS_RECHECK_MS`] as its
+/// scan time, so that every run scans it again until one is sure.
 pub(super) fn covered(scan: &Scan, rows: u64, needs_recheck: bool, proof: Proof) -> Covered {
     let scanned_ms = if needs_recheck { NEEDS_RECHECK_MS } else { scan.started_ms };
     Covered { scan: scan.clone(), scanned_ms, rows, proof }

@@ -4,8 +4,8 @@ use crate::load::VanishPolicy;
 
 use super::PipelineError;
 
-/// What the archive keeps of how a scan was committed, so that `replay` does it the same way. A file without one is of an earlier
-/// version.
+/// What the archive keeps of how a scan was committed, so that `replay` does it the same way.
+/// A file without one is of an earlier version.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct CommitNote {
     /// The commit's place among all.

@@ -1,7 +1,7 @@
 //! Applies webhook deliveries from the inbox to the warehouses. Sends no request.
 //!
-//! Every warehouse applies a batch before the inbox acknowledges it. After a kill in between, the batch is applied again and
-//! adds no event twice.
+//! Every warehouse applies a batch before the inbox acknowledges it. After a kill in between, the batch is applied
+//! again and adds no event twice.
 
 use tokio_util::sync::CancellationToken;
 
@@ -41,8 +41,8 @@ pub struct Flushed {
     pub of_other_environments: u64,
 }
 
-/// Takes the lease and brings what waits in the inbox into every warehouse. `publishes`: readers of Parquet see it at once, which
-/// rewrites the month; else with the next run.
+/// Takes the lease and brings what waits in the inbox into every warehouse. `publishes`: readers of Parquet see it at
+/// once, which rewrites the month; else with the next run.
 ///
 /// # Errors
 /// `Leased` while a run is at work, which does the same at its beginning.
@@ -142,7 +142,8 @@ impl InboxReader {
         Ok(flushed)
     }
 
-    /// Drops deliveries about erased people. Webhooks keep mentioning an erased person until the service has purged them.
+    /// Drops deliveries about erased people.
+    /// Webhooks keep mentioning an erased person until the service has purged them.
     fn without_the_erased(&self, waiting: &[Delivery]) -> Vec<Delivery> {
         let fields = table("webhook_events").map(fields_of_table).unwrap_or_default();
         let is_kept_out =
@@ -187,8 +188,8 @@ impl InboxReader {
 }
 
 impl Run {
-    /// Brings what waits in the inbox into the warehouses: before anything is asked for, so that a change of status that a webhook
-    /// told is known to the scan that sees it too.
+    /// Brings what waits in the inbox into the warehouses: before anything is asked for, so that a change of status
+    /// that a webhook told is known to the scan that sees it too.
     pub(super) async fn take_in_deliveries(&mut self) -> Result<(), PipelineError> {
         let Some(inbox) = inbox_of(&self.session.settings)? else { return Ok(()) };
         let mut reader = InboxReader::new(&self.session, inbox, self.context.suppression.clone());

@@ -36,7 +36,8 @@ pub struct DriftReport {
     pub stream: String,
     /// What is new about it.
     pub kind: DriftKind,
-    /// Path of the field: `responses.meta.battery`, `webhooks.battery`; `?` stands for a name that does not look like one.
+    /// Path of the field: `responses.meta.battery`, `webhooks.battery`;
+    /// `?` stands for a name that does not look like one.
     #[serde(rename = "where")]
     pub place: String,
     /// Records in which it was met; one that a scan read twice, for a look at the boundary of a page, counts once.

@@ -20,7 +20,8 @@ use super::{
 };
 
 impl Run {
-    /// Works until nothing is due, or something stops it. Everything committed stays, and a run that failed has a report as well.
+    /// Works until nothing is due, or something stops it.
+    /// Everything committed stays, and a run that failed has a report as well.
     pub async fn execute(mut self) -> (RunReport, Result<(), PipelineError>) {
         let span = spans::run(&self.session);
         let (source, state) = (self.context.source.clone(), self.session.shared_state());
@@ -67,8 +68,8 @@ impl Run {
         (report, outcome.and(remembered))
     }
 
-    /// The unfinished scans of earlier runs, of the streams that this run reads. Scans of other streams wait for a run that reads
-    /// them.
+    /// The unfinished scans of earlier runs, of the streams that this run reads.
+    /// Scans of other streams wait for a run that reads them.
     async fn left_by_earlier_runs(&self) -> Result<Vec<Resumed>, PipelineError> {
         let (context, destinations) = (self.context.clone(), self.destinations.clone());
         let mut resumed = blocking(move || resume(&context, &destinations)).await??;
@@ -85,7 +86,8 @@ impl Run {
         self.session.settings.streams.iter().map(|stream| stream.stream).collect()
     }
 
-    /// The backlog of the lists. `None` if this run reads no list, was stopped, or knows without a request that nothing is due.
+    /// The backlog of the lists. `None` if this run reads no list, was stopped,
+    /// or knows without a request that nothing is due.
     async fn plan_lists(&mut self) -> Result<Option<Vec<ScopeBacklog>>, PipelineError> {
         let is_for_people_alone = self.request.people != PeopleAsk::AfterLists || self.lists().is_empty();
         if is_for_people_alone || self.findings.stop.is_some() {
@@ -125,10 +127,10 @@ impl Run {
         Ok(due)
     }
 
-    /// Whether all that a backfill asks for is known to be there, so that not even the time is asked for. How late it is at the
-    /// service cannot be told from here: this machine's clock may have been set back since it was last compared. So an end that
-    /// was named counts as past; where none was named, what was asked for ends now, and that clock is believed unless it is known
-    /// to be behind.
+    /// Whether all that a backfill asks for is known to be there, so that not even the time is asked for. How late it
+    /// is at the service cannot be told from here: this machine's clock may have been set back since it was last
+    /// compared. So an end that was named counts as past; where none was named, what was asked for ends now, and that
+    /// clock is believed unless it is known to be behind.
     fn is_backfilled(&self) -> Result<bool, PipelineError> {
         let Some(window) = self.request.backfill else { return Ok(false) };
         let is_open = window.end_ms == OPEN_END_MS;

@@ -1,12 +1,12 @@
-//! The mode `freeze`: a scan with drift is not applied. Its pages stay in its spool, complete, and a later run commits them without
-//! asking for them again, once the mode is another one or the program knows what was new.
+//! The mode `freeze`: a scan with drift is not applied. Its pages stay in its spool, complete, and a later run commits
+//! them without asking for them again, once the mode is another one or the program knows what was new.
 
 use crate::model::{Drift, DriftMode, DriftRules, Stream};
 
 use super::{Frozen, PipelineError, scan::CompletedScan, sync_context::SyncContext};
 
-/// An error if the rules of the scan's stream keep it from being applied. One that some warehouse holds is applied to the others
-/// in any case: warehouses do not part.
+/// An error if the rules of the scan's stream keep it from being applied. One that some warehouse holds is applied to
+/// the others in any case: warehouses do not part.
 pub(super) fn check(context: &SyncContext, pulled: &CompletedScan) -> Result<(), PipelineError> {
     let stream = pulled.scan.scope.stream;
     let rules = context.drift.of(stream);

@@ -21,7 +21,8 @@ impl Run {
         Ok(known)
     }
 
-    /// Before surveys are read: finds out how the service is asked for surveys of all states, as long as that is not known.
+    /// Before surveys are read: finds out how the service is asked for surveys of all states,
+    /// as long as that is not known.
     pub(super) async fn choose_surveys(&mut self) -> Result<Option<Stop>, PipelineError> {
         let mut known = self.list_known_surveys()?;
         if known.are_open() {
@@ -53,8 +54,8 @@ impl Run {
         Ok(None)
     }
 
-    /// Forgets how the service is asked for states of surveys, after a scan of the surveys failed: perhaps the service no longer
-    /// understands that form. The next run measures it again.
+    /// Forgets how the service is asked for states of surveys, after a scan of the surveys failed: perhaps the service
+    /// no longer understands that form. The next run measures it again.
     pub(super) fn forget_status_form(&self, stream: Stream) -> Result<(), PipelineError> {
         if stream != Stream::Surveys {
             return Ok(());

@@ -1,5 +1,5 @@
-//! What to do about an error: one sentence, where there is a way out. The command line, the pages of `serve`, metrics and
-//! notifications show the same one.
+//! What to do about an error: one sentence, where there is a way out. The command line, the pages of `serve`, metrics
+//! and notifications show the same one.
 
 use std::{io, path::Path};
 

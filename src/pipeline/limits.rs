@@ -1,5 +1,5 @@
-//! Stores the learned rate and the end of a Retry-After wait between processes. Every command that sends requests begins with
-//! [`recall`] and ends with [`remember`].
+//! Stores the learned rate and the end of a Retry-After wait between processes. Every command that sends requests
+//! begins with [`recall`] and ends with [`remember`].
 
 use std::{
     convert::Infallible,
@@ -19,8 +19,8 @@ use crate::{
 pub const LEARNED_RATE: &str = "learned_rate";
 /// The stored wait: no request before its end.
 const TOLD_WAIT: &str = "told_wait";
-/// A wait is kept for so long at most, and then one request asks again: a nightly run goes ahead each night, and a header that was a
-/// mistake costs a night.
+/// A wait is kept for so long at most, and then one request asks again: a nightly run goes ahead each night, and a
+/// header that was a mistake costs a night.
 pub(super) const KEPT_WAIT_MAX: Duration = Duration::from_secs(20 * 3600);
 /// Two waits whose ends differ by less are the same wait.
 const SAME_WAIT_MS: i64 = 1_000;
@@ -94,7 +94,8 @@ fn forget_told(state: &State, now_ms: i64) -> Result<(), StateError> {
     }
 }
 
-/// Does the work, and writes a long wait down as soon as the service tells it: a process that sits it out may be killed.
+/// Does the work, and writes a long wait down as soon as the service tells it:
+/// a process that sits it out may be killed.
 pub(super) async fn noting_told_waits<T>(
     work: impl Future<Output = T>,
     source: Source,

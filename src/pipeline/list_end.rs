@@ -1,9 +1,9 @@
-//! Decides whether a 404 for a page token marks the end of a list. The contract of themes suggests so, but an expired token
-//! gets the same answer.
+//! Decides whether a 404 for a page token marks the end of a list.
+//! The contract of themes suggests so, but an expired token gets the same answer.
 //!
-//! The window is cut in parts, and each is listed by itself. Tokens that die do so in the parts as in the whole: then a part shows rows
-//! that the whole did not. Where the parts together show the rows of the whole and no others, and none of them shows all, the whole
-//! came to its end (promise P3).
+//! The window is cut in parts, and each is listed by itself. Tokens that die do so in the parts as in the whole: then a
+//! part shows rows that the whole did not. Where the parts together show the rows of the whole and no others, and none
+//! of them shows all, the whole came to its end (promise P3).
 
 use std::{collections::HashSet, path::Path};
 
@@ -26,7 +26,8 @@ use super::{
 
 /// How often a part that lists all rows is cut again.
 const CUTS_MAX: usize = 16;
-/// Rows so close together are taken for one moment. The wire range of a part is wider than the part by a millisecond on either side.
+/// Rows so close together are taken for one moment.
+/// The wire range of a part is wider than the part by a millisecond on either side.
 const MOMENT_MS: i64 = 4;
 /// The maximum number of pages of a part.
 const PAGES_MAX: usize = 10_000;
@@ -89,7 +90,8 @@ pub(super) async fn is_end(
     Ok(false)
 }
 
-/// Two parts with rows in each, cut where no row is near; or the moment of all rows, and what lies before and behind it.
+/// Two parts with rows in each, cut where no row is near;
+/// or the moment of all rows, and what lies before and behind it.
 fn first_parts(window: Window, mut times: Vec<i64>) -> Vec<Window> {
     times.retain(|at_ms| window.contains(*at_ms));
     times.sort_unstable();

@@ -33,7 +33,8 @@ impl MemoryShares {
 
     fn for_stores(limit: u64, stores: u64, store_min: u64) -> Self {
         let shared = limit.saturating_sub(PROGRAM_BYTES);
-        // With little memory a store goes first: a page that does not fit is read again, a commit that does not fit fails.
+        // With little memory a store goes first:
+        // a page that does not fit is read again, a commit that does not fit fails.
         let pages = (shared.saturating_sub(STORE_FIRST_BYTES) / 4).min(PAGES_BYTES_MAX);
         let waiting = (shared / 16 / stores).min(WAITING_BYTES_MAX);
         // An engine takes more than it counts: the allocator's gaps, and what it does not count at all.

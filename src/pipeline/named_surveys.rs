@@ -1,5 +1,5 @@
-//! Surveys that the command line names: whether the warehouse or the service knows them. A mistyped one would be read as empty, and
-//! stand among what is complete for ever.
+//! Surveys that the command line names: whether the warehouse or the service knows them. A mistyped one would be read
+//! as empty, and stand among what is complete for ever.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ const PAGES_MAX: usize = 20;
 /// What looking a survey up in the warehouse may take.
 const TIME_MAX: Duration = Duration::from_secs(300);
 
-/// The named surveys that the warehouse does not know: it has neither the survey nor an answer to it. `None`: all are known, or the
-/// warehouse has no survey at all, so that nothing can be said.
+/// The named surveys that the warehouse does not know: it has neither the survey nor an answer to it. `None`: all are
+/// known, or the warehouse has no survey at all, so that nothing can be said.
 pub fn unknown_surveys(reader: &mut Reader, named: &[i64]) -> Result<Option<UnknownSurveys>, LoadError> {
     let unknown = look_up(reader, named)?;
     Ok((!unknown.ids.is_empty() && !unknown.known.is_empty()).then_some(unknown))
@@ -102,8 +102,8 @@ impl Run {
         .await?
     }
 
-    /// Takes out of `unknown` what the service lists, and what it has answers to. Where it does not say, a survey counts as known; so does
-    /// each one where all is 404, which proves nothing.
+    /// Takes out of `unknown` what the service lists, and what it has answers to. Where it does not say, a survey
+    /// counts as known; so does each one where all is 404, which proves nothing.
     async fn ask_for_surveys(&self, unknown: &mut UnknownSurveys) -> Result<(), SourceError> {
         let source = &self.context.source;
         source.probe().await?;

@@ -1,4 +1,5 @@
-//! Runs that fail before they can ask for anything stand in the history too: whoever watches runs has to see those first of all.
+//! Runs that fail before they can ask for anything stand in the history too:
+//! whoever watches runs has to see those first of all.
 
 use crate::{
     config::Settings,
@@ -21,8 +22,8 @@ impl Session {
     }
 }
 
-/// Writes down a run that failed before it had the lease, if there is a state file of this service already: a mistake in the
-/// configuration makes none.
+/// Writes down a run that failed before it had the lease, if there is a state file of this service already: a mistake
+/// in the configuration makes none.
 pub(super) fn note_not_begun(
     settings: &Settings,
     command: &'static str,

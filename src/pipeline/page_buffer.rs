@@ -63,8 +63,8 @@ impl Budget {
         fits
     }
 
-    /// Returns true once half of the memory is used. Then no new window is begun while complete scans wait for a commit,
-    /// because pages that do not fit have to be flattened a second time.
+    /// Returns true once half of the memory is used. Then no new window is begun while complete scans wait for a
+    /// commit, because pages that do not fit have to be flattened a second time.
     pub fn is_tight(&self) -> bool {
         self.page_bytes.load(Ordering::Relaxed) >= self.page_bytes_max / 2
     }
@@ -73,8 +73,8 @@ impl Budget {
         self.page_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Blocks this thread until a body of this size may be flattened. The caller keeps the guard until the rows are dropped
-    /// or counted.
+    /// Blocks this thread until a body of this size may be flattened.
+    /// The caller keeps the guard until the rows are dropped or counted.
     pub fn lock_large_body(&self, body_bytes: usize) -> Option<MutexGuard<'_, ()>> {
         (body_bytes >= LARGE_BODY_BYTES).then(|| self.large_body.lock().unwrap_or_else(PoisonError::into_inner))
     }

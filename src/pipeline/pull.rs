@@ -1,7 +1,8 @@
 //! Pulls one window page by page, up to the end of the list. Each page is written to the spool first.
 //!
-//! The phases of a [`Pull`] are its methods, in the order of [`pull`]. Each phase takes the pull and returns it, because blocking
-//! work moves the pull to another thread. After a failed phase, the next run resumes from the durable pages.
+//! The phases of a [`Pull`] are its methods, in the order of [`pull`]. Each phase takes the pull and returns it,
+//! because blocking work moves the pull to another thread.
+//! After a failed phase, the next run resumes from the durable pages.
 
 use tracing::Instrument as _;
 
@@ -327,7 +328,8 @@ impl Pull {
         }
     }
 
-    /// Ends a failed pull: keeps its pages for the next run, or discards them if the window has to be cut or read again.
+    /// Ends a failed pull: keeps its pages for the next run,
+    /// or discards them if the window has to be cut or read again.
     async fn give_up(self, error: SourceError) -> PullError {
         let keeps_pages = !matches!(
             error,

@@ -1,8 +1,8 @@
 //! The second receipt of an erasure: once the service's delay is over, whether it has done what it was asked.
 //!
-//! An erasure waits here until its time is over and complete scans of all times at which its people were met have found nothing. Then the
-//! service is asked for each user id that it was to purge. Does it know none of them, the receipt says so, in its file and in the table
-//! `erasures`, and nobody is kept out for it any more.
+//! An erasure waits here until its time is over and complete scans of all times at which its people were met have found
+//! nothing. Then the service is asked for each user id that it was to purge. Does it know none of them, the receipt
+//! says so, in its file and in the table `erasures`, and nobody is kept out for it any more.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -29,8 +29,8 @@ enum Purged {
 }
 
 impl Run {
-    /// People whom the service has purged are no longer kept out, and the receipts say so; what is still sent of others is told. `is_whole`:
-    /// nothing keeps the run from asking the service.
+    /// People whom the service has purged are no longer kept out, and the receipts say so; what is still sent of others
+    /// is told. `is_whole`: nothing keeps the run from asking the service.
     pub(super) async fn settle_suppression(&mut self, is_whole: bool) {
         let late = self.context.suppression.late_records();
         if late > 0 {

@@ -12,7 +12,8 @@ use crate::{
 
 use super::{Outcome, PipelineError};
 
-/// Why a run did not end as `done`. The names are contracts: they stand in the run's JSON, in metrics and in notifications.
+/// Why a run did not end as `done`. The names are contracts:
+/// they stand in the run's JSON, in metrics and in notifications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunReason {
@@ -136,8 +137,8 @@ impl RunReason {
         }
     }
 
-    /// Whether a run that ended so has failed. A run that was left out because another one is at work has not, nor one that was
-    /// stopped on purpose.
+    /// Whether a run that ended so has failed. A run that was left out because another one is at work has not, nor one
+    /// that was stopped on purpose.
     pub fn is_failure(self) -> bool {
         !matches!(
             self,

@@ -1,5 +1,6 @@
-//! The service has moved, or its environment has another label: state, warehouses, archive and inbox are told so (promise P10). No row
-//! changes and nothing is asked. The state file comes last, so that the same command goes on after a kill.
+//! The service has moved, or its environment has another label: state, warehouses, archive and inbox are told so
+//! (promise P10). No row changes and nothing is asked.
+//! The state file comes last, so that the same command goes on after a kill.
 
 use std::path::Path;
 
@@ -16,10 +17,12 @@ use super::{
     assemble::{failed, identity, opening, places},
 };
 
-/// Binds everything that the settings name to their service and environment. Returns a sentence for each thing that was bound to `from`.
+/// Binds everything that the settings name to their service and environment.
+/// Returns a sentence for each thing that was bound to `from`.
 ///
 /// # Errors
-/// If something belongs to neither; nothing before it in the order of the warehouse, the archive and the state is undone.
+/// If something belongs to neither; nothing before it in the order of the warehouse,
+/// the archive and the state is undone.
 pub fn rebind(settings: &Settings, from: &Identity) -> Result<Vec<String>, PipelineError> {
     let to = identity(settings)?;
     let mut told = Vec::new();

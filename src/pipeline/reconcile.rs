@@ -42,8 +42,8 @@ impl Resumed {
     }
 }
 
-/// Checks the checkpoints against the ledgers. If the state file was lost, or a warehouse is new, replaced or restored from a
-/// backup, the coverage is rebuilt from what every ledger proves. Then returns a note for the report.
+/// Checks the checkpoints against the ledgers. If the state file was lost, or a warehouse is new, replaced or restored
+/// from a backup, the coverage is rebuilt from what every ledger proves. Then returns a note for the report.
 pub(super) fn check_ledgers(
     state: &mut State,
     destinations: &[SharedDestination],
@@ -128,8 +128,8 @@ fn remember(state: &State, destination: &mut Warehouse, last: Option<&ScanId>) -
     Ok(state.remember_destination(name, &destination.location(), last.as_ref())?)
 }
 
-/// Repairs what a killed run left: writes checkpoints of scans that every warehouse has applied, and discards orphaned spools.
-/// Returns the other scans, to be resumed.
+/// Repairs what a killed run left: writes checkpoints of scans that every warehouse has applied, and discards orphaned
+/// spools. Returns the other scans, to be resumed.
 pub(super) fn resume(context: &SyncContext, destinations: &[SharedDestination]) -> Result<Vec<Resumed>, PipelineError> {
     let under_way = context.state().scans_under_way()?;
     let owners: Vec<ScanId> = under_way.iter().map(|left| left.scan.id.clone()).collect();
@@ -196,7 +196,8 @@ fn finish(context: &SyncContext, destinations: &[SharedDestination], left: &Unde
     Ok(context.state().checkpoint(&covered, &names)?)
 }
 
-/// Reads the spool of a scan. If the spool is lost or torn at its beginning, the scan is forgotten and its window is due again.
+/// Reads the spool of a scan. If the spool is lost or torn at its beginning,
+/// the scan is forgotten and its window is due again.
 fn recover(context: &SyncContext, left: UnderWay) -> Result<Option<Resumed>, PipelineError> {
     let recovered = context.archive.recover(&left.scan)?;
     let Some(recovered) = recovered.filter(|recovered| !people::is_without_pages(recovered)) else {

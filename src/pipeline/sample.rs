@@ -23,8 +23,9 @@ pub struct Sample {
     pub length_ms: i64,
 }
 
-/// Samples what is due of one scope; `None` if nothing is, or no sampled window had a row. What does not fit on the pages of a window is left out of the count, so a
-/// sample never says more than was seen. A list without windows is counted by its pages.
+/// Samples what is due of one scope; `None` if nothing is, or no sampled window had a row. What does not fit on the
+/// pages of a window is left out of the count, so a sample never says more than was seen.
+/// A list without windows is counted by its pages.
 ///
 /// # Errors
 /// The service does not answer.

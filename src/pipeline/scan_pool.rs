@@ -239,7 +239,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn a_scan_whose_thread_panics_fails_the_run_and_leaves_its_stream() {
+    async fn a_panic_of_a_scan_fails_the_run_and_leaves_its_stream() {
         let mut pool = ScanPool::<_, CompletedScan>::new(WindowQueue::default(), 1, Arc::default());
         let task = SyncTask {
             scope: Scope::all(Stream::Themes),

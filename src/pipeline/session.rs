@@ -1,7 +1,7 @@
 //! A command at work: it holds the lease, so that no other one changes what it works with.
 //!
-//! [`Session::open`] takes the lease and opens the checkpoints. Not every command needs the archive, the client and the warehouses:
-//! each has a method that opens it, and no command opens them in any other way.
+//! [`Session::open`] takes the lease and opens the checkpoints. Not every command needs the archive, the client and the
+//! warehouses: each has a method that opens it, and no command opens them in any other way.
 
 use std::{
     path::PathBuf,
@@ -136,8 +136,8 @@ impl Session {
         Source::new(settings, learned, self.account.clone(), stop).map_err(PipelineError::Source)
     }
 
-    /// Every warehouse that the settings name. Waits for those that other processes have open, and blocks the thread. `started`: the
-    /// engine, if it was started before.
+    /// Every warehouse that the settings name. Waits for those that other processes have open, and blocks the thread.
+    /// `started`: the engine, if it was started before.
     pub fn warehouses(
         &self,
         stop: &CancellationToken,

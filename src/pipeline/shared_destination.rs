@@ -40,8 +40,9 @@ impl SharedDestination {
         self.destination.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the warehouse, always on the same thread: memory that one thread takes and another gives back stays with
-    /// the allocator, and a run over years has many of both. A runtime of one thread does it there and then.
+    /// Does something with the warehouse, always on the same thread: memory that one thread takes and another gives
+    /// back stays with the allocator, and a run over years has many of both.
+    /// A runtime of one thread does it there and then.
     pub fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Warehouse) -> T + Send + 'static,

@@ -1,5 +1,5 @@
-//! What a run takes from outside: the clock, random numbers, the network and failpoints. The default is this machine; the
-//! simulator (`tests/simulation`) replaces them.
+//! What a run takes from outside: the clock, random numbers, the network and failpoints. The default is this machine;
+//! the simulator (`tests/simulation`) replaces them.
 
 use crate::{
     clock::Clock,

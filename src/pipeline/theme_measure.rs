@@ -1,5 +1,5 @@
-//! Measures what `start` and `end` of themes mean: from the pages of a scan, and from requests for some themes by their own
-//! creation time.
+//! Measures what `start` and `end` of themes mean:
+//! from the pages of a scan, and from requests for some themes by their own creation time.
 
 use std::collections::HashSet;
 

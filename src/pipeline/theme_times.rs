@@ -1,8 +1,8 @@
 //! Tracks what `start` and `end` of themes mean: the theme's creation or its answer's. The contract does not say.
 //!
-//! If the service filters by the answer, a window lists themes created outside of it and lacks some created inside. Then a
-//! missing theme has not vanished. A run measures the behaviour by requests for themes at their own creation time; a theme
-//! outside its window proves it as well.
+//! If the service filters by the answer, a window lists themes created outside of it and lacks some created inside.
+//! Then a missing theme has not vanished. A run measures the behaviour by requests for themes at their own creation
+//! time; a theme outside its window proves it as well.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,9 +1,9 @@
-//! Cuts due intervals into windows of some tens of pages each, so that a lost window is cheap. Windows end on UTC days where
-//! possible, and never cross the end of a month. The cutter learns the row density from each scan.
+//! Cuts due intervals into windows of some tens of pages each, so that a lost window is cheap. Windows end on UTC days
+//! where possible, and never cross the end of a month. The cutter learns the row density from each scan.
 //!
-//! A window that the service cannot deliver is returned again in two halves. If only one half succeeds, a record in the other
-//! half is to blame, and only the windows around the record get short. Otherwise windows were too long: the next ones are
-//! shorter, until enough of them succeeded.
+//! A window that the service cannot deliver is returned again in two halves. If only one half succeeds, a record in the
+//! other half is to blame, and only the windows around the record get short. Otherwise windows were too long: the next
+//! ones are shorter, until enough of them succeeded.
 
 use std::collections::VecDeque;
 
@@ -25,8 +25,8 @@ const MONTH_MAX_MS: i64 = 31 * DAY_MS;
 const LEN_MIN_MS: i64 = MINUTE_MS;
 /// The shortest half of a failed window.
 const HALF_MIN_MS: i64 = SECOND_MS;
-/// Window lengths below a day, so that windows end at round times. Each is at most [`GROWTH_MAX`] times the next shorter one,
-/// otherwise windows that became short would stay short.
+/// Window lengths below a day, so that windows end at round times. Each is at most [`GROWTH_MAX`] times the next
+/// shorter one, otherwise windows that became short would stay short.
 const LENGTHS_MS: [i64; 9] = [
     12 * HOUR_MS,
     6 * HOUR_MS,
@@ -168,7 +168,8 @@ impl Cutter {
         }
     }
 
-    /// Queues the two halves of a window that the service could not deliver. Returns false if the window is too short to cut.
+    /// Queues the two halves of a window that the service could not deliver.
+    /// Returns false if the window is too short to cut.
     pub fn halve(&mut self, window: Window, reason: Reason) -> bool {
         self.half_ended(window, false);
         let Some([first, second]) = halves(window).filter(|_| self.is_windowed) else { return false };
@@ -182,8 +183,8 @@ impl Cutter {
         self.halved.iter().any(|halved| halved.has_half(window))
     }
 
-    /// Records whether a half succeeded. After both halves, decides whether the failed window was too long, and if so limits
-    /// the length of the next windows.
+    /// Records whether a half succeeded. After both halves, decides whether the failed window was too long, and if so
+    /// limits the length of the next windows.
     fn half_ended(&mut self, half: Window, has_succeeded: bool) {
         let Some(at) = self.halved.iter().position(|halved| halved.has_half(half)) else { return };
         let Some(halved) = self.halved.get_mut(at) else { return };
@@ -268,7 +269,8 @@ fn density(interval: &CoverageInterval) -> f64 {
     interval.rows as f64 / interval.window.len_ms().max(1) as f64
 }
 
-/// Returns the first millisecond of the next month. Parquet partitions end there, and a window's rows should be in one file.
+/// Returns the first millisecond of the next month.
+/// Parquet partitions end there, and a window's rows should be in one file.
 fn end_of_month(at_ms: i64) -> i64 {
     let next = DateTime::from_timestamp_millis(at_ms).and_then(|moment| {
         let (year, month) = (moment.year(), moment.month());

@@ -19,7 +19,8 @@ const CLOCKS_DIFFER_MS_MAX: i64 = HOUR_MS;
 pub struct Rules {
     /// The optional parts of records to request.
     pub flags: FlagSet,
-    /// The lag: answers younger than this are left for the next run, because the service may still write them. Milliseconds.
+    /// The lag: answers younger than this are left for the next run,
+    /// because the service may still write them. Milliseconds.
     pub settle_ms: i64,
     /// How often closed windows are scanned again.
     pub rescan: RescanRules,
@@ -28,8 +29,8 @@ pub struct Rules {
 /// What the user requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// New intervals, gaps, and re-scans that are due. A scope without coverage begins at `first_since_ms`. If coverage once
-    /// began at `known_since_ms`, gaps are counted from there.
+    /// New intervals, gaps, and re-scans that are due. A scope without coverage begins at `first_since_ms`. If coverage
+    /// once began at `known_since_ms`, gaps are counted from there.
     Sync { first_since_ms: i64, known_since_ms: Option<i64> },
     /// Everything in the window that is not covered with the wanted flags.
     Backfill { window: Window },
@@ -67,8 +68,8 @@ pub struct Due {
     pub reason: Reason,
 }
 
-/// Returns the intervals of a scope that are due now, most urgent first: new ones, young re-scans, gaps, older re-scans.
-/// The intervals are disjoint. `now_ms` is the service's time.
+/// Returns the intervals of a scope that are due now, most urgent first: new ones, young re-scans, gaps, older
+/// re-scans. The intervals are disjoint. `now_ms` is the service's time.
 pub fn due(scope: Scope, covered: &[CoverageInterval], rules: &Rules, ask: Ask, now_ms: i64) -> Vec<Due> {
     if !scope.stream.is_windowed() {
         return due_complete_list(covered, ask, now_ms);
@@ -147,7 +148,8 @@ fn due_for_sync(covered: &[CoverageInterval], rules: &Rules, since: Since, settl
     all
 }
 
-/// Plans a stream without windows: few rows that change at any age. Every sync reads the complete list, a backfill once.
+/// Plans a stream without windows: few rows that change at any age.
+/// Every sync reads the complete list, a backfill once.
 fn due_complete_list(covered: &[CoverageInterval], ask: Ask, now_ms: i64) -> Vec<Due> {
     let reason = match (ask, covered.is_empty()) {
         (_, true) => Reason::New,

@@ -28,7 +28,8 @@ pub struct PlannedWindow {
     pub requests: Option<u64>,
 }
 
-/// Cuts everything that is due, and counts rows and requests. `ties` decides whether each page boundary is probed, or a sample.
+/// Cuts everything that is due, and counts rows and requests.
+/// `ties` decides whether each page boundary is probed, or a sample.
 pub fn estimate(mut cutter: Cutter, page_rows: u32, ties: Ties) -> Estimate {
     let mut windows = Vec::new();
     while let Some(due) = cutter.next_window() {

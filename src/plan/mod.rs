@@ -1,7 +1,7 @@
 //! Plans which windows are due. Pure functions of coverage, rules and a time: no I/O, no requests.
 //!
-//! [`due()`] says which intervals of a scope must be scanned and why; [`Cutter`] cuts them into windows of a good size. The
-//! cutter learns from each scan how many rows a time range has.
+//! [`due()`] says which intervals of a scope must be scanned and why; [`Cutter`] cuts them into windows of a good size.
+//! The cutter learns from each scan how many rows a time range has.
 
 mod cutter;
 mod due;

@@ -1,8 +1,8 @@
 //! Decides which page boundaries may hide rows, and evaluates tie probes. Pure functions.
 //!
-//! A page token may encode a creation time and nothing else. Then rows with the last row's millisecond, behind the page's
-//! boundary, are sent again or never. A tie probe finds them: it requests that millisecond alone. The service makes a page
-//! token from the last row of the page, whatever the order of the list.
+//! A page token may encode a creation time and nothing else. Then rows with the last row's millisecond, behind the
+//! page's boundary, are sent again or never. A tie probe finds them: it requests that millisecond alone. The service
+//! makes a page token from the last row of the page, whatever the order of the list.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -60,8 +60,8 @@ pub struct BoundarySampler {
 }
 
 impl BoundarySampler {
-    /// Whether the next boundary is probed. `is_shared`: several rows of the page share its last millisecond, so that a probe
-    /// says most. The first shared boundary of a run is always probed.
+    /// Whether the next boundary is probed. `is_shared`: several rows of the page share its last millisecond, so that a
+    /// probe says most. The first shared boundary of a run is always probed.
     pub fn is_due(&mut self, belief: Ties, is_shared: bool) -> bool {
         if belief.may_lose() {
             return true;
@@ -130,8 +130,8 @@ impl ScanBoundaries {
         *self = Self { is_second_try: self.is_second_try, ..Self::default() };
     }
 
-    /// Starts the window over because of its boundaries. Returns false if it was started over before: then the window needs
-    /// a recheck.
+    /// Starts the window over because of its boundaries. Returns false if it was started over before:
+    /// then the window needs a recheck.
     pub fn try_again(&mut self) -> bool {
         if self.is_second_try {
             return false;
@@ -140,8 +140,8 @@ impl ScanBoundaries {
         true
     }
 
-    /// Adds a page, and returns its boundary if it must be probed before the next page. While nothing is known of the service,
-    /// the boundary waits for [`ScanBoundaries::next_waiting`]. Boundaries outside of `window` are ignored.
+    /// Adds a page, and returns its boundary if it must be probed before the next page. While nothing is known of the
+    /// service, the boundary waits for [`ScanBoundaries::next_waiting`]. Boundaries outside of `window` are ignored.
     pub fn page(
         &mut self,
         page: &PageMoments,
@@ -207,7 +207,8 @@ impl ScanBoundaries {
             .retain(|boundary| !probes.iter().any(|probe| boundary.shown.is_subset(&probe.keys_at(boundary.at_ms))));
     }
 
-    /// Returns the next waiting boundary to probe before the scan ends. Once the service is known to lose nothing, returns `None`.
+    /// Returns the next waiting boundary to probe before the scan ends.
+    /// Once the service is known to lose nothing, returns `None`.
     pub fn next_waiting(&mut self, belief: Ties) -> Option<PageBoundary> {
         if !belief.may_lose() {
             self.pass_waiting();
@@ -249,8 +250,8 @@ impl ScanBoundaries {
         }
     }
 
-    /// Returns, at the end of the scan, the sampled milliseconds with rows that no page has shown. In a list in order of time,
-    /// the service lost these rows.
+    /// Returns, at the end of the scan, the sampled milliseconds with rows that no page has shown. In a list in order
+    /// of time, the service lost these rows.
     pub fn missed(&self) -> Vec<i64> {
         self.awaited.iter().map(|(at_ms, _)| *at_ms).collect()
     }
@@ -296,8 +297,8 @@ pub enum WalkEnd {
     BrokenOff,
 }
 
-/// Judges how the service treats ties, from a walk in small pages over one millisecond and its neighbours. `all` are the rows
-/// of the millisecond as a single page shows them; `walked` are the rows of the walk, with the neighbours.
+/// Judges how the service treats ties, from a walk in small pages over one millisecond and its neighbours. `all` are
+/// the rows of the millisecond as a single page shows them; `walked` are the rows of the walk, with the neighbours.
 ///
 /// Duplicate rows prove little by themselves: a service that loses rows may send a page twice by mistake.
 pub fn judge(all: &HashSet<u128>, walked: &[u128], pages: usize, end: WalkEnd) -> Ties {

@@ -19,7 +19,8 @@ pub struct RescanRules {
     tiers: Vec<Tier>,
 }
 
-/// Share of a tier's time after which a re-scan is due. It is below 1 because a nightly job starts a little early sometimes.
+/// Share of a tier's time after which a re-scan is due.
+/// It is below 1 because a nightly job starts a little early sometimes.
 const DUE_SHARE: f64 = 0.9;
 
 impl Default for RescanRules {

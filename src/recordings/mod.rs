@@ -1,5 +1,5 @@
-//! Recordings of VIDEOVOICE answers as files, each named after its content, in a folder for each session (promise P9: what belongs to a
-//! session goes with its folder).
+//! Recordings of VIDEOVOICE answers as files, each named after its content, in a folder for each session (promise P9:
+//! what belongs to a session goes with its folder).
 //!
 //! ```text
 //! 3f/3fa1…/<sha-256>       a recording
@@ -7,8 +7,8 @@
 //! 3f/3fa1…/<upload>.part   a download under way; its .part.json says of which version of the file
 //! ```
 //!
-//! Folders and uploads have names that are hashes: ids are texts of the service, and a text is no file name. Nothing here asks the
-//! network, or knows a warehouse.
+//! Folders and uploads have names that are hashes: ids are texts of the service, and a text is no file name. Nothing
+//! here asks the network, or knows a warehouse.
 
 mod error;
 mod partial;

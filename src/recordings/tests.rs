@@ -39,7 +39,7 @@ fn files_below(root: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_recording_is_named_after_its_content_and_found_by_its_upload() {
+fn a_recording_is_named_by_content_and_found_by_upload() {
     let folder = TempDir::new().unwrap();
     let recordings = Recordings::at(folder.path(), Failpoints::default());
     let (one, other) = (key(SESSION, 7, "u"), key(SESSION, 8, "u"));

@@ -18,7 +18,8 @@ pub struct UploadKey {
 }
 
 impl UploadKey {
-    /// The upload of an answer. `None` for an answer whose session is no identifier: an erasure would not find its recording.
+    /// The upload of an answer. `None` for an answer whose session is no identifier:
+    /// an erasure would not find its recording.
     pub fn of(response_group_uid: &str, question_id: i64, upload_id: Option<&str>, link: &str) -> Option<UploadKey> {
         let session = Identifier::read(IdentifierKind::Session, response_group_uid)?.value;
         let unsigned = || format!("link {}", link.split(['?', '#']).next().unwrap_or_default());
@@ -82,7 +83,8 @@ pub enum Reason {
     TooLarge,
     /// The link is none that may be followed: not https.
     BadLink,
-    /// Its host failed, or sent something else than it said: the next run tries again, after those that were not tried yet.
+    /// Its host failed, or sent something else than it said:
+    /// the next run tries again, after those that were not tried yet.
     Failed,
 }
 

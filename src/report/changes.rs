@@ -16,7 +16,8 @@ use crate::{
 pub struct Between {
     pub since_ms: i64,
     pub until_ms: i64,
-    /// This machine's time if the later moment is now: scans are dated by the service's clock, which may be ahead, and all of them count.
+    /// This machine's time if the later moment is now:
+    /// scans are dated by the service's clock, which may be ahead, and all of them count.
     pub now_ms: Option<i64>,
 }
 

@@ -1,7 +1,7 @@
 //! Charts over time as SVG, drawn by `plotters`. No text of the warehouse ever gets into a drawing.
 //!
-//! The colours here are names rather than colours: the page's style sheet finds each by its attribute and gives it the one of the
-//! theme, light, dark or print. Without a style sheet they are legible as they are.
+//! The colours here are names rather than colours: the page's style sheet finds each by its attribute and gives it the
+//! one of the theme, light, dark or print. Without a style sheet they are legible as they are.
 
 use plotters::{
     coord::Shift,

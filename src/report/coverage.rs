@@ -1,7 +1,7 @@
 //! Which days are proven complete, which are in doubt and which were never read.
 //!
-//! The checkpoints know best: they also know of scans that changed nothing. Without them (an analyst has the warehouse alone)
-//! the ledger proves the same days, only later re-scans and some doubts are not in it.
+//! The checkpoints know best: they also know of scans that changed nothing. Without them (an analyst has the warehouse
+//! alone) the ledger proves the same days, only later re-scans and some doubts are not in it.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -183,7 +183,8 @@ struct LedgerScan {
 }
 
 fn of_ledger(reader: &mut Reader) -> Result<Vec<ScopeCoverage>, LoadError> {
-    // Of a ledger that is longer than that, the newest scans count. People are asked for one by one: they cover no time.
+    // Of a ledger that is longer than that, the newest scans count. People are asked for one by one:
+    // they cover no time.
     let sql = format!(
         "SELECT stream, survey_id, epoch_ms(window_start) AS start_ms, epoch_ms(window_end) AS end_ms, withheld, rows_read
          FROM (SELECT * FROM sync_windows WHERE stream <> 'users' ORDER BY scanned_at DESC, scan_id DESC LIMIT {ROWS_MAX}) ORDER BY scanned_at, scan_id"

@@ -1,5 +1,5 @@
-//! The most answered surveys: how far visitors get, and how each question was answered. One question to the warehouse for each
-//! view, whatever the number of surveys.
+//! The most answered surveys: how far visitors get, and how each question was answered. One question to the warehouse
+//! for each view, whatever the number of surveys.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! What is due next: pure, and fed with the time. The scheduled run, wake-ups by webhooks, the flush of the inbox.
 //!
-//! A moment of the schedule is done when its run came to an end, and not before: killed in the middle, it is due again. However
-//! many moments were missed, one run catches them up.
+//! A moment of the schedule is done when its run came to an end, and not before: killed in the middle, it is due again.
+//! However many moments were missed, one run catches them up.
 
 use std::collections::BTreeMap;
 
@@ -68,8 +68,8 @@ pub struct Agenda {
 }
 
 impl Agenda {
-    /// `done_tick_ms` is the last moment of this schedule that is done; `None` for a new schedule, which begins with its next
-    /// moment.
+    /// `done_tick_ms` is the last moment of this schedule that is done;
+    /// `None` for a new schedule, which begins with its next moment.
     pub fn new(
         schedule: Option<Schedule>,
         (jitter_ms, wake_ms, flush_ms): (i64, i64, i64),

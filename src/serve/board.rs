@@ -1,5 +1,5 @@
-//! What `serve` knows of itself: counters, what is due and what ran last, and the hints that wake the scheduler. In memory, and
-//! nothing depends on it but pages for people and the time that a lost hint costs.
+//! What `serve` knows of itself: counters, what is due and what ran last, and the hints that wake the scheduler. In
+//! memory, and nothing depends on it but pages for people and the time that a lost hint costs.
 
 use std::{
     collections::BTreeSet,

@@ -1,5 +1,5 @@
-//! Connections: how many, and for how long. One that brings nothing gives way to a new one, so that idle connections, however
-//! many, keep no delivery out.
+//! Connections: how many, and for how long. One that brings nothing gives way to a new one, so that idle connections,
+//! however many, keep no delivery out.
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,5 @@
-//! Does what the agenda says, one thing at a time. A period or a signal wakes it; it takes no input but the clock, the inbox and
-//! what it noted of the schedule, so it may be killed and started at any moment.
+//! Does what the agenda says, one thing at a time. A period or a signal wakes it; it takes no input but the clock, the
+//! inbox and what it noted of the schedule, so it may be killed and started at any moment.
 
 use std::{sync::Arc, time::Duration};
 
@@ -258,8 +258,8 @@ impl Daemon {
         }
     }
 
-    /// Says what is known and due: to the board, and to the inbox for the next process. An inbox that cannot take it now, for want
-    /// of space perhaps, is asked again: at worst a run is done twice.
+    /// Says what is known and due: to the board, and to the inbox for the next process. An inbox that cannot take it
+    /// now, for want of space perhaps, is asked again: at worst a run is done twice.
     fn note(&mut self) {
         self.noted.next_ms = self.agenda.next_sync_ms();
         if let Err(error) = self.try_note() {

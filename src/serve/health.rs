@@ -1,5 +1,5 @@
-//! What `serve` shows machines: `/readyz` (may deliveries come here), `/healthz` (has somebody to be woken) and `/metrics`. No person
-//! and no secret is in any of them.
+//! What `serve` shows machines: `/readyz` (may deliveries come here), `/healthz` (has somebody to be woken) and
+//! `/metrics`. No person and no secret is in any of them.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::{model::format_ms, standing::Health};
 
 use super::Watch;
 
-/// 200 while nights succeed and deliveries can be stored, else 503. Either way the body has every reason, red or only named.
+/// 200 while nights succeed and deliveries can be stored, else 503.
+/// Either way the body has every reason, red or only named.
 pub(super) async fn health(State(watch): State<Arc<Watch>>) -> Response {
     let can_store = watch.can_store().await;
     let standing = watch.standing().await;
@@ -59,8 +60,8 @@ fn status(can_store: bool, limited_until_ms: Option<i64>, health: &Health) -> St
     }
 }
 
-/// 200 while deliveries can be stored, else 503: for whoever restarts `serve`, or passes deliveries on to it. How the runs end is nothing
-/// that a restart mends.
+/// 200 while deliveries can be stored, else 503: for whoever restarts `serve`, or passes deliveries on to it. How the
+/// runs end is nothing that a restart mends.
 pub(super) async fn ready(State(watch): State<Arc<Watch>>) -> Response {
     let can_store = watch.can_store().await;
     let status = match (watch.board().is_started(), can_store) {

@@ -1,12 +1,13 @@
-//! `studysync serve`: receives the service's webhooks and runs `sync` by a schedule. No TLS here: a proxy stands before it.
+//! `studysync serve`: receives the service's webhooks and runs `sync` by a schedule. No TLS here:
+//! a proxy stands before it.
 //!
-//! In reading order: [`schedule`] (when), [`agenda`] (what is due next), [`daemon`] (does it, one thing at a time); [`queue`] (a
-//! delivery is durable before it is answered), [`receiver`] (what is accepted), [`connections`] (how many, and for how long);
-//! [`board`] (what is known of all that), [`watch`] (what the checkpoints know of the runs), [`health`] (both for machines) and
-//! [`status_page`] (for people).
+//! In reading order: [`schedule`] (when), [`agenda`] (what is due next), [`daemon`] (does it, one thing at a time);
+//! [`queue`] (a delivery is durable before it is answered), [`receiver`] (what is accepted), [`connections`] (how many,
+//! and for how long); [`board`] (what is known of all that), [`watch`] (what the checkpoints know of the runs),
+//! [`health`] (both for machines) and [`status_page`] (for people).
 //!
-//! Nothing here knows how a scan or a flush is done: `pipeline` does them, as for the one-shot commands. A signal only wakes:
-//! whatever it would have told is found by the next run too, so that a lost one costs time and nothing else.
+//! Nothing here knows how a scan or a flush is done: `pipeline` does them, as for the one-shot commands. A signal only
+//! wakes: whatever it would have told is found by the next run too, so that a lost one costs time and nothing else.
 
 mod agenda;
 mod board;

@@ -1,5 +1,5 @@
-//! From a body to a durable delivery: one thread writes what is queued, as one group with one fsync, and only then is each of
-//! them answered. The queue is bounded; what finds no room is told to come back.
+//! From a body to a durable delivery: one thread writes what is queued, as one group with one fsync, and only then is
+//! each of them answered. The queue is bounded; what finds no room is told to come back.
 
 use std::{io, sync::Arc};
 
@@ -85,7 +85,8 @@ impl Queue {
         answered.await.unwrap_or(Err(Refused::Failed))
     }
 
-    /// Whether a delivery could be stored now. A queue that is full is at work, which says as much as the last delivery.
+    /// Whether a delivery could be stored now.
+    /// A queue that is full is at work, which says as much as the last delivery.
     pub(super) async fn probe(&self) -> Option<bool> {
         let (answer, answered) = oneshot::channel();
         self.0.try_send(Job::Probe(answer)).ok()?;

@@ -1,5 +1,5 @@
-//! What is accepted, and how it is answered. The secret first, before a byte of the body is read; then the body within its limits of
-//! size and time; then it is stored, whatever it is; then it is answered.
+//! What is accepted, and how it is answered. The secret first, before a byte of the body is read; then the body within
+//! its limits of size and time; then it is stored, whatever it is; then it is answered.
 
 use std::{sync::Arc, time::Duration};
 

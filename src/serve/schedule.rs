@@ -1,7 +1,7 @@
 //! A cron expression on the clock of a zone. Knows no state, and not what is to be run.
 //!
-//! Where the clock is put forward, a moment that does not exist is the first one after; where it is put back, a moment that is
-//! there twice counts once. Both are croner's doing, and tested here.
+//! Where the clock is put forward, a moment that does not exist is the first one after; where it is put back, a moment
+//! that is there twice counts once. Both are croner's doing, and tested here.
 
 use chrono::{DateTime, TimeZone, Utc};
 use chrono_tz::Tz;

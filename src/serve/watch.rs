@@ -1,5 +1,5 @@
-//! How it stands, as the pages of `serve` show it: what the checkpoints know of the runs, read again now and then, and what the process
-//! itself knows.
+//! How it stands, as the pages of `serve` show it: what the checkpoints know of the runs, read again now and then, and
+//! what the process itself knows.
 
 use std::{
     sync::Arc,
@@ -102,8 +102,8 @@ impl Watch {
         health
     }
 
-    /// Whether deliveries can be stored. It is tried out now and then, so that it shows also where nobody posts any: least of all a
-    /// proxy that was told that nothing can be stored.
+    /// Whether deliveries can be stored. It is tried out now and then, so that it shows also where nobody posts any:
+    /// least of all a proxy that was told that nothing can be stored.
     pub async fn can_store(&self) -> bool {
         let mut probed = self.probed.lock().await;
         let fresh = if self.board.is_storing() { PROBED } else { PROBED_AGAIN };

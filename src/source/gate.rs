@@ -1,8 +1,8 @@
-//! The gate that every request of the process passes (promise P5), as a pure state machine: callers pass time and random numbers in.
-//! `shell` is the asynchronous part, `request_rate` adapts the rate.
+//! The gate that every request of the process passes (promise P5), as a pure state machine: callers pass time and
+//! random numbers in. `shell` is the asynchronous part, `request_rate` adapts the rate.
 //!
-//! A 429, or a 503 with `Retry-After`, blocks all requests. After the wait one request is sent as a probe, and the others wait for its
-//! answer. An accepted probe lifts the block; another 429 extends it.
+//! A 429, or a 503 with `Retry-After`, blocks all requests. After the wait one request is sent as a probe, and the
+//! others wait for its answer. An accepted probe lifts the block; another 429 extends it.
 
 mod request_rate;
 mod shell;
@@ -161,7 +161,8 @@ impl GateState {
         }
     }
 
-    /// The service answered 429, or 503 with `Retry-After`. Only a 429 decreases the rate. Returns the wait if it is a new one.
+    /// The service answered 429, or 503 with `Retry-After`. Only a 429 decreases the rate.
+    /// Returns the wait if it is a new one.
     pub fn rate_limited(
         &mut self,
         ticket: &Ticket,
@@ -170,7 +171,8 @@ impl GateState {
         is_429: bool,
         random: f64,
     ) -> Option<Waiting> {
-        // A request from before the latest block neither decreases the rate nor lengthens the backoff again. Its `Retry-After` counts.
+        // A request from before the latest block neither decreases the rate nor lengthens the backoff again.
+        // Its `Retry-After` counts.
         let is_first = ticket.blocks == self.blocks;
         if is_first && is_429 {
             self.rate.rate_limited(now);

@@ -1,4 +1,5 @@
-//! Whether somebody has to be woken, and why: a list of reasons, each with a stable code and the sentence that the run told.
+//! Whether somebody has to be woken, and why:
+//! a list of reasons, each with a stable code and the sentence that the run told.
 
 use std::time::Duration;
 

@@ -54,7 +54,8 @@ pub struct StreamLag {
     pub lag_secs: Option<i64>,
 }
 
-/// Of each list that the settings name: the lag of all surveys together or, where only single surveys were read, the largest of theirs.
+/// Of each list that the settings name: the lag of all surveys together or, where only single surveys were read,
+/// the largest of theirs.
 pub fn stream_lags(settings: &Settings, lags: &[ScopeLag]) -> Vec<StreamLag> {
     let of = |stream: Stream| {
         let of_it = || lags.iter().filter(move |lag| lag.stream == stream);

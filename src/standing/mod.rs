@@ -1,5 +1,5 @@
-//! How it stands, in one place: the last runs, what failed and why, and how far each stream is behind. `serve`, metrics,
-//! notifications and the command line read it here, so that all of them say the same.
+//! How it stands, in one place: the last runs, what failed and why, and how far each stream is behind. `serve`,
+//! metrics, notifications and the command line read it here, so that all of them say the same.
 //!
 //! It is read from the checkpoints alone: no warehouse is opened, nothing is sent, and no lease is taken.
 
@@ -20,8 +20,8 @@ use crate::{
     state::{Inbox, RunEntry, State, StateError, Waiting},
 };
 
-/// The commands that bring the warehouse up to date: whether nights fail is judged by them. `wake` is not one of them: it reads what
-/// a webhook hinted at, and says nothing of the rest.
+/// The commands that bring the warehouse up to date: whether nights fail is judged by them. `wake` is not one of them:
+/// it reads what a webhook hinted at, and says nothing of the rest.
 const NIGHTLY: [&str; 3] = ["sync", "backfill", "users pull"];
 
 /// How it stands.
@@ -39,7 +39,8 @@ pub struct Standing {
     pub last_failure: Option<RunSummary>,
     /// Nightly runs that failed and that no later run has made good.
     pub failures_in_a_row: u32,
-    /// Nightly runs that were killed, the newest first, unless a run before [`Standing::last_ended`] has made them good.
+    /// Nightly runs that were killed, the newest first,
+    /// unless a run before [`Standing::last_ended`] has made them good.
     pub killed: Vec<RunSummary>,
     /// The JSON of [`Standing::last_ended`]; `None` if its end was not written down.
     pub last_report: Option<serde_json::Value>,

@@ -104,8 +104,8 @@ impl RunSummary {
         }
     }
 
-    /// Whether it makes good a run that failed before it: it succeeded, it asked the service, and it was a whole `sync`, or the same
-    /// command for the same lists or all of them.
+    /// Whether it makes good a run that failed before it: it succeeded, it asked the service, and it was a whole
+    /// `sync`, or the same command for the same lists or all of them.
     pub fn makes_good(&self, failed: &FailedRun) -> bool {
         let is_same = self.command == failed.command && self.narrowed_to == failed.narrowed_to;
         let is_whole = self.narrowed_to.is_none() && (self.command == "sync" || self.command == failed.command);

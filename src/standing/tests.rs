@@ -153,7 +153,7 @@ fn a_run_without_an_end_is_killed_unless_it_holds_the_lease() {
 }
 
 #[test]
-fn killed_runs_are_known_until_another_run_than_the_last_makes_them_good() {
+fn killed_runs_are_known_until_another_run_succeeds() {
     let mut history = History::new();
     let killed = |history: &History| history.standing().killed.len();
     history.ended("sync", 0, "{}");

@@ -1,4 +1,5 @@
-//! What was proven complete: disjoint intervals of creation time for each scope, with when and how they were last scanned.
+//! What was proven complete: disjoint intervals of creation time for each scope,
+//! with when and how they were last scanned.
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
@@ -76,7 +77,8 @@ impl State {
         Ok(scopes)
     }
 
-    /// Forgets all that is known of a survey alone. The pages of its scans under way belong to nobody then. One transaction.
+    /// Forgets all that is known of a survey alone. The pages of its scans under way belong to nobody then.
+    /// One transaction.
     pub fn forget_survey(&mut self, id: i64) -> Result<(), StateError> {
         let failed = self.failed("write");
         let mut forget = || -> rusqlite::Result<()> {
@@ -98,8 +100,8 @@ impl State {
             .map_err(self.failed("read"))
     }
 
-    /// The checkpoint: the scan's window is complete and committed everywhere. One transaction. `taken_by` names the warehouses
-    /// of the run, and whether the scan is in their ledger.
+    /// The checkpoint: the scan's window is complete and committed everywhere. One transaction. `taken_by` names the
+    /// warehouses of the run, and whether the scan is in their ledger.
     pub fn checkpoint(&mut self, covered: &Covered, taken_by: &[(&str, bool)]) -> Result<(), StateError> {
         let scan = &covered.scan;
         self.hit(DurableStep::Checkpointed)?;
@@ -120,7 +122,8 @@ impl State {
         apply().map_err(failed)
     }
 
-    /// Puts what is covered of a window in doubt: every run looks at it again until a scan leaves none. One transaction.
+    /// Puts what is covered of a window in doubt: every run looks at it again until a scan leaves none.
+    /// One transaction.
     pub fn mark_for_recheck(&mut self, scope: Scope, window: Window) -> Result<(), StateError> {
         let failed = self.failed("write");
         let mut apply = || -> rusqlite::Result<()> {
@@ -136,10 +139,10 @@ impl State {
         apply().map_err(failed)
     }
 
-    /// Throws the coverage away and lays the scans that every ledger holds over nothing, oldest first: how a lost file, or a
-    /// warehouse that is not the one that was filled or was left out of some runs, is made good. Scans that only `some` ledgers hold
-    /// prove nothing, but take away: see [`narrow`]. Where coverage began in any ledger stays known, so that the rest is a gap. The
-    /// warehouses `taken_by` are then up to date. One transaction.
+    /// Throws the coverage away and lays the scans that every ledger holds over nothing, oldest first: how a lost file,
+    /// or a warehouse that is not the one that was filled or was left out of some runs, is made good. Scans that only
+    /// `some` ledgers hold prove nothing, but take away: see [`narrow`]. Where coverage began in any ledger stays
+    /// known, so that the rest is a gap. The warehouses `taken_by` are then up to date. One transaction.
     pub fn rebuild_coverage(
         &mut self,
         scans: &[Covered],
@@ -196,8 +199,8 @@ fn cover(transaction: &Transaction<'_>, covered: &Covered) -> rusqlite::Result<(
     lay(transaction, covered.scan.scope, covered.stored())
 }
 
-/// A scan that some warehouses took, and others did not. Where it asked for less than is covered, or left a doubt, that is how those
-/// warehouses hold it now: an answer that is deleted is gone for a scan that does not ask for such.
+/// A scan that some warehouses took, and others did not. Where it asked for less than is covered, or left a doubt, that
+/// is how those warehouses hold it now: an answer that is deleted is gone for a scan that does not ask for such.
 fn narrow(transaction: &Transaction<'_>, covered: &Covered) -> rusqlite::Result<()> {
     let Covered { scan, scanned_ms, .. } = covered;
     for held in load(transaction, scan.scope, scan.window)? {

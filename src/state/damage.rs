@@ -1,8 +1,8 @@
-//! A state file that is torn or overwritten: found at open, put aside, and begun anew. What it knew is rebuilt from the ledgers of
-//! the warehouses, which is not done here.
+//! A state file that is torn or overwritten: found at open, put aside, and begun anew. What it knew is rebuilt from the
+//! ledgers of the warehouses, which is not done here.
 //!
-//! Found is what SQLite's own check finds, and rows that this program never writes. A value that was changed into another valid
-//! one is not: SQLite keeps no checksums.
+//! Found is what SQLite's own check finds, and rows that this program never writes. A value that was changed into
+//! another valid one is not: SQLite keeps no checksums.
 
 use std::{
     fs, io,
@@ -13,13 +13,13 @@ use crate::{files::beside, model::format_ms};
 
 use super::{State, StateError, lock};
 
-/// What SQLite keeps beside a database, and what becomes of it. The log goes first: left alone beside a new file it would be
-/// replayed into it.
+/// What SQLite keeps beside a database, and what becomes of it. The log goes first:
+/// left alone beside a new file it would be replayed into it.
 const COMPANIONS: [&str; 2] = ["-wal", "-shm"];
 
 impl State {
-    /// Like [`State::open`], but a damaged file is put aside under another name, which is returned, and a new one is begun.
-    /// `now_ms` is this machine's time, for that name.
+    /// Like [`State::open`], but a damaged file is put aside under another name, which is returned, and a new one is
+    /// begun. `now_ms` is this machine's time, for that name.
     pub fn open_or_begin_anew(
         path: &Path,
         base_url: &str,
@@ -30,7 +30,8 @@ impl State {
             Err(StateError::Damaged { why, .. }) => why,
             opened => return opened.map(|state| (state, None)),
         };
-        // Under the lock of the lease: no other run may be at work on it. It stays with this process until both are done.
+        // Under the lock of the lease: no other run may be at work on it.
+        // It stays with this process until both are done.
         let Some(_lock) = lock::try_lock(path)? else {
             return Err(StateError::Leased { path: path.to_owned(), holder: None });
         };
@@ -51,8 +52,8 @@ impl State {
         Err(StateError::Damaged { path: self.path.clone(), why })
     }
 
-    /// Whether the file ends inside a page: SQLite reads zeros for the rest of it, and takes what is shorter than a page for a new
-    /// database. With a log beside it, it is for the log to complete the file.
+    /// Whether the file ends inside a page: SQLite reads zeros for the rest of it, and takes what is shorter than a
+    /// page for a new database. With a log beside it, it is for the log to complete the file.
     fn is_cut_short(&self) -> Result<bool, StateError> {
         let page_bytes: i64 =
             self.connection.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(self.failed("read"))?;

@@ -32,7 +32,8 @@ pub enum StateError {
         #[source]
         source: rusqlite::Error,
     },
-    /// The file is torn, overwritten or no database at all. What it knew can be rebuilt from the ledgers of the warehouses.
+    /// The file is torn, overwritten or no database at all.
+    /// What it knew can be rebuilt from the ledgers of the warehouses.
     #[error("the state file {} is damaged: {why}", path.display())]
     Damaged { path: PathBuf, why: String },
     /// The file or its folder cannot be written.

@@ -1,8 +1,8 @@
 //! The inbox: deliveries of webhooks, durable from before they are answered until every warehouse has them.
 //!
-//! A file of its own beside the checkpoints, because it is written while a run of any process holds those, and because a damaged
-//! checkpoint file is begun anew, which nothing here may be. Several processes may have it open. It knows nothing of what is in
-//! a body, and decides nothing about when to apply or to run.
+//! A file of its own beside the checkpoints, because it is written while a run of any process holds those, and because
+//! a damaged checkpoint file is begun anew, which nothing here may be. Several processes may have it open. It knows
+//! nothing of what is in a body, and decides nothing about when to apply or to run.
 
 use std::path::{Path, PathBuf};
 
@@ -81,8 +81,8 @@ impl Inbox {
         PathBuf::from(name)
     }
 
-    /// Opens the inbox of a state file for writing, and makes it if it is missing. It remembers the service and environment that
-    /// it was made for and refuses others (promise P10).
+    /// Opens the inbox of a state file for writing, and makes it if it is missing. It remembers the service and
+    /// environment that it was made for and refuses others (promise P10).
     pub fn open(state: &Path, base_url: &str, environment: &str) -> Result<Inbox, StateError> {
         let path = Inbox::path_of(state);
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -251,8 +251,8 @@ impl Inbox {
         Ok(found.len() as u64)
     }
 
-    /// Folds the log into the file and empties it, so that nothing of a settled body is left in it. Readers may keep it from doing
-    /// so: then the next time does.
+    /// Folds the log into the file and empties it, so that nothing of a settled body is left in it. Readers may keep it
+    /// from doing so: then the next time does.
     pub fn fold(&self) -> Result<(), StateError> {
         let done = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         done.map_err(self.failed("fold the log of"))
@@ -403,7 +403,8 @@ fn accept(transaction: &rusqlite::Transaction<'_>, new: &NewDelivery) -> rusqlit
     Ok(Accepted::Stored)
 }
 
-/// Whether a body without a time is the repeat of the delivery `id`: it is the last one about its subject, and not long ago.
+/// Whether a body without a time is the repeat of the delivery `id`:
+/// it is the last one about its subject, and not long ago.
 fn is_retold(
     transaction: &rusqlite::Transaction<'_>,
     new: &NewDelivery,

@@ -1,5 +1,5 @@
-//! One writer at a time. The lock is the system's, on a file beside the database, so it goes with its process whatever kills it;
-//! the row in `lease` only tells who holds it.
+//! One writer at a time. The lock is the system's, on a file beside the database, so it goes with its process whatever
+//! kills it; the row in `lease` only tells who holds it.
 
 use std::fs::File;
 

@@ -1,7 +1,7 @@
 //! What the program remembers between runs, in SQLite. Opened by one writer at a time.
 //!
-//! The warehouse's ledger is the truth about data; this is what need not be asked again. It is advanced only after a commit,
-//! and `pipeline` alone decides when.
+//! The warehouse's ledger is the truth about data; this is what need not be asked again. It is advanced only after a
+//! commit, and `pipeline` alone decides when.
 
 mod coverage;
 mod damage;
@@ -75,8 +75,8 @@ enum Found {
 }
 
 impl State {
-    /// Opens the file for writing, and makes it if it is missing. It remembers the service and environment it was made for and
-    /// refuses others (promise P10).
+    /// Opens the file for writing, and makes it if it is missing. It remembers the service and environment it was made
+    /// for and refuses others (promise P10).
     pub fn open(path: &Path, base_url: &str, environment: &str) -> Result<State, StateError> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             files::create_folders(folder).map_err(|source| StateError::Folder { path: folder.to_owned(), source })?;
@@ -111,8 +111,8 @@ impl State {
         }
     }
 
-    /// The same for whoever looks on while runs are at work: a file that one of them is just making, or that none has lifted to this version yet,
-    /// is left alone, as if there were none.
+    /// The same for whoever looks on while runs are at work: a file that one of them is just making, or that none has
+    /// lifted to this version yet, is left alone, as if there were none.
     pub fn open_if_current(path: &Path) -> Result<Option<State>, StateError> {
         match State::look_at(path)? {
             Found::Current(state) => Ok(Some(state)),
@@ -126,7 +126,8 @@ impl State {
         }
         let mut state = State::connect(path, READ_ONLY)?;
         let version = match state.version() {
-            // SQLite makes files beside it even to read it. Without a log nobody is at work, and it can do without them.
+            // SQLite makes files beside it even to read it.
+            // Without a log nobody is at work, and it can do without them.
             Err(StateError::ReadOnly { .. }) if !is_there(&files::beside(path, "-wal"))? => {
                 state = State::connect_immutable(path)?;
                 state.version()?

@@ -1,5 +1,5 @@
-//! Whose a state file is: of one service and environment (promise P10). One that knows nothing of its service yet becomes whoever's opens
-//! it: a mistyped address binds nothing.
+//! Whose a state file is: of one service and environment (promise P10). One that knows nothing of its service yet
+//! becomes whoever's opens it: a mistyped address binds nothing.
 
 use crate::model::is_same_service;
 

@@ -7,8 +7,8 @@ use crate::model::{DurableStep, PersonAsked};
 
 use super::{State, StateError};
 
-/// How far the clocks of a service's machines may lie apart. What was asked for later than that from now was asked for by a clock
-/// that was wrong, and counts as never.
+/// How far the clocks of a service's machines may lie apart. What was asked for later than that from now was asked for
+/// by a clock that was wrong, and counts as never.
 const CLOCKS_DIFFER_MS_MAX: i64 = crate::model::HOUR_MS;
 /// The status of an answer that holds a person.
 const FOUND: u16 = 200;
@@ -84,8 +84,8 @@ impl State {
             .map_err(self.failed("read"))
     }
 
-    /// Forgets that people were ever asked for, or sent, and what any page comes to: some hashes there may be of theirs. Returns how many
-    /// entries of people there were.
+    /// Forgets that people were ever asked for, or sent, and what any page comes to: some hashes there may be of
+    /// theirs. Returns how many entries of people there were.
     pub fn forget_people<'a>(&mut self, user_ids: impl Iterator<Item = &'a str>) -> Result<u64, StateError> {
         self.hit(DurableStep::PeopleRemembered)?;
         let failed = self.failed("write");
@@ -114,7 +114,7 @@ mod tests {
     use crate::model::{DAY_MS, HOUR_MS};
 
     #[test]
-    fn p6_a_person_is_due_when_new_and_again_after_a_time_that_depends_on_the_answer() {
+    fn p6_a_person_is_due_when_new_and_after_an_interval() {
         let folder = tempfile::tempdir().unwrap();
         let mut state = State::open(&folder.path().join("state.sqlite"), "http://127.0.0.1:1", "test").unwrap();
         let asked = |user_id: &str, status| PersonAsked { user_id: user_id.into(), asked_ms: 100 * DAY_MS, status };

@@ -1,4 +1,5 @@
-//! Since when each interval of creation time is proven complete. The first scan lays a proof down, later ones leave it alone.
+//! Since when each interval of creation time is proven complete.
+//! The first scan lays a proof down, later ones leave it alone.
 
 use rusqlite::{Connection, Transaction};
 
@@ -42,13 +43,14 @@ pub(super) fn prove(transaction: &Transaction<'_>, scan: &Scan) -> rusqlite::Res
     Ok(())
 }
 
-/// The proofs with those gaps filled that the window leaves no more; neighbours of one day are merged, and count from the later
-/// moment. Pure.
+/// The proofs with those gaps filled that the window leaves no more;
+/// neighbours of one day are merged, and count from the later moment. Pure.
 fn with_proof(held: &[Proven], window: Window, proven_ms: i64, is_windowed: bool) -> Vec<Proven> {
     let covered: IntervalSet = held.iter().map(|proof| proof.window).collect();
     let gaps = covered.gaps_in(window);
     if let ([first], false) = (held, is_windowed) {
-        // A stream that is read whole each time is complete since its first scan, however far its window reaches by now.
+        // A stream that is read whole each time is complete since its first scan,
+        // however far its window reaches by now.
         let window = gaps.iter().fold(first.window, |whole, gap| {
             Window::new(whole.start_ms.min(gap.start_ms), whole.end_ms.max(gap.end_ms))
         });

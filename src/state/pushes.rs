@@ -1,5 +1,5 @@
-//! The ledger of what is sent: an intent before a request, its outcome after. Whoever finds an intent without an outcome knows that
-//! the row may be at the service. Nobody is named: rows and people are hashes.
+//! The ledger of what is sent: an intent before a request, its outcome after. Whoever finds an intent without an
+//! outcome knows that the row may be at the service. Nobody is named: rows and people are hashes.
 
 use std::path::Path;
 
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p2_an_intent_without_an_outcome_is_of_unknown_fate_until_it_is_sent_again() {
+    fn p2_an_intent_without_outcome_is_unknown_until_sent_again() {
         let folder = tempfile::tempdir().unwrap();
         let mut state = State::open(&folder.path().join("state.sqlite"), "http://127.0.0.1:1", "test").unwrap();
         let content = [7; 16];

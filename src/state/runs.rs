@@ -89,7 +89,8 @@ impl State {
         Ok(())
     }
 
-    /// When the newest run of each command ended that brought everything that was due: epoch milliseconds by this machine.
+    /// When the newest run of each command ended that brought everything that was due:
+    /// epoch milliseconds by this machine.
     pub fn last_successes(&self) -> Result<BTreeMap<String, i64>, StateError> {
         let sql = "SELECT command, max(finished_ms) FROM runs WHERE exit_code IN (0, 3) AND finished_ms IS NOT NULL \
                    GROUP BY command";

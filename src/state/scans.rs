@@ -6,8 +6,8 @@ use crate::model::{DurableStep, FlagSet, PageToken, RunId, Scan, ScanId, Scope, 
 
 use super::{State, StateError, loaded_survey, stored_survey};
 
-/// A scan under way. Its pages are in the archive; the archive leads, and what stands here is what it held when it was last
-/// made durable.
+/// A scan under way. Its pages are in the archive;
+/// the archive leads, and what stands here is what it held when it was last made durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnderWay {
     pub scan: Scan,

@@ -2,8 +2,8 @@
 
 use crate::model::{CoverageInterval, DAY_MS, EndStyles, HOUR_MS, ScanId, Window};
 
-/// Neighbours scanned within this time of each other are kept as one interval, so that the file grows with the coverage and not
-/// with the number of scans. The interval counts as scanned at the earlier time.
+/// Neighbours scanned within this time of each other are kept as one interval, so that the file grows with the coverage
+/// and not with the number of scans. The interval counts as scanned at the earlier time.
 const MERGE_WITHIN_MS: i64 = HOUR_MS;
 /// Stretches are not merged beyond this length: each keeps a density of its own, by which windows are sized.
 const MERGED_LEN_MAX_MS: i64 = 31 * DAY_MS;

@@ -148,7 +148,7 @@ fn p4_what_one_warehouse_took_alone_proves_nothing_and_takes_away() {
 }
 
 #[test]
-fn a_warehouse_that_was_left_out_of_a_checkpoint_is_not_up_to_date() {
+fn a_warehouse_left_out_of_a_checkpoint_is_not_current() {
     let folder = tempfile::tempdir().unwrap();
     let mut state = State::open(&folder.path().join("state.sqlite"), URL, "test").unwrap();
     let is_up_to_date = |state: &State, name: &str| state.destination(name).unwrap().unwrap().is_up_to_date;

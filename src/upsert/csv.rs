@@ -1,6 +1,6 @@
-//! CSV with a line of names first, as programs and spreadsheets write it. A cell says nothing of its type, so the name does:
-//! `attributes.seats:integer`, `attributes.is_admin:boolean`, `attributes.score:number`, `attributes.tags:json`; any other attribute is
-//! a text. An empty cell says nothing of its column, and a row of empty cells is none.
+//! CSV with a line of names first, as programs and spreadsheets write it. A cell says nothing of its type, so the name
+//! does: `attributes.seats:integer`, `attributes.is_admin:boolean`, `attributes.score:number`, `attributes.tags:json`;
+//! any other attribute is a text. An empty cell says nothing of its column, and a row of empty cells is none.
 
 use std::{borrow::Cow, io::Read};
 

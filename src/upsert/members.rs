@@ -1,4 +1,5 @@
-//! JSON objects as the exact texts of their members. A member that stands twice is an error: which one counts would be a guess.
+//! JSON objects as the exact texts of their members. A member that stands twice is an error:
+//! which one counts would be a guess.
 
 use std::{borrow::Cow, fmt};
 

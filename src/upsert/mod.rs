@@ -1,5 +1,6 @@
-//! People to be sent to the service: rows of a file or a query become upserts, checked against what the service takes, or are set
-//! aside with a reason. Reads bytes and rows that it is handed; opens nothing, sends nothing, remembers nothing.
+//! People to be sent to the service: rows of a file or a query become upserts, checked against what the service takes,
+//! or are set aside with a reason. Reads bytes and rows that it is handed;
+//! opens nothing, sends nothing, remembers nothing.
 //!
 //! A row has the columns `userId`, `email`, `attributes` (an object) or `attributes.NAME`, and `events` (a list of
 //! `{event, timestamp}`). Equal content has an equal [`Upsert::content_key`], however it was written down.

@@ -1,6 +1,6 @@
-//! Splits CSV into records, strictly: a quote begins a cell or is written twice inside of one, and nothing but a separator follows the
-//! quote that ends it. A record that breaks this is told with its lines, and the lines behind its first one are read as rows of their own.
-//! Knows no columns.
+//! Splits CSV into records, strictly: a quote begins a cell or is written twice inside of one, and nothing but a
+//! separator follows the quote that ends it. A record that breaks this is told with its lines, and the lines behind its
+//! first one are read as rows of their own. Knows no columns.
 
 use std::{
     collections::VecDeque,
@@ -74,8 +74,8 @@ impl<R: Read> Records<R> {
         self.next_line().map(drop)
     }
 
-    /// The next record. `is_row` says whether cells could be a row: a cell in quotes that holds such a line is taken for one that was never
-    /// closed, and none of its lines is believed.
+    /// The next record. `is_row` says whether cells could be a row: a cell in quotes that holds such a line is taken
+    /// for one that was never closed, and none of its lines is believed.
     pub fn next(&mut self, is_row: impl Fn(&[Vec<u8>]) -> bool) -> Result<Option<Record>, InputError> {
         if let Some(found) = self.found.pop_front() {
             return Ok(Some(found));

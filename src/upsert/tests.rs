@@ -51,7 +51,7 @@ fn the_same_row_is_the_same_content_in_every_form() {
 }
 
 #[test]
-fn a_row_that_the_service_would_refuse_is_set_aside_with_its_reason() {
+fn a_row_the_service_would_refuse_is_set_aside() {
     let attributes =
         |count: usize| (0..count).map(|at| (format!("a{at}"), json!(1))).collect::<serde_json::Map<_, _>>();
     assert!(ndjson(&json!({"userId": "u", "attributes": attributes(100)}).to_string())[0].is_ok());

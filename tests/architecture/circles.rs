@@ -267,7 +267,8 @@ fn name_of(place: &[String]) -> String {
     if place.is_empty() { "lib".to_owned() } else { place.join("/") }
 }
 
-/// The arrows of all crates. No file points at one of another crate by `crate::` or `super::`, so each crate is read alone.
+/// The arrows of all crates. No file points at one of another crate by `crate::` or `super::`,
+/// so each crate is read alone.
 fn arrows_of_all_crates() -> Arrows {
     let mut arrows = Arrows::between(&read_folder("src"));
     for name in other_crates() {

@@ -1,8 +1,10 @@
 //! The shape of the house, kept by tests: who may import whom, which crate lives where, and the habits of every file.
 //!
-//! The program is the crate in `src/`. Each other crate of ours is a folder in `crates/`: in the tables its files stand below its name.
+//! The program is the crate in `src/`. Each other crate of ours is a folder in `crates/`:
+//! in the tables its files stand below its name.
 //!
-//! Code for tests alone is freer: it may import what it likes and use any crate. It follows the habits of files all the same.
+//! Code for tests alone is freer: it may import what it likes and use any crate.
+//! It follows the habits of files all the same.
 
 mod circles;
 mod code;

@@ -1,7 +1,7 @@
 //! The pages for contributors name files, folders, types and functions. Each name in backticks must still exist.
 //!
-//! A page is checked for paths of the repository, for Rust names and for targets of `make`. Any other text in backticks is left alone, and
-//! so are fenced blocks.
+//! A page is checked for paths of the repository, for Rust names and for targets of `make`. Any other text in backticks
+//! is left alone, and so are fenced blocks.
 
 use std::{
     collections::{BTreeSet, HashMap},

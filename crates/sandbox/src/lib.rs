@@ -1,8 +1,8 @@
 //! The sandbox: an independent implementation of the whole contract, for tests, measurements and trying things.
 //!
-//! It is written from the contract alone, and this crate depends on no other crate of the repository, so it cannot share a
-//! mistake with the client. Data is made from a seed, kept in memory and lost at the end. README.md documents the faults
-//! and the control interface.
+//! It is written from the contract alone, and this crate depends on no other crate of the repository, so it cannot
+//! share a mistake with the client. Data is made from a seed, kept in memory and lost at the end. README.md documents
+//! the faults and the control interface.
 //!
 //! ```text
 //! settings ──► world (rows) ──► service (contract, faults) ──► HTTP

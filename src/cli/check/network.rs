@@ -1,4 +1,5 @@
-//! What stands between this machine and the service: a proxy, and certificates of one's own. Whether they work shows when the service is asked.
+//! What stands between this machine and the service: a proxy, and certificates of one's own.
+//! Whether they work shows when the service is asked.
 
 use std::{fs::File, io::Read as _, path::Path};
 

@@ -1,4 +1,5 @@
-//! Whether somebody can be told of runs: the textfile of metrics, and the command of notifications. `check --notify` sends a message.
+//! Whether somebody can be told of runs: the textfile of metrics, and the command of notifications.
+//! `check --notify` sends a message.
 
 use std::{
     os::unix::fs::PermissionsExt as _,

@@ -32,8 +32,9 @@ use probe::probe;
 /// With --from it plans a backfill. Records, requests and minutes are estimated from earlier runs. Where no run
 /// has seen data, --probe asks the service for a sample, with 6 to 36 requests for each stream.
 ///
-/// Exit codes: 0 planned; 1 the checkpoints cannot be read, or the service does not answer to --probe; 2 usage or configuration; 3 planned, and
-/// the warehouse does not know a survey that was named; 4 key refused; 6 the service is rate limiting: try later.
+/// Exit codes: 0 planned; 1 the checkpoints cannot be read, or the service does not answer to --probe; 2 usage or
+/// configuration; 3 planned, and the warehouse does not know a survey that was named; 4 key refused;
+/// 6 the service asks to be left alone: try later.
 #[derive(Args, Debug)]
 pub(super) struct PlanArgs {
     /// Plan a backfill from this moment on: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds

@@ -20,7 +20,8 @@ pub(in super::super) struct PlannedPeople {
     pub minutes: Option<f64>,
 }
 
-/// Looks into the warehouse for people who are due, without a rate. `None`: it cannot be read now, or there is none yet.
+/// Looks into the warehouse for people who are due, without a rate. `None`:
+/// it cannot be read now, or there is none yet.
 pub(in super::super) fn planned_people(
     settings: &Settings,
     state: Option<&State>,

@@ -36,14 +36,15 @@ const OWN_MEMORY_BYTES: u64 = 1 << 30;
 ///
 /// DuckDB's SQL: one statement, or several with a semicolon after each.
 ///
-/// The DuckDB file is read if one is named, else the Parquet files; with both, Parquet's tables are `parquet.NAME`. Times are UTC.
-/// SQL cannot write, and cannot reach other files, the network, the environment or an extension. Memory is bounded by
-/// `memory_limit_mb` of the warehouse settings.
+/// The DuckDB file is read if one is named, else the Parquet files; with both, Parquet's tables are `parquet.NAME`.
+/// Times are UTC. SQL cannot write, and cannot reach other files, the network, the environment or an extension. Memory
+/// is bounded by `memory_limit_mb` of the warehouse settings.
 ///
-/// Every statement is checked before the first runs. Their results are printed in order, with an empty line between tables.
+/// Every statement is checked before the first runs.
+/// Their results are printed in order, with an empty line between tables.
 ///
-/// Exit codes: 0 answered; 1 the statement failed or took too long, or the warehouse cannot be read; 2 usage or configuration; 5 a
-/// run has the warehouse open.
+/// Exit codes: 0 answered; 1 the statement failed or took too long, or the warehouse cannot be read; 2 usage or
+/// configuration; 5 a run has the warehouse open.
 #[derive(Args, Debug)]
 pub(super) struct QueryArgs {
     /// The statements, comments included; '-' reads them from standard input
@@ -147,7 +148,8 @@ impl From<LoadError> for WriteError {
     }
 }
 
-/// The engine does not count single values, and one call of `repeat` makes a text of gigabytes: the system refuses such.
+/// The engine does not count single values, and one call of `repeat` makes a text of gigabytes:
+/// the system refuses such.
 fn bound_memory(engine_bytes: u64) {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Data);

@@ -1,7 +1,7 @@
 //! Rows for people: a table, or a line for each column where a table would be too wide.
 //!
-//! What is shown can do nothing to a terminal: control characters, and those that turn the direction of writing, are shown as
-//! their code. Long values are cut; the other formats have them whole.
+//! What is shown can do nothing to a terminal: control characters, and those that turn the direction of writing, are
+//! shown as their code. Long values are cut; the other formats have them whole.
 
 use std::io::{self, Write};
 

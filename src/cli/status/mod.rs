@@ -44,14 +44,14 @@ const RUNS_SHOWN: u32 = 5;
 ///
 /// Shows which ranges are proven complete, the lag of the warehouse, and the pending work. Sends nothing.
 ///
-/// With --from and --to: shows for each interval of that range since when it is complete, when it was last read, with which optional
-/// parts, and how many rows it had. It also shows the proof: the scan, its number of pages, and how the service marked the end.
-/// `verify` asks the service whether this is still true.
+/// With --from and --to: shows for each interval of that range since when it is complete, when it was last read, with
+/// which optional parts, and how many rows it had. It also shows the proof: the scan, its number of pages, and how the
+/// service marked the end. `verify` asks the service whether this is still true.
 ///
 /// With --max-lag: lists streams with a larger lag first and exits with code 3, for monitors that run commands.
 ///
-/// Exit codes: 0 shown; 1 the checkpoints cannot be read; 2 usage or configuration; 3 shown, and the lag of a stream exceeds --max-lag, or
-/// the warehouse does not know a survey that was named.
+/// Exit codes: 0 shown; 1 the checkpoints cannot be read; 2 usage or configuration; 3 shown, and the lag of a stream
+/// exceeds --max-lag, or the warehouse does not know a survey that was named.
 #[derive(Args, Debug)]
 pub(super) struct StatusArgs {
     /// Show the proofs from this moment on: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds

@@ -1,4 +1,5 @@
-//! For any interval of creation time: is the warehouse complete there, since when, when was it last read, and how was that proven.
+//! For any interval of creation time: is the warehouse complete there, since when, when was it last read,
+//! and how was that proven.
 
 use serde::Serialize;
 

@@ -1,4 +1,5 @@
-//! How many rows the tables of the warehouse have, as `count(*)` says. What scans read is another number: some records come twice.
+//! How many rows the tables of the warehouse have, as `count(*)` says. What scans read is another number:
+//! some records come twice.
 
 use arrow::{array::AsArray as _, datatypes::Int64Type};
 

@@ -11,7 +11,8 @@ pub(super) struct StreamStatus {
     pub complete: Vec<TimeRangeJson>,
     /// Stretches between them that never were.
     pub missing: Vec<TimeRangeJson>,
-    /// Stretches whose last scan left a doubt: rows that seem to be gone and were not believed, or that a page's edge may hide.
+    /// Stretches whose last scan left a doubt:
+    /// rows that seem to be gone and were not believed, or that a page's edge may hide.
     pub in_doubt: Vec<TimeRangeJson>,
     /// Rows of its table, or those of its survey; absent where the warehouse cannot be read now.
     pub rows: Option<u64>,

@@ -14,15 +14,17 @@ use super::super::{
 
 /// Reads people into the tables users, user_attributes and user_events: one request a person.
 ///
-/// Without --user-id the command reads every person that answers and snapshots name (external_user_id), unless the person was read
-/// within `refresh_after` under [streams.users] (30d). A person whom the service did not know (404) is requested again after
-/// `ask_again_after` (7d). `sync` and `backfill` do the same at their end if [streams.users] is enabled.
+/// Without --user-id the command reads every person that answers and snapshots name (external_user_id), unless the
+/// person was read within `refresh_after` under [streams.users] (30d). A person whom the service did not know (404) is
+/// requested again after `ask_again_after` (7d).
+/// `sync` and `backfill` do the same at their end if [streams.users] is enabled.
 ///
 /// The key is sent as `API-Key KEY`; `[service] auth` in the configuration changes this.
 ///
-/// Exit codes: 0 done; 1 failed, committed data stays; 2 usage or configuration; 3 done, but something needs attention (very many people
-/// seem to be gone at once: they stay until you say --accept-vanished; a person that cannot be placed); 4 key refused; 5 another run
-/// holds the lease; 6 stopped early at a deadline, a budget or a rate limit, resumable; 130 interrupted, resumable.
+/// Exit codes: 0 done; 1 failed, committed data stays; 2 usage or configuration; 3 done, but something needs attention
+/// (very many people seem to be gone at once: they stay until you say --accept-vanished; a person that cannot be
+/// placed); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a budget or a rate limit,
+/// resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
 pub(super) struct PullArgs {
     /// Only these people, whenever they were last read

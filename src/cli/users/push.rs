@@ -22,28 +22,30 @@ const RESULTS: &str = "users-push.results.csv";
 
 /// Sends users to the service, one request each: their e-mail address, attributes and historical events.
 ///
-/// Columns, or members of a JSON object a line: userId (the only one that must be there), email, attributes.NAME for each attribute (or
-/// attributes, an object), events (a list of {"event": NAME, "timestamp": EPOCH_MS}). In CSV events are JSON text, an empty cell says
-/// nothing, and an attribute is a text unless its column says otherwise: attributes.seats:integer, attributes.is_admin:boolean,
-/// attributes.score:number, attributes.tags:json. At most 100 attributes a user. Texts, integers and true or false are known to be taken;
-/// about fractions, lists and objects the service decides. A row that cannot be right is set aside with its line and the reason. Times of
-/// events may be RFC 3339 as well. Null says nothing: it deletes no attribute.
+/// Columns, or members of a JSON object a line: userId (the only one that must be there), email, attributes.NAME for
+/// each attribute (or attributes, an object), events (a list of {"event": NAME, "timestamp": EPOCH_MS}). In CSV events
+/// are JSON text, an empty cell says nothing, and an attribute is a text unless its column says otherwise:
+/// attributes.seats:integer, attributes.is_admin:boolean, attributes.score:number, attributes.tags:json. At most 100
+/// attributes a user. Texts, integers and true or false are known to be taken; about fractions, lists and objects the
+/// service decides. A row that cannot be right is set aside with its line and the reason. Times of events may be RFC
+/// 3339 as well. Null says nothing: it deletes no attribute.
 ///
-/// CSV may be what a spreadsheet writes: cells separated by commas, semicolons, tabs or bars, UTF-8 or UTF-16 (other encodings are named
-/// with --encoding), empty columns and rows, 5.0 in a column of integers, blanks around ids. A quote that is not closed costs its own row. An
-/// id that a spreadsheet has changed (1002.0, 1.2E+15) is set aside.
+/// CSV may be what a spreadsheet writes: cells separated by commas, semicolons, tabs or bars, UTF-8 or UTF-16 (other
+/// encodings are named with --encoding), empty columns and rows, 5.0 in a column of integers, blanks around ids. A
+/// quote that is not closed costs its own row. An id that a spreadsheet has changed (1002.0, 1.2E+15) is set aside.
 ///
-/// The result of every row is written to the results file, and stored by the row's content in the state file: the intent before the request,
-/// the result after. A restarted push resumes. A row with a known result is never sent again, even if another file has the same row.
-/// Rows of one user are sent in order, one at a time.
+/// The result of every row is written to the results file, and stored by the row's content in the state file: the
+/// intent before the request, the result after. A restarted push resumes. A row with a known result is never sent
+/// again, even if another file has the same row. Rows of one user are sent in order, one at a time.
 ///
-/// The result of a row is unknown if the push was killed during its request, or if the response was not conclusive: the results say so
-/// (unknown_sends). Its attributes are sent again, which is idempotent. Its events are sent again only with --resend-events, since the
-/// service would count them twice.
+/// The result of a row is unknown if the push was killed during its request, or if the response was not conclusive: the
+/// results say so (unknown_sends). Its attributes are sent again, which is idempotent. Its events are sent again only
+/// with --resend-events, since the service would count them twice.
 ///
-/// Exit codes: 0 all rows are accepted; 1 failed, known results stay stored; 2 usage, configuration, or columns that are not those of users; 3
-/// done, but something needs attention (rows set aside, refused or with an unknown result, events with an unknown result); 4 key refused; 5 another run holds
-/// the lease; 6 stopped early at a deadline, a budget or a rate limit, resumable; 130 interrupted, resumable.
+/// Exit codes: 0 all rows are accepted; 1 failed, known results stay stored; 2 usage, configuration, or columns that
+/// are not those of users; 3 done, but something needs attention (rows set aside, refused or with an unknown result,
+/// events with an unknown result); 4 key refused; 5 another run holds the lease; 6 stopped early at a deadline, a
+/// budget or a rate limit, resumable; 130 interrupted, resumable.
 #[derive(Args, Debug)]
 pub(super) struct PushArgs {
     /// CSV, NDJSON or Parquet; '-' reads standard input
@@ -62,8 +64,8 @@ pub(super) struct PushArgs {
     #[arg(long, value_name = "NAME", value_parser = parse_encoding)]
     encoding: Option<Encoding>,
 
-    /// File for the result of each row, as CSV [default: FILE.results.csv, else users-push.results.csv]. If this push ends early,
-    /// the file of an earlier push is kept as FILE.1, FILE.2 and so on
+    /// File for the result of each row, as CSV [default: FILE.results.csv, else users-push.results.csv]. If this push
+    /// ends early, the file of an earlier push is kept as FILE.1, FILE.2 and so on
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
 

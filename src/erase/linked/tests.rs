@@ -1,4 +1,5 @@
-//! LinkedIdentifiers among a few made-up rows: `u:` user id, `m:` mail, `v:` visitor UUID, `n:` visitor number, `a:` anonymous id, `s:` session.
+//! LinkedIdentifiers among a few made-up rows:
+//! `u:` user id, `m:` mail, `v:` visitor UUID, `n:` visitor number, `a:` anonymous id, `s:` session.
 
 use proptest::prelude::*;
 

@@ -1,5 +1,5 @@
-//! Digests of child rows: for each parent row the number of its child rows and one hash of their contents. Child rows that a
-//! scan did not request move with their parent row.
+//! Digests of child rows: for each parent row the number of its child rows and one hash of their contents. Child rows
+//! that a scan did not request move with their parent row.
 
 use arrow::{
     array::{RecordBatch, UInt64Array},

@@ -359,7 +359,8 @@ impl<'a> ScanWriter<'a> {
     }
 
     /// Replaces all children of a row together with it. Rows that only vanished, returned or were enriched keep their
-    /// children, except those that come with a flag. Children that the scan did not request stay, and move with the row.
+    /// children, except those that come with a flag.
+    /// Children that the scan did not request stay, and move with the row.
     fn write_children(&self, store: &mut BufferedStore, page: &FlatPage, of: &PageWrites<'_>) -> Result<(), LoadError> {
         let (base, scan) = (self.base(), self.input.scan);
         for child in children_of(&base.name) {

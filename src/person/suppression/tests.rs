@@ -91,7 +91,7 @@ fn p9_whoever_is_suppressed_is_kept_out_in_every_form_of_the_name() {
 }
 
 #[test]
-fn p9_an_entry_stays_until_a_complete_scan_after_its_time_met_nobody() {
+fn p9_a_suppression_stays_until_a_later_scan_finds_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let none: &[u8] = br#"{"data":[]}"#;
     let some: &[u8] = br#"{"data":[{"externalUserId":"anna"}]}"#;

@@ -1,5 +1,5 @@
-//! Who is to be asked for: everybody whom the warehouse names, and who is new or was asked for too long ago. Reads the warehouse
-//! in slices, so that neither its engine nor this program has to hold all people at once.
+//! Who is to be asked for: everybody whom the warehouse names, and who is new or was asked for too long ago. Reads the
+//! warehouse in slices, so that neither its engine nor this program has to hold all people at once.
 
 use arrow::array::AsArray as _;
 
@@ -101,7 +101,8 @@ fn look(
             Ok(())
         })?;
     }
-    // The engine hands rows over in any order; a run that is cut short and the next one are easier to follow in this one.
+    // The engine hands rows over in any order;
+    // a run that is cut short and the next one are easier to follow in this one.
     found.people.sort_unstable();
     Ok(())
 }

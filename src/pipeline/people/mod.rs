@@ -1,8 +1,9 @@
 //! The stream of users: people are asked for one by one, and what came is committed batch by batch.
 //!
-//! A batch is a scan like any other: its pages are in the spool before anything else sees them, it is committed with a ledger row
-//! in one transaction, archived, and then checkpointed. What it lacks of a list: there is no page token and no end of results. Any
-//! part of a batch is whole, so a batch that was cut short is committed as far as it came, now or by the next run.
+//! A batch is a scan like any other: its pages are in the spool before anything else sees them, it is committed with a
+//! ledger row in one transaction, archived, and then checkpointed. What it lacks of a list: there is no page token and
+//! no end of results. Any part of a batch is whole, so a batch that was cut short is committed as far as it came,
+//! now or by the next run.
 
 mod ask;
 mod due;
@@ -115,7 +116,8 @@ impl Run {
         outcome.and(committed).map(|()| pace.answered)
     }
 
-    /// Says how many requests are coming, before the first of them: loud if somebody asked for people by name of the stream.
+    /// Says how many requests are coming, before the first of them:
+    /// loud if somebody asked for people by name of the stream.
     fn tell_requests(&self, requests: u64) {
         if requests == 0 {
             return;

@@ -1,7 +1,8 @@
 //! The pages of a batch of people, put together from the exact bodies of their answers:
 //!
 //! ```json
-//! {"askedMs": 1769846400000, "data": [{"userId": "u1", "user": THE BODY}], "absent": ["u2"], "refused": [{"userId": "u3", "status": 400}]}
+//! {"askedMs": 1769846400000, "data": [{"userId": "u1", "user": THE BODY}], "absent": ["u2"],
+//!  "refused": [{"userId": "u3", "status": 400}]}
 //! ```
 //!
 //! `flatten` reads `data` and `absent`. All four are what the checkpoints remember.
@@ -108,8 +109,8 @@ fn asked_of(page: &[u8]) -> serde_json::Result<Vec<PersonAsked>> {
     Ok(found.chain(absent).chain(refused).collect())
 }
 
-/// Remembers who was asked for by the pages of a spool. `withholds`: those who seem to be gone are not believed to be, so they
-/// stay due.
+/// Remembers who was asked for by the pages of a spool. `withholds`:
+/// those who seem to be gone are not believed to be, so they stay due.
 pub(in super::super) fn remember(state: &mut State, spool: &Path, withholds: bool) -> Result<(), PipelineError> {
     for (page, body) in read_pages(spool)?.enumerate() {
         let body = body?;

@@ -1,4 +1,5 @@
-//! Where rows come from: a file, standard input or a query over the warehouse, read on a thread of its own a few rows ahead.
+//! Where rows come from: a file, standard input or a query over the warehouse,
+//! read on a thread of its own a few rows ahead.
 
 use std::{
     fs::File,

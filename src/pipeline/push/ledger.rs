@@ -1,4 +1,5 @@
-//! The ledger's own thread: intents and outcomes of all lanes that come together become durable together, in one transaction.
+//! The ledger's own thread: intents and outcomes of all lanes that come together become durable together,
+//! in one transaction.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

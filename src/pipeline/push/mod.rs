@@ -1,9 +1,11 @@
-//! `users push`: rows of a file or a query are sent to the service, one request each, and each row's fate is known or named.
+//! `users push`: rows of a file or a query are sent to the service, one request each,
+//! and each row's fate is known or named.
 //!
-//! A row's way: read and checked (`upsert`), handed to a lane by its user, so that two rows of one user keep their order and are
-//! never under way at once; looked up in the ledger, where a row whose answer is known ends; an intent, durable; the request, under
-//! the gate; the outcome, durable. A kill leaves at most one intent a lane: those rows may be at the service. What may be repeated
-//! of them (an upsert of attributes) is sent again, and what the service would count twice (events) only if the user says so.
+//! A row's way: read and checked (`upsert`), handed to a lane by its user, so that two rows of one user keep their
+//! order and are never under way at once; looked up in the ledger, where a row whose answer is known ends; an intent,
+//! durable; the request, under the gate; the outcome, durable. A kill leaves at most one intent a lane: those rows may
+//! be at the service. What may be repeated of them (an upsert of attributes) is sent again, and what the service would
+//! count twice (events) only if the user says so.
 
 mod context;
 mod dry;

@@ -1,8 +1,9 @@
-//! The files of results that pushes wrote, wherever they are: they name people, so an erasure cleans them like everything else that
-//! the program keeps.
+//! The files of results that pushes wrote, wherever they are: they name people, so an erasure cleans them like
+//! everything else that the program keeps.
 //!
-//! Where they are is noted before they are written, in a file beside the checkpoints: absolute paths, each ended by a NUL. Files that were
-//! moved or changed by hand are not ours any more: those are searched if they are in their place, and never changed.
+//! Where they are is noted before they are written, in a file beside the checkpoints: absolute paths, each ended by a
+//! NUL. Files that were moved or changed by hand are not ours any more:
+//! those are searched if they are in their place, and never changed.
 
 use std::{
     ffi::OsStr,
@@ -77,7 +78,8 @@ fn noted(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(lines.map(|line| PathBuf::from(OsStr::from_bytes(line))).collect())
 }
 
-/// Every file of results that is there: that of the last push to each place, unfinished ones, and those that were moved aside.
+/// Every file of results that is there: that of the last push to each place, unfinished ones,
+/// and those that were moved aside.
 fn results_files(settings: &Settings) -> Result<Vec<PathBuf>, PipelineError> {
     let folder = settings.erasures_folder();
     let failed = |path: &Path| {

@@ -1,8 +1,8 @@
 //! The file with each row's fate: CSV, a line a row, in the order in which the fates became known.
 //!
-//! It is written beside its place and put there when the push ends. What an earlier push told is never lost by a later failure: a
-//! push without any fate leaves the file of an earlier one alone, and one that ends early moves it aside. Of a push that was
-//! killed the unfinished file stays, and the next push moves it aside.
+//! It is written beside its place and put there when the push ends. What an earlier push told is never lost by a later
+//! failure: a push without any fate leaves the file of an earlier one alone, and one that ends early moves it aside. Of
+//! a push that was killed the unfinished file stays, and the next push moves it aside.
 
 use std::{
     fs, io,
@@ -172,7 +172,8 @@ impl Results {
         out.write_record(cells).map_err(|error| self.failed(error.into()))
     }
 
-    /// Puts the file in its place. Returns false if the file of an earlier push stays there, since this one tells nothing.
+    /// Puts the file in its place. Returns false if the file of an earlier push stays there,
+    /// since this one tells nothing.
     pub fn finish(&mut self, ending: Ending) -> Result<bool, PipelineError> {
         let Some(out) = self.out.take() else { return Ok(false) };
         let place = || -> io::Result<bool> {

@@ -104,8 +104,8 @@ pub(super) struct Fetcher {
 }
 
 impl Fetcher {
-    /// What is known of a recording, or what comes by its link; by a fresh one if that has aged. `has_failed_turn`: also if it failed in an
-    /// earlier run.
+    /// What is known of a recording, or what comes by its link; by a fresh one if that has aged. `has_failed_turn`:
+    /// also if it failed in an earlier run.
     pub async fn fetch(&self, wish: &Wish, has_failed_turn: bool) -> Result<Fetched, PipelineError> {
         let known = self.recordings.look_up(&wish.key)?;
         let earlier = match known {

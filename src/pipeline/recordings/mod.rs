@@ -1,11 +1,12 @@
-//! Recordings of answers (VIDEOVOICE): fetched by the links in `response_media` while those are fresh, kept as files, and told in the rows.
+//! Recordings of answers (VIDEOVOICE): fetched by the links in `response_media` while those are fresh,
+//! kept as files, and told in the rows.
 //!
-//! The rows are the list of what is wanted, and the notes beside the files say what became of it. So nothing else is to be remembered: a
-//! kill at any point costs at most a part of a download, and rows that were written anew, by an edit or a replay, are filled again without a
-//! request.
+//! The rows are the list of what is wanted, and the notes beside the files say what became of it. So nothing else is to
+//! be remembered: a kill at any point costs at most a part of a download, and rows that were written anew, by an edit
+//! or a replay, are filled again without a request.
 //!
-//! [`fetch`] brings one recording, [`fresh_link`] asks the service for a link that has aged; here is what is asked for, in which order,
-//! and when it is enough.
+//! [`fetch`] brings one recording, [`fresh_link`] asks the service for a link that has aged; here is what is asked for,
+//! in which order, and when it is enough.
 
 mod fetch;
 mod folders;
@@ -54,8 +55,8 @@ impl Run {
         self.fetch_recordings().await
     }
 
-    /// Fetches what is wanted and was not tried in this run, within the allowance. What is not had stays wanted. A folder that cannot be written
-    /// needs a look, and keeps the run from nothing else.
+    /// Fetches what is wanted and was not tried in this run, within the allowance. What is not had stays wanted. A
+    /// folder that cannot be written needs a look, and keeps the run from nothing else.
     pub(super) async fn fetch_recordings(&mut self) -> Result<(), PipelineError> {
         let settings = self.session.settings.recordings.clone();
         if !settings.is_enabled || self.recordings.is_broken || self.findings.stop.is_some() {
@@ -111,7 +112,8 @@ impl Run {
         self.settle_recordings().await
     }
 
-    /// Goes through all that is wanted, the newest first. Returns whether some were left for the turn of those that failed.
+    /// Goes through all that is wanted, the newest first.
+    /// Returns whether some were left for the turn of those that failed.
     async fn fetch_by_age(&mut self, fetcher: &Fetcher, has_failed_turn: bool) -> Result<bool, PipelineError> {
         let (mut until_us, mut has_left) = (Some(i64::MAX), false);
         while let Some(until) = until_us.filter(|_| self.findings.stop.is_none()) {

@@ -1,5 +1,6 @@
-//! How far the reader may be ahead of the writers: in bytes, for a page has any size. A writer that applies a scan finds the pages of
-//! the next one ready. What a writer is done with goes back to its maker: memory that one thread takes and another frees costs both.
+//! How far the reader may be ahead of the writers: in bytes, for a page has any size. A writer that applies a scan
+//! finds the pages of the next one ready. What a writer is done with goes back to its maker: memory that one thread
+//! takes and another frees costs both.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc::Sender};
 
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn p8_a_reader_waits_when_too_much_is_ahead_and_goes_on_when_a_page_is_done_with() {
+    fn p8_a_reader_waits_while_too_many_pages_are_queued() {
         let ahead = Ahead::default();
         let first = admitted(&ahead, &page());
         assert!(!ahead.is_plenty());

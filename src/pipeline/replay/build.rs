@@ -42,7 +42,8 @@ pub(super) struct Around<Open, Complete> {
     pub complete: Complete,
 }
 
-/// Applies the scans, in order, to the warehouses, and completes them. Returns what `open` gave; `None`: it was asked to stop.
+/// Applies the scans, in order, to the warehouses, and completes them. Returns what `open` gave; `None`:
+/// it was asked to stop.
 pub(super) fn build<Rest: Sync>(
     scans: &[Archived],
     kept_out: KeptOut<'_>,

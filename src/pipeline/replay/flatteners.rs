@@ -19,8 +19,8 @@ use crate::{
 
 /// Threads at most, if there are as many processors: what these flatten keeps any warehouse busy.
 const THREADS_MAX: usize = 4;
-/// Bytes of the pages that wait, but for one that has more by itself: their rows take several times that, and are counted only once
-/// they are handed on.
+/// Bytes of the pages that wait, but for one that has more by itself: their rows take several times that, and are
+/// counted only once they are handed on.
 const PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Pages and other things that wait, at most.
 const WAITING_MAX: usize = 64;
@@ -100,7 +100,8 @@ impl<T> Flatteners<T> {
         self.waiting.push_back(Waiting::Other(other));
     }
 
-    /// Waits for what was pushed first. `None`: it is a page, and fewer than so many pages wait, nor too much else; or there is nothing.
+    /// Waits for what was pushed first. `None`: it is a page, and fewer than so many pages wait, nor too much else;
+    /// or there is nothing.
     pub fn next_of(&mut self, pages: usize) -> Option<Result<Passed<T>, PipelineError>> {
         let is_full =
             self.pages_waiting >= pages || self.bytes_waiting >= PAGE_BYTES_MAX || self.waiting.len() >= WAITING_MAX;
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn p2_pages_and_steps_keep_their_order_whichever_page_is_done_first() {
+    fn p2_pages_and_steps_keep_their_order_across_workers() {
         with_flatteners(|mut flatteners| {
             // The large ones take a hundred times as long.
             let sizes: Vec<_> = (0..60).map(|at| if at % 3 == 0 { 2000 + at } else { at }).collect();
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn p8_no_more_pages_wait_than_is_said_and_a_step_waits_for_the_pages_before_it_alone() {
+    fn p8_the_queue_is_bounded_and_a_step_waits_for_earlier_pages() {
         with_flatteners(|mut flatteners| {
             flatteners.push("begin");
             assert!(matches!(flatteners.next_of(9), Some(Ok(Passed::Other("begin")))));

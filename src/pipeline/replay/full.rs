@@ -1,7 +1,7 @@
 //! Every table: each warehouse is built beside the old one from all that the archive holds, and takes its place.
 //!
-//! Every warehouse gets every archived scan, also one that an old warehouse was left out of: what comes out is what all of them
-//! would hold had they taken part in every run.
+//! Every warehouse gets every archived scan, also one that an old warehouse was left out of: what comes out is what all
+//! of them would hold had they taken part in every run.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -86,7 +86,8 @@ pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, Pipe
     Ok(replayed)
 }
 
-/// Looks through the old warehouses, and makes the new ones: a DuckDB file as a clone of the old one, with all that analysts keep in it.
+/// Looks through the old warehouses, and makes the new ones:
+/// a DuckDB file as a clone of the old one, with all that analysts keep in it.
 fn open(task: &Task<'_>) -> Result<(Warehouses, BTreeMap<&'static str, Left>), PipelineError> {
     let aside = built_beside(task.settings);
     let mut left = leave_old(task, &aside)?;
@@ -137,8 +138,8 @@ pub fn is_carried_events(path: &Path) -> bool {
     path.to_string_lossy().ends_with(CARRIED)
 }
 
-/// Looks at the warehouses that are there, and closes them: whether the archive holds all that they hold, which runs they know, and
-/// what webhooks told, which is in no archive.
+/// Looks at the warehouses that are there, and closes them: whether the archive holds all that they hold, which runs
+/// they know, and what webhooks told, which is in no archive.
 fn leave_old(task: &Task<'_>, aside: &Settings) -> Result<BTreeMap<&'static str, Left>, PipelineError> {
     // One that cannot be reached is no missing one: opening it says why.
     let is_there = |path: &Path| path.try_exists().unwrap_or(true);
@@ -211,8 +212,8 @@ fn run_record(entry: RunEntry, identity: &Identity) -> Option<RunRecord> {
     })
 }
 
-/// The coverage stays as it is where the archive proves it. Else it becomes what the new ledgers prove, and the next sync pulls the
-/// rest.
+/// The coverage stays as it is where the archive proves it.
+/// Else it becomes what the new ledgers prove, and the next sync pulls the rest.
 fn fit_coverage(
     state: &mut crate::state::State,
     scans: &[Archived],

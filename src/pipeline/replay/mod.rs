@@ -1,9 +1,9 @@
 //! `replay`: every table, or a range of some, built again from the archive. Sends nothing.
 //!
-//! A full replay builds each warehouse beside the old one and lets it take the old one's place ([`swap`]); the replay of a range
-//! builds the range and puts it into the warehouse in one transaction ([`window`]). Scans are applied as they were applied the
-//! first time: [`inventory`] says which and in what order, [`read`] and [`flatteners`] make steps of them, some way [`ahead`] of the
-//! warehouses that take them in [`build`].
+//! A full replay builds each warehouse beside the old one and lets it take the old one's place ([`swap`]); the replay
+//! of a range builds the range and puts it into the warehouse in one transaction ([`window`]). Scans are applied as
+//! they were applied the first time: [`inventory`] says which and in what order, [`read`] and [`flatteners`] make steps
+//! of them, some way [`ahead`] of the warehouses that take them in [`build`].
 
 mod ahead;
 mod build;

@@ -1,4 +1,5 @@
-//! The archive as the steps that warehouses take: scans in the order in which they were committed, their pages flattened.
+//! The archive as the steps that warehouses take:
+//! scans in the order in which they were committed, their pages flattened.
 
 use std::{
     sync::{Arc, atomic::Ordering, mpsc::SyncSender},
@@ -64,8 +65,8 @@ impl Reader<'_> {
         for body in pages.by_ref() {
             let body = Arc::new(body.map_err(|error| self.unreadable(flatteners, error))?);
             last = Some(Arc::clone(&body));
-            // Rows take several times what their page does: of large ones there is one at once. And one is enough where the writers are
-            // behind: they should have the processors.
+            // Rows take several times what their page does: of large ones there is one at once. And one is enough where
+            // the writers are behind: they should have the processors.
             let is_alone = body.len() >= LARGE_BODY_BYTES || self.ahead.is_plenty();
             flatteners.push_page(ArchivedPage { scan: Arc::clone(&scan), rules, body });
             self.hand_on(flatteners, if is_alone { 1 } else { flatteners.pages_max() })?;

@@ -1,5 +1,5 @@
-//! A warehouse that was built beside takes the place of the old one, in one step where the system can; and what a killed replay
-//! left is removed. At any instant the old warehouse or the new one is there, whole.
+//! A warehouse that was built beside takes the place of the old one, in one step where the system can; and what a
+//! killed replay left is removed. At any instant the old warehouse or the new one is there, whole.
 //!
 //! ```text
 //! warehouse.duckdb.replay   the file being built, with .wal and .spill; then renamed over warehouse.duckdb

@@ -1,8 +1,8 @@
 //! A range of creation time: built beside from the scans that touch it, and put into each warehouse in one transaction.
 //!
-//! Whole windows are replaced. A scan of another window may have touched the range's rows: at its edges (a row outside its window
-//! is kept by key) and by the answers of one session, whose snapshot is one row. Such scans are built as well, and only what they
-//! gave the range is taken.
+//! Whole windows are replaced. A scan of another window may have touched the range's rows: at its edges (a row outside
+//! its window is kept by key) and by the answers of one session, whose snapshot is one row. Such scans are built as
+//! well, and only what they gave the range is taken.
 
 use crate::{
     load::{FullTextSearch, LedgerEntry, Place, Replacement, Warehouse},

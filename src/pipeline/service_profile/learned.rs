@@ -1,4 +1,5 @@
-//! What a run sees of the service's behaviours without asking for it: the order and the ends of its lists, and its refusals.
+//! What a run sees of the service's behaviours without asking for it:
+//! the order and the ends of its lists, and its refusals.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +12,8 @@ use crate::{
 
 use super::super::PipelineError;
 
-/// Rows of different times that an order is believed of: by chance they are in order less than once in ten thousand times.
+/// Rows of different times that an order is believed of:
+/// by chance they are in order less than once in ten thousand times.
 const ORDERED_MIN: usize = 8;
 
 /// What the pulls of a run have seen together.

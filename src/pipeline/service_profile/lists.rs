@@ -1,5 +1,5 @@
-//! Where lists begin and end: what `start` and `end` mean, whether they belong to the range, how the end of results is said, what
-//! an empty result looks like, and how long a page of themes is.
+//! Where lists begin and end: what `start` and `end` mean, whether they belong to the range, how the end of results is
+//! said, what an empty result looks like, and how long a page of themes is.
 
 use bytes::Bytes;
 
@@ -90,8 +90,8 @@ fn empty_list(lab: &mut Lab, empty: &Small) {
     });
 }
 
-/// What a range of a list means. `lists`: what the range in which nothing is brought, and what the range around the creation of the row
-/// brought.
+/// What a range of a list means. `lists`: what the range in which nothing is brought, and what the range around the
+/// creation of the row brought.
 async fn ranges(
     lab: &mut Lab,
     asker: &Asker,

@@ -1,7 +1,7 @@
 //! Measures what the contract leaves open (`check --behaviours`), and takes note of what runs see of it anyway.
 //!
-//! Few requests, under the gate and the lease. Everything may stay unknown: a service without rows shows nothing. No behaviour ever
-//! closes a window (promise P3).
+//! Few requests, under the gate and the lease. Everything may stay unknown: a service without rows shows nothing. No
+//! behaviour ever closes a window (promise P3).
 
 mod lab;
 mod learned;
@@ -70,8 +70,8 @@ pub async fn measure_service_profile(settings: &Settings) -> Result<Vec<Measured
     Ok(report::in_order(lab.found))
 }
 
-/// Each measure in turn. A list that does not answer leaves what it would show unknown, and a spent allowance all the rest; any
-/// other end is an error.
+/// Each measure in turn. A list that does not answer leaves what it would show unknown, and a spent allowance all the
+/// rest; any other end is an error.
 async fn measure_all(lab: &mut Lab, stored_ids: Vec<String>, kept_out: &Suppression) -> Result<(), PipelineError> {
     let outcome = async {
         let probe = lab.asker.source.probe().await.map_err(TieProbeError::Source)?;

@@ -64,8 +64,8 @@ fn moments(column: &ArrayRef) -> Vec<Option<i64>> {
     times.map(|times| times.iter().map(|at_us| at_us.map(|at_us| at_us.div_euclid(1000))).collect()).unwrap_or_default()
 }
 
-/// The row that tells most: with as many times of its own as can be, then one without others beside it, then one in the middle, whose
-/// session no page cuts.
+/// The row that tells most: with as many times of its own as can be, then one without others beside it, then one in the
+/// middle, whose session no page cuts.
 pub(super) fn telling(rows: &[RowTimes]) -> Option<&RowTimes> {
     let mut created: Vec<i64> = rows.iter().map(|row| row.created_ms).collect();
     created.sort_unstable();

@@ -1,5 +1,5 @@
-//! Which surveys the service lists when it is not asked for any state, and in which of the contract's three spellings it understands
-//! the question. Measured once: a survey that is archived would else seem to have vanished.
+//! Which surveys the service lists when it is not asked for any state, and in which of the contract's three spellings
+//! it understands the question. Measured once: a survey that is archived would else seem to have vanished.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -146,7 +146,8 @@ async fn measure(source: &Source, known: Option<StatusSpelling>) -> Result<Optio
     Ok(Some(Found { is_whole, ..found(None, &plain, None, how) }))
 }
 
-/// What the lists without a state and with all of them show. States are the service's words: what is no word is left out.
+/// What the lists without a state and with all of them show. States are the service's words:
+/// what is no word is left out.
 fn found(spelling: Option<StatusSpelling>, plain: &Listed, all: Option<&Listed>, how: String) -> Found {
     let states = |listed: &Listed, is_meant: &dyn Fn(&u128) -> bool| -> BTreeSet<String> {
         let meant = listed.iter().filter(|(key, _)| is_meant(key)).filter_map(|(_, status)| status.clone());

@@ -1,4 +1,5 @@
-//! What is stored already and tells of the service: the environments that webhooks named, and ids of users. Asks the service nothing.
+//! What is stored already and tells of the service: the environments that webhooks named, and ids of users.
+//! Asks the service nothing.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,4 +1,5 @@
-//! The unit of the times of users, which the contract does not tell. Few people are asked for, and none of them is named.
+//! The unit of the times of users, which the contract does not tell.
+//! Few people are asked for, and none of them is named.
 
 use arrow::array::AsArray as _;
 use serde_json::Value;

@@ -1,5 +1,5 @@
-//! Tracks how the service treats ties: rows that share a millisecond at a page boundary and may be lost (promise P3). One
-//! [`TieWatch`] serves the whole run; `scan` uses it for each window.
+//! Tracks how the service treats ties: rows that share a millisecond at a page boundary and may be lost (promise P3).
+//! One [`TieWatch`] serves the whole run; `scan` uses it for each window.
 
 mod probe;
 mod scan;
@@ -73,7 +73,8 @@ impl TieWatch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the behaviour to assume for a stream. Lists of surveys rarely have a boundary, so each of them is probed.
+    /// Returns the behaviour to assume for a stream.
+    /// Lists of surveys rarely have a boundary, so each of them is probed.
     fn belief(&self, stream: Stream) -> Ties {
         match (stream, self.inner().belief) {
             (Stream::Surveys, Ties::Kept | Ties::Repeated) => Ties::Unknown,
@@ -90,7 +91,8 @@ impl TieWatch {
         self.inner().sampler.is_due(belief, is_shared)
     }
 
-    /// Whether the caller should measure the next tie. If so, the caller reports the result with [`TieWatch::measured`].
+    /// Whether the caller should measure the next tie.
+    /// If so, the caller reports the result with [`TieWatch::measured`].
     fn begin_measure(&self, stream: Stream) -> bool {
         let mut inner = self.inner();
         let now_ms = inner.clock.now_ms();
@@ -107,8 +109,9 @@ impl TieWatch {
         self.inner().is_measuring = false;
     }
 
-    /// Records the result of a measure. If the service turns out to lose rows, windows with unprobed boundaries are marked for
-    /// recheck. The windows are marked before the behaviour is stored, so that a kill in between only costs another measure.
+    /// Records the result of a measure. If the service turns out to lose rows, windows with unprobed boundaries are
+    /// marked for recheck. The windows are marked before the behaviour is stored,
+    /// so that a kill in between only costs another measure.
     fn measured(&self, state: &mut State, found: Ties) -> Result<(), PipelineError> {
         let mut inner = self.inner();
         let now_ms = inner.clock.now_ms();
@@ -144,8 +147,8 @@ impl TieWatch {
         boundaries.needs_recheck(self.belief(scan.scope.stream))
     }
 
-    /// Records that a scan is checkpointed, and returns whether its window needs a recheck. The caller locks the checkpoints,
-    /// so that the assumed behaviour cannot change before the checkpoint.
+    /// Records that a scan is checkpointed, and returns whether its window needs a recheck. The caller locks the
+    /// checkpoints, so that the assumed behaviour cannot change before the checkpoint.
     pub fn commits(&self, scan: &Scan, boundaries: &ScanBoundaries) -> bool {
         let (scope, window) = (scan.scope, scan.window);
         let belief = self.belief(scope.stream);

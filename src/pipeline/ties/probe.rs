@@ -1,5 +1,5 @@
-//! Requests the rows of one millisecond: all at once as a tie probe, or page by page to measure how the service treats ties.
-//! `plan::page_boundaries` evaluates the results.
+//! Requests the rows of one millisecond: all at once as a tie probe, or page by page to measure how the service treats
+//! ties. `plan::page_boundaries` evaluates the results.
 
 use std::collections::HashSet;
 
@@ -28,8 +28,8 @@ const PROBE_PAGES_MAX: usize = 50;
 const MORE_THAN_A_PAGE: &str = "its rows are more than a page holds";
 /// The maximum number of pages of a measure.
 const MEASURE_PAGES_MAX: usize = 40;
-/// Repeated page tokens after which a walk counts as a loop. One repetition may be a mistake: a service that loses rows and
-/// sends a page twice must not count as one that repeats rows.
+/// Repeated page tokens after which a walk counts as a loop. One repetition may be a mistake: a service that loses rows
+/// and sends a page twice must not count as one that repeats rows.
 const SAME_TOKENS_MAX: usize = 4;
 
 /// Requests for single milliseconds of one scope.
@@ -79,8 +79,8 @@ impl Asker {
         PageRequest { scope: self.scope, window, flags: self.flags, page_rows, token: None }
     }
 
-    /// Requests all rows of one millisecond, with the largest page size. `seen_rows`: number of records that the service has put
-    /// on one page of this list. A last page with fewer records was not cut by a page limit.
+    /// Requests all rows of one millisecond, with the largest page size. `seen_rows`: number of records that the
+    /// service has put on one page of this list. A last page with fewer records was not cut by a page limit.
     pub(super) async fn probe(&self, at_ms: i64, seen_rows: usize) -> Result<TieProbe, TieProbeError> {
         let page_rows = self.scope.stream.page_rows_max().unwrap_or(0);
         let mut walk = self.source.walk_moment(self.request(at_ms, page_rows));
@@ -96,7 +96,8 @@ impl Asker {
                     if moments.records > 0 && cut_at.take().is_some() {
                         probe.is_complete = Err(MORE_THAN_A_PAGE);
                     }
-                    // The boundary of this page may hide rows of the millisecond, and a probe of it would be this same request.
+                    // The boundary of this page may hide rows of the millisecond,
+                    // and a probe of it would be this same request.
                     if page.next.is_some() && moments.records > 0 && moments.last_ms.is_none_or(|last| last == at_ms) {
                         cut_at = Some(page.rows);
                     }
@@ -119,8 +120,8 @@ impl Asker {
                     walk.resolve_end(cut_at.is_none_or(|rows| rows <= 1 || rows < full));
                 }
                 Ok(WalkStep::End(_)) => {
-                    // Two walks with different boundaries agree on this end, so no boundary hid rows. Without a page size
-                    // parameter there was only one walk.
+                    // Two walks with different boundaries agree on this end, so no boundary hid rows. Without a page
+                    // size parameter there was only one walk.
                     let is_cut = page_rows == 0 && cut_at.is_some_and(|rows| rows > 1 && rows >= seen_rows);
                     probe.is_complete = if is_cut { Err(MORE_THAN_A_PAGE) } else { Ok(()) };
                     return Ok(probe);
@@ -133,8 +134,8 @@ impl Asker {
         }
     }
 
-    /// Measures how the service treats the rows of this millisecond at page boundaries. `Unknown` if there are fewer than two
-    /// rows, or the answers are inconclusive.
+    /// Measures how the service treats the rows of this millisecond at page boundaries. `Unknown` if there are fewer
+    /// than two rows, or the answers are inconclusive.
     pub(in super::super) async fn measure(&self, at_ms: i64) -> Result<Ties, TieProbeError> {
         if self.scope.stream.page_rows_max().is_none() {
             return Ok(Ties::Unknown);

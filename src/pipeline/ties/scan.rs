@@ -27,8 +27,8 @@ pub(in super::super) struct BoundariesLeft {
     pub is_redacted: bool,
 }
 
-/// Restores the boundaries of a scan that an earlier run began. If the service may lose rows, unprobed boundaries are read
-/// from the spool and wait again. The caller handles the boundary of the last page.
+/// Restores the boundaries of a scan that an earlier run began. If the service may lose rows, unprobed boundaries are
+/// read from the spool and wait again. The caller handles the boundary of the last page.
 pub(in super::super) fn reopened(
     context: &SyncContext,
     scan: &Scan,
@@ -77,8 +77,8 @@ pub(in super::super) fn ended(
 }
 
 impl BoundariesLeft {
-    /// Reads the boundaries from a recovered spool. A conclusive probe is a single probe page without a next page; other probes
-    /// are repeated.
+    /// Reads the boundaries from a recovered spool.
+    /// A conclusive probe is a single probe page without a next page; other probes are repeated.
     pub fn of(recovered: &RecoveredSpool) -> BoundariesLeft {
         if recovered.header.scan.scope.stream == Stream::Users {
             // Users are requested one by one, without page boundaries.

@@ -1,4 +1,5 @@
-//! Simulates backfills of services that cannot deliver some windows: counts windows, and checks that nothing is left out.
+//! Simulates backfills of services that cannot deliver some windows:
+//! counts windows, and checks that nothing is left out.
 
 use std::collections::VecDeque;
 
@@ -16,8 +17,8 @@ struct Backfill {
     missing: Vec<Window>,
 }
 
-/// Backfills `days` with `rows_a_day`, several windows at a time. Failed windows take longest, because a real run retries
-/// their requests.
+/// Backfills `days` with `rows_a_day`, several windows at a time.
+/// Failed windows take longest, because a real run retries their requests.
 fn backfill(days: i64, rows_a_day: i64, parallel: usize, succeeds: impl Fn(Window) -> bool) -> Backfill {
     let due = Due { window: Window::new(0, days * DAY_MS), reason: Reason::Gap };
     let mut cutter = Cutter::new(vec![due], Vec::new(), PAGE_ROWS, true);

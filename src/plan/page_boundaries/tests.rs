@@ -124,7 +124,8 @@ proptest! {
             let walked: Vec<u128> = pages.iter().flat_map(|(page, _)| page).map(|(_, key)| *key).collect();
             let end = if came_to_end { WalkEnd::OfResults } else { WalkEnd::Loop };
             prop_assert_eq!(judge(&all, &walked, pages.len(), end), ties);
-            // A walk that ends early, or meets a page twice by mistake, never makes a service that loses rows one that does not.
+            // A walk that ends early, or meets a page twice by mistake,
+            // never makes a service that loses rows one that does not.
             if ties == Ties::Lost {
                 for length in 0..=walked.len() {
                     let twice = [&walked[..length], &walked[..length]].concat();

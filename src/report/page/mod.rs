@@ -1,5 +1,5 @@
-//! The page. Elements are closed and texts are escaped by construction (`maud`); the only markup that is taken as it is are the
-//! style sheet beside this file and the drawings of `chart`, in which there is no foreign text.
+//! The page. Elements are closed and texts are escaped by construction (`maud`); the only markup that is taken as it is
+//! are the style sheet beside this file and the drawings of `chart`, in which there is no foreign text.
 
 mod changes;
 mod coverage;

@@ -17,8 +17,8 @@ pub(super) const SECTIONS: &[(&str, &str)] = &[
     ("runs", "Where the time went"),
 ];
 
-/// A text of the service: cut, without anything that steers a display, and apart from what stands around it, whatever way it
-/// is written.
+/// A text of the service: cut, without anything that steers a display, and apart from what stands around it,
+/// whatever way it is written.
 pub(super) fn foreign(text: &str) -> Markup {
     html! { bdi { (clean(text)) } }
 }

@@ -1,5 +1,5 @@
-//! The squares of maps of days, with their words and legend: for the report and for the status page of `serve`. Standings differ by shape,
-//! not by colour alone.
+//! The squares of maps of days, with their words and legend: for the report and for the status page of `serve`.
+//! Standings differ by shape, not by colour alone.
 
 use maud::{Markup, html};
 

@@ -74,7 +74,7 @@ fn p5_the_schedule_s_next_moment_tries_whatever_the_wait() {
 }
 
 #[test]
-fn a_lease_that_another_process_holds_is_left_to_the_next_moment() {
+fn a_held_lease_is_tried_again_at_the_next_moment() {
     let mut agenda = agenda(Some(TWO_MS - DAY_MS), TWO_MS);
     agenda.ended(&sync(TWO_MS), Ended::LeftAlone, TWO_MS + 1);
     assert_eq!(agenda.next(TWO_MS + 2).unwrap().0, TWO_MS + DAY_MS);
@@ -116,7 +116,7 @@ fn the_inbox_is_flushed_soon_and_again_while_it_cannot_be() {
 }
 
 #[test]
-fn deliveries_do_not_wait_for_the_moment_at_which_earlier_ones_are_shown() {
+fn deliveries_do_not_wait_for_the_flush_of_earlier_ones() {
     let mut agenda = agenda(None, MIDNIGHT_MS);
     agenda.flush_at(MIDNIGHT_MS + 15 * MINUTE_MS);
     agenda.delivered(MIDNIGHT_MS);

@@ -1,5 +1,6 @@
-//! Who may see the status page: with a token, whoever has it; without one, whoever is on this machine. A page of another site that has
-//! its own name lead to this machine (DNS rebinding) is kept out by the name that the browser asked for.
+//! Who may see the status page: with a token, whoever has it; without one, whoever is on this machine. A page of
+//! another site that has its own name lead to this machine (DNS rebinding) is kept out by the name that the browser
+//! asked for.
 
 use std::{
     net::IpAddr,

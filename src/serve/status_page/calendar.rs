@@ -1,5 +1,5 @@
-//! The calendar of a stream: a column a week, a square a day. The days stand in a table as well, and the script reads out the day that the
-//! arrow keys or the pointer are at.
+//! The calendar of a stream: a column a week, a square a day. The days stand in a table as well, and the script reads
+//! out the day that the arrow keys or the pointer are at.
 
 use maud::{Markup, html};
 

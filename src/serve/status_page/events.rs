@@ -1,5 +1,5 @@
-//! `/events`: the parts of the page that changed, as server-sent events. `parts` carries their markup by name, all of them at first; `tick`
-//! says now and then that the page is still up to date.
+//! `/events`: the parts of the page that changed, as server-sent events. `parts` carries their markup by name, all of
+//! them at first; `tick` says now and then that the page is still up to date.
 
 use std::{
     collections::{BTreeMap, HashMap},

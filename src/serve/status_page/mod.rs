@@ -1,8 +1,10 @@
-//! What `serve` shows people of itself at `/`: whether it is healthy and why, how far the run under way is, which days are complete,
-//! the last runs. Read-only. The page is whole without a script; with one it follows `/events`. No person and no secret is in it.
+//! What `serve` shows people of itself at `/`: whether it is healthy and why, how far the run under way is, which days
+//! are complete, the last runs. Read-only. The page is whole without a script; with one it follows `/events`.
+//! No person and no secret is in it.
 //!
-//! In reading order: [`access`] (who may see it), [`stored`] (what the checkpoints hold), [`facts`] (everything that is shown, as values),
-//! [`view`] with [`calendar`] and [`run_table`] (the same as markup), [`shown`] (made once for all who look), [`events`] (what changed since).
+//! In reading order: [`access`] (who may see it), [`stored`] (what the checkpoints hold), [`facts`] (everything that is
+//! shown, as values), [`view`] with [`calendar`] and [`run_table`] (the same as markup), [`shown`] (made once for all
+//! who look), [`events`] (what changed since).
 
 mod access;
 mod calendar;

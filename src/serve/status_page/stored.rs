@@ -41,7 +41,8 @@ pub(super) struct ScopeFacts {
     pub lag_secs: Option<i64>,
     pub complete_from: Option<Moment>,
     pub complete_until: Option<Moment>,
-    /// Days of the last 53 weeks, those of one state that follow each other together; empty for a list that is always read whole.
+    /// Days of the last 53 weeks, those of one state that follow each other together;
+    /// empty for a list that is always read whole.
     pub days: Vec<DayRange>,
     /// Windows that the next run would ask for.
     pub windows_due: usize,

@@ -1,4 +1,5 @@
-//! The page as markup, in parts that are replaced one by one. Elements are closed and texts are escaped by construction (`maud`).
+//! The page as markup, in parts that are replaced one by one.
+//! Elements are closed and texts are escaped by construction (`maud`).
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 

@@ -1,8 +1,10 @@
-//! The request rate: additive increase, multiplicative decrease (AIMD), spent by a token bucket. Pure: callers pass the time in.
+//! The request rate: additive increase, multiplicative decrease (AIMD), spent by a token bucket. Pure:
+//! callers pass the time in.
 //!
-//! There is no pacing before the first 429. That 429 sets the rate to a share of the measured one, and the rate grows fast until
-//! pacing itself leads to a 429 (slow start). From then on each 429 takes a tenth off, and each second adds a little. Growth is slow
-//! near the limit last met and fast away from it, so that a limit that was raised is found within a minute or two.
+//! There is no pacing before the first 429. That 429 sets the rate to a share of the measured one, and the rate grows
+//! fast until pacing itself leads to a 429 (slow start). From then on each 429 takes a tenth off, and each second adds
+//! a little. Growth is slow near the limit last met and fast away from it,
+//! so that a limit that was raised is found within a minute or two.
 
 use std::time::Duration;
 

@@ -72,7 +72,8 @@ impl Gate {
         }
     }
 
-    /// Returns `None` as soon as the gate is blocked. For callers that have recorded a request and must not keep that record for hours.
+    /// Returns `None` as soon as the gate is blocked.
+    /// For callers that have recorded a request and must not keep that record for hours.
     pub async fn permit_if_open(&self) -> Result<Option<Permit>, Stop> {
         let mut first = std::pin::pin!(self.shared.queue.lock());
         let _first = loop {
@@ -224,7 +225,8 @@ impl Permit {
         self.gate.shared.changed.notify_waiters();
     }
 
-    /// The service answered 429, or 503 with `Retry-After`. Called as soon as the status is known: nobody may send meanwhile.
+    /// The service answered 429, or 503 with `Retry-After`. Called as soon as the status is known:
+    /// nobody may send meanwhile.
     pub fn rate_limited(&self, status: u16, retry_after: Option<Duration>) {
         let Some(ticket) = &self.ticket else { return };
         let (now, random) = (Instant::now(), self.gate.rng().share());

@@ -1,5 +1,5 @@
-//! Minutes of requests through real gates, on paused time, to a service with a token bucket: how much of its limit is used, how many
-//! requests get a 429, and that no process sends before its `Retry-After` has passed.
+//! Minutes of requests through real gates, on paused time, to a service with a token bucket: how much of its limit is
+//! used, how many requests get a 429, and that no process sends before its `Retry-After` has passed.
 
 use tokio::time::sleep;
 
@@ -28,8 +28,8 @@ fn service(rate: f64, burst: f64, retry_after: Option<Duration>, processes: usiz
     Arc::new(Mutex::new(Service { rate, burst, tokens, filled_at, retry_after, blocked_until, accepted, rate_limited }))
 }
 
-/// Four workers of each process send for a while, at up to twice the limit. Returns the share of the limit that was used, and the rate
-/// that the first process learned.
+/// Four workers of each process send for a while, at up to twice the limit. Returns the share of the limit that was
+/// used, and the rate that the first process learned.
 async fn run(service: &Shared, stored: Option<f64>, secs: f64) -> (f64, Option<f64>) {
     let (rate, processes) = {
         let mut service = service.lock().unwrap();

@@ -118,7 +118,8 @@ fn p5_waits_past_the_deadline_or_patience_are_not_begun() {
         rate_limit(&mut state, now, Some(secs(wait)));
         assert_eq!(state.try_acquire(now + secs(asked)), decision, "{wait} s, asked after {asked} s");
     }
-    // Patience counts over 429s in a row: the seventh wait of ten minutes exceeds an hour. It stays so when the wait is nearly over.
+    // Patience counts over 429s in a row: the seventh wait of ten minutes exceeds an hour.
+    // It stays so when the wait is nearly over.
     let (mut state, mut at) = (state(limits(), None, None), now);
     accept(&mut state, at);
     for _ in 0..7 {

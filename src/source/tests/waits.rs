@@ -61,7 +61,7 @@ async fn p5_one_workers_refusal_stops_all_and_one_goes_first_after_it() {
 }
 
 #[tokio::test]
-async fn p5_a_503_that_names_a_time_closes_the_gate_and_one_that_does_not_is_a_failure() {
+async fn p5_only_a_503_with_a_time_closes_the_gate() {
     let server = Server::start(|number, _| match number {
         0 => Reply::Whole(answer(503, &["retry-after: 1"], "")),
         1 => json(503, ""),

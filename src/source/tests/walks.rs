@@ -33,8 +33,8 @@ async fn p3_a_walk_ends_at_each_kind_of_end() {
     }
 }
 
-/// A list of so many rows whose tokens say how many went before, and whose last page has one too. Tokens are answered with 404 at
-/// the end, and behind `dead_pages` pages.
+/// A list of so many rows whose tokens say how many went before, and whose last page has one too. Tokens are answered
+/// with 404 at the end, and behind `dead_pages` pages.
 fn ends_with_404(target: &str, rows: usize, dead_pages: usize) -> Reply {
     let limit: usize = parameter(target, "limit").map_or(4, |limit| limit.parse().unwrap());
     let at: usize = token_of(target).map_or(0, |token| token.parse().unwrap());
