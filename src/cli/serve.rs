@@ -18,7 +18,7 @@ use super::{
 /// It runs until Ctrl-C or SIGTERM.
 ///
 /// A delivery is on disk before the response 200, is in the table webhook_events within a minute, and starts a scan of
-/// the range that it names. `[serve]` in the configuration says where to listen, when to run and where the webhooks'
+/// what it tells about. `[serve]` in the configuration says where to listen, when to run and where the webhooks'
 /// secret is (the environment variable STUDYSYNC_WEBHOOK_SECRET unless set otherwise). It speaks plain HTTP: put a TLS
 /// proxy in front of it that forwards the webhook's path only. When it is ready it prints one line to stdout:
 /// `listening on http://ADDRESS`.
