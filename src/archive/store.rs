@@ -113,8 +113,8 @@ impl Archive {
         let folder = to.parent().unwrap_or(&self.settings.root);
         files::create_folders(folder).map_err(ArchiveError::io("create", folder))?;
         self.failpoints.hit(DurableStep::SpoolArchived).map_err(ArchiveError::io("move", &from))?;
-        match files::put_in_place(&from, &to) {
-            // Moved already: an earlier run was killed between this step and its checkpoint.
+        match files::move_over(&from, &to) {
+            // Gone already: an earlier run was killed between this step and its checkpoint.
             Err(error) if error.kind() == io::ErrorKind::NotFound => sync_folder(folder),
             outcome => outcome.map_err(ArchiveError::io("move", &from)),
         }

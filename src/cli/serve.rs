@@ -18,10 +18,10 @@ use super::{
 /// It runs until Ctrl-C or SIGTERM.
 ///
 /// A delivery is on disk before the response 200, is in the table webhook_events within a minute, and starts a scan of
-/// what it tells about. `[serve]` in the configuration says where to listen, when to run and where the webhooks'
-/// secret is (the environment variable STUDYSYNC_WEBHOOK_SECRET unless set otherwise). It speaks plain HTTP: put a TLS
-/// proxy in front of it that forwards the webhook's path only. When it is ready it prints one line to stdout:
-/// `listening on http://ADDRESS`.
+/// what it tells about. `[serve]` in the configuration says where to listen, when to run and where the webhooks' secret
+/// is (the environment variable STUDYSYNC_WEBHOOK_SECRET unless set otherwise). It speaks plain HTTP: put a TLS proxy
+/// in front of it that forwards the webhook's path only. When it is ready it prints one line to stdout: `listening on
+/// http://ADDRESS`.
 ///
 /// GET /healthz is red (503) when somebody has to act: nights fail, a stream has too large a lag, deliveries cannot be
 /// stored; its JSON names the reasons. /readyz is red while deliveries cannot be stored, the only failure that a restart

@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use super::EraseError;
 use crate::{
+    files,
     model::{DurableStep, Failpoints, Identifier},
-    person::{self, Key, KeyedHash, Sealed},
+    person::{Key, KeyedHash, Sealed},
 };
 
 const SUFFIX: &str = "journal";
@@ -140,7 +141,7 @@ impl Journals {
         let failed = || EraseError::io("write", &path);
         self.failpoints.hit(DurableStep::JournalWritten).map_err(failed())?;
         let text = serde_json::to_vec_pretty(journal).map_err(|error| failed()(error.into()))?;
-        write_privately(&path, &text)
+        files::write_private(&path, &text).map_err(failed())
     }
 
     /// The erasure is done.
@@ -184,11 +185,6 @@ impl Journals {
 fn parts<'a>(purpose: &'a [u8], named: &'a BTreeSet<Identifier>) -> Vec<&'a [u8]> {
     let names = named.iter().flat_map(|name| [name.kind.name().as_bytes(), name.value.as_bytes()]);
     std::iter::once(purpose).chain(names).collect()
-}
-
-/// Writes a file that only this user can read, in one step and durably.
-pub(super) fn write_privately(path: &Path, bytes: &[u8]) -> Result<(), EraseError> {
-    person::write_privately(path, bytes).map_err(EraseError::io("write", path))
 }
 
 #[cfg(test)]

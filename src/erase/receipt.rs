@@ -8,12 +8,8 @@ use std::{
 
 use serde::Serialize;
 
-use super::{
-    EraseError,
-    journal::{PurgeNote, write_privately},
-    verify::Verified,
-};
-use crate::{load::ErasureRecord, model::RunId};
+use super::{EraseError, journal::PurgeNote, verify::Verified};
+use crate::{files, load::ErasureRecord, model::RunId};
 
 /// What an erasure did.
 #[derive(Clone, Debug, Serialize)]
@@ -94,7 +90,7 @@ impl Receipt {
     pub(super) fn write(&self, folder: &Path) -> Result<PathBuf, EraseError> {
         let path = folder.join(format!("{}.json", self.erasure_id));
         let text = serde_json::to_vec_pretty(self).map_err(|error| EraseError::io("write", &path)(error.into()))?;
-        write_privately(&path, &text)?;
+        files::write_private(&path, &text).map_err(EraseError::io("write", &path))?;
         Ok(path)
     }
 }

@@ -1,8 +1,6 @@
-//! Who may read and write a file: new files are for this user alone, and a replaced file keeps its mode,
-//! owner and group.
+//! Access rights of files: only this user can read a new file; a replaced file keeps its mode, owner and group.
 //!
-//! A folder with the set-group-id bit is shared with a group on purpose:
-//! what is created in it gets the group's rights of the folder.
+//! A folder with the set-group-id bit is shared on purpose: a new file in it gets the group rights of the folder.
 
 use std::{
     fs::{self, DirBuilder, File, Metadata, Permissions},
@@ -16,48 +14,49 @@ use rustix::fs::Mode;
 
 use super::folder::folder_of;
 
-/// The bits of a mode that say who may do what.
+/// The permission bits of a mode.
 const RIGHTS: u32 = 0o777;
-/// Set-user-id, set-group-id and sticky: of folders they are kept, of files they are not.
+/// Set-user-id, set-group-id and sticky. Folders keep these bits, files do not.
 const SPECIAL: u32 = 0o7000;
 const OF_OWNER: u32 = 0o700;
 const OF_GROUP: u32 = 0o070;
 const SHARED_WITH_GROUP: u32 = 0o2000;
 
-/// The umask that the process was started with.
+/// The umask at the start of the process.
 static USUAL_UMASK: OnceLock<u32> = OnceLock::new();
 
 /// Who may read a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// This user alone: it may hold personal data.
+    /// This user alone: the file may contain personal data.
     Private,
-    /// Whoever the user's umask admits.
+    /// The users that the umask admits.
     Usual,
-    /// Everybody may read it, whatever the umask: it is made for another program.
+    /// Everybody, whatever the umask: another program reads the file.
     Everybody,
 }
 
-/// From here on, this process creates files and folders for its user alone, the engine's and SQLite's among them. To be
-/// called once, before anything is created.
+/// Sets the umask so that only this user can read what this process creates, including files of DuckDB and SQLite.
+///
+/// Call it once, before the first file is created.
 pub fn keep_private() {
     let before = rustix::process::umask(Mode::RWXG | Mode::RWXO);
     USUAL_UMASK.get_or_init(|| before.as_raw_mode() & RIGHTS);
 }
 
-/// Gives a new file its access.
-pub(super) fn begin(file: &File, place: &Path, access: Access) -> io::Result<()> {
+/// Sets the access of a file that replaces none.
+pub(super) fn set_initial(file: &File, target: &Path, access: Access) -> io::Result<()> {
     let mode = file.metadata()?.mode() & RIGHTS;
     let wanted = match access {
-        Access::Private => mode & OF_OWNER | group_rights(mode, folder_of(place))?,
+        Access::Private => mode & OF_OWNER | group_rights(mode, folder_of(target))?,
         Access::Usual => usual_mode(),
         Access::Everybody => 0o644,
     };
     set_mode(file, mode, wanted)
 }
 
-/// Gives a file the access of the one that it replaces, and never more.
-pub(super) fn keep(file: &File, place: &Path, old: &Metadata) -> io::Result<()> {
+/// Gives a file the access of the file that it replaces, and never more.
+pub(super) fn copy_from(file: &File, target: &Path, old: &Metadata) -> io::Result<()> {
     let new = file.metadata()?;
     let kept = if old.is_dir() { SPECIAL | RIGHTS } else { RIGHTS };
     let mut wanted = old.mode() & kept;
@@ -66,14 +65,14 @@ pub(super) fn keep(file: &File, place: &Path, old: &Metadata) -> io::Result<()> 
         wanted &= if has_group { kept } else { !OF_GROUP };
     }
     set_mode(file, new.mode() & kept, wanted)?;
-    if !keep_acl(file, place) {
-        // With an access control list, these bits are its limit and not the group's rights.
+    if !copy_acl(file, target) {
+        // With an access control list, the group bits are the mask of that list, not the rights of the group.
         file.set_permissions(Permissions::from_mode(wanted & !OF_GROUP))?;
     }
     Ok(())
 }
 
-/// Gives a new file the access that the user's umask admits.
+/// Gives a new file the access that the umask of the user admits.
 pub fn share_as_usual(file: &File) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(usual_mode()))
 }
@@ -86,30 +85,30 @@ fn set_mode(file: &File, mode: u32, wanted: u32) -> io::Result<()> {
     if mode == wanted { Ok(()) } else { file.set_permissions(Permissions::from_mode(wanted)) }
 }
 
-/// Takes the access control list over. Returns false if there is one and it cannot be kept.
+/// Copies the access control list of `target`. Returns false if there is a list that cannot be copied.
 #[cfg(target_os = "linux")]
-fn keep_acl(file: &File, place: &Path) -> bool {
+fn copy_acl(file: &File, target: &Path) -> bool {
     const ACL: &str = "system.posix_acl_access";
     const ACL_BYTES_MAX: usize = 65536;
     let mut list = Vec::with_capacity(ACL_BYTES_MAX);
-    match rustix::fs::getxattr(place, ACL, rustix::buffer::spare_capacity(&mut list)) {
+    match rustix::fs::getxattr(target, ACL, rustix::buffer::spare_capacity(&mut list)) {
         Ok(_) => rustix::fs::fsetxattr(file, ACL, &list, rustix::fs::XattrFlags::empty()).is_ok(),
         Err(_) => true,
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn keep_acl(_file: &File, _place: &Path) -> bool {
+fn copy_acl(_file: &File, _target: &Path) -> bool {
     true
 }
 
-/// What a group may do with something new in a folder, where its owner may do what `mode` says.
+/// The group rights of a new file in a folder, given the owner rights in `mode`.
 fn group_rights(mode: u32, folder: &Path) -> io::Result<u32> {
     let of_folder = fs::metadata(folder)?.mode();
     Ok(if of_folder & SHARED_WITH_GROUP == 0 { 0 } else { (mode & OF_OWNER) >> 3 & of_folder & OF_GROUP })
 }
 
-/// Creates a folder and those above it, as far as they are missing.
+/// Creates a folder and its missing parents.
 pub fn create_folders(path: &Path) -> io::Result<()> {
     if path.as_os_str().is_empty() || path.is_dir() {
         return Ok(());
@@ -118,7 +117,7 @@ pub fn create_folders(path: &Path) -> io::Result<()> {
         create_folders(above)?;
     }
     match DirBuilder::new().mode(OF_OWNER).create(path) {
-        // Another process was faster.
+        // Another process created the folder.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => return Ok(()),
         created => created?,
     }
@@ -128,11 +127,10 @@ pub fn create_folders(path: &Path) -> io::Result<()> {
     if group == 0 { Ok(()) } else { folder.set_permissions(Permissions::from_mode(mode & 0o7777 | group)) }
 }
 
-/// Gives a folder, and all that is in it,
-/// the access of what has the same name in the folder that it is going to replace.
+/// Gives a folder and its content the access of the same names in the folder that it is going to replace.
 ///
 /// # Errors
-/// `InvalidInput` if the old folder holds a link: what the link leads to would be left behind.
+/// `InvalidInput` if the old folder contains a link: the target of the link would be left behind.
 pub fn keep_access_below(old: &Path, new: &Path) -> io::Result<()> {
     let mut paths = vec![(old.to_owned(), new.to_owned())];
     while let Some((old, new)) = paths.pop() {
@@ -141,7 +139,7 @@ pub fn keep_access_below(old: &Path, new: &Path) -> io::Result<()> {
                 let why = format!("{} is a link, and the new folder has a folder or file in its place", old.display());
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
             }
-            Ok(found) => keep(&File::open(&new)?, &old, &found)?,
+            Ok(found) => copy_from(&File::open(&new)?, &old, &found)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let file = File::open(&new)?;
                 let mode = file.metadata()?.mode() & (SPECIAL | RIGHTS);

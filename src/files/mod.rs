@@ -1,10 +1,10 @@
-//! Files that take the place of others: whole, durable, behind links, with the access of the file before.
+//! Durable file operations: replaces a file atomically, syncs folders, and sets who may read a new file.
 //!
 //! - A symbolic link is followed: its target is replaced, and the link stays.
-//! - A replaced file keeps its mode, owner and group. A new file is for this user alone.
+//! - A replaced file keeps its mode, owner and group. Only this user can read a new file.
 //! - Devices, pipes and descriptors are written to directly: see [`Output`].
 //!
-//! Knows nothing of what is in a file.
+//! Does not interpret the content of a file.
 
 mod access;
 mod folder;
@@ -14,7 +14,7 @@ mod tests;
 
 pub use access::{Access, create_folders, keep_access_below, keep_private, share_as_usual};
 pub use folder::folder_of;
-pub use output::Output;
+pub use output::{Output, write_private};
 
 use std::{
     ffi::OsString,
@@ -23,12 +23,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// As many links as Linux follows.
+/// The most links that one path may lead through, as on Linux.
 const LINKS_MAX: usize = 40;
-/// Ends the name of a file that is copied to another file system.
+/// Suffix of a file that is being copied to another file system.
 const COPIED: &str = ".part";
 
-/// The file that a path leads to: links at its end are followed, also where the file at their end does not exist yet.
+/// Resolves the links at the end of a path, even if the file that the last link names does not exist yet.
 pub fn real_path(path: &Path) -> io::Result<PathBuf> {
     let mut real = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -40,11 +40,11 @@ pub fn real_path(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "too many symbolic links lead from one to the next"))
 }
 
-/// Where a link leads; `None` for what is no link.
+/// The target of a link; `None` if the path is not a link.
 fn next_link(path: &Path) -> io::Result<Option<PathBuf>> {
     match fs::read_link(path) {
         Ok(target) => Ok(Some(folder_of(path).join(target))),
-        // InvalidInput: not a link. What this user may not reach is refused, with its name, to whoever opens it.
+        // InvalidInput: not a link. PermissionDenied: opening the file reports it later, with the name of the file.
         Err(error) => match error.kind() {
             io::ErrorKind::InvalidInput | io::ErrorKind::PermissionDenied => Ok(None),
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(None),
@@ -53,43 +53,44 @@ fn next_link(path: &Path) -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// Puts a complete file in the place of another, durably, and removes it if that fails.
+/// Replaces the file at `path` with the complete file `new`, atomically and durably. Removes `new` if that fails.
 pub fn replace(new: &Path, path: &Path) -> io::Result<()> {
-    let placed = put_in_place(new, path);
-    if placed.is_err() {
-        // The first error is the one to tell.
+    let replaced = move_over(new, path);
+    if replaced.is_err() {
+        // The first error is the one to report.
         fs::remove_file(new).ok();
     }
-    placed
+    replaced
 }
 
-/// Puts a complete file in the place of another, durably. After an error it is still where it was.
-pub fn put_in_place(new: &Path, path: &Path) -> io::Result<()> {
-    put(new, &real_path(path)?, Access::Private)
+/// Replaces the file at `path` with the complete file `new`, atomically and durably. After an error `new` is still there.
+pub fn move_over(new: &Path, path: &Path) -> io::Result<()> {
+    move_over_real(new, &real_path(path)?, Access::Private)
 }
 
-fn put(new: &Path, place: &Path, access: Access) -> io::Result<()> {
-    let old = metadata(place)?;
+/// Like [`move_over`], for a `target` whose links are resolved. `access` applies if `target` does not exist yet.
+fn move_over_real(new: &Path, target: &Path, access: Access) -> io::Result<()> {
+    let old = metadata(target)?;
     if old.as_ref().is_some_and(|old| !old.is_file()) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
     let file = File::open(new)?;
     match old {
-        Some(old) => access::keep(&file, place, &old)?,
-        None => access::begin(&file, place, access)?,
+        Some(old) => access::copy_from(&file, target, &old)?,
+        None => access::set_initial(&file, target, access)?,
     }
     file.sync_all()?;
-    match fs::rename(new, place) {
-        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => return copy_across(new, place, access),
+    match fs::rename(new, target) {
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => return copy_across(new, target, access),
         renamed => renamed.map_err(explain)?,
     }
-    sync_folder(folder_of(place))
+    sync_folder(folder_of(target))
 }
 
-/// The place is on another file system: the file is copied beside it first.
-fn copy_across(new: &Path, place: &Path, access: Access) -> io::Result<()> {
-    let near = beside(place, &format!(".{}{COPIED}", std::process::id()));
-    let copied = fs::copy(new, &near).and_then(|_| put(&near, place, access));
+/// Replaces a file on another file system: copies `new` into the folder of `target`, then renames the copy.
+fn copy_across(new: &Path, target: &Path, access: Access) -> io::Result<()> {
+    let near = beside(target, &format!(".{}{COPIED}", std::process::id()));
+    let copied = fs::copy(new, &near).and_then(|_| move_over_real(&near, target, access));
     if copied.is_err() {
         fs::remove_file(&near).ok();
     }
@@ -97,6 +98,7 @@ fn copy_across(new: &Path, place: &Path, access: Access) -> io::Result<()> {
     fs::remove_file(new)
 }
 
+/// Rewords the error for a file that is a mount point.
 fn explain(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::ResourceBusy => io::Error::new(
@@ -107,7 +109,7 @@ fn explain(error: io::Error) -> io::Error {
     }
 }
 
-/// What is at a path; `None` if nothing is.
+/// The metadata of the file or folder at a path; `None` if there is neither.
 pub fn metadata(path: &Path) -> io::Result<Option<Metadata>> {
     match fs::metadata(path) {
         Ok(found) => Ok(Some(found)),
@@ -116,8 +118,10 @@ pub fn metadata(path: &Path) -> io::Result<Option<Metadata>> {
     }
 }
 
-/// What an entry of a folder is, behind a link too; `None` if it is gone by now. An error for a link that leads
-/// nowhere: nobody can tell what it hides.
+/// The type of an entry of a folder, with links followed; `None` if the entry was removed meanwhile.
+///
+/// # Errors
+/// `NotFound` for a link without a target: the type cannot be known.
 pub fn kind_of(entry: &fs::DirEntry) -> io::Result<Option<fs::FileType>> {
     let kind = match entry.file_type() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -132,7 +136,7 @@ pub fn kind_of(entry: &fs::DirEntry) -> io::Result<Option<fs::FileType>> {
     }
 }
 
-/// Removes a file, if it is there: the one that a link leads to, and the link.
+/// Removes a file if it exists. For a link, removes the target and the link.
 pub fn remove(path: &Path) -> io::Result<()> {
     let real = real_path(path)?;
     remove_name(&real)?;
@@ -146,14 +150,14 @@ fn remove_name(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes the names in a folder durable.
+/// Syncs a folder, so that created, renamed and removed names in it are durable.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// The path whose name is that of another, followed by a suffix.
+/// Appends a suffix to the file name of a path.
 pub fn beside(path: &Path, suffix: &str) -> PathBuf {
-    // Without a slash at its end.
+    // `components` drops a slash at the end.
     let mut name = OsString::from(path.components().as_path());
     name.push(suffix);
     PathBuf::from(name)

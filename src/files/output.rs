@@ -1,5 +1,7 @@
-//! A file that a person names for output. A regular file is written beside its place and put there at the end. A
-//! device, a pipe or a descriptor (`/dev/stdout`) is written to directly.
+//! An output file that replaces its target when it is complete.
+//!
+//! A regular file is written under a temporary name in the same folder, then renamed. A device, a pipe or a descriptor
+//! (`/dev/stdout`) is written to directly.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -8,57 +10,70 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Access, LINKS_MAX, beside, folder_of, metadata, next_link, put, real_path};
+use super::{Access, LINKS_MAX, beside, folder_of, metadata, move_over_real, next_link, real_path};
 
-/// An output under construction. Dropped before [`Output::finish`], it leaves the file before as it was.
+/// Suffix of a private file until it is complete.
+const UNFINISHED_PRIVATE: &str = ".new";
+
+/// An output file under construction. Dropped before [`Output::finish`], it leaves the target unchanged.
 #[derive(Debug)]
 pub struct Output {
     out: BufWriter<File>,
-    /// `None` for what is written to directly.
-    unfinished: Option<Unfinished>,
+    /// `None` if the target is written to directly.
+    temporary: Option<TemporaryFile>,
 }
 
+/// The file that replaces its target at the end. Removed when dropped before that.
 #[derive(Debug)]
-struct Unfinished {
-    at: PathBuf,
-    place: PathBuf,
+struct TemporaryFile {
+    path: PathBuf,
+    target: PathBuf,
     access: Access,
-    is_placed: bool,
+    is_renamed: bool,
 }
 
 impl Output {
-    /// Begins the output. Until it is finished, a regular file has the name of its place and this suffix.
-    pub fn begin(path: &Path, suffix: &str, access: Access) -> io::Result<Output> {
-        if let Some(out) = open_directly(path)? {
-            return Ok(Output { out: BufWriter::new(out), unfinished: None });
+    /// Begins the output. Until [`Output::finish`], a regular file has the name of its target plus `suffix`.
+    pub fn begin(target: &Path, suffix: &str, access: Access) -> io::Result<Output> {
+        if let Some(out) = open_directly(target)? {
+            return Ok(Output { out: BufWriter::new(out), temporary: None });
         }
-        let place = real_path(path)?;
-        let at = beside(&place, suffix);
-        // What a killed process left. A link that somebody put there is removed, and never followed.
-        match fs::remove_file(&at) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(in_folder(&place, error)),
+        let target = real_path(target)?;
+        let path = beside(&target, suffix);
+        // Removes the file of a killed process. A link of this name is removed too, and never followed.
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(in_folder(&target, error)),
             _ => {}
         }
-        let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&at);
-        let out = BufWriter::new(created.map_err(|error| in_folder(&place, error))?);
-        Ok(Output { out, unfinished: Some(Unfinished { at, place, access, is_placed: false }) })
+        let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let out = BufWriter::new(created.map_err(|error| in_folder(&target, error))?);
+        Ok(Output { out, temporary: Some(TemporaryFile { path, target, access, is_renamed: false }) })
     }
 
-    /// Whether it is written beside its place.
+    /// Whether the target is a regular file, which is replaced at the end.
     pub fn is_regular(&self) -> bool {
-        self.unfinished.is_some()
+        self.temporary.is_some()
     }
 
-    /// Puts the complete file in its place, durably.
+    /// Replaces the target with the complete file, atomically and durably.
     pub fn finish(self) -> io::Result<()> {
-        let Output { out, unfinished } = self;
+        let Output { out, temporary } = self;
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        let Some(mut unfinished) = unfinished else { return Ok(()) };
+        let Some(mut temporary) = temporary else { return Ok(()) };
         file.sync_all()?;
-        put(&unfinished.at, &unfinished.place, unfinished.access)?;
-        unfinished.is_placed = true;
+        move_over_real(&temporary.path, &temporary.target, temporary.access)?;
+        temporary.is_renamed = true;
         Ok(())
     }
+}
+
+/// Writes a file that only this user can read, such as a key, a list or a journal; atomically and durably.
+///
+/// A kill leaves the earlier file, and perhaps `<file>.new`, which the next write removes.
+pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut output = Output::begin(path, UNFINISHED_PRIVATE, Access::Private)?;
+    output.write_all(bytes)?;
+    output.finish()
 }
 
 impl Write for Output {
@@ -71,19 +86,19 @@ impl Write for Output {
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        if !self.is_placed {
-            fs::remove_file(&self.at).ok();
+        if !self.is_renamed {
+            fs::remove_file(&self.path).ok();
         }
     }
 }
 
-/// Opens what no file can take the place of; `None` for a regular file, or none yet.
+/// Opens a device, a pipe or a descriptor, which cannot be replaced; `None` for a regular file and for none yet.
 fn open_directly(path: &Path) -> io::Result<Option<File>> {
     if let Some(descriptor) = descriptor(path)? {
         return match descriptor.file_name().and_then(|name| name.to_str()) {
-            // A second handle on the same open file: what is written before and after keeps its place.
+            // A second handle on the same open file, so that all writes of this process share one position.
             Some("1") if is_own(&descriptor) => Ok(Some(io::stdout().as_fd().try_clone_to_owned()?.into())),
             Some("2") if is_own(&descriptor) => Ok(Some(io::stderr().as_fd().try_clone_to_owned()?.into())),
             _ => OpenOptions::new().append(true).open(&descriptor).map(Some),
@@ -96,8 +111,7 @@ fn open_directly(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// The entry of an open file in `/dev/fd` or `/proc/.../fd` that a path names or leads to.
-/// Its target is not a path to follow.
+/// The entry in `/dev/fd` or `/proc/.../fd` that a path names or links to. The entry's own link is not followed.
 fn descriptor(path: &Path) -> io::Result<Option<PathBuf>> {
     let mut at = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -118,14 +132,15 @@ fn is_descriptors(folder: &Path) -> bool {
     real == Path::new("/dev/fd") || real.starts_with("/proc") && real.ends_with("fd")
 }
 
-/// Whether a descriptor is one of this process.
+/// Whether a descriptor belongs to this process.
 fn is_own(descriptor: &Path) -> bool {
     let own = |folder: &str| Path::new(folder).canonicalize().ok();
     let folder = folder_of(descriptor).canonicalize().ok();
     folder.is_some() && (folder == own("/proc/self/fd") || folder == own("/dev/fd"))
 }
 
-fn in_folder(place: &Path, error: io::Error) -> io::Error {
-    let folder = folder_of(place).display();
+/// Adds the folder of the target to an error.
+fn in_folder(target: &Path, error: io::Error) -> io::Error {
+    let folder = folder_of(target).display();
     io::Error::new(error.kind(), format!("cannot create a file in the folder {folder}: {error}"))
 }

@@ -91,7 +91,7 @@ fn a_link_to_another_file_system_is_followed() {
     set_mode(&target, 0o640);
     symlink(&target, &link).unwrap();
     fs::write(folder.path().join("new"), "new").unwrap();
-    put_in_place(&folder.path().join("new"), &link).unwrap();
+    move_over(&folder.path().join("new"), &link).unwrap();
     assert_eq!((fs::read_to_string(&target).unwrap().as_str(), mode(&target)), ("new", 0o640));
     assert_eq!((names(folder.path()), names(disk.path())), (vec!["link".to_owned()], vec!["file".to_owned()]));
 }
@@ -113,7 +113,7 @@ fn a_new_file_is_private_and_a_replaced_one_keeps_its_mode() {
     }
     fs::write(folder.path().join("open"), "made by somebody else").unwrap();
     set_mode(&folder.path().join("open"), 0o644);
-    put_in_place(&folder.path().join("open"), &folder.path().join("other")).unwrap();
+    move_over(&folder.path().join("open"), &folder.path().join("other")).unwrap();
     assert_eq!(mode(&folder.path().join("other")), 0o600);
 }
 
@@ -164,7 +164,7 @@ fn devices_and_pipes_are_written_to_and_stay() {
         symlink(&device, &null).unwrap();
         assert_eq!(written(&null, "no room").unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert!(fs::metadata(&device).unwrap().file_type().is_char_device() && null.is_symlink());
-        assert!(put_in_place(&pipe, &null).is_err());
+        assert!(move_over(&pipe, &null).is_err());
         fs::remove_file(&null).unwrap();
         fs::remove_file(&device).unwrap();
     }
@@ -173,7 +173,7 @@ fn devices_and_pipes_are_written_to_and_stay() {
     assert!(written(&socket, "nobody listens to files").is_err());
     fs::write(folder.path().join("new"), "new").unwrap();
     for place in [&pipe, &socket] {
-        assert!(put_in_place(&folder.path().join("new"), place).is_err(), "{}", place.display());
+        assert!(move_over(&folder.path().join("new"), place).is_err(), "{}", place.display());
     }
     assert_eq!(names(folder.path()), ["new", "pipe", "socket"]);
 }
@@ -193,7 +193,7 @@ fn descriptors_are_written_to() {
 }
 
 #[test]
-fn a_failure_leaves_the_old_file_and_nothing_beside_it() {
+fn a_failure_leaves_the_old_file_and_no_temporary_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     fs::write(&path, "old").unwrap();
@@ -209,7 +209,7 @@ fn a_failure_leaves_the_old_file_and_nothing_beside_it() {
 }
 
 #[test]
-fn a_link_that_waits_beside_the_place_is_not_written_through() {
+fn a_link_under_the_temporary_name_is_not_written_through() {
     let folder = tempfile::tempdir().unwrap();
     let (path, victim) = (folder.path().join("file"), folder.path().join("victim"));
     fs::write(&victim, "safe").unwrap();

@@ -11,8 +11,8 @@ use ring::{
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use super::{PersonError, write_privately};
-use crate::model::Identifier;
+use super::PersonError;
+use crate::{files, model::Identifier};
 
 const KEY_BYTES: usize = 32;
 /// Bytes kept of a hash: two people share one in no lifetime of the universe.
@@ -115,7 +115,7 @@ impl Key {
             return Err(failed(std::io::ErrorKind::AlreadyExists.into()));
         }
         // A part of a key, after a kill: nothing could be done with it, nor without it.
-        write_privately(path, text.as_bytes()).map_err(failed)?;
+        files::write_private(path, text.as_bytes()).map_err(failed)?;
         Ok(Key::new(secret))
     }
 

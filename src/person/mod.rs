@@ -12,7 +12,6 @@ mod identifier_matcher;
 mod keyed;
 mod pages;
 mod patterns;
-mod private_file;
 mod records;
 mod suppression;
 
@@ -20,6 +19,5 @@ pub use error::PersonError;
 pub use identifier_matcher::{ERASED, IdentifierMatcher, RAW_BYTES_MIN};
 pub use keyed::{Key, KeyedHash, Sealed};
 pub use pages::{RedactedPage, without_records};
-pub use private_file::write_privately;
 pub use records::{RecordFields, fields_of_stream, fields_of_table, identifies};
 pub use suppression::{Expired, Over, SUPPRESSION_MARGIN_MS, Suppressed, Suppression, SuppressionList};

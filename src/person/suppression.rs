@@ -20,7 +20,6 @@ use super::{
     Key, KeyedHash, PersonError, RedactedPage, Sealed,
     pages::without_records,
     records::{RecordFields, fields_of_stream},
-    write_privately,
 };
 use crate::{
     files,
@@ -140,7 +139,7 @@ impl SuppressionList {
         let failed = |source| PersonError::Io { action: "write", path: path.clone(), source };
         let file = ListFile { format_version: FORMAT_VERSION, erasures: self.entries.clone() };
         let bytes = serde_json::to_vec_pretty(&file).map_err(|error| failed(error.into()))?;
-        write_privately(&path, &bytes).map_err(failed)
+        files::write_private(&path, &bytes).map_err(failed)
     }
 
     /// The list at work.

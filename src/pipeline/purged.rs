@@ -9,9 +9,10 @@ use std::{collections::BTreeSet, path::Path};
 use serde_json::{Value, json};
 
 use crate::{
+    files,
     load::{LoadError, Warehouse},
     model::format_ms,
-    person::{Over, write_privately},
+    person::Over,
     source::UserAnswer,
 };
 
@@ -124,7 +125,7 @@ fn complete_file(path: &Path, at_ms: i64, users: usize) -> std::io::Result<()> {
         let check = json!({"checked_at": format_ms(at_ms), "users_not_known": users, "scans_met_nobody": true});
         members.insert("service_has_purged".to_owned(), check);
     }
-    write_privately(path, &serde_json::to_vec_pretty(&receipt)?)
+    files::write_private(path, &serde_json::to_vec_pretty(&receipt)?)
 }
 
 fn complete_row(warehouse: &mut Warehouse, erasure_id: &str, at_ms: i64, users: usize) -> Result<(), LoadError> {

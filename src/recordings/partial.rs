@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Read, Seek, SeekFrom, Write},
+    io::{Read, Seek, SeekFrom, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
@@ -78,12 +78,8 @@ impl Partial {
             // A part that outlives its version is begun anew; one with the wrong version would be completed wrongly.
             None => files::remove(&noted).map_err(failed("remove", &noted))?,
             Some(version) => {
-                let written = serde_json::to_vec(version).map_err(io::Error::from).and_then(|text| {
-                    let mut output = files::Output::begin(&noted, ".new", files::Access::Private)?;
-                    output.write_all(&text)?;
-                    output.finish()
-                });
-                written.map_err(failed("write", &noted))?;
+                let text = serde_json::to_vec(version).map_err(failed("write", &noted))?;
+                files::write_private(&noted, &text).map_err(failed("write", &noted))?;
             }
         }
         self.version = version;

@@ -75,7 +75,7 @@ impl Disk {
             fs::rename(from, to).map_err(LoadError::io("replace", to))?;
             return to.parent().map_or(Ok(()), |parent| self.sync_folder(parent));
         }
-        files::put_in_place(from, to).map_err(LoadError::io("replace", to))?;
+        files::move_over(from, to).map_err(LoadError::io("replace", to))?;
         to.parent().map_or(Ok(()), |parent| self.step("sync", parent))
     }
 
