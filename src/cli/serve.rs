@@ -24,8 +24,8 @@ use super::{
 /// http://ADDRESS`.
 ///
 /// GET /healthz is red (503) when somebody has to act: nights fail, a stream has too large a lag, deliveries cannot be
-/// stored; its JSON names the reasons. /readyz is red while deliveries cannot be stored, the only failure that a restart
-/// may mend. /metrics is for Prometheus.
+/// stored; its JSON names the reasons. /readyz is red while deliveries cannot be stored, the only failure that a
+/// restart may mend. /metrics is for Prometheus.
 ///
 /// / is a status page for people, /api/status the same as JSON. On another address than loopback it needs a token of 16
 /// characters or more (the environment variable STUDYSYNC_STATUS_TOKEN unless set otherwise),

@@ -63,7 +63,8 @@ pub fn replace(new: &Path, path: &Path) -> io::Result<()> {
     replaced
 }
 
-/// Replaces the file at `path` with the complete file `new`, atomically and durably. After an error `new` is still there.
+/// Replaces the file at `path` with the complete file `new`, atomically and durably.
+/// After an error `new` is still there.
 pub fn move_over(new: &Path, path: &Path) -> io::Result<()> {
     move_over_real(new, &real_path(path)?, Access::Private)
 }

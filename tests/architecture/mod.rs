@@ -156,7 +156,8 @@ const REACH_HOMES: &[(&[&str], &[&str])] = &[
             "state/damage.rs",
         ],
     ),
-    // What a file needs to be durable is `files`' to know; the others append to a file or write one of their own format.
+    // What a file needs to be durable is `files`' to know;
+    // the others append to a file or write one of their own format.
     (&["sync_all"], &["files", "load", "archive", "recordings/partial.rs", "pipeline/push/past.rs"]),
     (&["sync_data"], &["archive"]),
     // A command that holds the lease is a session, whatever else it opens.
