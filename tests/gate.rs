@@ -148,7 +148,7 @@ fn p5_a_retry_after_beyond_max_wait_ends_the_run_with_its_time() {
     let until = until.unwrap_or_else(|| panic!("no moment in '{why}'"));
     let wait_secs = (until - finished) / 1000;
     assert!((7100..=7200).contains(&wait_secs), "{wait_secs} s: {why}");
-    assert!(why.contains("told"), "{why}");
+    assert!(why.contains("as the service asked"), "{why}");
     assert!(time_ms(&stopped, "told_to_wait") < 60_000, "it sat there");
     // At the refusal at most three others were on their way, and each answer that is read before it lets one more go.
     let log = service.log();
