@@ -1,7 +1,7 @@
 //! Forgets people (promise P9): plans first, asks the service to purge them, removes them from everything that is kept
 //! here, and searches for what is left.
 //!
-//! In reading order: [`request`] (whom), [`leads`] (who belongs to them), [`archive`] (their records in archived
+//! In reading order: [`request`] (whom), [`linked`] (who belongs to them), [`archive`] (their records in archived
 //! pages), [`plan`], [`journal`] (what an interrupted erasure goes on with), [`purge`] (the service), [`apply`] (the
 //! steps, in one function), [`verify`] (the search), [`receipt`] (the proof), [`vanished`] (those whom the service
 //! purged by itself). It holds no SQL and knows no table.

@@ -2,9 +2,9 @@
 //! spelling, and keeps those who asked to be forgotten out of what the service still sends.
 //!
 //! In reading order: [`records`] (which fields identify somebody, by the contracts), [`pages`] (a page without some of
-//! its records), [`decoded`] and [`matcher`] (identifiers in texts and bytes), [`keyed`] (hashes in the place of
-//! identifiers), [`suppression`] (the list). It does not decide who belongs together, and deletes nothing:
-//! that is `erase`'s.
+//! its records), [`decoded`] and [`identifier_matcher`] (identifiers in texts and bytes), [`keyed`] (hashes in the
+//! place of identifiers), [`suppression`] (the list).
+//! It does not decide who belongs together, and deletes nothing: that is `erase`'s.
 
 mod decoded;
 mod error;
