@@ -187,7 +187,7 @@ fn a_failure_is_notified_when_the_state_is_unwritable() {
     let done = place.run(&["sync"]);
     assert_ne!(done.code, 0);
     assert_eq!(events(&receiver.take()), ["failed"], "{}", done.stderr);
-    assert!(done.stderr.contains("cannot be written down"), "{}", done.stderr);
+    assert!(done.stderr.contains("cannot record a notification"), "{}", done.stderr);
     // The folder is there, and the ledger cannot be replaced.
     std::fs::remove_file(place.path("state")).unwrap();
     std::fs::create_dir_all(place.path("state/checkpoints.sqlite.notifications")).unwrap();
