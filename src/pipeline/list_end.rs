@@ -12,7 +12,6 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
     archive::read_pages,
-    flatten::flatten_page,
     model::{FlatPage, PageRequest, Scan, Window},
     source::{Answer, Range},
 };
@@ -116,7 +115,7 @@ fn first_parts(window: Window, mut times: Vec<i64>) -> Vec<Window> {
 fn read_spool(context: &SyncContext, scan: &Scan, spool: &Path) -> Result<Rows, PipelineError> {
     let mut rows = Rows::default();
     for body in read_pages(spool)? {
-        rows.add(scan, &flatten(context, scan, &body?)?);
+        rows.add(scan, &context.flatten(scan.scope.stream, &body?)?);
     }
     Ok(rows)
 }
@@ -147,13 +146,9 @@ async fn kept_of(context: &SyncContext, scan: &Scan, body: Bytes) -> Result<Flat
     let (context, scan) = (context.clone(), scan.clone());
     blocking(move || {
         let redacted = context.suppression.filtered(&scan, &body);
-        flatten(&context, &scan, redacted.as_ref().map_or(&body, |redacted| &redacted.body))
+        context.flatten(scan.scope.stream, redacted.as_ref().map_or(&body, |redacted| &redacted.body))
     })
     .await?
-}
-
-fn flatten(context: &SyncContext, scan: &Scan, body: &[u8]) -> Result<FlatPage, PipelineError> {
-    Ok(flatten_page(scan.scope.stream, body, context.drift.of(scan.scope.stream))?)
 }
 
 #[cfg(test)]

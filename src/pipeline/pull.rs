@@ -8,7 +8,6 @@ use tracing::Instrument as _;
 
 use crate::{
     archive::Spool,
-    flatten::flatten_page,
     model::{Activity, EndStyle, FlatPage, PageRequest, PageToken, Proof, Scan, Stream},
     person::RedactedPage,
     plan::page_boundaries::{PageMoments, ScanBoundaries},
@@ -95,7 +94,7 @@ impl Pull {
         };
         let request = PageRequest { scope: scan.scope, window: scan.window, flags: scan.flags, page_rows, token: next };
         let walk = new_walk(&context, request.clone(), is_part);
-        let last_page = left.last_page.take().map(|body| flatten(&context, stream, &body)).transpose()?;
+        let last_page = left.last_page.take().map(|body| context.flatten(stream, &body)).transpose()?;
         let boundaries = {
             let (context, scan, path) = (context.clone(), scan.clone(), spool.path().to_owned());
             blocking(move || reopened(&context, &scan, &path, &left)).await??
@@ -275,7 +274,7 @@ impl Pull {
             };
             let read = |body: &[u8]| {
                 let _busy = context.account.enter(Activity::Parse);
-                flatten(&context, stream, body)
+                context.flatten(stream, body)
             };
             let (redacted, flat) = side_by_side("keeps a page", write, || read(body));
             let (redacted, flat) = (redacted??, flat?);
@@ -302,7 +301,7 @@ impl Pull {
                 let _busy = pull.context.account.enter(Activity::Parse);
                 pull.buffer.push(match &redacted {
                     None => probe_page.flat,
-                    Some(redacted) => flatten(&pull.context, pull.stream(), &redacted.body)?,
+                    Some(redacted) => pull.context.flatten(pull.stream(), &redacted.body)?,
                 });
             }
             Ok(())
@@ -381,8 +380,4 @@ fn append(
         None => spool.append(body),
     };
     Ok(appended?)
-}
-
-fn flatten(context: &SyncContext, stream: Stream, body: &[u8]) -> Result<FlatPage, PipelineError> {
-    Ok(flatten_page(stream, body, context.drift.of(stream))?)
 }

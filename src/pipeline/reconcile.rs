@@ -276,15 +276,5 @@ fn complete(
 
 fn start_over(left: UnderWay, mut spool: Spool) -> Result<Resumed, PipelineError> {
     spool.restart()?;
-    let (scan, page_rows, boundaries) = (left.scan, left.page_rows, BoundariesLeft::default());
-    Ok(Resumed::GoesOn(Box::new(OpenScan {
-        scan,
-        page_rows,
-        spool,
-        rows: 0,
-        next: None,
-        end: None,
-        boundaries,
-        is_part: false,
-    })))
+    Ok(Resumed::GoesOn(Box::new(OpenScan::new(left.scan, left.page_rows, spool))))
 }

@@ -27,6 +27,14 @@ pub(super) struct OpenScan {
     pub is_part: bool,
 }
 
+impl OpenScan {
+    /// A scan of a whole window that has no pages yet.
+    pub fn new(scan: Scan, page_rows: u32, spool: Spool) -> Self {
+        let boundaries = BoundariesLeft::default();
+        Self { scan, page_rows, spool, rows: 0, next: None, end: None, boundaries, is_part: false }
+    }
+}
+
 /// A complete scan, durable in its spool.
 #[derive(Debug)]
 pub(super) struct CompletedScan {
@@ -52,14 +60,5 @@ impl AsRef<CompletedScan> for CompletedScan {
 pub(super) fn begin(context: &SyncContext, scan: Scan, page_rows: u32) -> Result<OpenScan, PipelineError> {
     let spool = context.archive.begin(&scan)?;
     context.state().begin_scan(&scan, page_rows)?;
-    Ok(OpenScan {
-        scan,
-        page_rows,
-        spool,
-        rows: 0,
-        next: None,
-        end: None,
-        boundaries: BoundariesLeft::default(),
-        is_part: false,
-    })
+    Ok(OpenScan::new(scan, page_rows, spool))
 }

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{
     archive::Archive,
-    model::{DriftPolicy, TimeAccount},
+    flatten::flatten_page,
+    model::{DriftPolicy, FlatPage, Stream, TimeAccount},
     person::Suppression,
     source::Source,
     state::State,
@@ -56,6 +57,11 @@ impl SyncContext {
             drift: session.settings.drift,
             suppression: suppression(&session.settings)?,
         })
+    }
+
+    /// Flattens a page of a list by the stream's drift rules.
+    pub fn flatten(&self, stream: Stream, body: &[u8]) -> Result<FlatPage, PipelineError> {
+        Ok(flatten_page(stream, body, self.drift.of(stream))?)
     }
 
     /// The checkpoints. A panic elsewhere leaves SQLite whole, so a poisoned lock is taken all the same.

@@ -120,11 +120,6 @@ impl ScanBoundaries {
         Self { unprobed, ..Self::default() }
     }
 
-    /// Whether sampled rows are still missing that a later page may show.
-    pub fn awaits_rows(&self) -> bool {
-        !self.awaited.is_empty()
-    }
-
     /// Forgets all boundaries, because the window starts over.
     pub fn start_over(&mut self) {
         *self = Self { is_second_try: self.is_second_try, ..Self::default() };

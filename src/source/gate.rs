@@ -51,7 +51,7 @@ pub(super) enum StopCause {
 }
 
 /// The permission to send one request.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ticket {
     /// The number of blocks so far. A request from before the latest block does not lift it.
     blocks: u64,

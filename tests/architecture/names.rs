@@ -6,12 +6,12 @@
 use std::{
     collections::{BTreeSet, HashMap},
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use pulldown_cmark::{Event, Options, Parser};
 
-use super::{code::tokens, read_folder};
+use super::{code::tokens, read_folder, root};
 
 /// Pages and folders of pages that are checked.
 const PAGES: &[&str] = &[
@@ -22,14 +22,10 @@ const PAGES: &[&str] = &[
     "docs/contributing",
     "docs/formats",
 ];
-/// Folders whose files define the names.
-const SOURCES: &[&str] = &["src", "crates", "tests", "schemas"];
+/// Folders whose Rust files define the names.
+const SOURCES: &[&str] = &["src", "crates", "tests"];
 /// Modules of other crates that a page may name.
 const OTHER_CRATES: &[&str] = &["std", "tokio", "serde_json", "arrow", "parquet", "rusqlite"];
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
 
 /// The words of the sources: identifiers of Rust code, and everything in the contracts.
 struct Words {

@@ -7,7 +7,6 @@ use tokio::time::Instant;
 
 use crate::{
     archive::Spool,
-    flatten::flatten_page,
     model::{Activity, Proof, Scan},
     plan::page_boundaries::ScanBoundaries,
     source::{SourceError, Stop, UserAnswer},
@@ -156,7 +155,7 @@ async fn keep(
         }
         let _turn = context.budget.lock_large_body(page.len());
         let _busy = context.account.enter(Activity::Parse);
-        buffer.push(flatten_page(stream, &page, context.drift.of(stream))?);
+        buffer.push(context.flatten(stream, &page)?);
         Ok((spool, buffer))
     })
     .await?

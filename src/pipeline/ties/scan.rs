@@ -5,7 +5,6 @@ use std::path::Path;
 
 use crate::{
     archive::{RecoveredSpool, read_pages},
-    flatten::flatten_page,
     model::{Scan, Stream, Ties},
     plan::page_boundaries::{PageBoundary, PageMoments, ScanBoundaries},
     source::envelope,
@@ -45,7 +44,7 @@ pub(in super::super) fn reopened(
     let mut bodies = read_pages(spool)?;
     while let Some(body) = bodies.next() {
         let body = body?;
-        let flat = flatten_page(stream, &body, context.drift.of(stream))?;
+        let flat = context.flatten(stream, &body)?;
         let moments = super::moments_of(stream, &flat);
         if !bodies.is_probe() {
             let before: Option<PageMoments> = last_page.replace(moments);

@@ -16,7 +16,6 @@ use super::super::{
     scan::{CompletedScan, OpenScan},
     shared_destination::SharedDestination,
     sync_context::SyncContext,
-    ties::BoundariesLeft,
 };
 
 /// Removes a spool when it is dropped. After a kill the next run removes the spool, because no checkpoint names it.
@@ -52,8 +51,7 @@ pub(super) async fn scan_window(
 ) -> Result<ServiceWindow, PullError> {
     let spool = context.archive.begin(&scan).map_err(PipelineError::Archive)?;
     let guard = SpoolGuard { archive: context.archive.clone(), scan: scan.id.clone() };
-    let boundaries = BoundariesLeft::default();
-    let open = OpenScan { scan, page_rows, spool, rows: 0, next: None, end: None, boundaries, is_part };
+    let open = OpenScan { is_part, ..OpenScan::new(scan, page_rows, spool) };
     Ok(ServiceWindow { scan: pull(context, open).await?, _spool: guard })
 }
 

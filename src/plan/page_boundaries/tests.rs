@@ -183,7 +183,7 @@ fn p3_an_unresolved_boundary_needs_recheck_if_rows_can_be_lost() {
         let unreadable = PageMoments { last_ms: None, ..page.clone() };
         let mut boundaries = ScanBoundaries::new(0);
         assert_eq!(boundaries.page(&unreadable, true, None, belief, |_| true), None);
-        assert_eq!(boundaries.needs_recheck(belief), needs_recheck, "{belief}: an boundary without a time");
+        assert_eq!(boundaries.needs_recheck(belief), needs_recheck, "{belief}: a boundary without a time");
     }
 }
 

@@ -102,7 +102,7 @@ impl Gate {
             let now = Instant::now();
             let decision = self.state().try_acquire(now);
             let (until, _booked) = match decision {
-                Decision::Send(ticket) => return Ok(Some(Permit { gate: self.clone(), ticket: Some(ticket) })),
+                Decision::Send(ticket) => return Ok(Some(Permit { gate: self.clone(), ticket })),
                 Decision::Stop(cause) => return Err(self.stop_of(cause, now)),
                 Decision::Wait(Waiting { until, why: WaitReason::Pacing }) => {
                     (Some(until), Some(self.shared.account.enter(Activity::ChoseToWait)))
@@ -212,25 +212,21 @@ impl Gate {
 #[derive(Debug)]
 pub(in crate::source) struct Permit {
     gate: Gate,
-    /// Taken by `drop` alone.
-    ticket: Option<Ticket>,
+    ticket: Ticket,
 }
 
 impl Permit {
     /// The service accepted the request. Called as soon as the status is known: other callers may wait for it.
     pub fn accepted(&self) {
-        if let Some(ticket) = &self.ticket {
-            self.gate.state().accepted(ticket, Instant::now());
-        }
+        self.gate.state().accepted(&self.ticket, Instant::now());
         self.gate.shared.changed.notify_waiters();
     }
 
     /// The service answered 429, or 503 with `Retry-After`. Called as soon as the status is known:
     /// nobody may send meanwhile.
     pub fn rate_limited(&self, status: u16, retry_after: Option<Duration>) {
-        let Some(ticket) = &self.ticket else { return };
         let (now, random) = (Instant::now(), self.gate.rng().share());
-        let waiting = self.gate.state().rate_limited(ticket, now, retry_after, status == 429, random);
+        let waiting = self.gate.state().rate_limited(&self.ticket, now, retry_after, status == 429, random);
         if let Some(Waiting { until, why }) = waiting {
             let until_ms = self.gate.epoch_ms(until, now);
             let is_retry_after = why == WaitReason::RateLimited;
@@ -250,9 +246,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            self.gate.state().release(ticket);
-        }
+        self.gate.state().release(self.ticket);
         self.gate.shared.changed.notify_waiters();
     }
 }
