@@ -17,6 +17,7 @@ fn p8_a_run_keeps_its_download_limit_and_the_next_continues() {
     let report = backfill(&place);
     let mut fetched = report["recordings"]["fetched"].as_u64().unwrap();
     assert!((3..=5).contains(&fetched), "{report:#}");
+    assert!(requests(&service).len() < 20, "the recordings that wait cost no request");
     assert!(report["recordings"]["bytes"].as_u64().unwrap() <= 2_000_000);
     assert_eq!(report["recordings"]["waiting"], all - fetched);
     assert!(report["notes"].to_string().contains("run_limit_mb = 2 is used up"), "{report:#}");

@@ -15,7 +15,7 @@ mod sink;
 mod wishes;
 mod work;
 
-use std::{sync::atomic::AtomicU64, time::Duration};
+use std::time::Duration;
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use tokio::time::Instant;
@@ -71,7 +71,7 @@ impl Run {
             }
             Err(error) => Err(PipelineError::Recordings(error)),
         };
-        self.recordings.report.bytes = fetcher.allowance.spent();
+        self.recordings.report.bytes = fetcher.allowance.received_bytes();
         self.recordings.looked_at = Some(Instant::now());
         match fetched {
             Err(error @ PipelineError::Recordings(_)) => {
@@ -95,11 +95,11 @@ impl Run {
             clock: self.session.system.clock.clone(),
             flags: responses.map(|stream| stream.flags).unwrap_or_default(),
             is_listed_by_creation: filtered_by.is_none_or(|(time, _)| time == RowTime::Created),
-            allowance: Allowance {
-                file_limit_bytes: settings.file_limit_bytes,
-                run_limit_bytes: settings.run_limit_bytes,
-                spent_bytes: AtomicU64::new(self.recordings.report.bytes),
-            },
+            allowance: Allowance::new(
+                settings.file_limit_bytes,
+                settings.run_limit_bytes,
+                self.recordings.report.bytes,
+            ),
             hosts: Hosts::default(),
         })
     }

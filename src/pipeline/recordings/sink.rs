@@ -1,64 +1,123 @@
-//! Takes the bytes of recordings, as long as they are such and the run may fetch them.
+//! Writes the bytes of a download, as long as they are a recording and the run may fetch them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{
     recordings::{Partial, RecordingsError, Version},
     source::{DownloadSink, DownloadStart},
 };
 
-/// What a run may fetch.
+/// The bytes that a run may download. Concurrent downloads share it.
 #[derive(Debug)]
 pub(super) struct Allowance {
     pub file_limit_bytes: u64,
     pub run_limit_bytes: u64,
-    /// What came.
-    pub spent_bytes: AtomicU64,
+    spending: Mutex<Spending>,
+}
+
+#[derive(Debug)]
+struct Spending {
+    received_bytes: u64,
+    /// Received, and announced by downloads under way.
+    claimed_bytes: u64,
+    /// A download did not fit. No further download begins, so that the rest costs no request each.
+    is_used_up: bool,
 }
 
 impl Allowance {
-    /// What came in this run.
-    pub fn spent(&self) -> u64 {
-        self.spent_bytes.load(Ordering::Relaxed)
+    /// `received_bytes`: what the run downloaded before.
+    pub fn new(file_limit_bytes: u64, run_limit_bytes: u64, received_bytes: u64) -> Self {
+        let spending = Spending { received_bytes, claimed_bytes: received_bytes, is_used_up: false };
+        Allowance { file_limit_bytes, run_limit_bytes, spending: Mutex::new(spending) }
     }
 
-    /// Why no more is fetched, if nothing is left of it.
+    fn spending(&self) -> MutexGuard<'_, Spending> {
+        self.spending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes that this run has downloaded.
+    pub fn received_bytes(&self) -> u64 {
+        self.spending().received_bytes
+    }
+
+    /// The reason why no further download may begin, if there is one.
     pub fn is_used_up(&self) -> Option<String> {
-        (self.spent() >= self.run_limit_bytes).then(|| self.reason())
+        let spending = self.spending();
+        (spending.is_used_up || spending.claimed_bytes >= self.run_limit_bytes).then(|| self.reason())
     }
 
     fn reason(&self) -> String {
         format!("run_limit_mb = {} is used up", self.run_limit_bytes / 1_000_000)
     }
 
-    fn require(&self, bytes: u64) -> Result<(), Declined> {
-        match self.spent().saturating_add(bytes) <= self.run_limit_bytes {
-            true => Ok(()),
-            false => Err(Declined::Allowance(self.reason())),
+    /// Reserves bytes for a download.
+    fn claim(&self, bytes: u64) -> Result<(), Declined> {
+        let mut spending = self.spending();
+        let claimed_bytes = spending.claimed_bytes.saturating_add(bytes);
+        if claimed_bytes > self.run_limit_bytes {
+            spending.is_used_up = true;
+            return Err(Declined::Allowance(self.reason()));
         }
+        spending.claimed_bytes = claimed_bytes;
+        Ok(())
     }
 }
 
-/// Why no more is taken.
+/// Why a download ends early.
 #[derive(Debug)]
 pub(super) enum Declined {
     /// A web page, JSON or text.
     NotMedia,
     TooLarge,
-    /// The run has fetched what it may.
+    /// The run has downloaded its limit.
     Allowance(String),
     File(RecordingsError),
 }
 
-/// Writes a recording as it comes.
+/// Bytes that a response announced and that have not arrived. They return to the allowance when the claim is dropped.
+struct Claim<'a> {
+    allowance: &'a Allowance,
+    bytes: u64,
+}
+
+impl Claim<'_> {
+    /// Exchanges what is left of the claim for another number of bytes.
+    fn renew(&mut self, bytes: u64) -> Result<(), Declined> {
+        self.release();
+        self.allowance.claim(bytes)?;
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// Counts bytes that arrived, announced or not.
+    fn receive(&mut self, bytes: u64) -> Result<(), Declined> {
+        let announced = bytes.min(self.bytes);
+        self.allowance.claim(bytes - announced)?;
+        self.bytes -= announced;
+        self.allowance.spending().received_bytes += bytes;
+        Ok(())
+    }
+
+    fn release(&mut self) {
+        self.allowance.spending().claimed_bytes -= std::mem::take(&mut self.bytes);
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// Writes one download to its partial file.
 pub(super) struct Sink<'a> {
     pub partial: Partial,
-    allowance: &'a Allowance,
+    claim: Claim<'a>,
 }
 
 impl<'a> Sink<'a> {
     pub fn new(partial: Partial, allowance: &'a Allowance) -> Self {
-        Sink { partial, allowance }
+        Sink { partial, claim: Claim { allowance, bytes: 0 } }
     }
 }
 
@@ -70,11 +129,10 @@ impl DownloadSink for Sink<'_> {
             return Err(Declined::NotMedia);
         }
         if let Some(length) = start.length {
-            if length > self.allowance.file_limit_bytes {
+            if length > self.claim.allowance.file_limit_bytes {
                 return Err(Declined::TooLarge);
             }
-            // What would not fit is not begun.
-            self.allowance.require(length.saturating_sub(start.offset))?;
+            self.claim.renew(length.saturating_sub(start.offset))?;
         }
         if start.offset == 0 {
             let version = start.validator.clone().map(|validator| Version { validator });
@@ -88,22 +146,21 @@ impl DownloadSink for Sink<'_> {
             return Err(Declined::NotMedia);
         }
         let count = bytes.len() as u64;
-        if self.partial.bytes().saturating_add(count) > self.allowance.file_limit_bytes {
+        if self.partial.bytes().saturating_add(count) > self.claim.allowance.file_limit_bytes {
             return Err(Declined::TooLarge);
         }
-        self.allowance.require(count)?;
-        self.allowance.spent_bytes.fetch_add(count, Ordering::Relaxed);
+        self.claim.receive(count)?;
         self.partial.write(bytes).map_err(Declined::File)
     }
 }
 
-/// Whether a media type is that of no recording.
+/// Returns true if a media type cannot be that of a recording.
 fn is_no_media(media_type: &str) -> bool {
     let is_document = media_type.ends_with("json") || media_type.ends_with("xml") || media_type.ends_with("javascript");
     media_type.starts_with("text/") || media_type.starts_with("image/") || is_document
 }
 
-/// Whether a body begins as markup or JSON does, and as no format of sound or film does.
+/// Returns true if a body begins as markup or JSON. No audio or video format begins so.
 fn is_document(bytes: &[u8]) -> bool {
     let begin = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
     matches!(begin.first(), Some(b'<' | b'{'))
@@ -112,6 +169,25 @@ fn is_document(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn concurrent_downloads_share_the_limit_of_the_run() {
+        let allowance = Allowance::new(1_000, 1_000, 300);
+        let claim = || Claim { allowance: &allowance, bytes: 0 };
+        let (mut first, mut second) = (claim(), claim());
+        first.renew(400).unwrap();
+        second.renew(300).unwrap();
+        first.receive(100).unwrap();
+        assert_eq!((allowance.is_used_up().is_some(), allowance.received_bytes()), (true, 400));
+        drop(first);
+        assert_eq!(allowance.is_used_up(), None);
+        // More arrives than was announced.
+        second.receive(500).unwrap();
+        second.receive(101).unwrap_err();
+        assert_eq!((allowance.is_used_up().is_some(), allowance.received_bytes()), (true, 900));
+        drop(second);
+        assert!(allowance.is_used_up().is_some(), "a download did not fit: no request is made for another");
+    }
 
     #[test]
     fn documents_are_no_recordings() {
