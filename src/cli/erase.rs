@@ -13,7 +13,7 @@ use crate::{
     erase::{DELAY_SECONDS_MAX, Erase, EraseError, EraseRequest, NotFollowed, Plan, Receipt, read_people},
     model::{IdentifierKind, steers_display},
     pipeline::{ResultsFound, System, flush_deliveries},
-    recordings::Held,
+    recordings::StoredRecordings,
 };
 
 use super::{
@@ -314,7 +314,7 @@ fn describe(plan: &Plan) -> String {
         text.push_str(&format!("  rows in results of users push: {rows} in {files} files\n"));
     }
     if plan.recordings.sessions > 0 {
-        let Held { sessions, files, bytes } = plan.recordings;
+        let StoredRecordings { sessions, files, bytes } = plan.recordings;
         text.push_str(&format!("  recordings: {files} files of {sessions} sessions, {bytes} bytes\n"));
     }
     let linked = plan.hard_linked.iter().map(|file| file.path.display().to_string()).collect();

@@ -1,4 +1,4 @@
-//! An erasure from the lease to the receipt; the order of its steps is in one function, [`Erase::apply`].
+//! Runs an erasure from the lease to the receipt; [`Erase::apply`] shows the order of the steps.
 
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
@@ -26,12 +26,12 @@ use crate::{
     state::{self, Inbox, State},
 };
 
-/// The service's own delay, by its contract.
+/// The default delay of the service before it purges, by its contract.
 const DELAY_DEFAULT: Duration = Duration::from_secs(10 * 86_400);
-/// The longest delay that can be asked for: longer than anybody's duty to delete.
+/// The longest delay that a request may name. No legal duty to delete allows more.
 pub const DELAY_SECONDS_MAX: u64 = 366 * 86_400;
 
-/// An erasure, holding the lease.
+/// An erasure that has taken the lease.
 pub struct Erase {
     request: EraseRequest,
     archive: Archive,
@@ -39,19 +39,19 @@ pub struct Erase {
     list: SuppressionList,
     key: Key,
     journals: Journals,
-    /// What an interrupted try left.
+    /// The journal of an interrupted attempt.
     journal: Option<Journal>,
     source: Option<Source>,
     session: Session,
 }
 
 impl Erase {
-    /// Takes the lease and opens everything. Sends nothing. To be called where a thread may block.
+    /// Takes the lease; opens the archive, the warehouses and the suppression list. Sends nothing; blocks the thread.
     pub fn open(settings: Settings, request: EraseRequest, stop: CancellationToken) -> Result<Erase, EraseError> {
         Erase::open_in(settings, request, stop, System::default())
     }
 
-    /// The same in other system than this machine's.
+    /// Like [`Erase::open`], with a given clock, transport and failpoints.
     pub fn open_in(
         settings: Settings,
         request: EraseRequest,
@@ -64,10 +64,10 @@ impl Erase {
             true => None,
             false => Some(pipeline::source_settings(&settings)?),
         };
-        require_places(&settings)?;
+        require_paths(&settings)?;
         let session = Session::open(&settings, &identity, "erase", &system)?;
         if request.reason == Reason::Asked {
-            require_all_known(&settings, &session.state())?;
+            require_known_warehouses(&settings, &session.state())?;
         }
         let source = source_settings.map(|source| session.source(source, stop.clone())).transpose()?;
         let archive = session.archive()?;
@@ -79,7 +79,7 @@ impl Erase {
         Ok(Erase { request, archive, destinations, list, key, journals, journal: None, source, session })
     }
 
-    /// What would go. Changes nothing.
+    /// Computes what the erasure would delete. Changes nothing.
     pub fn plan(&mut self) -> Result<Plan, EraseError> {
         let (journal, earlier) = self.journals.find(&self.request.people, &self.request.people_as_written())?.unzip();
         self.journal = journal;
@@ -99,29 +99,29 @@ impl Erase {
             plan::count(&mut plan, &self.archive, &mut self.destinations)?;
             let (people, matcher) = (plan.people(), plan.matcher());
             plan.results = pipeline::search_results(&self.session.settings, &RecordsOf::new(&people, &matcher))?;
-            plan.recordings = recordings::held(&self.recordings()?, &people)?;
+            plan.recordings = recordings::count(&self.recordings()?, &people)?;
         }
         for destination in &mut self.destinations {
             let name = destination.name();
             if !plan.identifiers.named.is_empty() {
-                // Told now, and not when the service has been asked and the archive is clean.
+                // Reports the problem before the service is asked and the archive is changed.
                 destination.require_erasable().map_err(EraseError::load(name))?;
             }
-            // Nobody is kept from the warehouse while a person reads the plan.
+            // Other programs can read the warehouse while a person reads the plan.
             destination.publish().map_err(EraseError::load(name))?;
         }
         plan.hard_linked = verify::hard_linked(&self.session.settings)?;
         Ok(plan)
     }
 
-    /// Does it. Each step can be cut short; the same command then goes on.
+    /// Carries out the plan. After an interruption, the same command resumes it.
     ///
-    /// 1. The identifiers are written down, sealed: what leads from one to the other may be gone later.
-    /// 2. They are kept out from here on: nothing that is removed comes back with a scan.
-    /// 3. The service is asked. It goes on sending them until its delay is over.
-    /// 4. Everything here loses them: archive, warehouses, checkpoints.
-    /// 5. Everything is searched for what is left.
-    /// 6. The receipt; then the journal goes.
+    /// 1. Writes the sealed identifiers to the journal: the rows that link them may be deleted later.
+    /// 2. Adds the people to the suppression list, so that no scan brings their records back.
+    /// 3. Asks the service to purge them. The service still sends their records until its delay is over.
+    /// 4. Deletes their data from the archive, the warehouses and the checkpoints.
+    /// 5. Searches everything for remaining data.
+    /// 6. Writes the receipt, then removes the journal.
     pub async fn apply(mut self, plan: Plan) -> Result<(Receipt, PathBuf), EraseError> {
         self.session.begin_run()?;
         let people = plan.people();
@@ -142,12 +142,12 @@ impl Erase {
             }
         };
         tracing::info!(requests = purged.requests, names = purged.names, unknown = purged.unknown, "asked the service");
-        let work = move || self.remove_and_prove(&plan, journal);
+        let work = move || self.remove_and_verify(&plan, journal);
         let done = tokio::task::spawn_blocking(work).await;
         done.map_err(|error| PipelineError::WorkerPanicked(error.to_string()))?
     }
 
-    /// Keeps them out, from now until some time after the service's delay.
+    /// Suppresses the people from now until the service's delay and a margin are over.
     fn suppress(&mut self, plan: &Plan, journal: &mut Journal) -> Result<(), EraseError> {
         let skew_ms = self.session.state().behaviour::<i64>(CLOCK_SKEW)?.map_or(0, |(skew_ms, _)| skew_ms);
         let known_ms = self.source.as_ref().and_then(Source::service_now_ms);
@@ -167,7 +167,7 @@ impl Erase {
             |identifiers: &std::collections::BTreeSet<_>| identifiers.iter().map(|one| self.key.hash(one)).collect();
         let is_user = |one: &&Identifier| one.kind == IdentifierKind::UserId;
         let user_ids: Vec<&str> = plan.identifiers.named.iter().filter(is_user).map(|one| one.value.as_str()).collect();
-        // Whom the service was not asked to purge it knows for ever.
+        // Without a purge request, the service keeps the people for ever, so there is nothing to confirm later.
         let user_ids = if self.source.is_some() { &user_ids[..] } else { &[] };
         let unsealed = || std::io::Error::other("the system has no random bytes");
         let users = Suppressed::sealed_users(&self.key, &plan.erasure_id, user_ids).ok_or_else(unsealed);
@@ -187,8 +187,8 @@ impl Erase {
         self.journals.write(journal)
     }
 
-    /// Failpoints 4 to 6.
-    fn remove_and_prove(mut self, plan: &Plan, mut journal: Journal) -> Result<(Receipt, PathBuf), EraseError> {
+    /// Steps 4 to 6 of [`Erase::apply`].
+    fn remove_and_verify(mut self, plan: &Plan, mut journal: Journal) -> Result<(Receipt, PathBuf), EraseError> {
         let people = plan.people();
         let matcher = plan.matcher();
         let failpoints = self.session.system.failpoints.clone();
@@ -223,9 +223,11 @@ impl Erase {
         if redacted > 0 {
             search = self.search(&people, &matcher)?;
         }
-        self.prove(plan, journal, search, redacted)
+        let receipt = self.receipt(plan, &journal, search, redacted);
+        self.write_receipt(receipt, &journal)
     }
 
+    /// Adds to the removed counts of the journal and writes the journal.
     fn note(&self, journal: &mut Journal, place: String, count: u64) -> Result<(), EraseError> {
         if count > 0 {
             *journal.removed.entry(place).or_default() += count;
@@ -234,7 +236,7 @@ impl Erase {
         Ok(())
     }
 
-    /// Everything is searched for what is left.
+    /// Searches everything for remaining data.
     fn search(&mut self, people: &[Identifier], matcher: &IdentifierMatcher) -> Result<Search, EraseError> {
         let recordings = recordings::search(&self.recordings()?, people)?;
         let at = (people, matcher);
@@ -247,7 +249,7 @@ impl Erase {
         recordings::folders(&self.session.settings, &self.session.state(), &self.session.system.failpoints)
     }
 
-    /// What webhooks told of them since the inbox was last emptied. What comes from here on, the suppression keeps out.
+    /// Deletes webhook deliveries about the people from the inbox. The suppression list stops later deliveries.
     fn discard_deliveries(&self, records: &RecordsOf<'_>) -> Result<u64, EraseError> {
         if !Inbox::is_there(&self.session.settings.state_path)? {
             return Ok(0);
@@ -260,7 +262,7 @@ impl Erase {
         Ok(discarded)
     }
 
-    /// Files that a killed run left half done, and damaged state files that hold any of it.
+    /// Deletes unfinished files of killed runs, and damaged state files that contain an identifier.
     fn remove_leftovers(&self, matcher: &IdentifierMatcher, journal: &mut Journal) -> Result<(), EraseError> {
         for path in self.archive.unfinished()? {
             self.archive.remove_unfinished(&path)?;
@@ -271,14 +273,14 @@ impl Erase {
         for entry in fs::read_dir(&under_way).map_err(EraseError::io("list", &under_way))? {
             let path = entry.map_err(EraseError::io("list", &under_way))?.path();
             if path.is_dir() {
-                // What a look at the warehouses spilled before it was killed.
+                // Spill files of a killed read of the warehouses.
                 fs::remove_dir_all(&path).map_err(EraseError::io("remove", &path))?;
             }
         }
         let files = state::files_of(&self.session.settings.state_path);
         for path in files.map_err(EraseError::io("list the files of", &self.session.settings.state_path))? {
             if pipeline::is_carried_events(&path) {
-                // Of a replay that was killed.
+                // Exported events of a killed replay.
                 fs::remove_file(&path).map_err(EraseError::io("remove", &path))?;
             }
             if !state::was_put_aside(&path) {
@@ -294,7 +296,7 @@ impl Erase {
         Ok(())
     }
 
-    /// Replaces mentions: always in what the program tells of itself, in what others wrote only if that was asked for.
+    /// Replaces mentions of the people. Texts of other people are changed only if the request says so.
     fn redact(&mut self, search: &Search, matcher: &IdentifierMatcher) -> Result<u64, EraseError> {
         let mut redacted = 0;
         for destination in &mut self.destinations {
@@ -309,32 +311,26 @@ impl Erase {
         Ok(redacted)
     }
 
-    fn prove(
-        mut self,
-        plan: &Plan,
-        journal: Journal,
-        search: Search,
-        redacted: u64,
-    ) -> Result<(Receipt, PathBuf), EraseError> {
+    /// The receipt of an erasure whose search is done.
+    fn receipt(&self, plan: &Plan, journal: &Journal, search: Search, redacted: u64) -> Receipt {
         let finished_ms = self.session.now_ms();
         let verified = search.verified;
-        // Of people whom it sent, the service can hardly say that it has nobody:
-        // more likely it takes no purge of this kind.
+        // The service sent these people, so "unknown" for all of them suggests that it refuses such purges.
         let is_refused = journal.purge_requests.is_empty() && journal.unknown_there > 0 && !journal.removed.is_empty();
         let kept_under_other_names = match plan.is_resumed {
-            // Which of them were written anew before the kill is not known.
+            // The interrupted attempt may have rewritten any of these files.
             true => journal.hard_linked,
             false => plan.hard_linked.iter().filter(|file| file.was_replaced()).count(),
         };
-        let needs_a_look = is_refused
+        let needs_review = is_refused
             || kept_under_other_names > 0
             || verified.mentions() > 0
             || verified.left() > 0
             || verified.in_tables_of_others() > 0
             || !plan.identifiers.is_complete
             || !plan.identifiers.not_followed.is_empty();
-        let (outcome, exit_code) = if needs_a_look { ("needs_a_look", 3) } else { ("done", 0) };
-        let receipt = Receipt {
+        let (outcome, exit_code) = if needs_review { ("needs_a_look", 3) } else { ("done", 0) };
+        Receipt {
             erasure_id: journal.erasure_id.clone(),
             run_id: self.session.run_id.clone(),
             kind: match self.request.reason {
@@ -362,7 +358,11 @@ impl Erase {
             requested_ms: journal.requested_ms,
             finished_ms,
             suppressed_from_ms: journal.suppressed_from_ms,
-        };
+        }
+    }
+
+    /// Writes the receipt to its file and to the warehouses, ends the run and removes the journal.
+    fn write_receipt(mut self, receipt: Receipt, journal: &Journal) -> Result<(Receipt, PathBuf), EraseError> {
         let folder = self.session.settings.erasures_folder();
         self.session.system.failpoints.hit(DurableStep::ReceiptWritten).map_err(EraseError::io("write", &folder))?;
         let path = receipt.write(&folder)?;
@@ -373,14 +373,14 @@ impl Erase {
             destination.export_reader_copy().map_err(EraseError::load(name))?;
         }
         let report = serde_json::to_string(&receipt).unwrap_or_default();
-        self.session.finish_run(outcome, exit_code, &report)?;
-        self.journals.remove(&journal)?;
+        self.session.finish_run(receipt.outcome, receipt.exit_code, &report)?;
+        self.journals.remove(journal)?;
         Ok((receipt, path))
     }
 }
 
-/// What is named by mistake is not there, and a new one in its place would prove nothing.
-fn require_places(settings: &Settings) -> Result<(), EraseError> {
+/// Refuses a path that does not exist: a warehouse that is created empty would prove nothing.
+fn require_paths(settings: &Settings) -> Result<(), EraseError> {
     let warehouses = settings.warehouse.duckdb.iter().chain(&settings.warehouse.parquet);
     match warehouses.chain([&settings.state_path]).find(|path| !path.try_exists().unwrap_or(true)) {
         Some(missing) => Err(EraseError::Names(format!(
@@ -391,8 +391,8 @@ fn require_places(settings: &Settings) -> Result<(), EraseError> {
     }
 }
 
-/// A warehouse that was filled once and is not named would keep everybody.
-fn require_all_known(settings: &Settings, state: &State) -> Result<(), EraseError> {
+/// Refuses to run without a warehouse that earlier runs filled: the people would stay in it.
+fn require_known_warehouses(settings: &Settings, state: &State) -> Result<(), EraseError> {
     let named = [("duckdb", &settings.warehouse.duckdb), ("parquet", &settings.warehouse.parquet)];
     for (name, path) in named {
         let Some(known) = state.destination(name)? else { continue };

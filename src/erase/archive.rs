@@ -1,4 +1,4 @@
-//! The records of people in archived pages, and in the spools of scans under way.
+//! Finds, removes and redacts records of people in archived pages and in the spools of unfinished scans.
 
 use std::{
     collections::BTreeSet,
@@ -18,23 +18,23 @@ use crate::{
     pipeline::Erased,
 };
 
-/// Sittings that are taken from the archive at once.
-const FACTS_MAX: usize = 200_000;
+/// The most sessions whose identifiers one erasure reads from the archive.
+const CO_OCCURRENCES_MAX: usize = 200_000;
 
-/// What the archive holds of people.
+/// What the archive contains of people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveFound {
-    /// Files that were looked at.
+    /// Files that were read.
     pub files: u64,
     /// Pages in them.
     pub pages: u64,
     /// Records of people.
     pub records: u64,
-    /// Files that hold such.
+    /// Files with records of people.
     pub found_in: Vec<PathBuf>,
 }
 
-/// Knows the records of some people.
+/// Recognizes the records of some people.
 pub(super) struct RecordsOf<'a> {
     people: BTreeSet<&'a Identifier>,
     matcher: &'a IdentifierMatcher,
@@ -45,13 +45,13 @@ impl<'a> RecordsOf<'a> {
         RecordsOf { people: people.iter().collect(), matcher }
     }
 
-    /// Whether a record of a stream is of one of the people.
+    /// Whether a record of a stream belongs to one of the people.
     fn is_theirs(&self, stream: Stream, record: &str) -> bool {
-        // A number or an escape is on nearly every page, and in few of its records.
+        // Nearly every page passes this check, but few records do.
         self.matcher.may_be_a_field(record.as_bytes()) && self.is_theirs_by(fields_of_stream(stream), record)
     }
 
-    /// The same for any JSON object: `fields` are those of the contract of its table.
+    /// Like [`RecordsOf::is_theirs`], for any JSON object. `fields` come from the contract of its table.
     pub fn is_theirs_by(&self, fields: &RecordFields, record: &str) -> bool {
         !fields.for_each(record, &mut |found| !self.people.contains(&found.identifier))
     }
@@ -68,7 +68,7 @@ impl Erased for RecordsOf<'_> {
 }
 
 impl RecordsOf<'_> {
-    /// The page without their records.
+    /// The page without the records of the people; `None` if it contains none.
     fn without(&self, stream: Stream, body: &[u8]) -> Option<PageChange> {
         if !self.matcher.may_be_a_field(body) {
             return None;
@@ -78,7 +78,7 @@ impl RecordsOf<'_> {
     }
 }
 
-/// Every file of pages: of committed scans and of those under way.
+/// All files of pages, of committed and of unfinished scans.
 pub(super) fn files(archive: &Archive) -> Result<Vec<PathBuf>, EraseError> {
     let mut files = archive.committed()?;
     files.extend(archive.spools()?);
@@ -86,16 +86,16 @@ pub(super) fn files(archive: &Archive) -> Result<Vec<PathBuf>, EraseError> {
     Ok(files)
 }
 
-/// Looks through all files. Changes nothing.
+/// Counts the records of people in all files. Changes nothing.
 pub(super) fn find(archive: &Archive, people: &RecordsOf<'_>) -> Result<ArchiveFound, EraseError> {
-    let looked = each_file(archive, |path| {
+    let results = each_file(archive, |path| {
         let stream = stream_of(path)?;
         rewrite(path, &Failpoints::default(), true, |body| {
             Ok::<_, EraseError>(stream.and_then(|stream| people.without(stream, body)))
         })
     })?;
     let mut found = ArchiveFound::default();
-    for (path, counts) in looked {
+    for (path, counts) in results {
         found.files += 1;
         found.pages += counts.pages;
         found.records += counts.removed;
@@ -106,31 +106,30 @@ pub(super) fn find(archive: &Archive, people: &RecordsOf<'_>) -> Result<ArchiveF
     Ok(found)
 }
 
-/// Looks at every file of pages, as many at once as there are processors;
-/// what was found comes in the order of the files.
+/// Visits all files of pages, in parallel on all processors. Returns the results in the order of the files.
 fn each_file<T: Send>(
     archive: &Archive,
-    look: impl Fn(&Path) -> Result<T, EraseError> + Sync,
+    visit: impl Fn(&Path) -> Result<T, EraseError> + Sync,
 ) -> Result<Vec<(PathBuf, T)>, EraseError> {
     let files = files(archive)?;
     let lanes = thread::available_parallelism().map_or(1, NonZero::get);
     let next = AtomicUsize::new(0);
     let lane = || {
-        let mut looked = Vec::new();
+        let mut results = Vec::new();
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(path) = files.get(at) else { return Ok(looked) };
-            match look(path) {
-                Ok(found) => looked.push((at, found)),
+            let Some(path) = files.get(at) else { return Ok(results) };
+            match visit(path) {
+                Ok(found) => results.push((at, found)),
                 Err(error) => {
-                    // The others need not go on.
+                    // Stops the other threads.
                     next.store(files.len(), Ordering::Relaxed);
                     return Err(error);
                 }
             }
         }
     };
-    let mut looked: Vec<(usize, T)> = thread::scope(|scope| {
+    let mut results: Vec<(usize, T)> = thread::scope(|scope| {
         let lanes: Vec<_> = (0..lanes).map(|_| scope.spawn(lane)).collect();
         let ends = lanes.into_iter().map(|lane| lane.join().unwrap_or_else(|panic| panic::resume_unwind(panic)));
         ends.collect::<Result<Vec<_>, _>>()
@@ -138,16 +137,16 @@ fn each_file<T: Send>(
     .into_iter()
     .flatten()
     .collect();
-    looked.sort_by_key(|(at, _)| *at);
-    Ok(files.into_iter().zip(looked).map(|(path, (_, found))| (path, found)).collect())
+    results.sort_by_key(|(at, _)| *at);
+    Ok(files.into_iter().zip(results).map(|(path, (_, found))| (path, found)).collect())
 }
 
-/// What the archive knows of some identifiers.
+/// Identifiers that occur together in archived records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ArchivedCoOccurrence {
-    /// The identifiers that stand together in a record, for each record that carries one of them.
+    /// The identifiers of each record that contains a wanted identifier.
     pub rows: BTreeSet<Vec<Identifier>>,
-    /// How they are written there.
+    /// How these identifiers are spelled in the records.
     pub spellings: Spellings,
 }
 
@@ -158,21 +157,22 @@ impl ArchivedCoOccurrence {
     }
 
     fn require_few(&self) -> Result<(), EraseError> {
-        match self.rows.len() > FACTS_MAX {
+        match self.rows.len() > CO_OCCURRENCES_MAX {
             true => Err(EraseError::Names(format!(
-                "more than {FACTS_MAX} archived sittings carry what is looked for: name fewer people at once"
+                "more than {CO_OCCURRENCES_MAX} archived sittings carry what is looked for: name fewer people at once"
             ))),
             false => Ok(()),
         }
     }
 }
 
-/// Which identifiers stand together in records that carry one of these: in the archive may be what no table holds, of a
-/// scan under way or of a warehouse that was lost.
+/// Reads which identifiers occur together with the wanted ones in archived records.
+///
+/// The archive may contain records that no table has: of an unfinished scan, or of a lost warehouse.
 pub(super) fn co_occurrence(archive: &Archive, wanted: &[Identifier]) -> Result<ArchivedCoOccurrence, EraseError> {
     let matcher = IdentifierMatcher::new(wanted);
     let records = RecordsOf::new(wanted, &matcher);
-    let look = |path: &Path| {
+    let visit = |path: &Path| {
         let mut found = ArchivedCoOccurrence::default();
         let Some(stream) = stream_of(path)? else { return Ok(found) };
         rewrite(path, &Failpoints::default(), true, |body| {
@@ -190,7 +190,7 @@ pub(super) fn co_occurrence(archive: &Archive, wanted: &[Identifier]) -> Result<
         Ok(found)
     };
     let mut co_occurrence = ArchivedCoOccurrence::default();
-    each_file(archive, look)?.into_iter().for_each(|(_, found)| co_occurrence.add(found));
+    each_file(archive, visit)?.into_iter().for_each(|(_, found)| co_occurrence.add(found));
     co_occurrence.require_few().map(|()| co_occurrence)
 }
 
@@ -205,7 +205,7 @@ fn identifiers_of(stream: Stream, record: &str, spellings: &mut Spellings) -> Ve
     identifiers
 }
 
-/// Takes the records out of these files. Returns how many they were.
+/// Removes the records of people from these files. Returns how many records were removed.
 pub(super) fn remove(found_in: &[PathBuf], people: &RecordsOf<'_>, failpoints: &Failpoints) -> Result<u64, EraseError> {
     let mut removed = 0;
     for path in found_in {
@@ -216,7 +216,7 @@ pub(super) fn remove(found_in: &[PathBuf], people: &RecordsOf<'_>, failpoints: &
     Ok(removed)
 }
 
-/// Replaces what mentions people in the pages of these files. Returns the pages that changed.
+/// Replaces mentions of people in the pages of these files. Returns the number of changed pages.
 pub(super) fn redact(
     found_in: &[PathBuf],
     matcher: &IdentifierMatcher,
@@ -233,7 +233,7 @@ pub(super) fn redact(
     Ok(changed)
 }
 
-/// The page without mentions; `None` if it has none. Bytes that are no UTF-8 stay.
+/// The page without mentions; `None` if it has none. Bytes that are not UTF-8 stay.
 fn redacted(body: &[u8], matcher: &IdentifierMatcher) -> Option<Vec<u8>> {
     let (mut redacted, mut is_changed) = (Vec::with_capacity(body.len()), false);
     for chunk in body.utf8_chunks() {
@@ -245,21 +245,21 @@ fn redacted(body: &[u8], matcher: &IdentifierMatcher) -> Option<Vec<u8>> {
     is_changed.then_some(redacted)
 }
 
-/// What a search of the pages found.
+/// The result of a search of all pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PagesSearched {
     pub files: u64,
     pub bytes: u64,
-    /// Records that are still there: none, unless something is wrong.
+    /// Records of the people that are still there: 0 unless something is wrong.
     pub records: u64,
-    /// Pages that mention somebody, and the files that these are in.
+    /// Pages that mention one of the people.
     pub mentioning_pages: u64,
     pub mentioned_in: Vec<PathBuf>,
 }
 
 /// Searches every page, decompressed.
 pub(super) fn search(archive: &Archive, people: &RecordsOf<'_>) -> Result<PagesSearched, EraseError> {
-    let looked = each_file(archive, |path| {
+    let results = each_file(archive, |path| {
         let stream = stream_of(path)?;
         let mut found = PagesSearched { files: 1, ..PagesSearched::default() };
         rewrite(path, &Failpoints::default(), true, |body| {
@@ -272,7 +272,7 @@ pub(super) fn search(archive: &Archive, people: &RecordsOf<'_>) -> Result<PagesS
         Ok(found)
     })?;
     let mut searched = PagesSearched::default();
-    for (path, found) in looked {
+    for (path, found) in results {
         searched.files += found.files;
         searched.bytes += found.bytes;
         searched.records += found.records;
@@ -284,7 +284,7 @@ pub(super) fn search(archive: &Archive, people: &RecordsOf<'_>) -> Result<PagesS
     Ok(searched)
 }
 
-/// The stream of a file; `None` for a spool whose beginning was never made durable: there is nothing in it.
+/// The stream of a file; `None` for an empty spool, whose header was never synced.
 fn stream_of(path: &Path) -> Result<Option<Stream>, EraseError> {
     let is_empty = File::open(path).and_then(|file| file.metadata()).is_ok_and(|metadata| metadata.len() == 0);
     if is_empty {

@@ -1,4 +1,4 @@
-//! What can end an erasure. Whatever it is, the same command goes on.
+//! Errors that end an erasure. After each of them, the same command resumes the erasure.
 
 use std::{io, path::PathBuf};
 
@@ -12,10 +12,10 @@ use crate::{
 pub enum EraseError {
     #[error(transparent)]
     Pipeline(#[from] PipelineError),
-    /// Whoever is named cannot be looked for.
+    /// The request names somebody or some path that cannot be used.
     #[error("{0}")]
     Names(String),
-    /// A file of the erasure itself.
+    /// A file of the erasure cannot be read or written.
     #[error("cannot {action} {}", path.display())]
     Io {
         action: &'static str,
@@ -29,13 +29,13 @@ pub enum EraseError {
 }
 
 impl EraseError {
-    /// For `map_err`.
+    /// Adds the action and the path to an I/O error.
     pub(super) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> EraseError {
         let path = path.into();
         move |source| EraseError::Io { action, path, source }
     }
 
-    /// For `map_err`: which warehouse an error is from.
+    /// Adds the name of the warehouse to an error.
     pub(super) fn load(destination: &'static str) -> impl FnOnce(LoadError) -> EraseError {
         move |source| EraseError::Pipeline(PipelineError::Load { destination, source })
     }

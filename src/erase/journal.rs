@@ -1,9 +1,8 @@
-//! What an erasure that was cut short goes on with.
+//! The journal from which an interrupted erasure resumes.
 //!
-//! Half-way through, what led from one identifier to the others may be gone from the tables. So the list of identifiers
-//! is written down before anything is removed: sealed, under a key made from the key of the suppression list *and* from
-//! the names on the command line. Nobody can read it without both, and the same command has both.
-//! It goes when the erasure is done.
+//! An erasure deletes the rows that link identifiers. So the journal stores the list of identifiers before the first
+//! deletion. The list is encrypted with a key from the suppression list's key *and* the names on the command line.
+//! Nobody can read the journal without both; the same command has both. A finished erasure removes its journal.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,43 +20,43 @@ use crate::{
 };
 
 const SUFFIX: &str = "journal";
-/// Told apart from every other use of the key.
+/// Separates this use of the key from all others.
 const PURPOSE: &[u8] = b"studysync journal 1";
 
-/// A request that the service took.
+/// A purge request that the service accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PurgeNote {
     pub request_id: String,
-    /// Visitors that it may delete, counted with care.
+    /// Upper bound of the visitors that the request may delete.
     pub deletions: u64,
     /// RFC 3339, by this machine.
     pub accepted_at: String,
 }
 
-/// The journal of one erasure. No identifier stands in it.
+/// The journal of one erasure. It contains no identifier in clear text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Journal {
     pub erasure_id: String,
     pub requested_ms: i64,
-    /// Hash of who was named: the same command finds its journal by it.
+    /// Hash of the named people, by which the same command finds its journal.
     pub of: KeyedHash,
     pub suppressed_from_ms: Option<i64>,
     pub purge_requests: Vec<PurgeNote>,
-    /// Hashes of the names that the service was asked for, or said that it does not have.
+    /// Hashes of the names for which the service accepted a purge, or which it does not know.
     pub purged: BTreeSet<KeyedHash>,
-    /// Names that it does not have.
+    /// Number of names that the service does not know.
     pub unknown_there: u64,
-    /// What was removed so far, by place.
+    /// Counts of what was removed so far, by location.
     pub removed: BTreeMap<String, u64>,
-    /// Files that had more than one name before anything was removed.
+    /// Files that had more than one hard link before the first deletion.
     #[serde(default)]
     pub hard_linked: usize,
-    /// Who is erased.
+    /// The encrypted identifiers.
     #[serde(flatten)]
     seal: Sealed,
 }
 
-/// The journals of a folder, opened for one set of names.
+/// The journals in a folder.
 #[derive(Debug)]
 pub(super) struct Journals {
     folder: PathBuf,
@@ -70,8 +69,9 @@ impl Journals {
         Journals { folder: folder.to_owned(), key, failpoints }
     }
 
-    /// The journal that an interrupted erasure of the same names left, and the identifiers that it was about.
-    /// `as_written` are the names as versions compared them that knew no other form.
+    /// The journal of an interrupted erasure of the same names, with its identifiers.
+    ///
+    /// `as_written` are the names without normalization, as earlier versions hashed them.
     pub fn find(
         &self,
         named: &BTreeSet<Identifier>,
@@ -97,13 +97,13 @@ impl Journals {
         Ok(None)
     }
 
-    /// How many other journals there are: erasures that were begun and not ended.
+    /// The number of other journals, that is of other unfinished erasures.
     pub fn others(&self, own: Option<&Journal>) -> Result<usize, EraseError> {
         let own = own.map(|journal| self.path(&journal.erasure_id));
         Ok(self.files()?.into_iter().filter(|path| Some(path) != own.as_ref()).count())
     }
 
-    /// Begins a journal, or takes the identifiers that were found since into one; durably.
+    /// Creates a journal, or adds new identifiers to an earlier one. Durable on return.
     pub fn begin(
         &self,
         earlier: Option<Journal>,
@@ -135,7 +135,7 @@ impl Journals {
         Ok(journal)
     }
 
-    /// Writes a journal in the place of the earlier one.
+    /// Replaces the journal file, durably.
     pub fn write(&self, journal: &Journal) -> Result<(), EraseError> {
         let path = self.path(&journal.erasure_id);
         let failed = || EraseError::io("write", &path);
@@ -144,7 +144,7 @@ impl Journals {
         files::write_private(&path, &text).map_err(failed())
     }
 
-    /// The erasure is done.
+    /// Removes the journal of a finished erasure.
     pub fn remove(&self, journal: &Journal) -> Result<(), EraseError> {
         let path = self.path(&journal.erasure_id);
         self.failpoints.hit(DurableStep::JournalWritten).map_err(EraseError::io("remove", &path))?;
@@ -177,7 +177,7 @@ impl Journals {
         parts.push(journal.erasure_id.as_bytes());
         let opened = self.key.open(&parts, &journal.erasure_id, &journal.seal)?;
         let identifiers: Vec<Identifier> = serde_json::from_slice(&opened).ok()?;
-        // Those of earlier versions may be in another form, and of those that name nobody nothing is left.
+        // Normalizes identifiers of earlier versions and drops placeholders that name nobody.
         Some(identifiers.iter().filter_map(|one| Identifier::read(one.kind, &one.value)).collect())
     }
 }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn p9_a_journal_says_nothing_but_to_the_same_command() {
+    fn p9_only_the_same_command_can_read_a_journal() {
         let folder = tempfile::tempdir().unwrap();
         let key = Key::create(&folder.path().join("key")).unwrap();
         let journals = Journals::new(folder.path(), key, Failpoints::default());
@@ -220,7 +220,7 @@ mod tests {
         let path = folder.path().join("e1.journal");
         let text = fs::read_to_string(&path).unwrap();
         assert!(!text.contains("anna") && !text.contains("example"), "{text}");
-        // A version that compared names as they were written left one.
+        // A journal of a version that did not normalize names.
         let (zoe, composed) = (BTreeSet::from([raw("zoe\u{308}")]), named(&["zoe\u{308}"]));
         let earlier = journals.begin(None, "e0", 7, &zoe, &[raw("zoe\u{308}")]).unwrap();
         let (found, linked) = journals.find(&composed, &zoe).unwrap().unwrap();

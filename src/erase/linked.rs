@@ -1,19 +1,18 @@
-//! Who belongs together: from the identifiers that were named to those that they lead to. Pure;
-//! what rows say is asked for.
+//! Finds the other identifiers of the named people. Pure: the caller supplies the rows.
 //!
-//! A row that carries an identifier of a person leads to the other identifiers on it. A lead is followed unless that
-//! would take in somebody else:
+//! A row with an identifier of a person links to the other identifiers on the row. A link is followed, except where it
+//! would include somebody else:
 //!
-//! - One that other rows carry together with the user id of somebody who was not named is shared (a device at a
-//!   counter, a family's mail address) and is not followed.
-//! - A mail address or a partner's id that rows of other visitors carry, without anybody's user id, links people of
-//!   whom nobody knows whether they are the same: it is not followed unless it was named.
-//! - A mail address, visitor or session that was named leads to a user id only if it leads to one alone; several have
-//!   to be named. The sessions that carry it go in any case: it was asked for.
-//! - One under which more visitors or sessions come together than a person has is a stand-in and is not followed,
-//!   a user id neither.
+//! - An identifier that also occurs with the user id of an unnamed person is shared (a device at a counter, a family's
+//!   mail address) and is not followed.
+//! - A mail address or partner id on rows of other visitors without a user id may link different people. It is followed
+//!   only if it was named.
+//! - A named mail address, visitor or session links to a user id only if there is exactly one. Several user ids have to
+//!   be named. The sessions with the named identifier are erased in any case.
+//! - An identifier with more visitors or sessions than one person has is a placeholder and is not followed, even if it
+//!   is a user id.
 //!
-//! What names nobody ("", "anonymous") is no identifier to begin with.
+//! Values that name nobody ("", "anonymous") are not identifiers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -22,70 +21,69 @@ use crate::{
     model::{Identifier, IdentifierKind, Spellings, merge_spellings},
 };
 
-/// How often what was found is looked for again: a chain of leads longer than this is followed no further, and told.
+/// The most rounds of queries. A longer chain of links is cut and reported as incomplete.
 pub const ROUNDS_MAX: u32 = 16;
-/// Visitors under one identifier beyond which it is no person's.
-pub const VISITORS_PER_LEAD_MAX: usize = 20;
-/// Sessions under one identifier beyond which it is no person's.
-pub const SESSIONS_PER_LEAD_MAX: usize = 1000;
+/// An identifier with more visitors is a placeholder.
+pub const VISITORS_PER_IDENTIFIER_MAX: usize = 20;
+/// An identifier with more sessions is a placeholder.
+pub const SESSIONS_PER_IDENTIFIER_MAX: usize = 1000;
 
-/// Why a lead was not followed.
+/// Why a linked identifier was not followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NotFollowed {
-    /// Other people, who were not named, have it too.
+    /// People who were not named have the identifier too.
     Shared,
-    /// Other visitors have it, who have no user id: they may be other people.
+    /// Other visitors without a user id have the identifier; they may be other people.
     Strangers,
-    /// It is the user id of somebody else: of one of several to whom a named identifier leads,
-    /// or of whoever shares one.
+    /// The identifier is another person's user id.
     OtherUser,
-    /// Too many visitors or sessions have it.
+    /// Too many visitors or sessions have the identifier.
     TooMany,
 }
 
-/// The identifiers of the people.
+/// The identifiers of the people to erase.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkedIdentifiers {
-    /// What was named.
+    /// The identifiers in the request.
     pub named: BTreeSet<Identifier>,
-    /// What that led to.
+    /// Identifiers that were found by links.
     pub linked: BTreeSet<Identifier>,
-    /// What was met and left alone.
+    /// Identifiers that were found and not followed.
     pub not_followed: BTreeMap<Identifier, NotFollowed>,
-    /// How these were written where they were met, if otherwise.
+    /// Spellings in the data that differ from the normalized identifier.
     pub spellings: Spellings,
-    /// Names that the service knows, each with the visitors that it may stand for there.
+    /// Names by which the service can purge, each with the number of visitors that it may stand for.
     pub visitors_of: BTreeMap<Identifier, usize>,
-    /// Those of the named that no row was found by which names people in several ways.
+    /// Named identifiers for which no row was found.
     pub unmet: BTreeSet<Identifier>,
-    /// How often rows were looked for.
+    /// Rounds of queries.
     pub rounds: u32,
-    /// Whether every lead was followed to its end.
+    /// Whether all links were followed to their end.
     pub is_complete: bool,
 }
 
 impl LinkedIdentifiers {
-    /// Named and led, in order.
+    /// Named and linked identifiers, sorted.
     pub fn all(&self) -> Vec<Identifier> {
         self.named.union(&self.linked).cloned().collect()
     }
 }
 
-/// Follows the leads of what was named. `look` says which identifiers stand together in rows.
+/// Follows the links of the named identifiers. `find_rows` returns the rows with any of the given identifiers.
 pub fn follow<E>(
     named: &BTreeSet<Identifier>,
-    mut look: impl FnMut(&[Identifier]) -> Result<CoOccurrence, E>,
+    mut find_rows: impl FnMut(&[Identifier]) -> Result<CoOccurrence, E>,
 ) -> Result<LinkedIdentifiers, E> {
-    let mut known = Known::default();
+    let mut known = RowIndex::default();
     let mut people: Vec<Person> = named.iter().map(Person::new).collect();
     let mut pending: BTreeSet<Identifier> = named.clone();
     let mut rounds = 0;
     while !pending.is_empty() && rounds < ROUNDS_MAX {
         rounds += 1;
         let wanted: Vec<Identifier> = pending.into_iter().collect();
-        known.take(&wanted, look(&wanted)?);
+        known.add(&wanted, find_rows(&wanted)?);
         pending = people.iter_mut().flat_map(|person| person.advance(&known, named)).collect();
-        pending.retain(|identifier| !known.looked.contains(identifier));
+        pending.retain(|identifier| !known.queried.contains(identifier));
     }
     let mut identifiers = LinkedIdentifiers {
         named: named.clone(),
@@ -121,21 +119,21 @@ fn users<'a>(identifiers: impl Iterator<Item = &'a Identifier>) -> impl Iterator
     identifiers.filter(|identifier| identifier.kind == IdentifierKind::UserId)
 }
 
-/// What was read of rows so far.
+/// The rows that were read so far, indexed by identifier.
 #[derive(Debug, Default)]
-struct Known {
+struct RowIndex {
     rows: Vec<Vec<Identifier>>,
     carrying: HashMap<Identifier, Vec<usize>>,
     seen: HashSet<Vec<Identifier>>,
-    looked: HashSet<Identifier>,
+    queried: HashSet<Identifier>,
     too_wide: HashSet<Identifier>,
     spellings: Spellings,
 }
 
-impl Known {
-    fn take(&mut self, looked: &[Identifier], co_occurrence: CoOccurrence) {
+impl RowIndex {
+    fn add(&mut self, queried: &[Identifier], co_occurrence: CoOccurrence) {
         merge_spellings(&mut self.spellings, co_occurrence.spellings);
-        self.looked.extend(looked.iter().cloned());
+        self.queried.extend(queried.iter().cloned());
         self.too_wide.extend(co_occurrence.too_wide);
         for row in co_occurrence.rows {
             if self.seen.insert(row.clone()) {
@@ -155,8 +153,9 @@ impl Known {
         self.rows.get(at).map_or(&[], Vec::as_slice)
     }
 
-    /// The user ids on a row; of one without any, those on the rows of its sessions.
-    /// `Err` names the sessions that have to be looked for first.
+    /// The user ids on a row; without any, the user ids on the rows of its sessions.
+    ///
+    /// `Err` lists the sessions whose rows have to be read first.
     fn users_of(&self, at: usize) -> Result<BTreeSet<&Identifier>, Vec<Identifier>> {
         let own: BTreeSet<&Identifier> = users(self.row(at).iter()).collect();
         if !own.is_empty() {
@@ -165,7 +164,7 @@ impl Known {
         let sessions = self.row(at).iter().filter(|identifier| identifier.kind == IdentifierKind::Session);
         let (mut found, mut unknown) = (BTreeSet::new(), Vec::new());
         for session in sessions {
-            if !self.looked.contains(session) {
+            if !self.queried.contains(session) {
                 unknown.push(session.clone());
             }
             for row in self.carrying(session) {
@@ -175,86 +174,86 @@ impl Known {
         if unknown.is_empty() { Ok(found) } else { Err(unknown) }
     }
 
-    /// Whether a row, or one of its sessions, carries one of these.
+    /// Whether a row, or a row of one of its sessions, has a named identifier.
     fn is_of(&self, at: usize, named: &BTreeSet<Identifier>) -> bool {
         let sessions = self.row(at).iter().filter(|identifier| identifier.kind == IdentifierKind::Session);
         let rows = sessions.flat_map(|session| self.carrying(session)).copied();
         rows.chain([at]).any(|row| self.row(row).iter().any(|identifier| named.contains(identifier)))
     }
 
-    /// Whether more visitors carry it, or share a session with it, than a person has.
+    /// Whether more visitors have the identifier, or share a session with it, than one person has.
     fn has_many_visitors(&self, identifier: &Identifier) -> bool {
         let rows = self.carrying(identifier).iter();
         let sessions = rows.clone().flat_map(|row| self.row(*row)).filter(|one| one.kind == IdentifierKind::Session);
         let rows: BTreeSet<usize> = sessions.flat_map(|session| self.carrying(session)).chain(rows).copied().collect();
         let all = rows.iter().flat_map(|row| self.row(*row));
         let visitors: BTreeSet<_> = all.filter(|one| one.kind == IdentifierKind::VisitorUuid).collect();
-        self.too_wide.contains(identifier) || visitors.len() > VISITORS_PER_LEAD_MAX
+        self.too_wide.contains(identifier) || visitors.len() > VISITORS_PER_IDENTIFIER_MAX
     }
 }
 
-/// One of the named, and what belongs to them.
+/// A named identifier and what was linked to it.
 #[derive(Debug)]
 struct Person {
-    seed: Identifier,
+    start: Identifier,
     followed: BTreeSet<Identifier>,
     users: BTreeSet<Identifier>,
     rows: BTreeSet<usize>,
     not_followed: BTreeMap<Identifier, NotFollowed>,
 }
 
-/// What became of a lead.
-enum Verdict {
+/// Whether to follow a linked identifier.
+enum LinkDecision {
     Follow,
-    Leave(NotFollowed),
-    /// These have to be looked for first.
-    Unknown(Vec<Identifier>),
+    Reject(NotFollowed),
+    /// The rows of these identifiers have to be read first.
+    NeedsRows(Vec<Identifier>),
 }
 
 impl Person {
-    fn new(seed: &Identifier) -> Person {
+    fn new(start: &Identifier) -> Person {
         Person {
-            seed: seed.clone(),
-            followed: BTreeSet::from([seed.clone()]),
-            users: users(std::iter::once(seed)).cloned().collect(),
+            start: start.clone(),
+            followed: BTreeSet::from([start.clone()]),
+            users: users(std::iter::once(start)).cloned().collect(),
             rows: BTreeSet::new(),
             not_followed: BTreeMap::new(),
         }
     }
 
-    /// Follows what can be followed by what is known, and says what has to be looked for to go on.
-    fn advance(&mut self, known: &Known, named: &BTreeSet<Identifier>) -> BTreeSet<Identifier> {
+    /// Follows links as far as the index reaches. Returns the identifiers whose rows are needed to go on.
+    fn advance(&mut self, known: &RowIndex, named: &BTreeSet<Identifier>) -> BTreeSet<Identifier> {
         loop {
             let before = (self.followed.len(), self.rows.len());
             self.rows.extend(self.followed.iter().flat_map(|identifier| known.carrying(identifier).iter().copied()));
-            let mut pending = self.adopt(known, named);
+            let mut pending = self.adopt_user_ids(known, named);
             let identifiers: BTreeSet<Identifier> = self
                 .rows
                 .iter()
                 .flat_map(|row| known.row(*row))
-                .filter(|lead| !self.followed.contains(lead))
+                .filter(|candidate| !self.followed.contains(candidate))
                 .cloned()
                 .collect();
-            for lead in identifiers.into_iter().filter(|lead| lead.kind != IdentifierKind::UserId) {
-                match self.judge(&lead, known, named) {
-                    Verdict::Follow => {
-                        self.followed.insert(lead);
+            for candidate in identifiers.into_iter().filter(|candidate| candidate.kind != IdentifierKind::UserId) {
+                match self.decide(&candidate, known, named) {
+                    LinkDecision::Follow => {
+                        self.followed.insert(candidate);
                     }
-                    Verdict::Leave(why) => {
-                        self.not_followed.insert(lead, why);
+                    LinkDecision::Reject(why) => {
+                        self.not_followed.insert(candidate, why);
                     }
-                    Verdict::Unknown(first) => pending.extend(first),
+                    LinkDecision::NeedsRows(first) => pending.extend(first),
                 }
             }
             if before == (self.followed.len(), self.rows.len()) {
-                pending.extend(self.followed.iter().filter(|own| !known.looked.contains(own)).cloned());
+                pending.extend(self.followed.iter().filter(|own| !known.queried.contains(own)).cloned());
                 return pending;
             }
         }
     }
 
-    /// User ids on the person's rows: the person's own, if there is one alone or they were named.
-    fn adopt(&mut self, known: &Known, named: &BTreeSet<Identifier>) -> BTreeSet<Identifier> {
+    /// Adopts user ids on the person's rows if there is only one or the user id was named.
+    fn adopt_user_ids(&mut self, known: &RowIndex, named: &BTreeSet<Identifier>) -> BTreeSet<Identifier> {
         let (mut found, mut unknown) = (BTreeSet::new(), BTreeSet::new());
         for row in &self.rows {
             match known.users_of(*row) {
@@ -266,7 +265,7 @@ impl Person {
         let is_only_one = self.users.is_empty() && others.len() == 1 && unknown.is_empty();
         for user in others.clone() {
             if is_only_one && !named.contains(&user) {
-                if !known.looked.contains(&user) {
+                if !known.queried.contains(&user) {
                     unknown.insert(user);
                     continue;
                 }
@@ -289,31 +288,31 @@ impl Person {
         unknown
     }
 
-    fn judge(&self, lead: &Identifier, known: &Known, named: &BTreeSet<Identifier>) -> Verdict {
+    fn decide(&self, candidate: &Identifier, known: &RowIndex, named: &BTreeSet<Identifier>) -> LinkDecision {
         use IdentifierKind::{AnonymousId, Email, Session, UserId, VisitorId, VisitorUuid};
-        let is_of_seed = || known.carrying(lead).iter().any(|row| known.row(*row).contains(&self.seed));
-        if lead.kind == Session && self.seed.kind != UserId && is_of_seed() {
-            return Verdict::Follow;
+        let is_of_seed = || known.carrying(candidate).iter().any(|row| known.row(*row).contains(&self.start));
+        if candidate.kind == Session && self.start.kind != UserId && is_of_seed() {
+            return LinkDecision::Follow;
         }
-        if !known.looked.contains(lead) {
-            return Verdict::Unknown(vec![lead.clone()]);
+        if !known.queried.contains(candidate) {
+            return LinkDecision::NeedsRows(vec![candidate.clone()]);
         }
-        let is_visitor = matches!(lead.kind, VisitorId | VisitorUuid);
-        if known.too_wide.contains(lead)
-            || (is_visitor && self.seed.kind == Email && known.has_many_visitors(&self.seed))
+        let is_visitor = matches!(candidate.kind, VisitorId | VisitorUuid);
+        if known.too_wide.contains(candidate)
+            || (is_visitor && self.start.kind == Email && known.has_many_visitors(&self.start))
         {
-            return Verdict::Leave(NotFollowed::TooMany);
+            return LinkDecision::Reject(NotFollowed::TooMany);
         }
         let (mut visitors, mut sessions, mut unknown) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
         let mut links_strangers = false;
-        for row in known.carrying(lead).iter().filter(|row| !self.rows.contains(row)) {
+        for row in known.carrying(candidate).iter().filter(|row| !self.rows.contains(row)) {
             match known.users_of(*row) {
                 Ok(users) if users.iter().any(|user| !self.users.contains(*user) && !named.contains(*user)) => {
-                    return Verdict::Leave(NotFollowed::Shared);
+                    return LinkDecision::Reject(NotFollowed::Shared);
                 }
-                // A visitor is one wherever they come from; an address is what anybody typed.
+                // A visitor id belongs to one visitor; anybody can type a mail address.
                 Ok(users) => {
-                    let may_be_typed = matches!(lead.kind, Email | AnonymousId);
+                    let may_be_typed = matches!(candidate.kind, Email | AnonymousId);
                     links_strangers |= may_be_typed && users.is_empty() && !known.is_of(*row, named);
                 }
                 Err(first) => unknown.extend(first),
@@ -325,14 +324,14 @@ impl Person {
                     _ => {}
                 }
             }
-            if visitors.len() > VISITORS_PER_LEAD_MAX || sessions.len() > SESSIONS_PER_LEAD_MAX {
-                return Verdict::Leave(NotFollowed::TooMany);
+            if visitors.len() > VISITORS_PER_IDENTIFIER_MAX || sessions.len() > SESSIONS_PER_IDENTIFIER_MAX {
+                return LinkDecision::Reject(NotFollowed::TooMany);
             }
         }
         match (unknown.is_empty(), links_strangers) {
-            (false, _) => Verdict::Unknown(unknown),
-            (true, true) => Verdict::Leave(NotFollowed::Strangers),
-            (true, false) => Verdict::Follow,
+            (false, _) => LinkDecision::NeedsRows(unknown),
+            (true, true) => LinkDecision::Reject(NotFollowed::Strangers),
+            (true, false) => LinkDecision::Follow,
         }
     }
 }

@@ -1,10 +1,9 @@
-//! Forgets people (promise P9): plans first, asks the service to purge them, removes them from everything that is kept
-//! here, and searches for what is left.
+//! Erases people (promise P9): plans, asks the service to purge them, deletes their local data, verifies the deletion.
 //!
-//! In reading order: [`request`] (whom), [`linked`] (who belongs to them), [`archive`] (their records in archived
-//! pages), [`plan`], [`journal`] (what an interrupted erasure goes on with), [`purge`] (the service), [`apply`] (the
-//! steps, in one function), [`verify`] (the search), [`receipt`] (the proof), [`vanished`] (those whom the service
-//! purged by itself). It holds no SQL and knows no table.
+//! In reading order: [`request`] (who), [`linked`] (their other identifiers), [`archive`] (records in archived pages),
+//! [`plan`], [`journal`] (state of an interrupted erasure), [`purge`] (the service), [`apply`] (the steps, in one
+//! function), [`verify`] (the search), [`receipt`] (the proof), [`vanished`] (sessions that the service removed).
+//! This module contains no SQL and names no table.
 
 mod apply;
 mod archive;
@@ -28,4 +27,4 @@ pub use purge::Purged;
 pub use receipt::Receipt;
 pub use request::{EraseRequest, PEOPLE_MAX, Reason, read_people};
 pub use vanished::erase_vanished;
-pub use verify::{HardLinked, Place, Verified};
+pub use verify::{HardLinked, LocationResult, SearchReport};

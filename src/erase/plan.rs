@@ -1,4 +1,4 @@
-//! What an erasure would remove. Looks at everything, changes nothing.
+//! Computes what an erasure would remove. Reads everything, changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -15,67 +15,68 @@ use crate::{
     model::{Identifier, IdentifierKind, merge_spellings},
     person::IdentifierMatcher,
     pipeline::ResultsFound,
-    recordings::Held,
+    recordings::StoredRecordings,
 };
 
-/// How often the archive is asked; a chain of leads that winds through it more often is followed no further, and told.
+/// The most passes over the archive. A chain of links that needs more is cut and reported as incomplete.
 const ARCHIVE_PASSES_MAX: u32 = 8;
 
-/// What would go.
+/// What an erasure would remove.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     pub erasure_id: String,
-    /// Whether an earlier try was cut short and this goes on with it.
+    /// Whether the erasure resumes an interrupted attempt.
     pub is_resumed: bool,
     pub identifiers: LinkedIdentifiers,
-    /// Those of the named whom nothing here knows: no row and no archived record is theirs.
+    /// Named identifiers without any row or archived record.
     pub unknown: Vec<Identifier>,
-    /// By warehouse.
+    /// Rows by warehouse.
     pub warehouses: BTreeMap<&'static str, PeopleFound>,
     pub archive: ArchiveFound,
-    /// In the results of `users push`.
+    /// Rows in the results of `users push`.
     pub results: ResultsFound,
-    /// Recordings of their sessions.
-    pub recordings: Held,
-    /// Files with more than one name: what is written anew leaves its old bytes under the others.
+    /// Recordings of the people's sessions.
+    pub recordings: StoredRecordings,
+    /// Files with more than one hard link. After a rewrite, the other names still have the old bytes.
     pub hard_linked: Vec<HardLinked>,
-    /// Erasures of other people that were begun and not ended.
+    /// Unfinished erasures of other people.
     pub others_unfinished: usize,
 }
 
 impl Plan {
-    /// Rows of the warehouse that has most of them: what a person would count.
+    /// The rows in the warehouse with the most rows of the people.
     pub fn rows(&self) -> u64 {
         self.warehouses.values().map(PeopleFound::total).max().unwrap_or(0)
     }
 
-    /// Every identifier to go by.
+    /// All identifiers of the people.
     pub fn people(&self) -> Vec<Identifier> {
         self.identifiers.all()
     }
 
-    /// Looks for them in texts and bytes.
+    /// A matcher for the identifiers in texts and bytes.
     pub(super) fn matcher(&self) -> IdentifierMatcher {
         IdentifierMatcher::with_spellings(&self.people(), &self.identifiers.spellings)
     }
 }
 
-/// Follows the leads of the request through all warehouses and the archive;
-/// `earlier` are identifiers that an interrupted try knew.
+/// Follows the links of the named people through all warehouses and the archive.
+///
+/// `earlier` are the identifiers in the journal of an interrupted attempt.
 pub(super) fn follow(
     request: &EraseRequest,
     earlier: Vec<Identifier>,
     archive: &Archive,
     destinations: &mut [Warehouse],
 ) -> Result<LinkedIdentifiers, EraseError> {
-    // The archive is large and seldom knows more than the warehouses: it is asked for everything at once, and the leads
-    // are followed anew, with what it knew. If that leads to somebody new, it is asked again.
+    // The archive is large and seldom has more than the warehouses. So each pass asks for all identifiers together.
+    // Then the links are followed again with its rows. New identifiers need another pass.
     let named = &request.people;
     let mut archived = ArchivedCoOccurrence::default();
     let mut asked: BTreeSet<Identifier> = BTreeSet::new();
     let (mut rounds, mut passes) = (0, 0);
     let mut identifiers = loop {
-        let mut identifiers = linked::follow(named, |wanted| look(wanted, &archived, destinations))?;
+        let mut identifiers = linked::follow(named, |wanted| find_rows(wanted, &archived, destinations))?;
         rounds += identifiers.rounds;
         identifiers.rounds = rounds;
         let mut met: BTreeSet<Identifier> = identifiers.all().into_iter().chain(earlier.iter().cloned()).collect();
@@ -109,8 +110,9 @@ pub(super) fn follow(
     Ok(identifiers)
 }
 
-/// The sessions that vanished before a moment in every warehouse that holds them, and those of an interrupted try.
-/// They lead nowhere.
+/// The sessions that vanished before a moment in every warehouse, and those of an interrupted attempt.
+///
+/// Follows no links.
 pub(super) fn vanished(
     before_ms: i64,
     earlier: Vec<Identifier>,
@@ -132,8 +134,8 @@ pub(super) fn vanished(
     Ok(LinkedIdentifiers { named, is_complete: true, ..LinkedIdentifiers::default() })
 }
 
-/// What the warehouses and the archive know of some identifiers.
-fn look(
+/// The rows of the warehouses and the archive with any of these identifiers.
+fn find_rows(
     wanted: &[Identifier],
     archived: &ArchivedCoOccurrence,
     destinations: &mut [Warehouse],
@@ -151,7 +153,7 @@ fn look(
     Ok(co_occurrence)
 }
 
-/// Counts what is held of them.
+/// Counts the rows and records of the people.
 pub(super) fn count(plan: &mut Plan, archive: &Archive, destinations: &mut [Warehouse]) -> Result<(), EraseError> {
     let people = plan.people();
     for destination in destinations.iter_mut() {
@@ -165,7 +167,7 @@ pub(super) fn count(plan: &mut Plan, archive: &Archive, destinations: &mut [Ware
     Ok(())
 }
 
-/// Those by whom no warehouse finds anything. The many who are unknown are looked for together.
+/// The identifiers without a row in any warehouse. Searches them together and halves a group that has rows.
 fn unknown_among(identifiers: Vec<Identifier>, destinations: &mut [Warehouse]) -> Result<Vec<Identifier>, EraseError> {
     let (mut pending, mut unknown) = (vec![identifiers], Vec::new());
     while let Some(mut some) = pending.pop() {

@@ -1,7 +1,7 @@
-//! Asks the service to purge people, a hundred deletions at most a request.
+//! Asks the service to purge people, with at most a hundred deletions per request.
 //!
-//! 400 also means "nobody of that name": the names of such a request are asked for in halves, until the ones that the
-//! service does not have stand alone. They count as done.
+//! Status 400 also means "unknown name". A refused request is halved until each unknown name is alone in its request;
+//! unknown names count as done.
 
 use std::collections::VecDeque;
 
@@ -15,25 +15,25 @@ use crate::{
     source::{PURGE_DELETIONS_MAX, PurgeAnswer, PurgeRequest, Source},
 };
 
-/// What the service said.
+/// Counts of the service's answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
-    /// Requests that it took.
+    /// Requests that the service accepted.
     pub requests: u64,
-    /// Names in them.
+    /// Names in accepted requests.
     pub names: u64,
-    /// Names that it does not have.
+    /// Names that the service does not know.
     pub unknown: u64,
 }
 
-/// A name in one of the forms in which the service may know it, and the visitors that may go with it.
+/// A name in one spelling, with the number of visitors that the service may delete for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Name {
     written: Identifier,
     visitors: usize,
 }
 
-/// Every form of every name: the service compares them as they are written, and has them as it was told.
+/// All spellings of all names: the service compares names byte by byte.
 fn names_of(identifiers: &LinkedIdentifiers) -> Vec<Name> {
     let forms = |(identifier, visitors): (&Identifier, &usize)| {
         let name = |value| Name { written: Identifier { kind: identifier.kind, value }, visitors: *visitors };
@@ -42,7 +42,7 @@ fn names_of(identifiers: &LinkedIdentifiers) -> Vec<Name> {
     identifiers.visitors_of.iter().flat_map(forms).collect()
 }
 
-/// Asks for all names that were not asked for yet. The journal is written after each answer.
+/// Requests a purge of all names that the journal does not list yet. Writes the journal after each answer.
 pub(super) async fn purge(
     source: &Source,
     (journals, key, failpoints): (&Journals, &Key, &Failpoints),
@@ -70,7 +70,7 @@ pub(super) async fn purge(
                 });
             }
             PurgeAnswer::Refused { status, .. } if batch.len() == 1 => {
-                // What the service says may name the person, so it is not told.
+                // The answer may name the person, so it is not logged.
                 tracing::info!(status, "the service has nobody of one of the names");
                 purged.unknown += 1;
                 journal.unknown_there += 1;
@@ -89,7 +89,7 @@ pub(super) async fn purge(
     Ok(purged)
 }
 
-/// Names in groups that delete at most a hundred visitors each; one that may delete more stands alone.
+/// Groups names so that a group deletes at most a hundred visitors; a name with more is alone in its group.
 fn batches(names: Vec<Name>) -> Vec<Vec<Name>> {
     let mut batches: Vec<Vec<Name>> = Vec::new();
     let mut room = 0;

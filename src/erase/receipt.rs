@@ -1,5 +1,6 @@
-//! The proof that an erasure was done: a file of JSON, and a row of `erasures` in each warehouse. It says what was
-//! searched, found and removed, and when; nothing in it says of whom.
+//! The receipt of an erasure: a JSON file, and a row of `erasures` in each warehouse.
+//!
+//! A receipt says what was searched, found and removed, and when. It does not identify the person.
 
 use std::{
     collections::BTreeMap,
@@ -8,10 +9,10 @@ use std::{
 
 use serde::Serialize;
 
-use super::{EraseError, journal::PurgeNote, verify::Verified};
+use super::{EraseError, journal::PurgeNote, verify::SearchReport};
 use crate::{files, load::ErasureRecord, model::RunId};
 
-/// What an erasure did.
+/// The receipt of an erasure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Receipt {
     pub erasure_id: String,
@@ -22,30 +23,30 @@ pub struct Receipt {
     pub requested_at: String,
     /// RFC 3339, by this machine.
     pub finished_at: String,
-    /// Identifiers that were named.
+    /// Number of named identifiers.
     pub people: usize,
-    /// Identifiers that the erasure went by.
+    /// Number of named and linked identifiers.
     pub identifiers: usize,
-    /// Identifiers that were met and belong to others as well.
+    /// Number of identifiers that were found and not followed.
     pub not_followed: usize,
-    /// Whether every lead was followed to its end.
+    /// Whether all links were followed to their end.
     pub leads_are_complete: bool,
     pub(super) purge_requests: Vec<PurgeNote>,
-    /// Names that the service does not have.
+    /// Names that the service does not know.
     pub unknown_to_the_service: u64,
-    /// Whether it took none of the names, although they were held here: it may refuse such requests for another reason.
+    /// Whether the service refused all names although data of them was stored here. It may refuse for another reason.
     pub service_refused_all: bool,
-    /// What was asked of the service; null leaves it its own delay.
+    /// The requested delay of the service; null for its default.
     pub delay_seconds: Option<u64>,
-    /// From here on they are kept out of scans, replays and webhooks; by the service's clock.
+    /// Since when the people are suppressed in scans, replays and webhooks; by the service's clock.
     pub suppressed_from: Option<String>,
-    /// Rows, records and files that were removed, by place.
+    /// Removed rows, records and files, by location.
     pub removed: BTreeMap<String, u64>,
-    /// Files that were written anew while another name (a hard link) keeps their old bytes. Those are not searched.
+    /// Rewritten files whose old bytes another hard link keeps. The other names are not searched.
     pub kept_under_other_names: usize,
-    /// What was searched afterwards, and what was found.
-    pub verified: Verified,
-    /// Rows and pages of others in which the identifier was replaced.
+    /// The result of the search after the removal.
+    pub verified: SearchReport,
+    /// Rows and pages of other people in which an identifier was replaced.
     pub redacted: u64,
     /// "done" or "needs_a_look".
     pub outcome: &'static str,
@@ -62,7 +63,7 @@ impl Receipt {
     /// The row of `erasures`.
     pub(super) fn record(&self) -> ErasureRecord {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        // These are maps and lists of texts and numbers: they always have a form in JSON.
+        // Maps and lists of texts and numbers can always be serialized.
         let json = |text: serde_json::Result<String>| text.unwrap_or_default();
         ErasureRecord {
             erasure_id: self.erasure_id.clone(),
@@ -86,7 +87,7 @@ impl Receipt {
         }
     }
 
-    /// Writes the file, durably, and returns where it is.
+    /// Writes the receipt file, durably, and returns its path.
     pub(super) fn write(&self, folder: &Path) -> Result<PathBuf, EraseError> {
         let path = folder.join(format!("{}.json", self.erasure_id));
         let text = serde_json::to_vec_pretty(self).map_err(|error| EraseError::io("write", &path)(error.into()))?;

@@ -1,18 +1,18 @@
-//! The recordings of people: files in folders of their sessions.
+//! Counts, removes and searches the recordings of people, which are files in a folder per session.
 
-use super::{EraseError, verify::Place};
+use super::{EraseError, verify::LocationResult};
 use crate::{
     config::Settings,
     model::{Failpoints, Identifier, IdentifierKind},
     pipeline::recordings_folders,
-    recordings::{Held, Recordings},
+    recordings::{Recordings, StoredRecordings},
     state::State,
 };
 
-/// The folders where recordings may be: those where runs put any, and that of the settings.
+/// All folders that may contain recordings: the folders of earlier runs and the configured one.
 ///
 /// # Errors
-/// If one where a run put some is not there: on a disk that is not mounted, recordings would outlive the erasure.
+/// A folder of an earlier run is missing: recordings on an unmounted disk would survive the erasure.
 pub(super) fn folders(
     settings: &Settings,
     state: &State,
@@ -32,19 +32,19 @@ pub(super) fn folders(
     Ok(paths.iter().map(|path| Recordings::at(path, failpoints.clone())).collect())
 }
 
-/// What is held of the sessions among these.
-pub(super) fn held(folders: &[Recordings], people: &[Identifier]) -> Result<Held, EraseError> {
-    let mut all = Held::default();
+/// Counts the stored recordings of the people's sessions.
+pub(super) fn count(folders: &[Recordings], people: &[Identifier]) -> Result<StoredRecordings, EraseError> {
+    let mut all = StoredRecordings::default();
     for recordings in folders {
-        let held = recordings.held(people)?;
-        all.sessions += held.sessions;
-        all.files += held.files;
-        all.bytes += held.bytes;
+        let stored = recordings.count(people)?;
+        all.sessions += stored.sessions;
+        all.files += stored.files;
+        all.bytes += stored.bytes;
     }
     Ok(all)
 }
 
-/// Removes all that is held of them. Returns how many recordings that were.
+/// Removes all recordings of the people. Returns the number of removed recordings.
 pub(super) fn remove(folders: &[Recordings], people: &[Identifier]) -> Result<u64, EraseError> {
     let mut removed = 0;
     for recordings in folders {
@@ -53,12 +53,17 @@ pub(super) fn remove(folders: &[Recordings], people: &[Identifier]) -> Result<u6
     Ok(removed)
 }
 
-/// What is left of them; `None` where there never were recordings.
-pub(super) fn search(folders: &[Recordings], people: &[Identifier]) -> Result<Option<Place>, EraseError> {
+/// Counts remaining recordings; `None` if no recording was ever stored.
+pub(super) fn search(folders: &[Recordings], people: &[Identifier]) -> Result<Option<LocationResult>, EraseError> {
     if !folders.iter().any(Recordings::is_there) {
         return Ok(None);
     }
-    let left = held(folders, people)?;
+    let left = count(folders, people)?;
     let sessions = people.iter().filter(|one| one.kind == IdentifierKind::Session).count() as u64;
-    Ok(Some(Place { searched: sessions, bytes: left.bytes, left: left.sessions.max(left.files), ..Place::default() }))
+    Ok(Some(LocationResult {
+        searched: sessions,
+        bytes: left.bytes,
+        left: left.sessions.max(left.files),
+        ..LocationResult::default()
+    }))
 }

@@ -1,53 +1,54 @@
-//! Whom an erasure is asked for, and how.
+//! The request for an erasure: who is erased, and how.
 
 use std::collections::BTreeSet;
 
 use super::EraseError;
 use crate::model::{Identifier, IdentifierKind, Spelled, Spellings};
 
-/// Identifiers that one erasure takes.
+/// The most identifiers in one request.
 pub const PEOPLE_MAX: usize = 10_000;
 /// The longest identifier, in bytes.
 const IDENTIFIER_BYTES_MAX: usize = 1024;
 
-/// What an erasure is for.
+/// Why people are erased.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reason {
-    /// People were named.
+    /// The request names the people.
     #[default]
     Asked,
-    /// Sessions had vanished at the service before this moment, epoch milliseconds by its clock. Nobody is kept out for
-    /// it: what the service returns again is welcome.
+    /// The service no longer returned these sessions before this moment, in epoch milliseconds by its clock.
+    ///
+    /// Such sessions are not suppressed: if the service returns them again, they are stored again.
     Vanished { before_ms: i64 },
 }
 
-/// What is asked for.
+/// A request for an erasure.
 #[derive(Clone, Debug, Default)]
 pub struct EraseRequest {
-    /// What for.
+    /// Why people are erased.
     pub reason: Reason,
-    /// Whom.
+    /// The named people.
     pub people: BTreeSet<Identifier>,
-    /// How they were written.
+    /// Spellings in the request that differ from the normalized identifier.
     pub spellings: Spellings,
-    /// How long the service is to wait; `None` leaves it the delay of its own.
+    /// How long the service waits before it purges; `None` for its default.
     pub delay_seconds: Option<u64>,
-    /// Whether the service is left alone.
+    /// Whether the service is not asked to purge.
     pub local_only: bool,
-    /// Whether identifiers are replaced in what other people wrote.
+    /// Whether identifiers are replaced in texts of other people.
     pub redact_mentions: bool,
 }
 
 impl EraseRequest {
-    /// The sessions that vanished before a moment.
+    /// A request for the sessions that vanished before a moment.
     pub fn vanished(before_ms: i64) -> EraseRequest {
-        // By this the journal of an interrupted try is found, whatever vanished since.
+        // A fixed name, by which a later run finds the journal whatever vanished since.
         let everybody = Identifier { kind: IdentifierKind::Session, value: "vanished at the service".to_owned() };
         let people = BTreeSet::from([everybody]);
         EraseRequest { reason: Reason::Vanished { before_ms }, people, local_only: true, ..EraseRequest::default() }
     }
 
-    /// Whom, as they were written: so versions before this one named them in the journals of their erasures.
+    /// The people without normalization, as earlier versions hashed them in their journals.
     pub(super) fn people_as_written(&self) -> BTreeSet<Identifier> {
         let written = |identifier: &Identifier| {
             let form = self.spellings.get(identifier).and_then(BTreeSet::first);
@@ -56,7 +57,7 @@ impl EraseRequest {
         self.people.iter().map(written).collect()
     }
 
-    /// Adds somebody; the error says what is wrong with the name.
+    /// Adds a person. The error says what is wrong with the name.
     pub fn name(&mut self, kind: IdentifierKind, text: &str) -> Result<(), EraseError> {
         let names = |why: &str| Err(EraseError::Names(format!("{kind} '{}': {why}", shown(text))));
         if text.len() > IDENTIFIER_BYTES_MAX {
@@ -82,8 +83,9 @@ impl EraseRequest {
     }
 }
 
-/// Reads a file of people: one a line, `user-id TEXT`, `email TEXT` or `visitor-id TEXT`; a comma may stand in place of
-/// the blank. Empty lines and those that begin with `#` are passed over.
+/// Reads a list of people: one per line, as `user-id TEXT`, `email TEXT` or `visitor-id TEXT`.
+///
+/// A comma or tab may replace the blank. Empty lines and lines that begin with `#` are skipped.
 pub fn read_people(text: &str, request: &mut EraseRequest) -> Result<(), EraseError> {
     for (at, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let line = line.trim_end_matches('\r');
@@ -105,7 +107,7 @@ pub fn read_people(text: &str, request: &mut EraseRequest) -> Result<(), EraseEr
     Ok(())
 }
 
-/// The beginning of a text as it may be shown.
+/// The beginning of a text, without characters that control a terminal.
 fn shown(text: &str) -> String {
     text.chars().filter(|letter| !crate::model::steers_display(*letter)).take(60).collect()
 }
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn p9_people_are_the_same_however_the_file_writes_them() {
+    fn p9_all_spellings_of_a_name_in_a_file_are_one_person() {
         let mut request = EraseRequest::default();
         let text = "email j\u{fc}rgen@ex\u{e4}mple.de\nemail JU\u{308}RGEN@xn--exmple-cua.de.\nuser-id zoe\u{308}\nuser-id zo\u{eb}\n";
         read_people(text, &mut request).unwrap();
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_cannot_be_looked_for_is_told_with_the_line() {
+    fn a_name_that_cannot_be_searched_is_refused_with_its_line() {
         for (text, expected) in [
             ("\nname x", "line 2: 'name' is neither"),
             ("user-id", "line 1: write"),

@@ -1,4 +1,4 @@
-//! Sessions that the service no longer returns, erased here as well: `[erase] on_vanish = "erase"`.
+//! Erases sessions that the service no longer returns: `[erase] on_vanish = "erase"`.
 
 use std::path::PathBuf;
 
@@ -13,14 +13,14 @@ use crate::{
     state::State,
 };
 
-/// Erases what vanished longer ago than the grace period; `None` where nothing did, or all of it is to be kept.
+/// Erases sessions that vanished before the grace period; `None` if there are none or the setting keeps them.
 pub async fn erase_vanished(
     settings: Settings,
     stop: CancellationToken,
 ) -> Result<Option<(Receipt, PathBuf)>, EraseError> {
     let Some(days) = settings.erase_vanished_after_days else { return Ok(None) };
     let planned = tokio::task::spawn_blocking(move || {
-        // Rows are marked with the service's time.
+        // `_vanished_at` is the service's time.
         let state = State::open_read_only(&settings.state_path)?;
         let skew_ms = state.map(|state| state.behaviour::<i64>(CLOCK_SKEW)).transpose()?.flatten();
         let now_ms = clock::now_ms() + skew_ms.map_or(0, |(skew_ms, _)| skew_ms);

@@ -1,5 +1,4 @@
-//! Searches everything that is kept for what should be gone: the columns of each warehouse, the archived pages
-//! decompressed, and the bytes of every file as they lie on the disk.
+//! Searches all stored data for erased people: columns of warehouses, decompressed pages, and raw bytes of files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,55 +23,55 @@ use crate::{
     pipeline, state,
 };
 
-/// What was found at one place.
+/// The result of the search at one location.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Place {
-    /// Files, rows or pages that were looked at.
+pub struct LocationResult {
+    /// Files, rows or pages that were searched.
     pub searched: u64,
     pub bytes: u64,
-    /// Rows or records of the people: none, unless something is wrong.
+    /// Remaining rows or records of the people: 0 unless something is wrong.
     pub left: u64,
-    /// Texts of others that mention them, by table and column where there are such.
+    /// Texts of other people that mention the erased people, by table and column.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub mentions: BTreeMap<String, u64>,
-    /// Rows that name them in tables which are not ours, by table and column: nothing is changed there.
+    /// Rows in foreign tables that name the erased people, by table and column. Foreign tables are not changed.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub in_tables_of_others: BTreeMap<String, u64>,
-    /// Bytes of an identifier in a file that no mention and no longer text of others explains.
+    /// Occurrences of an identifier in a file that neither a mention nor a longer foreign identifier explains.
     pub unexplained: u64,
 }
 
-/// What a search found, by place: a warehouse, "archive", and "files of ..." for the bytes on the disk.
+/// The result of a search by location: a warehouse, "archive", and "files of ..." for raw bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Verified {
-    pub places: BTreeMap<String, Place>,
-    /// Identifiers that were looked for in columns and fields alone, since they cannot be told from other texts.
+pub struct SearchReport {
+    pub places: BTreeMap<String, LocationResult>,
+    /// Identifiers that were searched in columns and fields only, because they look like ordinary text.
     pub not_searched_in_texts: usize,
-    /// Those, and others that are in any file by chance.
+    /// The same, plus identifiers so short that any file may contain them by chance.
     pub not_searched_in_bytes: usize,
 }
 
-impl Verified {
-    /// Rows, records and pages of others that mention somebody.
+impl SearchReport {
+    /// Rows, records and pages of other people that mention an erased person.
     pub fn mentions(&self) -> u64 {
         self.places.values().flat_map(|place| place.mentions.values()).sum()
     }
 
-    /// Rows of tables that are not ours and name them.
+    /// Rows in foreign tables that name an erased person.
     pub fn in_tables_of_others(&self) -> u64 {
         self.places.values().flat_map(|place| place.in_tables_of_others.values()).sum()
     }
 
-    /// What should not be there.
+    /// Everything that should have been removed and was not.
     pub fn left(&self) -> u64 {
         self.places.values().map(|place| place.left + place.unexplained).sum()
     }
 }
 
-/// The search, with what redaction needs of it.
+/// The result of the search, with the locations that redaction needs.
 #[derive(Debug, Default)]
 pub(super) struct Search {
-    pub verified: Verified,
+    pub verified: SearchReport,
     pub by_warehouse: BTreeMap<&'static str, Vec<Mention>>,
     pub mentioned_in: Vec<PathBuf>,
 }
@@ -87,14 +86,14 @@ pub(super) fn search(
     let mut search = Search::default();
     search.verified.not_searched_in_texts = matcher.not_in_texts();
     search.verified.not_searched_in_bytes = matcher.not_in_bytes();
-    // Bytes of an identifier may well be in a file as part of a longer one of somebody else.
+    // A file may contain the bytes of an identifier as part of a longer identifier of somebody else.
     let mut explained = 0;
     for destination in destinations {
         let name = destination.name();
         let found = destination.search(matcher).map_err(EraseError::load(name))?;
         let left = destination.find_people(people).map_err(EraseError::load(name))?.total();
         explained += found.inside_longer;
-        let place = Place {
+        let place = LocationResult {
             searched: found.rows,
             bytes: found.bytes,
             left,
@@ -104,17 +103,17 @@ pub(super) fn search(
         };
         search.verified.places.insert(name.to_owned(), place);
         search.by_warehouse.insert(name, found.mentions);
-        // The bytes are searched as they lie on the disk: nothing may wait in a log, and no lock be in the way.
+        // Flushes the log and releases the lock, because the next step reads raw files.
         destination.publish().map_err(EraseError::load(name))?;
     }
     let pages = archive::search(archive, &RecordsOf::new(people, matcher))?;
     let mentions = (pages.mentioning_pages > 0).then(|| ("pages".to_owned(), pages.mentioning_pages));
-    let place = Place {
+    let place = LocationResult {
         searched: pages.files,
         bytes: pages.bytes,
         left: pages.records,
         mentions: mentions.into_iter().collect(),
-        ..Place::default()
+        ..LocationResult::default()
     };
     search.verified.places.insert("archive".to_owned(), place);
     search.mentioned_in = pages.mentioned_in;
@@ -123,7 +122,7 @@ pub(super) fn search(
         search.verified.places.insert("push results".to_owned(), place);
     }
     for (name, paths) in files_of(settings)? {
-        let mut place = Place::default();
+        let mut place = LocationResult::default();
         for path in paths {
             let file = File::open(&path).map_err(EraseError::io("open", &path))?;
             let (hits, bytes) = matcher.count_in_raw(file).map_err(EraseError::io("read", &path))?;
@@ -145,21 +144,21 @@ fn by_column(mentions: &[Mention]) -> BTreeMap<String, u64> {
     mentions.iter().map(|mention| (format!("{}.{}", mention.table, mention.column), mention.rows)).collect()
 }
 
-/// The results of `users push`; `None` if there are none.
-fn search_results(settings: &Settings, people: &RecordsOf<'_>) -> Result<Option<Place>, EraseError> {
+/// Searches the results of `users push`; `None` if there are none.
+fn search_results(settings: &Settings, people: &RecordsOf<'_>) -> Result<Option<LocationResult>, EraseError> {
     let results = pipeline::search_results(settings, people)?;
-    let place = Place {
+    let place = LocationResult {
         searched: results.files,
         bytes: results.bytes,
         left: results.rows + results.mentions,
-        // What stands there is no file of results any more, and not ours to change.
+        // The path no longer has a results file of this program, so it is not changed.
         unexplained: results.of_others,
-        ..Place::default()
+        ..LocationResult::default()
     };
     Ok((results.files > 0).then_some(place))
 }
 
-/// Every file that the program keeps, by what it belongs to.
+/// All files of this program, by what they belong to.
 pub(super) fn files_of(settings: &Settings) -> Result<Vec<(&'static str, Vec<PathBuf>)>, EraseError> {
     let mut all = Vec::new();
     if let Some(path) = &settings.warehouse.duckdb {
@@ -170,7 +169,7 @@ pub(super) fn files_of(settings: &Settings) -> Result<Vec<(&'static str, Vec<Pat
     }
     if let Some(root) = &settings.warehouse.parquet {
         let mut found = below(root)?;
-        // Sound and pictures are searched for no texts; whose they are, the names of their folders say.
+        // Media contain no searchable text. The folder names tell whose they are.
         found.retain(|path| !path.starts_with(&settings.recordings.path));
         all.push(("parquet", found));
     }
@@ -182,7 +181,7 @@ pub(super) fn files_of(settings: &Settings) -> Result<Vec<(&'static str, Vec<Pat
     Ok(all)
 }
 
-/// A file with more than one name. If it is written anew, the other names keep the old bytes.
+/// A file with more than one hard link. After a rewrite, the other names still have the old bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HardLinked {
     pub path: PathBuf,
@@ -190,13 +189,13 @@ pub struct HardLinked {
 }
 
 impl HardLinked {
-    /// Whether another file is in its place by now.
+    /// Whether the path names another file now.
     pub(super) fn was_replaced(&self) -> bool {
         fs::metadata(&self.path).map_or(true, |found| found.ino() != self.inode)
     }
 }
 
-/// The files that have more than one name.
+/// All files with more than one hard link.
 pub(super) fn hard_linked(settings: &Settings) -> Result<Vec<HardLinked>, EraseError> {
     let mut found = Vec::new();
     for path in files_of(settings)?.into_iter().flat_map(|(_, paths)| paths) {
@@ -208,7 +207,7 @@ pub(super) fn hard_linked(settings: &Settings) -> Result<Vec<HardLinked>, EraseE
     Ok(found)
 }
 
-/// A file and those whose names begin with its name and a dot: its log, what it spills, what was built beside it.
+/// A file and all files whose names begin with its name and a dot: its log, spill files and temporary files.
 fn beside(path: &Path) -> Result<Vec<PathBuf>, EraseError> {
     let folder = files::folder_of(path);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -228,15 +227,15 @@ fn beside(path: &Path) -> Result<Vec<PathBuf>, EraseError> {
     Ok(paths)
 }
 
-/// Every file below a folder, behind links too; a file is its own.
+/// All files below a folder, with links followed. For a file, the file itself.
 ///
 /// # Errors
-/// A link that leads nowhere: what it leads to cannot be searched, so nobody may say that it was.
+/// A link without a target, because the target cannot be searched.
 fn below(root: &Path) -> Result<Vec<PathBuf>, EraseError> {
     let (mut found, mut paths, mut folders) = (Vec::new(), vec![root.to_owned()], BTreeSet::new());
     while let Some(path) = paths.pop() {
         match files::metadata(&path).map_err(EraseError::io("look at", &path))? {
-            // A link may lead to a folder above it.
+            // Skips visited folders: a link may lead to a parent folder.
             Some(folder) if folder.is_dir() && folders.insert((folder.dev(), folder.ino())) => {
                 for entry in fs::read_dir(&path).map_err(EraseError::io("list", &path))? {
                     paths.push(entry.map_err(EraseError::io("list", &path))?.path());

@@ -63,8 +63,7 @@ pub fn replace(new: &Path, path: &Path) -> io::Result<()> {
     replaced
 }
 
-/// Replaces the file at `path` with the complete file `new`, atomically and durably.
-/// After an error `new` is still there.
+/// Replaces the file at `path` with the complete file `new`, atomically and durably. After an error `new` still exists.
 pub fn move_over(new: &Path, path: &Path) -> io::Result<()> {
     move_over_real(new, &real_path(path)?, Access::Private)
 }

@@ -36,8 +36,9 @@ fn fifo(path: &Path) {
     assert!(made.success());
 }
 
-/// A device of the tests' own: a fault must not cost the machine one of its devices, which root can replace. The number
-/// 7 is `/dev/full`. `None` where this user can make none.
+/// Creates a device for a test, so that a bug cannot replace a device of the machine. Number 7 is `/dev/full`.
+///
+/// `None` if this user cannot create devices.
 fn device(folder: &Path, name: &str, number: u32) -> Option<PathBuf> {
     let path = folder.join(name);
     let made = std::process::Command::new("mknod").arg(&path).args(["c", "1", &number.to_string()]).output().ok()?;

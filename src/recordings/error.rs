@@ -1,11 +1,11 @@
-//! What can go wrong with files of recordings.
+//! Errors of recording files.
 
 use std::{
     io,
     path::{Path, PathBuf},
 };
 
-/// A file or folder of recordings cannot be used.
+/// A file or folder of recordings cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}", path.display())]
 pub struct RecordingsError {
@@ -15,7 +15,7 @@ pub struct RecordingsError {
     source: io::Error,
 }
 
-/// For `map_err`.
+/// Adds the action and the path to an I/O error.
 pub(super) fn failed<E: Into<io::Error>>(action: &'static str, path: &Path) -> impl FnOnce(E) -> RecordingsError {
     let path = path.to_owned();
     move |source| RecordingsError { action, path, source: source.into() }

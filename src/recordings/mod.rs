@@ -1,22 +1,23 @@
-//! Recordings of VIDEOVOICE answers as files, each named after its content, in a folder for each session (promise P9:
-//! what belongs to a session goes with its folder).
+//! Stores recordings of VIDEOVOICE answers as files named by their content hash, in one folder per session.
+//!
+//! Removing the folder of a session removes all its recordings (promise P9).
 //!
 //! ```text
 //! 3f/3fa1…/<sha-256>       a recording
-//! 3f/3fa1…/<upload>.json   what became of an upload: which recording it is, or why there is none
-//! 3f/3fa1…/<upload>.part   a download under way; its .part.json says of which version of the file
+//! 3f/3fa1…/<upload>.json   the outcome of an upload: its recording, or why there is none
+//! 3f/3fa1…/<upload>.part   an unfinished download; its .part.json has the version of the remote file
 //! ```
 //!
-//! Folders and uploads have names that are hashes: ids are texts of the service, and a text is no file name. Nothing
-//! here asks the network, or knows a warehouse.
+//! Names of folders and uploads are hashes, because ids of the service are arbitrary texts. This module sends no
+//! requests and knows no warehouse.
 
 mod error;
 mod partial;
 mod upload;
 
 pub use error::RecordingsError;
-pub use partial::{Partial, Version};
-pub use upload::{Missing, Reason, Recording, Upload, UploadKey};
+pub use partial::{FileVersion, PartialFile};
+pub use upload::{MissingReason, MissingRecording, Recording, UploadKey, UploadOutcome};
 
 use std::{
     fs, io,
@@ -30,51 +31,51 @@ use crate::{
 
 use error::failed;
 
-/// Where recordings are. Cheap to clone.
+/// A folder of recordings. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Recordings {
     root: PathBuf,
     failpoints: Failpoints,
 }
 
-/// What is kept of some sessions.
+/// Counts of the stored recordings of some sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct StoredRecordings {
     /// Sessions that have a folder.
     pub sessions: u64,
-    /// Recordings, whole or in part.
+    /// Complete recordings and partial downloads.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
 }
 
 impl Recordings {
-    /// Those in this folder, which need not be there yet.
+    /// The recordings in a folder, which may not exist yet.
     pub fn at(root: &Path, failpoints: Failpoints) -> Recordings {
         Recordings { root: root.to_owned(), failpoints }
     }
 
-    /// Makes their folder, if it is not there.
+    /// Creates the folder if it does not exist.
     pub fn make_folder(&self) -> Result<(), RecordingsError> {
         files::create_folders(&self.root).map_err(failed("create", &self.root))
     }
 
-    /// Whether there ever was one.
+    /// Whether the folder exists.
     pub fn is_there(&self) -> bool {
         self.root.is_dir()
     }
 
-    /// What became of an upload; `None` if nothing is known of it, or its file is not there as it was stored.
-    pub fn look_up(&self, key: &UploadKey) -> Result<Option<Upload>, RecordingsError> {
+    /// The outcome of an upload; `None` if there is none yet, or the stored file is missing or has another size.
+    pub fn find(&self, key: &UploadKey) -> Result<Option<UploadOutcome>, RecordingsError> {
         let path = self.note_of(key);
         let text = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text.map_err(failed("read", &path))?,
         };
-        // A note that cannot be read costs a download.
+        // An unreadable outcome file costs one more download.
         let Ok(upload) = serde_json::from_slice(&text) else { return Ok(None) };
-        if let Upload::Stored(recording) = &upload {
-            let file = self.root.join(self.place_of(key, recording));
+        if let UploadOutcome::Stored(recording) = &upload {
+            let file = self.root.join(self.relative_path(key, recording));
             let found = files::metadata(&file).map_err(failed("look at", &file))?;
             if found.is_none_or(|found| found.len() != recording.bytes) {
                 return Ok(None);
@@ -83,47 +84,47 @@ impl Recordings {
         Ok(Some(upload))
     }
 
-    /// Where a recording is, from the folder of all recordings on.
-    pub fn place_of(&self, key: &UploadKey, recording: &Recording) -> PathBuf {
+    /// The path of a recording, relative to the folder of all recordings.
+    pub fn relative_path(&self, key: &UploadKey, recording: &Recording) -> PathBuf {
         folder_of(&key.session).join(&recording.sha256)
     }
 
-    /// Begins a download, or goes on with one that was cut short.
-    pub fn begin(&self, key: &UploadKey) -> Result<Partial, RecordingsError> {
+    /// Begins a download, or resumes an interrupted one.
+    pub fn begin(&self, key: &UploadKey) -> Result<PartialFile, RecordingsError> {
         let folder = self.root.join(folder_of(&key.session));
         files::create_folders(&folder).map_err(failed("create", &folder))?;
-        Partial::open(folder.join(key.name()))
+        PartialFile::open(folder.join(key.name()))
     }
 
-    /// Keeps a complete download under the name of its content, durably.
-    pub fn keep(
+    /// Stores a complete download under the hash of its content, durably.
+    pub fn store(
         &self,
         key: &UploadKey,
-        partial: Partial,
+        partial: PartialFile,
         media_type: Option<String>,
         now_ms: i64,
     ) -> Result<Recording, RecordingsError> {
         let (sha256, bytes, from) = partial.finish()?;
         let recording = Recording { sha256, bytes, media_type, fetched_ms: now_ms };
-        let place = self.root.join(self.place_of(key, &recording));
+        let place = self.root.join(self.relative_path(key, &recording));
         self.failpoints.hit(DurableStep::RecordingKept).map_err(failed("keep", &place))?;
         files::replace(&from, &place).map_err(failed("keep", &place))?;
-        self.note(key, &Upload::Stored(recording.clone()))?;
-        Partial::forget(&self.root.join(folder_of(&key.session)).join(key.name()))?;
+        self.note(key, &UploadOutcome::Stored(recording.clone()))?;
+        PartialFile::forget(&self.root.join(folder_of(&key.session)).join(key.name()))?;
         Ok(recording)
     }
 
-    /// Notes why there is no recording.
-    pub fn note_missing(&self, key: &UploadKey, missing: &Missing) -> Result<(), RecordingsError> {
-        self.note(key, &Upload::Missing(missing.clone()))
+    /// Records why there is no recording.
+    pub fn note_missing(&self, key: &UploadKey, missing: &MissingRecording) -> Result<(), RecordingsError> {
+        self.note(key, &UploadOutcome::Missing(missing.clone()))
     }
 
-    /// Removes the part of a download that nobody will go on with.
+    /// Removes a partial download that will not be resumed.
     pub fn discard(&self, key: &UploadKey) -> Result<(), RecordingsError> {
-        Partial::remove(&self.root.join(folder_of(&key.session)).join(key.name()))
+        PartialFile::remove(&self.root.join(folder_of(&key.session)).join(key.name()))
     }
 
-    fn note(&self, key: &UploadKey, upload: &Upload) -> Result<(), RecordingsError> {
+    fn note(&self, key: &UploadKey, upload: &UploadOutcome) -> Result<(), RecordingsError> {
         use std::io::Write as _;
         let path = self.note_of(key);
         let write = || {
@@ -141,26 +142,26 @@ impl Recordings {
         self.root.join(folder_of(&key.session)).join(key.name() + ".json")
     }
 
-    /// What is kept of these sessions. Identifiers of other kinds have no recordings.
-    pub fn held(&self, people: &[Identifier]) -> Result<Held, RecordingsError> {
-        let mut held = Held::default();
+    /// Counts the recordings of these sessions. Identifiers of other kinds have no recordings.
+    pub fn count(&self, people: &[Identifier]) -> Result<StoredRecordings, RecordingsError> {
+        let mut stored = StoredRecordings::default();
         for folder in self.folders_of(people) {
             let Some(entries) = listed(&folder)? else { continue };
-            held.sessions += 1;
+            stored.sessions += 1;
             for entry in entries {
                 let path = entry.path();
                 if path.extension().is_none_or(|extension| extension == "part") {
-                    held.files += 1;
-                    held.bytes += entry.metadata().map_err(failed("look at", &path))?.len();
+                    stored.files += 1;
+                    stored.bytes += entry.metadata().map_err(failed("look at", &path))?.len();
                 }
             }
         }
-        Ok(held)
+        Ok(stored)
     }
 
-    /// Removes all that is kept of these sessions, durably. Returns how many recordings that were.
+    /// Removes all recordings of these sessions, durably. Returns the number of removed files.
     pub fn remove(&self, people: &[Identifier]) -> Result<u64, RecordingsError> {
-        let held = self.held(people)?;
+        let stored = self.count(people)?;
         for folder in self.folders_of(people) {
             if files::metadata(&folder).map_err(failed("look at", &folder))?.is_none() {
                 continue;
@@ -170,7 +171,7 @@ impl Recordings {
             let above = files::folder_of(&folder);
             files::sync_folder(above).map_err(failed("sync", above))?;
         }
-        Ok(held.files)
+        Ok(stored.files)
     }
 
     fn folders_of(&self, people: &[Identifier]) -> Vec<PathBuf> {
@@ -182,7 +183,7 @@ impl Recordings {
     }
 }
 
-/// The entries of a folder; `None` if it is not there.
+/// The entries of a folder; `None` if the folder does not exist.
 fn listed(folder: &Path) -> Result<Option<Vec<fs::DirEntry>>, RecordingsError> {
     match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -190,7 +191,7 @@ fn listed(folder: &Path) -> Result<Option<Vec<fs::DirEntry>>, RecordingsError> {
     }
 }
 
-/// The folder of a session, from the folder of all recordings on. `session`: as [`Identifier`] compares it.
+/// The folder of a session, relative to the folder of all recordings. `session` is a normalized [`Identifier`] value.
 fn folder_of(session: &str) -> PathBuf {
     let name = upload::hash(&[session]);
     Path::new(&name[..2]).join(&name)

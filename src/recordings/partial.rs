@@ -1,4 +1,4 @@
-//! A download under way, and how it goes on after it was cut short.
+//! A partial download, which can be resumed after an interruption.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -13,28 +13,28 @@ use serde::{Deserialize, Serialize};
 use super::{RecordingsError, error::failed, upload::hexadecimal};
 use crate::files;
 
-/// Bytes that are read at once.
+/// Size of one read.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Which version of a file at a host a part is of: what a host must still have for the rest to fit.
+/// The version of the remote file. A download can only be resumed while the host still has this version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Version {
-    /// A strong entity tag, or a date of the last change, as the host spelled it.
+pub struct FileVersion {
+    /// A strong entity tag or a last-modified date, as the host sent it.
     pub validator: String,
 }
 
-/// A download under way. What was written stays if it is dropped.
-pub struct Partial {
+/// A partial download. Dropping it keeps the bytes on disk.
+pub struct PartialFile {
     path: PathBuf,
     file: File,
     hash: Context,
     bytes: u64,
-    version: Option<Version>,
+    version: Option<FileVersion>,
 }
 
-impl Partial {
-    /// Opens `<name>.part`. Without a note of its version it begins anew: nobody knows what its bytes are.
-    pub(super) fn open(name: PathBuf) -> Result<Partial, RecordingsError> {
+impl PartialFile {
+    /// Opens `<name>.part`. Without a stored version the download restarts, because its bytes cannot be matched.
+    pub(super) fn open(name: PathBuf) -> Result<PartialFile, RecordingsError> {
         let path = part_of(&name);
         let mut options = OpenOptions::new();
         let opened = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
@@ -51,31 +51,31 @@ impl Partial {
                 bytes += read as u64;
             }
         }
-        let mut partial = Partial { path, file, hash, bytes, version };
+        let mut partial = PartialFile { path, file, hash, bytes, version };
         if partial.bytes == 0 {
             partial.restart(None)?;
         }
         Ok(partial)
     }
 
-    /// The bytes that are there.
+    /// The number of bytes on disk.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Of which version they are; `None` if there are none, or the host did not say.
-    pub fn version(&self) -> Option<&Version> {
+    /// The version of the bytes on disk; `None` if there are no bytes or the host sent no version.
+    pub fn version(&self) -> Option<&FileVersion> {
         self.version.as_ref().filter(|_| self.bytes > 0)
     }
 
-    /// The file is sent from its beginning: nothing of what was there is kept.
-    pub fn restart(&mut self, version: Option<Version>) -> Result<(), RecordingsError> {
+    /// Discards all bytes, because the host sends the file from its beginning.
+    pub fn restart(&mut self, version: Option<FileVersion>) -> Result<(), RecordingsError> {
         let emptied = self.file.set_len(0).and_then(|()| self.file.seek(SeekFrom::Start(0)));
         emptied.map_err(failed("empty", &self.path))?;
         (self.hash, self.bytes) = (Context::new(&SHA256), 0);
         let noted = files::beside(&self.path, ".json");
         match &version {
-            // A part that outlives its version is begun anew; one with the wrong version would be completed wrongly.
+            // Bytes without a version are discarded later; bytes with a wrong version would be completed wrongly.
             None => files::remove(&noted).map_err(failed("remove", &noted))?,
             Some(version) => {
                 let text = serde_json::to_vec(version).map_err(failed("write", &noted))?;
@@ -86,7 +86,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Takes the bytes that follow.
+    /// Appends bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), RecordingsError> {
         self.file.write_all(bytes).map_err(failed("write", &self.path))?;
         self.hash.update(bytes);
@@ -94,19 +94,19 @@ impl Partial {
         Ok(())
     }
 
-    /// All bytes are there: their SHA-256, how many they are, and the file.
+    /// Syncs the complete file. Returns its SHA-256, its size and its path.
     pub(super) fn finish(self) -> Result<(String, u64, PathBuf), RecordingsError> {
         self.file.sync_all().map_err(failed("sync", &self.path))?;
         Ok((hexadecimal(self.hash.finish().as_ref()), self.bytes, self.path))
     }
 
-    /// Removes what is noted of a download that is over.
+    /// Removes the stored version of a finished download.
     pub(super) fn forget(name: &Path) -> Result<(), RecordingsError> {
         let noted = version_of(name);
         files::remove(&noted).map_err(failed("remove", &noted))
     }
 
-    /// Removes a part that nobody will go on with.
+    /// Removes a partial download that will not be resumed.
     pub(super) fn remove(name: &Path) -> Result<(), RecordingsError> {
         [version_of(name), part_of(name)]
             .iter()

@@ -16,15 +16,15 @@ fn session(text: &str) -> Identifier {
     Identifier::read(IdentifierKind::Session, text).unwrap()
 }
 
-fn version(text: &str) -> Option<Version> {
-    Some(Version { validator: text.to_owned() })
+fn version(text: &str) -> Option<FileVersion> {
+    Some(FileVersion { validator: text.to_owned() })
 }
 
 fn stored(recordings: &Recordings, key: &UploadKey, content: &[u8]) -> Recording {
     let mut partial = recordings.begin(key).unwrap();
     partial.restart(version("\"1\"")).unwrap();
     partial.write(content).unwrap();
-    recordings.keep(key, partial, Some("video/mp4".to_owned()), 17).unwrap()
+    recordings.store(key, partial, Some("video/mp4".to_owned()), 17).unwrap()
 }
 
 fn files_below(root: &Path) -> Vec<PathBuf> {
@@ -43,19 +43,19 @@ fn a_recording_is_named_by_content_and_found_by_upload() {
     let folder = TempDir::new().unwrap();
     let recordings = Recordings::at(folder.path(), Failpoints::default());
     let (one, other) = (key(SESSION, 7, "u"), key(SESSION, 8, "u"));
-    assert_eq!(recordings.look_up(&one).unwrap(), None);
+    assert_eq!(recordings.find(&one).unwrap(), None);
     let recording = stored(&recordings, &one, b"abc");
     // The SHA-256 of "abc", from the standard.
     assert_eq!(recording.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     assert_eq!((recording.bytes, recording.fetched_ms), (3, 17));
-    let path = folder.path().join(recordings.place_of(&one, &recording));
+    let path = folder.path().join(recordings.relative_path(&one, &recording));
     assert_eq!((fs::read(&path).unwrap(), path.file_name().unwrap()), (b"abc".to_vec(), recording.sha256.as_ref()));
-    assert_eq!(recordings.look_up(&one).unwrap(), Some(Upload::Stored(recording.clone())));
+    assert_eq!(recordings.find(&one).unwrap(), Some(UploadOutcome::Stored(recording.clone())));
     // Sessions that an erasure takes for one share a folder and no recording; and texts are no paths.
-    assert_eq!(recordings.look_up(&key(&SESSION.to_lowercase(), 7, "u")).unwrap(), None);
-    assert_eq!(recordings.held(&[session(&SESSION.to_lowercase())]).unwrap().files, 1);
-    assert_eq!(recordings.look_up(&other).unwrap(), None);
-    assert_eq!(recordings.look_up(&key(SESSION, 7, "v")).unwrap(), None);
+    assert_eq!(recordings.find(&key(&SESSION.to_lowercase(), 7, "u")).unwrap(), None);
+    assert_eq!(recordings.count(&[session(&SESSION.to_lowercase())]).unwrap().files, 1);
+    assert_eq!(recordings.find(&other).unwrap(), None);
+    assert_eq!(recordings.find(&key(SESSION, 7, "v")).unwrap(), None);
     let hostile = key("../../etc", 7, "../../../passwd\0");
     stored(&recordings, &hostile, b"x");
     assert!(
@@ -72,11 +72,11 @@ fn a_recording_is_named_by_content_and_found_by_upload() {
     );
     // A file that somebody cut is not the one that was stored.
     fs::write(&path, b"ab").unwrap();
-    assert_eq!(recordings.look_up(&one).unwrap(), None);
+    assert_eq!(recordings.find(&one).unwrap(), None);
     stored(&recordings, &one, b"abc");
-    assert!(recordings.look_up(&one).unwrap().is_some());
+    assert!(recordings.find(&one).unwrap().is_some());
     fs::write(folder.path().join(folder_of(&one.session)).join(one.name() + ".json"), b"{").unwrap();
-    assert_eq!(recordings.look_up(&one).unwrap(), None, "a note that is no note");
+    assert_eq!(recordings.find(&one).unwrap(), None, "a note that is no note");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn p2_a_download_goes_on_with_the_version_that_it_has() {
     let mut partial = recordings.begin(&key).unwrap();
     assert_eq!((partial.bytes(), partial.version()), (2, version("\"1\"").as_ref()));
     partial.write(b"c").unwrap();
-    let recording = recordings.keep(&key, partial, None, 1).unwrap();
+    let recording = recordings.store(&key, partial, None, 1).unwrap();
     assert!(recording.sha256.starts_with("ba7816bf") && recording.bytes == 3);
     assert_eq!(files_below(folder.path()).len(), 2, "the recording and its note");
     // Of a host that tells no version, a part is worth nothing.
@@ -107,7 +107,7 @@ fn p2_a_download_goes_on_with_the_version_that_it_has() {
     partial.write(b"xyz").unwrap();
     partial.restart(version("\"3\"")).unwrap();
     partial.write(b"abc").unwrap();
-    assert!(recordings.keep(&key, partial, None, 1).unwrap().sha256.starts_with("ba7816bf"));
+    assert!(recordings.store(&key, partial, None, 1).unwrap().sha256.starts_with("ba7816bf"));
     recordings.begin(&key).unwrap();
     recordings.discard(&key).unwrap();
     assert_eq!(files_below(folder.path()).len(), 2);
@@ -122,11 +122,11 @@ fn p2_a_stop_before_any_step_leaves_what_can_be_gone_on_with() {
         let mut partial = stopped.begin(&key).unwrap();
         partial.restart(version("\"1\"")).unwrap();
         partial.write(b"abc").unwrap();
-        assert!(stopped.keep(&key, partial, None, 1).is_err());
+        assert!(stopped.store(&key, partial, None, 1).is_err());
         let recordings = Recordings::at(folder.path(), Failpoints::default());
-        assert_eq!(recordings.look_up(&key).unwrap(), None, "{stop_before:?}");
+        assert_eq!(recordings.find(&key).unwrap(), None, "{stop_before:?}");
         stored(&recordings, &key, b"abc");
-        assert!(matches!(recordings.look_up(&key).unwrap(), Some(Upload::Stored(_))));
+        assert!(matches!(recordings.find(&key).unwrap(), Some(UploadOutcome::Stored(_))));
         assert_eq!(files_below(folder.path()).len(), 2, "{stop_before:?}");
     }
 }
@@ -143,16 +143,16 @@ fn p9_all_of_a_session_goes_and_nothing_of_others() {
     partial.restart(version("\"1\"")).unwrap();
     partial.write(b"part").unwrap();
     drop(partial);
-    let missing = Missing { reason: Reason::Refused, attempts: 1, asked_ms: 5, limit_bytes: None };
+    let missing = MissingRecording { reason: MissingReason::Refused, attempts: 1, asked_ms: 5, limit_bytes: None };
     recordings.note_missing(&key(SESSION, 9, "u"), &missing).unwrap();
-    assert_eq!(recordings.look_up(&key(SESSION, 9, "u")).unwrap(), Some(Upload::Missing(missing)));
+    assert_eq!(recordings.find(&key(SESSION, 9, "u")).unwrap(), Some(UploadOutcome::Missing(missing)));
     stored(&recordings, &key(other, 7, "u"), b"abc");
     let people = [session(SESSION), Identifier::read(IdentifierKind::UserId, SESSION).unwrap()];
-    assert_eq!(recordings.held(&people).unwrap(), Held { sessions: 1, files: 3, bytes: 3 + 7 + 4 });
+    assert_eq!(recordings.count(&people).unwrap(), StoredRecordings { sessions: 1, files: 3, bytes: 3 + 7 + 4 });
     assert_eq!(recordings.remove(&people).unwrap(), 3);
-    assert_eq!(recordings.held(&people).unwrap(), Held::default());
+    assert_eq!(recordings.count(&people).unwrap(), StoredRecordings::default());
     assert_eq!(recordings.remove(&people).unwrap(), 0, "once more, as after a kill");
-    assert!(matches!(recordings.look_up(&key(other, 7, "u")).unwrap(), Some(Upload::Stored(_))));
+    assert!(matches!(recordings.find(&key(other, 7, "u")).unwrap(), Some(UploadOutcome::Stored(_))));
     assert_eq!(files_below(folder.path()).len(), 2);
     assert_eq!(Recordings::at(&folder.path().join("none"), Failpoints::default()).remove(&people).unwrap(), 0);
 }

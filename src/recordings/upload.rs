@@ -1,25 +1,24 @@
-//! Uploads, and what is noted of them.
+//! Keys of uploads, and the stored outcome of each upload.
 
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Identifier, IdentifierKind};
 
-/// Names an upload: the recording of one answer. An answer that is recorded anew has another upload.
+/// Identifies an upload, that is the recording of one answer. A repeated recording is another upload.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UploadKey {
-    /// As [`Identifier`] compares it.
+    /// Normalized, as in [`Identifier`].
     pub(super) session: String,
     /// As the service wrote it.
     response_group_uid: String,
     question_id: i64,
-    /// Where the service names none, its link without what is signed.
+    /// The upload id; without one, the link without its signed query.
     upload: String,
 }
 
 impl UploadKey {
-    /// The upload of an answer. `None` for an answer whose session is no identifier:
-    /// an erasure would not find its recording.
+    /// The upload of an answer; `None` if the session is no identifier: an erasure would not find the recording.
     pub fn of(response_group_uid: &str, question_id: i64, upload_id: Option<&str>, link: &str) -> Option<UploadKey> {
         let session = Identifier::read(IdentifierKind::Session, response_group_uid)?.value;
         let unsigned = || format!("link {}", link.split(['?', '#']).next().unwrap_or_default());
@@ -27,81 +26,80 @@ impl UploadKey {
         Some(UploadKey { session, response_group_uid: response_group_uid.to_owned(), question_id, upload })
     }
 
-    /// The name of its files, without what follows it.
+    /// The base name of the files of the upload.
     pub(super) fn name(&self) -> String {
         let mut name = hash(&[&self.response_group_uid, &self.question_id.to_string(), &self.upload]);
-        // Shorter than the name of a recording, so that no upload has the name of one.
+        // Shorter than the name of a recording, so the two cannot collide.
         name.truncate(32);
         name
     }
 }
 
-/// What became of an upload.
+/// The outcome of an upload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub enum Upload {
-    /// It is here.
+pub enum UploadOutcome {
+    /// The recording is stored.
     Stored(Recording),
-    /// It is not.
-    Missing(Missing),
+    /// There is no recording.
+    Missing(MissingRecording),
 }
 
-/// A recording that is here.
+/// A stored recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recording {
-    /// Of its content, in lower-case hexadecimal: also its name.
+    /// Hash of the content in lower-case hexadecimal, which is also the file name.
     pub sha256: String,
     pub bytes: u64,
-    /// The media type that came with it, such as `video/mp4`.
+    /// The media type that the host sent, such as `video/mp4`.
     pub media_type: Option<String>,
-    /// When its last byte came, epoch milliseconds.
+    /// When the download finished, epoch milliseconds.
     pub fetched_ms: i64,
 }
 
-/// Why a recording is not here.
+/// A recording that could not be stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Missing {
-    pub reason: Reason,
-    /// How often it was asked for in vain, each time by a fresh link.
+pub struct MissingRecording {
+    pub reason: MissingReason,
+    /// Number of failed attempts, each with a fresh link.
     pub attempts: u32,
-    /// The last time, epoch milliseconds.
+    /// Time of the last attempt, epoch milliseconds.
     pub asked_ms: i64,
-    /// The limit that it is larger than, in bytes.
+    /// The size limit that the file exceeds, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_bytes: Option<u64>,
 }
 
-/// Why a recording is not here.
+/// Why a recording could not be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum MissingReason {
     /// A fresh link was refused (401, 403, 404, 410 and other 4xx).
     Refused,
-    /// What came was no recording: a web page, JSON, nothing.
+    /// The host sent no media: a web page, JSON, or nothing.
     NotMedia,
-    /// It is larger than `file_limit_mb`.
+    /// The file is larger than `file_limit_mb`.
     TooLarge,
-    /// The link is none that may be followed: not https.
+    /// The link is not https.
     BadLink,
-    /// Its host failed, or sent something else than it said:
-    /// the next run tries again, after those that were not tried yet.
+    /// The host failed or sent an inconsistent response. The next run retries, after recordings without an attempt.
     Failed,
 }
 
-impl Reason {
-    /// The word in `recording_status`.
+impl MissingReason {
+    /// The value of `recording_status`.
     pub fn name(self) -> &'static str {
         match self {
-            Reason::Refused => "refused",
-            Reason::NotMedia => "not_media",
-            Reason::TooLarge => "too_large",
-            Reason::BadLink => "bad_link",
-            Reason::Failed => "failed",
+            MissingReason::Refused => "refused",
+            MissingReason::NotMedia => "not_media",
+            MissingReason::TooLarge => "too_large",
+            MissingReason::BadLink => "bad_link",
+            MissingReason::Failed => "failed",
         }
     }
 }
 
-/// The SHA-256 of some texts, each with its length, in lower-case hexadecimal.
+/// The SHA-256 of length-prefixed texts, in lower-case hexadecimal.
 pub(super) fn hash(texts: &[&str]) -> String {
     let mut context = Context::new(&SHA256);
     for text in texts {

@@ -10,7 +10,6 @@ const LONG_LEFT: &[&str] = &[
     "cli/status/mod.rs: describe",
     "config/resolve.rs: resolve_file",
     "config/template.rs: template",
-    "erase/apply.rs: prove",
     "erase/verify.rs: search",
     "flatten/answer.rs: read",
 ];

@@ -1,4 +1,5 @@
-//! LinkedIdentifiers among a few made-up rows:
+//! Links between identifiers of a few made-up rows.
+//!
 //! `u:` user id, `m:` mail, `v:` visitor UUID, `n:` visitor number, `a:` anonymous id, `s:` session.
 
 use proptest::prelude::*;
@@ -23,11 +24,11 @@ fn row(text: &str) -> Vec<Identifier> {
 }
 
 fn linked_of(named: &str, rows: &[Vec<Identifier>]) -> LinkedIdentifiers {
-    let look = |wanted: &[Identifier]| {
+    let find_rows = |wanted: &[Identifier]| {
         let is_wanted = |row: &&Vec<Identifier>| row.iter().any(|identifier| wanted.contains(identifier));
         Ok::<_, ()>(CoOccurrence { rows: rows.iter().filter(is_wanted).cloned().collect(), ..CoOccurrence::default() })
     };
-    follow(&row(named).into_iter().collect(), look).unwrap()
+    follow(&row(named).into_iter().collect(), find_rows).unwrap()
 }
 
 fn check(named: &str, rows: &[&str], linked: &str, not_followed: &[(&str, NotFollowed)]) {
@@ -40,7 +41,7 @@ fn check(named: &str, rows: &[&str], linked: &str, not_followed: &[(&str, NotFol
 }
 
 #[test]
-fn p9_a_name_leads_to_all_that_is_the_persons_and_to_nothing_else() {
+fn p9_a_name_links_all_identifiers_of_the_person_and_no_others() {
     let rows = [
         "u:anna v:va n:1 s:s1 a:pa",
         "v:va n:1 s:s2",
@@ -59,7 +60,7 @@ fn p9_a_name_leads_to_all_that_is_the_persons_and_to_nothing_else() {
 }
 
 #[test]
-fn p9_a_device_of_two_people_takes_nobody_along() {
+fn p9_a_device_of_two_people_is_not_followed() {
     let rows = ["u:anna v:shared s:s1", "u:bert v:shared s:s2", "v:shared s:s3", "u:anna v:own s:s4"];
     check("u:anna", &rows, "s:s1 s:s4 v:own", &[("v:shared", NotFollowed::Shared)]);
     // Named itself, what carries it goes, and the two stay who they are.
@@ -74,7 +75,7 @@ fn p9_a_device_of_two_people_takes_nobody_along() {
 }
 
 #[test]
-fn p9_a_mail_address_of_two_people_has_to_be_named_with_them() {
+fn p9_a_shared_mail_address_needs_all_its_people_named() {
     let rows = ["s:s1 m:family@x", "s:s2 m:family@x", "u:anna s:s1 v:va", "u:bert s:s2 v:vb", "u:anna s:s9 v:va"];
     let others =
         [("u:anna", NotFollowed::OtherUser), ("u:bert", NotFollowed::OtherUser), ("v:va", NotFollowed::Shared)];
@@ -84,9 +85,9 @@ fn p9_a_mail_address_of_two_people_has_to_be_named_with_them() {
 }
 
 #[test]
-fn p9_a_stand_in_for_many_is_not_followed() {
+fn p9_a_placeholder_id_of_many_visitors_is_not_followed() {
     let mut rows: Vec<_> =
-        (0..VISITORS_PER_LEAD_MAX + 1).map(|at| row(&format!("a:default v:v{at} s:t{at}"))).collect();
+        (0..VISITORS_PER_IDENTIFIER_MAX + 1).map(|at| row(&format!("a:default v:v{at} s:t{at}"))).collect();
     rows.push(row("u:anna v:va s:s1 a:default"));
     let identifiers = linked_of("u:anna", &rows);
     assert_eq!(identifiers.linked, row("v:va s:s1").into_iter().collect());
@@ -94,7 +95,7 @@ fn p9_a_stand_in_for_many_is_not_followed() {
 }
 
 #[test]
-fn p9_visitors_without_a_user_id_are_not_taken_for_one_person() {
+fn p9_an_address_of_strangers_is_not_followed() {
     let rows = [
         "v:v1 s:s1",
         "s:s1 m:test@example.com",
@@ -119,8 +120,8 @@ fn p9_visitors_without_a_user_id_are_not_taken_for_one_person() {
 }
 
 #[test]
-fn p9_a_user_id_of_many_visitors_is_a_stand_in() {
-    let many = VISITORS_PER_LEAD_MAX + 1;
+fn p9_a_user_id_of_too_many_visitors_is_a_placeholder() {
+    let many = VISITORS_PER_IDENTIFIER_MAX + 1;
     let rows: Vec<_> = (0..many).map(|at| row(&format!("u:on-file v:v{at} s:s{at}"))).collect();
     let identifiers = linked_of("v:v0", &rows);
     assert_eq!(identifiers.linked, row("s:s0").into_iter().collect());
@@ -130,14 +131,14 @@ fn p9_a_user_id_of_many_visitors_is_a_stand_in() {
     let others = (0..many).map(|at| row(&format!("v:v{at} s:t{at}")));
     let identifiers = linked_of("m:test@example.com", &rows.into_iter().chain(others).collect::<Vec<_>>());
     assert!(
-        identifiers.linked.iter().all(|lead| lead.kind == IdentifierKind::Session && lead.value.starts_with('s')),
+        identifiers.linked.iter().all(|linked| linked.kind == IdentifierKind::Session && linked.value.starts_with('s')),
         "{identifiers:?}"
     );
     assert_eq!((identifiers.linked.len(), identifiers.not_followed.len()), (many, many));
 }
 
 #[test]
-fn p9_a_chain_without_end_is_told() {
+fn p9_a_chain_that_is_too_long_is_reported_incomplete() {
     // Each visitor shares a session with the next.
     let rows: Vec<_> = (0..100).map(|at| row(&format!("v:v{at} s:s{at}"))).collect();
     let chain: Vec<_> = (0..100).map(|at| row(&format!("s:s{at} v:v{}", at + 1))).collect();
@@ -148,7 +149,7 @@ fn p9_a_chain_without_end_is_told() {
 proptest! {
     /// Whoever has a user id of their own, and was not named, keeps every row, whatever is shared with whom.
     #[test]
-    fn p9_rows_of_other_users_carry_nothing_that_was_followed(
+    fn p9_no_followed_identifier_is_on_a_row_of_another_user(
         rows in proptest::collection::vec((0..4usize, 0..4usize, 0..8usize), 1..14)
     ) {
         let rows: Vec<_> = rows.into_iter().map(|(user, visitor, session)| {

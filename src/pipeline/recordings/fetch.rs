@@ -15,7 +15,7 @@ use super::{
 use crate::{
     clock::Clock,
     model::{DAY_MS, FlagSet},
-    recordings::{Missing, Partial, Reason, Recordings, Upload},
+    recordings::{MissingReason, MissingRecording, PartialFile, Recordings, UploadOutcome},
     source::{
         DownloadOutcome, DownloadRequest, DownloadStart, Failure, OTHER_VERSION_STATUS, PartialDownload, Source, Stop,
         host_of,
@@ -37,9 +37,9 @@ const ASK_AGAIN_DAYS: [i64; 3] = [1, 7, 30];
 #[derive(Debug)]
 pub(super) enum Fetched {
     /// It was known before.
-    Known(Upload),
+    Known(UploadOutcome),
     /// It is known now.
-    Came(Upload),
+    Came(UploadOutcome),
     /// Nobody is to be asked for it: its answer is gone.
     NotAsked,
     /// It failed in an earlier run: those that were not tried yet come first.
@@ -107,16 +107,16 @@ impl Fetcher {
     /// What is known of a recording, or what comes by its link; by a fresh one if that has aged. `has_failed_turn`:
     /// also if it failed in an earlier run.
     pub async fn fetch(&self, wish: &Wish, has_failed_turn: bool) -> Result<Fetched, PipelineError> {
-        let known = self.recordings.look_up(&wish.key)?;
+        let known = self.recordings.find(&wish.key)?;
         let earlier = match known {
-            Some(Upload::Missing(missing)) if self.is_due(&missing) => Some(missing),
+            Some(UploadOutcome::Missing(missing)) if self.is_due(&missing) => Some(missing),
             Some(upload) => return Ok(Fetched::Known(upload)),
             None => None,
         };
         if wish.wanted.is_gone {
             return Ok(Fetched::NotAsked);
         }
-        if earlier.as_ref().is_some_and(|missing| missing.reason == Reason::Failed) && !has_failed_turn {
+        if earlier.as_ref().is_some_and(|missing| missing.reason == MissingReason::Failed) && !has_failed_turn {
             return Ok(Fetched::AfterOthers);
         }
         if let Some(reason) = self.allowance.is_used_up() {
@@ -125,7 +125,9 @@ impl Fetcher {
         let attempts = earlier.map_or(0, |missing| missing.attempts);
         let link = &wish.wanted.link;
         let first = match self.follow(wish, link).await? {
-            Followed::Missing(reason @ (Reason::Refused | Reason::BadLink | Reason::NotMedia)) => reason,
+            Followed::Missing(reason @ (MissingReason::Refused | MissingReason::BadLink | MissingReason::NotMedia)) => {
+                reason
+            }
             followed => return self.ended(wish, followed, attempts),
         };
         // The link has aged: the service hands out another one.
@@ -147,11 +149,11 @@ impl Fetcher {
     }
 
     /// Whether what is missing is to be asked for again.
-    fn is_due(&self, missing: &Missing) -> bool {
+    fn is_due(&self, missing: &MissingRecording) -> bool {
         if let Some(limit) = missing.limit_bytes {
             return self.allowance.file_limit_bytes > limit;
         }
-        if missing.reason == Reason::Failed {
+        if missing.reason == MissingReason::Failed {
             return true;
         }
         let days = usize::try_from(missing.attempts.saturating_sub(1)).ok().and_then(|at| ASK_AGAIN_DAYS.get(at));
@@ -167,7 +169,7 @@ impl Fetcher {
             }
             Followed::Failed(failure) => {
                 // Its part stays: the next run goes on with it.
-                self.missing(wish, Reason::Failed, attempts)?;
+                self.missing(wish, MissingReason::Failed, attempts)?;
                 Fetched::Waits { reason: failure }
             }
             Followed::Waits(reason) => Fetched::Waits { reason },
@@ -175,11 +177,11 @@ impl Fetcher {
         })
     }
 
-    fn missing(&self, wish: &Wish, reason: Reason, attempts: u32) -> Result<Upload, PipelineError> {
-        let limit_bytes = (reason == Reason::TooLarge).then_some(self.allowance.file_limit_bytes);
-        let missing = Missing { reason, attempts, asked_ms: self.clock.now_ms(), limit_bytes };
+    fn missing(&self, wish: &Wish, reason: MissingReason, attempts: u32) -> Result<UploadOutcome, PipelineError> {
+        let limit_bytes = (reason == MissingReason::TooLarge).then_some(self.allowance.file_limit_bytes);
+        let missing = MissingRecording { reason, attempts, asked_ms: self.clock.now_ms(), limit_bytes };
         self.recordings.note_missing(&wish.key, &missing)?;
-        Ok(Upload::Missing(missing))
+        Ok(UploadOutcome::Missing(missing))
     }
 
     /// Follows a link, a few times if need be.
@@ -215,10 +217,10 @@ impl Fetcher {
                     self.hosts.came(link);
                     return self.whole(wish, sink.partial, start);
                 }
-                DownloadOutcome::Refused(_) => Followed::Missing(Reason::Refused),
+                DownloadOutcome::Refused(_) => Followed::Missing(MissingReason::Refused),
                 DownloadOutcome::BadLink(why) => {
                     tracing::warn!("a recording's link cannot be followed: {why}");
-                    Followed::Missing(Reason::BadLink)
+                    Followed::Missing(MissingReason::BadLink)
                 }
                 DownloadOutcome::RateLimited => {
                     self.hosts.close(link, LATER);
@@ -232,20 +234,20 @@ impl Fetcher {
         Ok(Followed::Failed(last))
     }
 
-    fn whole(&self, wish: &Wish, partial: Partial, start: DownloadStart) -> Result<Followed, PipelineError> {
+    fn whole(&self, wish: &Wish, partial: PartialFile, start: DownloadStart) -> Result<Followed, PipelineError> {
         if partial.bytes() == 0 {
-            return Ok(Followed::Missing(Reason::NotMedia));
+            return Ok(Followed::Missing(MissingReason::NotMedia));
         }
         let now_ms = self.clock.now_ms();
-        let kept = self.recordings.keep(&wish.key, partial, start.media_type, now_ms);
-        Ok(Followed::Stored(Upload::Stored(kept?)))
+        let kept = self.recordings.store(&wish.key, partial, start.media_type, now_ms);
+        Ok(Followed::Stored(UploadOutcome::Stored(kept?)))
     }
 }
 
 fn declined_as(declined: Declined) -> Result<Followed, PipelineError> {
     match declined {
-        Declined::NotMedia => Ok(Followed::Missing(Reason::NotMedia)),
-        Declined::TooLarge => Ok(Followed::Missing(Reason::TooLarge)),
+        Declined::NotMedia => Ok(Followed::Missing(MissingReason::NotMedia)),
+        Declined::TooLarge => Ok(Followed::Missing(MissingReason::TooLarge)),
         Declined::Allowance(reason) => Ok(Followed::Waits(reason)),
         Declined::File(error) => Err(PipelineError::Recordings(error)),
     }
@@ -253,8 +255,8 @@ fn declined_as(declined: Declined) -> Result<Followed, PipelineError> {
 
 /// What came by one link.
 enum Followed {
-    Stored(Upload),
-    Missing(Reason),
+    Stored(UploadOutcome),
+    Missing(MissingReason),
     /// Its host is to blame, or the way to it.
     Failed(String),
     Waits(String),

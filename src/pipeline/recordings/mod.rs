@@ -24,7 +24,7 @@ use crate::{
     config::RecordingsSettings,
     load::{Stamp, Warehouse},
     model::{Failpoints, RowTime, behaviour_names},
-    recordings::{Recordings, Upload},
+    recordings::{Recordings, UploadOutcome},
 };
 
 use super::{PipelineError, Run, assemble::failed, error::chain};
@@ -157,8 +157,8 @@ impl Run {
                 }
                 Ok(Fetched::Came(upload)) => {
                     match &upload {
-                        Upload::Stored(_) => self.recordings.report.fetched += 1,
-                        Upload::Missing(_) => self.recordings.report.missing += 1,
+                        UploadOutcome::Stored(_) => self.recordings.report.fetched += 1,
+                        UploadOutcome::Missing(_) => self.recordings.report.missing += 1,
                     }
                     self.recordings.outcomes.extend(wish.outcome(&fetcher.recordings, &upload));
                 }
@@ -236,7 +236,7 @@ pub(super) fn tell_known(warehouse: &mut Warehouse, settings: &RecordingsSetting
         let mut outcomes = Vec::new();
         for wanted in wanted.rows {
             let Some(key) = key_of(&wanted) else { continue };
-            if let Some(upload) = recordings.look_up(&key)? {
+            if let Some(upload) = recordings.find(&key)? {
                 outcomes.push(outcome_of(&wanted, &key, &recordings, &upload));
             }
         }

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{
-    recordings::{Partial, RecordingsError, Version},
+    recordings::{FileVersion, PartialFile, RecordingsError},
     source::{DownloadSink, DownloadStart},
 };
 
@@ -111,12 +111,12 @@ impl Drop for Claim<'_> {
 
 /// Writes one download to its partial file.
 pub(super) struct Sink<'a> {
-    pub partial: Partial,
+    pub partial: PartialFile,
     claim: Claim<'a>,
 }
 
 impl<'a> Sink<'a> {
-    pub fn new(partial: Partial, allowance: &'a Allowance) -> Self {
+    pub fn new(partial: PartialFile, allowance: &'a Allowance) -> Self {
         Sink { partial, claim: Claim { allowance, bytes: 0 } }
     }
 }
@@ -135,7 +135,7 @@ impl DownloadSink for Sink<'_> {
             self.claim.renew(length.saturating_sub(start.offset))?;
         }
         if start.offset == 0 {
-            let version = start.validator.clone().map(|validator| Version { validator });
+            let version = start.validator.clone().map(|validator| FileVersion { validator });
             self.partial.restart(version).map_err(Declined::File)?;
         }
         Ok(())

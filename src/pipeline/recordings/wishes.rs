@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::{
     load::{RecordingOutcome, StoredRecording, WantedRecording, WantedRecordings},
     model::Stream,
-    recordings::{Recordings, Upload, UploadKey},
+    recordings::{Recordings, UploadKey, UploadOutcome},
 };
 
 /// The stream whose rows name recordings.
@@ -55,7 +55,7 @@ pub(super) struct Wish {
 
 impl Wish {
     /// What the rows are to say; `None` if they say it.
-    pub fn outcome(&self, recordings: &Recordings, upload: &Upload) -> Option<RecordingOutcome> {
+    pub fn outcome(&self, recordings: &Recordings, upload: &UploadOutcome) -> Option<RecordingOutcome> {
         let outcome = outcome_of(&self.wanted, &self.key, recordings, upload);
         let is_said = self.are_alike && self.wanted.status.as_ref() == Some(&outcome.status);
         (!is_said).then_some(outcome)
@@ -67,16 +67,16 @@ pub(super) fn outcome_of(
     wanted: &WantedRecording,
     key: &UploadKey,
     recordings: &Recordings,
-    upload: &Upload,
+    upload: &UploadOutcome,
 ) -> RecordingOutcome {
     let (status, stored) = match upload {
-        Upload::Missing(missing) => (missing.reason.name(), None),
-        Upload::Stored(recording) => {
+        UploadOutcome::Missing(missing) => (missing.reason.name(), None),
+        UploadOutcome::Stored(recording) => {
             let stored = StoredRecording {
                 sha256: recording.sha256.clone(),
                 bytes: recording.bytes,
                 media_type: recording.media_type.clone(),
-                path: recordings.place_of(key, recording).display().to_string(),
+                path: recordings.relative_path(key, recording).display().to_string(),
                 fetched_ms: recording.fetched_ms,
             };
             ("stored", Some(stored))
