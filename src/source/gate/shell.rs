@@ -65,34 +65,6 @@ impl Gate {
     pub async fn permit(&self) -> Result<Permit, Stop> {
         let _first = self.shared.queue.lock().await;
         loop {
-            if let Some(permit) = self.permit_unless_blocked().await? {
-                return Ok(permit);
-            }
-            self.until_unblocked().await;
-        }
-    }
-
-    /// Returns `None` as soon as the gate is blocked.
-    /// For callers that have recorded a request and must not keep that record for hours.
-    pub async fn permit_if_open(&self) -> Result<Option<Permit>, Stop> {
-        let mut first = std::pin::pin!(self.shared.queue.lock());
-        let _first = loop {
-            let mut changed = std::pin::pin!(self.shared.changed.notified());
-            changed.as_mut().enable();
-            if self.state().blocked(Instant::now()).is_some() {
-                break None;
-            }
-            tokio::select! {
-                biased;
-                first = &mut first => break Some(first),
-                () = changed => {}
-            }
-        };
-        self.permit_unless_blocked().await
-    }
-
-    async fn permit_unless_blocked(&self) -> Result<Option<Permit>, Stop> {
-        loop {
             if self.shared.stop.is_cancelled() {
                 return Err(Stop::Cancelled);
             }
@@ -102,12 +74,9 @@ impl Gate {
             let now = Instant::now();
             let decision = self.state().try_acquire(now);
             let (until, _booked) = match decision {
-                Decision::Send(ticket) => return Ok(Some(Permit { gate: self.clone(), ticket })),
+                Decision::Send(ticket) => return Ok(Permit { gate: self.clone(), ticket }),
                 Decision::Stop(cause) => return Err(self.stop_of(cause, now)),
-                Decision::Wait(Waiting { until, why: WaitReason::Pacing }) => {
-                    (Some(until), Some(self.shared.account.enter(Activity::ChoseToWait)))
-                }
-                Decision::Wait(_) => return Ok(None),
+                Decision::Wait(waiting) => (Some(waiting.until), Some(self.shared.account.enter(activity(waiting)))),
                 Decision::Full => (self.state().limits.deadline, None),
             };
             tokio::select! {
@@ -119,18 +88,35 @@ impl Gate {
         }
     }
 
+    /// Returns `None` as soon as the gate is blocked.
+    /// For callers that have recorded a request and must not keep that record for hours.
+    pub async fn permit_if_open(&self) -> Result<Option<Permit>, Stop> {
+        tokio::select! {
+            biased;
+            permit = self.permit() => permit.map(Some),
+            () = self.until_blocked() => Ok(None),
+        }
+    }
+
+    async fn until_blocked(&self) {
+        loop {
+            let mut changed = std::pin::pin!(self.shared.changed.notified());
+            changed.as_mut().enable();
+            if self.state().blocked(Instant::now()).is_some() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     /// Waits for the end of a block. It gives no permit, and does not begin a wait that [`Gate::permit`] would refuse.
     pub async fn until_unblocked(&self) {
         loop {
             let blocked = self.state().blocked(Instant::now());
-            let Some(Decision::Wait(Waiting { until, why })) = blocked else { return };
-            let is_retry_after = why == WaitReason::RateLimited;
-            let activity = if is_retry_after { Activity::ToldToWait } else { Activity::ChoseToWait };
-            let _booked = self.shared.account.enter(activity);
-            tokio::select! {
-                biased;
-                () = self.shared.stop.cancelled() => return,
-                () = sleep_until(until) => {}
+            let Some(Decision::Wait(waiting)) = blocked else { return };
+            let _booked = self.shared.account.enter(activity(waiting));
+            if self.unless_stopped(sleep_until(waiting.until)).await.is_err() {
+                return;
             }
         }
     }
@@ -138,17 +124,13 @@ impl Gate {
     /// Waits before the caller retries one request. Other callers are not delayed.
     pub async fn retry_delay(&self, wait: Duration) -> Result<(), Stop> {
         let now = Instant::now();
-        let until = now + wait;
-        if let Decision::Stop(cause) = self.state().wait(now, Waiting { until, why: WaitReason::Backoff }) {
+        let waiting = Waiting { until: now + wait, why: WaitReason::Backoff };
+        if let Decision::Stop(cause) = self.state().wait(now, waiting) {
             return Err(self.stop_of(cause, now));
         }
-        self.state().retry_at = Some(until);
-        let _booked = self.shared.account.enter(Activity::ChoseToWait);
-        tokio::select! {
-            biased;
-            () = self.shared.stop.cancelled() => Err(Stop::Cancelled),
-            () = sleep_until(until) => Ok(()),
-        }
+        self.state().retry_at = Some(waiting.until);
+        let _booked = self.shared.account.enter(activity(waiting));
+        self.unless_stopped(sleep_until(waiting.until)).await
     }
 
     /// Runs this work until it is done, cancelled or past the deadline.
@@ -249,6 +231,10 @@ impl Drop for Permit {
         self.gate.state().release(self.ticket);
         self.gate.shared.changed.notify_waiters();
     }
+}
+
+fn activity(waiting: Waiting) -> Activity {
+    if waiting.why == WaitReason::RateLimited { Activity::ToldToWait } else { Activity::ChoseToWait }
 }
 
 async fn sleep_to(until: Option<Instant>) {
