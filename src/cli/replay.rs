@@ -71,7 +71,7 @@ pub(super) async fn run(args: ReplayArgs, context: Context) -> Result<u8, Comman
     }
     context.tell(&summary(&report));
     outcome.map_err(CommandError::Pipeline)?;
-    Ok(report.exit_code)
+    Ok(report.header.exit_code)
 }
 
 /// The range that is asked for; `None` rebuilds everything.
@@ -102,11 +102,11 @@ fn summary(report: &ReplayReport) -> String {
     let done = &report.replayed;
     let mut text = format!(
         "replay {}: {} scans, {} pages, {} records in {:.1} s, no request\n",
-        report.outcome.name().replace('_', " "),
+        report.header.outcome.name().replace('_', " "),
         done.scans,
         done.pages,
         done.records,
-        report.time_ms.wall as f64 / 1000.0
+        report.header.secs()
     );
     for warehouse in &done.warehouses {
         text.push_str(&format!("  {:<8} rebuilt: {}\n", warehouse.name, warehouse.location));

@@ -150,7 +150,7 @@ pub(super) async fn run_request(
     };
     let erased = match &outcome {
         // Only after a night that knows all that it was to know.
-        Ok((report, Ok(()))) if report.outcome == Outcome::Done => erase_vanished(settings.clone(), stop).await,
+        Ok((report, Ok(()))) if report.header.outcome == Outcome::Done => erase_vanished(settings.clone(), stop).await,
         _ => Ok(None),
     };
     signals.abort();
@@ -167,11 +167,11 @@ pub(super) async fn run_request(
     let (report, outcome) = outcome.map_err(CommandError::Pipeline)?;
     outcome.map_err(CommandError::Pipeline)?;
     match erased.map_err(CommandError::Erase)? {
-        None => Ok(report.exit_code),
+        None => Ok(report.header.exit_code),
         Some((receipt, path)) => {
             let (sessions, path) = (receipt.people, path.display());
             tracing::info!("{sessions} sessions that the service no longer returns were erased: {path}");
-            Ok(report.exit_code.max(receipt.exit_code))
+            Ok(report.header.exit_code.max(receipt.exit_code))
         }
     }
 }
@@ -223,14 +223,14 @@ fn recordings_line(recordings: RecordingsReport) -> String {
 fn summary(report: &RunReport) -> String {
     let mut text = format!(
         "{} {}: {} requests in {:.1} s\n",
-        report.command,
-        report.outcome.name().replace('_', " "),
+        report.header.command,
+        report.header.outcome.name().replace('_', " "),
         report.requests.total,
-        report.time_ms.wall as f64 / 1000.0
+        report.header.secs()
     );
     let refusals = report.requests.by_status.get(&429).copied().unwrap_or_default();
     if refusals > 0 {
-        let waited_ms = report.time_ms.told_to_wait + report.time_ms.chose_to_wait;
+        let waited_ms = report.header.time_ms.told_to_wait + report.header.time_ms.chose_to_wait;
         text.push_str(&format!("  rate limit: {refusals} refusals, waited {:.1} s\n", waited_ms as f64 / 1000.0));
     }
     for (name, stream) in &report.streams {

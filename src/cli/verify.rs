@@ -102,7 +102,7 @@ pub(super) async fn run(args: VerifyArgs, context: Context) -> Result<u8, Comman
     }
     outcome.map_err(CommandError::Pipeline)?;
     // What nobody knows is equal everywhere.
-    Ok(if is_unknown && report.exit_code == 0 { 3 } else { report.exit_code })
+    Ok(if is_unknown && report.header.exit_code == 0 { 3 } else { report.header.exit_code })
 }
 
 fn describe(report: &VerifyReport) -> String {
@@ -171,7 +171,7 @@ fn verdict(report: &VerifyReport) -> String {
         totals.windows,
         totals.service_rows,
         report.requests.total,
-        report.time_ms.wall as f64 / 1000.0
+        report.header.secs()
     );
     for (name, sums) in &totals.warehouses {
         let verdict = match (sums.missing, sums.extra, sums.stale) {

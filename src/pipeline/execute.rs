@@ -8,11 +8,8 @@ use crate::{load::RunRecord, model::Stream, source::SourceError};
 use super::{
     OPEN_END_MS, PeopleAsk, PipelineError, Run, RunReport, ScopeBacklog, backlog,
     commit::first_error,
-    error::chain,
     limits::noting_told_waits,
-    outcome::Outcome,
     reconcile::{Resumed, resume},
-    report::{peak_rss_bytes, rfc3339},
     run::CLOCK_SKEW,
     spans,
     threads::blocking,
@@ -188,7 +185,7 @@ impl Run {
         let limits = self.session.remember(source);
         // Last, also after errors: a run without an entry counts as killed.
         let text = serde_json::to_string(report).unwrap_or_default();
-        let finished = self.session.finish_run(report.outcome.name(), report.exit_code, &text);
+        let finished = self.session.finish_run(report.header.outcome.name(), report.header.exit_code, &text);
         learned.and(limits).and(finished)
     }
 
@@ -197,8 +194,8 @@ impl Run {
         RunRecord {
             run_id: self.session.run_id.clone(),
             command: self.request.command.to_owned(),
-            outcome: report.outcome.name().to_owned(),
-            exit_code: i64::from(report.exit_code),
+            outcome: report.header.outcome.name().to_owned(),
+            exit_code: i64::from(report.header.exit_code),
             started_ms: self.session.started_ms,
             finished_ms: self.session.now_ms(),
             base_url: self.session.identity.base_url.clone(),
@@ -209,7 +206,6 @@ impl Run {
     }
 
     fn report(&self, error: Option<&PipelineError>) -> RunReport {
-        let outcome = if error.is_some() { Outcome::Failed } else { self.findings.outcome() };
         let mut streams = self.findings.streams();
         let lists = self.lists().into_iter().filter(|_| self.request.people == PeopleAsk::AfterLists);
         let is_for_people = self.session.settings.users.is_enabled || self.request.people != PeopleAsk::AfterLists;
@@ -219,24 +215,17 @@ impl Run {
         let (drift, drift_unlisted) = self.findings.drift();
         RunReport {
             run_id: self.session.run_id.clone(),
-            command: self.request.command.to_owned(),
+            header: self.session.report_header(self.findings.outcome(), error),
             narrowed_to: self.session.settings.narrowed_to(),
-            outcome,
-            exit_code: error.map_or(outcome.exit_code(), PipelineError::exit_code),
-            started_at: rfc3339(self.session.started_ms),
-            finished_at: rfc3339(self.session.now_ms()),
             streams,
             drift,
             drift_unlisted,
             webhook_events: self.findings.webhook_events,
             recordings: self.session.settings.recordings.is_enabled.then_some(self.recordings.report),
             requests: self.context.source.request_stats(),
-            time_ms: self.context.account.parts(),
-            peak_rss_bytes: peak_rss_bytes(),
             stopped_because: self.findings.stop.map(|stop| stop.to_string()),
             resume_after_ms: self.findings.resume_after_ms(self.session.now_ms()),
             limited_until_ms: self.findings.limited_until_ms(),
-            error: error.map(|error| chain(error)),
             reason: None,
             why: None,
             hint: None,

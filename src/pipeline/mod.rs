@@ -40,6 +40,7 @@ mod reconcile;
 mod recordings;
 mod replay;
 mod report;
+mod report_header;
 mod request;
 mod run;
 mod sample;
@@ -85,7 +86,8 @@ pub use replay::{
     Rebuilt, Replaced, Replay, ReplayProgress, ReplayReport, ReplayRequest, ReplaySnapshot, Replayed, clear_leftovers,
     is_carried_events,
 };
-pub use report::{Reached, RunMoments, RunReport, StreamReport};
+pub use report::{Reached, RunReport, StreamReport};
+pub use report_header::{ReportHeader, RunMoments};
 pub use request::{OPEN_END_MS, PeopleAsk, Request};
 pub use run::{CLOCK_SKEW, Run};
 pub use sample::{SAMPLE_REQUESTS_MAX, Sample, sample};

@@ -16,7 +16,7 @@ impl Session {
         let report = RunReport::not_begun(self.run_id.clone(), self.command, moments, error);
         let report = report.for_lists_of(&self.settings);
         let text = serde_json::to_string(&report).unwrap_or_default();
-        if let Err(error) = self.finish_run(report.outcome.name(), report.exit_code, &text) {
+        if let Err(error) = self.finish_run(report.header.outcome.name(), report.header.exit_code, &text) {
             tracing::warn!(why = chain(&error), "cannot write down that the run failed");
         }
     }
@@ -44,7 +44,7 @@ pub(super) fn note_not_begun(
         let state = state.watched(system.failpoints.clone());
         let text = serde_json::to_string(&report).unwrap_or_default();
         state.begin_run(&report.run_id, command, started_ms)?;
-        let (outcome, exit_code) = (report.outcome.name(), i64::from(report.exit_code));
+        let (outcome, exit_code) = (report.header.outcome.name(), i64::from(report.header.exit_code));
         state.finish_run(&report.run_id, moments.finished_ms, outcome, exit_code, &text)
     });
     if let Err(error) = noted {

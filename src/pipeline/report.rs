@@ -13,7 +13,8 @@ use crate::{
 };
 
 use super::{
-    DriftReport, Failure, Outcome, PipelineError, RunReason, chain, hint::pipeline_hint, recordings::RecordingsReport,
+    DriftReport, Failure, Outcome, PipelineError, ReportHeader, RunMoments, RunReason, hint::pipeline_hint,
+    recordings::RecordingsReport,
 };
 
 /// How far a run came with a stream.
@@ -74,19 +75,11 @@ pub struct RunReport {
     /// A version 7 UUID; the column `_run_id` of the rows that the run wrote.
     #[schemars(with = "String")]
     pub run_id: RunId,
-    /// The command: `sync`, `backfill`, `users pull`.
-    pub command: String,
+    #[serde(flatten)]
+    pub header: ReportHeader,
     /// What `--stream` and `--survey` left of the lists; absent if they left all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub narrowed_to: Option<String>,
-    /// How the run ended.
-    pub outcome: Outcome,
-    /// The exit code of the command.
-    pub exit_code: u8,
-    /// When the run began: RFC 3339, by this machine's clock.
-    pub started_at: String,
-    /// When the run ended: RFC 3339, by this machine's clock.
-    pub finished_at: String,
     /// Windows and rows by stream: `responses`, `surveys`, `themes`, `users`.
     pub streams: BTreeMap<&'static str, StreamReport>,
     /// What the service sent and the contracts do not know, at most 100 places a stream (`DRIFT_PLACES_MAX`).
@@ -101,10 +94,6 @@ pub struct RunReport {
     pub recordings: Option<RecordingsReport>,
     /// Requests that the run sent.
     pub requests: RequestStats,
-    /// Where the time went, in milliseconds; everything but `wall` adds up to it.
-    pub time_ms: TimeParts,
-    /// The most memory that the process had; 0 where the system does not say.
-    pub peak_rss_bytes: u64,
     /// Why the run ended early, and until when it should be left alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_because: Option<String>,
@@ -114,9 +103,6 @@ pub struct RunReport {
     /// Until when the service must be left alone, if that is longer than the run was willing to wait.
     #[serde(skip)]
     pub limited_until_ms: Option<i64>,
-    /// What ended the run, if an error did.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
     /// Why the outcome is not `done`: a word of a short list, for monitors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<RunReason>,
@@ -143,27 +129,20 @@ fn is_none(count: &u64) -> bool {
 
 impl RunReport {
     /// The report of a run that ended before it could ask for anything.
-    pub fn not_begun(run_id: RunId, command: &str, moments: RunMoments, error: &PipelineError) -> RunReport {
+    pub fn not_begun(run_id: RunId, command: &'static str, moments: RunMoments, error: &PipelineError) -> RunReport {
         let report = RunReport {
             run_id,
-            command: command.to_owned(),
+            header: ReportHeader::new(command, moments, TimeParts::default(), Outcome::Failed, Some(error)),
             narrowed_to: None,
-            outcome: Outcome::Failed,
-            exit_code: error.exit_code(),
-            started_at: rfc3339(moments.started_ms),
-            finished_at: rfc3339(moments.finished_ms),
             streams: BTreeMap::new(),
             drift: Vec::new(),
             drift_unlisted: 0,
             webhook_events: 0,
             recordings: None,
             requests: RequestStats::default(),
-            time_ms: TimeParts::default(),
-            peak_rss_bytes: peak_rss_bytes(),
             stopped_because: None,
             resume_after_ms: None,
             limited_until_ms: None,
-            error: Some(chain(error)),
             reason: None,
             why: None,
             hint: None,
@@ -182,44 +161,21 @@ impl RunReport {
 
     /// The same with its reason, in a word and in a sentence, and the way out.
     pub(super) fn explained(mut self, error: Option<&PipelineError>, stop: Option<Stop>) -> RunReport {
-        self.reason = RunReason::of(self.outcome, error, stop);
+        self.reason = RunReason::of(self.header.outcome, error, stop);
         self.hint = error.and_then(pipeline_hint).map(str::to_owned);
-        self.why =
-            match self.outcome {
-                Outcome::Done => None,
-                Outcome::NeedsALook => Some(self.looks.join("; ")),
-                Outcome::Failed => {
-                    self.error.clone().or_else(|| self.failures.first().map(|first| first.sentence())).map(|why| {
-                        match self.failures.len().saturating_sub(1) {
-                            more if more > 0 && self.error.is_none() => format!("{why} (and {more} more)"),
-                            _ => why,
-                        }
-                    })
-                }
-                Outcome::StoppedEarly | Outcome::Interrupted => self.stopped_because.clone(),
-            };
+        self.why = match self.header.outcome {
+            Outcome::Done => None,
+            Outcome::NeedsALook => Some(self.looks.join("; ")),
+            Outcome::Failed => {
+                self.header.error.clone().or_else(|| self.failures.first().map(|first| first.sentence())).map(|why| {
+                    match self.failures.len().saturating_sub(1) {
+                        more if more > 0 && self.header.error.is_none() => format!("{why} (and {more} more)"),
+                        _ => why,
+                    }
+                })
+            }
+            Outcome::StoppedEarly | Outcome::Interrupted => self.stopped_because.clone(),
+        };
         self
     }
-}
-
-/// When a run began and ended, epoch milliseconds by this machine.
-#[derive(Clone, Copy, Debug)]
-pub struct RunMoments {
-    pub started_ms: i64,
-    pub finished_ms: i64,
-}
-
-/// A moment as reports write it.
-pub(super) fn rfc3339(at_ms: i64) -> String {
-    chrono::DateTime::from_timestamp_millis(at_ms)
-        .map(|moment| moment.to_rfc3339_opts(chrono::SecondsFormat::Millis, true))
-        .unwrap_or_default()
-}
-
-/// The most memory that the process ever had, in bytes; 0 where the system does not tell.
-pub(super) fn peak_rss_bytes() -> u64 {
-    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return 0 };
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
 }

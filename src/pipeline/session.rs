@@ -20,7 +20,7 @@ use crate::{
 };
 
 use super::{
-    PipelineError, System,
+    Outcome, PipelineError, ReportHeader, RunMoments, System,
     assemble::{archive, failed, lock_patience, open_all, opening, places},
     limits::{recall, remember},
 };
@@ -167,6 +167,12 @@ impl Session {
     /// The command stands in the history of runs from here on.
     pub fn begin_run(&self) -> Result<(), PipelineError> {
         Ok(self.state().begin_run(&self.run_id, self.command, self.started_ms)?)
+    }
+
+    /// The header of the report of this command, which ends now.
+    pub(super) fn report_header(&self, outcome: Outcome, error: Option<&PipelineError>) -> ReportHeader {
+        let moments = RunMoments { started_ms: self.started_ms, finished_ms: self.now_ms() };
+        ReportHeader::new(self.command, moments, self.account.parts(), outcome, error)
     }
 
     /// How the command ended; `report` is what the history keeps of it.

@@ -298,10 +298,10 @@ async fn watched(run: Run, board: &Board) -> (RunReport, Result<(), PipelineErro
 
 /// What a run came to: what follows, its outcome, and what went wrong.
 fn judge(report: Option<&RunReport>, error: Option<&PipelineError>) -> (Ended, String, Option<String>) {
-    let outcome = report.map_or("not begun", |report| report.outcome.name()).to_owned();
+    let outcome = report.map_or("not begun", |report| report.header.outcome.name()).to_owned();
     match (error, report) {
         (Some(error), _) => (of_error(error), outcome, Some(chain(error))),
-        (None, Some(report)) if !matches!(report.outcome, Outcome::Done | Outcome::NeedsALook) => {
+        (None, Some(report)) if !matches!(report.header.outcome, Outcome::Done | Outcome::NeedsALook) => {
             let why = report.why.clone().or(Some("it did not end".to_owned()));
             (Ended::Again { not_before_ms: report.resume_after_ms }, outcome, why)
         }

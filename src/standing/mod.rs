@@ -106,11 +106,11 @@ impl Standing {
     pub fn add_unrecorded(&mut self, report: &RunReport, moments: RunMoments) {
         let entry = RunEntry {
             run_id: report.run_id.0.clone(),
-            command: report.command.clone(),
+            command: report.header.command.to_owned(),
             started_ms: moments.started_ms,
             finished_ms: Some(moments.finished_ms),
-            outcome: Some(report.outcome.name().to_owned()),
-            exit_code: Some(i64::from(report.exit_code)),
+            outcome: Some(report.header.outcome.name().to_owned()),
+            exit_code: Some(i64::from(report.header.exit_code)),
             report: serde_json::to_string(report).ok(),
         };
         self.last_report = serde_json::to_value(report).ok();

@@ -53,7 +53,7 @@ pub fn line(report: Option<&RunReport>, error: Option<&PipelineError>, was_kille
             )
         });
         let streams: Vec<String> = streams.collect();
-        format!("{} after {} requests; {}", report.outcome.name(), report.requests.total, streams.join(", "))
+        format!("{} after {} requests; {}", report.header.outcome.name(), report.requests.total, streams.join(", "))
     });
     let error = error.map(|error| format!(" ({})", chain(error))).unwrap_or_default();
     let killed = if was_killed { "KILLED, " } else { "" };
@@ -89,15 +89,15 @@ impl Ended {
         }
         let Some(report) = &self.report else { return };
         self.exit_code_fits(report);
-        times_add_up(&report.time_ms);
+        times_add_up(&report.header.time_ms);
         if let Some(count) = plan.max_requests {
             assert!(report.requests.total <= count, "{} requests, {count} allowed", report.requests.total);
         }
         let is_free = plan.max_requests.is_none() && plan.deadline_ms.is_none() && plan.cancel_at.is_none();
         if is_calm && is_free {
-            assert!(matches!(report.exit_code, 0 | 3), "in calm weather: {report:?}");
+            assert!(matches!(report.header.exit_code, 0 | 3), "in calm weather: {report:?}");
         }
-        if matches!(report.exit_code, 0 | 3) {
+        if matches!(report.header.exit_code, 0 | 3) {
             nothing_is_left_over(root, plan.warehouses != Warehouses::DuckDb);
         }
     }
@@ -119,7 +119,7 @@ impl Ended {
     }
 
     fn exit_code_fits(&self, report: &RunReport) {
-        let wanted = match (&self.error, report.outcome) {
+        let wanted = match (&self.error, report.header.outcome) {
             (Some(error), Outcome::Failed) => error.exit_code(),
             (Some(_), outcome) => panic!("an error, and the outcome is {outcome:?}"),
             (None, Outcome::Done) => 0,
@@ -128,14 +128,14 @@ impl Ended {
             (None, Outcome::StoppedEarly) => 6,
             (None, Outcome::Interrupted) => 130,
         };
-        assert_eq!(report.exit_code, wanted, "{report:?}");
-        assert_eq!(report.outcome == Outcome::Failed && self.error.is_none(), {
-            self.error.is_none() && !report.failures.is_empty() && report.outcome != Outcome::Interrupted
+        assert_eq!(report.header.exit_code, wanted, "{report:?}");
+        assert_eq!(report.header.outcome == Outcome::Failed && self.error.is_none(), {
+            self.error.is_none() && !report.failures.is_empty() && report.header.outcome != Outcome::Interrupted
         });
         assert_eq!(
             report.stopped_because.is_some(),
-            matches!(report.exit_code, 6 | 130) || {
-                report.outcome == Outcome::Failed && report.stopped_because.is_some()
+            matches!(report.header.exit_code, 6 | 130) || {
+                report.header.outcome == Outcome::Failed && report.stopped_because.is_some()
             }
         );
     }

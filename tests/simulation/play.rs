@@ -138,7 +138,8 @@ impl Play<'_> {
                 let ended = self.run(plan).await;
                 self.check_after(plan, &ended);
                 let report = ended.report.as_ref();
-                let is_finished = report.is_some_and(|report| matches!(report.exit_code, 0 | 3)) && !ended.was_killed;
+                let is_finished =
+                    report.is_some_and(|report| matches!(report.header.exit_code, 0 | 3)) && !ended.was_killed;
                 let waiting = report.and_then(|report| report.recordings).map_or(0, |recordings| recordings.waiting);
                 if plan.again && is_finished && waiting == 0 {
                     self.ask_for_nothing(plan).await;
@@ -180,7 +181,7 @@ impl Play<'_> {
     async fn is_anything_asked(&mut self, again: &RunPlan) -> bool {
         let ended = self.run(again).await;
         self.check_after(again, &ended);
-        ended.report.is_some_and(|report| report.requests.total > 0 && matches!(report.exit_code, 0 | 3))
+        ended.report.is_some_and(|report| report.requests.total > 0 && matches!(report.header.exit_code, 0 | 3))
     }
 
     fn is_in_doubt(&self) -> bool {
@@ -339,7 +340,7 @@ impl Play<'_> {
         let real = std::time::Instant::now();
         self.oracle.learn(&self.service);
         self.last_notes = ended.report.as_ref().map(|report| report.notes.clone()).unwrap_or_default();
-        let exit_code = ended.report.as_ref().map(|report| report.exit_code).filter(|_| !ended.was_killed);
+        let exit_code = ended.report.as_ref().map(|report| report.header.exit_code).filter(|_| !ended.was_killed);
         let is_backfilled = plan.backfill.is_some() && matches!(exit_code, Some(0 | 3));
         // What a run did not touch was looked at before.
         let has_changed = ended.changes().values().any(|rows| *rows > 0);
@@ -364,7 +365,7 @@ impl Play<'_> {
             }
         }
         super::say(|| format!("       {} ms checked", real.elapsed().as_millis()));
-        let is_settled = ended.report.as_ref().is_some_and(|report| matches!(report.exit_code, 0 | 3 | 6));
+        let is_settled = ended.report.as_ref().is_some_and(|report| matches!(report.header.exit_code, 0 | 3 | 6));
         if let ([duckdb, parquet], true) = (contents.as_slice(), self.are_twins && is_settled && !ended.was_killed) {
             checks::twins(duckdb, parquet, self.likeness());
         }

@@ -142,7 +142,7 @@ impl Ended {
     /// Asserts the exit code.
     fn expect(self, exit_code: u8) -> Ended {
         let Ended { report, error, .. } = &self;
-        assert_eq!(report.exit_code, exit_code, "{error:?} {:?} {:?}", report.notes, report.failures);
+        assert_eq!(report.header.exit_code, exit_code, "{error:?} {:?} {:?}", report.notes, report.failures);
         self
     }
 

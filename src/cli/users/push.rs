@@ -141,7 +141,7 @@ pub(super) async fn run(args: PushArgs, context: Context) -> Result<u8, CommandE
     };
     tell(&report, args.json, &context)?;
     outcome.map_err(CommandError::Pipeline)?;
-    Ok(report.exit_code)
+    Ok(report.header.exit_code)
 }
 
 fn input_of(args: &PushArgs) -> Result<PushInput, CommandError> {
@@ -220,10 +220,10 @@ fn summary(report: &PushReport) -> String {
     let mut text = format!(
         "users push{} {}: {} rows read, {} requests in {:.1} s\n  {}\n",
         if report.dry_run { " (dry run)" } else { "" },
-        report.outcome.name().replace('_', " "),
+        report.header.outcome.name().replace('_', " "),
         rows.read,
         report.requests.total,
-        report.time_ms.wall as f64 / 1000.0,
+        report.header.secs(),
         if fates.is_empty() { "nothing to do".to_owned() } else { fates.join(", ") }
     );
     let notes = [

@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::{
-    super::{PipelineError, assemble::suppression, report::peak_rss_bytes, report::rfc3339},
+    super::{PipelineError, ReportHeader, RunMoments, assemble::suppression},
     input::read,
     kept_out::{KEPT_OUT, is_kept_out},
     ledger::{Verdict, Wanted, judge},
@@ -40,21 +40,15 @@ pub(super) fn run(settings: &Settings, request: &PushRequest) -> Result<PushRepo
     });
     // After an error nothing is put in place: the file of an earlier push stays.
     let outcome = problem.map_or(ended, Err).and_then(|()| results.finish(Ending::Complete));
+    let moments = RunMoments { started_ms, finished_ms: clock::now_ms() };
     outcome.map(|_| PushReport {
         run_id: None,
-        command: COMMAND,
-        outcome: rows.outcome(),
-        exit_code: rows.outcome().exit_code(),
-        started_at: rfc3339(started_ms),
-        finished_at: rfc3339(clock::now_ms()),
+        header: ReportHeader::new(COMMAND, moments, account.parts(), rows.outcome(), None),
         dry_run: true,
         rows,
         results: request.results.display().to_string(),
         requests: RequestStats::default(),
-        time_ms: account.parts(),
-        peak_rss_bytes: peak_rss_bytes(),
         stopped_because: None,
-        error: None,
     })
 }
 

@@ -38,9 +38,7 @@ use crate::{
 use super::{
     Outcome, PipelineError, Session, System,
     assemble::{identity, source_settings, suppression},
-    error::chain,
     limits::noting_told_waits,
-    report::{peak_rss_bytes, rfc3339},
     threads::blocking,
 };
 use context::PushContext;
@@ -189,33 +187,25 @@ impl Push {
     fn report(&self, error: Option<&PipelineError>, has_results: bool) -> PushReport {
         let results = &self.context.request.results;
         let found = self.context.found();
-        let outcome = match (error, found.stop) {
-            (Some(_), _) => Outcome::Failed,
-            (None, Some(Stop::Cancelled)) => Outcome::Interrupted,
-            (None, Some(_)) => Outcome::StoppedEarly,
-            (None, None) => found.rows.outcome(),
+        let outcome = match found.stop {
+            Some(Stop::Cancelled) => Outcome::Interrupted,
+            Some(_) => Outcome::StoppedEarly,
+            None => found.rows.outcome(),
         };
         PushReport {
             run_id: Some(self.session.run_id.clone()),
-            command: COMMAND,
-            outcome,
-            exit_code: error.map_or(outcome.exit_code(), PipelineError::exit_code),
-            started_at: rfc3339(self.session.started_ms),
-            finished_at: rfc3339(self.session.now_ms()),
+            header: self.session.report_header(outcome, error),
             dry_run: false,
             rows: found.rows,
             results: if has_results { results.display().to_string() } else { String::new() },
             requests: self.context.source.request_stats(),
-            time_ms: self.session.account.parts(),
-            peak_rss_bytes: peak_rss_bytes(),
             stopped_because: found.stop.map(|stop| stop.to_string()),
-            error: error.map(|error| chain(error)),
         }
     }
 
     fn remember(&self, report: &PushReport) -> Result<(), PipelineError> {
         let text = serde_json::to_string(report).unwrap_or_default();
         self.session.remember(&self.context.source)?;
-        self.session.finish_run(report.outcome.name(), report.exit_code, &text)
+        self.session.finish_run(report.header.outcome.name(), report.header.exit_code, &text)
     }
 }

@@ -2,13 +2,10 @@
 
 use serde::Serialize;
 
-use crate::{
-    model::{RunId, TimeParts},
-    source::RequestStats,
-};
+use crate::{model::RunId, source::RequestStats};
 
 use super::{
-    super::Outcome,
+    super::{Outcome, ReportHeader},
     results::{Fate, RowResult, ThisPush},
 };
 
@@ -72,25 +69,14 @@ pub struct PushReport {
     /// None for a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    pub command: &'static str,
-    pub outcome: Outcome,
-    pub exit_code: u8,
-    /// RFC 3339, by this machine.
-    pub started_at: String,
-    /// RFC 3339, by this machine.
-    pub finished_at: String,
+    #[serde(flatten)]
+    pub header: ReportHeader,
     pub dry_run: bool,
     pub rows: PushRows,
     /// The file with each row's fate.
     pub results: String,
     pub requests: RequestStats,
-    /// Where the time went; everything but `wall` adds up to it.
-    pub time_ms: TimeParts,
-    pub peak_rss_bytes: u64,
     /// Why the push ended early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_because: Option<String>,
-    /// What ended the push, if an error did.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
 }

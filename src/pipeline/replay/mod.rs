@@ -34,7 +34,6 @@ use crate::{
 use super::{
     Outcome, PipelineError, Session, System,
     assemble::{identity, suppression},
-    error::chain,
 };
 
 use inventory::committed;
@@ -82,7 +81,7 @@ impl Replay {
         }
         let report = self.report(&replayed);
         let text = serde_json::to_string(&report).unwrap_or_default();
-        let finished = self.session.finish_run(report.outcome.name(), report.exit_code, &text);
+        let finished = self.session.finish_run(report.header.outcome.name(), report.header.exit_code, &text);
         (report, replayed.map(drop).and(finished))
     }
 
@@ -114,24 +113,11 @@ impl Replay {
     }
 
     fn report(&self, replayed: &Result<Replayed, PipelineError>) -> ReplayReport {
-        let (outcome, exit_code, error) = match replayed {
-            Ok(replayed) => {
-                let outcome = replayed.outcome();
-                (outcome, outcome.exit_code(), None)
-            }
-            Err(error) => (Outcome::Failed, error.exit_code(), Some(chain(error))),
-        };
+        let outcome = replayed.as_ref().map_or(Outcome::Failed, Replayed::outcome);
         ReplayReport {
             run_id: self.session.run_id.clone(),
-            command: "replay",
-            outcome,
-            exit_code,
-            started_at: super::report::rfc3339(self.session.started_ms),
-            finished_at: super::report::rfc3339(self.session.now_ms()),
+            header: self.session.report_header(outcome, replayed.as_ref().err()),
             replayed: replayed.as_ref().cloned().unwrap_or_default(),
-            time_ms: self.session.account.parts(),
-            peak_rss_bytes: super::report::peak_rss_bytes(),
-            error,
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::model::{RunId, TimeParts};
+use crate::model::RunId;
 
-use super::super::Outcome;
+use super::super::{Outcome, ReportHeader};
 
 /// What was replayed.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -64,19 +64,8 @@ impl Replayed {
 #[derive(Clone, Debug, Serialize)]
 pub struct ReplayReport {
     pub run_id: RunId,
-    pub command: &'static str,
-    pub outcome: Outcome,
-    pub exit_code: u8,
-    /// RFC 3339, by this machine.
-    pub started_at: String,
-    /// RFC 3339, by this machine.
-    pub finished_at: String,
+    #[serde(flatten)]
+    pub header: ReportHeader,
     #[serde(flatten)]
     pub replayed: Replayed,
-    /// Where the time went; everything but `wall` adds up to it.
-    pub time_ms: TimeParts,
-    pub peak_rss_bytes: u64,
-    /// What ended the replay, if an error did.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
 }

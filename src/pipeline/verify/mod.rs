@@ -99,8 +99,8 @@ impl Verify {
         let report = self.report(outcome.as_ref().err());
         let text = serde_json::to_string(&report.totals).unwrap_or_default();
         let remembered = self.session.remember(&self.context.source);
-        let remembered =
-            remembered.and_then(|()| self.session.finish_run(report.outcome.name(), report.exit_code, &text));
+        let remembered = remembered
+            .and_then(|()| self.session.finish_run(report.header.outcome.name(), report.header.exit_code, &text));
         (report, outcome.and(remembered))
     }
 
@@ -177,7 +177,6 @@ impl Verify {
         windows.sort_by(|left, right| (left.stream, left.start_ms).cmp(&(right.stream, right.start_ms)));
         let totals = VerifyTotals::of(&windows, &self.never_read);
         let outcome = match self.findings.outcome() {
-            _ if error.is_some() => Outcome::Failed,
             Outcome::Done if !totals.is_clean() => Outcome::NeedsALook,
             outcome => outcome,
         };
@@ -185,21 +184,14 @@ impl Verify {
         let resume_from = left.map(|task| task.window.start_ms).min();
         VerifyReport {
             run_id: self.session.run_id.clone(),
-            command: "verify",
-            outcome,
-            exit_code: error.map_or(outcome.exit_code(), PipelineError::exit_code),
-            started_at: super::report::rfc3339(self.session.started_ms),
-            finished_at: super::report::rfc3339(self.session.now_ms()),
+            header: self.session.report_header(outcome, error),
             range: self.range.map(Into::into),
             windows,
             never_read: std::mem::take(&mut self.never_read),
             totals,
             requests: self.context.source.request_stats(),
-            time_ms: self.context.account.parts(),
-            peak_rss_bytes: super::report::peak_rss_bytes(),
             resume_from: resume_from.map(crate::model::format_ms),
             stopped_because: self.findings.stop.map(|stop| stop.to_string()),
-            error: error.map(|error| super::chain(error)),
             failures: std::mem::take(&mut self.findings.failures),
             notes: std::mem::take(&mut self.findings.notes),
         }

@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use crate::{
     load::Differences,
-    model::{RunId, Scope, TimeParts, Window, format_ms},
+    model::{RunId, Scope, Window, format_ms},
     source::RequestStats,
 };
 
 use super::{
-    super::{Failure, Outcome},
+    super::{Failure, ReportHeader},
     queue::CompareTask,
 };
 
@@ -126,30 +126,19 @@ impl VerifyTotals {
 #[derive(Clone, Debug, Serialize)]
 pub struct VerifyReport {
     pub run_id: RunId,
-    pub command: &'static str,
-    pub outcome: Outcome,
-    pub exit_code: u8,
-    /// RFC 3339, by this machine.
-    pub started_at: String,
-    /// RFC 3339, by this machine.
-    pub finished_at: String,
+    #[serde(flatten)]
+    pub header: ReportHeader,
     /// The range that was asked for.
     pub range: Option<Range>,
     pub windows: Vec<Verified>,
     pub never_read: Vec<NeverRead>,
     pub totals: VerifyTotals,
     pub requests: RequestStats,
-    /// Where the time went; everything but `wall` adds up to it.
-    pub time_ms: TimeParts,
-    pub peak_rss_bytes: u64,
     /// Where to go on after an early end: everything before it was looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume_from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_because: Option<String>,
-    /// What ended it, if an error did.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
     /// Windows that could not be pulled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
