@@ -7,8 +7,8 @@ use tracing::Instrument as _;
 
 use crate::{
     load::CommitOptions,
-    model::{IntervalSet, Scan, Stream},
-    plan::Reason,
+    model::{Scan, Stream},
+    plan::{Reason, covered_with},
     source::Stop,
 };
 
@@ -90,8 +90,7 @@ impl Run {
     /// The task of a scan that an earlier run began.
     fn task_of(&self, scan: &Scan, page_rows: u32) -> Result<SyncTask, PipelineError> {
         let coverage = self.context.state().coverage(scan.scope)?;
-        let covered: IntervalSet = coverage.iter().map(|interval| interval.window).collect();
-        let is_first_proof = !covered.covers(scan.window);
+        let is_first_proof = !covered_with(&coverage, scan.flags).covers(scan.window);
         let reason = if is_first_proof { Reason::Gap } else { Reason::Rescan };
         self.context.progress.due(scan.scope, scan.window);
         Ok(SyncTask {

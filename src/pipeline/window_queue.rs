@@ -17,8 +17,8 @@ use super::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SyncPurpose {
     pub reason: Reason,
-    /// Whether no complete scan has covered the window before: then every ledger records the scan, also if no row
-    /// changed.
+    /// True if no complete scan with these flags has covered the whole window. Then every ledger records the scan, even
+    /// if no row changed.
     pub is_first_proof: bool,
     /// Whether the run scans the window a second time, because many of its rows seem to have vanished.
     pub is_recheck: bool,
@@ -84,10 +84,9 @@ impl WindowQueue {
     /// Adds a second scan of a window, with another page size: a service that loses rows at page boundaries then
     /// loses other rows.
     pub fn push_recheck(&mut self, task: SyncTask, progress: &Progress) {
-        let SyncPurpose { reason, .. } = task.purpose;
         progress.due(task.scope, task.window);
         let page_rows = (task.page_rows * 2 / 3).max(1);
-        let purpose = SyncPurpose { reason, is_first_proof: false, is_recheck: true };
+        let purpose = SyncPurpose { is_recheck: true, ..task.purpose };
         self.rechecks.push(SyncTask { page_rows, is_half: false, purpose, ..task });
     }
 

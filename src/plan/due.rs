@@ -80,8 +80,7 @@ pub fn due(scope: Scope, covered: &[CoverageInterval], rules: &Rules, ask: Ask, 
     let covered: Vec<CoverageInterval> = covered.iter().filter_map(|interval| interval.part(past)).collect();
     match ask {
         Ask::Backfill { window } => {
-            let with_flags = covered.iter().filter(|interval| interval.flags.includes(rules.flags));
-            let with_flags: IntervalSet = with_flags.map(|interval| interval.window).collect();
+            let with_flags = covered_with(&covered, rules.flags);
             let window = window.in_whole_seconds();
             let window = Window::new(window.start_ms, window.end_ms.min(settled_ms));
             let read: IntervalSet = covered.iter().map(|interval| interval.window).collect();
@@ -96,6 +95,11 @@ pub fn due(scope: Scope, covered: &[CoverageInterval], rules: &Rules, ask: Ask, 
             now_ms,
         ),
     }
+}
+
+/// Returns the times that scans with at least these flags have covered.
+pub fn covered_with(covered: &[CoverageInterval], flags: FlagSet) -> IntervalSet {
+    covered.iter().filter(|interval| interval.flags.includes(flags)).map(|interval| interval.window).collect()
 }
 
 /// Splits a gap, in order of time, into parts that were read with fewer flags and parts that were never read.

@@ -4,6 +4,7 @@
 mod broken;
 mod ends;
 mod habits;
+mod resumed;
 
 use std::{collections::BTreeMap, fs, sync::Arc};
 
@@ -34,6 +35,7 @@ struct Lab {
     folder: TempDir,
     rng: Rng,
     config: &'static str,
+    failpoints: Failpoints,
 }
 
 /// How a run ended, and what it asked.
@@ -46,7 +48,7 @@ struct Ended {
 impl Lab {
     fn new(settings: Settings) -> Lab {
         let (sandbox, folder) = (Sandbox::in_process(settings).unwrap(), TempDir::new().unwrap());
-        Lab { sandbox, folder, rng: Rng::seeded(1), config: "" }
+        Lab { sandbox, folder, rng: Rng::seeded(1), config: "", failpoints: Failpoints::default() }
     }
 
     /// With a configuration file.
@@ -116,7 +118,7 @@ impl Lab {
             clock: Clock::simulated(move || control.now_ms()),
             rng: self.rng.clone(),
             transport: self.transport(),
-            failpoints: Failpoints::default(),
+            failpoints: self.failpoints.clone(),
             engine_threads: Some(1),
             last_warehouse_first: false,
         };
