@@ -159,14 +159,14 @@ fn p5_a_retry_after_beyond_max_wait_ends_the_run_with_its_time() {
 
 #[test]
 fn p5_a_run_stops_at_its_deadline_and_the_next_one_resumes() {
-    let service = limited(RateLimit { per_second: 5.0, burst: 5, ..RateLimit::default() });
+    let service = limited(RateLimit { per_second: 2.0, burst: 5, ..RateLimit::default() });
     let place = place(&service);
-    let stopped = report(&place, &backfill(15, 0), &["--deadline", "4s"], 6);
+    let stopped = report(&place, &backfill(15, 0), &["--deadline", "10s"], 6);
     assert_eq!(stopped["outcome"], "stopped_early");
     assert!(stopped["stopped_because"].as_str().unwrap().contains("deadline"), "{stopped}");
     let log = service.log();
     let span_us = log.last().unwrap().arrived_us - log.first().unwrap().arrived_us;
-    assert!(span_us <= 4_000_000, "the last request came {span_us} us after the first");
+    assert!(span_us <= 10_000_000, "the last request came {span_us} us after the first");
     assert!(log.len() < 50, "{} requests: the limit was not in force", log.len());
     service.set_faults(Faults::default());
     let rest = report(&place, &backfill(15, 0), &[], 0);

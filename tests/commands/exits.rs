@@ -336,7 +336,7 @@ fn check_inspects_disks_proxy_certificates_and_serve() {
 #[test]
 fn a_deadline_does_not_hide_an_unreachable_service() {
     let place = Place::at("http://127.0.0.1:1");
-    let done = place.run(&["sync", "--deadline", "3s"]).expect(1);
+    let done = place.run(&["sync", "--deadline", "10s"]).expect(1);
     assert!(done.stderr.contains("error: cannot reach http://127.0.0.1:1/"), "{}", done.stderr);
     // The history says why, in the same words.
     let status = place.run(&["status", "--json"]).expect(0).json();
