@@ -12,8 +12,7 @@ use super::{PipelineError, RunMoments, RunReport, Session, System, assemble::ide
 impl Session {
     /// The run that this session began has failed while it opened what it works with.
     pub(super) fn finish_not_begun(&self, error: &PipelineError) {
-        let moments = RunMoments { started_ms: self.started_ms, finished_ms: self.now_ms() };
-        let report = RunReport::not_begun(self.run_id.clone(), self.command, moments, error);
+        let report = RunReport::not_begun(self.run_id.clone(), self.command, self.moments(), error);
         let report = report.for_lists_of(&self.settings);
         let text = serde_json::to_string(&report).unwrap_or_default();
         if let Err(error) = self.finish_run(report.header.outcome.name(), report.header.exit_code, &text) {

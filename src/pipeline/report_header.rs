@@ -13,7 +13,8 @@ pub struct RunMoments {
     pub finished_ms: i64,
 }
 
-/// How a command ended, and what it took.
+/// How a command ended, and what it took. The reference of the run JSON shows the docs of the fields, so they speak of
+/// runs.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReportHeader {
     /// The command: `sync`, `backfill`, `users pull`.

@@ -171,8 +171,12 @@ impl Session {
 
     /// The header of the report of this command, which ends now.
     pub(super) fn report_header(&self, outcome: Outcome, error: Option<&PipelineError>) -> ReportHeader {
-        let moments = RunMoments { started_ms: self.started_ms, finished_ms: self.now_ms() };
-        ReportHeader::new(self.command, moments, self.account.parts(), outcome, error)
+        ReportHeader::new(self.command, self.moments(), self.account.parts(), outcome, error)
+    }
+
+    /// When this command began, and now as its end.
+    pub(super) fn moments(&self) -> RunMoments {
+        RunMoments { started_ms: self.started_ms, finished_ms: self.now_ms() }
     }
 
     /// How the command ended; `report` is what the history keeps of it.
