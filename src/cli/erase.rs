@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     erase::{DELAY_SECONDS_MAX, Erase, EraseError, EraseRequest, NotFollowed, Plan, Receipt, read_people},
-    model::{IdentifierKind, steers_display},
+    model::{IdentifierKind, is_display_control},
     pipeline::{ResultsFound, System, flush_deliveries},
     recordings::StoredRecordings,
 };
@@ -271,7 +271,7 @@ fn describe(plan: &Plan) -> String {
         text.push_str(&format!("  {title}\n"));
         let more = lines.len().saturating_sub(listed_max);
         for line in lines.into_iter().take(listed_max) {
-            let line: String = line.chars().filter(|letter| !steers_display(*letter)).collect();
+            let line: String = line.chars().filter(|letter| !is_display_control(*letter)).collect();
             text.push_str(&format!("    {line}\n"));
         }
         if more > 0 {

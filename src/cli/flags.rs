@@ -8,7 +8,7 @@ use clap::Args;
 use crate::{
     clock,
     config::{self, ArchiveChoice, Overrides, Settings},
-    model::{self, DAY_MS, Stream, parse_length},
+    model::{self, DAY_MS, Stream, parse_duration},
     pipeline::unknown_in_warehouse,
     report::Between,
 };
@@ -69,7 +69,7 @@ pub(super) struct EffortFlags {
     pub concurrency: Option<usize>,
 
     /// Stop early after this time, resumable: 90s, 30m, 3h30m
-    #[arg(long, value_name = "TIME", value_parser = parse_length, help_heading = "Limits")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Limits")]
     pub deadline: Option<Duration>,
 
     /// Stop early after this many requests, resumable

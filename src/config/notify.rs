@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use serde::Deserialize;
 
-use crate::{model::parse_length, redact::ApiKey};
+use crate::{model::parse_duration, redact::ApiKey};
 
 use super::{
     error::{ConfigError, value},
@@ -151,7 +151,7 @@ pub(super) fn resolve(table: NotifyTable, beside: &impl Fn(PathBuf) -> PathBuf) 
     Ok(NotifySettings {
         command,
         on: events(table.on)?,
-        again_after: parse_length(&again_after).map_err(|problem| value("[notify] again_after", problem))?,
+        again_after: parse_duration(&again_after).map_err(|problem| value("[notify] again_after", problem))?,
         timeout: Duration::from_secs(table.timeout_secs.unwrap_or(TIMEOUT_SECS)),
         attempts,
         address,

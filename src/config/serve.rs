@@ -6,7 +6,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use serde::Deserialize;
 
 use crate::{
-    model::{Stream, parse_length},
+    model::{Stream, parse_duration},
     plan::RescanRules,
     redact::ApiKey,
 };
@@ -211,7 +211,7 @@ pub(super) fn resolve(table: ServeTable, beside: &impl Fn(PathBuf) -> PathBuf) -
         max_lag: match table.max_lag.as_deref() {
             None => MaxLag::BySchedule,
             Some(WEBHOOK_OFF) => MaxLag::Off,
-            Some(text) => MaxLag::Fixed(parse_length(text).map_err(|problem| value("[serve] max_lag", problem))?),
+            Some(text) => MaxLag::Fixed(parse_duration(text).map_err(|problem| value("[serve] max_lag", problem))?),
         },
     })
 }

@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{
     model::{
-        DriftMode, DriftPolicy, DriftRules, Flag, FlagSet, Stream, SurveyStatus, parse_date, parse_length, parse_month,
+        DriftMode, DriftPolicy, DriftRules, Flag, FlagSet, Stream, SurveyStatus, parse_date, parse_duration,
+        parse_month,
     },
     plan::{RescanRules, Tier},
 };
@@ -80,7 +81,7 @@ pub(super) fn users_settings(table: StreamTable, only: &[Stream]) -> Result<User
         return Err(value(place(key), "users are asked for one by one: there is refresh_after".to_owned()));
     }
     let length = |key: &str, text: Option<&str>, default: &str| {
-        parse_length(text.unwrap_or(default)).map_err(|problem| value(place(key), problem))
+        parse_duration(text.unwrap_or(default)).map_err(|problem| value(place(key), problem))
     };
     Ok(UsersSettings {
         is_enabled: if only.is_empty() { table.enabled.unwrap_or(false) } else { only.contains(&Stream::Users) },
@@ -137,7 +138,7 @@ fn stream_settings(stream: Stream, table: StreamTable) -> Result<StreamSettings,
         Some(_) if stream != Stream::Surveys => {
             return Err(value(place("statuses"), "only surveys have a status".to_owned()));
         }
-        Some(names) => SurveyStatus::read_all(&names)
+        Some(names) => SurveyStatus::parse_all(&names)
             .map(|statuses| if statuses.len() < SurveyStatus::ALL.len() { statuses } else { Vec::new() })
             .map_err(|problem| value(place("statuses"), problem))?,
     };

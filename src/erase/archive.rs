@@ -13,7 +13,7 @@ use std::{
 use super::EraseError;
 use crate::{
     archive::{Archive, PageChange, read_pages, rewrite},
-    model::{Failpoints, Identifier, IdentifierKind, Spelled, Spellings, Stream, merge_spellings},
+    model::{Failpoints, Identifier, IdentifierKind, Spellings, Stream, WrittenIdentifier, merge_spellings},
     person::{IdentifierMatcher, RecordFields, fields_of_stream, without_records},
     pipeline::Erased,
 };
@@ -196,8 +196,8 @@ pub(super) fn co_occurrence(archive: &Archive, wanted: &[Identifier]) -> Result<
 
 fn identifiers_of(stream: Stream, record: &str, spellings: &mut Spellings) -> Vec<Identifier> {
     let mut identifiers = Vec::new();
-    fields_of_stream(stream).for_each(record, &mut |found: Spelled| {
-        identifiers.push(found.noted_in(spellings));
+    fields_of_stream(stream).for_each(record, &mut |found: WrittenIdentifier| {
+        identifiers.push(found.into_identifier(spellings));
         true
     });
     identifiers.sort();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::EraseError;
-use crate::model::{Identifier, IdentifierKind, Spelled, Spellings};
+use crate::model::{Identifier, IdentifierKind, Spellings, WrittenIdentifier};
 
 /// The most identifiers in one request.
 pub const PEOPLE_MAX: usize = 10_000;
@@ -66,7 +66,7 @@ impl EraseRequest {
         if text.chars().any(char::is_control) {
             return names("holds a control character");
         }
-        let Some(spelled) = Spelled::read(kind, text) else {
+        let Some(spelled) = WrittenIdentifier::read(kind, text) else {
             return names(match (kind, text.contains('@')) {
                 (IdentifierKind::Email, false) if !text.trim().is_empty() => "is no mail address: it has no @",
                 (IdentifierKind::Email, true) => {
@@ -75,7 +75,7 @@ impl EraseRequest {
                 _ => "names nobody in particular, so it would name everybody without a name",
             });
         };
-        self.people.insert(spelled.noted_in(&mut self.spellings));
+        self.people.insert(spelled.into_identifier(&mut self.spellings));
         match self.people.len() > PEOPLE_MAX {
             true => Err(EraseError::Names(format!("more than {PEOPLE_MAX} people: name fewer at once"))),
             false => Ok(()),
@@ -109,7 +109,7 @@ pub fn read_people(text: &str, request: &mut EraseRequest) -> Result<(), EraseEr
 
 /// The beginning of a text, without characters that control a terminal.
 fn shown(text: &str) -> String {
-    text.chars().filter(|letter| !crate::model::steers_display(*letter)).take(60).collect()
+    text.chars().filter(|letter| !crate::model::is_display_control(*letter)).take(60).collect()
 }
 
 #[cfg(test)]

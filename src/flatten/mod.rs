@@ -24,7 +24,7 @@ use arrow::{
 
 use crate::{
     json::{self, Entry},
-    model::{Discarded, DriftRules, FlatPage, Reject, RejectReason, Stream, TableBatch},
+    model::{DiscardedRows, DriftRules, FlatPage, Reject, RejectReason, Stream, TableBatch},
     page::PageError,
     schema::RECORD_COLUMN,
     text::bytes_without_mark,
@@ -253,13 +253,13 @@ fn discarded_of(
     stream: Stream,
     flat: &FlatPage,
     doomed: &BTreeMap<i64, Doom>,
-) -> Result<Option<Discarded>, ArrowError> {
+) -> Result<Option<DiscardedRows>, ArrowError> {
     let Some(base) = flat.table(stream.name()) else { return Ok(None) };
     let is_doomed: Vec<bool> =
         records_column(base).unwrap_or_default().iter().map(|record| doomed.contains_key(record)).collect();
     let key_hashes = flat.key_hashes.iter().zip(&is_doomed).filter(|(_, is_doomed)| **is_doomed).map(|(hash, _)| *hash);
     let key_hashes = key_hashes.collect();
-    Ok(Some(Discarded { rows: filter_record_batch(base, &BooleanArray::from(is_doomed))?, key_hashes }))
+    Ok(Some(DiscardedRows { rows: filter_record_batch(base, &BooleanArray::from(is_doomed))?, key_hashes }))
 }
 
 /// The records that the rows of a batch came from, in order.

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     json::{self, Entry, Shape},
-    model::{Content, DriftRules, TableBatch, column_mark},
+    model::{DriftRules, RowContent, TableBatch, column_name_hash},
 };
 
 wire_fields! {
@@ -188,9 +188,9 @@ fn snapshot_visitor<'a>(fields: &mut Fields<'a, SnapshotField>) -> Option<Cow<'a
 
 /// Over all columns but the key and the creation time.
 fn content_hash(snapshot: &Snapshot, survey_id: Option<i64>) -> i64 {
-    let mut content = Content::default();
+    let mut content = RowContent::default();
     if let Some(survey_id) = survey_id {
-        content.bigint(column_mark("survey_id"), survey_id);
+        content.bigint(column_name_hash("survey_id"), survey_id);
     }
     let texts = [
         ("visitor_id", snapshot.visitor_id.as_deref()),
@@ -203,7 +203,7 @@ fn content_hash(snapshot: &Snapshot, survey_id: Option<i64>) -> i64 {
     ];
     for (name, value) in texts {
         if let Some(value) = value {
-            content.text(column_mark(name), value);
+            content.text(column_name_hash(name), value);
         }
     }
     content.hash_64()

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     json::{self, Entry, Shape},
-    model::{DriftMode, DriftRules, Stream, TableBatch, column_mark},
+    model::{DriftMode, DriftRules, Stream, TableBatch, column_name_hash},
 };
 
 wire_fields! {
@@ -134,7 +134,7 @@ impl<'a> RecordTables<'a> for SurveyTables<'a> {
         for field in [Wire::Questions, Wire::Constraints] {
             if let Some(raw) = fields.json(field) {
                 let cut = self.cut.iter().find(|(cut, _)| cut.slot() == field.slot());
-                row.content.text(column_mark(field.name()), cut.map_or(raw, |(_, stored)| stored));
+                row.content.text(column_name_hash(field.name()), cut.map_or(raw, |(_, stored)| stored));
             }
         }
         row.row_hash();

@@ -17,7 +17,7 @@ use arrow::{
 };
 
 use crate::{
-    model::{Content, TableBatch, column_mark},
+    model::{RowContent, TableBatch, column_name_hash},
     schema::{Column, ColumnType, RECORD_COLUMN, ROW_HASH_COLUMN, Table, TableKind, table},
 };
 
@@ -41,9 +41,9 @@ pub(super) struct TableBuilder {
     /// A cell came out of order: the batch cannot be built.
     is_misordered: bool,
     /// The values of the row's key.
-    pub key: Content,
+    pub key: RowContent,
     /// The other values that the service sent.
-    pub content: Content,
+    pub content: RowContent,
 }
 
 #[derive(Debug)]
@@ -162,7 +162,7 @@ impl TableBuilder {
             .flat_columns()
             .map(|column| ColumnBuilder {
                 name: &column.name,
-                mark: column_mark(&column.name),
+                mark: column_name_hash(&column.name),
                 role: role(table, column),
                 cells: Cells::new(column.column_type, rows),
             })

@@ -28,7 +28,7 @@ pub struct FlatPage {
     /// Records in the page's `data`: rows of the base table and rejects together.
     pub records: usize,
     /// Rejects that have a key: the service still returns them, so their stored rows have not vanished.
-    pub discarded: Option<Discarded>,
+    pub discarded: Option<DiscardedRows>,
     /// Requested keys that the service does not know. Only users are requested by key.
     pub absent: Vec<String>,
     /// What the contracts do not know.
@@ -37,7 +37,7 @@ pub struct FlatPage {
 
 /// Valid records that the drift rules moved to the rejects.
 #[derive(Clone, Debug)]
-pub struct Discarded {
+pub struct DiscardedRows {
     /// Their rows of the stream's base table, as they would have been.
     pub rows: RecordBatch,
     /// For each row, the hash of its key.

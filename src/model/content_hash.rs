@@ -13,17 +13,17 @@ use arrow::{
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 /// What a column's name contributes: 32 bits are plenty to tell the columns of a table apart, and a test does.
-pub(crate) fn column_mark(name: &str) -> u32 {
+pub(crate) fn column_name_hash(name: &str) -> u32 {
     (xxh3_64(name.as_bytes()) >> 32) as u32
 }
 
 /// The values of one row, in the order of the contract; cleared and used again for each row.
 #[derive(Debug, Default)]
-pub(crate) struct Content {
+pub(crate) struct RowContent {
     bytes: Vec<u8>,
 }
 
-impl Content {
+impl RowContent {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
     }
@@ -87,9 +87,9 @@ pub(crate) fn key_hashes(key: &[&str], rows: &RecordBatch) -> Result<Vec<u128>, 
     for name in key {
         let held = rows.column_by_name(name).filter(|held| is_of_a_key(held.data_type()));
         let held = held.ok_or_else(|| ArrowError::SchemaError(format!("rows without {name}, of their key")))?;
-        columns.push((column_mark(name), held));
+        columns.push((column_name_hash(name), held));
     }
-    let (mut content, mut hashes) = (Content::default(), Vec::with_capacity(rows.num_rows()));
+    let (mut content, mut hashes) = (RowContent::default(), Vec::with_capacity(rows.num_rows()));
     for row in 0..rows.num_rows() {
         content.clear();
         for (mark, column) in columns.iter().filter(|(_, column)| column.is_valid(row)) {

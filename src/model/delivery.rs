@@ -79,12 +79,12 @@ impl EventKind {
     }
 
     /// Whether such a delivery tells which environment's webhooks come here. Anybody may try a webhook.
-    pub fn names_the_environment(self) -> bool {
+    pub fn identifies_environment(self) -> bool {
         !matches!(self, EventKind::Test | EventKind::OtherEnvironment | EventKind::Unknown | EventKind::NotJson)
     }
 
     /// The stream in which there is something new; `None` where nothing is to be read.
-    pub fn hints_at(self) -> Option<super::Stream> {
+    pub fn changed_stream(self) -> Option<super::Stream> {
         match self {
             EventKind::AnswerSubmitted | EventKind::StudySubmitted => Some(super::Stream::Responses),
             EventKind::StudyStatusChanged => Some(super::Stream::Surveys),

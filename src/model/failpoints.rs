@@ -91,11 +91,11 @@ pub enum DurableStep {
     /// A behaviour of the service is remembered.
     BehaviourRemembered,
     /// Answers about people are remembered.
-    PeopleRemembered,
+    PersonLookupsRecorded,
     /// Intents to send users, and what came of them, are remembered.
     PushesRecorded,
     /// Deliveries of webhooks, which every warehouse has, leave the inbox.
-    DeliveriesSettled,
+    DeliveriesRemoved,
 }
 
 type Hook = dyn Fn(DurableStep) -> bool + Send + Sync;

@@ -1,49 +1,54 @@
 //! The words of the design as types. Imports nothing else of this crate.
 
-mod account;
 mod batch;
 mod content_hash;
 mod coverage_interval;
 mod delivery;
-mod display;
+mod display_control;
 mod drift;
 mod epoch;
 mod failpoints;
 mod flags;
-mod forms;
+mod identifier;
 mod intervals;
-mod page;
-mod people;
-mod person;
+mod normal_forms;
+mod page_request;
 mod rng;
 mod scan;
-mod service;
+mod service_address;
 mod service_profile;
 mod stream;
 mod survey_status;
 mod time;
+mod time_account;
+mod user_lookup;
 mod window;
 
-pub use account::{Activity, Busy, TimeAccount, TimeParts};
-pub use batch::{Discarded, FlatPage, Reject, RejectReason, TableBatch};
-pub(crate) use content_hash::{Content, column_mark, key_hashes};
+pub use batch::{DiscardedRows, FlatPage, Reject, RejectReason, TableBatch};
+pub(crate) use content_hash::{RowContent, column_name_hash, key_hashes};
 pub use coverage_interval::{CoverageInterval, NEEDS_RECHECK_MS};
 pub use delivery::{Delivery, EventKind, FlatEvents};
-pub use display::steers_display;
+pub use display_control::is_display_control;
 pub use drift::{DRIFT_PLACES_MAX, Drift, DriftEntry, DriftFate, DriftKind, DriftMode, DriftPolicy, DriftRules};
 pub use epoch::{EpochUnit, epoch_ms};
 pub use failpoints::{DurableStep, Failpoints};
 pub use flags::{Flag, FlagSet};
-pub use forms::{composed, folded, unicode_domain};
+pub use identifier::{
+    Identifier, IdentifierKind, Spellings, WrittenIdentifier, email_attribute_names, is_email_attribute,
+    merge_spellings,
+};
 pub use intervals::IntervalSet;
-pub use page::{EndStyle, EndStyles, PageRequest, PageToken, Proof};
-pub use people::{PersonAsked, USER_ID_BYTES_MAX, can_be_asked};
-pub use person::{Identifier, IdentifierKind, Spelled, Spellings, email_names, merge_spellings, names_an_email};
+pub use normal_forms::{composed, folded, unicode_domain};
+pub use page_request::{EndStyle, EndStyles, PageRequest, PageToken, Proof};
 pub use rng::Rng;
 pub use scan::{RunId, Scan, ScanId};
-pub use service::is_same_service;
+pub use service_address::is_same_service;
 pub use service_profile::{ListOrder, RetryAfterForm, RowTime, ThemeTime, Ties, names as behaviour_names};
 pub use stream::Stream;
 pub use survey_status::{StatusFilter, StatusSpelling, SurveyStatus};
-pub use time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, format_ms, parse_date, parse_length, parse_moment, parse_month};
+pub use time::{
+    DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, format_ms, parse_date, parse_duration, parse_moment, parse_month,
+};
+pub use time_account::{Activity, ActivityGuard, TimeAccount, TimeParts};
+pub use user_lookup::{PersonLookup, USER_ID_BYTES_MAX, can_request_user};
 pub use window::{Scope, Window};

@@ -27,7 +27,7 @@ impl Rng {
     }
 
     /// A number from 0 up to, not with, 1.
-    pub fn share(&self) -> f64 {
+    pub fn fraction(&self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
@@ -39,8 +39,8 @@ mod tests {
     #[test]
     fn a_seed_replays_and_a_share_is_below_one() {
         let (left, right) = (Rng::seeded(7), Rng::seeded(7));
-        let drawn: Vec<f64> = (0..1000).map(|_| left.share()).collect();
-        assert!(drawn.iter().all(|share| (0.0..1.0).contains(share) && *share == right.share()));
+        let drawn: Vec<f64> = (0..1000).map(|_| left.fraction()).collect();
+        assert!(drawn.iter().all(|share| (0.0..1.0).contains(share) && *share == right.fraction()));
         assert!((drawn.iter().sum::<f64>() / 1000.0 - 0.5).abs() < 0.05);
         assert_ne!(Rng::default().bits(), Rng::default().bits());
     }

@@ -16,11 +16,11 @@ macro_rules! time_ordered_id {
         impl $name {
             /// A new id, ordered by the time handed in (epoch milliseconds) and unique beside it.
             pub fn new(now_ms: i64) -> Self {
-                Self::drawn(now_ms, &Rng::default())
+                Self::with_rng(now_ms, &Rng::default())
             }
 
             /// The same, with its random part from there.
-            pub fn drawn(now_ms: i64, rng: &Rng) -> Self {
+            pub fn with_rng(now_ms: i64, rng: &Rng) -> Self {
                 let now_ms = u64::try_from(now_ms).unwrap_or(0);
                 let random = [rng.bits(), rng.bits()].map(u64::to_le_bytes);
                 let tail: [u8; 10] = std::array::from_fn(|at| random[at / 8][at % 8]);

@@ -39,7 +39,7 @@ impl SurveyStatus {
     }
 
     /// The states of these names, in any case, each once. The error says what is wrong.
-    pub fn read_all(names: &[String]) -> Result<Vec<SurveyStatus>, String> {
+    pub fn parse_all(names: &[String]) -> Result<Vec<SurveyStatus>, String> {
         let read = |name: &String| {
             let known = SurveyStatus::ALL.into_iter().find(|status| status.name().eq_ignore_ascii_case(name.trim()));
             known.ok_or_else(|| {
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn names_are_read_in_any_case_and_wrong_ones_are_named() {
         let read =
-            |names: &[&str]| SurveyStatus::read_all(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+            |names: &[&str]| SurveyStatus::parse_all(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         assert_eq!(read(&["draft", "NEW", "Draft "]), Ok(vec![SurveyStatus::New, SurveyStatus::Draft]));
         let error = read(&["LIVE"]).unwrap_err();
         assert!(error.contains("'LIVE'") && error.contains("IN_PROGRESS"), "{error}");

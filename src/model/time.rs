@@ -93,7 +93,7 @@ pub fn parse_moment(text: &str, now_ms: i64) -> Result<i64, String> {
     if let Some(at_ms) = parse_month(text) {
         return Ok(at_ms);
     }
-    if let Ok(ago) = parse_length(text) {
+    if let Ok(ago) = parse_duration(text) {
         let ago_ms = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
         return match now_ms.saturating_sub(ago_ms) {
             at_ms @ 0.. => Ok(at_ms),
@@ -119,7 +119,7 @@ pub fn parse_month(text: &str) -> Option<i64> {
 ///
 /// # Errors
 /// Another form, or no time at all.
-pub fn parse_length(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("'{text}' is not a length of time: write 90s, 30m, 2h, 3h30m or 30d");
     let (mut rest, mut secs, mut larger_secs) = (text, 0_u64, u64::MAX);
     while !rest.is_empty() {
@@ -212,10 +212,10 @@ mod tests {
 
     #[test]
     fn lengths_of_time_are_read_with_their_unit() {
-        assert_eq!(parse_length("90s"), Ok(Duration::from_secs(90)));
-        assert_eq!(parse_length("2h"), Ok(Duration::from_secs(7200)));
-        assert_eq!(parse_length("3h30m"), Ok(Duration::from_secs(12_600)));
-        assert_eq!(parse_length("1d2h3m4s"), Ok(Duration::from_secs(93_784)));
+        assert_eq!(parse_duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("2h"), Ok(Duration::from_secs(7200)));
+        assert_eq!(parse_duration("3h30m"), Ok(Duration::from_secs(12_600)));
+        assert_eq!(parse_duration("1d2h3m4s"), Ok(Duration::from_secs(93_784)));
         for wrong in [
             "",
             "h",
@@ -232,7 +232,7 @@ mod tests {
             "3h30",
             "1h\u{e9}",
         ] {
-            assert!(parse_length(wrong).is_err(), "{wrong}");
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
     }
 }

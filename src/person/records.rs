@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::decoded::Decoded;
 use crate::{
-    model::{IdentifierKind, Spelled, Stream, names_an_email},
+    model::{IdentifierKind, Stream, WrittenIdentifier, is_email_attribute},
     schema::{Identifies, Table, tables},
     text::without_mark,
 };
@@ -95,7 +95,7 @@ impl RecordFields {
 
     /// Hands each identifier of a record to `each`, until that answers `false`. What is no object has none. Of an
     /// object that is no JSON, whatever is spelled like one of these fields counts, wherever it stands.
-    pub fn for_each(&self, record: &str, each: &mut dyn FnMut(Spelled) -> bool) -> bool {
+    pub fn for_each(&self, record: &str, each: &mut dyn FnMut(WrittenIdentifier) -> bool) -> bool {
         let mut goes_on = true;
         let is_read = for_each_member(without_mark(record), &mut |name, value| {
             let known = self
@@ -108,7 +108,7 @@ impl RecordFields {
             }
             if goes_on && member.has_emails {
                 for_each_member(value, &mut |name, value| {
-                    let email = names_an_email(name).then(|| read(IdentifierKind::Email, value)).flatten();
+                    let email = is_email_attribute(name).then(|| read(IdentifierKind::Email, value)).flatten();
                     if let Some(email) = email.filter(|_| goes_on) {
                         goes_on = each(email);
                     }
@@ -132,7 +132,7 @@ impl RecordFields {
         let mut kinds = BTreeSet::new();
         for (known, member) in &self.members {
             kinds.extend(member.kind.filter(|_| known == name));
-            kinds.extend((member.has_emails && names_an_email(name)).then_some(IdentifierKind::Email));
+            kinds.extend((member.has_emails && is_email_attribute(name)).then_some(IdentifierKind::Email));
             kinds.extend(member.inside.kinds_of(name));
         }
         kinds
@@ -140,10 +140,10 @@ impl RecordFields {
 }
 
 /// What a JSON text or number says as an identifier.
-fn read(kind: IdentifierKind, raw: &str) -> Option<Spelled> {
+fn read(kind: IdentifierKind, raw: &str) -> Option<WrittenIdentifier> {
     match raw.as_bytes().first()? {
-        b'"' => Spelled::read(kind, &text(raw)),
-        b'-' | b'0'..=b'9' => Spelled::read(kind, raw),
+        b'"' => WrittenIdentifier::read(kind, &text(raw)),
+        b'-' | b'0'..=b'9' => WrittenIdentifier::read(kind, raw),
         _ => None,
     }
 }

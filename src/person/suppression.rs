@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     files,
-    model::{DAY_MS, IdentifierKind, IntervalSet, Scan, ScanId, Spelled, Stream, Window},
+    model::{DAY_MS, IdentifierKind, IntervalSet, Scan, ScanId, Stream, Window, WrittenIdentifier},
 };
 
 /// So long after the service's own delay a person is still kept out.
@@ -216,7 +216,7 @@ impl Suppression {
     }
 
     /// Whether some of these identifiers, all of one person, are of somebody who is kept out.
-    pub fn matches_identifiers<'a>(&self, identifiers: impl IntoIterator<Item = &'a Spelled>) -> bool {
+    pub fn matches_identifiers<'a>(&self, identifiers: impl IntoIterator<Item = &'a WrittenIdentifier>) -> bool {
         self.0.as_ref().is_some_and(|inner| {
             let mut verdict = Verdict::default();
             identifiers.into_iter().for_each(|identifier| inner.judge(identifier, &mut verdict));
@@ -367,7 +367,7 @@ impl Inner {
         verdict.owners()
     }
 
-    fn judge(&self, spelled: &Spelled, verdict: &mut Verdict) {
+    fn judge(&self, spelled: &WrittenIdentifier, verdict: &mut Verdict) {
         let marks_of = |identifier| self.marks.get(&self.key.hash(identifier));
         // Entries of versions that compared identifiers as they were written hold hashes of that.
         let forms = [marks_of(&spelled.identifier), spelled.as_written().as_ref().and_then(marks_of)];

@@ -123,7 +123,7 @@ impl InboxReader {
             }
             let taken = self.without_the_erased(&waiting);
             let added = if taken.is_empty() { 0 } else { self.add(&taken, destinations, &mut flushed)? };
-            let settles = self.failpoints.hit(DurableStep::DeliveriesSettled);
+            let settles = self.failpoints.hit(DurableStep::DeliveriesRemoved);
             settles.map_err(|error| PipelineError::WorkerPanicked(error.to_string()))?;
             self.inbox.settle(&waiting, self.clock.now_ms())?;
             flushed.deliveries += waiting.len() as u64;
@@ -180,7 +180,7 @@ impl InboxReader {
     /// The environment of the first delivery that tells one: from here on, others are told apart.
     fn learn_environment(&self, deliveries: &[Delivery]) -> Result<Option<String>, PipelineError> {
         let told = deliveries.iter().map(|delivery| tell(&delivery.body));
-        let named = told.filter(|told| told.kind.names_the_environment()).find_map(|told| told.environment_id);
+        let named = told.filter(|told| told.kind.identifies_environment()).find_map(|told| told.environment_id);
         let Some(id) = named else { return Ok(None) };
         self.inbox.remember_environment_id(&id)?;
         Ok(Some(id))

@@ -37,7 +37,7 @@ pub(super) fn note_not_begun(
     }
     let Ok(identity) = identity(settings) else { return };
     let moments = RunMoments { started_ms, finished_ms: system.clock.now_ms() };
-    let report = RunReport::not_begun(RunId::drawn(started_ms, &system.rng), command, moments, error);
+    let report = RunReport::not_begun(RunId::with_rng(started_ms, &system.rng), command, moments, error);
     let report = report.for_lists_of(settings);
     let noted = State::open(&settings.state_path, &identity.base_url, &identity.environment).and_then(|state| {
         let state = state.watched(system.failpoints.clone());

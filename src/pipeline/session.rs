@@ -78,7 +78,7 @@ impl Session {
         system: &System,
     ) -> Result<Session, StateError> {
         let started_ms = system.clock.now_ms();
-        let run_id = RunId::drawn(started_ms, &system.rng);
+        let run_id = RunId::with_rng(started_ms, &system.rng);
         let state = state.watched(system.failpoints.clone());
         let lease = state.take_lease(&run_id, command, started_ms)?;
         Ok(Session {
@@ -113,7 +113,7 @@ impl Session {
     pub(super) fn new_scan(&self, source: &Source, scope: Scope, window: Window, flags: FlagSet) -> Scan {
         let here_ms = self.now_ms();
         Scan {
-            id: ScanId::drawn(here_ms, &self.system.rng),
+            id: ScanId::with_rng(here_ms, &self.system.rng),
             run_id: self.run_id.clone(),
             scope,
             window,

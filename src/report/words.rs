@@ -1,7 +1,7 @@
 //! Texts of the service and numbers as people read them.
 
 use super::limits::TEXT_CHARS_MAX;
-use crate::model::steers_display;
+use crate::model::is_display_control;
 
 /// A text of the service as text: cut, and what steers a display is a mark.
 pub fn clean(text: &str) -> String {
@@ -11,7 +11,7 @@ pub fn clean(text: &str) -> String {
         .take(TEXT_CHARS_MAX)
         .map(|letter| match letter {
             '\n' | '\t' => ' ',
-            letter if steers_display(letter) => char::REPLACEMENT_CHARACTER,
+            letter if is_display_control(letter) => char::REPLACEMENT_CHARACTER,
             letter => letter,
         })
         .collect();

@@ -90,7 +90,7 @@ impl Agenda {
             return Some(Tick { tick_ms, due_ms: now_ms, tries: 0 });
         }
         let tick_ms = schedule.next(now_ms.max(done_ms))?;
-        let jitter_ms = (self.jitter_ms as f64 * self.rng.share()) as i64;
+        let jitter_ms = (self.jitter_ms as f64 * self.rng.fraction()) as i64;
         Some(Tick { tick_ms, due_ms: tick_ms + jitter_ms, tries: 0 })
     }
 

@@ -128,7 +128,7 @@ impl Board {
     /// What a delivery is for the warehouse of this environment.
     pub(super) fn kind_of(&self, told: &Told) -> EventKind {
         let mut ours = lock(&self.environment_id);
-        if ours.is_none() && told.kind.names_the_environment() {
+        if ours.is_none() && told.kind.identifies_environment() {
             ours.clone_from(&told.environment_id);
         }
         told.kind_in(ours.as_deref())
@@ -144,7 +144,7 @@ impl Board {
         if let Some(count) = place.and_then(|place| self.stored.get(place)) {
             count.fetch_add(1, Ordering::Relaxed);
         }
-        if let Some(stream) = kind.hints_at() {
+        if let Some(stream) = kind.changed_stream() {
             lock(&self.hints).insert(stream);
         }
         self.has_deliveries.store(true, Ordering::Release);

@@ -133,7 +133,7 @@ impl Daemon {
         let left = self.inbox.waiting(LEFT_MAX, LEFT_BYTES_MAX).map_err(ServeError::State)?;
         let now_ms = self.system.clock.now_ms();
         for delivery in &left {
-            if let Some(stream) = tell(&delivery.body).kind.hints_at() {
+            if let Some(stream) = tell(&delivery.body).kind.changed_stream() {
                 self.hint(stream, now_ms);
             }
         }

@@ -121,7 +121,7 @@ async fn send_with_retries<T>(
                 if !is_passing(rejection.status) || attempts >= PASSING_ATTEMPTS_MAX {
                     return Ok(FetchOutcome::Rejected(rejection));
                 }
-                wire.gate.retry_delay(waits.next_wait(wire.gate.rng().share())).await?;
+                wire.gate.retry_delay(waits.next_wait(wire.gate.rng().fraction())).await?;
                 continue;
             }
             Err(RequestOutcome::Redirected { status, location }) => {
@@ -138,7 +138,7 @@ async fn send_with_retries<T>(
         if attempts >= attempts_max(&failure, can_shrink).min(wire.attempts_max) {
             return Ok(FetchOutcome::Failed { last: failure, attempts });
         }
-        match wire.gate.retry_delay(waits.next_wait(wire.gate.rng().share())).await {
+        match wire.gate.retry_delay(waits.next_wait(wire.gate.rng().fraction())).await {
             // A service that nobody has reached is what there is to tell, and not the deadline.
             Err(Stop::Deadline { .. }) if !wire.counters.has_answers() => {
                 return Ok(FetchOutcome::Failed { last: failure, attempts });

@@ -136,7 +136,7 @@ impl Inner {
     }
 
     async fn nap(&self) -> Result<(), Stop> {
-        let wait = self.backoff.series().next_wait(self.wire.gate.rng().share());
+        let wait = self.backoff.series().next_wait(self.wire.gate.rng().fraction());
         self.wire.gate.retry_delay(wait).await
     }
 

@@ -15,7 +15,7 @@ use super::{
     settings::ATTEMPTS_MAX,
     user_request::{UserRequest, UserRequestOutcome},
 };
-use crate::model::{Stream, can_be_asked};
+use crate::model::{Stream, can_request_user};
 
 /// The id of nobody. The answer to a request for it is about the key alone.
 const NOBODY: &str = "studysync-checks-the-key";
@@ -80,7 +80,7 @@ impl Sent {
 impl Inner {
     pub async fn user(&self, user_id: &str) -> Result<UserAnswer, SourceError> {
         let call = self.call_for(user_id);
-        if !can_be_asked(user_id) {
+        if !can_request_user(user_id) {
             let message = "an address cannot carry the id".to_owned();
             return Err(SourceError::Refused { status: 0, message, url: call.shown });
         }
@@ -98,7 +98,7 @@ impl Inner {
                         return Err(SourceError::Forbidden { status, message, url: call.shown, is_html });
                     }
                     self.check_key_for_users().await?;
-                    self.wire.gate.retry_delay(waits.next_wait(self.wire.gate.rng().share())).await?;
+                    self.wire.gate.retry_delay(waits.next_wait(self.wire.gate.rng().fraction())).await?;
                     continue;
                 }
                 UserRequestOutcome::Answered { status, message, is_html, .. } => match status {
@@ -118,7 +118,7 @@ impl Inner {
             if attempts >= ATTEMPTS_MAX {
                 return Err(failure.give_up(call.shown, attempts));
             }
-            self.wire.gate.retry_delay(waits.next_wait(self.wire.gate.rng().share())).await?;
+            self.wire.gate.retry_delay(waits.next_wait(self.wire.gate.rng().fraction())).await?;
         }
     }
 
@@ -170,7 +170,7 @@ impl Inner {
             if attempts >= ATTEMPTS_MAX {
                 return Ok(sent.give_up(failure));
             }
-            if let Err(stop) = self.wire.gate.retry_delay(waits.next_wait(self.wire.gate.rng().share())).await {
+            if let Err(stop) = self.wire.gate.retry_delay(waits.next_wait(self.wire.gate.rng().fraction())).await {
                 return sent.stopped(stop);
             }
         }
@@ -241,6 +241,6 @@ mod tests {
             url.set_path(&format!("/tenant/v2/users/{}", escaped(id)));
             assert_eq!(url.path_segments().unwrap().count(), 4, "{id}: {url}");
         }
-        assert!(!can_be_asked("..") && !can_be_asked(".") && !can_be_asked("") && can_be_asked("..."));
+        assert!(!can_request_user("..") && !can_request_user(".") && !can_request_user("") && can_request_user("..."));
     }
 }

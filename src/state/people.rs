@@ -3,7 +3,7 @@
 use rusqlite::OptionalExtension;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::model::{DurableStep, PersonAsked};
+use crate::model::{DurableStep, PersonLookup};
 
 use super::{State, StateError};
 
@@ -41,11 +41,11 @@ pub struct PeopleCounts {
 
 impl State {
     /// Remembers answers. One transaction.
-    pub fn remember_people(&mut self, people: &[PersonAsked]) -> Result<(), StateError> {
+    pub fn remember_people(&mut self, people: &[PersonLookup]) -> Result<(), StateError> {
         if people.is_empty() {
             return Ok(());
         }
-        self.hit(DurableStep::PeopleRemembered)?;
+        self.hit(DurableStep::PersonLookupsRecorded)?;
         let failed = self.failed("write");
         let mut apply = || -> rusqlite::Result<()> {
             let transaction = self.connection.transaction()?;
@@ -53,7 +53,7 @@ impl State {
                 let sql = "INSERT INTO people (person, asked_ms, status) VALUES (?1, ?2, ?3) \
                            ON CONFLICT (person) DO UPDATE SET asked_ms = excluded.asked_ms, status = excluded.status";
                 let mut statement = transaction.prepare_cached(sql)?;
-                for PersonAsked { user_id, asked_ms, status } in people {
+                for PersonLookup { user_id, asked_ms, status } in people {
                     statement.execute((person_key(user_id), asked_ms, status))?;
                 }
             }
@@ -87,7 +87,7 @@ impl State {
     /// Forgets that people were ever asked for, or sent, and what any page comes to: some hashes there may be of
     /// theirs. Returns how many entries of people there were.
     pub fn forget_people<'a>(&mut self, user_ids: impl Iterator<Item = &'a str>) -> Result<u64, StateError> {
-        self.hit(DurableStep::PeopleRemembered)?;
+        self.hit(DurableStep::PersonLookupsRecorded)?;
         let failed = self.failed("write");
         let forget = || -> rusqlite::Result<usize> {
             let transaction = self.connection.transaction()?;
@@ -117,7 +117,7 @@ mod tests {
     fn p6_a_person_is_due_when_new_and_after_an_interval() {
         let folder = tempfile::tempdir().unwrap();
         let mut state = State::open(&folder.path().join("state.sqlite"), "http://127.0.0.1:1", "test").unwrap();
-        let asked = |user_id: &str, status| PersonAsked { user_id: user_id.into(), asked_ms: 100 * DAY_MS, status };
+        let asked = |user_id: &str, status| PersonLookup { user_id: user_id.into(), asked_ms: 100 * DAY_MS, status };
         state.remember_people(&[asked("found", 200), asked("absent", 404), asked("found", 200)]).unwrap();
         let due = |state: &State, user_id: &str, day: i64, more_ms: i64| {
             let (refresh_after_ms, ask_again_after_ms) = (30 * DAY_MS, 7 * DAY_MS);

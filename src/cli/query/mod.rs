@@ -16,7 +16,7 @@ use clap::{Args, ValueEnum};
 use crate::{
     files::Access,
     load::{LoadError, Reader, ReaderLimits, in_place, statements},
-    model::parse_length,
+    model::parse_duration,
     text,
 };
 
@@ -73,7 +73,7 @@ pub(super) struct QueryArgs {
     out: Option<PathBuf>,
 
     /// Time limit of a statement: 90s, 30m
-    #[arg(long, value_name = "TIME", value_parser = parse_length, default_value = "5m")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "5m")]
     time_limit: Duration,
 
     #[command(flatten)]

@@ -12,7 +12,7 @@ use arrow::{
 };
 use comfy_table::{ColumnConstraint, ContentArrangement, Width, presets};
 
-use crate::model::steers_display;
+use crate::model::is_display_control;
 
 use super::Rows;
 
@@ -184,7 +184,7 @@ fn shown(text: &str) -> (String, bool) {
     let mut letters = text.chars();
     let mut cell = String::new();
     for letter in letters.by_ref().take(CELL_CHARS_MAX) {
-        match steers_display(letter) {
+        match is_display_control(letter) {
             true => cell.extend(letter.escape_default()),
             false => cell.push(letter),
         }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     clock,
     config::Settings,
-    model::{IntervalSet, NEEDS_RECHECK_MS, Window, format_ms, parse_length},
+    model::{IntervalSet, NEEDS_RECHECK_MS, Window, format_ms, parse_duration},
     pipeline::{
         CLOCK_SKEW, DriftReport, KnownBehaviour, LEARNED_RATE, RunReason, chain, drift_lines, known_behaviours,
         told_wait_until,
@@ -63,7 +63,7 @@ pub(super) struct StatusArgs {
     to: Option<i64>,
 
     /// Exit with code 3 if the lag of a stream is larger: 26h, 3d
-    #[arg(long, value_name = "TIME", value_parser = parse_length)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     max_lag: Option<Duration>,
 
     /// Print one JSON object on stdout

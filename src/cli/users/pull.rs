@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::{
-    model::{USER_ID_BYTES_MAX, can_be_asked},
+    model::{USER_ID_BYTES_MAX, can_request_user},
     pipeline::{PeopleAsk, Request},
 };
 
@@ -36,7 +36,7 @@ pub(super) struct PullArgs {
 }
 
 pub(super) async fn run(args: PullArgs, context: Context) -> Result<u8, CommandError> {
-    if let Some(user_id) = args.user_ids.iter().find(|user_id| !can_be_asked(user_id)) {
+    if let Some(user_id) = args.user_ids.iter().find(|user_id| !can_request_user(user_id)) {
         return Err(CommandError::Usage(format!(
             "'{user_id}' cannot be asked for: an address cannot carry '', '.', '..' or more than {USER_ID_BYTES_MAX} bytes"
         )));

@@ -73,10 +73,10 @@ fn an_unknown_table_is_an_error() {
 #[test]
 fn the_marks_of_a_table_differ() {
     for table in tables() {
-        let mut marks: HashSet<u32> = table.columns.iter().map(|column| column_mark(&column.name)).collect();
+        let mut marks: HashSet<u32> = table.columns.iter().map(|column| column_name_hash(&column.name)).collect();
         assert_eq!(marks.len(), table.columns.len(), "{}", table.name);
         if table.name == "surveys" {
-            assert!(marks.insert(column_mark("questions")) && marks.insert(column_mark("constraints")));
+            assert!(marks.insert(column_name_hash("questions")) && marks.insert(column_name_hash("constraints")));
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::{
         LoadError,
         store::{BufferedStore, Filter},
     },
-    model::{Identifier, IdentifierKind, Spelled, Spellings, merge_spellings},
+    model::{Identifier, IdentifierKind, Spellings, WrittenIdentifier, merge_spellings},
     schema::{Table, tables},
 };
 
@@ -117,7 +117,7 @@ impl TableCoOccurrence {
         self.uses.iter().filter(|(_, uses)| is_wide(uses)).map(|(wanted, _)| wanted.clone()).collect()
     }
 
-    fn add(&mut self, row: Vec<Spelled>, wanted: &IdentifierSet, limits: Limits) {
+    fn add(&mut self, row: Vec<WrittenIdentifier>, wanted: &IdentifierSet, limits: Limits) {
         let session = row.iter().find(|spelled| spelled.identifier.kind == IdentifierKind::Session);
         let session = session.map(|spelled| xxh3_64(spelled.identifier.value.as_bytes()));
         let is_full = self.is_too_large(limits);
@@ -128,7 +128,7 @@ impl TableCoOccurrence {
                 uses.rows += 1;
                 uses.sessions.extend(session.filter(|_| uses.sessions.len() <= limits.sessions_max));
             }
-            identifiers.insert(if is_full { spelled.identifier } else { spelled.noted_in(&mut self.spellings) });
+            identifiers.insert(if is_full { spelled.identifier } else { spelled.into_identifier(&mut self.spellings) });
         }
         if !is_full {
             self.rows.insert(identifiers.into_iter().collect());

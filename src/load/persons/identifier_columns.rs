@@ -11,7 +11,7 @@ use crate::{
         LoadError,
         store::{number_column, text_column},
     },
-    model::{IdentifierKind, Spelled, names_an_email},
+    model::{IdentifierKind, WrittenIdentifier, is_email_attribute},
     person::identifies,
     schema::{ColumnType, Identifies, Table},
 };
@@ -111,21 +111,21 @@ impl IdentifierValues<'_> {
     }
 
     /// The identifier of a row, and its spelling.
-    pub fn read(&self, row: usize) -> Option<Spelled> {
+    pub fn read(&self, row: usize) -> Option<WrittenIdentifier> {
         if !self.counts(row) {
             return None;
         }
         match self.values {
-            Values::Texts(texts) if texts.is_valid(row) => Spelled::read(self.kind, texts.value(row)),
+            Values::Texts(texts) if texts.is_valid(row) => WrittenIdentifier::read(self.kind, texts.value(row)),
             Values::Numbers(numbers) if numbers.is_valid(row) => {
-                Spelled::read(self.kind, &numbers.value(row).to_string())
+                WrittenIdentifier::read(self.kind, &numbers.value(row).to_string())
             }
             _ => None,
         }
     }
 
     fn counts(&self, row: usize) -> bool {
-        self.names.is_none_or(|names| names.is_valid(row) && names_an_email(names.value(row)))
+        self.names.is_none_or(|names| names.is_valid(row) && is_email_attribute(names.value(row)))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
             fixture::{memory, rows_of, shown},
         },
     },
-    model::{Identifier, IdentifierKind, Spelled, Spellings, Stream, Window, names_an_email},
+    model::{Identifier, IdentifierKind, Spellings, Stream, Window, WrittenIdentifier, is_email_attribute},
     person::{RecordFields, fields_of_stream, fields_of_table, identifies},
     schema::{Column, ColumnType, Identifies, Table, TableKind, children_of, table, tables},
 };
@@ -102,13 +102,13 @@ impl PlainRow {
     }
 
     /// Each identifier in a column for it, JSON aside.
-    fn spelled(&self) -> Vec<Spelled> {
+    fn spelled(&self) -> Vec<WrittenIdentifier> {
         let counts = |column: &Column| match &column.named_by {
-            Some(name) => self.text(name).is_some_and(names_an_email),
+            Some(name) => self.text(name).is_some_and(is_email_attribute),
             None => column.column_type != ColumnType::Json,
         };
         let columns = identifies(self.table).filter(|(column, _)| counts(column));
-        columns.filter_map(|(column, kind)| Spelled::read(kind, self.text(&column.name)?)).collect()
+        columns.filter_map(|(column, kind)| WrittenIdentifier::read(kind, self.text(&column.name)?)).collect()
     }
 
     fn carries(&self, person: &[Identifier]) -> bool {
@@ -220,7 +220,7 @@ proptest! {
         let links = |table: &Table| identifies(table).filter(|(column, _)| column.column_type != ColumnType::Json).count() > 1;
         for row in plain.iter().filter(|row| links(row.table) && row.carries(&person)) {
             let identifiers: BTreeSet<Identifier> =
-                row.spelled().into_iter().map(|spelled| spelled.noted_in(&mut spellings)).collect();
+                row.spelled().into_iter().map(|spelled| spelled.into_identifier(&mut spellings)).collect();
             expected.insert(identifiers.into_iter().collect::<Vec<_>>());
         }
         let expected = CoOccurrence { rows: expected.into_iter().collect(), too_wide: Vec::new(), spellings };

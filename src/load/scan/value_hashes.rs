@@ -7,7 +7,7 @@ use arrow::{
 
 use crate::{
     load::LoadError,
-    model::{Content, column_mark},
+    model::{RowContent, column_name_hash},
 };
 
 /// For each row, a hash of its values in these columns. NULL hashes as a value of its own.
@@ -17,10 +17,10 @@ pub(super) fn value_hashes(columns: &[&str], rows: &RecordBatch) -> Result<Vec<u
         let column = rows.column_by_name(name).ok_or_else(|| LoadError::Bug(format!("a batch without {name}")))?;
         // Most columns are entirely NULL.
         if column.null_count() < column.len() {
-            named.push((column_mark(name), column));
+            named.push((column_name_hash(name), column));
         }
     }
-    let (mut content, mut hashes) = (Content::default(), Vec::with_capacity(rows.num_rows()));
+    let (mut content, mut hashes) = (RowContent::default(), Vec::with_capacity(rows.num_rows()));
     for row in 0..rows.num_rows() {
         content.clear();
         for (mark, column) in named.iter().filter(|(_, column)| column.is_valid(row)) {

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use super::*;
 
-fn hash(write: impl Fn(&mut Content)) -> (i64, u128) {
-    let mut content = Content::default();
+fn hash(write: impl Fn(&mut RowContent)) -> (i64, u128) {
+    let mut content = RowContent::default();
     write(&mut content);
     (content.hash_64(), content.hash_128())
 }
@@ -40,7 +40,7 @@ fn values_do_not_run_together() {
 /// Warehouses keep these: if they must change, every row will look edited once.
 #[test]
 fn the_encoding_of_values_is_pinned() {
-    assert_eq!(column_mark("question_text"), QUESTION_TEXT);
+    assert_eq!(column_name_hash("question_text"), QUESTION_TEXT);
     let (hash_64, hash_128) = hash(|content| {
         content.text(1, "text é");
         content.bigint(2, -3);

@@ -7,8 +7,8 @@ fn identifier(kind: IdentifierKind, text: &str) -> Identifier {
     Identifier::read(kind, text).unwrap()
 }
 
-fn spelled(kind: IdentifierKind, text: &str) -> Spelled {
-    Spelled::read(kind, text).unwrap()
+fn spelled(kind: IdentifierKind, text: &str) -> WrittenIdentifier {
+    WrittenIdentifier::read(kind, text).unwrap()
 }
 
 fn listed(folder: &Path) -> SuppressionList {

@@ -6,7 +6,7 @@ use arrow::array::AsArray as _;
 use crate::{
     config::WarehouseSettings,
     load::{LoadError, Reader},
-    model::can_be_asked,
+    model::can_request_user,
     state::StateError,
 };
 
@@ -89,7 +89,7 @@ fn look(
             };
             for id in ids.iter().flatten() {
                 found.named += 1;
-                if !can_be_asked(id) {
+                if !can_request_user(id) {
                     found.unaskable += 1;
                 } else if is_due(id).map_err(DueError::State)? {
                     found.due += 1;

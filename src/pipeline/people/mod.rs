@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::{
     load::{CommitOptions, VanishPolicy},
-    model::{FlagSet, IdentifierKind, Scan, Scope, Spelled, Stream, Window, can_be_asked},
+    model::{FlagSet, IdentifierKind, Scan, Scope, Stream, Window, WrittenIdentifier, can_request_user},
     person::Suppression,
     source::SourceError,
     state::PeopleRules,
@@ -49,7 +49,7 @@ struct Pace {
 
 /// Whether a person was erased: they are not asked for while the service still has them.
 fn is_kept_out(suppression: &Suppression, user_id: &str) -> bool {
-    suppression.matches_identifiers(&Spelled::read(IdentifierKind::UserId, user_id))
+    suppression.matches_identifiers(&WrittenIdentifier::read(IdentifierKind::UserId, user_id))
 }
 
 impl Run {
@@ -70,7 +70,7 @@ impl Run {
                 );
                 self.findings.notes.push(note);
             }
-            let once: BTreeSet<String> = asked.into_iter().filter(|user_id| can_be_asked(user_id)).collect();
+            let once: BTreeSet<String> = asked.into_iter().filter(|user_id| can_request_user(user_id)).collect();
             self.tell_requests(once.len() as u64);
             return self.pull_these(once.into_iter().collect()).await.map(drop);
         }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     archive::{ArchiveError, RecoveredSpool, read_pages},
-    model::{PersonAsked, Stream},
+    model::{PersonLookup, Stream},
     state::State,
     text::bytes_without_mark,
 };
@@ -87,7 +87,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// What a page says of who was asked for.
-fn asked_of(page: &[u8]) -> serde_json::Result<Vec<PersonAsked>> {
+fn asked_of(page: &[u8]) -> serde_json::Result<Vec<PersonLookup>> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Named {
@@ -102,7 +102,7 @@ fn asked_of(page: &[u8]) -> serde_json::Result<Vec<PersonAsked>> {
         refused: Vec<Refused>,
     }
     let Page { asked_ms, data, absent, refused } = serde_json::from_slice(page)?;
-    let person = |user_id, status| PersonAsked { user_id, asked_ms, status };
+    let person = |user_id, status| PersonLookup { user_id, asked_ms, status };
     let found = data.into_iter().map(|named| person(named.user_id, FOUND));
     let absent = absent.into_iter().map(|user_id| person(user_id, ABSENT));
     let refused = refused.into_iter().map(|refused| person(refused.user_id, refused.status));

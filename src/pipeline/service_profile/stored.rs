@@ -13,7 +13,7 @@ use crate::{
     config::Settings,
     flatten::tell,
     load::Reader,
-    model::{behaviour_names, can_be_asked},
+    model::{behaviour_names, can_request_user},
     state::{Inbox, StateError},
 };
 
@@ -50,7 +50,7 @@ pub(super) fn user_ids(reader: &mut Reader) -> Vec<String> {
     let sql = "SELECT external_user_id FROM current_responses WHERE external_user_id IS NOT NULL ORDER BY created_at DESC LIMIT 10";
     let Ok(found) = reader.query(sql, 10) else { return Vec::new() };
     let columns = found.batches.iter().filter_map(|batch| batch.column(0).as_string_opt::<i32>());
-    columns.flatten().flatten().filter(|id| can_be_asked(id)).map(str::to_owned).collect()
+    columns.flatten().flatten().filter(|id| can_request_user(id)).map(str::to_owned).collect()
 }
 
 /// The environments that webhooks named.

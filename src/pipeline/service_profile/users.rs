@@ -5,7 +5,7 @@ use arrow::array::AsArray as _;
 use serde_json::Value;
 
 use crate::{
-    model::{EpochUnit, FlatPage, IdentifierKind, Spelled, Stream, behaviour_names, can_be_asked},
+    model::{EpochUnit, FlatPage, IdentifierKind, Stream, WrittenIdentifier, behaviour_names, can_request_user},
     person::Suppression,
     source::{SourceError, UserAnswer},
 };
@@ -22,7 +22,7 @@ pub(super) fn user_ids_of(flat: &FlatPage) -> Vec<String> {
     let column = flat.table(Stream::Responses.name()).and_then(|rows| rows.column_by_name("external_user_id"));
     let ids = column.and_then(|column| column.as_string_opt::<i32>());
     let mut found: Vec<String> = Vec::new();
-    for id in ids.into_iter().flatten().flatten().filter(|id| !id.is_empty() && can_be_asked(id)) {
+    for id in ids.into_iter().flatten().flatten().filter(|id| !id.is_empty() && can_request_user(id)) {
         if found.iter().all(|known| known != id) {
             found.push(id.to_owned());
         }
@@ -33,7 +33,7 @@ pub(super) fn user_ids_of(flat: &FlatPage) -> Vec<String> {
 /// Asks for users until one is known. Who is kept out is not asked for.
 pub(super) async fn measure(lab: &mut Lab, kept_out: &Suppression) -> Result<(), TieProbeError> {
     let name = behaviour_names::USER_TIME_UNIT;
-    let is_kept_out = |id: &String| kept_out.matches_identifiers(&Spelled::read(IdentifierKind::UserId, id));
+    let is_kept_out = |id: &String| kept_out.matches_identifiers(&WrittenIdentifier::read(IdentifierKind::UserId, id));
     let ids: Vec<String> = lab.user_ids.iter().filter(|id| !is_kept_out(id)).take(USERS_MAX).cloned().collect();
     if ids.is_empty() {
         lab.note(Measured::unknown(name, "no answer names a user who could be asked for"));

@@ -196,7 +196,7 @@ pub(in super::super) fn moments_of(stream: Stream, flat: &FlatPage) -> PageMomen
     let mut rows: Vec<RowMoment> =
         flat.table(stream.name()).map(|batch| rows_of(batch, &flat.key_hashes)).unwrap_or_default();
     if let Some(discarded) = &flat.discarded {
-        // Discarded records are part of the list, too.
+        // DiscardedRows records are part of the list, too.
         rows.extend(rows_of(&discarded.rows, &discarded.key_hashes));
         rows.sort_unstable_by_key(|row| row.record);
     }

@@ -207,7 +207,7 @@ impl Permit {
     /// The service answered 429, or 503 with `Retry-After`. Called as soon as the status is known:
     /// nobody may send meanwhile.
     pub fn rate_limited(&self, status: u16, retry_after: Option<Duration>) {
-        let (now, random) = (Instant::now(), self.gate.rng().share());
+        let (now, random) = (Instant::now(), self.gate.rng().fraction());
         let waiting = self.gate.state().rate_limited(&self.ticket, now, retry_after, status == 429, random);
         if let Some(Waiting { until, why }) = waiting {
             let until_ms = self.gate.epoch_ms(until, now);
@@ -234,7 +234,7 @@ impl Drop for Permit {
 }
 
 fn activity(waiting: Waiting) -> Activity {
-    if waiting.why == WaitReason::RateLimited { Activity::ToldToWait } else { Activity::ChoseToWait }
+    if waiting.why == WaitReason::RateLimited { Activity::RateLimited } else { Activity::Pacing }
 }
 
 async fn sleep_to(until: Option<Instant>) {

@@ -48,7 +48,7 @@ async fn run(service: &Shared, stored: Option<f64>, secs: f64) -> (f64, Option<f
 }
 
 async fn work(gate: Gate, service: Shared, process: usize, latency: f64) {
-    let travel = || sleep(Duration::from_secs_f64(latency * (0.25 + gate.rng().share() / 2.0)));
+    let travel = || sleep(Duration::from_secs_f64(latency * (0.25 + gate.rng().fraction() / 2.0)));
     while let Ok(permit) = gate.permit().await {
         assert!(Instant::now() >= service.lock().unwrap().blocked_until[process], "sent before Retry-After had passed");
         travel().await;

@@ -72,7 +72,7 @@ fn p5_p8_no_request_is_early_and_no_limit_is_exceeded() {
             if draw < 6 {
                 let retry_after = (draw == 4).then(|| Duration::from_millis(rng.bits() % 3_000 + 1));
                 until = until.max(now + retry_after.unwrap_or_default());
-                if state.rate_limited(&ticket, now, retry_after, true, rng.share()).is_some() {
+                if state.rate_limited(&ticket, now, retry_after, true, rng.fraction()).is_some() {
                     is_blocked = true;
                     in_flight.iter_mut().for_each(|(_, is_old)| *is_old = true);
                 }

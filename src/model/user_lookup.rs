@@ -6,7 +6,7 @@ pub const USER_ID_BYTES_MAX: usize = 256;
 
 /// The result of a request for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PersonAsked {
+pub struct PersonLookup {
     /// By which the service was asked.
     pub user_id: String,
     /// By the service's clock, epoch milliseconds.
@@ -17,6 +17,6 @@ pub struct PersonAsked {
 
 /// Whether the service can be asked for a person of this id. `.` and `..` cannot stand in an address, however they are
 /// escaped: every client and server takes them for steps between folders.
-pub fn can_be_asked(user_id: &str) -> bool {
+pub fn can_request_user(user_id: &str) -> bool {
     !matches!(user_id, "" | "." | "..") && user_id.len() <= USER_ID_BYTES_MAX
 }

@@ -20,9 +20,9 @@ pub enum Activity {
     /// A request is in flight.
     Network,
     /// The service rate limited the run (`Retry-After`).
-    ToldToWait,
+    RateLimited,
     /// Backoff, or pacing at the learned rate.
-    ChoseToWait,
+    Pacing,
 }
 
 const ACTIVITIES: usize = 5;
@@ -94,9 +94,9 @@ impl TimeAccount {
     }
 
     /// The activity goes on until the guard is dropped.
-    pub fn enter(&self, activity: Activity) -> Busy {
+    pub fn enter(&self, activity: Activity) -> ActivityGuard {
         self.change(activity, 1, Instant::now());
-        Busy { account: self.clone(), activity }
+        ActivityGuard { account: self.clone(), activity }
     }
 
     /// The parts up to the given instant, or a later one that another thread has booked.
@@ -137,12 +137,12 @@ impl TimeAccount {
 /// A guard of an activity; dropping it ends the activity.
 #[derive(Debug)]
 #[must_use = "dropping the guard ends the activity"]
-pub struct Busy {
+pub struct ActivityGuard {
     account: TimeAccount,
     activity: Activity,
 }
 
-impl Drop for Busy {
+impl Drop for ActivityGuard {
     fn drop(&mut self) {
         self.account.change(self.activity, -1, Instant::now());
     }
@@ -174,9 +174,9 @@ mod tests {
         account.change(Activity::Network, 1, at(10));
         account.change(Activity::Write, 1, at(30));
         account.change(Activity::Network, -1, at(40));
-        account.change(Activity::ToldToWait, 1, at(40));
+        account.change(Activity::RateLimited, 1, at(40));
         account.change(Activity::Write, -1, at(70));
-        account.change(Activity::ToldToWait, -1, at(100));
+        account.change(Activity::RateLimited, -1, at(100));
         let parts = account.parts_at(at(105));
         let expected =
             TimeParts { wall: 105, network: 20, told_to_wait: 30, chose_to_wait: 0, parse: 0, write: 40, idle: 15 };

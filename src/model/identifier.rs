@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::forms::{composed, decomposed, mail_address, mail_address_in_ascii};
+use super::normal_forms::{composed, decomposed, mail_address, mail_address_in_ascii};
 
 /// Texts that stand in place of an identifier and name nobody; compared without regard to case.
 const NOBODY: [&str; 10] = [
@@ -97,7 +97,7 @@ pub struct Identifier {
 
 /// An identifier, and how it was written where it was met.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spelled {
+pub struct WrittenIdentifier {
     pub identifier: Identifier,
     /// As it stood there, but for what never tells people apart: the case of an address, the form of a UUID or number.
     pub written: String,
@@ -113,10 +113,10 @@ pub fn merge_spellings(spellings: &mut Spellings, others: Spellings) {
     }
 }
 
-impl Spelled {
+impl WrittenIdentifier {
     /// Reads what stands in a field for identifiers of this kind; `None` if that names nobody. A visitor's field may
     /// hold the number or the UUID, whatever it is declared as.
-    pub fn read(kind: IdentifierKind, text: &str) -> Option<Spelled> {
+    pub fn read(kind: IdentifierKind, text: &str) -> Option<WrittenIdentifier> {
         let trimmed = text.trim();
         if trimmed.is_empty() || NOBODY.iter().any(|nobody| trimmed.eq_ignore_ascii_case(nobody)) {
             return None;
@@ -130,7 +130,7 @@ impl Spelled {
                 Err(_) => same(IdentifierKind::VisitorUuid, uuid_text(trimmed)),
             },
         };
-        Some(Spelled { identifier: Identifier { kind, value }, written })
+        Some(WrittenIdentifier { identifier: Identifier { kind, value }, written })
     }
 
     /// The identifier as it was written, which is how versions before this one compared it; `None` if that is the same.
@@ -140,7 +140,7 @@ impl Spelled {
     }
 
     /// The identifier; how it was written is noted.
-    pub fn noted_in(self, spellings: &mut Spellings) -> Identifier {
+    pub fn into_identifier(self, spellings: &mut Spellings) -> Identifier {
         if self.identifier.value != self.written {
             spellings.entry(self.identifier.clone()).or_default().insert(self.written);
         }
@@ -153,9 +153,9 @@ fn same(kind: IdentifierKind, value: String) -> (IdentifierKind, String, String)
 }
 
 impl Identifier {
-    /// Reads what stands in a field, as [`Spelled::read`] does.
+    /// Reads what stands in a field, as [`WrittenIdentifier::read`] does.
     pub fn read(kind: IdentifierKind, text: &str) -> Option<Identifier> {
-        Spelled::read(kind, text).map(|spelled| spelled.identifier)
+        WrittenIdentifier::read(kind, text).map(|spelled| spelled.identifier)
     }
 
     /// The forms under which the service may know the name: as it is compared, as it was met, and with the domain in
@@ -187,13 +187,13 @@ fn uuid_text(text: &str) -> String {
 }
 
 /// Whether an attribute of this name holds a mail address.
-pub fn names_an_email(name: &str) -> bool {
+pub fn is_email_attribute(name: &str) -> bool {
     let plain: String = name.chars().filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect();
     EMAIL_NAMES.contains(&plain.as_str())
 }
 
-/// The names for which [`names_an_email`] holds, without anything but letters and digits and in lower case.
-pub fn email_names() -> &'static [&'static str] {
+/// The names for which [`is_email_attribute`] holds, without anything but letters and digits and in lower case.
+pub fn email_attribute_names() -> &'static [&'static str] {
     &EMAIL_NAMES
 }
 
@@ -226,10 +226,10 @@ mod tests {
     #[test]
     fn p9_how_an_identifier_was_written_is_known() {
         let mut spellings = Spellings::new();
-        let written = |text: &str| Spelled::read(IdentifierKind::UserId, text).unwrap();
+        let written = |text: &str| WrittenIdentifier::read(IdentifierKind::UserId, text).unwrap();
         assert_eq!(written("zo\u{eb}").as_written(), None);
         assert_eq!(written("zoe\u{308}").as_written().unwrap().value, "zoe\u{308}");
-        let zoe = written("zoe\u{308}").noted_in(&mut spellings);
+        let zoe = written("zoe\u{308}").into_identifier(&mut spellings);
         assert_eq!(zoe.written_forms(&spellings), zoe.all_forms(&spellings));
         assert_eq!(zoe.written_forms(&spellings), ["zoe\u{308}".to_owned(), "zo\u{eb}".to_owned()].into());
         let mail = Identifier::read(IdentifierKind::Email, "z@EXA\u{308}MPLE.de").unwrap();
@@ -247,6 +247,8 @@ mod tests {
                 assert_eq!(Identifier::read(kind, nobody), None, "{nobody:?}");
             }
         }
-        assert!(names_an_email("emailAddress") && names_an_email("E-Mail") && !names_an_email("email_verified"));
+        assert!(
+            is_email_attribute("emailAddress") && is_email_attribute("E-Mail") && !is_email_attribute("email_verified")
+        );
     }
 }
