@@ -18,7 +18,10 @@ use crate::{
     config::Settings,
     load::Warehouse,
     model::{DurableStep, Identifier, IdentifierKind, format_ms},
-    person::{IdentifierMatcher, Key, SUPPRESSION_MARGIN_MS, Suppressed, SuppressionList, fields_of_table},
+    person::{
+        IdentifierKey, IdentifierMatcher, SUPPRESSION_MARGIN_MS, SuppressionEntry, SuppressionList,
+        identifying_fields_of_table,
+    },
     pipeline::{self, CLOCK_SKEW, PipelineError, Session, System},
     recordings::Recordings,
     schema::table,
@@ -37,7 +40,7 @@ pub struct Erase {
     archive: Archive,
     destinations: Vec<Warehouse>,
     list: SuppressionList,
-    key: Key,
+    key: IdentifierKey,
     journals: Journals,
     /// The journal of an interrupted attempt.
     journal: Option<Journal>,
@@ -170,9 +173,9 @@ impl Erase {
         // Without a purge request, the service keeps the people for ever, so there is nothing to confirm later.
         let user_ids = if self.source.is_some() { &user_ids[..] } else { &[] };
         let unsealed = || std::io::Error::other("the system has no random bytes");
-        let users = Suppressed::sealed_users(&self.key, &plan.erasure_id, user_ids).ok_or_else(unsealed);
+        let users = SuppressionEntry::sealed_users(&self.key, &plan.erasure_id, user_ids).ok_or_else(unsealed);
         let users = users.map_err(EraseError::io("seal", self.session.settings.erasures_folder()))?;
-        let entry = Suppressed {
+        let entry = SuppressionEntry {
             users,
             erasure_id: plan.erasure_id.clone(),
             until_ms: from_ms.saturating_add(delay_ms).saturating_add(SUPPRESSION_MARGIN_MS),
@@ -256,7 +259,7 @@ impl Erase {
         }
         let identity = &self.session.identity;
         let inbox = Inbox::open(&self.session.settings.state_path, &identity.base_url, &identity.environment)?;
-        let fields = table("webhook_events").map(fields_of_table).unwrap_or_default();
+        let fields = table("webhook_events").map(identifying_fields_of_table).unwrap_or_default();
         let discarded = inbox.discard(|body| records.is_theirs_by(&fields, &String::from_utf8_lossy(body)))?;
         inbox.fold()?;
         Ok(discarded)

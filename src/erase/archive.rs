@@ -14,7 +14,7 @@ use super::EraseError;
 use crate::{
     archive::{Archive, PageChange, read_pages, rewrite},
     model::{Failpoints, Identifier, IdentifierKind, Spellings, Stream, WrittenIdentifier, merge_spellings},
-    person::{IdentifierMatcher, RecordFields, fields_of_stream, without_records},
+    person::{IdentifierMatcher, IdentifyingFields, identifying_fields, remove_records},
     pipeline::Erased,
 };
 
@@ -48,11 +48,11 @@ impl<'a> RecordsOf<'a> {
     /// Whether a record of a stream belongs to one of the people.
     fn is_theirs(&self, stream: Stream, record: &str) -> bool {
         // Nearly every page passes this check, but few records do.
-        self.matcher.may_be_a_field(record.as_bytes()) && self.is_theirs_by(fields_of_stream(stream), record)
+        self.matcher.may_be_a_field(record.as_bytes()) && self.is_theirs_by(identifying_fields(stream), record)
     }
 
     /// Like [`RecordsOf::is_theirs`], for any JSON object. `fields` come from the contract of its table.
-    pub fn is_theirs_by(&self, fields: &RecordFields, record: &str) -> bool {
+    pub fn is_theirs_by(&self, fields: &IdentifyingFields, record: &str) -> bool {
         !fields.for_each(record, &mut |found| !self.people.contains(&found.identifier))
     }
 }
@@ -73,7 +73,7 @@ impl RecordsOf<'_> {
         if !self.matcher.may_be_a_field(body) {
             return None;
         }
-        let redacted = without_records(body, |record| self.is_theirs(stream, record))?;
+        let redacted = remove_records(body, |record| self.is_theirs(stream, record))?;
         Some(PageChange { body: redacted.body, removed: redacted.removed })
     }
 }
@@ -177,7 +177,7 @@ pub(super) fn co_occurrence(archive: &Archive, wanted: &[Identifier]) -> Result<
         let Some(stream) = stream_of(path)? else { return Ok(found) };
         rewrite(path, &Failpoints::default(), true, |body| {
             if matcher.may_be_a_field(body) {
-                without_records(body, |record| {
+                remove_records(body, |record| {
                     if records.is_theirs(stream, record) {
                         let row = identifiers_of(stream, record, &mut found.spellings);
                         found.rows.insert(row);
@@ -196,7 +196,7 @@ pub(super) fn co_occurrence(archive: &Archive, wanted: &[Identifier]) -> Result<
 
 fn identifiers_of(stream: Stream, record: &str, spellings: &mut Spellings) -> Vec<Identifier> {
     let mut identifiers = Vec::new();
-    fields_of_stream(stream).for_each(record, &mut |found: WrittenIdentifier| {
+    identifying_fields(stream).for_each(record, &mut |found: WrittenIdentifier| {
         identifiers.push(found.into_identifier(spellings));
         true
     });

@@ -3,8 +3,8 @@
 use std::{io, path::PathBuf};
 
 use crate::{
-    archive::ArchiveError, load::LoadError, person::PersonError, pipeline::PipelineError, recordings::RecordingsError,
-    source::SourceError, state::StateError,
+    archive::ArchiveError, load::LoadError, person::SuppressionError, pipeline::PipelineError,
+    recordings::RecordingsError, source::SourceError, state::StateError,
 };
 
 /// An error of an erasure.
@@ -62,8 +62,8 @@ impl From<StateError> for EraseError {
     }
 }
 
-impl From<PersonError> for EraseError {
-    fn from(error: PersonError) -> Self {
+impl From<SuppressionError> for EraseError {
+    fn from(error: SuppressionError) -> Self {
         PipelineError::Person(error).into()
     }
 }

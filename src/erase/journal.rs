@@ -16,7 +16,7 @@ use super::EraseError;
 use crate::{
     files,
     model::{DurableStep, Failpoints, Identifier},
-    person::{Key, KeyedHash, Sealed},
+    person::{IdentifierKey, KeyedHash, SealedBytes},
 };
 
 const SUFFIX: &str = "journal";
@@ -53,19 +53,19 @@ pub(super) struct Journal {
     pub hard_linked: usize,
     /// The encrypted identifiers.
     #[serde(flatten)]
-    seal: Sealed,
+    seal: SealedBytes,
 }
 
 /// The journals in a folder.
 #[derive(Debug)]
 pub(super) struct Journals {
     folder: PathBuf,
-    key: Key,
+    key: IdentifierKey,
     failpoints: Failpoints,
 }
 
 impl Journals {
-    pub fn new(folder: &Path, key: Key, failpoints: Failpoints) -> Journals {
+    pub fn new(folder: &Path, key: IdentifierKey, failpoints: Failpoints) -> Journals {
         Journals { folder: folder.to_owned(), key, failpoints }
     }
 
@@ -122,7 +122,7 @@ impl Journals {
             unknown_there: 0,
             removed: BTreeMap::new(),
             hard_linked: 0,
-            seal: Sealed::default(),
+            seal: SealedBytes::default(),
         });
         journal.of = self.hash(named);
         let path = self.path(&journal.erasure_id);
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn p9_only_the_same_command_can_read_a_journal() {
         let folder = tempfile::tempdir().unwrap();
-        let key = Key::create(&folder.path().join("key")).unwrap();
+        let key = IdentifierKey::create(&folder.path().join("key")).unwrap();
         let journals = Journals::new(folder.path(), key, Failpoints::default());
         let (anna, bert) = (named(&["anna"]), named(&["bert"]));
         let linked = [Identifier::read(IdentifierKind::Email, "anna@example.com").unwrap()];

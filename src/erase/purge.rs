@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     model::{DurableStep, Failpoints, Identifier, IdentifierKind},
-    person::Key,
+    person::IdentifierKey,
     source::{PURGE_DELETIONS_MAX, PurgeAnswer, PurgeRequest, Source},
 };
 
@@ -45,7 +45,7 @@ fn names_of(identifiers: &LinkedIdentifiers) -> Vec<Name> {
 /// Requests a purge of all names that the journal does not list yet. Writes the journal after each answer.
 pub(super) async fn purge(
     source: &Source,
-    (journals, key, failpoints): (&Journals, &Key, &Failpoints),
+    (journals, key, failpoints): (&Journals, &IdentifierKey, &Failpoints),
     journal: &mut Journal,
     identifiers: &LinkedIdentifiers,
     delay_seconds: Option<u64>,

@@ -46,7 +46,7 @@ impl Window {
     /// whole seconds, while the service goes by a finer one: at an edge within a second such a record would be looked
     /// for on the wrong side.
     #[must_use]
-    pub fn in_whole_seconds(self) -> Window {
+    pub fn widened_to_seconds(self) -> Window {
         let down = |at_ms: i64| at_ms.div_euclid(SECOND_MS).saturating_mul(SECOND_MS);
         Window::new(down(self.start_ms), down(self.end_ms.saturating_add(SECOND_MS - 1)))
     }
@@ -102,9 +102,9 @@ mod tests {
             (-1, 1, [-1000, 1000]),
             (-1001, -1000, [-2000, -1000]),
         ] {
-            assert_eq!(Window::new(start_ms, end_ms).in_whole_seconds(), Window::new(wider[0], wider[1]));
+            assert_eq!(Window::new(start_ms, end_ms).widened_to_seconds(), Window::new(wider[0], wider[1]));
         }
-        let all = Window::new(i64::MIN, i64::MAX).in_whole_seconds();
+        let all = Window::new(i64::MIN, i64::MAX).widened_to_seconds();
         assert!(all.start_ms == i64::MIN && all.end_ms >= i64::MAX - SECOND_MS);
     }
 }

@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 /// An error of the list or of its key.
 #[derive(Debug, thiserror::Error)]
-pub enum PersonError {
+pub enum SuppressionError {
     /// Reading or writing failed.
     #[error("cannot {action} {}", path.display())]
     Io {

@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{
-    decoded::{Decoded, may_have_ace_label},
+    decoded_text::{DecodedText, may_have_ace_label},
     patterns::Patterns,
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
 /// What takes the place of an identifier in somebody else's text.
 pub const ERASED: &str = "[erased]";
 /// Shorter identifiers are in any file by chance; in raw bytes they are not looked for.
-pub const RAW_BYTES_MIN: usize = 6;
+const RAW_BYTES_MIN: usize = 6;
 /// The same for words of nothing but letters: files name their columns in such.
 const RAW_WORD_BYTES_MIN: usize = 12;
 /// Shorter ones count in a text only where they are all of it, or all between two quotes.
@@ -36,7 +36,7 @@ const READ_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct IdentifierMatcher {
     identifiers: Vec<Identifier>,
-    /// As [`Decoded::folded`] makes them, in the order of the identifiers.
+    /// As [`DecodedText::folded`] makes them, in the order of the identifiers.
     plain: Patterns,
     /// As they are, and the numbers of visitors: what a field of a record holds.
     fields: Patterns,
@@ -148,11 +148,11 @@ impl IdentifierMatcher {
         self.find(text, |start, end| ranges.push((start, end)));
         let (has_escapes, has_percent) = (text.contains(&b'\\'), text.contains(&b'%'));
         if has_escapes || has_percent {
-            let mut decoded = Decoded::of_json(text);
-            self.find(&decoded.bytes, |start, end| ranges.push(decoded.spelled(start, end)));
+            let mut decoded = DecodedText::from_json(text);
+            self.find(&decoded.bytes, |start, end| ranges.push(decoded.source_range(start, end)));
             if has_percent || decoded.bytes.contains(&b'%') {
-                decoded = decoded.then_percent();
-                self.find(&decoded.bytes, |start, end| ranges.push(decoded.spelled(start, end)));
+                decoded = decoded.percent_decoded();
+                self.find(&decoded.bytes, |start, end| ranges.push(decoded.source_range(start, end)));
             }
         }
         take(&ranges)
@@ -171,9 +171,9 @@ impl IdentifierMatcher {
             });
             return;
         }
-        let folded = Decoded::folded(bytes);
+        let folded = DecodedText::folded(bytes);
         self.plain.each_in(&folded.bytes, |pattern, start, end| {
-            let (from, to) = folded.spelled(start, end);
+            let (from, to) = folded.source_range(start, end);
             if stands(pattern, &folded.bytes, start..end, written(from, to)) {
                 found(from, to);
             }

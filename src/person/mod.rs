@@ -6,18 +6,18 @@
 //! place of identifiers), [`suppression`] (the list).
 //! It does not decide who belongs together, and deletes nothing: that is `erase`'s.
 
-mod decoded;
+mod decoded_text;
 mod error;
 mod identifier_matcher;
-mod keyed;
-mod pages;
+mod identifying_fields;
+mod keyed_hash;
 mod patterns;
-mod records;
+mod redacted_page;
 mod suppression;
 
-pub use error::PersonError;
-pub use identifier_matcher::{ERASED, IdentifierMatcher, RAW_BYTES_MIN};
-pub use keyed::{Key, KeyedHash, Sealed};
-pub use pages::{RedactedPage, without_records};
-pub use records::{RecordFields, fields_of_stream, fields_of_table, identifies};
-pub use suppression::{Expired, Over, SUPPRESSION_MARGIN_MS, Suppressed, Suppression, SuppressionList};
+pub use error::SuppressionError;
+pub use identifier_matcher::{ERASED, IdentifierMatcher};
+pub use identifying_fields::{IdentifyingFields, identifying_columns, identifying_fields, identifying_fields_of_table};
+pub use keyed_hash::{IdentifierKey, KeyedHash, SealedBytes};
+pub use redacted_page::{RedactedPage, remove_records};
+pub use suppression::{Expired, Over, SUPPRESSION_MARGIN_MS, Suppression, SuppressionEntry, SuppressionList};

@@ -17,9 +17,9 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Key, KeyedHash, PersonError, RedactedPage, Sealed,
-    pages::without_records,
-    records::{RecordFields, fields_of_stream},
+    IdentifierKey, KeyedHash, RedactedPage, SealedBytes, SuppressionError,
+    identifying_fields::{IdentifyingFields, identifying_fields},
+    redacted_page::remove_records,
 };
 use crate::{
     files,
@@ -36,7 +36,7 @@ const KEY_FILE: &str = "key";
 
 /// One erasure, as the list knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Suppressed {
+pub struct SuppressionEntry {
     pub erasure_id: String,
     /// When the service should have purged, with the margin, epoch milliseconds by its clock: no look before it counts.
     pub until_ms: i64,
@@ -48,7 +48,7 @@ pub struct Suppressed {
     /// The user ids that were named and asked to be purged, sealed:
     /// once its delay is over, the service is asked for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub users: Vec<Sealed>,
+    pub users: Vec<SealedBytes>,
     /// The creation times at which records of the person were met.
     #[serde(default)]
     pub met: BTreeMap<Stream, Vec<Window>>,
@@ -57,9 +57,9 @@ pub struct Suppressed {
     pub absent: BTreeMap<Stream, Vec<Window>>,
 }
 
-impl Suppressed {
+impl SuppressionEntry {
     /// Seals user ids of an erasure. `None` if the system has no random bytes.
-    pub fn sealed_users(key: &Key, erasure_id: &str, user_ids: &[&str]) -> Option<Vec<Sealed>> {
+    pub fn sealed_users(key: &IdentifierKey, erasure_id: &str, user_ids: &[&str]) -> Option<Vec<SealedBytes>> {
         user_ids.iter().map(|id| key.seal(&[USERS], erasure_id, id.as_bytes().to_vec())).collect()
     }
 
@@ -75,68 +75,68 @@ impl Suppressed {
 #[derive(Debug, Serialize, Deserialize)]
 struct ListFile {
     format_version: u32,
-    erasures: Vec<Suppressed>,
+    erasures: Vec<SuppressionEntry>,
 }
 
 /// The list on the disk.
 #[derive(Clone, Debug)]
 pub struct SuppressionList {
     folder: PathBuf,
-    key: Option<Key>,
-    entries: Vec<Suppressed>,
+    key: Option<IdentifierKey>,
+    entries: Vec<SuppressionEntry>,
 }
 
 impl SuppressionList {
     /// Reads the list in this folder; no folder is an empty list.
-    pub fn read(folder: &Path) -> Result<SuppressionList, PersonError> {
+    pub fn read(folder: &Path) -> Result<SuppressionList, SuppressionError> {
         let (list, key) = (folder.join(LIST_FILE), folder.join(KEY_FILE));
-        let damaged = |why: String| PersonError::Damaged { path: list.clone(), why };
+        let damaged = |why: String| SuppressionError::Damaged { path: list.clone(), why };
         let entries = match fs::read(&list) {
             Err(source) if source.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(source) => return Err(PersonError::Io { action: "read", path: list, source }),
+            Err(source) => return Err(SuppressionError::Io { action: "read", path: list, source }),
             Ok(bytes) => {
                 let version = serde_json::from_slice::<serde_json::Value>(&bytes).ok();
                 let version = version.and_then(|value| value.get("format_version")?.as_u64());
                 if version.is_some_and(|version| version > u64::from(FORMAT_VERSION)) {
-                    return Err(PersonError::Newer { path: list });
+                    return Err(SuppressionError::Newer { path: list });
                 }
                 let file: ListFile = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
                 file.erasures
             }
         };
-        let found = Key::read(&key)?;
+        let found = IdentifierKey::read(&key)?;
         if found.is_none() && !entries.is_empty() {
-            return Err(PersonError::KeyLost { list, key });
+            return Err(SuppressionError::KeyLost { list, key });
         }
         Ok(SuppressionList { folder: folder.to_owned(), key: found, entries })
     }
 
     /// The key; drawn now if there is none yet.
-    pub fn key(&mut self) -> Result<Key, PersonError> {
+    pub fn key(&mut self) -> Result<IdentifierKey, SuppressionError> {
         if let Some(key) = &self.key {
             return Ok(key.clone());
         }
-        let failed = |source| PersonError::Io { action: "create", path: self.folder.clone(), source };
+        let failed = |source| SuppressionError::Io { action: "create", path: self.folder.clone(), source };
         files::create_folders(&self.folder).map_err(failed)?;
-        let key = Key::create(&self.folder.join(KEY_FILE))?;
+        let key = IdentifierKey::create(&self.folder.join(KEY_FILE))?;
         Ok(self.key.insert(key).clone())
     }
 
     /// The entries.
-    pub fn entries(&self) -> &[Suppressed] {
+    pub fn entries(&self) -> &[SuppressionEntry] {
         &self.entries
     }
 
     /// Puts an entry in the place of an earlier one of the same erasure, and writes the list, durably.
-    pub fn put(&mut self, entry: Suppressed) -> Result<(), PersonError> {
+    pub fn put(&mut self, entry: SuppressionEntry) -> Result<(), SuppressionError> {
         self.entries.retain(|held| held.erasure_id != entry.erasure_id);
         self.entries.push(entry);
         self.write()
     }
 
-    fn write(&self) -> Result<(), PersonError> {
+    fn write(&self) -> Result<(), SuppressionError> {
         let path = self.folder.join(LIST_FILE);
-        let failed = |source| PersonError::Io { action: "write", path: path.clone(), source };
+        let failed = |source| SuppressionError::Io { action: "write", path: path.clone(), source };
         let file = ListFile { format_version: FORMAT_VERSION, erasures: self.entries.clone() };
         let bytes = serde_json::to_vec_pretty(&file).map_err(|error| failed(error.into()))?;
         files::write_private(&path, &bytes).map_err(failed)
@@ -164,7 +164,7 @@ pub struct Suppression(Option<Arc<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
-    key: Key,
+    key: IdentifierKey,
     marks: HashMap<KeyedHash, Vec<Mark>>,
     seen: Mutex<Seen>,
 }
@@ -206,12 +206,12 @@ impl Suppression {
 
     /// Whether a record of a stream is of somebody who is kept out.
     pub fn matches_record(&self, stream: Stream, record: &str) -> bool {
-        self.matches_json(fields_of_stream(stream), record)
+        self.matches_json(identifying_fields(stream), record)
     }
 
     /// The same for any JSON object with such fields, a webhook for one:
     /// `fields` are those of the contract of its table.
-    pub fn matches_json(&self, fields: &RecordFields, json: &str) -> bool {
+    pub fn matches_json(&self, fields: &IdentifyingFields, json: &str) -> bool {
         self.0.as_ref().is_some_and(|inner| inner.owners(fields, json).is_some())
     }
 
@@ -234,12 +234,12 @@ impl Suppression {
     /// A page of a scan without the records of those who are kept out; `None` if it has none.
     pub fn filtered(&self, scan: &Scan, body: &[u8]) -> Option<RedactedPage> {
         let inner = self.0.as_ref()?;
-        let fields = fields_of_stream(scan.scope.stream);
+        let fields = identifying_fields(scan.scope.stream);
         if fields.is_empty() {
             return None;
         }
         let mut met = HashSet::new();
-        let redacted = without_records(body, |record| match inner.owners(fields, record) {
+        let redacted = remove_records(body, |record| match inner.owners(fields, record) {
             Some(owners) => {
                 met.extend(owners);
                 true
@@ -287,10 +287,10 @@ impl Suppression {
 
     /// At the end of a run: entries that have done their work go, but for those of these erasures,
     /// and what was learned of the others is written.
-    pub fn settle(&self, now_ms: i64, kept: &BTreeSet<String>) -> Result<Vec<Expired>, PersonError> {
+    pub fn settle(&self, now_ms: i64, kept: &BTreeSet<String>) -> Result<Vec<Expired>, SuppressionError> {
         let Some(inner) = &self.0 else { return Ok(Vec::new()) };
         let mut seen = inner.seen();
-        let is_over = |entry: &&Suppressed| entry.is_over(now_ms) && !kept.contains(&entry.erasure_id);
+        let is_over = |entry: &&SuppressionEntry| entry.is_over(now_ms) && !kept.contains(&entry.erasure_id);
         let expired: Vec<Expired> = (seen.list.entries.iter().filter(is_over))
             .map(|entry| Expired { erasure_id: entry.erasure_id.clone() })
             .collect();
@@ -358,7 +358,7 @@ impl Inner {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn owners(&self, fields: &RecordFields, record: &str) -> Option<Vec<usize>> {
+    fn owners(&self, fields: &IdentifyingFields, record: &str) -> Option<Vec<usize>> {
         let mut verdict = Verdict::default();
         fields.for_each(record, &mut |identifier| {
             self.judge(&identifier, &mut verdict);

@@ -3,7 +3,7 @@
 use crate::{
     config::{Settings, StreamSettings},
     model::{CoverageInterval, DAY_MS, FlagSet, IntervalSet, Scope, Stream, Window, behaviour_names},
-    plan::{Ask, Due, Rules, due},
+    plan::{Due, DueRules, PlanRequest, due},
     state::{State, StateError, StoredInterval},
 };
 
@@ -11,7 +11,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct ScopeBacklog {
     pub scope: Scope,
-    pub rules: Rules,
+    pub rules: DueRules,
     /// Rows asked for in one call.
     pub page_rows: u32,
     /// What is proven complete.
@@ -32,15 +32,15 @@ pub fn backlog(
         for scope in scopes(settings, stream) {
             let covered = covered(state, scope, stream.flags)?;
             let ask = match backfill {
-                Some(window) => Ask::Backfill { window },
-                None => Ask::Sync {
+                Some(window) => PlanRequest::Backfill { window },
+                None => PlanRequest::Sync {
                     first_since_ms: first_since_ms(stream, now_ms),
                     known_since_ms: state.map(|state| state.extent_start_ms(scope)).transpose()?.flatten(),
                 },
             };
-            let rules = Rules {
+            let rules = DueRules {
                 flags: stream.flags,
-                settle_ms: i64::try_from(stream.settle.as_millis()).unwrap_or(i64::MAX),
+                lag_ms: i64::try_from(stream.settle.as_millis()).unwrap_or(i64::MAX),
                 rescan: stream.rescan.clone(),
             };
             let due = due(scope, &covered, &rules, ask, now_ms);
@@ -161,8 +161,8 @@ mod tests {
             let scanned_ms = if *needs_recheck { NEEDS_RECHECK_MS } else { scan.started_ms };
             state.checkpoint(&Covered { scan, scanned_ms, rows: 0, proof: Proof::default() }, &[]).unwrap();
         }
-        let rules = Rules { flags: wanted, settle_ms: 0, rescan: crate::plan::RescanRules::default() };
-        let ask = Ask::Backfill { window: Window::new(0, 10 * HOUR_MS) };
+        let rules = DueRules { flags: wanted, lag_ms: 0, rescan: crate::plan::RescanRules::default() };
+        let ask = PlanRequest::Backfill { window: Window::new(0, 10 * HOUR_MS) };
         let covered = covered(Some(&state), ONE, wanted).unwrap();
         let due = due(ONE, &covered, &rules, ask, 100 * HOUR_MS);
         due.iter().map(|due| (due.window.start_ms / HOUR_MS, due.window.end_ms / HOUR_MS)).collect()

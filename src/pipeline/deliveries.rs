@@ -11,7 +11,7 @@ use crate::{
     flatten::{FlatDeliveries, FlattenError, flatten_deliveries, tell},
     load::EventRows,
     model::{Delivery, DurableStep, EventKind, Failpoints, RunId},
-    person::{Suppression, fields_of_table},
+    person::{Suppression, identifying_fields_of_table},
     schema::table,
     state::Inbox,
 };
@@ -145,7 +145,7 @@ impl InboxReader {
     /// Drops deliveries about erased people.
     /// Webhooks keep mentioning an erased person until the service has purged them.
     fn without_the_erased(&self, waiting: &[Delivery]) -> Vec<Delivery> {
-        let fields = table("webhook_events").map(fields_of_table).unwrap_or_default();
+        let fields = table("webhook_events").map(identifying_fields_of_table).unwrap_or_default();
         let is_kept_out =
             |delivery: &Delivery| self.kept_out.matches_json(&fields, &String::from_utf8_lossy(&delivery.body));
         waiting.iter().filter(|delivery| !is_kept_out(delivery)).cloned().collect()

@@ -11,7 +11,7 @@ use crate::{
     flatten::FlattenError,
     load::LoadError,
     model::Scope,
-    person::PersonError,
+    person::SuppressionError,
     recordings::RecordingsError,
     source::{SourceError, Stop},
     state::StateError,
@@ -41,7 +41,7 @@ pub enum PipelineError {
     State(#[from] StateError),
     /// The suppression list cannot be read. Without it a run would store erased people again.
     #[error("it is not known who is kept out")]
-    Person(#[source] PersonError),
+    Person(#[source] SuppressionError),
     /// A page that `source` accepted cannot be flattened: a fault of the program.
     #[error(transparent)]
     Flatten(#[from] FlattenError),

@@ -6,7 +6,7 @@ use std::{io, path::Path};
 use crate::{
     archive::ArchiveError,
     load::LoadError,
-    person::PersonError,
+    person::SuppressionError,
     source::{Failure, SettingsError, SourceError, Stop},
     state::StateError,
 };
@@ -20,12 +20,12 @@ pub fn pipeline_hint(error: &PipelineError) -> Option<&'static str> {
         PipelineError::Load { source, .. } => load_hint(source),
         PipelineError::State(error) => state_hint(error),
         PipelineError::Input(_) | PipelineError::InputTable(_) => Some(INPUT),
-        PipelineError::Person(PersonError::KeyLost { .. }) => Some(
+        PipelineError::Person(SuppressionError::KeyLost { .. }) => Some(
             "restore the key from a backup: without it, people who were erased would come back. If they must, move suppressed.json away",
         ),
-        PipelineError::Person(PersonError::Damaged { .. }) => Some("restore it from a backup"),
-        PipelineError::Person(PersonError::Newer { .. }) => Some("use the newer version of studysync"),
-        PipelineError::Person(PersonError::Io { path, source, .. })
+        PipelineError::Person(SuppressionError::Damaged { .. }) => Some("restore it from a backup"),
+        PipelineError::Person(SuppressionError::Newer { .. }) => Some("use the newer version of studysync"),
+        PipelineError::Person(SuppressionError::Io { path, source, .. })
         | PipelineError::Swap { path, source, .. }
         | PipelineError::Results { path, source } => refusal_hint(path, source, Wish::Write),
         PipelineError::NotReplayable(_) => Some(

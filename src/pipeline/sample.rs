@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use crate::{
         model::{FlagSet, Scope, Stream},
-        plan::{Due, Reason, RescanRules, Rules},
+        plan::{Due, DueRules, Reason, RescanRules},
     };
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
         };
         let work = ScopeBacklog {
             scope: Scope::all(Stream::Responses),
-            rules: Rules { flags: FlagSet::EMPTY, settle_ms: 0, rescan: RescanRules::default() },
+            rules: DueRules { flags: FlagSet::EMPTY, lag_ms: 0, rescan: RescanRules::default() },
             page_rows: 1000,
             covered: Vec::new(),
             due: vec![due(0, 20), due(30, 70)],

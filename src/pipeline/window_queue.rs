@@ -141,13 +141,13 @@ mod tests {
     use super::*;
     use crate::{
         model::{DAY_MS, FlagSet, Window},
-        plan::{RescanRules, Rules},
+        plan::{DueRules, RescanRules},
     };
 
     #[test]
     fn a_stream_remains_until_its_last_window_starts() {
         let due = vec![Due { window: Window::new(0, 9 * DAY_MS), reason: Reason::Gap }];
-        let rules = Rules { flags: FlagSet::EMPTY, settle_ms: 0, rescan: RescanRules::default() };
+        let rules = DueRules { flags: FlagSet::EMPTY, lag_ms: 0, rescan: RescanRules::default() };
         let scope = Scope::all(Stream::Responses);
         let backlog = ScopeBacklog { scope, rules, page_rows: 1000, covered: Vec::new(), due };
         let mut windows = WindowQueue::new(vec![backlog], &Progress::default());

@@ -16,19 +16,19 @@ const CLOCKS_DIFFER_MS_MAX: i64 = HOUR_MS;
 
 /// The settings of a scope that decide what is due.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct DueRules {
     /// The optional parts of records to request.
     pub flags: FlagSet,
     /// The lag: answers younger than this are left for the next run,
     /// because the service may still write them. Milliseconds.
-    pub settle_ms: i64,
+    pub lag_ms: i64,
     /// How often closed windows are scanned again.
     pub rescan: RescanRules,
 }
 
 /// What the user requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum PlanRequest {
     /// New intervals, gaps, and re-scans that are due. A scope without coverage begins at `first_since_ms`. If coverage
     /// once began at `known_since_ms`, gaps are counted from there.
     Sync { first_since_ms: i64, known_since_ms: Option<i64> },
@@ -70,24 +70,24 @@ pub struct Due {
 
 /// Returns the intervals of a scope that are due now, most urgent first: new ones, young re-scans, gaps, older
 /// re-scans. The intervals are disjoint. `now_ms` is the service's time.
-pub fn due(scope: Scope, covered: &[CoverageInterval], rules: &Rules, ask: Ask, now_ms: i64) -> Vec<Due> {
+pub fn due(scope: Scope, covered: &[CoverageInterval], rules: &DueRules, ask: PlanRequest, now_ms: i64) -> Vec<Due> {
     if !scope.stream.is_windowed() {
         return due_complete_list(covered, ask, now_ms);
     }
-    let settled_ms = (now_ms - rules.settle_ms).div_euclid(GRID_MS) * GRID_MS;
+    let settled_ms = (now_ms - rules.lag_ms).div_euclid(GRID_MS) * GRID_MS;
     // A clock that was ahead may have recorded coverage of the future. Such coverage proves nothing.
     let past = Window::new(i64::MIN, settled_ms);
     let covered: Vec<CoverageInterval> = covered.iter().filter_map(|interval| interval.part(past)).collect();
     match ask {
-        Ask::Backfill { window } => {
+        PlanRequest::Backfill { window } => {
             let with_flags = covered_with(&covered, rules.flags);
-            let window = window.in_whole_seconds();
+            let window = window.widened_to_seconds();
             let window = Window::new(window.start_ms, window.end_ms.min(settled_ms));
             let read: IntervalSet = covered.iter().map(|interval| interval.window).collect();
             let gaps = with_flags.gaps_in(window).into_iter().flat_map(|gap| by_reason(gap, &read));
             gaps.chain(needs_recheck(&covered, rules, window)).collect()
         }
-        Ask::Sync { first_since_ms, known_since_ms } => due_for_sync(
+        PlanRequest::Sync { first_since_ms, known_since_ms } => due_for_sync(
             &covered,
             rules,
             Since { first_ms: first_since_ms, known_ms: known_since_ms },
@@ -112,7 +112,7 @@ fn by_reason(gap: Window, read: &IntervalSet) -> Vec<Due> {
 }
 
 /// Returns the covered intervals that a backfill scans again, because their last scan was unsure.
-fn needs_recheck(covered: &[CoverageInterval], rules: &Rules, window: Window) -> Vec<Due> {
+fn needs_recheck(covered: &[CoverageInterval], rules: &DueRules, window: Window) -> Vec<Due> {
     let needs_recheck = covered.iter().filter(|interval| interval.scanned_ms == NEEDS_RECHECK_MS);
     let needs_recheck = needs_recheck.filter(|interval| interval.flags.includes(rules.flags));
     let windows: IntervalSet = needs_recheck.map(|interval| interval.window.intersect(window)).collect();
@@ -128,10 +128,16 @@ struct Since {
     known_ms: Option<i64>,
 }
 
-fn due_for_sync(covered: &[CoverageInterval], rules: &Rules, since: Since, settled_ms: i64, now_ms: i64) -> Vec<Due> {
+fn due_for_sync(
+    covered: &[CoverageInterval],
+    rules: &DueRules,
+    since: Since,
+    settled_ms: i64,
+    now_ms: i64,
+) -> Vec<Due> {
     let covered_times: IntervalSet = covered.iter().map(|interval| interval.window).collect();
     let Some(bounding_range) = covered_times.bounding_range() else {
-        let window = Window::new(since.known_ms.unwrap_or(since.first_ms), settled_ms).in_whole_seconds();
+        let window = Window::new(since.known_ms.unwrap_or(since.first_ms), settled_ms).widened_to_seconds();
         return if window.is_empty() { Vec::new() } else { vec![Due { window, reason: Reason::New }] };
     };
     let mut all = Vec::new();
@@ -154,14 +160,16 @@ fn due_for_sync(covered: &[CoverageInterval], rules: &Rules, since: Since, settl
 
 /// Plans a stream without windows: few rows that change at any age.
 /// Every sync reads the complete list, a backfill once.
-fn due_complete_list(covered: &[CoverageInterval], ask: Ask, now_ms: i64) -> Vec<Due> {
+fn due_complete_list(covered: &[CoverageInterval], ask: PlanRequest, now_ms: i64) -> Vec<Due> {
     let reason = match (ask, covered.is_empty()) {
         (_, true) => Reason::New,
-        (Ask::Sync { .. }, false) => Reason::Rescan,
-        (Ask::Backfill { .. }, false) if covered.iter().any(|interval| interval.scanned_ms == NEEDS_RECHECK_MS) => {
+        (PlanRequest::Sync { .. }, false) => Reason::Rescan,
+        (PlanRequest::Backfill { .. }, false)
+            if covered.iter().any(|interval| interval.scanned_ms == NEEDS_RECHECK_MS) =>
+        {
             Reason::Rescan
         }
-        (Ask::Backfill { .. }, false) => return Vec::new(),
+        (PlanRequest::Backfill { .. }, false) => return Vec::new(),
     };
     vec![Due { window: Window::new(0, now_ms.max(1)), reason }]
 }

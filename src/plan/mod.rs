@@ -10,7 +10,7 @@ pub mod page_boundaries;
 mod rescan;
 
 pub use cutter::{Cutter, halves};
-pub use due::{Ask, Due, Reason, Rules, covered_with, due};
+pub use due::{Due, DueRules, PlanRequest, Reason, covered_with, due};
 pub use estimate::{Estimate, PlannedWindow, estimate, minutes};
 pub use rescan::{RescanRules, Tier};
 

@@ -12,8 +12,8 @@ fn at(text: &str) -> i64 {
     parse_date(text).unwrap()
 }
 
-fn rules() -> Rules {
-    Rules { flags: FlagSet::EMPTY, settle_ms: 10 * MINUTE_MS, rescan: RescanRules::default() }
+fn rules() -> DueRules {
+    DueRules { flags: FlagSet::EMPTY, lag_ms: 10 * MINUTE_MS, rescan: RescanRules::default() }
 }
 
 fn covered(start: &str, end: &str, scanned: &str) -> CoverageInterval {
@@ -43,7 +43,7 @@ fn p4_a_nightly_sync_scans_again_by_age() {
     ];
     // Ten minutes earlier than a day after last night's run: what is due daily is due all the same.
     let now = at("2026-07-01T01:50:00Z");
-    let due = due(RESPONSES, &covered, &rules(), Ask::Sync { first_since_ms: 0, known_since_ms: None }, now);
+    let due = due(RESPONSES, &covered, &rules(), PlanRequest::Sync { first_since_ms: 0, known_since_ms: None }, now);
     let expected = [
         "new 2026-06-30T01:50:00Z 2026-07-01T01:40:00Z",
         "re-scan 2026-06-28 2026-06-30T01:50:00Z",
@@ -54,7 +54,7 @@ fn p4_a_nightly_sync_scans_again_by_age() {
         RESPONSES,
         &covered,
         &rules(),
-        Ask::Sync { first_since_ms: 0, known_since_ms: None },
+        PlanRequest::Sync { first_since_ms: 0, known_since_ms: None },
         now + 2 * DAY_MS,
     );
     assert!(show(&a_day_later).iter().any(|line| line.starts_with("re-scan 2025-07-03 ")), "{a_day_later:?}");
@@ -65,16 +65,16 @@ fn a_sync_plans_every_gap() {
     let covered =
         [covered("2026-01-01", "2026-01-05", "2026-01-20"), covered("2026-01-07", "2026-01-19", "2026-01-20")];
     let now = at("2026-01-20T01:00:00Z");
-    let rules = Rules { rescan: RescanRules::never(), ..rules() };
-    let due = due(RESPONSES, &covered, &rules, Ask::Sync { first_since_ms: 0, known_since_ms: None }, now);
+    let rules = DueRules { rescan: RescanRules::never(), ..rules() };
+    let due = due(RESPONSES, &covered, &rules, PlanRequest::Sync { first_since_ms: 0, known_since_ms: None }, now);
     assert_eq!(show(&due), ["new 2026-01-19 2026-01-20T00:50:00Z", "never scanned 2026-01-05 2026-01-07"]);
 }
 
 #[test]
 fn lost_coverage_counts_as_a_gap() {
-    let rules = Rules { rescan: RescanRules::never(), ..rules() };
+    let rules = DueRules { rescan: RescanRules::never(), ..rules() };
     let now = at("2026-01-20T01:00:00Z");
-    let ask = Ask::Sync { first_since_ms: at("2026-01-10"), known_since_ms: Some(at("2025-06-01")) };
+    let ask = PlanRequest::Sync { first_since_ms: at("2026-01-10"), known_since_ms: Some(at("2025-06-01")) };
     assert_eq!(show(&due(RESPONSES, &[], &rules, ask, now)), ["new 2025-06-01 2026-01-20T00:50:00Z"]);
     let covered = [covered("2026-01-01", "2026-01-19", "2026-01-20")];
     let expected = ["new 2026-01-19 2026-01-20T00:50:00Z", "never scanned 2025-06-01 2026-01-01"];
@@ -83,20 +83,20 @@ fn lost_coverage_counts_as_a_gap() {
 
 #[test]
 fn a_clock_that_was_ahead_proves_nothing_of_the_future() {
-    let rules = Rules { rescan: RescanRules::try_from(vec!["all monthly".parse().unwrap()]).unwrap(), ..rules() };
+    let rules = DueRules { rescan: RescanRules::try_from(vec!["all monthly".parse().unwrap()]).unwrap(), ..rules() };
     let covered = [covered("2026-01-01", "2026-03-01", "2026-03-01")];
     let now = at("2026-01-20T01:00:00Z");
-    let ask = Ask::Sync { first_since_ms: 0, known_since_ms: None };
+    let ask = PlanRequest::Sync { first_since_ms: 0, known_since_ms: None };
     assert_eq!(show(&due(RESPONSES, &covered, &rules, ask, now)), ["re-scan 2026-01-01 2026-01-20T00:50:00Z"]);
-    let backfill = Ask::Backfill { window: Window::new(at("2026-01-01"), at("2026-03-01")) };
+    let backfill = PlanRequest::Backfill { window: Window::new(at("2026-01-01"), at("2026-03-01")) };
     assert!(due(RESPONSES, &covered, &rules, backfill, now).is_empty());
     assert_eq!(due(RESPONSES, &covered, &rules, backfill, at("2026-03-05")).len(), 0);
 }
 
 #[test]
 fn p6_a_scan_a_moment_ahead_of_the_service_is_not_repeated() {
-    let rules = Rules { rescan: RescanRules::try_from(vec!["all monthly".parse().unwrap()]).unwrap(), ..rules() };
-    let ask = Ask::Sync { first_since_ms: 0, known_since_ms: None };
+    let rules = DueRules { rescan: RescanRules::try_from(vec!["all monthly".parse().unwrap()]).unwrap(), ..rules() };
+    let ask = PlanRequest::Sync { first_since_ms: 0, known_since_ms: None };
     let covered = [covered("2026-01-01", "2026-01-20T00:50:00Z", "2026-01-20T01:00:40Z")];
     assert!(due(RESPONSES, &covered, &rules, ask, at("2026-01-20T01:00:00Z")).is_empty(), "two machines, 40 s apart");
     let wrong = at("2026-01-20T01:00:40Z") - 61 * 60_000;
@@ -106,13 +106,13 @@ fn p6_a_scan_a_moment_ahead_of_the_service_is_not_repeated() {
 #[test]
 fn p6_a_finished_backfill_asks_for_nothing() {
     let covered = [covered("2026-01-01", "2026-02-01", "2026-02-02")];
-    let ask = Ask::Backfill { window: Window::new(at("2026-01-01"), at("2026-02-01")) };
+    let ask = PlanRequest::Backfill { window: Window::new(at("2026-01-01"), at("2026-02-01")) };
     let now = at("2026-06-01");
     assert!(due(RESPONSES, &covered, &rules(), ask, now).is_empty());
     assert!(due(Scope::all(Stream::Surveys), &covered, &rules(), ask, now).is_empty());
-    let with_meta = Rules { flags: FlagSet::EMPTY.with(Flag::WithMeta), ..rules() };
+    let with_meta = DueRules { flags: FlagSet::EMPTY.with(Flag::WithMeta), ..rules() };
     assert_eq!(due(RESPONSES, &covered, &with_meta, ask, now).len(), 1, "a flag more is asked for again");
-    let longer = Ask::Backfill { window: Window::new(at("2025-12-01"), at("2027-02-01")) };
+    let longer = PlanRequest::Backfill { window: Window::new(at("2025-12-01"), at("2027-02-01")) };
     let expected = ["never scanned 2025-12-01 2026-01-01", "never scanned 2026-02-01 2026-05-31T23:50:00Z"];
     assert_eq!(show(&due(RESPONSES, &covered, &rules(), longer, now)), expected);
 }
@@ -120,8 +120,8 @@ fn p6_a_finished_backfill_asks_for_nothing() {
 #[test]
 fn nothing_is_new_within_the_same_five_minutes() {
     let covered = [covered("2026-01-01", "2026-01-02T00:50:00Z", "2026-01-02T01:00:00Z")];
-    let rules = Rules { rescan: RescanRules::never(), ..rules() };
-    let ask = Ask::Sync { first_since_ms: 0, known_since_ms: None };
+    let rules = DueRules { rescan: RescanRules::never(), ..rules() };
+    let ask = PlanRequest::Sync { first_since_ms: 0, known_since_ms: None };
     assert!(due(RESPONSES, &covered, &rules, ask, at("2026-01-02T01:04:59Z")).is_empty());
     assert_eq!(due(RESPONSES, &covered, &rules, ask, at("2026-01-02T01:05:00Z")).len(), 1);
 }
@@ -231,13 +231,13 @@ proptest! {
         let now = at("2026-01-01") + later * 7 * HOUR_MS;
         let since = at("2025-12-20");
         let rules = rules();
-        let due = due(RESPONSES, &covered, &rules, Ask::Sync { first_since_ms: since, known_since_ms: None }, now);
+        let due = due(RESPONSES, &covered, &rules, PlanRequest::Sync { first_since_ms: since, known_since_ms: None }, now);
         let mut cutter = Cutter::new(due, covered.clone(), 1000, true);
         let mut asked = IntervalSet::new();
         while let Some(due) = cutter.next_window() {
             let window = due.window;
             prop_assert!(!window.is_empty());
-            prop_assert!(due.reason == Reason::Rescan || window.end_ms <= now - rules.settle_ms);
+            prop_assert!(due.reason == Reason::Rescan || window.end_ms <= now - rules.lag_ms);
             prop_assert_eq!(asked.gaps_in(window), vec![window], "asked twice");
             let month = |at_ms: i64| format_ms(at_ms - at_ms.rem_euclid(DAY_MS))[..7].to_owned();
             prop_assert_eq!(month(window.start_ms), month(window.end_ms - 1));
@@ -247,6 +247,6 @@ proptest! {
             asked.insert(interval.window);
         }
         let newest = covered.last().map_or(i64::MIN, |interval| interval.window.end_ms);
-        prop_assert!(asked.windows().len() <= 1 || newest > now - rules.settle_ms, "{:?}", asked);
+        prop_assert!(asked.windows().len() <= 1 || newest > now - rules.lag_ms, "{:?}", asked);
     }
 }

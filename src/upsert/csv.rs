@@ -5,11 +5,11 @@
 use std::{borrow::Cow, io::Read};
 
 use super::{
-    InputError, Row, SetAside, Take, Upsert,
-    members::{Member, compact},
-    records::{Fed, Record, Records, Splitter},
-    row::{ATTRIBUTE_PREFIX, IdsOf, check_columns, is_blank, read_members},
-    shown::shown,
+    InputError, Row, RowSink, UnsendableRow, Upsert,
+    csv_records::{LineOutcome, Record, RecordReader, Splitter},
+    excerpt::excerpt,
+    json_members::{Member, compact},
+    row::{ATTRIBUTE_PREFIX, IdSource, check_columns, is_blank, read_members},
 };
 use crate::{
     json::{Shape, shape},
@@ -43,8 +43,8 @@ struct Column {
 ///
 /// # Errors
 /// If the bytes stop coming, or the columns are not those of users.
-pub fn read_csv(input: impl Read, take: &mut Take<'_>) -> Result<(), InputError> {
-    let mut records = Records::new(decoding(input, None).map_err(InputError::Read)?);
+pub fn read_csv(input: impl Read, take: &mut RowSink<'_>) -> Result<(), InputError> {
+    let mut records = RecordReader::new(decoding(input, None).map_err(InputError::Read)?);
     let columns = read_header(&mut records)?;
     let mut number = 0;
     loop {
@@ -54,14 +54,14 @@ pub fn read_csv(input: impl Read, take: &mut Take<'_>) -> Result<(), InputError>
             continue;
         }
         number += 1;
-        let read = cells.map_err(SetAside::of).and_then(|cells| read_record(&columns, records.separator, &cells));
+        let read = cells.map_err(UnsendableRow::of).and_then(|cells| read_record(&columns, records.separator, &cells));
         if !take(Row { number, read: read.map_err(|aside| aside.on_line(line)) }) {
             return Ok(());
         }
     }
 }
 
-fn read_header<R: Read>(records: &mut Records<R>) -> Result<Vec<Column>, InputError> {
+fn read_header<R: Read>(records: &mut RecordReader<R>) -> Result<Vec<Column>, InputError> {
     let empty = || InputError::Columns("the input is empty: its first line has the names of the columns".to_owned());
     let mut first = records.peek_line()?.ok_or_else(empty)?;
     // What a spreadsheet is told by says it before the names.
@@ -105,7 +105,7 @@ fn column_of(written: &str) -> Column {
 /// The separator by which the line has a column of user ids.
 fn separator_of(line: &[u8]) -> u8 {
     let has_users = |separator: &u8| match Splitter::new(*separator).feed(line) {
-        Ok(Fed::Whole(cells)) => {
+        Ok(LineOutcome::Whole(cells)) => {
             cells.iter().any(|cell| std::str::from_utf8(cell).is_ok_and(|name| name.trim_matches(is_blank) == USER_ID))
         }
         _ => false,
@@ -130,7 +130,7 @@ fn looks_like_a_row(columns: &[Column], cells: &[Vec<u8>]) -> bool {
         && read_record(columns, b',', cells).is_ok()
 }
 
-fn read_record(columns: &[Column], separator: u8, cells: &[Vec<u8>]) -> Result<Upsert, SetAside> {
+fn read_record(columns: &[Column], separator: u8, cells: &[Vec<u8>]) -> Result<Upsert, UnsendableRow> {
     let mut members: Vec<Member<'_>> = Vec::new();
     let mut problem = None;
     for (column, cell) in columns.iter().zip(cells) {
@@ -162,9 +162,9 @@ fn read_record(columns: &[Column], separator: u8, cells: &[Vec<u8>]) -> Result<U
         Some(reason) => {
             let user_id = members.iter().find(|(name, _)| name == USER_ID);
             let user_id = user_id.and_then(|(_, json)| serde_json::from_str(json).ok());
-            Err(SetAside { user_id, reason })
+            Err(UnsendableRow { user_id, reason })
         }
-        None => read_members(members, IdsOf::Text),
+        None => read_members(members, IdSource::Text),
     }
 }
 
@@ -176,7 +176,7 @@ fn read_cell(column: &Column, cell: &[u8]) -> Result<Option<String>, String> {
             false => Err("a cell stands in a column without a name".to_owned()),
         };
     }
-    let name = shown(&column.name);
+    let name = excerpt(&column.name);
     let text = std::str::from_utf8(cell).map_err(|_| format!("the cell of {name} is not UTF-8{OTHER_ENCODING}"))?;
     if text.contains('\0') {
         return Err(format!("the cell of {name} holds a NUL byte"));
@@ -185,7 +185,7 @@ fn read_cell(column: &Column, cell: &[u8]) -> Result<Option<String>, String> {
     if text.is_empty() || (trimmed.is_empty() && column.cell_type != CellType::Attribute) {
         return Ok(None);
     }
-    let wrong = |what: &str| Err(format!("'{}' in the column {name} is {what}", shown(text)));
+    let wrong = |what: &str| Err(format!("'{}' in the column {name} is {what}", excerpt(text)));
     let json = |text: &str| serde_json::Value::from(text).to_string();
     let value = match column.cell_type {
         CellType::Attribute => json(text),

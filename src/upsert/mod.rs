@@ -6,11 +6,11 @@
 //! `{event, timestamp}`). Equal content has an equal [`Upsert::content_key`], however it was written down.
 
 mod csv;
-mod members;
+mod csv_records;
+mod excerpt;
+mod json_members;
 mod ndjson;
-mod records;
 mod row;
-mod shown;
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_128;
 pub use self::{
     csv::read_csv,
     ndjson::read_ndjson,
-    row::{check_columns, take_json},
+    row::{check_columns, read_table_row},
 };
 
 /// The most attributes of a user that the service takes.
@@ -94,25 +94,25 @@ impl Upsert {
 pub struct Row {
     /// From 1; a line with the names of columns is none.
     pub number: u64,
-    pub read: Result<Upsert, SetAside>,
+    pub read: Result<Upsert, UnsendableRow>,
 }
 
 /// A row that cannot be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SetAside {
+pub struct UnsendableRow {
     /// As far as it can be told.
     pub user_id: Option<String>,
     pub reason: String,
 }
 
-impl SetAside {
+impl UnsendableRow {
     fn of(reason: impl Into<String>) -> Self {
-        SetAside { user_id: None, reason: reason.into() }
+        UnsendableRow { user_id: None, reason: reason.into() }
     }
 
     /// With the line at which the row begins.
     fn on_line(self, line: u64) -> Self {
-        SetAside { reason: format!("line {line}: {}", self.reason), ..self }
+        UnsendableRow { reason: format!("line {line}: {}", self.reason), ..self }
     }
 }
 
@@ -128,4 +128,4 @@ pub enum InputError {
 }
 
 /// Takes rows, in order, until it answers `false`.
-pub type Take<'a> = dyn FnMut(Row) -> bool + 'a;
+pub type RowSink<'a> = dyn FnMut(Row) -> bool + 'a;

@@ -3,8 +3,8 @@
 use std::io::{BufRead, BufReader, Read};
 
 use super::{
-    InputError, ROW_BYTES_MAX, Row, SetAside, Take,
-    row::{IdsOf, read_json},
+    InputError, ROW_BYTES_MAX, Row, RowSink, UnsendableRow,
+    row::{IdSource, read_json},
 };
 use crate::text::{bytes_without_mark, decoding};
 
@@ -12,7 +12,7 @@ use crate::text::{bytes_without_mark, decoding};
 ///
 /// # Errors
 /// If the bytes stop coming.
-pub fn read_ndjson(input: impl Read, take: &mut Take<'_>) -> Result<(), InputError> {
+pub fn read_ndjson(input: impl Read, take: &mut RowSink<'_>) -> Result<(), InputError> {
     let mut input = BufReader::new(decoding(input, None).map_err(InputError::Read)?);
     let (mut line, mut number) = (Vec::new(), 0);
     for line_number in 1.. {
@@ -33,8 +33,8 @@ pub fn read_ndjson(input: impl Read, take: &mut Take<'_>) -> Result<(), InputErr
         }
         number += 1;
         let read = match is_cut {
-            true => Err(SetAside::of(format!("the row is longer than {ROW_BYTES_MAX} bytes"))),
-            false => read_json(text, IdsOf::Text),
+            true => Err(UnsendableRow::of(format!("the row is longer than {ROW_BYTES_MAX} bytes"))),
+            false => read_json(text, IdSource::Text),
         };
         if !take(Row { number, read: read.map_err(|aside| aside.on_line(line_number)) }) {
             return Ok(());

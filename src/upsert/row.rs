@@ -3,9 +3,9 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use super::{
-    ATTRIBUTES_MAX, AttributeValue, Event, Row, SetAside, Take, Upsert,
-    members::{Member, compact, items_of, members_of, words},
-    shown::shown,
+    ATTRIBUTES_MAX, AttributeValue, Event, Row, RowSink, UnsendableRow, Upsert,
+    excerpt::excerpt,
+    json_members::{Member, compact, items_of, members_of, shape_name},
 };
 use crate::{
     json::{Shape, shape},
@@ -40,14 +40,14 @@ fn check_name(name: &str) -> Result<(), String> {
         name if name.starts_with(ATTRIBUTE_PREFIX) => Ok(()),
         name => Err(format!(
             "there is no column '{}'; there are {USER_ID}, {EMAIL}, {EVENTS}, {ATTRIBUTES} and {ATTRIBUTE_PREFIX}NAME",
-            shown(name)
+            excerpt(name)
         )),
     }
 }
 
 /// Where an id comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum IdsOf {
+pub(super) enum IdSource {
     /// Text that people and spreadsheets write: what looks like a slip is set aside.
     Text,
     /// A table, which holds an id as it is.
@@ -55,49 +55,49 @@ pub(super) enum IdsOf {
 }
 
 /// Hands over one row of a table that is a JSON object.
-pub fn take_json(number: u64, text: &[u8], take: &mut Take<'_>) -> bool {
-    take(Row { number, read: read_json(text, IdsOf::Table) })
+pub fn read_table_row(number: u64, text: &[u8], take: &mut RowSink<'_>) -> bool {
+    take(Row { number, read: read_json(text, IdSource::Table) })
 }
 
 /// Reads the JSON object of a row.
-pub(super) fn read_json(text: &[u8], ids: IdsOf) -> Result<Upsert, SetAside> {
+pub(super) fn read_json(text: &[u8], ids: IdSource) -> Result<Upsert, UnsendableRow> {
     let text = std::str::from_utf8(text).map_err(|error| {
         let at = error.valid_up_to() + 1;
-        SetAside::of(format!("its byte {at} is not UTF-8: save the file as UTF-8, or name its --encoding"))
+        UnsendableRow::of(format!("its byte {at} is not UTF-8: save the file as UTF-8, or name its --encoding"))
     })?;
     match shape(text) {
         Shape::Object => {}
         _ if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => {
-            return Err(SetAside::of("the row is no JSON object"));
+            return Err(UnsendableRow::of("the row is no JSON object"));
         }
         _ => {}
     }
     let members =
-        members_of(text).map_err(|problem| SetAside::of(format!("the row is no JSON of a user: {problem}")))?;
+        members_of(text).map_err(|problem| UnsendableRow::of(format!("the row is no JSON of a user: {problem}")))?;
     read_members(members, ids)
 }
 
 /// Reads the members of a row.
-pub(super) fn read_members(mut members: Vec<Member<'_>>, ids: IdsOf) -> Result<Upsert, SetAside> {
+pub(super) fn read_members(mut members: Vec<Member<'_>>, ids: IdSource) -> Result<Upsert, UnsendableRow> {
     let at = members.iter().position(|(name, _)| name == USER_ID);
     let user_id = at.map(|at| members.swap_remove(at).1).unwrap_or(Cow::Borrowed("null"));
     let user_id = match shape(&user_id) {
-        Shape::Text => text_of(&user_id).map_err(SetAside::of)?,
+        Shape::Text => text_of(&user_id).map_err(UnsendableRow::of)?,
         Shape::Null => String::new(),
-        other => return Err(SetAside::of(format!("userId is {}, and not a text", words(other)))),
+        other => return Err(UnsendableRow::of(format!("userId is {}, and not a text", shape_name(other)))),
     };
     if user_id.is_empty() {
-        return Err(SetAside::of("there is no userId"));
+        return Err(UnsendableRow::of("there is no userId"));
     }
-    let slip = if ids == IdsOf::Text { slip_in(&user_id) } else { None };
+    let slip = if ids == IdSource::Text { slip_in(&user_id) } else { None };
     let rest = slip.map_or_else(|| read_rest(members), Err);
-    rest.map(|Rest { email, attributes, events }| Upsert { user_id: user_id.clone(), email, attributes, events })
-        .map_err(|reason| SetAside { user_id: Some(user_id), reason })
+    rest.map(|OtherFields { email, attributes, events }| Upsert { user_id: user_id.clone(), email, attributes, events })
+        .map_err(|reason| UnsendableRow { user_id: Some(user_id), reason })
 }
 
 /// What an id looks like that a program or a spreadsheet has changed.
 fn slip_in(user_id: &str) -> Option<String> {
-    let shown = shown(user_id);
+    let shown = excerpt(user_id);
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if user_id.trim_matches(is_blank) != user_id {
         return Some(format!("there are blanks around the userId '{shown}': take them away"));
@@ -127,14 +127,14 @@ pub(super) fn is_blank(letter: char) -> bool {
     letter.is_whitespace() || matches!(letter, '\u{feff}' | '\u{200b}')
 }
 
-struct Rest {
+struct OtherFields {
     email: Option<String>,
     attributes: BTreeMap<String, AttributeValue>,
     events: Vec<Event>,
 }
 
-fn read_rest(members: Vec<Member<'_>>) -> Result<Rest, String> {
-    let mut rest = Rest { email: None, attributes: BTreeMap::new(), events: Vec::new() };
+fn read_rest(members: Vec<Member<'_>>) -> Result<OtherFields, String> {
+    let mut rest = OtherFields { email: None, attributes: BTreeMap::new(), events: Vec::new() };
     for (name, value) in members {
         check_name(&name)?;
         if shape(&value) == Shape::Null {
@@ -146,7 +146,7 @@ fn read_rest(members: Vec<Member<'_>>) -> Result<Rest, String> {
             ATTRIBUTES => {
                 let opened = opened(&value)?;
                 if shape(&opened) != Shape::Object {
-                    return Err(format!("attributes are {}, and not an object", words(shape(&value))));
+                    return Err(format!("attributes are {}, and not an object", shape_name(shape(&value))));
                 }
                 let members = members_of(&opened).map_err(|problem| format!("attributes: {problem}"))?;
                 members.into_iter().try_for_each(|(name, value)| add(&mut rest.attributes, name, &value))?;
@@ -181,9 +181,9 @@ fn read_email(json: &str) -> Result<String, String> {
         Shape::Text => {
             let email = text_of(json)?;
             let is_address = email.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.is_empty());
-            if is_address { Ok(email) } else { Err(format!("'{}' is no e-mail address", shown(&email))) }
+            if is_address { Ok(email) } else { Err(format!("'{}' is no e-mail address", excerpt(&email))) }
         }
-        other => Err(format!("email is {}, and not a text", words(other))),
+        other => Err(format!("email is {}, and not a text", shape_name(other))),
     }
 }
 
@@ -202,7 +202,7 @@ fn add(attributes: &mut BTreeMap<String, AttributeValue>, name: String, json: &s
     };
     match attributes.insert(name.clone(), value) {
         None => Ok(()),
-        Some(_) => Err(format!("attribute '{}' stands twice", shown(&name))),
+        Some(_) => Err(format!("attribute '{}' stands twice", excerpt(&name))),
     }
 }
 
@@ -216,7 +216,7 @@ fn read_events(json: &str) -> Result<Vec<Event>, String> {
         // An empty cell.
         _ if opened.is_empty() => Ok(Vec::new()),
         _ => {
-            let sort = words(shape(json));
+            let sort = shape_name(shape(json));
             Err(format!("events are {sort}, and not a list of {{event, timestamp}}"))
         }
     }
@@ -224,7 +224,7 @@ fn read_events(json: &str) -> Result<Vec<Event>, String> {
 
 fn read_event(place: usize, json: &str) -> Result<Event, String> {
     if shape(json) != Shape::Object {
-        return Err(format!("event {place} is {}, and not {{event, timestamp}}", words(shape(json))));
+        return Err(format!("event {place} is {}, and not {{event, timestamp}}", shape_name(shape(json))));
     }
     let (mut event, mut timestamp) = (None, None);
     for (name, value) in members_of(json).map_err(|problem| format!("event {place}: {problem}"))? {
@@ -234,7 +234,7 @@ fn read_event(place: usize, json: &str) -> Result<Event, String> {
             ("event", _) => {}
             ("timestamp", _) => timestamp = Some(value),
             (unknown, _) => {
-                return Err(format!("event {place} has '{}'; an event has event and timestamp", shown(unknown)));
+                return Err(format!("event {place} has '{}'; an event has event and timestamp", excerpt(unknown)));
             }
         }
     }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 
-fn rows(read: impl FnOnce(&mut Take<'_>) -> Result<(), InputError>) -> Vec<Result<Upsert, SetAside>> {
+fn rows(read: impl FnOnce(&mut RowSink<'_>) -> Result<(), InputError>) -> Vec<Result<Upsert, UnsendableRow>> {
     let mut rows = Vec::new();
     read(&mut |row: Row| {
         assert_eq!(row.number, rows.len() as u64 + 1);
@@ -17,11 +17,11 @@ fn rows(read: impl FnOnce(&mut Take<'_>) -> Result<(), InputError>) -> Vec<Resul
     rows
 }
 
-fn csv(text: &str) -> Vec<Result<Upsert, SetAside>> {
+fn csv(text: &str) -> Vec<Result<Upsert, UnsendableRow>> {
     rows(|take| read_csv(text.as_bytes(), take))
 }
 
-fn ndjson(text: &str) -> Vec<Result<Upsert, SetAside>> {
+fn ndjson(text: &str) -> Vec<Result<Upsert, UnsendableRow>> {
     rows(|take| read_ndjson(text.as_bytes(), take))
 }
 
@@ -109,8 +109,8 @@ fn values_that_the_contract_does_not_name_are_sent_as_they_are() {
     assert!(found[2].clone().unwrap_err().reason.contains("is no JSON"));
 }
 
-fn sent_of(rows: &[Result<Upsert, SetAside>]) -> Vec<String> {
-    let shown = |row: &Result<Upsert, SetAside>| match row {
+fn sent_of(rows: &[Result<Upsert, UnsendableRow>]) -> Vec<String> {
+    let shown = |row: &Result<Upsert, UnsendableRow>| match row {
         Ok(upsert) => String::from_utf8(upsert.body(true)).unwrap(),
         Err(aside) => aside.reason.clone(),
     };

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::{
     config::Settings,
     model::format_ms,
-    person::{PersonError, SuppressionList},
+    person::{SuppressionError, SuppressionList},
 };
 
 /// An erasure that waits for the service.
@@ -19,7 +19,7 @@ pub(super) struct WaitingErasure {
 }
 
 /// The erasures that wait, the first to be over first.
-pub(super) fn waiting(settings: &Settings) -> Result<Vec<WaitingErasure>, PersonError> {
+pub(super) fn waiting(settings: &Settings) -> Result<Vec<WaitingErasure>, SuppressionError> {
     let list = SuppressionList::read(&settings.erasures_folder())?;
     let mut entries: Vec<_> = list.entries().iter().collect();
     entries.sort_by_key(|entry| (entry.until_ms, &entry.erasure_id));

@@ -12,7 +12,7 @@ use crate::{
         store::{number_column, text_column},
     },
     model::{IdentifierKind, WrittenIdentifier, is_email_attribute},
-    person::identifies,
+    person::identifying_columns,
     schema::{ColumnType, Identifies, Table},
 };
 
@@ -44,7 +44,7 @@ pub(super) fn identifier_columns(table: &'static Table) -> Vec<IdentifierColumn>
         };
         Some(IdentifierColumn { column: &column.name, kind, value_type, named_by: column.named_by.as_deref() })
     };
-    identifies(table).filter_map(id_column).collect()
+    identifying_columns(table).filter_map(id_column).collect()
 }
 
 /// The columns of a table that store the text of a complete record, whose fields identify a person.
@@ -161,7 +161,7 @@ mod tests {
     fn every_identifying_column_is_listed_or_json() {
         for table in tables() {
             let id_columns = identifier_columns(table);
-            for (column, _) in identifies(table) {
+            for (column, _) in identifying_columns(table) {
                 let is_listed = id_columns.iter().any(|id_column| id_column.column == column.name);
                 assert_eq!(is_listed, column.column_type != ColumnType::Json, "{}.{}", table.name, column.name);
             }

@@ -7,7 +7,7 @@ use aho_corasick::AhoCorasick;
 use super::identifier_set::{ACE_PREFIX, IdentifierSet};
 use crate::{
     model::Stream,
-    person::{RecordFields, fields_of_stream, fields_of_table},
+    person::{IdentifyingFields, identifying_fields, identifying_fields_of_table},
     schema::table,
 };
 
@@ -38,12 +38,13 @@ impl<'a> RecordMatcher<'a> {
 
     /// Whether the text is a record with a wanted identifier: of any stream, or a webhook delivery.
     pub fn matches(&self, record: &str) -> bool {
-        static EVENTS: LazyLock<RecordFields> =
-            LazyLock::new(|| table("webhook_events").map(fields_of_table).unwrap_or_default());
+        static EVENTS: LazyLock<IdentifyingFields> =
+            LazyLock::new(|| table("webhook_events").map(identifying_fields_of_table).unwrap_or_default());
         // `for_each` returns true if it read all fields, so false means that a field matched.
-        let is_match =
-            |fields: &RecordFields| !fields.for_each(record, &mut |found| !self.wanted.contains(&found.identifier));
-        self.may_match(record) && Stream::ALL.into_iter().map(fields_of_stream).chain([&*EVENTS]).any(is_match)
+        let is_match = |fields: &IdentifyingFields| {
+            !fields.for_each(record, &mut |found| !self.wanted.contains(&found.identifier))
+        };
+        self.may_match(record) && Stream::ALL.into_iter().map(identifying_fields).chain([&*EVENTS]).any(is_match)
     }
 
     /// A quick test without false negatives. An identifier in an ASCII text without escapes has its own letters, in
@@ -96,9 +97,9 @@ mod tests {
 
     /// Tests every field, without the quick test.
     fn has_field(record: &str, identifier: &Identifier) -> bool {
-        let events = fields_of_table(table("webhook_events").unwrap());
-        let has = |fields: &RecordFields| !fields.for_each(record, &mut |found| found.identifier != *identifier);
-        has(&events) || Stream::ALL.into_iter().map(fields_of_stream).any(has)
+        let events = identifying_fields_of_table(table("webhook_events").unwrap());
+        let has = |fields: &IdentifyingFields| !fields.for_each(record, &mut |found| found.identifier != *identifier);
+        has(&events) || Stream::ALL.into_iter().map(identifying_fields).any(has)
     }
 
     #[test]

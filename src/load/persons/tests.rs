@@ -14,7 +14,7 @@ use crate::{
         },
     },
     model::{Identifier, IdentifierKind, Spellings, Stream, Window, WrittenIdentifier, is_email_attribute},
-    person::{RecordFields, fields_of_stream, fields_of_table, identifies},
+    person::{IdentifyingFields, identifying_columns, identifying_fields, identifying_fields_of_table},
     schema::{Column, ColumnType, Identifies, Table, TableKind, children_of, table, tables},
 };
 
@@ -107,7 +107,7 @@ impl PlainRow {
             Some(name) => self.text(name).is_some_and(is_email_attribute),
             None => column.column_type != ColumnType::Json,
         };
-        let columns = identifies(self.table).filter(|(column, _)| counts(column));
+        let columns = identifying_columns(self.table).filter(|(column, _)| counts(column));
         columns.filter_map(|(column, kind)| WrittenIdentifier::read(kind, self.text(&column.name)?)).collect()
     }
 
@@ -118,11 +118,11 @@ impl PlainRow {
     fn holds_a_record_of(&self, person: &[Identifier]) -> bool {
         let is_record = |column: &&Column| column.identifies == Some(Identifies::Record);
         let mut records = self.table.columns.iter().filter(is_record).filter_map(|column| self.text(&column.name));
-        let events = fields_of_table(table("webhook_events").unwrap());
+        let events = identifying_fields_of_table(table("webhook_events").unwrap());
         records.any(|record| {
             let has =
-                |fields: &RecordFields| !fields.for_each(record, &mut |found| !person.contains(&found.identifier));
-            has(&events) || Stream::ALL.into_iter().map(fields_of_stream).any(has)
+                |fields: &IdentifyingFields| !fields.for_each(record, &mut |found| !person.contains(&found.identifier));
+            has(&events) || Stream::ALL.into_iter().map(identifying_fields).any(has)
         })
     }
 
@@ -217,7 +217,7 @@ proptest! {
         let (mut store, plain) = made(&rows);
         let person = person(&named);
         let (mut expected, mut spellings) = (BTreeSet::new(), Spellings::new());
-        let links = |table: &Table| identifies(table).filter(|(column, _)| column.column_type != ColumnType::Json).count() > 1;
+        let links = |table: &Table| identifying_columns(table).filter(|(column, _)| column.column_type != ColumnType::Json).count() > 1;
         for row in plain.iter().filter(|row| links(row.table) && row.carries(&person)) {
             let identifiers: BTreeSet<Identifier> =
                 row.spelled().into_iter().map(|spelled| spelled.into_identifier(&mut spellings)).collect();

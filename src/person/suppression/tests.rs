@@ -15,7 +15,7 @@ fn listed(folder: &Path) -> SuppressionList {
     let mut list = SuppressionList::read(folder).unwrap();
     let key = list.key().unwrap();
     let hash = |kind, text| key.hash(&identifier(kind, text));
-    let entry = Suppressed {
+    let entry = SuppressionEntry {
         erasure_id: "e1".into(),
         until_ms: 1000,
         named: vec![hash(IdentifierKind::UserId, "anna")],
@@ -59,7 +59,7 @@ fn p9_whoever_is_suppressed_is_kept_out_in_every_form_of_the_name() {
         let key = list.key().unwrap();
         let named = hashed.iter().map(|one| key.hash(one)).collect();
         let (met, absent) = (BTreeMap::new(), BTreeMap::new());
-        list.put(Suppressed {
+        list.put(SuppressionEntry {
             erasure_id: "e1".into(),
             until_ms: 1,
             named,
@@ -120,7 +120,7 @@ fn p9_a_list_without_its_key_is_an_error() {
     assert!(SuppressionList::read(folder.path()).unwrap().suppression().is_empty());
     listed(folder.path());
     fs::remove_file(folder.path().join(KEY_FILE)).unwrap();
-    assert!(matches!(SuppressionList::read(folder.path()), Err(PersonError::KeyLost { .. })));
+    assert!(matches!(SuppressionList::read(folder.path()), Err(SuppressionError::KeyLost { .. })));
     fs::write(folder.path().join(LIST_FILE), "{\"format_version\":9}").unwrap();
-    assert!(matches!(SuppressionList::read(folder.path()), Err(PersonError::Newer { .. })));
+    assert!(matches!(SuppressionList::read(folder.path()), Err(SuppressionError::Newer { .. })));
 }

@@ -7,7 +7,7 @@ use crate::{
     person::Suppression,
     source::RequestStats,
     state::State,
-    upsert::{Row, SetAside},
+    upsert::{Row, UnsendableRow},
 };
 
 use super::{
@@ -69,7 +69,7 @@ impl LookUp<'_> {
     ) -> Result<(), PipelineError> {
         let upsert = match &row.read {
             Ok(upsert) => upsert,
-            Err(SetAside { user_id, reason }) => {
+            Err(UnsendableRow { user_id, reason }) => {
                 return write(&RowResult::set_aside(row.number, user_id.as_deref(), reason));
             }
         };

@@ -15,7 +15,7 @@ use crate::{
     config::{Settings, WarehouseSettings},
     load::{LoadError, json_rows, read_parquet_file},
     text::{Encoding, decoding},
-    upsert::{InputError, Row, Take, check_columns, read_csv, read_ndjson, take_json},
+    upsert::{InputError, Row, RowSink, check_columns, read_csv, read_ndjson, read_table_row},
 };
 
 use super::super::{
@@ -87,7 +87,11 @@ pub(super) fn feed(input: &PushInput, settings: &Settings) -> mpsc::Receiver<Fed
 }
 
 /// Reads every row, on this thread.
-pub(super) fn read(input: &PushInput, warehouse: &WarehouseSettings, take: &mut Take<'_>) -> Result<(), PipelineError> {
+pub(super) fn read(
+    input: &PushInput,
+    warehouse: &WarehouseSettings,
+    take: &mut RowSink<'_>,
+) -> Result<(), PipelineError> {
     match input {
         PushInput::File(path, Written { format: PushFormat::Parquet, .. }) => read_parquet(path, take),
         PushInput::File(path, written) => {
@@ -100,7 +104,7 @@ pub(super) fn read(input: &PushInput, warehouse: &WarehouseSettings, take: &mut 
     }
 }
 
-fn read_text(input: impl io::Read, written: Written, take: &mut Take<'_>) -> Result<(), PipelineError> {
+fn read_text(input: impl io::Read, written: Written, take: &mut RowSink<'_>) -> Result<(), PipelineError> {
     let input = decoding(input, written.encoding).map_err(|error| PipelineError::Input(InputError::Read(error)))?;
     let read = match written.format {
         PushFormat::Csv => read_csv(input, take),
@@ -126,7 +130,7 @@ impl From<LoadError> for Refused {
 
 /// Takes batches apart.
 struct Batches<'t, 'a> {
-    take: &'t mut Take<'a>,
+    take: &'t mut RowSink<'a>,
     rows: u64,
 }
 
@@ -140,7 +144,7 @@ impl Batches<'_, '_> {
         let text = json_rows(batch)?;
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             self.rows += 1;
-            if !take_json(self.rows, line, self.take) {
+            if !read_table_row(self.rows, line, self.take) {
                 return Err(Refused::NotWanted);
             }
         }
@@ -156,7 +160,7 @@ fn outcome(read: Result<(), Refused>, name: &'static str) -> Result<(), Pipeline
     }
 }
 
-fn read_parquet(path: &Path, take: &mut Take<'_>) -> Result<(), PipelineError> {
+fn read_parquet(path: &Path, take: &mut RowSink<'_>) -> Result<(), PipelineError> {
     let mut batches = Batches { take, rows: 0 };
     let begin = |schema: &arrow::datatypes::SchemaRef| Batches::begin(schema);
     let read = read_parquet_file(path, begin, |batch| batches.take(&batch).map(|()| true));
@@ -166,7 +170,7 @@ fn read_parquet(path: &Path, take: &mut Take<'_>) -> Result<(), PipelineError> {
     }
 }
 
-fn read_query(sql: &str, warehouse: &WarehouseSettings, take: &mut Take<'_>) -> Result<(), PipelineError> {
+fn read_query(sql: &str, warehouse: &WarehouseSettings, take: &mut RowSink<'_>) -> Result<(), PipelineError> {
     let (name, mut reader) = open_reader(warehouse, QUERY_TIME)?;
     let mut batches = Batches { take, rows: 0 };
     let mut is_begun = false;

@@ -32,7 +32,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     config::Settings,
     source::{Source, Stop},
-    upsert::{Row, SetAside, Upsert},
+    upsert::{Row, UnsendableRow, Upsert},
 };
 
 use super::{
@@ -164,7 +164,7 @@ impl Push {
     async fn hand_over(&self, lanes: &[mpsc::Sender<(u64, Upsert)>], row: Row) {
         self.context.found().rows.read += 1;
         match row.read {
-            Err(SetAside { user_id, reason }) => {
+            Err(UnsendableRow { user_id, reason }) => {
                 self.context.tell(&RowResult::set_aside(row.number, user_id.as_deref(), &reason));
             }
             Ok(upsert) if is_kept_out(&self.context.suppression, &upsert) => {

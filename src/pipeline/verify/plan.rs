@@ -56,7 +56,7 @@ impl VerifyPlan {
     /// The part of a scope's coverage that lies in the range. Notes the parts of the range that are not covered.
     fn covered_part(&mut self, backlog: &ScopeBacklog, now_ms: i64) -> Vec<CoverageInterval> {
         let scope = backlog.scope;
-        let settled_ms = (now_ms - backlog.rules.settle_ms).div_euclid(GRID_MS) * GRID_MS;
+        let settled_ms = (now_ms - backlog.rules.lag_ms).div_euclid(GRID_MS) * GRID_MS;
         let range = Window::new(self.range.start_ms, self.range.end_ms.min(settled_ms));
         if !scope.stream.is_windowed() {
             // Only a complete list shows that a row is gone.

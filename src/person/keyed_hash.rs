@@ -11,7 +11,7 @@ use ring::{
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use super::PersonError;
+use super::SuppressionError;
 use crate::{files, model::Identifier};
 
 const KEY_BYTES: usize = 32;
@@ -20,7 +20,7 @@ const HASH_BYTES: usize = 16;
 
 /// Bytes that can be read with the key alone, in Base64.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sealed {
+pub struct SealedBytes {
     pub nonce: String,
     pub sealed: String,
 }
@@ -76,37 +76,37 @@ fn bytes_of<const N: usize>(text: &str) -> Option<[u8; N]> {
 
 /// The key. It is never printed.
 #[derive(Clone)]
-pub struct Key {
+pub struct IdentifierKey {
     secret: [u8; KEY_BYTES],
     hmac: hmac::Key,
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for IdentifierKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key")
+        f.write_str("IdentifierKey")
     }
 }
 
-impl Key {
-    fn new(secret: [u8; KEY_BYTES]) -> Key {
-        Key { hmac: hmac::Key::new(hmac::HMAC_SHA256, &secret), secret }
+impl IdentifierKey {
+    fn new(secret: [u8; KEY_BYTES]) -> IdentifierKey {
+        IdentifierKey { hmac: hmac::Key::new(hmac::HMAC_SHA256, &secret), secret }
     }
 
     /// Reads the key; `None` if there is none.
-    pub fn read(path: &Path) -> Result<Option<Key>, PersonError> {
+    pub fn read(path: &Path) -> Result<Option<IdentifierKey>, SuppressionError> {
         match fs::read_to_string(path) {
             Err(source) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(PersonError::Io { action: "read", path: path.to_owned(), source }),
+            Err(source) => Err(SuppressionError::Io { action: "read", path: path.to_owned(), source }),
             Ok(text) => match bytes_of(text.trim()) {
-                Some(secret) => Ok(Some(Key::new(secret))),
-                None => Err(PersonError::Damaged { path: path.to_owned(), why: "it is no key".to_owned() }),
+                Some(secret) => Ok(Some(IdentifierKey::new(secret))),
+                None => Err(SuppressionError::Damaged { path: path.to_owned(), why: "it is no key".to_owned() }),
             },
         }
     }
 
     /// Draws a new key and writes it where only this user can read it, durably.
-    pub fn create(path: &Path) -> Result<Key, PersonError> {
-        let failed = |source| PersonError::Io { action: "write", path: path.to_owned(), source };
+    pub fn create(path: &Path) -> Result<IdentifierKey, SuppressionError> {
+        let failed = |source| SuppressionError::Io { action: "write", path: path.to_owned(), source };
         let mut secret = [0; KEY_BYTES];
         let no_chance = |_| failed(std::io::Error::other("the system has no random bytes"));
         SystemRandom::new().fill(&mut secret).map_err(no_chance)?;
@@ -116,7 +116,7 @@ impl Key {
         }
         // A part of a key, after a kill: nothing could be done with it, nor without it.
         files::write_private(path, text.as_bytes()).map_err(failed)?;
-        Ok(Key::new(secret))
+        Ok(IdentifierKey::new(secret))
     }
 
     /// The hash of an identifier.
@@ -135,17 +135,17 @@ impl Key {
 
     /// Seals bytes that are of something, under a key of its own for a purpose: without this one and the parts nobody
     /// can make it. `None` if the system has no random bytes.
-    pub fn seal(&self, parts: &[&[u8]], of: &str, mut bytes: Vec<u8>) -> Option<Sealed> {
+    pub fn seal(&self, parts: &[&[u8]], of: &str, mut bytes: Vec<u8>) -> Option<SealedBytes> {
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).ok()?;
         let seal = self.sealing(parts)?;
         let aad = Aad::from(of.as_bytes());
         seal.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut bytes).ok()?;
-        Some(Sealed { nonce: STANDARD.encode(nonce), sealed: STANDARD.encode(bytes) })
+        Some(SealedBytes { nonce: STANDARD.encode(nonce), sealed: STANDARD.encode(bytes) })
     }
 
     /// What was sealed with the same key and parts, of the same thing; `None` for anything else.
-    pub fn open(&self, parts: &[&[u8]], of: &str, sealed: &Sealed) -> Option<Vec<u8>> {
+    pub fn open(&self, parts: &[&[u8]], of: &str, sealed: &SealedBytes) -> Option<Vec<u8>> {
         let nonce: [u8; NONCE_LEN] = STANDARD.decode(&sealed.nonce).ok()?.try_into().ok()?;
         let mut bytes = STANDARD.decode(&sealed.sealed).ok()?;
         let aad = Aad::from(of.as_bytes());
@@ -171,7 +171,7 @@ impl Key {
     }
 
     /// Whether both are the same key.
-    pub fn is(&self, other: &Key) -> bool {
+    pub fn is(&self, other: &IdentifierKey) -> bool {
         subtle::ConstantTimeEq::ct_eq(&self.secret[..], &other.secret[..]).into()
     }
 }
@@ -185,13 +185,13 @@ mod tests {
     fn p9_a_hash_needs_the_key_and_tells_kinds_apart() {
         let folder = tempfile::tempdir().unwrap();
         let (first, second) = (folder.path().join("a"), folder.path().join("b"));
-        let (key, other) = (Key::create(&first).unwrap(), Key::create(&second).unwrap());
+        let (key, other) = (IdentifierKey::create(&first).unwrap(), IdentifierKey::create(&second).unwrap());
         let anna = Identifier::read(IdentifierKind::UserId, "anna").unwrap();
         let as_anonymous = Identifier::read(IdentifierKind::AnonymousId, "anna").unwrap();
         let hash = key.hash(&anna);
         assert!(hash != other.hash(&anna) && hash != key.hash(&as_anonymous));
         assert!(key.hash_parts(&[b"a", b"bc"]) != key.hash_parts(&[b"ab", b"c"]));
-        assert!(Key::read(&first).unwrap().unwrap().is(&key));
+        assert!(IdentifierKey::read(&first).unwrap().unwrap().is(&key));
         assert_eq!(hash.to_string().parse(), Ok(hash));
         assert!(!format!("{key:?}{hash}").contains("anna"));
         use std::os::unix::fs::PermissionsExt;
@@ -214,8 +214,8 @@ mod tests {
                 sizes
             });
             for _ in 0..300 {
-                Key::create(&path).unwrap();
-                assert!(Key::read(&path).unwrap().is_some());
+                IdentifierKey::create(&path).unwrap();
+                assert!(IdentifierKey::read(&path).unwrap().is_some());
                 fs::remove_file(&path).unwrap();
             }
             is_done.store(true, std::sync::atomic::Ordering::SeqCst);
@@ -228,9 +228,9 @@ mod tests {
     fn a_key_that_is_none_is_told() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
-        assert!(Key::read(&path).unwrap().is_none());
+        assert!(IdentifierKey::read(&path).unwrap().is_none());
         fs::write(&path, "hello").unwrap();
-        assert!(matches!(Key::read(&path), Err(PersonError::Damaged { .. })));
-        assert!(Key::create(&path).is_err(), "a file that is there is never replaced");
+        assert!(matches!(IdentifierKey::read(&path), Err(SuppressionError::Damaged { .. })));
+        assert!(IdentifierKey::create(&path).is_err(), "a file that is there is never replaced");
     }
 }

@@ -20,7 +20,7 @@ pub struct RedactedPage {
 const LISTS: [&str; 3] = [DATA, "absent", "refused"];
 
 /// The page without the records for which `is_gone` holds; `None` if there are none. What is no page has no records.
-pub fn without_records(body: &[u8], mut is_gone: impl FnMut(&str) -> bool) -> Option<RedactedPage> {
+pub fn remove_records(body: &[u8], mut is_gone: impl FnMut(&str) -> bool) -> Option<RedactedPage> {
     let mut cuts: Vec<Range<usize>> = Vec::new();
     let mut removed = 0;
     for List { records, .. } in PageParts::parse(body, &LISTS).ok()?.lists {
@@ -81,7 +81,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn without(body: &str, gone: &str) -> Option<(String, u32)> {
-        let redacted = without_records(body.as_bytes(), |record| record.contains(gone))?;
+        let redacted = remove_records(body.as_bytes(), |record| record.contains(gone))?;
         Some((String::from_utf8(redacted.body).unwrap(), redacted.removed))
     }
 
@@ -119,7 +119,7 @@ mod tests {
         fn p9_what_is_left_is_the_list_without_them(gone in proptest::collection::vec(any::<bool>(), 0..12)) {
             let records: Vec<String> = gone.iter().enumerate().map(|(at, gone)| format!("{{\"at\":{at},\"gone\":{gone}}}")).collect();
             let body = format!("{{\"data\":[{}],\"cursor\":null}}", records.join(" , "));
-            let redacted = without_records(body.as_bytes(), |record| record.contains("true"));
+            let redacted = remove_records(body.as_bytes(), |record| record.contains("true"));
             let kept: Vec<String> = records.into_iter().filter(|record| record.contains("false")).collect();
             let removed = gone.iter().filter(|gone| **gone).count();
             prop_assert_eq!(redacted.as_ref().map_or(0, |redacted| redacted.removed as usize), removed);

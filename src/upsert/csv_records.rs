@@ -36,19 +36,19 @@ pub(super) struct Record {
 }
 
 /// Takes an input apart.
-pub(super) struct Records<R> {
+pub(super) struct RecordReader<R> {
     input: BufReader<R>,
     lines_read: u64,
     /// Lines that were read ahead.
     waiting: VecDeque<Line>,
-    /// Records that were found together with an earlier one.
+    /// RecordReader that were found together with an earlier one.
     found: VecDeque<Record>,
     pub separator: u8,
 }
 
-impl<R: Read> Records<R> {
+impl<R: Read> RecordReader<R> {
     pub fn new(input: R) -> Self {
-        Records {
+        RecordReader {
             input: BufReader::new(input),
             lines_read: 0,
             waiting: VecDeque::new(),
@@ -96,14 +96,14 @@ impl<R: Read> Records<R> {
                 Err(problem) => {
                     break if line.number == first { problem } else { splitter.never_closed() };
                 }
-                Ok(Fed::Whole(cells)) if line.number == first => {
+                Ok(LineOutcome::Whole(cells)) if line.number == first => {
                     return Ok(Some(Record { line: first, cells: Ok(cells) }));
                 }
-                Ok(Fed::Whole(cells)) => {
+                Ok(LineOutcome::Whole(cells)) => {
                     taken.push_back(line);
                     return Ok(Some(self.checked(first, cells, &taken, is_row)));
                 }
-                Ok(Fed::Open) => splitter.push_end(line.end),
+                Ok(LineOutcome::Open) => splitter.push_end(line.end),
             }
             if line.number != first {
                 taken.push_back(line);
@@ -141,7 +141,7 @@ impl<R: Read> Records<R> {
             if line.number == last && quotes == 1 {
                 text.retain(|byte| *byte != b'"');
             }
-            matches!(Splitter::new(self.separator).feed(&text), Ok(Fed::Whole(cells)) if is_row(&cells))
+            matches!(Splitter::new(self.separator).feed(&text), Ok(LineOutcome::Whole(cells)) if is_row(&cells))
         };
         let Some(row) = behind.iter().find(looks_like_a_row).map(|line| line.number) else {
             return Record { line: first, cells: Ok(cells) };
@@ -196,14 +196,14 @@ impl<R: Read> Records<R> {
 }
 
 /// What came of a line.
-pub(super) enum Fed {
+pub(super) enum LineOutcome {
     /// The record ends with it.
     Whole(Vec<Vec<u8>>),
     /// Its last cell goes on.
     Open,
 }
 
-enum Place {
+enum CellState {
     /// Before the first byte of a cell.
     Start,
     /// In a cell without quotes.
@@ -218,56 +218,56 @@ pub(super) struct Splitter {
     separator: u8,
     cells: Vec<Vec<u8>>,
     cell: Vec<u8>,
-    place: Place,
+    place: CellState,
 }
 
 impl Splitter {
     pub fn new(separator: u8) -> Self {
-        Splitter { separator, cells: Vec::new(), cell: Vec::new(), place: Place::Start }
+        Splitter { separator, cells: Vec::new(), cell: Vec::new(), place: CellState::Start }
     }
 
-    pub fn feed(&mut self, text: &[u8]) -> Result<Fed, String> {
+    pub fn feed(&mut self, text: &[u8]) -> Result<LineOutcome, String> {
         for byte in text.iter().copied() {
             let is_separator = byte == self.separator;
             self.place = match (&self.place, byte) {
-                (Place::Start, b'"') => Place::Quoted,
-                (Place::Bare, b'"') => {
+                (CellState::Start, b'"') => CellState::Quoted,
+                (CellState::Bare, b'"') => {
                     return Err(format!(
                         "cell {} holds a quote and does not begin with one: put the whole cell into quotes, and write each quote in it twice",
                         self.cells.len() + 1
                     ));
                 }
-                (Place::Quoted, b'"') => Place::Closed,
-                (Place::Closed, b'"') => {
+                (CellState::Quoted, b'"') => CellState::Closed,
+                (CellState::Closed, b'"') => {
                     self.cell.push(byte);
-                    Place::Quoted
+                    CellState::Quoted
                 }
-                (Place::Start | Place::Bare | Place::Closed, _) if is_separator => {
+                (CellState::Start | CellState::Bare | CellState::Closed, _) if is_separator => {
                     self.cells.push(std::mem::take(&mut self.cell));
-                    Place::Start
+                    CellState::Start
                 }
-                (Place::Closed, _) => {
+                (CellState::Closed, _) => {
                     return Err(format!(
                         "the quotes of cell {} end before the cell does: write each quote inside of them twice",
                         self.cells.len() + 1
                     ));
                 }
-                (Place::Quoted, _) => {
+                (CellState::Quoted, _) => {
                     self.cell.push(byte);
-                    Place::Quoted
+                    CellState::Quoted
                 }
-                (Place::Start | Place::Bare, _) => {
+                (CellState::Start | CellState::Bare, _) => {
                     self.cell.push(byte);
-                    Place::Bare
+                    CellState::Bare
                 }
             };
         }
-        if matches!(self.place, Place::Quoted) {
-            return Ok(Fed::Open);
+        if matches!(self.place, CellState::Quoted) {
+            return Ok(LineOutcome::Open);
         }
         self.cells.push(std::mem::take(&mut self.cell));
-        self.place = Place::Start;
-        Ok(Fed::Whole(std::mem::take(&mut self.cells)))
+        self.place = CellState::Start;
+        Ok(LineOutcome::Whole(std::mem::take(&mut self.cells)))
     }
 
     /// The end of a line inside quotes.
@@ -286,7 +286,7 @@ mod tests {
 
     /// Each record as its line, and its cells joined by `|` or the problem after `!`.
     fn split(text: &str) -> Vec<String> {
-        let mut records = Records::new(text.as_bytes());
+        let mut records = RecordReader::new(text.as_bytes());
         let mut found = Vec::new();
         while let Some(record) = records.next(|cells| cells.len() == 2).unwrap() {
             let cells =

@@ -6,7 +6,7 @@ use std::{borrow::Cow, fmt};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::shown::shown;
+use super::excerpt::excerpt;
 use crate::json::Shape;
 
 /// A member's name, and the JSON text of its value.
@@ -45,7 +45,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
         let mut names = std::collections::HashSet::new();
         while let Some((name, value)) = map.next_entry::<String, &'de RawValue>()? {
             if !names.insert(name.clone()) {
-                return Err(A::Error::custom(format!("'{}' stands twice", shown(&name))));
+                return Err(A::Error::custom(format!("'{}' stands twice", excerpt(&name))));
             }
             members.push((name, Cow::Borrowed(value.get())));
         }
@@ -54,7 +54,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
 }
 
 /// What a value is, for people.
-pub(super) fn words(shape: Shape) -> &'static str {
+pub(super) fn shape_name(shape: Shape) -> &'static str {
     match shape {
         Shape::Null => "null",
         Shape::Boolean => "true or false",

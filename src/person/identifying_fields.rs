@@ -9,7 +9,7 @@ use std::{
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::decoded::Decoded;
+use super::decoded_text::DecodedText;
 use crate::{
     model::{IdentifierKind, Stream, WrittenIdentifier, is_email_attribute},
     schema::{Identifies, Table, tables},
@@ -21,7 +21,7 @@ const MISSPELLED: (&str, &str) = ("attribtues", "attributes");
 
 /// The identifying fields of a record: by name, what stands there, or which of its members do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RecordFields {
+pub struct IdentifyingFields {
     members: BTreeMap<String, Member>,
 }
 
@@ -30,36 +30,36 @@ struct Member {
     kind: Option<IdentifierKind>,
     /// Members of the value that are named like mail addresses count as such.
     has_emails: bool,
-    inside: RecordFields,
+    inside: IdentifyingFields,
 }
 
 /// The fields of a stream's records.
-pub fn fields_of_stream(stream: Stream) -> &'static RecordFields {
-    static FIELDS: LazyLock<BTreeMap<Stream, RecordFields>> = LazyLock::new(|| {
+pub fn identifying_fields(stream: Stream) -> &'static IdentifyingFields {
+    static FIELDS: LazyLock<BTreeMap<Stream, IdentifyingFields>> = LazyLock::new(|| {
         let of_stream = |stream: Stream| {
             let filled = tables().iter().filter(move |table| table.stream.as_deref() == Some(stream.name()));
-            let fields = RecordFields::of(filled);
+            let fields = IdentifyingFields::of(filled);
             (stream, if stream == Stream::Users { fields.of_asked() } else { fields })
         };
         Stream::ALL.into_iter().map(of_stream).collect()
     });
-    static NONE: RecordFields = RecordFields { members: BTreeMap::new() };
+    static NONE: IdentifyingFields = IdentifyingFields { members: BTreeMap::new() };
     FIELDS.get(&stream).unwrap_or(&NONE)
 }
 
 /// The fields of records from which one table is filled.
-pub fn fields_of_table(table: &Table) -> RecordFields {
-    RecordFields::of(std::iter::once(table))
+pub fn identifying_fields_of_table(table: &Table) -> IdentifyingFields {
+    IdentifyingFields::of(std::iter::once(table))
 }
 
 /// The columns of a table that identify somebody, whole records left out.
-pub fn identifies(table: &Table) -> impl Iterator<Item = (&crate::schema::Column, IdentifierKind)> {
+pub fn identifying_columns(table: &Table) -> impl Iterator<Item = (&crate::schema::Column, IdentifierKind)> {
     table.columns.iter().filter_map(|column| Some((column, column.identifies?.kind()?)))
 }
 
-impl RecordFields {
-    fn of<'a>(filled: impl Iterator<Item = &'a Table>) -> RecordFields {
-        let mut fields = RecordFields::default();
+impl IdentifyingFields {
+    fn of<'a>(filled: impl Iterator<Item = &'a Table>) -> IdentifyingFields {
+        let mut fields = IdentifyingFields::default();
         for column in filled.flat_map(|table| &table.columns) {
             let Some(identifies) = column.identifies.filter(|_| column.named_by.is_none()) else { continue };
             let path: Vec<&str> = column.json.as_deref().map(|path| path.split('.').collect()).unwrap_or_default();
@@ -71,7 +71,7 @@ impl RecordFields {
     }
 
     /// The same for pages of people, which hold each answer beside the id that was asked for.
-    fn of_asked(mut self) -> RecordFields {
+    fn of_asked(mut self) -> IdentifyingFields {
         let user = Member { inside: self.clone(), ..Member::default() };
         self.members.insert("user".to_owned(), user);
         self.add(&["userId"], Identifies::UserId, false);
@@ -154,7 +154,7 @@ fn text(raw: &str) -> String {
     if !inner.contains('\\') {
         return inner.to_owned();
     }
-    String::from_utf8_lossy(&Decoded::of_json(inner.as_bytes()).bytes).into_owned()
+    String::from_utf8_lossy(&DecodedText::from_json(inner.as_bytes()).bytes).into_owned()
 }
 
 /// Hands over what is spelled like members in a text that is no JSON, until `each` answers `false`.
@@ -223,7 +223,7 @@ mod tests {
 
     fn found(stream: Stream, record: &str) -> Vec<(IdentifierKind, String)> {
         let mut found = Vec::new();
-        fields_of_stream(stream).for_each(record, &mut |found_there| {
+        identifying_fields(stream).for_each(record, &mut |found_there| {
             found.push((found_there.identifier.kind, found_there.identifier.value));
             true
         });
@@ -300,7 +300,7 @@ mod tests {
     #[test]
     fn p9_it_stops_when_it_is_told() {
         let mut count = 0;
-        fields_of_stream(Stream::Responses).for_each(r#"{"visitorId":7,"visitorUuid":"a"}"#, &mut |_| {
+        identifying_fields(Stream::Responses).for_each(r#"{"visitorId":7,"visitorUuid":"a"}"#, &mut |_| {
             count += 1;
             false
         });

@@ -6,7 +6,7 @@ use crate::model::is_display_control;
 const SHOWN_LETTERS: usize = 40;
 
 /// The beginning of a foreign text, harmless on a screen.
-pub(super) fn shown(text: &str) -> String {
+pub(super) fn excerpt(text: &str) -> String {
     let letters = text.chars().map(|letter| if is_display_control(letter) { '\u{fffd}' } else { letter });
     let mut short: String = letters.take(SHOWN_LETTERS).collect();
     if text.chars().nth(SHOWN_LETTERS).is_some() {

@@ -9,37 +9,37 @@ const ACE_PREFIX: &str = "xn--";
 
 /// The bytes that escapes stand for, each with the place of its first byte in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Decoded {
+pub(super) struct DecodedText {
     pub bytes: Vec<u8>,
     /// For each byte where its spelling begins in the text, and behind the last where the text ends.
     at: Vec<usize>,
 }
 
-impl Decoded {
+impl DecodedText {
     /// The range of the text that spells a range of the bytes.
-    pub fn spelled(&self, start: usize, end: usize) -> (usize, usize) {
+    pub fn source_range(&self, start: usize, end: usize) -> (usize, usize) {
         let whole = self.at.last().copied().unwrap_or(0);
         (self.at.get(start).copied().unwrap_or(whole), self.at.get(end).copied().unwrap_or(whole))
     }
 
     /// Undoes JSON's escapes; everything else stays. A lone surrogate becomes U+FFFD, as in the warehouse.
-    pub fn of_json(text: &[u8]) -> Decoded {
+    pub fn from_json(text: &[u8]) -> DecodedText {
         decode(text, b'\\', json_escape)
     }
 
     /// Undoes percent encoding on top of this.
-    pub fn then_percent(self) -> Decoded {
+    pub fn percent_decoded(self) -> DecodedText {
         let inner = decode(&self.bytes, b'%', percent_escape);
         let at = inner.at.iter().map(|at| self.at.get(*at).copied().unwrap_or(0)).collect();
-        Decoded { bytes: inner.bytes, at }
+        DecodedText { bytes: inner.bytes, at }
     }
 }
 
-impl Decoded {
+impl DecodedText {
     /// The text in the form in which identifiers are compared:
     /// letters composed and in lower case, labels of domains as Unicode.
-    pub fn folded(text: &[u8]) -> Decoded {
-        let mut folded = Decoded { bytes: Vec::with_capacity(text.len()), at: Vec::with_capacity(text.len() + 1) };
+    pub fn folded(text: &[u8]) -> DecodedText {
+        let mut folded = DecodedText { bytes: Vec::with_capacity(text.len()), at: Vec::with_capacity(text.len() + 1) };
         let mut place = 0;
         for chunk in text.utf8_chunks() {
             folded.fold(chunk.valid(), place);
@@ -107,8 +107,8 @@ fn length_of_letter(text: &str) -> usize {
 /// What an escape that begins at the start of the text stands for, and how long it is.
 type Escape = fn(&[u8]) -> Option<(Vec<u8>, usize)>;
 
-fn decode(text: &[u8], mark: u8, escape: Escape) -> Decoded {
-    let mut decoded = Decoded { bytes: Vec::with_capacity(text.len()), at: Vec::with_capacity(text.len() + 1) };
+fn decode(text: &[u8], mark: u8, escape: Escape) -> DecodedText {
+    let mut decoded = DecodedText { bytes: Vec::with_capacity(text.len()), at: Vec::with_capacity(text.len() + 1) };
     let mut place = 0;
     while let Some(byte) = text.get(place) {
         match (*byte == mark).then(|| escape(&text[place..])).flatten() {
@@ -170,31 +170,31 @@ mod tests {
     #[test]
     fn escapes_are_undone_and_their_places_known() {
         let text = br#"a\u00e9\ud83d\ude00\/\n%2B"#;
-        let json = Decoded::of_json(text);
+        let json = DecodedText::from_json(text);
         assert_eq!(json.bytes, "aé😀/\n%2B".as_bytes());
-        assert_eq!(json.spelled(1, 3), (1, 7));
-        let both = json.then_percent();
+        assert_eq!(json.source_range(1, 3), (1, 7));
+        let both = json.percent_decoded();
         assert_eq!(both.bytes, "aé😀/\n+".as_bytes());
-        assert_eq!(both.spelled(9, 10), (23, 26));
-        assert_eq!(both.spelled(0, 10), (0, text.len()));
+        assert_eq!(both.source_range(9, 10), (23, 26));
+        assert_eq!(both.source_range(0, 10), (0, text.len()));
     }
 
     #[test]
     fn p9_letters_are_composed_and_their_places_known() {
         let text = "A: Ju\u{308}RGEN, ti\u{ea}\u{301}n @XN--exmple-cua.de \u{1112}\u{1161}\u{11ab}\u{fffd}";
-        let folded = Decoded::folded(text.as_bytes());
+        let folded = DecodedText::folded(text.as_bytes());
         let expected = "a: jürgen, ti\u{1ebf}n @exämple.de \u{d55c}\u{fffd}";
         assert_eq!(String::from_utf8(folded.bytes.clone()).unwrap(), expected);
         for (word, spelled) in
             [("jürgen", "Ju\u{308}RGEN"), ("ti\u{1ebf}n", "ti\u{ea}\u{301}n"), ("exämple", "XN--exmple-cua")]
         {
             let at = expected.find(word).unwrap();
-            let (start, end) = folded.spelled(at, at + word.len());
+            let (start, end) = folded.source_range(at, at + word.len());
             assert_eq!(&text[start..end], spelled);
         }
         for text in [&b"\xff\xfea\xcc"[..], b"xn--", b"axn--exmple-cua", b"xn--zzzzzzzzzzz--", b""] {
-            assert_eq!(Decoded::folded(text).bytes, text, "{text:?}");
-            assert_eq!(Decoded::folded(text).spelled(0, text.len()), (0, text.len()));
+            assert_eq!(DecodedText::folded(text).bytes, text, "{text:?}");
+            assert_eq!(DecodedText::folded(text).source_range(0, text.len()), (0, text.len()));
         }
         assert!(may_have_ace_label(b"--a Xn--b") && !may_have_ace_label(b"--xn-a"));
     }
@@ -202,8 +202,8 @@ mod tests {
     #[test]
     fn what_is_no_escape_stays() {
         for text in [r"\", r"\u12", r"\uzzzz", r"\x41", "%", "%4", "%zz", "100% \u{e9}"] {
-            assert_eq!(Decoded::of_json(text.as_bytes()).then_percent().bytes, text.as_bytes(), "{text}");
+            assert_eq!(DecodedText::from_json(text.as_bytes()).percent_decoded().bytes, text.as_bytes(), "{text}");
         }
-        assert_eq!(Decoded::of_json(br"\ud800x").bytes, "\u{fffd}x".as_bytes());
+        assert_eq!(DecodedText::from_json(br"\ud800x").bytes, "\u{fffd}x".as_bytes());
     }
 }
