@@ -1,4 +1,4 @@
-//! The output of `flatten` and input of `load`: Arrow rows by table, and rejected records.
+//! Flattened pages: Arrow rows by table and rejected records. `flatten` produces them, `load` reads them.
 
 use std::{borrow::Cow, fmt};
 
@@ -6,7 +6,8 @@ use arrow::record_batch::RecordBatch;
 
 use super::Drift;
 
-/// Arrow rows of one table. The columns are the table's contract without those that `load` fills (`origin = "load"`).
+/// Arrow rows of one table. They have all columns of the table's contract except those that `load` fills
+/// (`origin = "load"`).
 #[derive(Clone, Debug)]
 pub struct TableBatch {
     /// The table's name: the stem of its file in `schemas/`.
@@ -15,42 +16,41 @@ pub struct TableBatch {
     pub rows: RecordBatch,
 }
 
-/// One page, flattened. Batches are per table; a table without rows is left out.
+/// The rows and rejects of one page.
 #[derive(Clone, Debug, Default)]
 pub struct FlatPage {
-    /// Rows by table, at most one batch a table.
+    /// At most one batch per table; none for a table without rows.
     pub batches: Vec<TableBatch>,
-    /// For each row of the stream's base table (`responses`, `surveys`, `themes` or `users`), in order: the hash of its
-    /// key.
+    /// The key hash of each row of the stream's base table (`responses`, `surveys`, `themes` or `users`), in order.
     pub key_hashes: Vec<u128>,
     /// Rejected records.
     pub rejects: Vec<Reject>,
-    /// Records in the page's `data`: rows of the base table and rejects together.
+    /// Number of records in the page's `data`: rows of the base table plus rejects.
     pub records: usize,
-    /// Rejects that have a key: the service still returns them, so their stored rows have not vanished.
+    /// Rejected records with a readable key. The service still returns them, so their stored rows have not vanished.
     pub discarded: Option<DiscardedRows>,
     /// Requested keys that the service does not know. Only users are requested by key.
     pub absent: Vec<String>,
-    /// What the contracts do not know.
+    /// Fields and values of the page that no contract knows.
     pub drift: Drift,
 }
 
 /// Valid records that the drift rules moved to the rejects.
 #[derive(Clone, Debug)]
 pub struct DiscardedRows {
-    /// Their rows of the stream's base table, as they would have been.
+    /// The rows of the stream's base table that the records would have become.
     pub rows: RecordBatch,
-    /// For each row, the hash of its key.
+    /// The key hash of each row, in order.
     pub key_hashes: Vec<u128>,
 }
 
 impl FlatPage {
-    /// The rows of one table, if the page has any.
+    /// Returns the rows of one table; `None` if the page has none.
     pub fn table(&self, name: &str) -> Option<&RecordBatch> {
         self.batches.iter().find(|batch| batch.table == name).map(|batch| &batch.rows)
     }
 
-    /// The memory that the page's buffers take, in bytes.
+    /// Returns the memory of the page's buffers, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let rejects: usize = self.rejects.iter().map(|reject| reject.raw.len()).sum();
         let absent: usize = self.absent.iter().map(|key| key.capacity() + size_of::<String>()).sum();
@@ -65,30 +65,30 @@ impl FlatPage {
 /// A rejected record, with its exact text (promise P1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reject {
-    /// Why.
+    /// Why the record was rejected.
     pub reason: RejectReason,
-    /// The field at fault, as the service names it.
+    /// The service's name of the field that caused the reject.
     pub field: Cow<'static, str>,
-    /// The record's raw text. Bytes that are no UTF-8 stand there as `\xff`.
+    /// The record's raw text. Bytes that are not UTF-8 are written as `\xff`.
     pub raw: String,
 }
 
 /// The reason of a reject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RejectReason {
-    /// The item of `data` is no JSON.
+    /// The item of `data` is not JSON.
     NotJson,
     /// The item of `data` is not an object.
     NotAnObject,
     /// A field of the key, or the creation time, is missing or null.
     MissingKey,
-    /// A field of the key, or the creation time, has a value that cannot be read as its type.
+    /// A field of the key, or the creation time, has a value that does not fit its type.
     BadKey,
-    /// A field that no contract names, and the stream's mode for those is `discard_row`.
+    /// The record has a field that no contract names, and the stream's mode for unknown fields is `discard_row`.
     UnknownField,
-    /// A value that its column cannot take, and the stream's mode for those is `discard_row`.
+    /// A value does not fit its typed column, and the stream's mode for type clashes is `discard_row`.
     TypeClash,
-    /// Another record of the same key is stored in its table.
+    /// Another record with the same key is stored in the table.
     KeyCollision,
 }
 

@@ -1,25 +1,26 @@
-//! An interval of creation time that was proven complete: `state` stores it and `plan` uses it.
+//! Coverage intervals: `state` stores them, and `plan` computes from them what is due.
 
 use super::{FlagSet, Window};
 
-/// Replaces the time of the last scan if its interval needs a recheck because rows were withheld. The value is older
-/// than any real time, so that the interval is due in every run.
+/// Value of [`CoverageInterval::scanned_ms`] for an interval that needs a recheck. It is older than any real time, so
+/// that every run scans the interval again.
 pub const NEEDS_RECHECK_MS: i64 = 0;
 
 /// An interval of creation time that was proven complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoverageInterval {
+    /// The range of creation time.
     pub window: Window,
-    /// The optional parts that were asked for.
+    /// The optional parts of records that the scan requested.
     pub flags: FlagSet,
-    /// When its last scan began, by the service's clock; epoch milliseconds.
+    /// When the last scan began, in epoch milliseconds of the service's clock; or [`NEEDS_RECHECK_MS`].
     pub scanned_ms: i64,
-    /// The rows that the service returned; an estimate where an interval was cut.
+    /// Number of rows that the service returned; an estimate if the interval is a part of a scanned one.
     pub rows: u64,
 }
 
 impl CoverageInterval {
-    /// The part of the interval inside a window, with its share of the rows.
+    /// Returns the part of the interval inside a window, with its share of the rows; `None` if they do not overlap.
     pub fn part(&self, window: Window) -> Option<CoverageInterval> {
         let inside = self.window.intersect(window);
         (!inside.is_empty()).then(|| {

@@ -1,24 +1,24 @@
-//! Webhook deliveries: received bodies, and their rows.
+//! Webhook deliveries: received bodies, their rows, and the kinds of events.
 
 use arrow::record_batch::RecordBatch;
 
-/// A delivery that waits in the inbox.
+/// A webhook delivery in the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// The sequence number in the inbox, which grows with every delivery.
+    /// The sequence number in the inbox. It increases with every delivery.
     pub id: i64,
-    /// When it was received by this machine, epoch milliseconds.
+    /// When this machine received the delivery, in epoch milliseconds.
     pub received_ms: i64,
-    /// The exact bytes.
+    /// The exact bytes of the request body.
     pub body: Vec<u8>,
 }
 
-/// Deliveries as rows.
+/// The rows of some deliveries.
 #[derive(Clone, Debug)]
 pub struct FlatEvents {
-    /// Rows of `webhook_events`, one for each delivery, in order.
+    /// Rows of `webhook_events`: one per delivery, in order.
     pub events: RecordBatch,
-    /// Their rows of `webhook_questions`, if there are any.
+    /// Rows of `webhook_questions`; `None` if there are none.
     pub questions: Option<RecordBatch>,
 }
 
@@ -37,13 +37,13 @@ pub enum EventKind {
     ThemeIdentified,
     /// A study's status changed.
     StudyStatusChanged,
-    /// Somebody pressed 'Test Webhook'.
+    /// A test delivery: somebody pressed 'Test Webhook' at the service.
     Test,
-    /// The event is of another environment of the service than the warehouse.
+    /// The event belongs to another environment of the service than the warehouse.
     OtherEnvironment,
-    /// JSON that is none of these, be it an object, a list, a text or a number.
+    /// Any other JSON.
     Unknown,
-    /// No JSON.
+    /// The body is not JSON.
     NotJson,
 }
 
@@ -62,7 +62,7 @@ impl EventKind {
         EventKind::NotJson,
     ];
 
-    /// The name in `webhook_events.kind`.
+    /// Returns the name in the column `webhook_events.kind`.
     pub fn name(self) -> &'static str {
         match self {
             EventKind::AnswerSubmitted => "answer_submitted",
@@ -78,12 +78,13 @@ impl EventKind {
         }
     }
 
-    /// Whether such a delivery tells which environment's webhooks come here. Anybody may try a webhook.
+    /// Returns true if a delivery of this kind proves from which environment the webhooks come. Test deliveries and
+    /// unknown ones do not: anybody can send them.
     pub fn identifies_environment(self) -> bool {
         !matches!(self, EventKind::Test | EventKind::OtherEnvironment | EventKind::Unknown | EventKind::NotJson)
     }
 
-    /// The stream in which there is something new; `None` where nothing is to be read.
+    /// Returns the stream that has new records after an event of this kind; `None` if no stream has.
     pub fn changed_stream(self) -> Option<super::Stream> {
         match self {
             EventKind::AnswerSubmitted | EventKind::StudySubmitted => Some(super::Stream::Responses),

@@ -1,8 +1,8 @@
-//! Drift: fields and values that the service sends and the contracts in `schemas/` do not know. The modes, and the
-//! counts.
+//! Drift: fields and values that the service sends and the contracts in `schemas/` do not know. Defines how drift is
+//! handled, and counts it.
 //!
-//! What is kept here of a record is safe to print: names that look like those of fields, types, lengths. Whoever adds
-//! to a [`Drift`] sees to that; nothing here looks into a value.
+//! A [`Drift`] is safe to print: it contains field names, types and lengths, and no personal data. `flatten` ensures
+//! this when it adds an entry; this module does not inspect values.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -11,21 +11,21 @@ use serde::{Deserialize, Serialize};
 
 use super::Stream;
 
-/// Places of drift that are listed for a stream and run; the records of all others are only counted.
+/// Maximum number of entries in a [`Drift`]. Further drift is only counted.
 pub const DRIFT_PLACES_MAX: usize = 100;
 
-/// The handling of drift. The words are those of dlt.
+/// How a stream handles one kind of drift. The names are the ones that dlt uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DriftMode {
-    /// It is kept: as JSON, beside the columns that the contract knows. The columns of a table never change.
+    /// The value is stored as JSON, next to the columns of the contract. The columns of a table never change.
     #[default]
     Evolve,
-    /// A window with drift is not applied.
+    /// A window with drift is not applied to the warehouse.
     Freeze,
-    /// The record goes to the rejects, with its text.
+    /// The record is rejected; `rejects` stores its text.
     DiscardRow,
-    /// The value is left out; the rest of the record is kept.
+    /// The value is not stored; the rest of the record is.
     DiscardValue,
 }
 
@@ -34,7 +34,7 @@ impl DriftMode {
     pub const ALL: [DriftMode; 4] =
         [DriftMode::Evolve, DriftMode::Freeze, DriftMode::DiscardRow, DriftMode::DiscardValue];
 
-    /// The name in the configuration.
+    /// Returns the name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             DriftMode::Evolve => "evolve",
@@ -57,17 +57,18 @@ impl FromStr for DriftMode {
     }
 }
 
-/// The modes of one stream.
+/// How one stream handles drift.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DriftRules {
-    /// For fields that no contract names.
+    /// Mode for fields that no contract names.
     pub unknown_fields: DriftMode,
-    /// For values that their typed column cannot take.
+    /// Mode for values that do not fit their typed column.
     pub type_clashes: DriftMode,
 }
 
 impl DriftRules {
-    /// The mode for a kind of drift. New values of an enumeration fit their text columns, so they are always kept.
+    /// Returns the mode for a kind of drift. New values of an enumeration fit their text columns, so they are always
+    /// stored.
     pub fn mode(self, kind: DriftKind) -> DriftMode {
         match kind {
             DriftKind::NewField => self.unknown_fields,
@@ -76,54 +77,39 @@ impl DriftRules {
         }
     }
 
-    /// Whether some drift keeps a window from being applied.
+    /// Returns true if some kind of drift keeps a window from being applied.
     pub fn can_freeze(self) -> bool {
         [self.unknown_fields, self.type_clashes].contains(&DriftMode::Freeze)
     }
 }
 
-/// The modes of all streams, enabled or not.
+/// The drift rules of all streams, enabled or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DriftPolicy {
-    surveys: DriftRules,
-    responses: DriftRules,
-    themes: DriftRules,
-    users: DriftRules,
-}
+pub struct DriftPolicy([DriftRules; Stream::ALL.len()]);
 
 impl DriftPolicy {
-    /// The modes of a stream.
+    /// Returns the rules of a stream.
     pub fn of(&self, stream: Stream) -> DriftRules {
-        match stream {
-            Stream::Surveys => self.surveys,
-            Stream::Responses => self.responses,
-            Stream::Themes => self.themes,
-            Stream::Users => self.users,
-        }
+        self.0[stream as usize]
     }
 
-    /// Sets the modes of a stream.
+    /// Sets the rules of a stream.
     pub fn set(&mut self, stream: Stream, rules: DriftRules) {
-        match stream {
-            Stream::Surveys => self.surveys = rules,
-            Stream::Responses => self.responses = rules,
-            Stream::Themes => self.themes = rules,
-            Stream::Users => self.users = rules,
-        }
+        self.0[stream as usize] = rules;
     }
 }
 
-/// What is new about something.
+/// A kind of drift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DriftKind {
     /// A field that no contract names.
     NewField,
-    /// A type of question that the contract does not list.
+    /// A question type that the contract does not list.
     NewQuestionType,
-    /// Another value that the contract of its column does not list.
+    /// A value of another enumeration that the contract of its column does not list.
     NewEnumValue,
-    /// A value that its typed column cannot take.
+    /// A value that does not fit its typed column.
     TypeClash,
 }
 
@@ -131,7 +117,7 @@ impl DriftKind {
     const ALL: [DriftKind; 4] =
         [DriftKind::NewField, DriftKind::NewQuestionType, DriftKind::NewEnumValue, DriftKind::TypeClash];
 
-    /// For people.
+    /// Returns the name that people read.
     pub fn title(self) -> &'static str {
         match self {
             DriftKind::NewField => "new field",
@@ -142,17 +128,17 @@ impl DriftKind {
     }
 }
 
-/// The result of handling drift.
+/// What happened to a drifted value or its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DriftFate {
-    /// In the warehouse, as JSON or text.
+    /// The warehouse stores the value, as JSON or text.
     Kept,
-    /// Left out of the row. The archive has it.
+    /// The row does not contain the value. The archive does.
     ValueDiscarded,
-    /// Its record is in `rejects`.
+    /// The record is in `rejects`.
     RowRejected,
-    /// Its window was not applied.
+    /// The window was not applied to the warehouse.
     Frozen,
 }
 
@@ -167,55 +153,55 @@ impl fmt::Display for DriftFate {
     }
 }
 
-/// Drift of one kind at one place.
+/// Drift of one kind in one field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriftEntry {
     pub kind: DriftKind,
-    /// Path of the field, beginning with the stream, or with `webhooks`: `responses.meta.battery`.
+    /// Path of the field, starting with the stream or with `webhooks`: `responses.meta.battery`.
     pub place: String,
-    /// Records in which it was met.
+    /// Number of records that contain the drift.
     pub records: u64,
-    /// One example without personal data: a type, a length, a word of an enumeration.
+    /// One example without personal data: a type, a length, or a value of an enumeration.
     pub example: String,
     pub fate: DriftFate,
 }
 
-/// The drift of a page, a scan or a run of one stream, or of webhooks; bounded by [`DRIFT_PLACES_MAX`].
+/// The drift of a page, scan or run of one stream, or of webhook deliveries. Has at most [`DRIFT_PLACES_MAX`] entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drift {
-    entries: BTreeMap<Place, DriftEntry>,
-    /// By kind: places times records, listed or not.
-    met: BTreeMap<DriftKind, u64>,
+    entries: BTreeMap<EntryKey, DriftEntry>,
+    /// For each kind, the sum of the records of all fields, including fields without an entry.
+    totals: BTreeMap<DriftKind, u64>,
 }
 
-/// Of new values, each is an entry of its own; of all else, each path.
-type Place = (DriftKind, String, Option<String>);
+/// Kind and path of an entry, and the new value of an enumeration: each new value has its own entry.
+type EntryKey = (DriftKind, String, Option<String>);
 
 impl Drift {
-    /// Whether there is no drift.
+    /// Returns true if there is no drift.
     pub fn is_empty(&self) -> bool {
-        self.met.is_empty()
+        self.totals.is_empty()
     }
 
-    /// Counts what was met.
+    /// Adds one entry.
     pub fn add(&mut self, entry: DriftEntry) {
-        *self.met.entry(entry.kind).or_default() += entry.records;
+        *self.totals.entry(entry.kind).or_default() += entry.records;
         let is_value = matches!(entry.kind, DriftKind::NewQuestionType | DriftKind::NewEnumValue);
-        let place = (entry.kind, entry.place.clone(), is_value.then(|| entry.example.clone()));
-        if let Some(known) = self.entries.get_mut(&place) {
+        let key = (entry.kind, entry.place.clone(), is_value.then(|| entry.example.clone()));
+        if let Some(known) = self.entries.get_mut(&key) {
             known.records += entry.records;
             known.fate = known.fate.max(entry.fate);
         } else if self.entries.len() < DRIFT_PLACES_MAX {
-            self.entries.insert(place, entry);
+            self.entries.insert(key, entry);
         }
     }
 
-    /// Counts what was met at a place for which there is no room.
+    /// Counts drift without an entry, because the maximum number of entries is reached.
     pub fn add_unlisted(&mut self, kind: DriftKind, records: u64) {
-        *self.met.entry(kind).or_default() += records;
+        *self.totals.entry(kind).or_default() += records;
     }
 
-    /// Takes in what was met on a page of which only so many records are new: the others were counted with another
+    /// Adds the drift of a page that has only `new_records` new records. Its other records were counted with another
     /// page.
     pub fn merge_new(&mut self, other: &Drift, new_records: u64) {
         if new_records == 0 {
@@ -231,32 +217,30 @@ impl Drift {
 
     /// Adds the drift of another page or scan.
     pub fn merge(&mut self, other: &Drift) {
-        for (kind, unlisted) in other.unlisted() {
-            self.add_unlisted(kind, unlisted);
-        }
-        other.entries.values().for_each(|entry| self.add(entry.clone()));
+        self.merge_new(other, u64::MAX);
     }
 
-    /// What is listed, by kind and place.
+    /// Returns the entries, sorted by kind and path.
     pub fn entries(&self) -> impl Iterator<Item = &DriftEntry> {
         self.entries.values()
     }
 
-    /// How often drift was met at places that are not listed.
+    /// Returns how many records have drift in fields without an entry. A record counts once per field.
     pub fn unlisted_count(&self) -> u64 {
         self.unlisted().map(|(_, count)| count).sum()
     }
 
-    /// Whether drift was met for which these rules have that mode.
+    /// Returns true if there is drift that `rules` handle with `mode`.
     pub fn has(&self, rules: DriftRules, mode: DriftMode) -> bool {
-        self.met.keys().any(|kind| rules.mode(*kind) == mode)
+        self.totals.keys().any(|kind| rules.mode(*kind) == mode)
     }
 
+    /// Returns, for each kind with drift without an entry, the number of its records.
     fn unlisted(&self) -> impl Iterator<Item = (DriftKind, u64)> {
         DriftKind::ALL.into_iter().filter_map(|kind| {
             let listed: u64 = self.entries.values().filter(|entry| entry.kind == kind).map(|entry| entry.records).sum();
-            let met = self.met.get(&kind).copied().unwrap_or(0);
-            Some((kind, met.saturating_sub(listed))).filter(|(_, count)| *count > 0)
+            let total = self.totals.get(&kind).copied().unwrap_or(0);
+            Some((kind, total.saturating_sub(listed))).filter(|(_, count)| *count > 0)
         })
     }
 }

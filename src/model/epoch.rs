@@ -1,10 +1,10 @@
-//! Numbers of time since the epoch. Their magnitude tells the unit.
+//! Numbers of seconds, milliseconds, microseconds or nanoseconds since the epoch. Their magnitude shows the unit.
 
 use chrono::DateTime;
 
 use super::time::format_ms;
 
-/// What a number of time since the epoch counts.
+/// The unit of a number of time since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EpochUnit {
     Seconds,
@@ -14,8 +14,8 @@ pub enum EpochUnit {
 }
 
 impl EpochUnit {
-    /// The unit of a number: a moment after 1979 has a number that is no such moment in any other unit. A number that
-    /// fits no unit counts as milliseconds.
+    /// Returns the unit of a number by its magnitude; milliseconds if the number fits no unit. For times after 1979 the
+    /// ranges of the units do not overlap.
     pub fn of(number: f64) -> EpochUnit {
         match number.abs() {
             size if (1e8..1e11).contains(&size) => EpochUnit::Seconds,
@@ -25,7 +25,7 @@ impl EpochUnit {
         }
     }
 
-    /// How many of it are a second.
+    /// Returns how many of this unit make one second.
     pub fn per_second(self) -> i64 {
         match self {
             EpochUnit::Seconds => 1,
@@ -35,7 +35,7 @@ impl EpochUnit {
         }
     }
 
-    /// Its name, in the plural.
+    /// Returns the name in the plural.
     pub fn name(self) -> &'static str {
         match self {
             EpochUnit::Seconds => "seconds",
@@ -46,9 +46,13 @@ impl EpochUnit {
     }
 }
 
-/// Reads a number of epoch milliseconds. One of another unit is refused with the number that was meant.
+/// Parses epoch milliseconds.
+///
+/// # Errors
+/// If the text is not a whole number, or the number has another unit. The error then names the same time in
+/// milliseconds.
 pub fn epoch_ms(text: &str) -> Result<i64, String> {
-    let number: i64 = text.parse().map_err(|_| format!("'{text}' is no whole number of epoch milliseconds"))?;
+    let number: i64 = text.parse().map_err(|_| format!("'{text}' is not a whole number of epoch milliseconds"))?;
     let unit = EpochUnit::of(number as f64);
     if unit != EpochUnit::Milliseconds {
         let meant_ms = i64::try_from(i128::from(number) * 1000 / i128::from(unit.per_second())).unwrap_or(i64::MAX);
@@ -66,12 +70,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_of_another_unit_is_refused_with_the_one_meant() {
+    fn another_unit_is_refused_with_the_number_in_milliseconds() {
         for (text, meant) in [
             ("1793491200", "in seconds: write 1793491200000 (milliseconds), which is 2026-11-01"),
             ("1769846400123456", "in microseconds: write 1769846400123 "),
             ("1769846400123456789", "in nanoseconds: write 1769846400123 "),
-            ("1769846400.5", "no whole number"),
+            ("1769846400.5", "not a whole number"),
             ("9223372036854775807", "outside the calendar"),
         ] {
             let problem = epoch_ms(text).unwrap_err();

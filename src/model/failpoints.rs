@@ -1,7 +1,7 @@
-//! Failpoints: places before each durable step of a run where a test can stop it, as a kill would.
+//! Failpoints: places before each durable step of a run where a test can stop the run, as a kill would.
 //!
-//! In production there is no hook, and a failpoint costs one comparison. The simulator (`tests/simulation`) stops runs
-//! at them.
+//! Only tests set a hook; without one, a failpoint costs one comparison. The simulator (`tests/simulation`) stops runs
+//! at failpoints.
 
 use std::{
     fmt, io,
@@ -11,125 +11,126 @@ use std::{
     },
 };
 
-/// A durable step that is about to be taken. What was durable before it is what a kill leaves behind.
+/// A durable step of a run. A kill before the step leaves what earlier steps made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DurableStep {
-    /// The file of a scan is made.
+    /// Create the spool file of a scan.
     SpoolMade,
-    /// A page is appended to it.
+    /// Append a page to a spool file.
     PageSpooled,
-    /// Its pages are made durable.
+    /// Sync the pages of a spool file.
     SpoolSynced,
-    /// It is marked as complete.
+    /// Mark a spool file as complete.
     SpoolCompleted,
-    /// Its pages are dropped: the window starts over.
+    /// Drop the pages of a spool file, because its window starts over.
     SpoolRestarted,
-    /// A torn tail is taken off it.
+    /// Cut an incomplete last page off a spool file.
     SpoolCut,
-    /// It moves into the archive.
+    /// Move a spool file into the archive.
     SpoolArchived,
-    /// It goes.
+    /// Remove a spool file.
     SpoolRemoved,
-    /// A recording gets the name of its content.
+    /// Rename a downloaded recording to its content hash.
     RecordingKept,
-    /// What became of an upload is noted.
+    /// Record the state of an upload.
     RecordingNoted,
-    /// The recordings of a session go.
+    /// Remove the recordings of a session.
     RecordingRemoved,
-    /// A file of pages that lost records takes the place of the old one.
+    /// Replace a file of pages with its redacted version.
     PagesRewritten,
-    /// Who is kept out is written down.
+    /// Write the suppression list.
     SuppressionWritten,
-    /// The journal of an erasure is written, or goes.
+    /// Write or remove the journal of an erasure.
     JournalWritten,
-    /// A receipt is written.
+    /// Write a receipt.
     ReceiptWritten,
-    /// A purge is asked of the service.
+    /// Request a purge from the service.
     PurgeAsked,
-    /// A fresh DuckDB file without what was taken out takes the place of the old one.
+    /// Replace the DuckDB file with a new one that lacks the erased rows.
     DuckDbRewritten,
-    /// The checkpoints are written anew.
+    /// Rewrite the state file.
     StateRewritten,
-    /// The DuckDB file gets its tables.
+    /// Create the tables of a DuckDB file.
     DuckDbCreated,
-    /// A transaction on the DuckDB file, whose statements are done, commits.
+    /// Commit a DuckDB transaction whose statements were executed.
     DuckDbCommitted,
-    /// A transaction on the DuckDB file has committed.
+    /// Continue after the commit of a DuckDB transaction.
     DuckDbCommittedNow,
-    /// The DuckDB file's log is folded into it.
+    /// Merge DuckDB's log into the DuckDB file.
     DuckDbCheckpointed,
-    /// A copy of the DuckDB file takes the place of the last one.
+    /// Replace the copy for readers of the DuckDB file.
     DuckDbCopied,
-    /// A file is written below a Parquet warehouse.
+    /// Write a file in a Parquet warehouse.
     ParquetWritten,
-    /// A file or folder there is made durable.
+    /// Sync a file or folder in a Parquet warehouse.
     ParquetSynced,
-    /// A folder is made there.
+    /// Create a folder in a Parquet warehouse.
     ParquetFolderMade,
-    /// A file or folder takes the place of another there.
+    /// Replace a file or folder in a Parquet warehouse.
     ParquetRenamed,
-    /// A file or folder goes there.
+    /// Remove a file or folder in a Parquet warehouse.
     ParquetRemoved,
-    /// The lease is written into the checkpoints.
+    /// Store the lease in the state file.
     LeaseTaken,
-    /// A run begins in the checkpoints.
+    /// Store the start of a run in the state file.
     RunBegun,
-    /// A run ends there.
+    /// Store the end of a run in the state file.
     RunFinished,
-    /// A scan begins there.
+    /// Store the start of a scan in the state file.
     ScanBegun,
-    /// How far a scan came is remembered.
+    /// Store the progress of a scan in the state file.
     ScanAdvanced,
-    /// A scan is forgotten.
+    /// Remove a scan from the state file.
     ScanForgotten,
-    /// A scan's window becomes coverage: the checkpoint.
+    /// Store a checkpoint: the window of a scan becomes coverage.
     Checkpointed,
-    /// The coverage is rebuilt from the ledgers.
+    /// Rebuild the coverage from the ledgers.
     CoverageRebuilt,
-    /// A warehouse is remembered.
+    /// Store the identity of a warehouse in the state file.
     DestinationRemembered,
-    /// A behaviour of the service is remembered.
+    /// Store a measured behaviour of the service in the state file.
     BehaviourRemembered,
-    /// Answers about people are remembered.
+    /// Store results of user lookups in the state file.
     PersonLookupsRecorded,
-    /// Intents to send users, and what came of them, are remembered.
+    /// Store in the state file which users are about to be sent, or the results.
     PushesRecorded,
-    /// Deliveries of webhooks, which every warehouse has, leave the inbox.
+    /// Remove webhook deliveries from the inbox, because every warehouse has them.
     DeliveriesRemoved,
 }
 
 type Hook = dyn Fn(DurableStep) -> bool + Send + Sync;
 
-struct Watched {
+struct HookState {
     stops_before: Box<Hook>,
     is_stopped: AtomicBool,
 }
 
 /// The failpoints of a run. Cheap to clone; clones share one hook.
 #[derive(Clone, Default)]
-pub struct Failpoints(Option<Arc<Watched>>);
+pub struct Failpoints(Option<Arc<HookState>>);
 
 impl Failpoints {
-    /// Calls the hook before each durable step. Once it returns true, this step and every later one fails.
+    /// Creates failpoints that call `stops_before` before each durable step. Once it returns true, this step and all
+    /// later ones fail.
     pub fn with_hook(stops_before: impl Fn(DurableStep) -> bool + Send + Sync + 'static) -> Failpoints {
-        let watched = Watched { stops_before: Box::new(stops_before), is_stopped: AtomicBool::new(false) };
-        Failpoints(Some(Arc::new(watched)))
+        let state = HookState { stops_before: Box::new(stops_before), is_stopped: AtomicBool::new(false) };
+        Failpoints(Some(Arc::new(state)))
     }
 
     /// Must be called before each durable step. After an error the caller must not take the step.
     pub fn hit(&self, step: DurableStep) -> io::Result<()> {
-        let Some(watched) = &self.0 else { return Ok(()) };
-        if !watched.is_stopped.load(Ordering::SeqCst) && !(watched.stops_before)(step) {
+        let Some(state) = &self.0 else { return Ok(()) };
+        if !state.is_stopped.load(Ordering::SeqCst) && !(state.stops_before)(step) {
             return Ok(());
         }
-        watched.is_stopped.store(true, Ordering::SeqCst);
+        state.is_stopped.store(true, Ordering::SeqCst);
         Err(io::Error::other(format!("stopped before {step:?}")))
     }
 }
 
 impl fmt::Debug for Failpoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Failpoints(watched)" } else { "Failpoints" })
+        f.write_str(if self.0.is_some() { "Failpoints(hooked)" } else { "Failpoints" })
     }
 }
 
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn once_stopped_every_later_step_is_refused() {
+    fn after_a_stop_every_later_step_fails() {
         let failpoints = Failpoints::with_hook(|step| step == DurableStep::SpoolSynced);
         assert!(failpoints.hit(DurableStep::PageSpooled).is_ok());
         assert!(failpoints.hit(DurableStep::SpoolSynced).is_err());

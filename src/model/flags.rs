@@ -1,31 +1,31 @@
-//! The optional parts of a response that a scan may ask for.
+//! The optional parts of a response that a scan can request.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// One optional part of a response record, by the name of its query parameter.
+/// One optional part of a response record. The value is its bit in a [`FlagSet`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Flag {
     /// Adds `visitorSnapshot`.
-    WithSnapshots,
+    WithSnapshots = 1,
     /// Adds `url`.
-    WithUrls,
+    WithUrls = 2,
     /// Adds `meta`.
-    WithMeta,
+    WithMeta = 4,
     /// Adds `customMetadata` (link studies only).
-    WithCustomMetadata,
+    WithCustomMetadata = 8,
     /// Includes soft-deleted responses, with `deletedAt`.
-    WithDeletedResponses,
+    WithDeletedResponses = 16,
 }
 
 impl Flag {
-    /// Every flag, in the order of their bits in a [`FlagSet`].
+    /// Every flag.
     pub const ALL: [Flag; 5] =
         [Flag::WithSnapshots, Flag::WithUrls, Flag::WithMeta, Flag::WithCustomMetadata, Flag::WithDeletedResponses];
 
-    /// The query parameter.
+    /// Returns the name of the query parameter.
     pub fn name(self) -> &'static str {
         match self {
             Flag::WithSnapshots => "with_snapshots",
@@ -36,66 +36,56 @@ impl Flag {
         }
     }
 
-    /// The flag of a query parameter's name.
+    /// Returns the flag with this query parameter; `None` if there is none.
     pub fn from_name(name: &str) -> Option<Flag> {
         Flag::ALL.into_iter().find(|flag| flag.name() == name)
     }
-
-    fn bit(self) -> u8 {
-        match self {
-            Flag::WithSnapshots => 1,
-            Flag::WithUrls => 2,
-            Flag::WithMeta => 4,
-            Flag::WithCustomMetadata => 8,
-            Flag::WithDeletedResponses => 16,
-        }
-    }
 }
 
-/// A set of flags. Its bits are stored in the ledger and in `responses._flags`, so they never change meaning.
+/// A set of flags. The ledger and `responses._flags` store its bits, so the bits never change meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FlagSet(u8);
 
 impl FlagSet {
-    /// No flag at all.
+    /// The empty set.
     pub const EMPTY: FlagSet = FlagSet(0);
-    /// All five.
+    /// All flags.
     pub const ALL: FlagSet = FlagSet(31);
 
-    /// From the stored bits; bits that no flag owns are dropped.
+    /// Creates a set from stored bits. Unknown bits are ignored.
     pub fn from_bits(bits: u8) -> Self {
         FlagSet(bits & Self::ALL.0)
     }
 
-    /// The bits, as stored.
+    /// Returns the bits to store.
     pub fn bits(self) -> u8 {
         self.0
     }
 
-    /// The set with one flag more.
+    /// Returns the set with one flag added.
     #[must_use]
     pub fn with(self, flag: Flag) -> Self {
-        FlagSet(self.0 | flag.bit())
+        FlagSet(self.0 | flag as u8)
     }
 
-    /// Whether the flag is in the set.
+    /// Returns true if the flag is in the set.
     pub fn contains(self, flag: Flag) -> bool {
-        self.0 & flag.bit() != 0
+        self.0 & flag as u8 != 0
     }
 
-    /// The flags that are in both sets.
+    /// Returns the flags that are in both sets.
     #[must_use]
     pub fn intersection(self, other: FlagSet) -> FlagSet {
         FlagSet(self.0 & other.0)
     }
 
-    /// Whether all of `other` is in the set.
+    /// Returns true if every flag of `other` is in the set.
     pub fn includes(self, other: FlagSet) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// The flags of the set.
+    /// Returns the flags of the set.
     pub fn iter(self) -> impl Iterator<Item = Flag> {
         Flag::ALL.into_iter().filter(move |flag| self.contains(*flag))
     }

@@ -1,4 +1,4 @@
-//! The identifiers under which the service and the warehouse know a person, in the one form in which they are compared.
+//! Identifiers of people, in the normal form in which they are compared.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::normal_forms::{composed, decomposed, mail_address, mail_address_in_ascii};
 
-/// Texts that stand in place of an identifier and name nobody; compared without regard to case.
-const NOBODY: [&str; 10] = [
+/// Placeholders that fill the field of an identifier and name nobody, in any case.
+const PLACEHOLDERS: [&str; 10] = [
     "anonymous",
     "guest",
     "n/a",
@@ -22,15 +22,15 @@ const NOBODY: [&str; 10] = [
     "-",
     "00000000-0000-0000-0000-000000000000",
 ];
-/// Names of attributes that hold a mail address, in lower case and without anything but letters and digits.
-const EMAIL_NAMES: [&str; 8] =
+/// Names of attributes that contain a mail address, in lower case, reduced to letters and digits.
+const EMAIL_ATTRIBUTES: [&str; 8] =
     ["email", "emailaddress", "mail", "mailaddress", "useremail", "contactemail", "primaryemail", "workemail"];
 
-/// What an identifier is.
+/// The kind of an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IdentifierKind {
-    /// The caller's own id of the person.
+    /// The customer's own id of the person.
     UserId,
     /// A mail address.
     Email,
@@ -38,9 +38,9 @@ pub enum IdentifierKind {
     VisitorId,
     /// The UUID that the service gives a visitor.
     VisitorUuid,
-    /// An id that a partner integration gave.
+    /// The id that a partner integration gives a visitor.
     AnonymousId,
-    /// One sitting of one visitor: `responseGroupUid`.
+    /// The id of one visitor's session: `responseGroupUid`.
     Session,
 }
 
@@ -55,7 +55,7 @@ impl IdentifierKind {
         IdentifierKind::Session,
     ];
 
-    /// The name in contracts and in JSON.
+    /// Returns the name in contracts and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             IdentifierKind::UserId => "user_id",
@@ -67,7 +67,7 @@ impl IdentifierKind {
         }
     }
 
-    /// The kind of that name.
+    /// Returns the kind with this name; `None` if there is none.
     pub fn from_name(name: &str) -> Option<IdentifierKind> {
         IdentifierKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -86,27 +86,28 @@ impl fmt::Display for IdentifierKind {
     }
 }
 
-/// An identifier. Two are equal if they name the same: mail addresses and UUIDs do so in either case, a visitor's
-/// number however it is written, and all of them whether their letters are composed or not.
+/// An identifier in its normal form, so that two spellings of one identifier are equal: mail addresses and UUIDs in any
+/// case, visitor numbers with leading zeros, all of them with composed or decomposed letters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Identifier {
     pub kind: IdentifierKind,
-    /// As it is compared; never empty.
+    /// The normal form; never empty.
     pub value: String,
 }
 
-/// An identifier, and how it was written where it was met.
+/// An identifier and its spelling where it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenIdentifier {
     pub identifier: Identifier,
-    /// As it stood there, but for what never tells people apart: the case of an address, the form of a UUID or number.
+    /// The spelling. Addresses are in lower case, and UUIDs and numbers in normal form: these differences never
+    /// distinguish people.
     pub written: String,
 }
 
-/// How identifiers were written where they were met, if otherwise than they are compared.
+/// The spellings of identifiers that differ from the normal form.
 pub type Spellings = BTreeMap<Identifier, BTreeSet<String>>;
 
-/// Takes in how identifiers were written elsewhere.
+/// Adds spellings that were found elsewhere.
 pub fn merge_spellings(spellings: &mut Spellings, others: Spellings) {
     for (identifier, written) in others {
         spellings.entry(identifier).or_default().extend(written);
@@ -114,32 +115,33 @@ pub fn merge_spellings(spellings: &mut Spellings, others: Spellings) {
 }
 
 impl WrittenIdentifier {
-    /// Reads what stands in a field for identifiers of this kind; `None` if that names nobody. A visitor's field may
-    /// hold the number or the UUID, whatever it is declared as.
+    /// Parses the value of a field for identifiers of this kind; `None` if the value names nobody. The field of a
+    /// visitor may contain the number or the UUID, whatever its declared kind.
     pub fn read(kind: IdentifierKind, text: &str) -> Option<WrittenIdentifier> {
         let trimmed = text.trim();
-        if trimmed.is_empty() || NOBODY.iter().any(|nobody| trimmed.eq_ignore_ascii_case(nobody)) {
+        if trimmed.is_empty() || PLACEHOLDERS.iter().any(|nobody| trimmed.eq_ignore_ascii_case(nobody)) {
             return None;
         }
         let (kind, value, written) = match kind {
             IdentifierKind::UserId | IdentifierKind::AnonymousId => (kind, composed(text), text.to_owned()),
             IdentifierKind::Email => (kind, mail_address(trimmed)?, trimmed.to_lowercase()),
-            IdentifierKind::Session => same(kind, uuid_text(trimmed)),
+            IdentifierKind::Session => normal(kind, uuid_text(trimmed)),
             IdentifierKind::VisitorId | IdentifierKind::VisitorUuid => match trimmed.parse::<i64>() {
-                Ok(number) => same(IdentifierKind::VisitorId, number.to_string()),
-                Err(_) => same(IdentifierKind::VisitorUuid, uuid_text(trimmed)),
+                Ok(number) => normal(IdentifierKind::VisitorId, number.to_string()),
+                Err(_) => normal(IdentifierKind::VisitorUuid, uuid_text(trimmed)),
             },
         };
         Some(WrittenIdentifier { identifier: Identifier { kind, value }, written })
     }
 
-    /// The identifier as it was written, which is how versions before this one compared it; `None` if that is the same.
+    /// Returns the identifier in its spelling, as earlier versions compared it; `None` if the spelling is the normal
+    /// form.
     pub fn as_written(&self) -> Option<Identifier> {
         let Identifier { kind, value } = &self.identifier;
         (*value != self.written).then(|| Identifier { kind: *kind, value: self.written.clone() })
     }
 
-    /// The identifier; how it was written is noted.
+    /// Returns the identifier, and adds its spelling to `spellings` if it differs from the normal form.
     pub fn into_identifier(self, spellings: &mut Spellings) -> Identifier {
         if self.identifier.value != self.written {
             spellings.entry(self.identifier.clone()).or_default().insert(self.written);
@@ -148,18 +150,19 @@ impl WrittenIdentifier {
     }
 }
 
-fn same(kind: IdentifierKind, value: String) -> (IdentifierKind, String, String) {
+/// Returns an identifier whose spelling is its normal form.
+fn normal(kind: IdentifierKind, value: String) -> (IdentifierKind, String, String) {
     (kind, value.clone(), value)
 }
 
 impl Identifier {
-    /// Reads what stands in a field, as [`WrittenIdentifier::read`] does.
+    /// Parses the value of a field, like [`WrittenIdentifier::read`], without the spelling.
     pub fn read(kind: IdentifierKind, text: &str) -> Option<Identifier> {
         WrittenIdentifier::read(kind, text).map(|spelled| spelled.identifier)
     }
 
-    /// The forms under which the service may know the name: as it is compared, as it was met, and with the domain in
-    /// ASCII.
+    /// Returns the spellings that the service may know: the normal form, all spellings that were found, and a mail
+    /// address with its domain in ASCII.
     pub fn written_forms(&self, spellings: &Spellings) -> BTreeSet<String> {
         let mut forms = BTreeSet::from([self.value.clone()]);
         forms.extend(spellings.get(self).into_iter().flatten().cloned());
@@ -169,32 +172,29 @@ impl Identifier {
         forms
     }
 
-    /// Those, and each of them with its letters composed and taken apart.
+    /// Returns the [`written_forms`](Self::written_forms), each also with composed and with decomposed letters.
     pub fn all_forms(&self, spellings: &Spellings) -> BTreeSet<String> {
         let forms = self.written_forms(spellings);
         forms.iter().flat_map(|form| [form.clone(), composed(form), decomposed(form)]).collect()
     }
 
-    /// Whether it can be told from other text wherever it stands. A number cannot, whosever id it is.
+    /// Returns true if the identifier can be searched for in free text. Numbers, `true` and `false` cannot: they occur
+    /// everywhere.
     pub fn is_searchable(&self) -> bool {
         let is_literal = matches!(self.value.as_str(), "true" | "false");
         !is_literal && self.value.chars().any(char::is_alphabetic)
     }
 }
 
+/// Returns the hyphenated form of a UUID, and any other text in lower case.
 fn uuid_text(text: &str) -> String {
     uuid::Uuid::try_parse(text).map_or_else(|_| text.to_lowercase(), |uuid| uuid.hyphenated().to_string())
 }
 
-/// Whether an attribute of this name holds a mail address.
+/// Returns true if an attribute with this name contains a mail address. Ignores case and punctuation of the name.
 pub fn is_email_attribute(name: &str) -> bool {
     let plain: String = name.chars().filter(|letter| letter.is_alphanumeric()).flat_map(char::to_lowercase).collect();
-    EMAIL_NAMES.contains(&plain.as_str())
-}
-
-/// The names for which [`is_email_attribute`] holds, without anything but letters and digits and in lower case.
-pub fn email_attribute_names() -> &'static [&'static str] {
-    &EMAIL_NAMES
+    EMAIL_ATTRIBUTES.contains(&plain.as_str())
 }
 
 #[cfg(test)]
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p9_an_identifier_is_the_same_however_it_is_written() {
+    fn p9_all_spellings_of_an_identifier_are_equal() {
         let read = |kind, text| Identifier::read(kind, text).unwrap();
         let upper = read(IdentifierKind::VisitorUuid, "2F1C9D6E-0B7A-4C55-9A40-1D2E3F405162");
         assert_eq!(upper, read(IdentifierKind::VisitorUuid, " 2f1c9d6e-0b7a-4c55-9a40-1d2e3f405162"));
@@ -219,12 +219,12 @@ mod tests {
         assert_ne!(
             read(IdentifierKind::UserId, "\u{2460}"),
             read(IdentifierKind::UserId, "1"),
-            "other letters, another id"
+            "different letters are different ids"
         );
     }
 
     #[test]
-    fn p9_how_an_identifier_was_written_is_known() {
+    fn p9_the_spelling_of_an_identifier_is_known() {
         let mut spellings = Spellings::new();
         let written = |text: &str| WrittenIdentifier::read(IdentifierKind::UserId, text).unwrap();
         assert_eq!(written("zo\u{eb}").as_written(), None);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn p9_what_names_nobody_is_no_identifier() {
+    fn p9_a_placeholder_is_not_an_identifier() {
         assert_eq!(Identifier::read(IdentifierKind::Email, "on file"), None);
         for nobody in ["", "  ", "Anonymous", "null", "N/A", "00000000-0000-0000-0000-000000000000"] {
             for kind in IdentifierKind::ALL {

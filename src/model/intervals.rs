@@ -1,6 +1,4 @@
-//! Sets of milliseconds as sorted, disjoint, half-open windows.
-//!
-//! Integers and half-open ends only: adjacent windows always merge, whatever the granularity of the service's clock.
+//! Sets of milliseconds, stored as sorted, disjoint, half-open windows. Adjacent windows always merge.
 
 use super::Window;
 
@@ -11,57 +9,57 @@ pub struct IntervalSet {
 }
 
 impl IntervalSet {
-    /// The empty set.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The windows, in order.
+    /// Returns the windows, in order.
     pub fn windows(&self) -> &[Window] {
         &self.windows
     }
 
-    /// Whether nothing is inside.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.windows.is_empty()
     }
 
-    /// The number of milliseconds inside.
+    /// Returns the number of milliseconds in the set.
     pub fn len_ms(&self) -> i64 {
         self.windows.iter().map(|window| window.len_ms()).sum()
     }
 
-    /// The least window around everything inside.
+    /// Returns the shortest window that contains the whole set; `None` if the set is empty.
     pub fn bounding_range(&self) -> Option<Window> {
         Some(Window::new(self.windows.first()?.start_ms, self.windows.last()?.end_ms))
     }
 
-    /// Adds a window; what it touches merges with it.
+    /// Adds a window. It merges with the windows that it overlaps or touches.
     pub fn insert(&mut self, window: Window) {
         if window.is_empty() {
             return;
         }
-        let first = self.windows.partition_point(|held| held.end_ms < window.start_ms);
-        let last = self.windows.partition_point(|held| held.start_ms <= window.end_ms);
-        let merged = self.windows[first..last].iter().fold(window, |merged, held| {
-            Window::new(merged.start_ms.min(held.start_ms), merged.end_ms.max(held.end_ms))
+        let first = self.windows.partition_point(|stored| stored.end_ms < window.start_ms);
+        let last = self.windows.partition_point(|stored| stored.start_ms <= window.end_ms);
+        let merged = self.windows[first..last].iter().fold(window, |merged, stored| {
+            Window::new(merged.start_ms.min(stored.start_ms), merged.end_ms.max(stored.end_ms))
         });
         self.windows.splice(first..last, [merged]);
     }
 
-    /// Takes a window out.
+    /// Removes a window.
     pub fn remove(&mut self, window: Window) {
         if window.is_empty() {
             return;
         }
-        let first = self.windows.partition_point(|held| held.end_ms <= window.start_ms);
-        let last = self.windows.partition_point(|held| held.start_ms < window.end_ms);
+        let first = self.windows.partition_point(|stored| stored.end_ms <= window.start_ms);
+        let last = self.windows.partition_point(|stored| stored.start_ms < window.end_ms);
         let rests: Vec<Window> = self.windows[first..last]
             .iter()
-            .flat_map(|held| {
+            .flat_map(|stored| {
                 [
-                    Window::new(held.start_ms, window.start_ms.min(held.end_ms)),
-                    Window::new(window.end_ms.max(held.start_ms), held.end_ms),
+                    Window::new(stored.start_ms, window.start_ms.min(stored.end_ms)),
+                    Window::new(window.end_ms.max(stored.start_ms), stored.end_ms),
                 ]
             })
             .filter(|rest| !rest.is_empty())
@@ -69,25 +67,27 @@ impl IntervalSet {
         self.windows.splice(first..last, rests);
     }
 
-    /// Whether all of the window is inside.
+    /// Returns true if the set contains the whole window.
     pub fn covers(&self, window: Window) -> bool {
         window.is_empty() || {
-            let at = self.windows.partition_point(|held| held.end_ms <= window.start_ms);
-            self.windows.get(at).is_some_and(|held| held.start_ms <= window.start_ms && window.end_ms <= held.end_ms)
+            let at = self.windows.partition_point(|stored| stored.end_ms <= window.start_ms);
+            self.windows
+                .get(at)
+                .is_some_and(|stored| stored.start_ms <= window.start_ms && window.end_ms <= stored.end_ms)
         }
     }
 
-    /// What of the window is not inside, in order.
+    /// Returns the parts of the window that are not in the set, in order.
     pub fn gaps_in(&self, window: Window) -> Vec<Window> {
         let mut gaps = IntervalSet::new();
         gaps.insert(window);
-        for held in &self.windows {
-            gaps.remove(*held);
+        for stored in &self.windows {
+            gaps.remove(*stored);
         }
         gaps.windows
     }
 
-    /// What both sets hold.
+    /// Returns the milliseconds that are in both sets.
     #[must_use]
     pub fn intersect(&self, other: &IntervalSet) -> IntervalSet {
         let mut both = IntervalSet::new();
@@ -101,7 +101,7 @@ impl IntervalSet {
 }
 
 impl FromIterator<Window> for IntervalSet {
-    /// Sorted first, so that the cost does not grow with the square of their number.
+    /// Collects windows in O(n log n), which is faster than inserting them one by one.
     fn from_iter<I: IntoIterator<Item = Window>>(windows: I) -> Self {
         let mut sorted: Vec<Window> = windows.into_iter().filter(|window| !window.is_empty()).collect();
         sorted.sort_unstable_by_key(|window| window.start_ms);

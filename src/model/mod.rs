@@ -1,4 +1,4 @@
-//! The words of the design as types. Imports nothing else of this crate.
+//! The shared types of all stages. Imports nothing else of this crate.
 
 mod batch;
 mod content_hash;
@@ -33,10 +33,7 @@ pub use drift::{DRIFT_PLACES_MAX, Drift, DriftEntry, DriftFate, DriftKind, Drift
 pub use epoch::{EpochUnit, epoch_ms};
 pub use failpoints::{DurableStep, Failpoints};
 pub use flags::{Flag, FlagSet};
-pub use identifier::{
-    Identifier, IdentifierKind, Spellings, WrittenIdentifier, email_attribute_names, is_email_attribute,
-    merge_spellings,
-};
+pub use identifier::{Identifier, IdentifierKind, Spellings, WrittenIdentifier, is_email_attribute, merge_spellings};
 pub use intervals::IntervalSet;
 pub use normal_forms::{composed, folded, unicode_domain};
 pub use page_request::{EndStyle, EndStyles, PageRequest, PageToken, Proof};

@@ -1,39 +1,40 @@
-//! One form for texts that name the same: composed letters, mail addresses without regard to case, domains as Unicode.
+//! Normal forms, by which two spellings of the same identifier become equal: composed letters, case-folded mail
+//! addresses, and domains in Unicode.
 //!
-//! Letters are composed by canonical equivalence (NFC) and never by compatibility (NFKC): `ﬁ` and `fi`, or `①` and `1`,
-//! are different texts, and as ids of a customer they may be two people. Domains alone are mapped further, by the rules
-//! of their own (UTS 46): there full-width letters, soft hyphens and `xn--` name the same host.
+//! Letters are composed by canonical equivalence (NFC) and never by compatibility (NFKC). So `ﬁ` and `fi`, or `①` and
+//! `1`, stay different: as user ids they may name two people. Only domains are mapped further, by UTS 46: full-width
+//! letters, soft hyphens and `xn--` labels name the same host.
 
 use unicode_normalization::UnicodeNormalization;
 
-/// The text in composed letters.
+/// Returns the text with composed letters (NFC).
 pub fn composed(text: &str) -> String {
     if text.is_ascii() { text.to_owned() } else { text.nfc().collect() }
 }
 
-/// The text with each letter taken apart, as some systems write it.
+/// Returns the text with decomposed letters (NFD), as some systems write it.
 pub fn decomposed(text: &str) -> String {
     if text.is_ascii() { text.to_owned() } else { text.nfd().collect() }
 }
 
-/// The text in composed letters of lower case; a sigma at the end of a word is any other sigma.
+/// Returns the text in lower case with composed letters. A final sigma (`ς`) becomes a plain one (`σ`).
 pub fn folded(text: &str) -> String {
     if text.is_ascii() {
         return text.to_ascii_lowercase();
     }
     let lower = text.nfc().flat_map(char::to_lowercase).map(|letter| if letter == 'ς' { 'σ' } else { letter });
-    // Lower case can be composable where upper case is not.
+    // A lower-case letter can have a composed form although its upper-case letter has none.
     lower.nfc().collect()
 }
 
-/// A mail address in the form in which it is compared; `None` if the text cannot be an address.
+/// Returns a mail address in its normal form; `None` if the text is not a mail address.
 pub fn mail_address(text: &str) -> Option<String> {
     let (local, domain) = text.trim().rsplit_once('@')?;
     let domain = unicode_domain(domain);
     (is_local_part(local) && is_domain(&domain)).then(|| format!("{}@{domain}", folded(local)))
 }
 
-/// The address with its domain in the ASCII form; `None` if that is the same address, or there is none.
+/// Returns a mail address with its domain in ASCII (`xn--`); `None` if the domain is ASCII already or has no such form.
 pub fn mail_address_in_ascii(address: &str) -> Option<String> {
     let (local, domain) = address.rsplit_once('@')?;
     if domain.is_ascii() {
@@ -42,18 +43,17 @@ pub fn mail_address_in_ascii(address: &str) -> Option<String> {
     idna::domain_to_ascii(domain).ok().map(|domain| format!("{local}@{domain}"))
 }
 
-/// A domain, or a label of one, with Unicode's letters and without the dot at its end.
+/// Returns a domain, or a label of one, in Unicode and without a final dot. A text that is not a domain is case-folded.
 pub fn unicode_domain(text: &str) -> String {
     let mapped = match idna::domain_to_unicode(text) {
         (mapped, Ok(())) => mapped,
-        // What is no domain still has to be told from others.
         (_, Err(_)) => folded(text),
     };
     mapped.strip_suffix('.').map(str::to_owned).unwrap_or(mapped)
 }
 
-/// Whether this may stand before the `@`: any letters beyond ASCII, and of ASCII what may stand there without quotes.
-/// Quoted, anything.
+/// Returns true if the text can be the part of an address before the `@`. Without quotes, some ASCII characters are not
+/// allowed; all other letters are.
 fn is_local_part(text: &str) -> bool {
     if text.len() > 2 && text.starts_with('"') && text.ends_with('"') {
         return !text.chars().any(char::is_control);
@@ -62,18 +62,18 @@ fn is_local_part(text: &str) -> bool {
     !text.is_empty() && !text.chars().any(is_special)
 }
 
-/// Whether this may stand behind it: a host, with or without dots, or an address of the net in brackets.
+/// Returns true if the text can be the part of an address after the `@`: a host name, or an IP address in brackets.
 fn is_domain(text: &str) -> bool {
     if let Some(literal) = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')) {
         return !literal.is_empty()
             && literal.chars().all(|letter| letter.is_ascii_alphanumeric() || ".:-".contains(letter));
     }
-    let is_of_label = |letter: char| match letter.is_ascii() {
+    let is_label_letter = |letter: char| match letter.is_ascii() {
         true => letter.is_ascii_alphanumeric() || "-_".contains(letter),
         false => !letter.is_whitespace() && !letter.is_control(),
     };
-    let is_letter = |letter: char| letter.is_alphanumeric() || !letter.is_ascii();
-    let is_label = |label: &str| label.chars().any(is_letter) && label.chars().all(is_of_label);
+    let is_visible = |letter: char| letter.is_alphanumeric() || !letter.is_ascii();
+    let is_label = |label: &str| label.chars().any(is_visible) && label.chars().all(is_label_letter);
     text.split('.').all(is_label)
 }
 
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p9_an_address_is_the_same_however_it_is_written() {
+    fn p9_all_spellings_of_an_address_have_one_normal_form() {
         let same = |address: &str, others: &[&str]| {
             for other in others {
                 assert_eq!(mail_address(other).as_deref(), Some(address), "{other:?}");
@@ -102,12 +102,11 @@ mod tests {
             ],
         );
         same("anna@example.com", &["ANNA@example.com.", "anna@ｅｘａｍｐｌｅ．ｃｏｍ", "anna@exam\u{ad}ple.com"]);
-        // Several marks on a letter, in any order that is canonical; a sigma at the end of a word; a letter without a
-        // composed capital.
+        // Several marks on one letter; a final sigma; a letter whose capital has no composed form.
         same("ti\u{1ebf}n@x.vn", &["ti\u{ea}\u{301}n@x.vn", "tie\u{302}\u{301}n@X.vn", "TI\u{1ebe}N@x.vn"]);
         same("νικοσ@x.gr", &["νικος@x.gr", "ΝΙΚΟΣ@x.gr"]);
         same("\u{1f0}@x.de", &["J\u{30c}@x.de", "\u{1f0}@x.de"]);
-        // Compatibility forms before the @ are other letters, and a sharp s is no double one.
+        // Compatibility forms before the @ are different letters, and so are `ß` and `ss`.
         for (left, right) in [
             ("ﬁa@x.de", "fia@x.de"),
             ("ａnna@x.de", "anna@x.de"),
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn p9_what_cannot_be_an_address_is_none() {
+    fn p9_a_text_that_is_not_an_address_is_not_normalized() {
         for text in [
             "",
             " ",
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_an_ascii_form_if_its_domain_has_another() {
+    fn an_address_with_a_unicode_domain_has_an_ascii_form() {
         assert_eq!(mail_address_in_ascii("jürgen@exämple.de").as_deref(), Some("jürgen@xn--exmple-cua.de"));
         assert_eq!(mail_address_in_ascii("jürgen@example.de"), None);
     }

@@ -1,4 +1,4 @@
-//! One list call, and what marks the end of a list.
+//! Requests for pages of a list, and the ways in which the service marks the end of a list.
 
 use std::fmt;
 
@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{FlagSet, Scope, Window};
 
-/// The opaque position that the service hands out in `cursor`. Never decoded: its content proves nothing.
+/// A page token: the service's opaque `cursor`, which names the next page. It is never decoded, because its content
+/// proves nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PageToken(pub String);
@@ -17,49 +18,49 @@ impl fmt::Display for PageToken {
     }
 }
 
-/// One list call.
+/// A request for one page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageRequest {
-    /// Stream and survey.
+    /// The stream, or one survey of it.
     pub scope: Scope,
-    /// The window; `source` decides how its half-open end goes onto the wire.
+    /// The range of creation time. `source` decides how the request expresses its half-open end.
     pub window: Window,
-    /// The optional parts asked for; only responses know them.
+    /// The optional parts to request; only responses have optional parts.
     pub flags: FlagSet,
-    /// The `limit` parameter; left out where the stream has none.
+    /// The `limit` parameter, if the stream has one.
     pub page_rows: u32,
-    /// Where to continue; `None` asks for the first page.
+    /// The token of the page; `None` requests the first page.
     pub token: Option<PageToken>,
 }
 
 /// How a scan proved its window complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
-    /// Pages that the scan took.
+    /// Number of pages of the scan.
     pub pages: u64,
-    /// How the service said that there is no more; `None` where that was not noted.
+    /// How the service marked the end of the list; `None` if that was not recorded.
     pub end: Option<EndStyle>,
 }
 
-/// How the service said that a list is at its end.
+/// How the service marks the end of a list. The value is its bit in [`EndStyles`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndStyle {
     /// `cursor: null`.
-    Null,
-    /// No `cursor` at all.
-    Missing,
+    Null = 1,
+    /// No `cursor`.
+    Missing = 2,
     /// `cursor: ""`.
-    EmptyText,
+    EmptyText = 4,
     /// 404 on the list call: an empty, complete result.
-    NotFound,
+    NotFound = 8,
 }
 
 impl EndStyle {
-    /// Every style, in the order of their bits in [`EndStyles`].
+    /// Every style.
     pub const ALL: [EndStyle; 4] = [EndStyle::Null, EndStyle::Missing, EndStyle::EmptyText, EndStyle::NotFound];
 
-    /// The name in the ledger and in JSON.
+    /// Returns the name in the ledger and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             EndStyle::Null => "null",
@@ -69,18 +70,9 @@ impl EndStyle {
         }
     }
 
-    /// The style of a name.
+    /// Returns the style with this name; `None` if there is none.
     pub fn from_name(name: &str) -> Option<EndStyle> {
         EndStyle::ALL.into_iter().find(|style| style.name() == name)
-    }
-
-    fn bit(self) -> u8 {
-        match self {
-            EndStyle::Null => 1,
-            EndStyle::Missing => 2,
-            EndStyle::EmptyText => 4,
-            EndStyle::NotFound => 8,
-        }
     }
 }
 
@@ -95,35 +87,35 @@ impl fmt::Display for EndStyle {
     }
 }
 
-/// A set of end styles. Its bits are stored in the checkpoints, so they never change meaning.
+/// A set of end styles. The checkpoints store its bits, so the bits never change meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndStyles(u8);
 
 impl EndStyles {
-    /// From the stored bits.
+    /// Creates a set from stored bits.
     pub fn from_bits(bits: u8) -> Self {
         EndStyles(bits)
     }
 
-    /// The bits, as stored.
+    /// Returns the bits to store.
     pub fn bits(self) -> u8 {
         self.0
     }
 
-    /// What is in either set.
+    /// Returns the styles that are in at least one of both sets.
     #[must_use]
     pub fn union(self, other: EndStyles) -> Self {
         EndStyles(self.0 | other.0)
     }
 
-    /// The styles of the set.
+    /// Returns the styles of the set.
     pub fn iter(self) -> impl Iterator<Item = EndStyle> {
-        EndStyle::ALL.into_iter().filter(move |style| self.0 & style.bit() != 0)
+        EndStyle::ALL.into_iter().filter(move |style| self.0 & *style as u8 != 0)
     }
 }
 
 impl FromIterator<EndStyle> for EndStyles {
     fn from_iter<I: IntoIterator<Item = EndStyle>>(styles: I) -> Self {
-        styles.into_iter().fold(EndStyles::default(), |set, style| EndStyles(set.0 | style.bit()))
+        styles.into_iter().fold(EndStyles::default(), |set, style| EndStyles(set.0 | style as u8))
     }
 }

@@ -1,21 +1,21 @@
-//! Random numbers that a seed can repeat: for ids and for the jitter of delays.
+//! Random numbers for ids and for the jitter of delays. Tests use a seed to repeat them.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 
-/// A source of random numbers: the system, or a seed. Cheap to clone; clones of a seeded one share its sequence.
+/// A source of random numbers: the system's, or a sequence from a seed. Clones share one sequence.
 #[derive(Clone, Debug, Default)]
 pub struct Rng(Option<Arc<AtomicU64>>);
 
 impl Rng {
-    /// The same seed gives the same numbers. Not for secrets.
+    /// Creates a sequence; the same seed gives the same numbers. Not for secrets.
     pub fn seeded(seed: u64) -> Rng {
         Rng(Some(Arc::new(AtomicU64::new(seed))))
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&self) -> u64 {
         let Some(state) = &self.0 else { return rand::random() };
         // SplitMix64.
@@ -26,7 +26,7 @@ impl Rng {
         bits ^ (bits >> 31)
     }
 
-    /// A number from 0 up to, not with, 1.
+    /// Returns a number from 0 to 1, 1 excluded.
     pub fn fraction(&self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -37,10 +37,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_replays_and_a_share_is_below_one() {
+    fn a_seed_repeats_its_numbers_and_a_fraction_is_below_1() {
         let (left, right) = (Rng::seeded(7), Rng::seeded(7));
         let drawn: Vec<f64> = (0..1000).map(|_| left.fraction()).collect();
-        assert!(drawn.iter().all(|share| (0.0..1.0).contains(share) && *share == right.fraction()));
+        assert!(drawn.iter().all(|fraction| (0.0..1.0).contains(fraction) && *fraction == right.fraction()));
         assert!((drawn.iter().sum::<f64>() / 1000.0 - 0.5).abs() < 0.05);
         assert_ne!(Rng::default().bits(), Rng::default().bits());
     }

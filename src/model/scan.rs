@@ -1,4 +1,4 @@
-//! A scan: pulling one window to its end.
+//! Scans and their ids. A scan is one pull of a window, page by page.
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ macro_rules! time_ordered_id {
         pub struct $name(pub String);
 
         impl $name {
-            /// A new id, ordered by the time handed in (epoch milliseconds) and unique beside it.
+            /// Creates a unique id. Ids sort by `now_ms`, in epoch milliseconds.
             pub fn new(now_ms: i64) -> Self {
                 Self::with_rng(now_ms, &Rng::default())
             }
 
-            /// The same, with its random part from there.
+            /// Creates an id whose random part comes from `rng`.
             pub fn with_rng(now_ms: i64, rng: &Rng) -> Self {
                 let now_ms = u64::try_from(now_ms).unwrap_or(0);
                 let random = [rng.bits(), rng.bits()].map(u64::to_le_bytes);
@@ -37,34 +37,28 @@ macro_rules! time_ordered_id {
 }
 
 time_ordered_id! {
-    /// One execution of the program: a version 7 UUID.
+    /// The id of a run: a version 7 UUID.
     RunId
 }
 time_ordered_id! {
-    /// One scan: a version 7 UUID. It is the ledger's key: applying a scan that the ledger holds changes nothing.
+    /// The id of a scan: a version 7 UUID, and the key of the ledger. A scan whose id is in the ledger is not applied
+    /// again.
     ScanId
 }
 
-/// The identity of a scan: all that a destination needs to apply its pages.
+/// A scan: everything that a warehouse needs to know to apply its pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scan {
-    /// The scan's own id.
+    /// The scan's id.
     pub id: ScanId,
-    /// The run that began it. A run that resumes it keeps this.
+    /// The run that started the scan. It stays the same when a later run resumes the scan.
     pub run_id: RunId,
     /// The scanned stream or survey.
     pub scope: Scope,
     /// The requested range of creation time.
     pub window: Window,
-    /// The optional parts asked for.
+    /// The requested optional parts of records.
     pub flags: FlagSet,
-    /// When it was begun by the *service's* clock, epoch milliseconds. It is `_synced_at` of the rows it writes.
+    /// Start of the scan, in epoch milliseconds of the *service's* clock. It is `_synced_at` of the written rows.
     pub started_ms: i64,
-}
-
-impl Scan {
-    /// Whether both go through some part of the same stream.
-    pub fn meets(&self, other: &Scan) -> bool {
-        self.scope.stream == other.scope.stream && self.window.overlaps(other.window)
-    }
 }

@@ -1,13 +1,14 @@
-//! Addresses of a service, compared: the same service may be written in more than one way.
+//! Compares base URLs of services. One service can have several URLs.
 
 use std::borrow::Cow;
 
-/// Whether two addresses without slashes at their ends name the same service: this machine has several names, a scheme
-/// its own port, and case and a dot at the end mean nothing in the name of a host.
+/// Returns true if two base URLs name the same service. Ignores the case of the host, a final dot, the default port,
+/// and slashes at the end. `localhost`, `127.0.0.1` and `[::1]` are the same host.
 pub fn is_same_service(left: &str, right: &str) -> bool {
     left == right || canonical(left) == canonical(right)
 }
 
+/// Returns the form of a base URL in which it is compared.
 fn canonical(address: &str) -> Cow<'_, str> {
     let Some((scheme, rest)) = address.split_once("://") else { return Cow::Borrowed(address) };
     let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
@@ -31,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_service_has_several_addresses() {
+    fn urls_of_one_service_are_recognized() {
         for (left, right) in [
             ("http://localhost:8787", "http://127.0.0.1:8787"),
             ("http://localhost:8787/a", "http://[::1]:8787/a"),

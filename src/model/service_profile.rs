@@ -1,81 +1,81 @@
-//! The service profile: measured behaviours that the contract leaves open. Defines the values and the names under which
+//! The service profile: behaviours that the contract leaves open and that runs measure. Defines the names and values as
 //! they are stored; `pipeline::service_profile` measures them.
 //!
-//! Behaviours decide how much to request. None of them ever completes a window (promise P3).
+//! A behaviour decides how much to request. It never makes a window complete (promise P3).
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Names under which behaviours are remembered.
+/// Names under which the state file stores behaviours.
 pub mod names {
-    /// [`super::Ties`].
+    /// The [`super::Ties`].
     pub const TIES: &str = "ties";
-    /// [`super::ListOrder`] of responses.
+    /// The [`super::ListOrder`] of responses.
     pub const ORDER: &str = "order";
-    /// Whether `start` itself belongs to the range: a boolean.
+    /// Whether the range of responses includes its `start`: a boolean.
     pub const START_INCLUSIVE: &str = "start_inclusive";
-    /// Whether `end` itself belongs to the range: a boolean.
+    /// Whether the range of responses includes its `end`: a boolean.
     pub const END_INCLUSIVE: &str = "end_inclusive";
-    /// [`crate::model::EndStyle`] of the last page of a list.
+    /// The [`crate::model::EndStyle`] of the last page of a list.
     pub const END_STYLE: &str = "end_style";
-    /// Whether a list ends with a page that holds nothing: a boolean.
+    /// Whether a list ends with an empty page: a boolean.
     pub const TRAILING_EMPTY_PAGE: &str = "trailing_empty_page";
-    /// Whether an empty result is answered with 404: a boolean.
+    /// Whether the service returns 404 for an empty result: a boolean.
     pub const NOT_FOUND_WHEN_EMPTY: &str = "not_found_when_empty";
-    /// Rows on a page of themes, for which no page size can be asked: a number.
+    /// Rows per page of themes, whose page size cannot be requested: a number.
     pub const THEMES_PAGE_ROWS: &str = "themes_page_rows";
-    /// The largest page of responses that was answered in time, in rows: a number.
+    /// The largest page size of responses that the service answered in time, in rows: a number.
     pub const PAGE_ROWS: &str = "page_rows";
-    /// Whether the list of surveys is served under the name of studies alone: a boolean.
+    /// Whether the service has the list of surveys only under the path of studies: a boolean.
     pub const SURVEYS_ARE_STUDIES: &str = "surveys_are_studies";
-    /// [`super::RowTime`] that `start` and `end` of responses mean.
+    /// The [`super::RowTime`] that `start` and `end` of responses filter by.
     pub const RESPONSES_FILTERED_BY: &str = "responses_filtered_by";
-    /// [`super::RowTime`] that `start` and `end` of surveys mean.
+    /// The [`super::RowTime`] that `start` and `end` of surveys filter by.
     pub const SURVEYS_FILTERED_BY: &str = "surveys_filtered_by";
-    /// Whether `start` itself belongs to a range of surveys: a boolean.
+    /// Whether a range of surveys includes its `start`: a boolean.
     pub const SURVEYS_START_INCLUSIVE: &str = "surveys_start_inclusive";
-    /// Whether `end` itself belongs to a range of surveys: a boolean.
+    /// Whether a range of surveys includes its `end`: a boolean.
     pub const SURVEYS_END_INCLUSIVE: &str = "surveys_end_inclusive";
-    /// Whether `start` itself belongs to a range of themes: a boolean.
+    /// Whether a range of themes includes its `start`: a boolean.
     pub const THEMES_START_INCLUSIVE: &str = "themes_start_inclusive";
-    /// Whether `end` itself belongs to a range of themes: a boolean.
+    /// Whether a range of themes includes its `end`: a boolean.
     pub const THEMES_END_INCLUSIVE: &str = "themes_end_inclusive";
-    /// States of the surveys that are listed when none is asked for: a list of words.
+    /// Statuses of the surveys that are listed if the request names no status: a list of words.
     pub const DEFAULT_STATUSES: &str = "default_statuses";
-    /// States of the surveys that are listed only when they are asked for: a list of words.
+    /// Statuses of the surveys that are listed only if the request names them: a list of words.
     pub const STATUSES_ON_REQUEST: &str = "statuses_on_request";
-    /// The unit of the times of users: a word, "text" for ISO 8601.
+    /// The unit of times in user records: a word, "text" for ISO 8601.
     pub const USER_TIME_UNIT: &str = "user_time_unit";
-    /// Environments that webhooks named: a list of objects `id`, `deliveries`.
+    /// Environments that webhook deliveries came from: a list of objects with `id` and `deliveries`.
     pub const ENVIRONMENT_IDS: &str = "environment_ids";
-    /// [`super::ThemeTime`].
+    /// The [`super::ThemeTime`] that `start` and `end` of themes filter by.
     pub const THEMES_FILTERED_BY: &str = "themes_filtered_by";
-    /// [`crate::model::StatusSpelling`] that the list of surveys understands; "none" if it understands none.
+    /// The [`crate::model::StatusSpelling`] that the list of surveys accepts; "none" if it accepts none.
     pub const SURVEY_STATUS_FORM: &str = "survey_status_form";
-    /// Whether surveys of every state are listed without being asked for: a boolean.
+    /// Whether surveys of every status are listed if the request names no status: a boolean.
     pub const SURVEYS_LISTED_WHOLE: &str = "surveys_listed_whole";
-    /// [`super::RetryAfterForm`] that was seen last.
+    /// The last [`super::RetryAfterForm`] that the service sent.
     pub const RETRY_AFTER: &str = "retry_after";
 }
 
-/// The service's handling of rows that share a millisecond at a page boundary.
+/// How the service handles ties at a page boundary: rows that share one millisecond of creation time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ties {
     /// Not measured yet.
     #[default]
     Unknown,
-    /// Each of them is sent once.
+    /// Each row is sent once.
     Kept,
-    /// Some are sent twice, or for ever.
+    /// Some rows are sent twice, or again and again without an end.
     Repeated,
     /// The rows after the boundary are never sent.
     Lost,
 }
 
 impl Ties {
-    /// Whether a page boundary may hide rows: then every boundary is probed.
+    /// Returns true if a page boundary may hide rows. Then every boundary is probed.
     pub fn may_lose(self) -> bool {
         matches!(self, Ties::Unknown | Ties::Lost)
     }
@@ -89,35 +89,35 @@ pub enum ListOrder {
     NewestFirst,
     /// The oldest row first.
     OldestFirst,
-    /// Neither.
+    /// No order of creation time.
     None,
 }
 
-/// What `start` and `end` of responses or surveys mean.
+/// The time of a response or survey that `start` and `end` filter by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RowTime {
-    /// The row's creation, `createdAt`.
+    /// The creation of the row, `createdAt`.
     Created,
-    /// The row's last change, `updatedAt`.
+    /// The last change of the row, `updatedAt`.
     Updated,
-    /// The first answer of the row's session.
+    /// The first answer in the session of the row.
     Session,
-    /// The survey's launch, `launchedAt`.
+    /// The launch of the survey, `launchedAt`.
     Launched,
-    /// They do nothing.
+    /// No time: the list ignores `start` and `end`.
     Ignored,
-    /// None of the times that a row shows.
+    /// A time that is not in the row.
     Other,
 }
 
-/// Whose creation `start` and `end` of themes mean.
+/// The creation time that `start` and `end` of themes filter by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThemeTime {
-    /// The theme's.
+    /// The creation of the theme.
     Theme,
-    /// The answer's, on which the theme stands.
+    /// The creation of the answer that the theme belongs to.
     Answer,
 }
 
@@ -125,7 +125,7 @@ pub enum ThemeTime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryAfterForm {
-    /// A refusal came without the header.
+    /// No header.
     Absent,
     /// Whole seconds.
     Seconds,
@@ -135,11 +135,11 @@ pub enum RetryAfterForm {
     HttpDate,
     /// Epoch seconds or milliseconds.
     Epoch,
-    /// Something that names no time to come: zero, the past, a word.
+    /// A value that names no future time: zero, a past time, a word.
     Useless,
 }
 
-macro_rules! shown_as_stored {
+macro_rules! display_as_stored {
     ($($name:ident { $($variant:ident => $text:literal),* $(,)? })*) => {$(
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -149,7 +149,7 @@ macro_rules! shown_as_stored {
     )*};
 }
 
-shown_as_stored! {
+display_as_stored! {
     Ties { Unknown => "unknown", Kept => "kept", Repeated => "repeated", Lost => "lost" }
     RowTime {
         Created => "created", Updated => "updated", Session => "session", Launched => "launched", Ignored => "ignored", Other => "other",
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_what_is_stored() {
+    fn values_are_displayed_as_they_are_stored() {
         for ties in [Ties::Unknown, Ties::Kept, Ties::Repeated, Ties::Lost] {
             assert_eq!(stored(ties), format!("\"{ties}\""));
         }

@@ -1,30 +1,30 @@
-//! The collections of the service.
+//! The streams: the kinds of records that the service has.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// One collection of the service.
+/// A kind of record of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stream {
-    /// Answers: `GET /v1/responses`.
+    /// Answers to surveys: `GET /v1/responses`.
     Responses,
-    /// Study configurations: `GET /v1/surveys`.
+    /// Surveys, also called studies: `GET /v1/surveys`.
     Surveys,
     /// Themes generated from answers: `GET /v1/themes`.
     Themes,
-    /// People, asked for one by one: `GET /v2/users/{userId}`. No list and no windows.
+    /// Users, each requested by its id: `GET /v2/users/{userId}`. There is no list and there are no windows.
     Users,
 }
 
 impl Stream {
     /// Every stream, in the order in which they are synced.
     pub const ALL: [Stream; 4] = [Stream::Surveys, Stream::Responses, Stream::Themes, Stream::Users];
-    /// The streams that are lists of the service, in the same order.
+    /// The streams that the service lists, in the same order.
     pub const LISTS: [Stream; 3] = [Stream::Surveys, Stream::Responses, Stream::Themes];
 
-    /// The name used in the configuration, the run's JSON and the ledger.
+    /// Returns the name in the configuration, the run JSON and the ledger.
     pub fn name(self) -> &'static str {
         match self {
             Stream::Responses => "responses",
@@ -34,7 +34,7 @@ impl Stream {
         }
     }
 
-    /// The path of the list call; for users, what stands before the id.
+    /// Returns the path of the list; for users, the path before the id.
     pub fn path(self) -> &'static str {
         match self {
             Stream::Responses => "/v1/responses",
@@ -44,7 +44,7 @@ impl Stream {
         }
     }
 
-    /// The most rows one call may ask for; `None` where the contract knows no `limit` parameter.
+    /// Returns the largest page size that a request may ask for; `None` if the stream has no `limit` parameter.
     pub fn page_rows_max(self) -> Option<u32> {
         match self {
             Stream::Responses | Stream::Surveys => Some(1000),
@@ -52,13 +52,13 @@ impl Stream {
         }
     }
 
-    /// Whether the list call knows `sid`, the restriction to one survey.
+    /// Returns true if the list can be filtered by survey (`sid`).
     pub fn has_survey_filter(self) -> bool {
         matches!(self, Stream::Responses | Stream::Themes)
     }
 
-    /// Whether the rows belong to days: such a stream is scanned window by window. Surveys are few and change at any
-    /// age, so they are always read whole; users are no list at all.
+    /// Returns true if the stream is scanned window by window. Surveys are few and change at any age, so every scan
+    /// reads the complete list. Users have no list.
     pub fn is_windowed(self) -> bool {
         !matches!(self, Stream::Surveys | Stream::Users)
     }

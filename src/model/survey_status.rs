@@ -1,10 +1,10 @@
-//! The states of a survey, and how a list call names those that it asks for.
+//! The statuses of a survey, and how a request for a list names the wanted ones.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A state of a survey, as the service names it.
+/// The status of a survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SurveyStatus {
     New,
@@ -16,7 +16,7 @@ pub enum SurveyStatus {
 }
 
 impl SurveyStatus {
-    /// Every state of the contract.
+    /// Every status of the contract.
     pub const ALL: [SurveyStatus; 6] = [
         SurveyStatus::New,
         SurveyStatus::InProgress,
@@ -26,7 +26,7 @@ impl SurveyStatus {
         SurveyStatus::Archived,
     ];
 
-    /// The name in the contract.
+    /// Returns the name in the contract.
     pub fn name(self) -> &'static str {
         match self {
             SurveyStatus::New => "NEW",
@@ -38,27 +38,29 @@ impl SurveyStatus {
         }
     }
 
-    /// The states of these names, in any case, each once. The error says what is wrong.
+    /// Parses names of statuses, in any case. Returns each status once, sorted.
+    ///
+    /// # Errors
+    /// If a name is unknown, or the list is empty.
     pub fn parse_all(names: &[String]) -> Result<Vec<SurveyStatus>, String> {
-        let read = |name: &String| {
+        let parse = |name: &String| {
             let known = SurveyStatus::ALL.into_iter().find(|status| status.name().eq_ignore_ascii_case(name.trim()));
             known.ok_or_else(|| {
                 let all: Vec<&str> = SurveyStatus::ALL.into_iter().map(SurveyStatus::name).collect();
                 format!("there is no status '{name}'; there are {}", all.join(", "))
             })
         };
-        let mut statuses = names.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let mut statuses = names.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         statuses.sort_unstable();
         statuses.dedup();
         match statuses.is_empty() {
-            true => Err("an empty list asks for no survey at all; leave it out to ask for all".to_owned()),
+            true => Err("an empty list requests no survey; leave it out to request all surveys".to_owned()),
             false => Ok(statuses),
         }
     }
 }
 
-/// How several states are written into an address. The contract allows all of these; a service may understand one
-/// alone.
+/// How a URL names several statuses. The contract allows all of these spellings; a service may accept only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StatusSpelling {
@@ -71,11 +73,11 @@ pub enum StatusSpelling {
 }
 
 impl StatusSpelling {
-    /// Every spelling, in the order in which they are tried.
+    /// Every spelling, in the order in which runs try them.
     pub const ALL: [StatusSpelling; 3] = [StatusSpelling::Comma, StatusSpelling::Brackets, StatusSpelling::Repeated];
 }
 
-/// Which surveys a list call asks for.
+/// The statuses of the surveys that a list request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusFilter {
     pub spelling: StatusSpelling,
@@ -83,7 +85,7 @@ pub struct StatusFilter {
 }
 
 impl fmt::Display for StatusFilter {
-    /// As a part of an address.
+    /// Writes the query parameters of a URL.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.statuses.iter().map(|status| status.name()).collect();
         match self.spelling {
@@ -99,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_spelling_is_that_of_the_contract() {
+    fn each_spelling_matches_the_contract() {
         let of = |spelling| {
             StatusFilter { spelling, statuses: vec![SurveyStatus::Draft, SurveyStatus::InProgress] }.to_string()
         };
@@ -110,12 +112,12 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_in_any_case_and_wrong_ones_are_named() {
-        let read =
+    fn names_are_parsed_in_any_case_and_errors_name_the_wrong_one() {
+        let parse =
             |names: &[&str]| SurveyStatus::parse_all(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
-        assert_eq!(read(&["draft", "NEW", "Draft "]), Ok(vec![SurveyStatus::New, SurveyStatus::Draft]));
-        let error = read(&["LIVE"]).unwrap_err();
+        assert_eq!(parse(&["draft", "NEW", "Draft "]), Ok(vec![SurveyStatus::New, SurveyStatus::Draft]));
+        let error = parse(&["LIVE"]).unwrap_err();
         assert!(error.contains("'LIVE'") && error.contains("IN_PROGRESS"), "{error}");
-        assert!(read(&[]).is_err());
+        assert!(parse(&[]).is_err());
     }
 }

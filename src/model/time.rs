@@ -1,4 +1,4 @@
-//! Moments as epoch milliseconds: how people write them and how they are shown. Always UTC (promise P7).
+//! Parses and formats times and durations as people write them. Times are epoch milliseconds in UTC (promise P7).
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub const HOUR_MS: i64 = 60 * MINUTE_MS;
 /// Milliseconds in a UTC day.
 pub const DAY_MS: i64 = 24 * HOUR_MS;
 
-/// Shows a moment: `2026-01-31` at midnight, else RFC 3339 with as many digits as needed.
+/// Formats a time: `2026-01-31` at midnight, otherwise RFC 3339, with milliseconds if they are not zero.
 pub fn format_ms(at_ms: i64) -> String {
     let Some(moment) = DateTime::from_timestamp_millis(at_ms) else {
         return format!("{at_ms} ms");
@@ -27,41 +27,44 @@ pub fn format_ms(at_ms: i64) -> String {
     }
 }
 
-/// Numbers that are taken for epoch milliseconds: 1973 to 5138. Smaller ones are seconds, larger ones micro- or
+/// Numbers that are accepted as epoch milliseconds: 1973 to 5138. Smaller numbers are seconds, larger ones micro- or
 /// nanoseconds.
 const EPOCH_MS: std::ops::Range<u128> = 100_000_000_000..100_000_000_000_000;
-/// Those that are suggested in place of another unit: 1973 to 2286.
+/// Epoch milliseconds that an error suggests for a number in another unit: 1973 to 2286.
 const SUGGESTED_MS: std::ops::Range<u128> = 100_000_000_000..10_000_000_000_000;
 
-/// The forms of a date, as errors name them.
+/// The accepted forms of a date, for errors.
 const DATE_FORMS: &str = "2026-01-31, 2026-01-31T08:00:00Z or epoch milliseconds (1769846400000)";
 
-/// Reads a moment as people write it: `2026-01-31` (midnight UTC), RFC 3339, or epoch milliseconds.
+/// Parses a time: `2026-01-31` (midnight UTC), RFC 3339, or epoch milliseconds.
+///
+/// # Errors
+/// If the text has another form or lies before 1970. The error names the accepted forms or what was probably meant.
 pub fn parse_date(text: &str) -> Result<i64, String> {
     let text = text.trim();
-    let in_calendar = |at_ms: i64| match at_ms {
+    let since_1970 = |at_ms: i64| match at_ms {
         0.. => Ok(at_ms),
-        _ => Err(format!("'{text}' lies before 1970: is the year right?")),
+        _ => Err(format!("'{text}' is before 1970: is the year right?")),
     };
     if let Ok(day) = NaiveDate::parse_from_str(text, "%Y-%m-%d") {
-        return in_calendar(day.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_millis());
+        return since_1970(day.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_millis());
     }
     if let Ok(moment) = DateTime::parse_from_rfc3339(text) {
-        return in_calendar(moment.timestamp_millis());
+        return since_1970(moment.timestamp_millis());
     }
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.len() >= 9 && digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return parse_epoch(text);
     }
     if NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f").is_ok() {
-        return Err(format!("'{text}' names no zone: write '{text}Z' for UTC"));
+        return Err(format!("'{text}' has no time zone: write '{text}Z' for UTC"));
     }
     Err(format!("'{text}' is not a date: write {DATE_FORMS}"))
 }
 
-/// Reads epoch milliseconds. Other units are refused with what was probably meant.
+/// Parses epoch milliseconds. If the number has another unit, the error suggests the same time in milliseconds.
 fn parse_epoch(text: &str) -> Result<i64, String> {
-    let number: u128 = text.parse().map_err(|_| format!("'{text}' is too large, or lies before 1970"))?;
+    let number: u128 = text.parse().map_err(|_| format!("'{text}' is too large, or before 1970"))?;
     let meant = match number {
         _ if EPOCH_MS.contains(&number) => return text.parse().map_err(|_| format!("'{text}' is too large")),
         _ if number < EPOCH_MS.start => Some(("seconds", number.saturating_mul(1000))),
@@ -69,18 +72,18 @@ fn parse_epoch(text: &str) -> Result<i64, String> {
         _ if SUGGESTED_MS.contains(&(number / 1_000_000)) => Some(("nanoseconds", number / 1_000_000)),
         _ => None,
     };
-    let shown = meant.and_then(|(unit, meant_ms)| {
+    let suggestion = meant.and_then(|(unit, meant_ms)| {
         let meant_ms = i64::try_from(meant_ms).ok()?;
         Some(format!("'{text}' is in {unit}: write {meant_ms} (milliseconds), which is {}", format_ms(meant_ms)))
     });
-    Err(shown.unwrap_or_else(|| format!("'{text}' is too large for epoch milliseconds")))
+    Err(suggestion.unwrap_or_else(|| format!("'{text}' is too large for epoch milliseconds")))
 }
 
-/// Reads a moment relative to `now_ms`, or one of the forms of [`parse_date`]: `now`, `today`, `yesterday` (midnight
-/// UTC), `7d` or `36h` (that long ago), `2026-11` (the month's first moment, UTC).
+/// Parses a time in one of the forms of [`parse_date`], or relative to `now_ms`: `now`, `today`, `yesterday` (midnight
+/// UTC), or `7d` and `36h` (that long ago). `2026-11` is the start of the month in UTC.
 ///
 /// # Errors
-/// A text that is none of these, with the forms that are.
+/// If the text has another form or lies before 1970. The error names the accepted forms.
 pub fn parse_moment(text: &str, now_ms: i64) -> Result<i64, String> {
     let text = text.trim();
     let midnight_ms = now_ms - now_ms.rem_euclid(DAY_MS);
@@ -97,7 +100,7 @@ pub fn parse_moment(text: &str, now_ms: i64) -> Result<i64, String> {
         let ago_ms = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
         return match now_ms.saturating_sub(ago_ms) {
             at_ms @ 0.. => Ok(at_ms),
-            _ => Err(format!("'{text}' ago lies before 1970")),
+            _ => Err(format!("'{text}' ago is before 1970")),
         };
     }
     parse_date(text).map_err(|problem| match problem.ends_with(DATE_FORMS) {
@@ -106,7 +109,7 @@ pub fn parse_moment(text: &str, now_ms: i64) -> Result<i64, String> {
     })
 }
 
-/// Reads `2026-11` as the first moment of the month; `None` if the text has another form.
+/// Parses `2026-11` into the start of the month in UTC; `None` if the text has another form.
 pub fn parse_month(text: &str) -> Option<i64> {
     let is_month = text.len() == 7 && text.as_bytes().get(4) == Some(&b'-');
     let day = NaiveDate::parse_from_str(&format!("{text}-01"), "%Y-%m-%d").ok().filter(|_| is_month)?;
@@ -114,13 +117,12 @@ pub fn parse_month(text: &str) -> Option<i64> {
     (at_ms >= 0).then_some(at_ms)
 }
 
-/// Reads a length of time as people write it: `90s`, `30m`, `2h`, `3h30m`, `30d`. Units go from large to small, each
-/// once.
+/// Parses a duration: `90s`, `30m`, `2h`, `3h30m`, `30d`. Units go from large to small, each at most once.
 ///
 /// # Errors
-/// Another form, or no time at all.
+/// If the text has another form, or the duration is zero.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("'{text}' is not a length of time: write 90s, 30m, 2h, 3h30m or 30d");
+    let wrong = || format!("'{text}' is not a duration: write 90s, 30m, 2h, 3h30m or 30d");
     let (mut rest, mut secs, mut larger_secs) = (text, 0_u64, u64::MAX);
     while !rest.is_empty() {
         let digits = rest.len() - rest.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
@@ -140,7 +142,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
     match (text, secs) {
         ("", _) => Err(wrong()),
-        (_, 0) => Err(format!("'{text}' leaves no time at all")),
+        (_, 0) => Err(format!("'{text}' is a duration of zero: write a longer one")),
         _ => Ok(Duration::from_secs(secs)),
     }
 }
@@ -150,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_read_in_three_forms() {
+    fn dates_are_parsed_in_three_forms() {
         assert_eq!(parse_date("2026-01-31"), Ok(1_769_817_600_000));
         assert_eq!(parse_date("2026-01-31T01:00:00+01:00"), Ok(1_769_817_600_000));
         assert_eq!(parse_date("1769817600000"), Ok(1_769_817_600_000));
@@ -160,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_may_be_relative_or_a_month() {
+    fn a_time_may_be_relative_or_a_month() {
         let now_ms = parse_date("2026-11-26T21:05:07Z").unwrap();
         for (text, expected) in [
             ("now", "2026-11-26T21:05:07Z"),
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_shown_as_short_as_they_are() {
+    fn times_are_formatted_without_needless_digits() {
         assert_eq!(format_ms(1_769_817_600_000), "2026-01-31");
         assert_eq!(format_ms(1_769_817_601_000), "2026-01-31T00:00:01Z");
         assert_eq!(format_ms(1_769_817_601_005), "2026-01-31T00:00:01.005Z");
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_time_are_read_with_their_unit() {
+    fn durations_are_parsed_with_their_unit() {
         assert_eq!(parse_duration("90s"), Ok(Duration::from_secs(90)));
         assert_eq!(parse_duration("2h"), Ok(Duration::from_secs(7200)));
         assert_eq!(parse_duration("3h30m"), Ok(Duration::from_secs(12_600)));

@@ -9,19 +9,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-/// An activity of the run. If several overlap, the time counts for the first of them in this order. So waits count only
-/// while nothing else happens.
+/// An activity of the run. While several overlap, the time counts for the first of them in this order. So waiting
+/// counts only while the run does nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// Applying a scan to the warehouse, archiving, checkpointing.
     Write,
-    /// Turning pages into batches.
+    /// Turning pages into Arrow batches.
     Parse,
     /// A request is in flight.
     Network,
     /// The service rate limited the run (`Retry-After`).
     RateLimited,
-    /// Backoff, or pacing at the learned rate.
+    /// Waiting before a retry, or to stay below the learned rate limit.
     Pacing,
 }
 
@@ -32,21 +32,21 @@ const ACTIVITIES: usize = 5;
 pub struct TimeParts {
     /// From the start of the run to its end.
     pub wall: u64,
-    /// Requests were under way.
+    /// At least one request was in flight.
     pub network: u64,
-    /// The service had said when to come back (`Retry-After`).
+    /// Waiting because the service rate limited the run (`Retry-After`).
     pub told_to_wait: u64,
-    /// Backoff, or pacing at the learned rate.
+    /// Waiting before a retry, or to stay below the learned rate limit.
     pub chose_to_wait: u64,
     /// Pages were turned into rows.
     pub parse: u64,
     /// Scans were committed, archived and checkpointed.
     pub write: u64,
-    /// Nothing of the above.
+    /// No activity.
     pub idle: u64,
 }
 
-/// The time account of a run; clones share it.
+/// The time account of a run. Clones share the same account.
 #[derive(Clone, Debug)]
 pub struct TimeAccount {
     inner: Arc<Mutex<Inner>>,
@@ -62,12 +62,12 @@ struct Inner {
 }
 
 impl Inner {
-    /// Books the time since the last change. An instant may come late: another thread read its own afterwards, and was
-    /// here before.
-    fn book(&mut self, now: Instant) {
+    /// Adds the time since the last change to the current activity. `now` may lie before that change, if another thread
+    /// read its own `now` later and took the lock first. Then nothing is added.
+    fn add_elapsed(&mut self, now: Instant) {
         let elapsed = now.saturating_duration_since(self.since);
         match self.running.iter().position(|count| *count > 0) {
-            Some(at) => self.spent[at] += elapsed,
+            Some(activity) => self.spent[activity] += elapsed,
             None => self.idle += elapsed,
         }
         self.since = self.since.max(now);
@@ -81,7 +81,7 @@ impl Default for TimeAccount {
 }
 
 impl TimeAccount {
-    /// An account that is idle from the given instant on.
+    /// Creates an account that is idle from `now` on.
     pub fn starting_at(now: Instant) -> Self {
         let inner = Inner {
             started: now,
@@ -93,48 +93,48 @@ impl TimeAccount {
         Self { inner: Arc::new(Mutex::new(inner)) }
     }
 
-    /// The activity goes on until the guard is dropped.
+    /// Starts an activity. It ends when the returned guard is dropped.
     pub fn enter(&self, activity: Activity) -> ActivityGuard {
         self.change(activity, 1, Instant::now());
         ActivityGuard { account: self.clone(), activity }
     }
 
-    /// The parts up to the given instant, or a later one that another thread has booked.
+    /// Returns the times by activity up to `now`, or up to a later change by another thread.
     pub fn parts_at(&self, now: Instant) -> TimeParts {
         let mut inner = self.lock();
-        inner.book(now);
+        inner.add_elapsed(now);
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        let [write, parse, network, told, chose] = inner.spent;
+        let [write, parse, network, rate_limited, pacing] = inner.spent;
         TimeParts {
             wall: ms(inner.since.saturating_duration_since(inner.started)),
             network: ms(network),
-            told_to_wait: ms(told),
-            chose_to_wait: ms(chose),
+            told_to_wait: ms(rate_limited),
+            chose_to_wait: ms(pacing),
             parse: ms(parse),
             write: ms(write),
             idle: ms(inner.idle),
         }
     }
 
-    /// The parts up to now.
+    /// Returns the times by activity up to now.
     pub fn parts(&self) -> TimeParts {
         self.parts_at(Instant::now())
     }
 
     fn change(&self, activity: Activity, by: i32, now: Instant) {
         let mut inner = self.lock();
-        inner.book(now);
+        inner.add_elapsed(now);
         let count = &mut inner.running[activity as usize];
         *count = count.saturating_add_signed(by);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
-        // The numbers stay whole whatever a panicking holder did: each change is one statement.
+        // The numbers stay valid after a panic under the lock, because each change is one statement.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A guard of an activity; dropping it ends the activity.
+/// Guard of a running activity. The activity ends when the guard is dropped.
 #[derive(Debug)]
 #[must_use = "dropping the guard ends the activity"]
 pub struct ActivityGuard {
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p5_no_time_is_booked_twice_when_threads_overtake_each_other() {
+    fn p5_no_time_counts_twice_when_threads_overtake_each_other() {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
         let account = TimeAccount::starting_at(start);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn p5_the_parts_add_up_whatever_overlaps() {
+    fn p5_the_parts_add_up_to_the_wall_time() {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
         let account = TimeAccount::starting_at(start);

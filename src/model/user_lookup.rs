@@ -1,22 +1,21 @@
-//! Requests for people by the caller's own ids.
+//! Lookups of single users at the service, by the caller's own user id.
 
-/// The longest id of a person that is asked for, in bytes. It is the key of their rows, and has to fit into an address
-/// with every byte escaped.
+/// Maximum length of a user id that is requested, in bytes. Even with every byte escaped, the id must fit into a URL.
 pub const USER_ID_BYTES_MAX: usize = 256;
 
-/// The result of a request for a person.
+/// The result of a lookup of one user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PersonLookup {
-    /// By which the service was asked.
+    /// The user id that was requested.
     pub user_id: String,
-    /// By the service's clock, epoch milliseconds.
+    /// The time of the request, in epoch milliseconds of the service's clock.
     pub asked_ms: i64,
-    /// Status of the answer: 200, 404 for a person whom the service does not know, or another refusal.
+    /// Status of the response: 200, 404 if the service does not know the user, or another refusal.
     pub status: u16,
 }
 
-/// Whether the service can be asked for a person of this id. `.` and `..` cannot stand in an address, however they are
-/// escaped: every client and server takes them for steps between folders.
+/// Returns true if the service can be asked for this user id. An id that is empty or too long cannot be requested. `.`
+/// and `..` cannot either: clients and servers treat them as folders of a URL's path, even if they are escaped.
 pub fn can_request_user(user_id: &str) -> bool {
     !matches!(user_id, "" | "." | "..") && user_id.len() <= USER_ID_BYTES_MAX
 }

@@ -1,4 +1,4 @@
-//! Windows, which are half-open ranges of creation time, and their scopes.
+//! Windows (half-open ranges of creation time) and scopes (a stream, or one survey of it).
 
 use std::fmt;
 
@@ -9,49 +9,49 @@ use super::{SECOND_MS, Stream, format_ms};
 /// A half-open range of creation time in epoch milliseconds: the unit of completeness, of checkpoints and of commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Window {
-    /// The first millisecond inside.
+    /// The first millisecond of the window.
     pub start_ms: i64,
-    /// The first millisecond past the end.
+    /// The first millisecond after the window.
     pub end_ms: i64,
 }
 
 impl Window {
-    /// A window; an end before the start gives an empty one.
+    /// Creates a window; it is empty if the end is before the start.
     pub fn new(start_ms: i64, end_ms: i64) -> Self {
         Self { start_ms, end_ms: end_ms.max(start_ms) }
     }
 
-    /// Whether no millisecond is inside.
+    /// Returns true if the window contains no millisecond.
     pub fn is_empty(self) -> bool {
         self.end_ms <= self.start_ms
     }
 
-    /// The number of milliseconds inside.
+    /// Returns the length in milliseconds.
     pub fn len_ms(self) -> i64 {
         self.end_ms.saturating_sub(self.start_ms)
     }
 
-    /// Whether the moment is inside.
+    /// Returns true if the time is in the window.
     pub fn contains(self, at_ms: i64) -> bool {
         self.start_ms <= at_ms && at_ms < self.end_ms
     }
 
-    /// The intersection of both windows; empty if they do not overlap.
+    /// Returns the intersection of both windows; empty if they do not overlap.
     #[must_use]
     pub fn intersect(self, other: Window) -> Window {
         Window::new(self.start_ms.max(other.start_ms), self.end_ms.min(other.end_ms))
     }
 
-    /// The window with the rest of the seconds in which it begins and ends. A record can tell its creation time in
-    /// whole seconds, while the service goes by a finer one: at an edge within a second such a record would be looked
-    /// for on the wrong side.
+    /// Returns the shortest window of whole seconds that contains this one. The service may filter by milliseconds,
+    /// while its records show their creation time in whole seconds. A window that ends within a second would lose such
+    /// records.
     #[must_use]
     pub fn widened_to_seconds(self) -> Window {
         let down = |at_ms: i64| at_ms.div_euclid(SECOND_MS).saturating_mul(SECOND_MS);
         Window::new(down(self.start_ms), down(self.end_ms.saturating_add(SECOND_MS - 1)))
     }
 
-    /// Whether the windows overlap.
+    /// Returns true if the windows overlap.
     pub fn overlaps(self, other: Window) -> bool {
         !self.intersect(other).is_empty()
     }
@@ -63,18 +63,18 @@ impl fmt::Display for Window {
     }
 }
 
-/// A stream, or one survey of it. Completeness is proven for a scope, and an absent row has vanished only from the
-/// scope that was scanned.
+/// A stream, or one survey of it. A scan proves completeness for its scope. Absent rows count as vanished only within
+/// the scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Scope {
     /// The stream.
     pub stream: Stream,
-    /// One survey, or all of them.
+    /// The survey; `None` for all surveys.
     pub survey_id: Option<i64>,
 }
 
 impl Scope {
-    /// The whole stream.
+    /// Returns the scope of a complete stream.
     pub fn all(stream: Stream) -> Self {
         Self { stream, survey_id: None }
     }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_window_in_whole_seconds_holds_the_window() {
+    fn widening_to_seconds_contains_the_window() {
         for (start_ms, end_ms, wider) in [
             (0, 1000, [0, 1000]),
             (1, 1001, [0, 2000]),

@@ -1,4 +1,4 @@
-//! The encoding, pinned: a hash must not change between versions.
+//! Different rows have different hashes, and the encoding never changes between versions.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ fn hash(write: impl Fn(&mut RowContent)) -> (i64, u128) {
 }
 
 #[test]
-fn values_do_not_run_together() {
+fn different_rows_have_different_hashes() {
     let hashes = [
         hash(|_| {}),
         hash(|content| content.text(1, "")),
@@ -37,7 +37,7 @@ fn values_do_not_run_together() {
     assert_eq!(distinct.len(), hashes.len());
 }
 
-/// Warehouses keep these: if they must change, every row will look edited once.
+/// Warehouses store these hashes. If they change, every row looks edited once.
 #[test]
 fn the_encoding_of_values_is_pinned() {
     assert_eq!(column_name_hash("question_text"), QUESTION_TEXT);

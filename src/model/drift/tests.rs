@@ -1,4 +1,4 @@
-//! Counts add up, whatever is listed.
+//! Entries are bounded, and the counts are complete.
 
 use super::*;
 
@@ -7,14 +7,14 @@ fn entry(kind: DriftKind, place: &str, example: &str) -> DriftEntry {
 }
 
 #[test]
-fn p8_places_past_the_bound_are_counted_and_not_listed() {
+fn p8_drift_above_the_entry_limit_is_only_counted() {
     let mut drift = Drift::default();
     let places = DRIFT_PLACES_MAX + 7;
     (0..places).for_each(|at| drift.add(entry(DriftKind::NewField, &format!("themes.f{at}"), "number")));
     drift.add(entry(DriftKind::NewField, "themes.f0", "string"));
     assert_eq!(drift.entries().count(), DRIFT_PLACES_MAX);
     assert_eq!(drift.unlisted_count(), 14);
-    // A clash that found no room is not overlooked.
+    // A type clash without an entry still freezes the window.
     drift.add(entry(DriftKind::TypeClash, "themes.id", "string"));
     let rules = DriftRules { type_clashes: DriftMode::Freeze, ..DriftRules::default() };
     assert!(drift.has(rules, DriftMode::Freeze));
@@ -28,7 +28,7 @@ fn p8_places_past_the_bound_are_counted_and_not_listed() {
 }
 
 #[test]
-fn each_new_value_is_listed_and_each_new_field_once() {
+fn each_new_value_has_an_entry_and_each_new_field_has_one() {
     let mut drift = Drift::default();
     drift.add(entry(DriftKind::NewEnumValue, "surveys.status", "LOST"));
     drift.add(entry(DriftKind::NewEnumValue, "surveys.status", "FOUND"));

@@ -1,4 +1,4 @@
-//! The set against a plain bit map of the same small range.
+//! Compares the set with a bit map of the same small range.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::*;
 const RANGE: i64 = 64;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum Change {
     Insert(Window),
     Remove(Window),
 }
@@ -16,16 +16,16 @@ fn window() -> impl Strategy<Value = Window> {
     (0..RANGE, 0..RANGE).prop_map(|(start_ms, end_ms)| Window { start_ms, end_ms })
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    prop::collection::vec(prop_oneof![window().prop_map(Step::Insert), window().prop_map(Step::Remove)], 0..24)
+fn changes() -> impl Strategy<Value = Vec<Change>> {
+    prop::collection::vec(prop_oneof![window().prop_map(Change::Insert), window().prop_map(Change::Remove)], 0..24)
 }
 
-fn run(steps: &[Step]) -> (IntervalSet, [bool; RANGE as usize]) {
+fn run(changes: &[Change]) -> (IntervalSet, [bool; RANGE as usize]) {
     let (mut set, mut bits) = (IntervalSet::new(), [false; RANGE as usize]);
-    for step in steps {
-        let (window, value) = match step {
-            Step::Insert(window) => (*window, true),
-            Step::Remove(window) => (*window, false),
+    for change in changes {
+        let (window, value) = match change {
+            Change::Insert(window) => (*window, true),
+            Change::Remove(window) => (*window, false),
         };
         if value {
             set.insert(window)
@@ -39,15 +39,15 @@ fn run(steps: &[Step]) -> (IntervalSet, [bool; RANGE as usize]) {
 
 proptest! {
     #[test]
-    fn windows_collected_are_windows_inserted(windows in prop::collection::vec(window(), 0..24)) {
+    fn collecting_windows_equals_inserting_them(windows in prop::collection::vec(window(), 0..24)) {
         let mut inserted = IntervalSet::new();
         windows.iter().for_each(|window| inserted.insert(*window));
         prop_assert_eq!(windows.into_iter().collect::<IntervalSet>(), inserted);
     }
 
     #[test]
-    fn a_set_is_its_bit_map(steps in steps(), probe in window()) {
-        let (set, bits) = run(&steps);
+    fn a_set_equals_its_bit_map(changes in changes(), probe in window()) {
+        let (set, bits) = run(&changes);
         for at in 0..RANGE {
             let inside = set.windows().iter().any(|window| window.contains(at));
             prop_assert_eq!(inside, bits[at as usize]);
@@ -67,7 +67,7 @@ proptest! {
     }
 
     #[test]
-    fn an_intersection_is_what_both_hold(left in steps(), right in steps()) {
+    fn an_intersection_has_the_milliseconds_of_both(left in changes(), right in changes()) {
         let ((left, left_bits), (right, right_bits)) = (run(&left), run(&right));
         let both = left.intersect(&right);
         for at in 0..RANGE {
