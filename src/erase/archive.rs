@@ -53,7 +53,7 @@ impl<'a> RecordsOf<'a> {
 
     /// Like [`RecordsOf::is_theirs`], for any JSON object. `fields` come from the contract of its table.
     pub fn is_theirs_by(&self, fields: &IdentifyingFields, record: &str) -> bool {
-        !fields.for_each(record, &mut |found| !self.people.contains(&found.identifier))
+        fields.any(record, &mut |found| self.people.contains(&found.identifier))
     }
 }
 
@@ -196,9 +196,9 @@ pub(super) fn co_occurrence(archive: &Archive, wanted: &[Identifier]) -> Result<
 
 fn identifiers_of(stream: Stream, record: &str, spellings: &mut Spellings) -> Vec<Identifier> {
     let mut identifiers = Vec::new();
-    identifying_fields(stream).for_each(record, &mut |found: WrittenIdentifier| {
+    identifying_fields(stream).any(record, &mut |found: WrittenIdentifier| {
         identifiers.push(found.into_identifier(spellings));
-        true
+        false
     });
     identifiers.sort();
     identifiers.dedup();

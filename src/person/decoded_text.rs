@@ -1,101 +1,104 @@
-//! A text with its escapes undone, or its letters in one form, and where in the text each byte of it stood.
+//! Decodes a text before it is searched: undoes escapes, or converts letters to their normal form. Each decoded byte
+//! keeps the index in the source text where its spelling begins.
+
+use std::ops::Range;
 
 use unicode_normalization::{IsNormalized, char::canonical_combining_class, is_nfc_quick};
 
 use crate::model::{folded, unicode_domain};
 
-/// How the labels of domains begin that stand for letters beyond ASCII.
+/// Prefix of a domain's label that encodes letters beyond ASCII.
 const ACE_PREFIX: &str = "xn--";
 
-/// The bytes that escapes stand for, each with the place of its first byte in the text.
+/// A decoded text, and the source of each byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DecodedText {
     pub bytes: Vec<u8>,
-    /// For each byte where its spelling begins in the text, and behind the last where the text ends.
-    at: Vec<usize>,
+    /// For each byte, the index in the source where its spelling begins; then the length of the source.
+    source: Vec<usize>,
 }
 
 impl DecodedText {
-    /// The range of the text that spells a range of the bytes.
-    pub fn source_range(&self, start: usize, end: usize) -> (usize, usize) {
-        let whole = self.at.last().copied().unwrap_or(0);
-        (self.at.get(start).copied().unwrap_or(whole), self.at.get(end).copied().unwrap_or(whole))
+    /// Returns the range of the source that spells a range of the decoded bytes.
+    pub fn source_range(&self, decoded: Range<usize>) -> Range<usize> {
+        let end = self.source.last().copied().unwrap_or(0);
+        let index = |decoded: usize| self.source.get(decoded).copied().unwrap_or(end);
+        index(decoded.start)..index(decoded.end)
     }
 
-    /// Undoes JSON's escapes; everything else stays. A lone surrogate becomes U+FFFD, as in the warehouse.
+    /// Undoes JSON's escapes. A lone surrogate becomes U+FFFD, as in the warehouse.
     pub fn from_json(text: &[u8]) -> DecodedText {
         decode(text, b'\\', json_escape)
     }
 
-    /// Undoes percent encoding on top of this.
+    /// Undoes percent encoding of a text whose JSON escapes are undone.
     pub fn percent_decoded(self) -> DecodedText {
         let inner = decode(&self.bytes, b'%', percent_escape);
-        let at = inner.at.iter().map(|at| self.at.get(*at).copied().unwrap_or(0)).collect();
-        DecodedText { bytes: inner.bytes, at }
+        let source = inner.source.iter().map(|index| self.source.get(*index).copied().unwrap_or(0)).collect();
+        DecodedText { bytes: inner.bytes, source }
     }
-}
 
-impl DecodedText {
-    /// The text in the form in which identifiers are compared:
-    /// letters composed and in lower case, labels of domains as Unicode.
+    /// Converts a text to the normal form of identifiers: composed letters in lower case, domain labels in Unicode.
     pub fn folded(text: &[u8]) -> DecodedText {
-        let mut folded = DecodedText { bytes: Vec::with_capacity(text.len()), at: Vec::with_capacity(text.len() + 1) };
-        let mut place = 0;
+        let mut folded = DecodedText::with_capacity(text.len());
+        let mut index = 0;
         for chunk in text.utf8_chunks() {
-            folded.fold(chunk.valid(), place);
-            place += chunk.valid().len();
+            folded.fold(chunk.valid(), index);
+            index += chunk.valid().len();
             for byte in chunk.invalid() {
-                folded.push(std::slice::from_ref(byte), place);
-                place += 1;
+                folded.push(std::slice::from_ref(byte), index);
+                index += 1;
             }
         }
-        folded.at.push(text.len());
+        folded.source.push(text.len());
         folded
     }
 
-    fn fold(&mut self, text: &str, begins_at: usize) {
-        let mut place = 0;
+    fn with_capacity(bytes: usize) -> DecodedText {
+        DecodedText { bytes: Vec::with_capacity(bytes), source: Vec::with_capacity(bytes + 1) }
+    }
+
+    /// Appends the normal form of a text that begins at `start` in the source.
+    fn fold(&mut self, text: &str, start: usize) {
+        let mut index = 0;
         let mut is_in_word = false;
-        while let Some(rest) = text.get(place..).filter(|rest| !rest.is_empty()) {
+        while let Some(rest) = text.get(index..).filter(|rest| !rest.is_empty()) {
             let label = if is_in_word { None } else { ace_label(rest) };
-            let (length, piece) = match label {
-                Some((length, label)) => (length, label),
-                None => {
-                    let length = length_of_letter(rest);
-                    (length, folded(rest.get(..length).unwrap_or_default()))
-                }
-            };
+            let (length, normal) = label.unwrap_or_else(|| {
+                let length = composed_length(rest);
+                (length, folded(rest.get(..length).unwrap_or_default()))
+            });
             is_in_word = rest.as_bytes().first().is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'-');
-            self.push(piece.as_bytes(), begins_at + place);
-            place += length;
+            self.push(normal.as_bytes(), start + index);
+            index += length;
         }
     }
 
-    fn push(&mut self, bytes: &[u8], place: usize) {
-        self.at.extend(std::iter::repeat_n(place, bytes.len()));
+    /// Appends bytes whose spelling begins at `index` in the source.
+    fn push(&mut self, bytes: &[u8], index: usize) {
+        self.source.extend(std::iter::repeat_n(index, bytes.len()));
         self.bytes.extend(bytes);
     }
 }
 
-/// Whether some letters may be the label of a domain in ASCII's form.
+/// Returns true if the text may contain a domain label in ASCII form (`xn--`).
 pub(super) fn may_have_ace_label(text: &[u8]) -> bool {
-    let mut ends = memchr::memmem::find_iter(text, b"--");
-    ends.any(|at| {
+    let mut hyphens = memchr::memmem::find_iter(text, b"--");
+    hyphens.any(|at| {
         at.checked_sub(2).and_then(|start| text.get(start..at)).is_some_and(|xn| xn.eq_ignore_ascii_case(b"xn"))
     })
 }
 
-/// The label at the start of the text, if it stands for letters beyond ASCII: how long it is there, and those letters.
+/// Returns the length and the Unicode form of a label in ASCII form at the start of the text; `None` if there is none.
 fn ace_label(text: &str) -> Option<(usize, String)> {
     text.get(..ACE_PREFIX.len()).filter(|start| start.eq_ignore_ascii_case(ACE_PREFIX))?;
-    let is_of_label = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
-    let length = text.bytes().take_while(|byte| is_of_label(byte)).count();
+    let length = text.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'-').count();
     let label = unicode_domain(text.get(..length)?);
     (!label.is_ascii()).then(|| (length, folded(&label)))
 }
 
-/// The bytes of the first letter, with all that is composed with it.
-fn length_of_letter(text: &str) -> usize {
+/// Returns the length of the first letter with all marks that are composed with it, in bytes.
+fn composed_length(text: &str) -> usize {
     let begins_letter = |letter: char| {
         letter.is_ascii()
             || (canonical_combining_class(letter) == 0 && is_nfc_quick(std::iter::once(letter)) == IsNormalized::Yes)
@@ -104,27 +107,28 @@ fn length_of_letter(text: &str) -> usize {
     next.map_or(text.len(), |(at, _)| at)
 }
 
-/// What an escape that begins at the start of the text stands for, and how long it is.
+/// Decodes the escape at the start of a text. Returns the decoded bytes and the length of the escape; `None` if the
+/// text does not start with a valid escape.
 type Escape = fn(&[u8]) -> Option<(Vec<u8>, usize)>;
 
+/// Decodes all escapes, which start with `mark`. Invalid escapes stay as they are.
 fn decode(text: &[u8], mark: u8, escape: Escape) -> DecodedText {
-    let mut decoded = DecodedText { bytes: Vec::with_capacity(text.len()), at: Vec::with_capacity(text.len() + 1) };
-    let mut place = 0;
-    while let Some(byte) = text.get(place) {
-        match (*byte == mark).then(|| escape(&text[place..])).flatten() {
+    let mut decoded = DecodedText::with_capacity(text.len());
+    let mut index = 0;
+    while let Some(byte) = text.get(index) {
+        match (*byte == mark).then(|| escape(&text[index..])).flatten() {
             Some((bytes, length)) => {
-                decoded.at.extend(std::iter::repeat_n(place, bytes.len()));
-                decoded.bytes.extend(bytes);
-                place += length;
+                decoded.push(&bytes, index);
+                index += length;
             }
             None => {
-                decoded.at.push(place);
+                decoded.source.push(index);
                 decoded.bytes.push(*byte);
-                place += 1;
+                index += 1;
             }
         }
     }
-    decoded.at.push(text.len());
+    decoded.source.push(text.len());
     decoded
 }
 
@@ -142,6 +146,7 @@ fn json_escape(text: &[u8]) -> Option<(Vec<u8>, usize)> {
     Some((vec![simple], 2))
 }
 
+/// Decodes `\u....`, or two of them that form a surrogate pair.
 fn json_unicode(text: &[u8]) -> Option<(Vec<u8>, usize)> {
     let unit = |text: &[u8]| {
         let digits = text.get(2..6).filter(|_| text.starts_with(b"\\u"))?;
@@ -168,19 +173,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_are_undone_and_their_places_known() {
+    fn escapes_are_undone_and_their_source_is_known() {
         let text = br#"a\u00e9\ud83d\ude00\/\n%2B"#;
         let json = DecodedText::from_json(text);
         assert_eq!(json.bytes, "aé😀/\n%2B".as_bytes());
-        assert_eq!(json.source_range(1, 3), (1, 7));
+        assert_eq!(json.source_range(1..3), 1..7);
         let both = json.percent_decoded();
         assert_eq!(both.bytes, "aé😀/\n+".as_bytes());
-        assert_eq!(both.source_range(9, 10), (23, 26));
-        assert_eq!(both.source_range(0, 10), (0, text.len()));
+        assert_eq!(both.source_range(9..10), 23..26);
+        assert_eq!(both.source_range(0..10), 0..text.len());
     }
 
     #[test]
-    fn p9_letters_are_composed_and_their_places_known() {
+    fn p9_letters_are_composed_and_their_source_is_known() {
         let text = "A: Ju\u{308}RGEN, ti\u{ea}\u{301}n @XN--exmple-cua.de \u{1112}\u{1161}\u{11ab}\u{fffd}";
         let folded = DecodedText::folded(text.as_bytes());
         let expected = "a: jürgen, ti\u{1ebf}n @exämple.de \u{d55c}\u{fffd}";
@@ -189,18 +194,17 @@ mod tests {
             [("jürgen", "Ju\u{308}RGEN"), ("ti\u{1ebf}n", "ti\u{ea}\u{301}n"), ("exämple", "XN--exmple-cua")]
         {
             let at = expected.find(word).unwrap();
-            let (start, end) = folded.source_range(at, at + word.len());
-            assert_eq!(&text[start..end], spelled);
+            assert_eq!(&text[folded.source_range(at..at + word.len())], spelled);
         }
         for text in [&b"\xff\xfea\xcc"[..], b"xn--", b"axn--exmple-cua", b"xn--zzzzzzzzzzz--", b""] {
             assert_eq!(DecodedText::folded(text).bytes, text, "{text:?}");
-            assert_eq!(DecodedText::folded(text).source_range(0, text.len()), (0, text.len()));
+            assert_eq!(DecodedText::folded(text).source_range(0..text.len()), 0..text.len());
         }
         assert!(may_have_ace_label(b"--a Xn--b") && !may_have_ace_label(b"--xn-a"));
     }
 
     #[test]
-    fn what_is_no_escape_stays() {
+    fn an_invalid_escape_stays() {
         for text in [r"\", r"\u12", r"\uzzzz", r"\x41", "%", "%4", "%zz", "100% \u{e9}"] {
             assert_eq!(DecodedText::from_json(text.as_bytes()).percent_decoded().bytes, text.as_bytes(), "{text}");
         }

@@ -1,11 +1,14 @@
-//! What can go wrong with the list of those who are suppressed.
+//! Errors of the suppression list and its key.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
-/// An error of the list or of its key.
+/// An error of the suppression list or of its key.
 #[derive(Debug, thiserror::Error)]
 pub enum SuppressionError {
-    /// Reading or writing failed.
+    /// A file cannot be read or written.
     #[error("cannot {action} {}", path.display())]
     Io {
         action: &'static str,
@@ -13,13 +16,20 @@ pub enum SuppressionError {
         #[source]
         source: io::Error,
     },
-    /// The file is not what this program wrote.
+    /// The content of the file is invalid.
     #[error("{} cannot be read: {why}", path.display())]
     Damaged { path: PathBuf, why: String },
-    /// There are people to be kept out, and nothing to know them by: going on would let them back in.
-    #[error("{} names people to be kept out, and their key {} is gone", list.display(), key.display())]
+    /// The list has entries but no key. Without the key their people are not recognized and would be stored again.
+    #[error("{} lists erased people, but its key {} is missing", list.display(), key.display())]
     KeyLost { list: PathBuf, key: PathBuf },
-    /// The file was written by a newer version of this program.
+    /// A newer version of this program wrote the file.
     #[error("{} was written by a newer version of studysync", path.display())]
     Newer { path: PathBuf },
+}
+
+impl SuppressionError {
+    /// Returns a function that adds the action and the path to an I/O error.
+    pub(super) fn io(action: &'static str, path: &Path) -> impl Fn(io::Error) -> SuppressionError {
+        move |source| SuppressionError::Io { action, path: path.to_owned(), source }
+    }
 }

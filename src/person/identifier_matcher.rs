@@ -1,12 +1,12 @@
-//! Finds identifiers in texts and in raw bytes, however they are spelled there.
+//! Finds identifiers in texts and in raw bytes, in every spelling.
 //!
-//! In a *text* (a value of a column, a page) an identifier counts where it stands alone: `anna@example.com` is not in
-//! `joanna@example.com`. Escapes of JSON and of addresses are undone first, and letters composed. In *raw* bytes (a
-//! file as it lies on the disk) nothing is known of borders, so it counts wherever its bytes are. A visitor's number
-//! cannot be told from any other number: it is found by the columns and fields that hold it, never here.
+//! In a *text* (the value of a column, or a page) an identifier matches only as a complete word: `anna@example.com` is
+//! not in `joanna@example.com`. JSON and percent escapes are undone first, and letters are composed. In *raw bytes* (a
+//! file of unknown format) an identifier matches anywhere. A visitor's number looks like any other number, so it is
+//! found by the columns and fields that contain it, never here.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeSet, HashSet},
     io::{self, Read},
     ops::Range,
     sync::LazyLock,
@@ -15,210 +15,180 @@ use std::{
 use super::{
     decoded_text::{DecodedText, may_have_ace_label},
     patterns::Patterns,
+    raw_spellings::{is_distinctive, raw_spellings},
 };
 use crate::{
     model::{Identifier, IdentifierKind, Spellings, composed, folded},
     schema::tables,
 };
 
-/// What takes the place of an identifier in somebody else's text.
+/// Replaces an identifier in the text of another person.
 pub const ERASED: &str = "[erased]";
-/// Shorter identifiers are in any file by chance; in raw bytes they are not looked for.
-const RAW_BYTES_MIN: usize = 6;
-/// The same for words of nothing but letters: files name their columns in such.
-const RAW_WORD_BYTES_MIN: usize = 12;
-/// Shorter ones count in a text only where they are all of it, or all between two quotes.
-const WITHIN_TEXT_BYTES_MIN: usize = 4;
-/// Bytes of a file that are searched at once.
+/// Identifiers shorter than this match in a text only if they are the complete text, or stand between two quotes.
+const UNQUOTED_BYTES_MIN: usize = 4;
+/// Number of bytes that are read from a file at a time.
 const READ_BYTES: usize = 1 << 20;
+/// Letters beyond ASCII whose composed form is an ASCII letter.
+const COMPOSED_TO_ASCII: [&str; 3] = ["\u{212a}", "\u{37e}", "\u{1fef}"];
 
-/// Looks for a set of identifiers. Cheap to share, not to build.
+/// Searches for a set of identifiers. Expensive to build.
 #[derive(Clone, Debug)]
 pub struct IdentifierMatcher {
+    /// The identifiers that texts are searched for.
     identifiers: Vec<Identifier>,
-    /// As [`DecodedText::folded`] makes them, in the order of the identifiers.
-    plain: Patterns,
-    /// As they are, and the numbers of visitors: what a field of a record holds.
-    fields: Patterns,
-    /// Whether some hold what JSON can only write with a backslash.
-    has_quoted: bool,
-    /// Whether some have letters beyond ASCII, which can be written in several ways.
-    is_beyond_ascii: bool,
-    /// Whether some are mail addresses, whose domain can be written with other letters.
+    /// The case-folded values of `identifiers`, in the same order.
+    folded_values: Patterns,
+    /// The values of all identifiers, also of numbers, as fields of records contain them.
+    field_values: Patterns,
+    /// Whether a value contains a character that JSON writes with a backslash.
+    has_escaped: bool,
+    /// Whether a value contains letters beyond ASCII, which have several spellings.
+    has_non_ascii: bool,
+    /// Whether an identifier is a mail address, whose domain has several spellings.
     has_emails: bool,
-    /// In every spelling.
-    raw: Patterns,
-    raw_bytes_max: usize,
+    /// All spellings of the identifiers that raw bytes are searched for.
+    raw_spellings: Patterns,
+    raw_spelling_bytes_max: usize,
     not_in_texts: usize,
     not_in_bytes: usize,
 }
 
-/// Letters that are composed to one of ASCII: texts with them are looked at whole.
-const COMPOSED_TO_ASCII: [&str; 3] = ["\u{212a}", "\u{37e}", "\u{1fef}"];
-
-/// What the bytes of a field hold that is read as one of these values, if all of its letters are ASCII's:
-/// a UUID is the same without its hyphens.
-fn as_in_fields(values: &[String]) -> Vec<String> {
-    let simple = values.iter().filter(|value| uuid::Uuid::try_parse(value).is_ok()).map(|value| value.replace('-', ""));
-    values.iter().cloned().chain(simple).chain(COMPOSED_TO_ASCII.map(str::to_owned)).collect()
-}
-
 impl IdentifierMatcher {
-    /// A matcher of these identifiers.
+    /// Creates a matcher for these identifiers.
     pub fn new(identifiers: &[Identifier]) -> IdentifierMatcher {
         IdentifierMatcher::with_spellings(identifiers, &Spellings::new())
     }
 
-    /// The same, of identifiers of which it is known how they were written somewhere.
+    /// Creates a matcher for these identifiers and their known spellings.
     pub fn with_spellings(identifiers: &[Identifier], spellings: &Spellings) -> IdentifierMatcher {
         let values: Vec<String> = identifiers.iter().map(|identifier| identifier.value.clone()).collect();
-        let has_quoted = values.iter().any(|value| value.contains(['"', '\\']));
-        let is_beyond_ascii = values.iter().any(|value| !value.is_ascii());
-        let has_emails = identifiers.iter().any(|identifier| identifier.kind == IdentifierKind::Email);
-        let all = identifiers.len();
         let is_searched =
             |identifier: &&Identifier| identifier.is_searchable() && !is_word_of_contracts(&identifier.value);
-        let identifiers: Vec<Identifier> = identifiers.iter().filter(is_searched).cloned().collect();
-        let plain: Vec<String> = identifiers.iter().map(|identifier| folded(&identifier.value)).collect();
-        let distinctive = identifiers.iter().filter(|identifier| is_distinctive(&identifier.value));
-        let mut raw: Vec<String> = distinctive
-            .flat_map(|identifier| identifier.all_forms(spellings).into_iter().map(move |form| (identifier, form)))
-            .flat_map(|(identifier, form)| cases(&form).into_iter().map(move |form| (identifier, form)))
-            .flat_map(|(identifier, form)| spellings_of(identifier, &form))
-            // The automaton takes both cases of ASCII's letters for one.
-            .map(|spelling| spelling.to_ascii_lowercase())
-            .collect();
-        raw.sort();
-        raw.dedup();
-        let raw_bytes_max = raw.iter().map(String::len).max().unwrap_or(0);
-        let not_in_bytes = identifiers.iter().filter(|identifier| !is_distinctive(&identifier.value)).count();
-        let not_in_texts = all - identifiers.len();
+        let searched: Vec<Identifier> = identifiers.iter().filter(is_searched).cloned().collect();
+        let folded_values: Vec<String> = searched.iter().map(|identifier| folded(&identifier.value)).collect();
+        let distinctive: Vec<_> = searched.iter().filter(|identifier| is_distinctive(&identifier.value)).collect();
+        let raw: BTreeSet<String> =
+            distinctive.iter().flat_map(|identifier| raw_spellings(identifier, spellings)).collect();
         IdentifierMatcher {
-            plain: Patterns::new(&plain),
-            fields: Patterns::new(&as_in_fields(&values)),
-            raw: Patterns::new(&raw),
-            identifiers,
-            has_quoted,
-            is_beyond_ascii,
-            has_emails,
-            raw_bytes_max,
-            not_in_texts,
-            not_in_bytes: not_in_texts + not_in_bytes,
+            folded_values: Patterns::new(&folded_values),
+            field_values: Patterns::new(&field_spellings(&values)),
+            has_escaped: values.iter().any(|value| value.contains(['"', '\\'])),
+            has_non_ascii: values.iter().any(|value| !value.is_ascii()),
+            has_emails: identifiers.iter().any(|identifier| identifier.kind == IdentifierKind::Email),
+            raw_spelling_bytes_max: raw.iter().map(String::len).max().unwrap_or(0),
+            raw_spellings: Patterns::new(&raw.into_iter().collect::<Vec<_>>()),
+            not_in_texts: identifiers.len() - searched.len(),
+            not_in_bytes: identifiers.len() - distinctive.len(),
+            identifiers: searched,
         }
     }
 
-    /// Identifiers that cannot be told from other texts: numbers, and words that the service itself uses. They are
-    /// looked for in columns and fields alone.
+    /// Returns the number of identifiers that texts are not searched for: numbers, and words that the service itself
+    /// uses. They are found in columns and fields only.
     pub fn not_in_texts(&self) -> usize {
         self.not_in_texts
     }
 
-    /// Identifiers that are not looked for in raw bytes: those, and all that are in any file by chance.
+    /// Returns the number of identifiers that raw bytes are not searched for: those that texts are not searched for,
+    /// and those that occur in any file by chance.
     pub fn not_in_bytes(&self) -> usize {
         self.not_in_bytes
     }
 
-    /// Whether the text holds one of them.
+    /// Returns true if the text contains an identifier.
     pub fn is_in_text(&self, text: &[u8]) -> bool {
-        self.with_ranges(text, |ranges| !ranges.is_empty())
+        !self.ranges(text).is_empty()
     }
 
-    /// The text with [`ERASED`] in the place of each of them; `None` if it holds none.
+    /// Replaces each identifier in the text with [`ERASED`]. Returns `None` if there is none.
     pub fn redacted(&self, text: &str) -> Option<String> {
-        let mut ranges = self.with_ranges(text.as_bytes(), <[_]>::to_vec);
-        ranges.sort_unstable();
+        let mut ranges = self.ranges(text.as_bytes());
+        ranges.sort_unstable_by_key(|range| (range.start, range.end));
         let (mut redacted, mut done) = (String::new(), 0);
-        for (start, end) in &ranges {
-            // Both are borders of letters: an identifier begins and ends with whole ones, and so do escapes.
-            if *start >= done
-                && let Some(kept) = text.get(done..*start)
+        for range in &ranges {
+            // Both ends are between two characters, because identifiers and escapes consist of whole characters.
+            if range.start >= done
+                && let Some(kept) = text.get(done..range.start)
             {
                 redacted.push_str(kept);
                 redacted.push_str(ERASED);
-                done = *end;
+                done = range.end;
             }
         }
         redacted.push_str(text.get(done..).unwrap_or_default());
         (!ranges.is_empty()).then_some(redacted)
     }
 
-    /// Where identifiers are spelled in the text.
-    fn with_ranges<T>(&self, text: &[u8], take: impl FnOnce(&[(usize, usize)]) -> T) -> T {
+    /// Returns the ranges of the text that spell an identifier: plain, with JSON escapes, or also percent-encoded.
+    fn ranges(&self, text: &[u8]) -> Vec<Range<usize>> {
         let mut ranges = Vec::new();
-        self.find(text, |start, end| ranges.push((start, end)));
+        self.find(text, |range| ranges.push(range));
         let (has_escapes, has_percent) = (text.contains(&b'\\'), text.contains(&b'%'));
         if has_escapes || has_percent {
             let mut decoded = DecodedText::from_json(text);
-            self.find(&decoded.bytes, |start, end| ranges.push(decoded.source_range(start, end)));
+            self.find(&decoded.bytes, |range| ranges.push(decoded.source_range(range)));
             if has_percent || decoded.bytes.contains(&b'%') {
                 decoded = decoded.percent_decoded();
-                self.find(&decoded.bytes, |start, end| ranges.push(decoded.source_range(start, end)));
+                self.find(&decoded.bytes, |range| ranges.push(decoded.source_range(range)));
             }
         }
-        take(&ranges)
+        ranges
     }
 
-    fn find(&self, bytes: &[u8], mut found: impl FnMut(usize, usize)) {
-        let stands = |pattern: usize, bytes: &[u8], place: Range<usize>, written: &[u8]| {
-            self.identifiers.get(pattern).is_some_and(|identifier| stands_alone(identifier, bytes, place, written))
-        };
-        let written = |start, end| bytes.get(start..end).unwrap_or_default();
-        if !self.may_be_folded(bytes) {
-            self.plain.each_in(bytes, |pattern, start, end| {
-                if stands(pattern, bytes, start..end, written(start, end)) {
-                    found(start, end);
-                }
-            });
-            return;
-        }
-        let folded = DecodedText::folded(bytes);
-        self.plain.each_in(&folded.bytes, |pattern, start, end| {
-            let (from, to) = folded.source_range(start, end);
-            if stands(pattern, &folded.bytes, start..end, written(from, to)) {
-                found(from, to);
+    /// Calls `found` with the range of each identifier in the text. Does not undo escapes.
+    fn find(&self, text: &[u8], mut found: impl FnMut(Range<usize>)) {
+        let folded = self.may_be_folded(text).then(|| DecodedText::folded(text));
+        let searched = folded.as_ref().map_or(text, |folded| &folded.bytes);
+        self.folded_values.each_in(searched, |pattern, hit| {
+            let source = folded.as_ref().map_or_else(|| hit.clone(), |folded| folded.source_range(hit.clone()));
+            let spelling = text.get(source.clone()).unwrap_or_default();
+            let identifier = self.identifiers.get(pattern);
+            if identifier.is_some_and(|identifier| is_match(identifier, searched, hit, spelling)) {
+                found(source);
             }
         });
     }
 
-    /// Whether the text may hold one of them in letters that are written otherwise.
-    fn may_be_folded(&self, bytes: &[u8]) -> bool {
-        self.is_beyond_ascii && (!bytes.is_ascii() || may_have_ace_label(bytes))
+    /// Returns true if the text may contain an identifier in letters that folding changes.
+    fn may_be_folded(&self, text: &[u8]) -> bool {
+        self.has_non_ascii && (!text.is_ascii() || may_have_ace_label(text))
     }
 
-    /// Whether any of them could be in the text:
-    /// quicker than [`IdentifierMatcher::is_in_text`], and never wrong about "no".
-    pub fn may_be_in(&self, bytes: &[u8]) -> bool {
-        bytes.contains(&b'%') || self.has_escapes(bytes) || self.may_be_folded(bytes) || self.plain.any_in(bytes)
+    /// Returns false if the text contains no identifier. A fast test before [`IdentifierMatcher::is_in_text`]: true
+    /// does not mean that there is one.
+    pub fn may_be_in(&self, text: &[u8]) -> bool {
+        text.contains(&b'%') || self.has_escapes(text) || self.may_be_folded(text) || self.folded_values.any_in(text)
     }
 
-    /// Whether a field of some record in the text, numbers too, could hold one of them; never wrong about "no".
-    pub fn may_be_a_field(&self, bytes: &[u8]) -> bool {
-        let is_mapped = self.has_emails && !bytes.is_ascii();
-        is_mapped || self.has_escapes(bytes) || self.may_be_folded(bytes) || self.fields.any_in(bytes)
+    /// Returns false if no field of a record in the text contains an identifier, including numbers. A fast test: true
+    /// does not mean that there is one.
+    pub fn may_be_a_field(&self, text: &[u8]) -> bool {
+        let may_have_domain = self.has_emails && !text.is_ascii();
+        may_have_domain || self.has_escapes(text) || self.may_be_folded(text) || self.field_values.any_in(text)
     }
 
-    /// Whether the text has escapes of JSON that can hide an identifier: hardly any needs the others.
-    fn has_escapes(&self, bytes: &[u8]) -> bool {
-        let mut rest = bytes;
+    /// Returns true if the text contains JSON escapes that can hide an identifier. Most escapes, such as `\n`, cannot.
+    fn has_escapes(&self, text: &[u8]) -> bool {
+        let mut rest = text;
         while let Some(at) = memchr::memchr(b'\\', rest) {
             match rest.get(at + 1) {
                 Some(b'u' | b'/') => return true,
-                Some(_) if !self.has_quoted => rest = rest.get(at + 2..).unwrap_or_default(),
+                Some(_) if !self.has_escaped => rest = rest.get(at + 2..).unwrap_or_default(),
                 _ => return true,
             }
         }
         false
     }
 
-    /// Whether their bytes are in the text, alone or inside something longer.
-    pub fn has_bytes_in(&self, text: &[u8]) -> bool {
-        self.raw.any_in(text)
+    /// Returns true if the bytes contain an identifier in any spelling, also within a longer word.
+    pub fn has_bytes_in(&self, bytes: &[u8]) -> bool {
+        self.raw_spellings.any_in(bytes)
     }
 
-    /// How often they are in raw bytes, in any spelling, and how many bytes those were.
+    /// Counts the identifiers in raw bytes, in any spelling. Returns the count and the number of bytes that were read.
     pub fn count_in_raw(&self, mut input: impl Read) -> io::Result<(u64, u64)> {
         let (mut hits, mut total, mut kept) = (0, 0, 0);
-        let overlap = self.raw_bytes_max.saturating_sub(1);
+        let overlap = self.raw_spelling_bytes_max.saturating_sub(1);
         let mut buffer = vec![0; READ_BYTES + overlap];
         loop {
             let read = match input.read(&mut buffer[kept..]) {
@@ -231,21 +201,23 @@ impl IdentifierMatcher {
             }
             total += read as u64;
             let filled = kept + read;
-            // A hit that lies whole in what was kept has been counted before.
-            self.raw.each_in(&buffer[..filled], |_, _, end| hits += u64::from(end > kept));
+            // A hit that ends within the kept bytes was counted in the previous round.
+            self.raw_spellings.each_in(&buffer[..filled], |_, hit| hits += u64::from(hit.end > kept));
             kept = overlap.min(filled);
             buffer.copy_within(filled - kept..filled, 0);
         }
     }
 }
 
-/// Whether a value would hardly be in a file by chance.
-fn is_distinctive(value: &str) -> bool {
-    let is_plain = value.bytes().all(|byte| byte.is_ascii_alphabetic());
-    value.len() >= if is_plain { RAW_WORD_BYTES_MIN } else { RAW_BYTES_MIN }
+/// Returns the patterns of which at least one is in every ASCII field with one of these values: the values, UUIDs
+/// without hyphens, and letters that become ASCII when they are composed.
+fn field_spellings(values: &[String]) -> Vec<String> {
+    let simple = values.iter().filter(|value| uuid::Uuid::try_parse(value).is_ok()).map(|value| value.replace('-', ""));
+    values.iter().cloned().chain(simple).chain(COMPOSED_TO_ASCII.map(str::to_owned)).collect()
 }
 
-/// Whether the service or a table has a field of that name: replaced in a page it would take the field away.
+/// Returns true if a contract uses the value as the name of a field, a column or an enumeration's value. Such a word
+/// must not be replaced in a page.
 fn is_word_of_contracts(value: &str) -> bool {
     static WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
         let columns = tables().iter().flat_map(|table| &table.columns);
@@ -258,62 +230,23 @@ fn is_word_of_contracts(value: &str) -> bool {
     WORDS.contains(value)
 }
 
-/// The value in the cases of its letters beyond ASCII; those of ASCII are the automaton's.
-fn cases(value: &str) -> Vec<String> {
-    let mut cases = vec![value.to_owned()];
-    if !value.is_ascii() {
-        cases.extend([value.to_lowercase(), value.to_uppercase()]);
-        cases.sort();
-        cases.dedup();
-    }
-    cases
-}
-
-/// How a value is written in JSON, in addresses, and by itself.
-fn spellings_of(identifier: &Identifier, value: &str) -> Vec<String> {
-    let escaped = |also: &[char]| {
-        let letter = |letter: char| match letter {
-            '"' | '\\' => format!("\\{letter}"),
-            _ if !letter.is_ascii() || letter.is_control() || also.contains(&letter) => {
-                let mut units = [0; 2];
-                letter.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect()
-            }
-            _ => letter.to_string(),
-        };
-        value.chars().map(letter).collect::<String>()
-    };
-    let percent = |plain: &[u8]| {
-        let byte = |byte: u8| match byte {
-            byte if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || plain.contains(&byte) => {
-                (byte as char).to_string()
-            }
-            byte => format!("%{byte:02x}"),
-        };
-        value.bytes().map(byte).collect::<String>()
-    };
-    let mut all = vec![value.to_owned(), escaped(&[]), escaped(&['+', '@', '/', '&', '<', '>', '\''])];
-    all.extend([percent(b""), percent(b"@"), percent(b"@+"), value.replace('/', "\\/")]);
-    if matches!(identifier.kind, IdentifierKind::VisitorUuid | IdentifierKind::Session) {
-        all.push(value.replace('-', ""));
-    }
-    all
-}
-
-/// Whether the bytes around a hit end it, and it is written in a case in which it names the person.
-fn stands_alone(identifier: &Identifier, bytes: &[u8], place: Range<usize>, written: &[u8]) -> bool {
-    let is_cased = matches!(identifier.kind, IdentifierKind::UserId | IdentifierKind::AnonymousId);
-    if is_cased && std::str::from_utf8(written).map(composed).as_deref() != Ok(identifier.value.as_str()) {
+/// Returns true if a hit in a text is the identifier and not a part of a longer word. `spelling` are the bytes of the
+/// hit before folding: ids match only in their own case.
+fn is_match(identifier: &Identifier, text: &[u8], hit: Range<usize>, spelling: &[u8]) -> bool {
+    let has_case = matches!(identifier.kind, IdentifierKind::UserId | IdentifierKind::AnonymousId);
+    if has_case && std::str::from_utf8(spelling).map(composed).as_deref() != Ok(identifier.value.as_str()) {
         return false;
     }
-    let before = place.start.checked_sub(1).and_then(|at| bytes.get(at)).copied();
-    let (after, then) = (bytes.get(place.end).copied(), bytes.get(place.end + 1).copied());
-    if identifier.value.len() < WITHIN_TEXT_BYTES_MIN {
+    let before = hit.start.checked_sub(1).and_then(|at| text.get(at)).copied();
+    let (after, second_after) = (text.get(hit.end).copied(), text.get(hit.end + 1).copied());
+    if identifier.value.len() < UNQUOTED_BYTES_MIN {
         return [before, after].into_iter().flatten().all(|byte| byte == b'"');
     }
     let is_word = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if identifier.kind == IdentifierKind::Email {
-        let goes_on = after == Some(b'-') || (after == Some(b'.') && is_word(then));
-        return !is_word(before) && !before.is_some_and(|byte| b".+-".contains(&byte)) && !is_word(after) && !goes_on;
+        let is_longer_domain = after == Some(b'-') || (after == Some(b'.') && is_word(second_after));
+        let is_longer_name = before.is_some_and(|byte| b".+-".contains(&byte));
+        return !is_word(before) && !is_longer_name && !is_word(after) && !is_longer_domain;
     }
     !is_word(before) && !is_word(after)
 }
@@ -350,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn p9_a_name_is_found_in_composed_and_decomposed_letters() {
+    fn p9_composed_and_decomposed_letters_are_found() {
         let matcher = matcher(&[
             (IdentifierKind::Email, "jürgen.öz@exämple.de"),
             (IdentifierKind::UserId, "Tiến-4711"),
@@ -384,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn p9_a_field_may_hold_an_identifier_in_whatever_form_it_is_read() {
+    fn p9_the_fast_test_of_fields_knows_every_parsed_spelling() {
         let uuid = "2f1c9d6e-0b7a-4c55-9a40-1d2e3f405162";
         for (kind, value, written) in [
             (IdentifierKind::VisitorUuid, uuid, "2F1C9D6E0B7A4C559A401D2E3F405162"),
@@ -397,7 +330,7 @@ mod tests {
             let field = format!(r#"{{"id":"{written}"}}"#);
             assert!(IdentifierMatcher::new(&[identifier]).may_be_a_field(field.as_bytes()), "{written}");
         }
-        // Every letter of the table is composed to one of ASCII, and no other letter is.
+        // The table contains all letters that are composed to ASCII, and no others.
         let composed: Vec<String> = ('\u{80}'..=char::MAX)
             .map(String::from)
             .filter(|letter| crate::model::composed(letter).is_ascii())
@@ -407,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn p9_raw_bytes_are_searched_for_every_form_of_a_name() {
+    fn p9_raw_bytes_are_searched_for_every_spelling() {
         let mail = Identifier::read(IdentifierKind::Email, "jürgen@exämple.de").unwrap();
         let odd = "ju\u{308}rgen@ｅｘämple.de";
         let spellings = Spellings::from([(mail.clone(), [odd.to_owned()].into())]);
@@ -426,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn p9_a_longer_identifier_of_somebody_else_is_not_found() {
+    fn p9_a_longer_identifier_of_another_person_is_not_found() {
         let matcher = matcher(&[
             (IdentifierKind::Email, "a@x.de"),
             (IdentifierKind::UserId, "user-000123"),
@@ -448,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn p9_a_number_or_a_service_word_does_not_match_a_person() {
+    fn p9_numbers_and_service_words_do_not_match_in_texts() {
         let matcher = matcher(&[
             (IdentifierKind::UserId, "4711000"),
             (IdentifierKind::UserId, "responseGroupUid"),
@@ -458,12 +391,12 @@ mod tests {
         let page = r#"{"data":[{"response":4711000,"responseGroupUid":"g","is":true,"note":"4711000"}]}"#;
         assert_eq!(matcher.redacted(page), None);
         assert_eq!((matcher.not_in_texts(), matcher.not_in_bytes()), (3, 4));
-        assert!(matcher.may_be_a_field(page.as_bytes()), "a field is looked at all the same");
+        assert!(matcher.may_be_a_field(page.as_bytes()), "fields are searched for numbers");
         assert!(matcher.is_in_text(b"annamaria") && matcher.count_in_raw(&b"annamaria"[..]).unwrap().0 == 0);
     }
 
     #[test]
-    fn p9_raw_bytes_are_searched_across_the_borders_of_reads() {
+    fn p9_raw_bytes_are_searched_across_reads() {
         let matcher = matcher(&[MAIL, (IdentifierKind::UserId, "short")]);
         let spelled = ["zoë+a@example.com", r"zo\u00EB+a@example.com", "zo%C3%AB%2Ba%40example.com"];
         for spelling in spelled {
@@ -473,7 +406,7 @@ mod tests {
             bytes.extend(spelling.as_bytes());
             let length = bytes.len() as u64;
             assert_eq!(matcher.count_in_raw(bytes.as_slice()).unwrap(), (2, length), "{spelling}");
-            // However small the reads are.
+            // The same with small reads.
             struct Slow<'a>(&'a [u8]);
             impl Read for Slow<'_> {
                 fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {

@@ -1,4 +1,4 @@
-//! Which fields of a record identify somebody, by the contracts, and what stands in them.
+//! The fields of a record that identify a person, by the contracts, and the identifiers in them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,48 +12,51 @@ use serde_json::value::RawValue;
 use super::decoded_text::DecodedText;
 use crate::{
     model::{IdentifierKind, Stream, WrittenIdentifier, is_email_attribute},
-    schema::{Identifies, Table, tables},
+    schema::{Column, ColumnType, Identifies, Table, tables},
     text::without_mark,
 };
 
-/// The contract misspells this name in one place, and services may send either.
+/// The contract misspells this name in one place, so services may send either spelling.
 const MISSPELLED: (&str, &str) = ("attribtues", "attributes");
 
-/// The identifying fields of a record: by name, what stands there, or which of its members do.
+/// The fields of a record that identify a person, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdentifyingFields {
-    members: BTreeMap<String, Member>,
+    fields: BTreeMap<String, Field>,
 }
 
+/// One field of a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Member {
+struct Field {
+    /// The kind of identifier in the value; `None` if the value itself is not an identifier.
     kind: Option<IdentifierKind>,
-    /// Members of the value that are named like mail addresses count as such.
+    /// Whether members of the value with a name such as `email` are mail addresses.
     has_emails: bool,
+    /// The identifying fields of the value, which is an object.
     inside: IdentifyingFields,
 }
 
-/// The fields of a stream's records.
+/// Returns the identifying fields of a stream's records.
 pub fn identifying_fields(stream: Stream) -> &'static IdentifyingFields {
     static FIELDS: LazyLock<BTreeMap<Stream, IdentifyingFields>> = LazyLock::new(|| {
         let of_stream = |stream: Stream| {
             let filled = tables().iter().filter(move |table| table.stream.as_deref() == Some(stream.name()));
             let fields = IdentifyingFields::of(filled);
-            (stream, if stream == Stream::Users { fields.of_asked() } else { fields })
+            (stream, if stream == Stream::Users { fields.of_lookups() } else { fields })
         };
         Stream::ALL.into_iter().map(of_stream).collect()
     });
-    static NONE: IdentifyingFields = IdentifyingFields { members: BTreeMap::new() };
+    static NONE: IdentifyingFields = IdentifyingFields { fields: BTreeMap::new() };
     FIELDS.get(&stream).unwrap_or(&NONE)
 }
 
-/// The fields of records from which one table is filled.
+/// Returns the identifying fields of the records that fill one table.
 pub fn identifying_fields_of_table(table: &Table) -> IdentifyingFields {
     IdentifyingFields::of(std::iter::once(table))
 }
 
-/// The columns of a table that identify somebody, whole records left out.
-pub fn identifying_columns(table: &Table) -> impl Iterator<Item = (&crate::schema::Column, IdentifierKind)> {
+/// Returns the columns of a table that contain identifiers. Columns with complete records are not included.
+pub fn identifying_columns(table: &Table) -> impl Iterator<Item = (&Column, IdentifierKind)> {
     table.columns.iter().filter_map(|column| Some((column, column.identifies?.kind()?)))
 }
 
@@ -63,115 +66,117 @@ impl IdentifyingFields {
         for column in filled.flat_map(|table| &table.columns) {
             let Some(identifies) = column.identifies.filter(|_| column.named_by.is_none()) else { continue };
             let path: Vec<&str> = column.json.as_deref().map(|path| path.split('.').collect()).unwrap_or_default();
-            fields.add(&path, identifies, column.column_type == crate::schema::ColumnType::Json);
-            // Rejects of some kinds hold a row by the names of its columns.
-            fields.add(&[&column.name], identifies, column.column_type == crate::schema::ColumnType::Json);
+            let is_object = column.column_type == ColumnType::Json;
+            fields.add(&path, identifies, is_object);
+            // Some rejects contain a row under the names of its columns.
+            fields.add(&[&column.name], identifies, is_object);
         }
         fields
     }
 
-    /// The same for pages of people, which hold each answer beside the id that was asked for.
-    fn of_asked(mut self) -> IdentifyingFields {
-        let user = Member { inside: self.clone(), ..Member::default() };
-        self.members.insert("user".to_owned(), user);
+    /// Returns the fields of pages of user lookups. They contain each user record next to the requested id.
+    fn of_lookups(mut self) -> IdentifyingFields {
+        let user = Field { inside: self.clone(), ..Field::default() };
+        self.fields.insert("user".to_owned(), user);
         self.add(&["userId"], Identifies::UserId, false);
         self
     }
 
     fn add(&mut self, path: &[&str], identifies: Identifies, is_object: bool) {
         let Some((first, rest)) = path.split_first() else { return };
-        let member = self.members.entry((*first).to_owned()).or_default();
+        let field = self.fields.entry((*first).to_owned()).or_default();
         match (rest, is_object) {
-            ([], true) => member.has_emails |= identifies == Identifies::Email,
-            ([], false) => member.kind = member.kind.or(identifies.kind()),
-            (rest, _) => member.inside.add(rest, identifies, is_object),
+            ([], true) => field.has_emails |= identifies == Identifies::Email,
+            ([], false) => field.kind = field.kind.or(identifies.kind()),
+            (rest, _) => field.inside.add(rest, identifies, is_object),
         }
     }
 
-    /// Whether such records identify nobody.
+    /// Returns true if no field identifies a person.
     pub fn is_empty(&self) -> bool {
-        self.members.is_empty()
+        self.fields.is_empty()
     }
 
-    /// Hands each identifier of a record to `each`, until that answers `false`. What is no object has none. Of an
-    /// object that is no JSON, whatever is spelled like one of these fields counts, wherever it stands.
-    pub fn for_each(&self, record: &str, each: &mut dyn FnMut(WrittenIdentifier) -> bool) -> bool {
-        let mut goes_on = true;
-        let is_read = for_each_member(without_mark(record), &mut |name, value| {
-            let known = self
-                .members
-                .get(name)
-                .or_else(|| (name == MISSPELLED.0).then(|| self.members.get(MISSPELLED.1)).flatten());
-            let Some(member) = known.filter(|_| goes_on) else { return };
-            if let Some(identifier) = member.kind.and_then(|kind| read(kind, value)) {
-                goes_on = each(identifier);
-            }
-            if goes_on && member.has_emails {
-                for_each_member(value, &mut |name, value| {
-                    let email = is_email_attribute(name).then(|| read(IdentifierKind::Email, value)).flatten();
-                    if let Some(email) = email.filter(|_| goes_on) {
-                        goes_on = each(email);
-                    }
-                });
-            }
-            if goes_on && !member.inside.members.is_empty() {
-                goes_on = member.inside.for_each(value, each);
-            }
+    /// Calls `matches` with each identifier of a record until it returns true. Returns true if it did.
+    ///
+    /// A record that is not an object has no identifiers. In an object that is not valid JSON, everything that looks
+    /// like one of these fields counts, at any depth.
+    pub fn any(&self, record: &str, matches: &mut dyn FnMut(WrittenIdentifier) -> bool) -> bool {
+        let mut is_found = false;
+        let is_json = for_each_member(without_mark(record), &mut |name, value| {
+            let correct_name = if name == MISSPELLED.0 { MISSPELLED.1 } else { name };
+            let field = self.fields.get(name).or_else(|| self.fields.get(correct_name));
+            is_found = is_found || field.is_some_and(|field| field.any(value, matches));
         });
-        if goes_on && !is_read && record.trim_start().starts_with('{') {
-            goes_on = for_each_spelled(record, &mut |name, value| {
-                let identifiers = self.kinds_of(name).into_iter().filter_map(|kind| read(kind, value));
-                identifiers.into_iter().all(&mut *each)
-            });
+        if is_found || is_json || !record.trim_start().starts_with('{') {
+            return is_found;
         }
-        goes_on
+        any_member_like(record, &mut |name, value| {
+            let identifiers = self.kinds_of(name).into_iter().filter_map(|kind| read(kind, value));
+            identifiers.into_iter().any(&mut *matches)
+        })
     }
 
-    /// What a field of this name may identify somebody by, at any depth.
+    /// Returns the kinds of identifiers that a field with this name may contain, at any depth.
     fn kinds_of(&self, name: &str) -> BTreeSet<IdentifierKind> {
         let mut kinds = BTreeSet::new();
-        for (known, member) in &self.members {
-            kinds.extend(member.kind.filter(|_| known == name));
-            kinds.extend((member.has_emails && is_email_attribute(name)).then_some(IdentifierKind::Email));
-            kinds.extend(member.inside.kinds_of(name));
+        for (known, field) in &self.fields {
+            kinds.extend(field.kind.filter(|_| known == name));
+            kinds.extend((field.has_emails && is_email_attribute(name)).then_some(IdentifierKind::Email));
+            kinds.extend(field.inside.kinds_of(name));
         }
         kinds
     }
 }
 
-/// What a JSON text or number says as an identifier.
-fn read(kind: IdentifierKind, raw: &str) -> Option<WrittenIdentifier> {
-    match raw.as_bytes().first()? {
-        b'"' => WrittenIdentifier::read(kind, &text(raw)),
-        b'-' | b'0'..=b'9' => WrittenIdentifier::read(kind, raw),
+impl Field {
+    /// Like [`IdentifyingFields::any`], for the value of this field.
+    fn any(&self, value: &str, matches: &mut dyn FnMut(WrittenIdentifier) -> bool) -> bool {
+        let mut is_found = self.kind.and_then(|kind| read(kind, value)).is_some_and(&mut *matches);
+        if self.has_emails && !is_found {
+            for_each_member(value, &mut |name, value| {
+                if !is_found && is_email_attribute(name) {
+                    is_found = read(IdentifierKind::Email, value).is_some_and(&mut *matches);
+                }
+            });
+        }
+        is_found || (!self.inside.is_empty() && self.inside.any(value, matches))
+    }
+}
+
+/// Parses a JSON text or number as an identifier; `None` for any other value, or if it names nobody.
+fn read(kind: IdentifierKind, json: &str) -> Option<WrittenIdentifier> {
+    match json.as_bytes().first()? {
+        b'"' => WrittenIdentifier::read(kind, &text(json)),
+        b'-' | b'0'..=b'9' => WrittenIdentifier::read(kind, json),
         _ => None,
     }
 }
 
-/// The value of a JSON text.
-fn text(raw: &str) -> String {
-    let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default();
+/// Returns the value of a JSON text.
+fn text(json: &str) -> String {
+    let inner = json.get(1..json.len().saturating_sub(1)).unwrap_or_default();
     if !inner.contains('\\') {
         return inner.to_owned();
     }
     String::from_utf8_lossy(&DecodedText::from_json(inner.as_bytes()).bytes).into_owned()
 }
 
-/// Hands over what is spelled like members in a text that is no JSON, until `each` answers `false`.
-fn for_each_spelled(text: &str, each: &mut dyn FnMut(&str, &str) -> bool) -> bool {
+/// Calls `matches` with everything that looks like the name and value of a member, in a text that is not valid JSON.
+/// Returns true if `matches` returned true.
+fn any_member_like(text: &str, matches: &mut dyn FnMut(&str, &str) -> bool) -> bool {
     let quote = |from: usize| text.get(from..)?.find('"').map(|found| from + found);
-    let spaces = |at: usize| text.get(at..).map_or(at, |rest| text.len() - rest.trim_start().len());
+    let skip_spaces = |at: usize| text.get(at..).map_or(at, |rest| text.len() - rest.trim_start().len());
     let mut at = 0;
     while let Some(start) = quote(at) {
-        let Some(end) = end_of_text(text, start) else { return true };
-        // Where no colon follows, this may be the beginning of the next text:
-        // which quotes belong together is not known.
+        let Some(end) = end_of_text(text, start) else { return false };
+        // Without a colon, the closing quote may open the next text: in broken JSON, pairs of quotes are not known.
         at = end - 1;
-        let colon = spaces(end);
+        let colon = skip_spaces(end);
         if !text.get(colon..).is_some_and(|rest| rest.starts_with(':')) {
             continue;
         }
-        let value = spaces(colon + 1);
+        let value = skip_spaces(colon + 1);
         let value_end = match text.as_bytes().get(value) {
             Some(b'"') => end_of_text(text, value).unwrap_or(text.len()),
             _ => text
@@ -180,15 +185,15 @@ fn for_each_spelled(text: &str, each: &mut dyn FnMut(&str, &str) -> bool) -> boo
                 .map_or(text.len(), |end| value + end),
         };
         let (Some(name), Some(value)) = (text.get(start..end), text.get(value..value_end)) else { continue };
-        if !each(&self::text(name), value) {
-            return false;
+        if matches(&self::text(name), value) {
+            return true;
         }
         at = colon;
     }
-    true
+    false
 }
 
-/// Behind the quote that closes the text which begins here.
+/// Returns the index after the quote that closes the JSON text at `start`; `None` if it is not closed.
 fn end_of_text(text: &str, start: usize) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = start + 1;
@@ -198,8 +203,9 @@ fn end_of_text(text: &str, start: usize) -> Option<usize> {
     Some(at + 1)
 }
 
-/// Hands over the members of an object, repeated ones too; whether all of it could be read. What is no object has none.
-fn for_each_member(raw: &str, each: &mut dyn FnMut(&str, &str)) -> bool {
+/// Calls `each` with the name and value of each member of an object, including repeated names. Returns false if the
+/// text is not a valid object; then `each` was called for the members before the error.
+fn for_each_member(json: &str, each: &mut dyn FnMut(&str, &str)) -> bool {
     struct Members<'e>(&'e mut dyn FnMut(&str, &str));
     impl<'de> Visitor<'de> for Members<'_> {
         type Value = ();
@@ -213,8 +219,7 @@ fn for_each_member(raw: &str, each: &mut dyn FnMut(&str, &str)) -> bool {
             Ok(())
         }
     }
-    // Half an object has been read where it breaks off.
-    serde_json::Deserializer::from_str(raw).deserialize_map(Members(each)).is_ok()
+    serde_json::Deserializer::from_str(json).deserialize_map(Members(each)).is_ok()
 }
 
 #[cfg(test)]
@@ -223,15 +228,15 @@ mod tests {
 
     fn found(stream: Stream, record: &str) -> Vec<(IdentifierKind, String)> {
         let mut found = Vec::new();
-        identifying_fields(stream).for_each(record, &mut |found_there| {
-            found.push((found_there.identifier.kind, found_there.identifier.value));
-            true
+        identifying_fields(stream).any(record, &mut |written| {
+            found.push((written.identifier.kind, written.identifier.value));
+            false
         });
         found
     }
 
     #[test]
-    fn p9_a_record_that_is_no_json_is_known_by_what_is_spelled_in_it() {
+    fn p9_invalid_json_is_searched_for_identifying_fields() {
         use IdentifierKind::{Email, Session, UserId};
         let all = [(Session, "g"), (Email, "a@b"), (UserId, "usér")];
         for fault in ["NaN", "\"two\nlines\"", "\"not closed", "\"a \"quoted\" word\""] {
@@ -243,13 +248,13 @@ mod tests {
                 assert!(found.contains(&(kind, value.to_owned())), "{value} in {record}: {found:?}");
             }
         }
-        // What is no object has none, and neither has a whole record under other names.
+        // A text has no identifiers, and neither has an object within an unknown field.
         assert_eq!(found(Stream::Responses, r#""{\"externalUserId\":\"u\"""#), []);
         assert_eq!(found(Stream::Responses, r#"{"response":{"externalUserId":"u"}}"#), []);
     }
 
     #[test]
-    fn p9_a_record_is_known_by_every_field_of_its_contract() {
+    fn p9_every_identifying_field_of_the_contract_is_read() {
         use IdentifierKind::{AnonymousId, Email, Session, UserId, VisitorId, VisitorUuid};
         let record = r#"{"externalUserId":"us\u00e9r","visitorId":7,"visitorUuid":"AA","partnerAnonymousId":"p",
             "responseGroupUid":"G","surveyId":7,"response":{"email":"no@x"},"visitorSnapshot":{"visitorId":"v",
@@ -273,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn p9_a_name_is_the_same_in_escapes_and_in_letters_taken_apart() {
+    fn p9_escaped_and_decomposed_letters_are_normalized() {
         for name in [r"zoe\u0308", "zoe\u{308}", r"zo\u00eb"] {
             let record = format!(
                 r#"{{"externalUserId":"{name}","visitorSnapshot":{{"attributes":{{"email":"{name}@XN--EXMPLE-CUA.de"}}}}}}"#
@@ -287,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn p9_odd_records_identify_whom_they_can() {
+    fn p9_identifiers_are_found_in_unusual_records() {
         for (record, count) in
             [("7", 0), ("[1]", 0), (r#"{"visitorId":{"a":1}}"#, 0), (r#"{"visitorId":1,"visitorId":2}"#, 2)]
         {
@@ -298,12 +303,12 @@ mod tests {
     }
 
     #[test]
-    fn p9_it_stops_when_it_is_told() {
+    fn p9_the_search_stops_at_the_first_match() {
         let mut count = 0;
-        identifying_fields(Stream::Responses).for_each(r#"{"visitorId":7,"visitorUuid":"a"}"#, &mut |_| {
+        let is_found = identifying_fields(Stream::Responses).any(r#"{"visitorId":7,"visitorUuid":"a"}"#, &mut |_| {
             count += 1;
-            false
+            true
         });
-        assert_eq!(count, 1);
+        assert_eq!((is_found, count), (true, 1));
     }
 }

@@ -1,5 +1,7 @@
-//! Hashes in the place of identifiers. Whoever has the hashes and not the key can neither read an identifier out of
-//! them nor try guesses, of which for a visitor's number a million would do.
+//! The key of the suppression list: hashes identifiers and encrypts texts.
+//!
+//! A hash without the key reveals nothing. A plain hash would not be enough: a million guesses find any visitor's
+//! number.
 
 use std::{fmt, fs, path::Path, str::FromStr};
 
@@ -15,17 +17,17 @@ use super::SuppressionError;
 use crate::{files, model::Identifier};
 
 const KEY_BYTES: usize = 32;
-/// Bytes kept of a hash: two people share one in no lifetime of the universe.
+/// Length of a stored hash. With 128 bits, two identifiers never share a hash by chance.
 const HASH_BYTES: usize = 16;
 
-/// Bytes that can be read with the key alone, in Base64.
+/// Encrypted bytes, in Base64.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealedBytes {
     pub nonce: String,
     pub sealed: String,
 }
 
-/// A hash of an identifier under a key.
+/// A hash of an identifier, computed with the key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyedHash([u8; HASH_BYTES]);
 
@@ -45,7 +47,7 @@ impl FromStr for KeyedHash {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        bytes_of(text).map(KeyedHash).ok_or_else(|| format!("'{text}' is no hash"))
+        from_hex(text).map(KeyedHash).ok_or_else(|| format!("'{text}' is not a hash"))
     }
 }
 
@@ -61,8 +63,8 @@ impl<'de> Deserialize<'de> for KeyedHash {
     }
 }
 
-/// The bytes that pairs of hexadecimal digits stand for.
-fn bytes_of<const N: usize>(text: &str) -> Option<[u8; N]> {
+/// Decodes exactly `N` bytes from hexadecimal digits; `None` for any other text.
+fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digits = text.as_bytes();
     if digits.len() != 2 * N || !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
@@ -74,12 +76,9 @@ fn bytes_of<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// The key. It is never printed.
+/// The key of the suppression list. It is never printed.
 #[derive(Clone)]
-pub struct IdentifierKey {
-    secret: [u8; KEY_BYTES],
-    hmac: hmac::Key,
-}
+pub struct IdentifierKey(hmac::Key);
 
 impl fmt::Debug for IdentifierKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,90 +88,87 @@ impl fmt::Debug for IdentifierKey {
 
 impl IdentifierKey {
     fn new(secret: [u8; KEY_BYTES]) -> IdentifierKey {
-        IdentifierKey { hmac: hmac::Key::new(hmac::HMAC_SHA256, &secret), secret }
+        IdentifierKey(hmac::Key::new(hmac::HMAC_SHA256, &secret))
     }
 
-    /// Reads the key; `None` if there is none.
+    /// Reads the key from a file; `None` if the file does not exist.
     pub fn read(path: &Path) -> Result<Option<IdentifierKey>, SuppressionError> {
         match fs::read_to_string(path) {
             Err(source) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(SuppressionError::Io { action: "read", path: path.to_owned(), source }),
-            Ok(text) => match bytes_of(text.trim()) {
+            Err(source) => Err(SuppressionError::io("read", path)(source)),
+            Ok(text) => match from_hex(text.trim()) {
                 Some(secret) => Ok(Some(IdentifierKey::new(secret))),
-                None => Err(SuppressionError::Damaged { path: path.to_owned(), why: "it is no key".to_owned() }),
+                None => Err(SuppressionError::Damaged { path: path.to_owned(), why: "it is not a key".to_owned() }),
             },
         }
     }
 
-    /// Draws a new key and writes it where only this user can read it, durably.
+    /// Creates a random key and writes it durably to a file that only this user can read. Fails if the file exists.
     pub fn create(path: &Path) -> Result<IdentifierKey, SuppressionError> {
-        let failed = |source| SuppressionError::Io { action: "write", path: path.to_owned(), source };
+        let failed = SuppressionError::io("write", path);
         let mut secret = [0; KEY_BYTES];
-        let no_chance = |_| failed(std::io::Error::other("the system has no random bytes"));
-        SystemRandom::new().fill(&mut secret).map_err(no_chance)?;
+        let no_random = |_| failed(std::io::Error::other("the system has no random bytes"));
+        SystemRandom::new().fill(&mut secret).map_err(no_random)?;
         let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-        if path.try_exists().map_err(failed)? {
+        if path.try_exists().map_err(&failed)? {
             return Err(failed(std::io::ErrorKind::AlreadyExists.into()));
         }
-        // A part of a key, after a kill: nothing could be done with it, nor without it.
-        files::write_private(path, text.as_bytes()).map_err(failed)?;
+        // Written atomically: after a kill, a part of a key would be useless and could not be replaced.
+        files::write_private(path, text.as_bytes()).map_err(&failed)?;
         Ok(IdentifierKey::new(secret))
     }
 
-    /// The hash of an identifier.
+    /// Returns the hash of an identifier.
     pub fn hash(&self, identifier: &Identifier) -> KeyedHash {
         self.hash_parts(&[identifier.kind.name().as_bytes(), identifier.value.as_bytes()])
     }
 
-    /// The hash of several texts, each told from the next.
+    /// Returns the hash of several texts. `["a", "bc"]` and `["ab", "c"]` have different hashes.
     pub fn hash_parts(&self, parts: &[&[u8]]) -> KeyedHash {
         let mut hash = [0; HASH_BYTES];
-        for (byte, from) in hash.iter_mut().zip(self.tag(parts)) {
+        for (byte, from) in hash.iter_mut().zip(self.derive(parts)) {
             *byte = from;
         }
         KeyedHash(hash)
     }
 
-    /// Seals bytes that are of something, under a key of its own for a purpose: without this one and the parts nobody
-    /// can make it. `None` if the system has no random bytes.
-    pub fn seal(&self, parts: &[&[u8]], of: &str, mut bytes: Vec<u8>) -> Option<SealedBytes> {
+    /// Encrypts bytes with a key that is derived from this key and `parts`. The bytes can only be decrypted with the
+    /// same key, `parts` and `owner`, such as the id of an erasure. Returns `None` if the system has no random bytes.
+    pub fn seal(&self, parts: &[&[u8]], owner: &str, mut bytes: Vec<u8>) -> Option<SealedBytes> {
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).ok()?;
-        let seal = self.sealing(parts)?;
-        let aad = Aad::from(of.as_bytes());
-        seal.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut bytes).ok()?;
+        let cipher = self.cipher(parts)?;
+        let aad = Aad::from(owner.as_bytes());
+        cipher.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut bytes).ok()?;
         Some(SealedBytes { nonce: STANDARD.encode(nonce), sealed: STANDARD.encode(bytes) })
     }
 
-    /// What was sealed with the same key and parts, of the same thing; `None` for anything else.
-    pub fn open(&self, parts: &[&[u8]], of: &str, sealed: &SealedBytes) -> Option<Vec<u8>> {
+    /// Decrypts bytes that [`IdentifierKey::seal`] encrypted; `None` if the key, `parts` or `owner` differ, or the
+    /// bytes were changed.
+    pub fn open(&self, parts: &[&[u8]], owner: &str, sealed: &SealedBytes) -> Option<Vec<u8>> {
         let nonce: [u8; NONCE_LEN] = STANDARD.decode(&sealed.nonce).ok()?.try_into().ok()?;
         let mut bytes = STANDARD.decode(&sealed.sealed).ok()?;
-        let aad = Aad::from(of.as_bytes());
-        let opened = self.sealing(parts)?.open_in_place(Nonce::assume_unique_for_key(nonce), aad, &mut bytes).ok()?;
+        let aad = Aad::from(owner.as_bytes());
+        let opened = self.cipher(parts)?.open_in_place(Nonce::assume_unique_for_key(nonce), aad, &mut bytes).ok()?;
         Some(opened.to_vec())
     }
 
-    fn sealing(&self, parts: &[&[u8]]) -> Option<LessSafeKey> {
-        UnboundKey::new(&CHACHA20_POLY1305, &self.tag(parts)).ok().map(LessSafeKey::new)
+    fn cipher(&self, parts: &[&[u8]]) -> Option<LessSafeKey> {
+        UnboundKey::new(&CHACHA20_POLY1305, &self.derive(parts)).ok().map(LessSafeKey::new)
     }
 
-    fn tag(&self, parts: &[&[u8]]) -> [u8; KEY_BYTES] {
-        let mut context = hmac::Context::with_key(&self.hmac);
+    /// Derives 32 bytes from the key and the parts (HMAC-SHA-256). Each part is preceded by its length.
+    fn derive(&self, parts: &[&[u8]]) -> [u8; KEY_BYTES] {
+        let mut context = hmac::Context::with_key(&self.0);
         for part in parts {
             context.update(&(part.len() as u64).to_le_bytes());
             context.update(part);
         }
-        let mut tag = [0; KEY_BYTES];
-        for (byte, from) in tag.iter_mut().zip(context.sign().as_ref()) {
+        let mut derived = [0; KEY_BYTES];
+        for (byte, from) in derived.iter_mut().zip(context.sign().as_ref()) {
             *byte = *from;
         }
-        tag
-    }
-
-    /// Whether both are the same key.
-    pub fn is(&self, other: &IdentifierKey) -> bool {
-        subtle::ConstantTimeEq::ct_eq(&self.secret[..], &other.secret[..]).into()
+        derived
     }
 }
 
@@ -182,7 +178,7 @@ mod tests {
     use crate::model::IdentifierKind;
 
     #[test]
-    fn p9_a_hash_needs_the_key_and_tells_kinds_apart() {
+    fn p9_a_hash_depends_on_the_key_and_the_kind() {
         let folder = tempfile::tempdir().unwrap();
         let (first, second) = (folder.path().join("a"), folder.path().join("b"));
         let (key, other) = (IdentifierKey::create(&first).unwrap(), IdentifierKey::create(&second).unwrap());
@@ -191,7 +187,7 @@ mod tests {
         let hash = key.hash(&anna);
         assert!(hash != other.hash(&anna) && hash != key.hash(&as_anonymous));
         assert!(key.hash_parts(&[b"a", b"bc"]) != key.hash_parts(&[b"ab", b"c"]));
-        assert!(IdentifierKey::read(&first).unwrap().unwrap().is(&key));
+        assert!(IdentifierKey::read(&first).unwrap().unwrap().hash(&anna) == hash);
         assert_eq!(hash.to_string().parse(), Ok(hash));
         assert!(!format!("{key:?}{hash}").contains("anna"));
         use std::os::unix::fs::PermissionsExt;
@@ -199,10 +195,10 @@ mod tests {
     }
 
     #[test]
-    fn p9_a_key_is_never_there_in_part() {
+    fn p9_a_key_file_is_never_incomplete() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
-        // What a kill leaves behind.
+        // A temporary file that a kill left behind.
         fs::write(path.with_extension("new"), "ab").unwrap();
         let is_done = std::sync::atomic::AtomicBool::new(false);
         let sizes = std::thread::scope(|scope| {
@@ -225,12 +221,12 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_none_is_told() {
+    fn a_damaged_key_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         assert!(IdentifierKey::read(&path).unwrap().is_none());
         fs::write(&path, "hello").unwrap();
         assert!(matches!(IdentifierKey::read(&path), Err(SuppressionError::Damaged { .. })));
-        assert!(IdentifierKey::create(&path).is_err(), "a file that is there is never replaced");
+        assert!(IdentifierKey::create(&path).is_err(), "an existing file is never replaced");
     }
 }

@@ -1,18 +1,21 @@
-//! A set of texts that is looked for in large ones, whatever the case of ASCII's letters.
+//! Searches for a set of patterns in large texts, ignoring the case of ASCII letters.
+
+use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use regex::bytes::{Regex, RegexBuilder};
 
-/// With more patterns than this the automaton alone is as quick, and a regular expression of them large.
-const QUICK_PATTERNS_MAX: usize = 64;
+/// Maximum number of patterns in the regular expression. With more, the expression is large and not faster.
+const REGEX_PATTERNS_MAX: usize = 64;
 
-/// Knows where any of its patterns is. Of no patterns, nothing is anywhere.
+/// A set of patterns. Without patterns, no search finds anything.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Patterns {
-    all: Option<AhoCorasick>,
-    /// Says ten times faster whether any is there:
-    /// it steps over many bytes at once, which the automaton does only where case counts.
-    any: Option<Regex>,
+    /// Finds all occurrences.
+    automaton: Option<AhoCorasick>,
+    /// Tests for any occurrence, ten times faster than the automaton. If case is ignored, only the regular expression
+    /// skips several bytes at a time.
+    regex: Option<Regex>,
 }
 
 impl Patterns {
@@ -23,33 +26,33 @@ impl Patterns {
         let automaton = AhoCorasick::builder()
             .ascii_case_insensitive(true)
             .match_kind(MatchKind::Standard)
-            // It would stop at each byte that is rare elsewhere:
-            // identifiers are made of the same bytes as the texts around them.
+            // A prefilter searches for rare bytes. The bytes of identifiers are not rare in texts.
             .prefilter(false)
             .build(patterns);
-        let either = || patterns.iter().map(|pattern| regex::escape(pattern)).collect::<Vec<_>>().join("|");
-        let is_few = patterns.len() <= QUICK_PATTERNS_MAX;
-        let quick = is_few.then(|| RegexBuilder::new(&either()).case_insensitive(true).unicode(false).build());
+        let expression = || patterns.iter().map(|pattern| regex::escape(pattern)).collect::<Vec<_>>().join("|");
+        let is_small = patterns.len() <= REGEX_PATTERNS_MAX;
+        let regex = is_small.then(|| RegexBuilder::new(&expression()).case_insensitive(true).unicode(false).build());
         Patterns {
-            // It fails for more patterns than 32 bits count, which people never name.
-            all: automaton.ok(),
-            // It fails where it would become too large.
-            any: quick.and_then(Result::ok),
+            // Fails only for more than 2^32 patterns.
+            automaton: automaton.ok(),
+            // Fails if the expression is too large.
+            regex: regex.and_then(Result::ok),
         }
     }
 
-    /// Whether any of them is there.
+    /// Returns true if the text contains a pattern.
     pub fn any_in(&self, bytes: &[u8]) -> bool {
-        match &self.any {
-            Some(any) => any.is_match(bytes),
-            None => self.all.as_ref().is_some_and(|all| all.is_match(bytes)),
+        match &self.regex {
+            Some(regex) => regex.is_match(bytes),
+            None => self.automaton.as_ref().is_some_and(|automaton| automaton.is_match(bytes)),
         }
     }
 
-    /// All places, also those that overlap: which pattern, its start and its end.
-    pub fn each_in(&self, bytes: &[u8], mut found: impl FnMut(usize, usize, usize)) {
-        if let Some(all) = self.all.as_ref().filter(|_| self.any_in(bytes)) {
-            all.find_overlapping_iter(bytes).for_each(|hit| found(hit.pattern().as_usize(), hit.start(), hit.end()));
+    /// Calls `found` for each occurrence, including overlapping ones, with the pattern's index and the range in the
+    /// text.
+    pub fn each_in(&self, bytes: &[u8], mut found: impl FnMut(usize, Range<usize>)) {
+        if let Some(automaton) = self.automaton.as_ref().filter(|_| self.any_in(bytes)) {
+            automaton.find_overlapping_iter(bytes).for_each(|hit| found(hit.pattern().as_usize(), hit.range()));
         }
     }
 }
@@ -60,24 +63,24 @@ mod tests {
 
     use super::*;
 
-    fn places(patterns: &Patterns, text: &str) -> Vec<(usize, usize, usize)> {
-        let mut places = Vec::new();
-        patterns.each_in(text.as_bytes(), |pattern, start, end| places.push((pattern, start, end)));
-        places
+    fn hits(patterns: &Patterns, text: &str) -> Vec<(usize, Range<usize>)> {
+        let mut hits = Vec::new();
+        patterns.each_in(text.as_bytes(), |pattern, range| hits.push((pattern, range)));
+        hits
     }
 
     proptest! {
         #[test]
-        fn the_quick_look_misses_nothing(
+        fn the_fast_test_misses_no_pattern(
             named in prop::collection::vec("[a-cA-Cé.+|\\\\(\\[*$-]{1,4}", 1..5),
             text in "[a-cA-Cé.+|\\\\(\\[*$-]{0,40}",
         ) {
             let patterns = Patterns::new(&named);
-            prop_assert!(patterns.any.is_some());
+            prop_assert!(patterns.regex.is_some());
             let fold = |text: &str| text.to_ascii_lowercase();
             let is_in = named.iter().any(|pattern| fold(&text).contains(&fold(pattern)));
             prop_assert_eq!(patterns.any_in(text.as_bytes()), is_in);
-            prop_assert_eq!(!places(&patterns, &text).is_empty(), is_in);
+            prop_assert_eq!(!hits(&patterns, &text).is_empty(), is_in);
         }
     }
 
@@ -85,8 +88,8 @@ mod tests {
     fn many_patterns_are_found_too() {
         let named: Vec<String> = (0..1000).map(|number| format!("user-{number:04}")).collect();
         let patterns = Patterns::new(&named);
-        assert!(patterns.any.is_none() && !patterns.any_in(b"user-1000"));
-        assert_eq!(places(&patterns, "a USER-0999 b"), [(999, 2, 11)]);
+        assert!(patterns.regex.is_none() && !patterns.any_in(b"user-1000"));
+        assert_eq!(hits(&patterns, "a USER-0999 b"), [(999, 2..11)]);
         assert!(!Patterns::new(&[]).any_in(b"anything"));
     }
 }

@@ -1,4 +1,4 @@
-//! A page without some of its records. Every other byte of the page but the commas between records stays.
+//! Removes records from a page. All other bytes of the page stay, except the commas of removed records.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -7,38 +7,39 @@ use crate::{
     page::{DATA, List, PageParts, Record},
 };
 
-/// A page that lost records.
+/// A page from which records were removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedactedPage {
     pub body: Vec<u8>,
-    /// Records that were taken out; at least 1.
+    /// Number of removed records; at least 1.
     pub removed: u32,
 }
 
-/// The lists of a page in which records stand: that of the service, and those in a page of people that say who was
-/// asked for and is not there. There a record may be a bare user id.
+/// The members of a page that contain records: the service's list, and the lists of users that were requested but not
+/// returned. In the latter a record may be a bare user id.
 const LISTS: [&str; 3] = [DATA, "absent", "refused"];
 
-/// The page without the records for which `is_gone` holds; `None` if there are none. What is no page has no records.
-pub fn remove_records(body: &[u8], mut is_gone: impl FnMut(&str) -> bool) -> Option<RedactedPage> {
-    let mut cuts: Vec<Range<usize>> = Vec::new();
+/// Removes the records for which `is_removed` returns true. Returns `None` if there are none, or the body is not a
+/// page. A bare user id is passed to `is_removed` as a record with the member `userId`.
+pub fn remove_records(body: &[u8], mut is_removed: impl FnMut(&str) -> bool) -> Option<RedactedPage> {
+    let mut ranges: Vec<Range<usize>> = Vec::new();
     let mut removed = 0;
     for List { records, .. } in PageParts::parse(body, &LISTS).ok()?.lists {
-        let gone: Vec<bool> = records
+        let flags: Vec<bool> = records
             .iter()
             .map(|record| match &*text_of(body.get(record.place.clone()).unwrap_or_default()) {
-                user_id if user_id.starts_with('"') => is_gone(&format!("{{\"userId\":{user_id}}}")),
-                record => is_gone(record),
+                user_id if user_id.starts_with('"') => is_removed(&format!("{{\"userId\":{user_id}}}")),
+                record => is_removed(record),
             })
             .collect();
-        removed += gone.iter().filter(|is_gone| **is_gone).count();
-        cuts.extend(cuts_of(&records, &gone));
+        removed += flags.iter().filter(|is_removed| **is_removed).count();
+        ranges.extend(cuts(&records, &flags));
     }
     if removed == 0 {
         return None;
     }
     let (mut redacted, mut done) = (Vec::with_capacity(body.len()), 0);
-    for cut in cuts {
+    for cut in ranges {
         redacted.extend_from_slice(body.get(done..cut.start).unwrap_or_default());
         done = cut.end;
     }
@@ -50,14 +51,14 @@ fn text_of(record: &[u8]) -> Cow<'_, str> {
     std::str::from_utf8(record).map_or_else(|_| shown(record).into(), Cow::Borrowed)
 }
 
-/// What to cut so that the rest is a list again:
-/// with each record the comma behind it, and with the last of the list the comma before it.
-fn cuts_of(records: &[Record], gone: &[bool]) -> Vec<Range<usize>> {
+/// Returns the ranges to cut so that the rest is a valid list. A removed record loses the comma after it; removed
+/// records at the end of the list lose the comma before them. `flags` says for each record whether it is removed.
+fn cuts(records: &[Record], flags: &[bool]) -> Vec<Range<usize>> {
     let mut cuts = Vec::new();
     let mut last_kept_end = None;
     let mut open: Option<usize> = None;
-    for (record, is_gone) in records.iter().zip(gone) {
-        match (*is_gone, open) {
+    for (record, is_removed) in records.iter().zip(flags) {
+        match (*is_removed, open) {
             (true, None) => open = Some(record.place.start),
             (false, Some(start)) => {
                 cuts.push(start..record.place.start);
@@ -65,7 +66,7 @@ fn cuts_of(records: &[Record], gone: &[bool]) -> Vec<Range<usize>> {
             }
             _ => {}
         }
-        if !is_gone {
+        if !is_removed {
             last_kept_end = Some(record.place.end);
         }
     }
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn p9_the_rest_of_a_page_keeps_its_bytes() {
+    fn p9_the_other_bytes_of_a_page_stay() {
         let page = |data: &str| format!("{{ \"cursor\": \"x\\u0041\", \"data\": [{data}] }}\n");
         let page2 = |data: &str| format!("{{ \"data\": [{data}], \"cursor\": \"x\" }}");
         for (data, rest, removed) in [
@@ -116,7 +117,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn p9_what_is_left_is_the_list_without_them(gone in proptest::collection::vec(any::<bool>(), 0..12)) {
+        fn p9_a_redacted_page_has_all_other_records(gone in proptest::collection::vec(any::<bool>(), 0..12)) {
             let records: Vec<String> = gone.iter().enumerate().map(|(at, gone)| format!("{{\"at\":{at},\"gone\":{gone}}}")).collect();
             let body = format!("{{\"data\":[{}],\"cursor\":null}}", records.join(" , "));
             let redacted = remove_records(body.as_bytes(), |record| record.contains("true"));

@@ -59,7 +59,7 @@ pub(super) fn archive(settings: &Settings, identity: &Identity) -> Result<Archiv
 /// Who is kept out of what is pulled and replayed.
 pub(super) fn suppression(settings: &Settings) -> Result<Suppression, PipelineError> {
     let list = SuppressionList::read(&settings.erasures_folder()).map_err(PipelineError::Person)?;
-    Ok(list.suppression())
+    Ok(Suppression::new(list))
 }
 
 /// How long a run waits for a warehouse that another process has open:

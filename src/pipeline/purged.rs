@@ -12,7 +12,7 @@ use crate::{
     files,
     load::{LoadError, Warehouse},
     model::format_ms,
-    person::Over,
+    person::ExpirableErasure,
     source::UserAnswer,
 };
 
@@ -42,7 +42,7 @@ impl Run {
         }
         let now_ms = self.context.source.service_now_ms().unwrap_or_else(|| self.session.now_ms());
         let mut kept = BTreeSet::new();
-        for over in self.context.suppression.over(now_ms) {
+        for over in self.context.suppression.expirable(now_ms) {
             let purged = if is_whole { self.ask_for(&over).await } else { Purged::Unknown };
             match purged {
                 Purged::All => {
@@ -65,13 +65,10 @@ impl Run {
                 Purged::Unknown => drop(kept.insert(over.erasure_id)),
             }
         }
-        match self.context.suppression.settle(now_ms, &kept) {
+        match self.context.suppression.expire(now_ms, &kept) {
             Ok(expired) => {
-                for gone in expired {
-                    tracing::info!(
-                        erasure_id = gone.erasure_id,
-                        "the service has purged them: nobody is kept out for it any more"
-                    );
+                for erasure_id in expired {
+                    tracing::info!(erasure_id, "the service has purged them: nobody is kept out for it any more");
                 }
             }
             Err(error) => self.note(format!("who is kept out could not be written: {}", chain(&error))),
@@ -83,7 +80,7 @@ impl Run {
         self.findings.notes.push(note);
     }
 
-    async fn ask_for(&self, over: &Over) -> Purged {
+    async fn ask_for(&self, over: &ExpirableErasure) -> Purged {
         let mut known = 0;
         for user_id in &over.user_ids {
             match self.context.source.user(user_id).await {
@@ -99,7 +96,7 @@ impl Run {
     }
 
     /// Writes into the receipt, here and in each warehouse, that the service has purged them.
-    async fn confirm(&mut self, over: &Over) -> Result<(), String> {
+    async fn confirm(&mut self, over: &ExpirableErasure) -> Result<(), String> {
         let (at_ms, users) = (self.session.now_ms(), over.user_ids.len());
         let path = self.session.settings.erasures_folder().join(format!("{}.json", over.erasure_id));
         complete_file(&path, at_ms, users).map_err(|error| format!("{}: {error}", path.display()))?;

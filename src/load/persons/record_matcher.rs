@@ -40,10 +40,8 @@ impl<'a> RecordMatcher<'a> {
     pub fn matches(&self, record: &str) -> bool {
         static EVENTS: LazyLock<IdentifyingFields> =
             LazyLock::new(|| table("webhook_events").map(identifying_fields_of_table).unwrap_or_default());
-        // `for_each` returns true if it read all fields, so false means that a field matched.
-        let is_match = |fields: &IdentifyingFields| {
-            !fields.for_each(record, &mut |found| !self.wanted.contains(&found.identifier))
-        };
+        let is_match =
+            |fields: &IdentifyingFields| fields.any(record, &mut |found| self.wanted.contains(&found.identifier));
         self.may_match(record) && Stream::ALL.into_iter().map(identifying_fields).chain([&*EVENTS]).any(is_match)
     }
 
@@ -98,7 +96,7 @@ mod tests {
     /// Tests every field, without the quick test.
     fn has_field(record: &str, identifier: &Identifier) -> bool {
         let events = identifying_fields_of_table(table("webhook_events").unwrap());
-        let has = |fields: &IdentifyingFields| !fields.for_each(record, &mut |found| found.identifier != *identifier);
+        let has = |fields: &IdentifyingFields| fields.any(record, &mut |found| found.identifier == *identifier);
         has(&events) || Stream::ALL.into_iter().map(identifying_fields).any(has)
     }
 

@@ -120,8 +120,7 @@ impl PlainRow {
         let mut records = self.table.columns.iter().filter(is_record).filter_map(|column| self.text(&column.name));
         let events = identifying_fields_of_table(table("webhook_events").unwrap());
         records.any(|record| {
-            let has =
-                |fields: &IdentifyingFields| !fields.for_each(record, &mut |found| !person.contains(&found.identifier));
+            let has = |fields: &IdentifyingFields| fields.any(record, &mut |found| person.contains(&found.identifier));
             has(&events) || Stream::ALL.into_iter().map(identifying_fields).any(has)
         })
     }
