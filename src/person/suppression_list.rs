@@ -1,8 +1,8 @@
 //! The suppression list on disk: the erased people whose records the service may still send.
 //!
-//! Two files in a folder next to the state file, which only this user can read: `key`, and `suppressed.json` with hashes
-//! that are computed with the key. So the list reveals nobody without the key, and it survives the loss of the state file.
-//! A list without its key is an error, because its people would be stored again.
+//! Two files in a folder next to the state file, which only this user can read: `key`, and `suppressed.json` with
+//! hashes that are computed with the key. So the list reveals nobody without the key, and it survives the loss of the
+//! state file. A list without its key is an error, because its people would be stored again.
 
 use std::{
     collections::BTreeMap,
@@ -78,8 +78,8 @@ impl SuppressionEntry {
         }
     }
 
-    /// Records that a complete scan of a stream after `until_ms` found no record of the person in a window. Returns true
-    /// if earlier scans found some there.
+    /// Records that a complete scan of a stream after `until_ms` found no record of the person in a window. Returns
+    /// true if earlier scans found some there.
     pub(super) fn not_found_in(&mut self, stream: Stream, window: Window) -> bool {
         let is_relevant = self.met.get(&stream).into_iter().flatten().any(|met| met.overlaps(window));
         if is_relevant {

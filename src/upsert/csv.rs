@@ -1,6 +1,8 @@
-//! CSV with a line of names first, as programs and spreadsheets write it. A cell says nothing of its type, so the name
-//! does: `attributes.seats:integer`, `attributes.is_admin:boolean`, `attributes.score:number`, `attributes.tags:json`;
-//! any other attribute is a text. An empty cell says nothing of its column, and a row of empty cells is none.
+//! Reads CSV with a header, as programs and spreadsheets write it.
+//!
+//! The name of a column can end with the type of its cells: `attributes.seats:integer`, `attributes.is_admin:boolean`,
+//! `attributes.score:number`, `attributes.tags:json`. Any other attribute is a text. An empty cell leaves its attribute
+//! out, and an empty row is skipped.
 
 use std::{borrow::Cow, io::Read};
 
@@ -16,14 +18,15 @@ use crate::{
     text::decoding,
 };
 
-/// What may stand between cells, the likeliest first.
+/// The accepted separators of cells, the most likely first.
 const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
 const USER_ID: &str = "userId";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CellType {
-    /// The blanks around it belong to it.
+    /// A text whose surrounding blanks belong to the value.
     Attribute,
+    /// A text without its surrounding blanks.
     Text,
     Integer,
     Number,
@@ -31,18 +34,19 @@ enum CellType {
     Json,
 }
 
-/// A column; a spreadsheet leaves some without a name, which hold nothing.
+/// A column. Spreadsheets write columns without a name; their cells must be empty.
 struct Column {
-    /// As the first line has it.
-    written: String,
+    /// The name in the header, with the type.
+    header: String,
+    /// The name without the type.
     name: String,
     cell_type: CellType,
 }
 
-/// Hands over each row.
+/// Passes each row to `take` until it returns false.
 ///
 /// # Errors
-/// If the bytes stop coming, or the columns are not those of users.
+/// If reading fails, or the names of the columns are wrong.
 pub fn read_csv(input: impl Read, take: &mut RowSink<'_>) -> Result<(), InputError> {
     let mut records = RecordReader::new(decoding(input, None).map_err(InputError::Read)?);
     let columns = read_header(&mut records)?;
@@ -50,7 +54,7 @@ pub fn read_csv(input: impl Read, take: &mut RowSink<'_>) -> Result<(), InputErr
     loop {
         let is_row = |cells: &[Vec<u8>]| looks_like_a_row(&columns, cells);
         let Some(Record { line, cells }) = records.next(is_row)? else { return Ok(()) };
-        if cells.as_ref().is_ok_and(|cells| cells.iter().all(|cell| is_nothing(cell))) {
+        if cells.as_ref().is_ok_and(|cells| cells.iter().all(|cell| is_empty(cell))) {
             continue;
         }
         number += 1;
@@ -62,15 +66,16 @@ pub fn read_csv(input: impl Read, take: &mut RowSink<'_>) -> Result<(), InputErr
 }
 
 fn read_header<R: Read>(records: &mut RecordReader<R>) -> Result<Vec<Column>, InputError> {
-    let empty = || InputError::Columns("the input is empty: its first line has the names of the columns".to_owned());
+    let empty =
+        || InputError::Columns("the input is empty: its first line must contain the names of the columns".to_owned());
     let mut first = records.peek_line()?.ok_or_else(empty)?;
-    // What a spreadsheet is told by says it before the names.
-    let told = first.strip_prefix(b"sep=").filter(|rest| rest.len() == 1).and_then(|rest| rest.first().copied());
-    if told.is_some() {
+    // Spreadsheets write the separator before the header.
+    let declared = first.strip_prefix(b"sep=").filter(|rest| rest.len() == 1).and_then(|rest| rest.first().copied());
+    if declared.is_some() {
         records.skip_line()?;
         first = records.peek_line()?.ok_or_else(empty)?;
     }
-    records.separator = told.unwrap_or_else(|| separator_of(first));
+    records.separator = declared.unwrap_or_else(|| guess_separator(first));
     let record = records.next(|_| false)?.ok_or_else(empty)?;
     let wrong = |problem: String| InputError::Columns(format!("line {}: {problem}", record.line));
     let cells = record.cells.map_err(wrong)?;
@@ -87,8 +92,8 @@ fn read_header<R: Read>(records: &mut RecordReader<R>) -> Result<Vec<Column>, In
 const OTHER_ENCODING: &str =
     ": save the file as 'CSV UTF-8', or name its --encoding (windows-1252 in much of Europe and America)";
 
-fn column_of(written: &str) -> Column {
-    let name = written;
+fn column_of(header: &str) -> Column {
+    let name = header;
     let typed = name.strip_prefix(ATTRIBUTE_PREFIX).and_then(|_| name.rsplit_once(':'));
     let (name, cell_type) = match typed {
         Some((name, "integer")) => (name, CellType::Integer),
@@ -99,30 +104,30 @@ fn column_of(written: &str) -> Column {
         _ if name.starts_with(ATTRIBUTE_PREFIX) => (name, CellType::Attribute),
         _ => (name, CellType::Text),
     };
-    Column { written: written.to_owned(), name: name.to_owned(), cell_type }
+    Column { header: header.to_owned(), name: name.to_owned(), cell_type }
 }
 
-/// The separator by which the line has a column of user ids.
-fn separator_of(line: &[u8]) -> u8 {
+/// Returns the separator that gives the header a column `userId`; otherwise the most frequent one.
+fn guess_separator(line: &[u8]) -> u8 {
     let has_users = |separator: &u8| match Splitter::new(*separator).feed(line) {
-        Ok(LineOutcome::Whole(cells)) => {
+        Ok(LineOutcome::Complete(cells)) => {
             cells.iter().any(|cell| std::str::from_utf8(cell).is_ok_and(|name| name.trim_matches(is_blank) == USER_ID))
         }
         _ => false,
     };
-    let most = || {
-        let cells = |separator: &&u8| line.iter().filter(|byte| byte == separator).count();
-        // Of equally many the first.
-        SEPARATORS.iter().rev().max_by_key(cells).copied()
+    let most_frequent = || {
+        let count = |separator: &&u8| line.iter().filter(|byte| byte == separator).count();
+        // If several are equally frequent, `rev` makes `max_by_key` return the first.
+        SEPARATORS.iter().rev().max_by_key(count).copied()
     };
-    SEPARATORS.iter().find(|separator| has_users(separator)).copied().or_else(most).unwrap_or(b',')
+    SEPARATORS.iter().find(|separator| has_users(separator)).copied().or_else(most_frequent).unwrap_or(b',')
 }
 
-fn is_nothing(cell: &[u8]) -> bool {
+fn is_empty(cell: &[u8]) -> bool {
     std::str::from_utf8(cell).is_ok_and(|text| text.chars().all(is_blank))
 }
 
-/// Whether a line could be a row: in prose, a blank follows a comma.
+/// Returns true if the cells of a line look like a row and not like prose, where a blank follows each comma.
 fn looks_like_a_row(columns: &[Column], cells: &[Vec<u8>]) -> bool {
     columns.len() > 1
         && cells.len() == columns.len()
@@ -141,22 +146,22 @@ fn read_record(columns: &[Column], separator: u8, cells: &[Vec<u8>]) -> Result<U
         }
     }
     let surplus = cells.get(columns.len()..).unwrap_or_default();
-    if cells.len() < columns.len() || !surplus.iter().all(|cell| is_nothing(cell)) {
+    if cells.len() < columns.len() || !surplus.iter().all(|cell| is_empty(cell)) {
         let between = match separator {
             b'\t' => "tabs".to_owned(),
             other => format!("'{}'", char::from(other)),
         };
         problem = Some(format!(
-            "it has {} cells, and there are {} columns, with {between} between them",
+            "it has {} cells, separated by {between}, but there are {} columns",
             cells.len(),
             columns.len()
         ));
     }
     let is_name = |(column, cell): (&Column, &Vec<u8>)| {
-        std::str::from_utf8(cell).is_ok_and(|cell| cell.trim_matches(is_blank) == column.written)
+        std::str::from_utf8(cell).is_ok_and(|cell| cell.trim_matches(is_blank) == column.header)
     };
     if columns.iter().zip(cells).all(is_name) {
-        problem = Some("it repeats the names of the columns".to_owned());
+        problem = Some("it repeats the header".to_owned());
     }
     match problem {
         Some(reason) => {
@@ -168,18 +173,18 @@ fn read_record(columns: &[Column], separator: u8, cells: &[Vec<u8>]) -> Result<U
     }
 }
 
-/// The cell as JSON.
+/// Parses a cell. Returns its value as JSON; `None` if the cell is empty.
 fn read_cell(column: &Column, cell: &[u8]) -> Result<Option<String>, String> {
     if column.name.is_empty() {
-        return match is_nothing(cell) {
+        return match is_empty(cell) {
             true => Ok(None),
-            false => Err("a cell stands in a column without a name".to_owned()),
+            false => Err("a column without a name has a value".to_owned()),
         };
     }
     let name = excerpt(&column.name);
     let text = std::str::from_utf8(cell).map_err(|_| format!("the cell of {name} is not UTF-8{OTHER_ENCODING}"))?;
     if text.contains('\0') {
-        return Err(format!("the cell of {name} holds a NUL byte"));
+        return Err(format!("the cell of {name} contains a NUL byte"));
     }
     let trimmed = text.trim_matches(is_blank);
     if text.is_empty() || (trimmed.is_empty() && column.cell_type != CellType::Attribute) {
@@ -191,17 +196,17 @@ fn read_cell(column: &Column, cell: &[u8]) -> Result<Option<String>, String> {
         CellType::Attribute => json(text),
         CellType::Text => json(trimmed),
         CellType::Integer => {
-            // A spreadsheet or a table of floats writes 5 as 5.0.
+            // Spreadsheets and tables of floats write 5 as 5.0.
             let whole = trimmed.split_once('.').filter(|(_, zeros)| zeros.bytes().all(|zero| zero == b'0'));
             match whole.map_or(trimmed, |(whole, _)| whole).parse::<i64>() {
                 Ok(number) => number.to_string(),
-                Err(_) => return wrong("no integer"),
+                Err(_) => return wrong("not an integer"),
             }
         }
         CellType::Number if shape(trimmed) == Shape::Number && is_json(trimmed) => trimmed.to_owned(),
-        CellType::Number => return wrong("no number such as 1.5"),
+        CellType::Number => return wrong("not a number such as 1.5"),
         CellType::Json if is_json(trimmed) => compact(trimmed),
-        CellType::Json => return wrong("no JSON"),
+        CellType::Json => return wrong("not JSON"),
         CellType::Boolean => match trimmed.to_ascii_lowercase().as_str() {
             "true" => "true".to_owned(),
             "false" => "false".to_owned(),

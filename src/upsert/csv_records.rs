@@ -1,6 +1,6 @@
-//! Splits CSV into records, strictly: a quote begins a cell or is written twice inside of one, and nothing but a
-//! separator follows the quote that ends it. A record that breaks this is told with its lines, and the lines behind its
-//! first one are read as rows of their own. Knows no columns.
+//! Splits CSV into records, strictly: a quote must open a cell or be doubled within one, and a separator must follow
+//! the closing quote. A record that breaks this is reported with its line, and its later lines are read as records of
+//! their own. Does not interpret columns.
 
 use std::{
     collections::VecDeque,
@@ -11,38 +11,39 @@ use memchr::memchr2;
 
 use super::{InputError, ROW_BYTES_MAX};
 
-/// The most lines of a record.
+/// Maximum number of lines of a record.
 const LINES_MAX: usize = 10_000;
 
 /// One line of the input.
 #[derive(Debug)]
 struct Line {
-    /// From 1.
+    /// The number of the line, from 1.
     number: u64,
-    /// Without its end.
+    /// The text without the line end.
     text: Vec<u8>,
+    /// The line end: CR, LF or both; empty for the last line of the input.
     end: &'static [u8],
-    /// Whether it is longer than a row may be; then the rest of it is skipped.
-    is_cut: bool,
+    /// Whether the line is longer than a row may be. Then `text` is only its beginning.
+    is_too_long: bool,
 }
 
-/// A record and where it stands.
+/// A record of the input.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// Its first line, from 1.
+    /// The number of its first line, from 1.
     pub line: u64,
-    /// Its cells, or why it has none.
+    /// The cells, or why the record cannot be split.
     pub cells: Result<Vec<Vec<u8>>, String>,
 }
 
-/// Takes an input apart.
+/// Reads the records of an input.
 pub(super) struct RecordReader<R> {
     input: BufReader<R>,
     lines_read: u64,
-    /// Lines that were read ahead.
-    waiting: VecDeque<Line>,
-    /// RecordReader that were found together with an earlier one.
-    found: VecDeque<Record>,
+    /// Lines to read again before the rest of the input.
+    unread: VecDeque<Line>,
+    /// Records to return before the next one is read.
+    pending: VecDeque<Record>,
     pub separator: u8,
 }
 
@@ -51,119 +52,104 @@ impl<R: Read> RecordReader<R> {
         RecordReader {
             input: BufReader::new(input),
             lines_read: 0,
-            waiting: VecDeque::new(),
-            found: VecDeque::new(),
+            unread: VecDeque::new(),
+            pending: VecDeque::new(),
             separator: b',',
         }
     }
 
-    /// The text of the line that comes next, which stays to be read. Empty lines before it are skipped.
+    /// Returns the text of the next line that is not empty, without consuming it; `None` at the end of the input.
     pub fn peek_line(&mut self) -> Result<Option<&[u8]>, InputError> {
         loop {
             let Some(line) = self.next_line()? else { return Ok(None) };
-            let is_empty = line.text.is_empty();
-            if !is_empty {
-                self.waiting.push_front(line);
-                return Ok(self.waiting.front().map(|line| line.text.as_slice()));
+            if !line.text.is_empty() {
+                self.unread.push_front(line);
+                return Ok(self.unread.front().map(|line| line.text.as_slice()));
             }
         }
     }
 
-    /// Reads over a line.
+    /// Skips a line.
     pub fn skip_line(&mut self) -> Result<(), InputError> {
         self.next_line().map(drop)
     }
 
-    /// The next record. `is_row` says whether cells could be a row: a cell in quotes that holds such a line is taken
-    /// for one that was never closed, and none of its lines is believed.
+    /// Returns the next record; `None` at the end of the input. `is_row` returns true if cells look like a row. If a
+    /// quoted cell contains a line that looks like a row, a closing quote is probably missing. Then all lines of the
+    /// record are returned as invalid records.
     pub fn next(&mut self, is_row: impl Fn(&[Vec<u8>]) -> bool) -> Result<Option<Record>, InputError> {
-        if let Some(found) = self.found.pop_front() {
-            return Ok(Some(found));
+        if let Some(record) = self.pending.pop_front() {
+            return Ok(Some(record));
         }
         let Some(mut line) = self.next_line()? else { return Ok(None) };
         let first = line.number;
         let mut splitter = Splitter::new(self.separator);
-        let (mut taken, mut bytes) = (VecDeque::new(), 0);
+        let (mut following, mut bytes) = (VecDeque::new(), 0);
         let problem = loop {
             bytes += line.text.len() + line.end.len();
-            if line.is_cut || bytes > ROW_BYTES_MAX || taken.len() >= LINES_MAX {
-                break match taken.is_empty() && line.number == first {
-                    true => format!("the row is longer than {ROW_BYTES_MAX} bytes"),
-                    false => splitter.never_closed(),
-                };
+            let outcome = match line.is_too_long || bytes > ROW_BYTES_MAX || following.len() >= LINES_MAX {
+                true => Err(format!("the row is longer than {ROW_BYTES_MAX} bytes")),
+                false => splitter.feed(&line.text),
+            };
+            let (number, end) = (line.number, line.end);
+            if number != first {
+                following.push_back(line);
             }
-            match splitter.feed(&line.text) {
-                Err(problem) => {
-                    break if line.number == first { problem } else { splitter.never_closed() };
-                }
-                Ok(LineOutcome::Whole(cells)) if line.number == first => {
-                    return Ok(Some(Record { line: first, cells: Ok(cells) }));
-                }
-                Ok(LineOutcome::Whole(cells)) => {
-                    taken.push_back(line);
-                    return Ok(Some(self.checked(first, cells, &taken, is_row)));
-                }
-                Ok(LineOutcome::Open) => splitter.push_end(line.end),
-            }
-            if line.number != first {
-                taken.push_back(line);
+            match outcome {
+                // A problem in a later line shows that the open quote of an earlier line is not closed.
+                Err(problem) => break if number == first { problem } else { splitter.not_closed() },
+                Ok(LineOutcome::Complete(cells)) => return Ok(Some(self.checked(first, cells, &following, is_row))),
+                Ok(LineOutcome::Open) => splitter.push_line_end(end),
             }
             match self.next_line()? {
                 Some(next) => line = next,
-                None => {
-                    self.waiting = taken;
-                    return Ok(Some(Record { line: first, cells: Err(splitter.never_closed()) }));
-                }
+                None => break splitter.not_closed(),
             }
         };
-        if line.number != first {
-            taken.push_back(line);
-        }
-        // Whatever was read ahead is read again, before what waited already.
-        taken.append(&mut self.waiting);
-        self.waiting = taken;
+        following.append(&mut self.unread);
+        self.unread = following;
         Ok(Some(Record { line: first, cells: Err(problem) }))
     }
 
-    /// A record of several lines, unless one of these looks like a row of its own.
+    /// Returns a record, unless one of the lines after its first one looks like a row. Then the record is invalid, and
+    /// these lines become pending invalid records.
     fn checked(
         &mut self,
         first: u64,
         cells: Vec<Vec<u8>>,
-        behind: &VecDeque<Line>,
+        following: &VecDeque<Line>,
         is_row: impl Fn(&[Vec<u8>]) -> bool,
     ) -> Record {
-        let last = behind.back().map_or(first, |line| line.number);
+        let last = following.back().map_or(first, |line| line.number);
         let looks_like_a_row = |line: &&Line| {
             let mut text = line.text.clone();
             let quotes = text.iter().filter(|byte| **byte == b'"').count();
-            // The quote that seems to close the cell, and may be one that opens another.
+            // The quote that seems to close the cell may be one that opens another cell.
             if line.number == last && quotes == 1 {
                 text.retain(|byte| *byte != b'"');
             }
-            matches!(Splitter::new(self.separator).feed(&text), Ok(LineOutcome::Whole(cells)) if is_row(&cells))
+            matches!(Splitter::new(self.separator).feed(&text), Ok(LineOutcome::Complete(cells)) if is_row(&cells))
         };
-        let Some(row) = behind.iter().find(looks_like_a_row).map(|line| line.number) else {
+        let Some(row) = following.iter().find(looks_like_a_row).map(|line| line.number) else {
             return Record { line: first, cells: Ok(cells) };
         };
-        let swallowed = behind.iter().map(|line| {
-            let why = format!("it stands inside quotes that begin on line {first} and seem not to be closed there");
+        self.pending.extend(following.iter().map(|line| {
+            let why = format!("it is inside quotes that begin on line {first} and seem not to be closed there");
             Record { line: line.number, cells: Err(why) }
-        });
-        self.found.extend(swallowed);
-        let why = format!("its quotes hold line {row}, which looks like a row of its own: is a quote not closed?");
+        }));
+        let why = format!("its quotes contain line {row}, which looks like a row of its own: is a quote not closed?");
         Record { line: first, cells: Err(why) }
     }
 
     fn next_line(&mut self) -> Result<Option<Line>, InputError> {
-        match self.waiting.pop_front() {
+        match self.unread.pop_front() {
             Some(line) => Ok(Some(line)),
             None => self.read_line().map_err(InputError::Read),
         }
     }
 
     fn read_line(&mut self) -> std::io::Result<Option<Line>> {
-        let mut line = Line { number: self.lines_read + 1, text: Vec::new(), end: b"", is_cut: false };
+        let mut line = Line { number: self.lines_read + 1, text: Vec::new(), end: b"", is_too_long: false };
         let mut is_begun = false;
         loop {
             let buffer = self.input.fill_buf()?;
@@ -174,7 +160,7 @@ impl<R: Read> RecordReader<R> {
             let end = memchr2(b'\n', b'\r', buffer);
             let part = buffer.get(..end.unwrap_or(buffer.len())).unwrap_or_default();
             let room = ROW_BYTES_MAX - line.text.len();
-            line.is_cut |= part.len() > room;
+            line.is_too_long |= part.len() > room;
             line.text.extend_from_slice(part.get(..room.min(part.len())).unwrap_or_default());
             let found = end.and_then(|at| buffer.get(at)).copied();
             let used = part.len() + usize::from(found.is_some());
@@ -195,60 +181,66 @@ impl<R: Read> RecordReader<R> {
     }
 }
 
-/// What came of a line.
+/// The state of a record after one of its lines.
 pub(super) enum LineOutcome {
-    /// The record ends with it.
-    Whole(Vec<Vec<u8>>),
-    /// Its last cell goes on.
+    /// The record ends with the line. Contains its cells.
+    Complete(Vec<Vec<u8>>),
+    /// A quoted cell continues on the next line.
     Open,
 }
 
+/// The position of the splitter in a cell.
 enum CellState {
-    /// Before the first byte of a cell.
+    /// Before the first byte.
     Start,
     /// In a cell without quotes.
-    Bare,
+    Unquoted,
+    /// Between the quotes of a cell.
     Quoted,
-    /// Behind a quote in a cell with quotes.
-    Closed,
+    /// After a quote within a quoted cell: it closes the cell, or is the first of two.
+    AfterQuote,
 }
 
-/// Takes the lines of one record apart.
+/// Splits the lines of one record into cells.
 pub(super) struct Splitter {
     separator: u8,
     cells: Vec<Vec<u8>>,
     cell: Vec<u8>,
-    place: CellState,
+    state: CellState,
 }
 
 impl Splitter {
     pub fn new(separator: u8) -> Self {
-        Splitter { separator, cells: Vec::new(), cell: Vec::new(), place: CellState::Start }
+        Splitter { separator, cells: Vec::new(), cell: Vec::new(), state: CellState::Start }
     }
 
+    /// Splits the next line of the record.
+    ///
+    /// # Errors
+    /// If a quote is in a wrong position.
     pub fn feed(&mut self, text: &[u8]) -> Result<LineOutcome, String> {
         for byte in text.iter().copied() {
             let is_separator = byte == self.separator;
-            self.place = match (&self.place, byte) {
+            self.state = match (&self.state, byte) {
                 (CellState::Start, b'"') => CellState::Quoted,
-                (CellState::Bare, b'"') => {
+                (CellState::Unquoted, b'"') => {
                     return Err(format!(
-                        "cell {} holds a quote and does not begin with one: put the whole cell into quotes, and write each quote in it twice",
+                        "cell {} contains a quote but does not begin with one: put the cell into quotes, and write each quote in it twice",
                         self.cells.len() + 1
                     ));
                 }
-                (CellState::Quoted, b'"') => CellState::Closed,
-                (CellState::Closed, b'"') => {
+                (CellState::Quoted, b'"') => CellState::AfterQuote,
+                (CellState::AfterQuote, b'"') => {
                     self.cell.push(byte);
                     CellState::Quoted
                 }
-                (CellState::Start | CellState::Bare | CellState::Closed, _) if is_separator => {
+                (CellState::Start | CellState::Unquoted | CellState::AfterQuote, _) if is_separator => {
                     self.cells.push(std::mem::take(&mut self.cell));
                     CellState::Start
                 }
-                (CellState::Closed, _) => {
+                (CellState::AfterQuote, _) => {
                     return Err(format!(
-                        "the quotes of cell {} end before the cell does: write each quote inside of them twice",
+                        "text follows the closing quote of cell {}: write each quote inside a quoted cell twice",
                         self.cells.len() + 1
                     ));
                 }
@@ -256,26 +248,27 @@ impl Splitter {
                     self.cell.push(byte);
                     CellState::Quoted
                 }
-                (CellState::Start | CellState::Bare, _) => {
+                (CellState::Start | CellState::Unquoted, _) => {
                     self.cell.push(byte);
-                    CellState::Bare
+                    CellState::Unquoted
                 }
             };
         }
-        if matches!(self.place, CellState::Quoted) {
+        if matches!(self.state, CellState::Quoted) {
             return Ok(LineOutcome::Open);
         }
         self.cells.push(std::mem::take(&mut self.cell));
-        self.place = CellState::Start;
-        Ok(LineOutcome::Whole(std::mem::take(&mut self.cells)))
+        self.state = CellState::Start;
+        Ok(LineOutcome::Complete(std::mem::take(&mut self.cells)))
     }
 
-    /// The end of a line inside quotes.
-    fn push_end(&mut self, end: &[u8]) {
+    /// Adds the line end to the open cell.
+    fn push_line_end(&mut self, end: &[u8]) {
         self.cell.extend_from_slice(end);
     }
 
-    fn never_closed(&self) -> String {
+    /// Returns the problem that the current cell has no closing quote.
+    fn not_closed(&self) -> String {
         format!("the quote that begins cell {} is not closed", self.cells.len() + 1)
     }
 }
@@ -284,7 +277,7 @@ impl Splitter {
 mod tests {
     use super::*;
 
-    /// Each record as its line, and its cells joined by `|` or the problem after `!`.
+    /// Returns for each record its line number and its cells joined by `|`, or `!` and the problem.
     fn split(text: &str) -> Vec<String> {
         let mut records = RecordReader::new(text.as_bytes());
         let mut found = Vec::new();
@@ -306,30 +299,33 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_that_is_not_closed_costs_its_own_line() {
+    fn an_unclosed_quote_makes_only_its_own_line_invalid() {
         let found = split("a,\"b\nc,d\ne,\"f\"\ng,h\n");
         assert!(found[0].starts_with("1 !the quote that begins cell 2 is not closed"), "{found:?}");
         assert_eq!(found[1..], ["2 c|d", "3 e|f", "4 g|h"]);
         let found = split("a,b\nc,\"d\ne,f");
         assert!(found[1].starts_with("2 !") && found[2] == "3 e|f", "{found:?}");
         let found = split("a,b\"c\nd,\"e\"f\ng,h");
-        assert!(found[0].contains("cell 2 holds a quote") && found[1].contains("end before the cell"), "{found:?}");
+        assert!(
+            found[0].contains("cell 2 contains a quote") && found[1].contains("text follows the closing quote"),
+            "{found:?}"
+        );
         assert_eq!(found[2], "3 g|h");
     }
 
     #[test]
-    fn rows_that_a_later_quote_would_swallow_are_all_told() {
+    fn rows_inside_an_unclosed_quote_are_all_reported() {
         let found = split("a,\"b\nc,d\ne,\"\nf,g");
         assert_eq!(found.len(), 4, "{found:?}");
-        assert!(found[0].contains("hold line 2"), "{found:?}");
+        assert!(found[0].contains("contain line 2"), "{found:?}");
         assert!(found[1..3].iter().all(|record| record.contains("quotes that begin on line 1")), "{found:?}");
         assert_eq!(found[3], "4 f|g");
-        assert!(split("a,\"b\nc,d\"\ne,f")[0].contains("hold line 2"));
+        assert!(split("a,\"b\nc,d\"\ne,f")[0].contains("contain line 2"));
         assert_eq!(split("a,\"one\ntwo\nthree\"\n"), ["1 a|one\ntwo\nthree"]);
     }
 
     #[test]
-    fn p8_lines_that_never_end_are_told_and_skipped() {
+    fn p8_a_line_that_is_too_long_is_reported_and_skipped() {
         let long = "x".repeat(ROW_BYTES_MAX + 1);
         let found = split(&format!("{long}\na,b\nc,\"{}\nd,e", "y\n".repeat(2 * LINES_MAX)));
         assert!(found[0].contains("longer than") && found[1] == "2 a|b", "{}", found.len());

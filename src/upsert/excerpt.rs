@@ -1,15 +1,15 @@
-//! Foreign texts in reasons.
+//! Excerpts of input values for the reasons why a row is set aside.
 
 use crate::model::is_display_control;
 
-/// Letters of a value that a reason shows.
-const SHOWN_LETTERS: usize = 40;
+/// Maximum length of an excerpt, in characters.
+const EXCERPT_CHARS: usize = 40;
 
-/// The beginning of a foreign text, harmless on a screen.
+/// Returns the beginning of a text. Characters that control the display become U+FFFD.
 pub(super) fn excerpt(text: &str) -> String {
     let letters = text.chars().map(|letter| if is_display_control(letter) { '\u{fffd}' } else { letter });
-    let mut short: String = letters.take(SHOWN_LETTERS).collect();
-    if text.chars().nth(SHOWN_LETTERS).is_some() {
+    let mut short: String = letters.take(EXCERPT_CHARS).collect();
+    if text.chars().nth(EXCERPT_CHARS).is_some() {
         short.push('…');
     }
     short

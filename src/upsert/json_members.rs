@@ -1,5 +1,4 @@
-//! JSON objects as the exact texts of their members. A member that stands twice is an error:
-//! which one counts would be a guess.
+//! Splits JSON objects and lists into the exact texts of their values. A name that occurs twice is an error.
 
 use std::{borrow::Cow, fmt};
 
@@ -9,15 +8,15 @@ use serde_json::value::RawValue;
 use super::excerpt::excerpt;
 use crate::json::Shape;
 
-/// A member's name, and the JSON text of its value.
+/// The name of a member and the JSON text of its value.
 pub(super) type Member<'a> = (String, Cow<'a, str>);
 
-/// The members of the object `text`, in order.
+/// Returns the members of a JSON object, in order.
 pub(super) fn members_of(text: &str) -> Result<Vec<Member<'_>>, String> {
     serde_json::from_str::<Members<'_>>(text).map(|members| members.0).map_err(|error| error.to_string())
 }
 
-/// The items of the list `text`.
+/// Returns the items of a JSON list, in order.
 pub(super) fn items_of(text: &str) -> Result<Vec<&str>, String> {
     let items = serde_json::from_str::<Vec<&RawValue>>(text).map_err(|error| error.to_string())?;
     Ok(items.into_iter().map(RawValue::get).collect())
@@ -45,7 +44,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
         let mut names = std::collections::HashSet::new();
         while let Some((name, value)) = map.next_entry::<String, &'de RawValue>()? {
             if !names.insert(name.clone()) {
-                return Err(A::Error::custom(format!("'{}' stands twice", excerpt(&name))));
+                return Err(A::Error::custom(format!("'{}' occurs twice", excerpt(&name))));
             }
             members.push((name, Cow::Borrowed(value.get())));
         }
@@ -53,7 +52,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
     }
 }
 
-/// What a value is, for people.
+/// Returns the name of a value's shape, for error messages.
 pub(super) fn shape_name(shape: Shape) -> &'static str {
     match shape {
         Shape::Null => "null",
@@ -65,7 +64,7 @@ pub(super) fn shape_name(shape: Shape) -> &'static str {
     }
 }
 
-/// A JSON text without the spaces between its parts; numbers keep their digits.
+/// Removes the spaces between the parts of a JSON text. All other characters stay.
 pub(super) fn compact(json: &str) -> String {
     let (mut compact, mut is_in_text, mut is_escaped) = (String::with_capacity(json.len()), false, false);
     for letter in json.chars() {
@@ -84,13 +83,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spaces_go_where_they_say_nothing() {
+    fn spaces_outside_of_texts_are_removed() {
         assert_eq!(compact("[1.50 ,\n {\"a b\" : \"c \\\" d\\\\\" } ]"), r#"[1.50,{"a b":"c \" d\\"}]"#);
     }
 
     #[test]
-    fn a_member_that_stands_twice_is_refused() {
-        assert!(members_of(r#"{"a":1,"b":2,"\u0061":3}"#).unwrap_err().contains("'a' stands twice"));
+    fn a_name_that_occurs_twice_is_refused() {
+        assert!(members_of(r#"{"a":1,"b":2,"\u0061":3}"#).unwrap_err().contains("'a' occurs twice"));
         let exact: Vec<String> =
             members_of(r#"{"a": 1.50 }"#).unwrap().into_iter().map(|(_, text)| text.into()).collect();
         assert_eq!(exact, ["1.50"]);

@@ -1,9 +1,8 @@
-//! People to be sent to the service: rows of a file or a query become upserts, checked against what the service takes,
-//! or are set aside with a reason. Reads bytes and rows that it is handed;
-//! opens nothing, sends nothing, remembers nothing.
+//! Parses rows of a file or a query into upserts: users to send to the service. Checks the rows against the rules of
+//! the service. A row that breaks a rule is set aside with a reason. Opens, sends and stores nothing.
 //!
 //! A row has the columns `userId`, `email`, `attributes` (an object) or `attributes.NAME`, and `events` (a list of
-//! `{event, timestamp}`). Equal content has an equal [`Upsert::content_key`], however it was written down.
+//! `{event, timestamp}`). Rows with equal content have an equal [`Upsert::content_key`] in every format.
 
 mod csv;
 mod csv_records;
@@ -15,7 +14,7 @@ mod row;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, io};
+use std::{borrow::Cow, collections::BTreeMap, io};
 
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_128;
@@ -26,12 +25,12 @@ pub use self::{
     row::{check_columns, read_table_row},
 };
 
-/// The most attributes of a user that the service takes.
+/// Maximum number of attributes of a user that the service accepts.
 pub const ATTRIBUTES_MAX: usize = 100;
-/// The longest row that is read, in bytes.
+/// Maximum length of a row, in bytes.
 pub const ROW_BYTES_MAX: usize = 1 << 20;
 
-/// A user as sent to the service.
+/// A user to send to the service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Upsert {
@@ -51,11 +50,12 @@ pub enum AttributeValue {
     Text(String),
     Integer(i64),
     Boolean(bool),
-    /// Any other value, as JSON without spaces: whether the service takes it is for the service to say.
-    Json(#[serde(serialize_with = "exactly")] String),
+    /// Any other value, as JSON without spaces. The service decides whether it accepts the value.
+    Json(#[serde(serialize_with = "serialize_raw")] String),
 }
 
-fn exactly<S: serde::Serializer>(json: &str, to: S) -> Result<S::Ok, S::Error> {
+/// Serializes JSON text unchanged.
+fn serialize_raw<S: serde::Serializer>(json: &str, to: S) -> Result<S::Ok, S::Error> {
     let raw = serde_json::value::RawValue::from_string(json.to_owned()).map_err(serde::ser::Error::custom)?;
     raw.serialize(to)
 }
@@ -69,21 +69,18 @@ pub struct Event {
 }
 
 impl Upsert {
-    /// The JSON of a request, with or without the events: the service counts those as often as they come.
+    /// Returns the JSON body of a request, with or without the events. The service counts an event each time it is
+    /// sent.
     pub fn body(&self, with_events: bool) -> Vec<u8> {
-        let bare;
         let sent = match with_events || self.events.is_empty() {
-            true => self,
-            false => {
-                bare = Upsert { events: Vec::new(), ..self.clone() };
-                &bare
-            }
+            true => Cow::Borrowed(self),
+            false => Cow::Owned(Upsert { events: Vec::new(), ..self.clone() }),
         };
-        // Texts, integers, truths and JSON that was read before can always be written.
-        serde_json::to_vec(sent).unwrap_or_default()
+        // Texts, integers, booleans and valid JSON can always be serialized.
+        serde_json::to_vec(&*sent).unwrap_or_default()
     }
 
-    /// Names the content: equal for equal rows, wherever they come from.
+    /// Returns a hash of the content.
     pub fn content_key(&self) -> [u8; 16] {
         xxh3_128(&self.body(true)).to_be_bytes()
     }
@@ -92,15 +89,16 @@ impl Upsert {
 /// One row of the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// From 1; a line with the names of columns is none.
+    /// The number of the row, from 1. The header of a CSV file does not count.
     pub number: u64,
+    /// The upsert, or why the row is set aside.
     pub read: Result<Upsert, UnsendableRow>,
 }
 
-/// A row that cannot be sent.
+/// A row that is set aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsendableRow {
-    /// As far as it can be told.
+    /// The row's user id, if it is known.
     pub user_id: Option<String>,
     pub reason: String,
 }
@@ -110,22 +108,22 @@ impl UnsendableRow {
         UnsendableRow { user_id: None, reason: reason.into() }
     }
 
-    /// With the line at which the row begins.
+    /// Adds the number of the row's first line to the reason.
     fn on_line(self, line: u64) -> Self {
         UnsendableRow { reason: format!("line {line}: {}", self.reason), ..self }
     }
 }
 
-/// Why an input cannot be read on.
+/// Why reading an input stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// The bytes stop coming.
+    /// Reading failed.
     #[error("the input cannot be read")]
     Read(#[source] io::Error),
-    /// The columns are not those of users: mend the names.
+    /// The names of the columns are wrong.
     #[error("{0}")]
     Columns(String),
 }
 
-/// Takes rows, in order, until it answers `false`.
+/// Receives rows in order. Returns false to stop.
 pub type RowSink<'a> = dyn FnMut(Row) -> bool + 'a;

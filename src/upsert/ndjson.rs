@@ -1,4 +1,4 @@
-//! One JSON object a line. Lines with nothing in them are passed over, and not counted.
+//! Reads NDJSON: one JSON object per line. Blank lines are skipped and not counted.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -8,10 +8,10 @@ use super::{
 };
 use crate::text::{bytes_without_mark, decoding};
 
-/// Hands over each row.
+/// Passes each row to `take` until it returns false.
 ///
 /// # Errors
-/// If the bytes stop coming.
+/// If reading fails.
 pub fn read_ndjson(input: impl Read, take: &mut RowSink<'_>) -> Result<(), InputError> {
     let mut input = BufReader::new(decoding(input, None).map_err(InputError::Read)?);
     let (mut line, mut number) = (Vec::new(), 0);
@@ -26,7 +26,7 @@ pub fn read_ndjson(input: impl Read, take: &mut RowSink<'_>) -> Result<(), Input
         if is_cut {
             skip_line(&mut input)?;
         }
-        // Files that were put together have a mark in the middle.
+        // A concatenation of files contains byte order marks within.
         let text = bytes_without_mark(line.trim_ascii()).trim_ascii();
         if text.is_empty() {
             continue;
@@ -43,16 +43,16 @@ pub fn read_ndjson(input: impl Read, take: &mut RowSink<'_>) -> Result<(), Input
     Ok(())
 }
 
-/// Reads over the rest of a line, without keeping it.
+/// Skips the rest of a line.
 fn skip_line(input: &mut impl BufRead) -> Result<(), InputError> {
     loop {
         let buffer = input.fill_buf().map_err(InputError::Read)?;
-        let (count, is_over) = match buffer.iter().position(|byte| *byte == b'\n') {
+        let (count, is_end) = match buffer.iter().position(|byte| *byte == b'\n') {
             Some(at) => (at + 1, true),
             None => (buffer.len(), buffer.is_empty()),
         };
         input.consume(count);
-        if is_over {
+        if is_end {
             return Ok(());
         }
     }

@@ -1,4 +1,4 @@
-//! Rows as people write them, right and wrong.
+//! Valid and invalid rows in every format.
 
 use std::io::Read as _;
 
@@ -30,7 +30,7 @@ fn reason(row: &serde_json::Value) -> String {
 }
 
 #[test]
-fn the_same_row_is_the_same_content_in_every_form() {
+fn a_row_has_the_same_content_key_in_every_format() {
     let from_csv = csv("\u{feff}userId,email,attributes.plan,attributes.seats:integer,attributes.vip:boolean,events\n\
         u1,a@b.c,pro,007,TRUE,\"[{\"\"event\"\":\"\"login\"\",\"\"timestamp\"\":\"\"1970-01-01T00:00:01Z\"\"}]\"\n");
     let nested = json!({"userId": "u1", "email": "a@b.c", "events": [{"timestamp": 1000, "event": "login"}],
@@ -51,7 +51,7 @@ fn the_same_row_is_the_same_content_in_every_form() {
 }
 
 #[test]
-fn a_row_the_service_would_refuse_is_set_aside() {
+fn a_row_that_the_service_would_refuse_is_set_aside() {
     let attributes =
         |count: usize| (0..count).map(|at| (format!("a{at}"), json!(1))).collect::<serde_json::Map<_, _>>();
     assert!(ndjson(&json!({"userId": "u", "attributes": attributes(100)}).to_string())[0].is_ok());
@@ -59,36 +59,36 @@ fn a_row_the_service_would_refuse_is_set_aside() {
         (json!({"email": "a@b"}), "no userId"),
         (json!({"userId": ""}), "no userId"),
         (json!({"userId": 5}), "userId is a number"),
-        (json!([1]), "no JSON object"),
-        (json!({"userId": "u", "email": "nowhere"}), "'nowhere' is no e-mail address"),
+        (json!([1]), "not a JSON object"),
+        (json!({"userId": "u", "email": "nowhere"}), "'nowhere' is not an e-mail address"),
         (json!({"userId": "u", "attributes": attributes(101)}), "at most 100"),
-        (json!({"userId": "u", "attributes": {"": 1}}), "without a name"),
-        (json!({"userId": "u", "attributes": {"a": 1}, "attributes.a": 2}), "stands twice"),
+        (json!({"userId": "u", "attributes": {"": 1}}), "has no name"),
+        (json!({"userId": "u", "attributes": {"a": 1}, "attributes.a": 2}), "occurs twice"),
         (json!({"userId": "u", "attributes": "text"}), "attributes are a text"),
         (json!({"userId": "u", "plan": "pro"}), "no column 'plan'"),
         (json!({"userId": "u", "events": {}}), "events are an object"),
-        (json!({"userId": "u", "events": [{"event": "e"}]}), "event 1 has no timestamp"),
+        (json!({"userId": "u", "events": [{"event": "e"}]}), "event 1 has no valid timestamp: it is missing"),
         (json!({"userId": "u", "events": [{"event": "e", "timestamp": 1}, {"timestamp": 1}]}), "event 2 has no name"),
-        (json!({"userId": "u", "events": [{"event": "e", "timestamp": 1, "count": 2}]}), "has 'count'"),
+        (json!({"userId": "u", "events": [{"event": "e", "timestamp": 1, "count": 2}]}), "unknown member 'count'"),
         (json!({"userId": "u", "events": [{"event": "e", "timestamp": "2026-01-31T08:00:00"}]}), "no time zone"),
         (json!({"userId": "u", "events": [{"event": "e", "timestamp": 1_769_846_400}]}), "write 1769846400000"),
         (json!({"userId": "u", "events": [{"event": "e", "timestamp": "1769846400"}]}), "write 1769846400000"),
         (json!({"userId": "u", "events": [{"event": "e", "timestamp": 1_769_846_400.5}]}), "not a whole number"),
         (json!({"userId": " u"}), "blanks around the userId ' u'"),
         (json!({"userId": "1002.0"}), "write 1002"),
-        (json!({"userId": "1.23457E+15"}), "cut the digits"),
-        (json!({"userId": "#N/A"}), "where it failed"),
+        (json!({"userId": "1.23457E+15"}), "has rounded"),
+        (json!({"userId": "#N/A"}), "an error value"),
         (json!({"userId": "a\nb"}), "line break"),
     ] {
         assert!(reason(&row).contains(expected), "{row}: {}", reason(&row));
     }
     for (line, expected) in [
-        (r#"{"userId":"u""#, "line 1: the row is no JSON"),
-        (r#"{"userId":"u1","userId":"u2"}"#, "'userId' stands twice"),
-        (r#"{"userId":"u","attributes":{"a":1,"a":2}}"#, "'a' stands twice"),
-        (r#"{"userId":"u","attributes":"{\"a\":1,\"a\":2}"}"#, "'a' stands twice"),
-        (r#"{"userId":"u","events":[{"event":"e","event":"f","timestamp":1}]}"#, "event 1: 'event' stands twice"),
-        ("{\"userId\":\"u\0\"}", "no JSON"),
+        (r#"{"userId":"u""#, "line 1: the row is not valid JSON"),
+        (r#"{"userId":"u1","userId":"u2"}"#, "'userId' occurs twice"),
+        (r#"{"userId":"u","attributes":{"a":1,"a":2}}"#, "'a' occurs twice"),
+        (r#"{"userId":"u","attributes":"{\"a\":1,\"a\":2}"}"#, "'a' occurs twice"),
+        (r#"{"userId":"u","events":[{"event":"e","event":"f","timestamp":1}]}"#, "event 1: 'event' occurs twice"),
+        ("{\"userId\":\"u\0\"}", "not valid JSON"),
     ] {
         let reason = ndjson(line).pop().unwrap().unwrap_err().reason;
         assert!(reason.contains(expected), "{line}: {reason}");
@@ -96,7 +96,7 @@ fn a_row_the_service_would_refuse_is_set_aside() {
 }
 
 #[test]
-fn values_that_the_contract_does_not_name_are_sent_as_they_are() {
+fn values_that_the_contract_does_not_mention_are_sent_unchanged() {
     let line =
         r#"{"userId":"u","attributes":{"a":1.50,"b":[1, {"c d": "e f"}],"c":9223372036854775808,"d":-0,"e":{}}}"#;
     let sent = String::from_utf8(ndjson(line).pop().unwrap().unwrap().body(true)).unwrap();
@@ -105,8 +105,8 @@ fn values_that_the_contract_does_not_name_are_sent_as_they_are() {
     let found = csv("userId,attributes.a:number,attributes.b:json\nu,1.50,\"[1, 2]\"\nv,\"1,5\",\nw,,{\n");
     assert_eq!(found[0].clone().unwrap().attributes["a"], AttributeValue::Json("1.50".into()));
     assert_eq!(found[0].clone().unwrap().attributes["b"], AttributeValue::Json("[1,2]".into()));
-    assert!(found[1].clone().unwrap_err().reason.contains("'1,5' in the column attributes.a is no number"));
-    assert!(found[2].clone().unwrap_err().reason.contains("is no JSON"));
+    assert!(found[1].clone().unwrap_err().reason.contains("'1,5' in the column attributes.a is not a number"));
+    assert!(found[2].clone().unwrap_err().reason.contains("is not JSON"));
 }
 
 fn sent_of(rows: &[Result<Upsert, UnsendableRow>]) -> Vec<String> {
@@ -118,7 +118,7 @@ fn sent_of(rows: &[Result<Upsert, UnsendableRow>]) -> Vec<String> {
 }
 
 #[test]
-fn what_spreadsheets_write_is_read() {
+fn tables_as_spreadsheets_write_them_are_read() {
     let expected = [
         r#"{"userId":"u1","email":"a@b.c","attributes":{"n":5,"plan":" pro "}}"#,
         r#"{"userId":"ü2","attributes":{"n":-7}}"#,
@@ -142,7 +142,7 @@ fn what_spreadsheets_write_is_read() {
 }
 
 #[test]
-fn what_spreadsheets_break_is_told_with_its_line() {
+fn errors_of_spreadsheets_are_reported_with_their_line() {
     let text = b"userId,attributes.plan,attributes.n:integer\n\
         1002.0,pro,1\n\n\
         u2,\"two\nlines\",2\n\
@@ -159,16 +159,16 @@ fn what_spreadsheets_break_is_told_with_its_line() {
         u12,ok,12";
     let found = sent_of(&rows(|take| read_csv(text.as_slice(), take)));
     for (at, expected) in [
-        "line 2: a program has made a number of the userId '1002.0': write 1002",
+        "line 2: a program has changed the userId to the number '1002.0': write 1002",
         r#"{"userId":"u2","attributes":{"n":2,"plan":"two\nlines"}}"#,
-        "line 6: it has 1 cells, and there are 3 columns, with ',' between them",
+        "line 6: it has 1 cells, separated by ',', but there are 3 columns",
         "line 7: the quote that begins cell 2 is not closed",
         r#"{"userId":"u5","attributes":{"n":5,"plan":"x"}}"#,
         "line 9: the cell of attributes.plan is not UTF-8: save the file as 'CSV UTF-8', or name its --encoding",
-        "line 10: the cell of attributes.plan holds a NUL byte",
-        "line 11: it repeats the names of the columns",
-        "line 12: cell 2 holds a quote",
-        "line 13: '5.5' in the column attributes.n is no integer",
+        "line 10: the cell of attributes.plan contains a NUL byte",
+        "line 11: it repeats the header",
+        "line 12: cell 2 contains a quote",
+        "line 13: '5.5' in the column attributes.n is not an integer",
         "line 14: it has 4 cells",
         "line 15: the quote that begins cell 2 is not closed",
         r#"{"userId":"u12","attributes":{"n":12,"plan":"ok"}}"#,
@@ -182,7 +182,7 @@ fn what_spreadsheets_break_is_told_with_its_line() {
 }
 
 #[test]
-fn a_mark_before_a_line_of_json_is_no_part_of_it() {
+fn a_byte_order_mark_before_a_line_is_ignored() {
     let found = ndjson("\u{feff}{\"userId\":\"u1\"}\r\n\r\n\u{feff}{\"userId\":\"u2\"}\n{\n");
     assert_eq!(sent_of(&found)[..2], [r#"{"userId":"u1"}"#, r#"{"userId":"u2"}"#]);
     assert!(sent_of(&found)[2].starts_with("line 4: "), "{found:?}");
@@ -192,15 +192,15 @@ fn a_mark_before_a_line_of_json_is_no_part_of_it() {
 }
 
 #[test]
-fn cells_are_held_to_the_type_of_their_column() {
+fn cells_must_fit_the_type_of_their_column() {
     let found = csv(
         "userId,attributes.n:integer,attributes.b:boolean,attributes.a:b\nu1,x,,\nu2,,maybe,\nu3,,,007\nu4\n,1,,\n",
     );
     let reasons: Vec<Option<String>> = found.iter().map(|row| row.clone().err().map(|aside| aside.reason)).collect();
-    assert!(reasons[0].as_deref().unwrap().contains("'x' in the column attributes.n is no integer"));
+    assert!(reasons[0].as_deref().unwrap().contains("'x' in the column attributes.n is not an integer"));
     assert!(reasons[1].as_deref().unwrap().contains("neither true nor false"));
     assert_eq!(found[2].clone().unwrap().attributes["a:b"], AttributeValue::Text("007".into()), "a text by default");
-    assert!(reasons[3].as_deref().unwrap().contains("1 cells, and there are 4 columns"));
+    assert!(reasons[3].as_deref().unwrap().contains("1 cells, separated by ',', but there are 4 columns"));
     assert_eq!(found[3].clone().unwrap_err().user_id.as_deref(), Some("u4"));
     assert!(reasons[4].as_deref().unwrap().contains("no userId"));
 }
@@ -211,8 +211,8 @@ fn wrong_columns_are_refused_before_any_row_is_read() {
         ("", "empty"),
         ("email,attributes.x\n", "no column userId"),
         ("userId,plan\nu,p\n", "no column 'plan'"),
-        ("userId,attributes.a,attributes.a:integer\n", "stands twice"),
-        ("userId,attributes.\n", "without a name"),
+        ("userId,attributes.a,attributes.a:integer\n", "occurs twice"),
+        ("userId,attributes.\n", "has no name"),
         ("\u{feff}", "empty"),
         ("sep=;\n", "empty"),
         (",,\n", "no column userId"),
@@ -225,7 +225,7 @@ fn wrong_columns_are_refused_before_any_row_is_read() {
 }
 
 #[test]
-fn p8_a_row_without_an_end_takes_no_memory_without_an_end() {
+fn p8_an_endless_row_takes_limited_memory() {
     let endless = || std::io::Read::take(std::io::repeat(b'x'), 1 << 24);
     let header = b"userId\n\"".as_slice();
     let found = rows(|take| read_csv(std::io::Read::chain(header, endless()).chain(b"\nu\n".as_slice()), take));

@@ -132,7 +132,7 @@ fn invalid_rows_are_set_aside_and_the_others_are_sent() {
     assert_eq!(arrived(&service).into_keys().collect::<Vec<_>>(), ["also good", "good"]);
     let results = results(&format!("{file}.results.csv"));
     assert_eq!(results.len(), 7);
-    for (row, reason) in [(2, "at most 100"), (4, "line 4: there is no userId"), (5, "'plan'"), (7, "no JSON")] {
+    for (row, reason) in [(2, "at most 100"), (4, "line 4: there is no userId"), (5, "'plan'"), (7, "not valid JSON")] {
         assert_eq!(results[&row]["fate"], "set_aside");
         assert!(results[&row]["reason"].contains(reason), "{:?}", results[&row]);
     }
