@@ -42,7 +42,7 @@ pub mod pipeline;
 pub mod metrics;
 pub mod notify;
 pub mod otlp;
-pub mod standing;
+pub mod sync_status;
 
 pub mod erase;
 pub mod serve;

@@ -15,7 +15,7 @@ use crate::{
         OPEN_END_MS, Outcome, PeopleAsk, Progress, Reached, RecordingsReport, Request, Run, RunMoments, RunReport,
         drift_lines,
     },
-    standing::HealthRules,
+    sync_status::HealthRules,
 };
 
 use super::{
@@ -157,7 +157,7 @@ pub(super) async fn run_request(
     let shown = outcome.as_ref().map_or(Ok(()), |(report, _)| show(report, is_json, &context));
     let error = outcome.as_ref().map_or_else(Some, |(_, outcome)| outcome.as_ref().err());
     let moments = RunMoments { started_ms, finished_ms: clock::now_ms() };
-    let (ended, rules) = (EndedRun::new(&settings, command, moments, error), HealthRules::of_one_shot(&settings));
+    let (ended, rules) = (EndedRun::new(&settings, command, moments, error), HealthRules::for_one_shot(&settings));
     // A signal leaves what is not delivered yet to the next run.
     tokio::select! {
         () = conclude(&settings, &ended, rules) => {}

@@ -12,7 +12,7 @@ mod textfile;
 pub use exposition::Exposition;
 pub use list::{ALL, Kind, Metric, named};
 pub use reference::reference;
-pub use samples::add_standing;
+pub use samples::add_sync_status;
 pub use textfile::write_textfile;
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::standing::{Health, Standing, codes};
+use crate::sync_status::{Health, SyncStatus, reason_codes};
 
 use super::Exposition;
 
@@ -10,32 +10,32 @@ use super::Exposition;
 const NO_FATES: [&str; 3] = ["windows", "pages", "reached"];
 
 /// Adds what `/metrics` and the textfile have in common.
-pub fn add_standing(to: &mut Exposition, standing: &Standing, health: &Health) {
+pub fn add_sync_status(to: &mut Exposition, status: &SyncStatus, health: &Health) {
     to.set("build_info", &[env!("CARGO_PKG_VERSION")], 1.0);
     to.set("healthy", &[], f64::from(u8::from(health.is_healthy())));
-    for code in codes() {
+    for code in reason_codes() {
         to.set("health_reason", &[code], f64::from(u8::from(health.has(code))));
     }
-    for (command, at_ms) in &standing.last_success_ms {
+    for (command, at_ms) in &status.last_success_ms {
         to.moment("last_success_timestamp_seconds", &[command], Some(*at_ms));
     }
-    if let Some(last) = &standing.last_ended {
+    if let Some(last) = &status.last_ended {
         to.moment("last_run_timestamp_seconds", &[], Some(last.ended_ms()));
         if let Some(exit_code) = last.exit_code {
             to.set("last_run_exit_code", &[], exit_code as f64);
         }
     }
-    to.count("failed_runs_in_a_row", &[], u64::from(standing.failures_in_a_row));
-    for lag in &standing.lags {
+    to.count("failed_runs_in_a_row", &[], u64::from(status.failures_in_a_row));
+    for lag in &status.stream_lags {
         if let Some(secs) = lag.lag_secs {
             to.set("lag_seconds", &[lag.stream.name()], secs as f64);
         }
     }
-    to.moment("rate_limited_until_timestamp_seconds", &[], standing.no_request_before_ms);
-    if let Some(rate) = standing.requests_per_sec {
+    to.moment("rate_limited_until_timestamp_seconds", &[], status.rate_limited_until_ms);
+    if let Some(rate) = status.learned_requests_per_sec {
         to.set("learned_requests_per_second", &[], rate);
     }
-    if let Some(report) = &standing.last_report {
+    if let Some(report) = &status.last_report {
         add_run(to, report);
     }
 }

@@ -64,12 +64,12 @@ fn alerts_name_metrics_and_reasons_that_are_there() {
     }
     for (at, _) in rules.match_indices("reason=\"") {
         let reason = rules[at + "reason=\"".len()..].split('"').next().unwrap();
-        assert!(crate::standing::codes().any(|code| code == reason), "{reason} is no reason");
+        assert!(crate::sync_status::reason_codes().any(|code| code == reason), "{reason} is no reason");
     }
     assert_eq!(rules.matches("- alert:").count(), rules.matches("action:").count(), "each says what to do");
     let page =
         std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/monitoring.md")).unwrap();
-    for code in crate::standing::codes() {
+    for code in crate::sync_status::reason_codes() {
         assert!(page.contains(&format!("`{code}`")), "docs/monitoring.md does not explain {code}");
     }
 }

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 
 use crate::{
     config::{NotifyEvent, Settings},
-    metrics::{Exposition, add_standing, write_textfile},
+    metrics::{Exposition, add_sync_status, write_textfile},
     model::RunId,
     otlp,
     pipeline::{PipelineError, RunMoments, RunReport, chain},
-    standing::{Health, HealthRules, RunSummary, Standing},
+    sync_status::{Health, HealthRules, RunSummary, SyncStatus},
 };
 
 use super::{channel::Channel, decision::Circumstances, delivery::deliver, ledger::Ledger, message::Message};
@@ -43,58 +43,58 @@ pub async fn conclude(settings: &Settings, run: &EndedRun, rules: HealthRules) {
     if settings.metrics.textfile.is_none() && !settings.notify.is_on() && !otlp::is_on() {
         return;
     }
-    let standing = standing_after(settings, run);
-    let health = Health::of(&standing, settings, rules);
-    write_metrics(settings, &standing, &health);
+    let status = status_after(settings, run);
+    let health = Health::new(&status, settings, rules);
+    write_metrics(settings, &status, &health);
     if settings.notify.is_on() {
-        let ended = standing.last_ended.as_ref().map(|run| Ended {
+        let ended = status.last_ended.as_ref().map(|run| Ended {
             run,
-            json: standing.last_report.as_ref().unwrap_or(&Value::Null),
+            json: status.last_report.as_ref().unwrap_or(&Value::Null),
             is_tolerated: !health.is_failing_for(run) && rules.failures_tolerated > 0,
         });
-        notify(settings, &standing, &health, ended.as_ref()).await;
+        notify(settings, &status, &health, ended.as_ref()).await;
     }
 }
 
 /// The same between two runs: the textfile shows how lag grows, and what could not be delivered is tried again.
 /// Killed runs are told of.
 pub async fn refresh(settings: &Settings, now_ms: i64, rules: HealthRules) {
-    let read = Standing::read(settings, now_ms);
+    let read = SyncStatus::read(settings, now_ms);
     if let Err(error) = &read {
         tracing::warn!(why = chain(error), "cannot read the checkpoints: the metrics stay unchanged");
     }
     let is_known = read.is_ok();
-    let standing = read.unwrap_or_else(|_| Standing { now_ms, ..Standing::default() });
-    let health = Health::of(&standing, settings, rules);
+    let status = read.unwrap_or_else(|_| SyncStatus { now_ms, ..SyncStatus::default() });
+    let health = Health::new(&status, settings, rules);
     if is_known && (settings.metrics.textfile.is_some() || otlp::is_on()) {
-        write_metrics(settings, &standing, &health);
+        write_metrics(settings, &status, &health);
     }
     if settings.notify.is_on() {
-        notify(settings, &standing, &health, None).await;
+        notify(settings, &status, &health, None).await;
     }
 }
 
 /// How it stands, with the run, also if the run could not be written down.
-fn standing_after(settings: &Settings, run: &EndedRun) -> Standing {
+fn status_after(settings: &Settings, run: &EndedRun) -> SyncStatus {
     let now_ms = run.moments.finished_ms;
-    let mut standing = Standing::read(settings, now_ms).unwrap_or_else(|error| {
+    let mut status = SyncStatus::read(settings, now_ms).unwrap_or_else(|error| {
         tracing::debug!(why = chain(&error), "cannot read the checkpoints after the run");
-        Standing { now_ms, ..Standing::default() }
+        SyncStatus { now_ms, ..SyncStatus::default() }
     });
-    let is_there = standing
+    let is_there = status
         .last_ended
         .as_ref()
         .is_some_and(|last| last.command == run.command && last.started_ms >= run.moments.started_ms);
     if let Some(report) = run.unrecorded.as_ref().filter(|_| !is_there) {
-        standing.add_unrecorded(report, run.moments);
+        status.add_unrecorded_run(report, run.moments);
     }
-    standing
+    status
 }
 
-fn write_metrics(settings: &Settings, standing: &Standing, health: &Health) {
+fn write_metrics(settings: &Settings, status: &SyncStatus, health: &Health) {
     let mut metrics = Exposition::default();
-    add_standing(&mut metrics, standing, health);
-    if let Ok(waiting) = Standing::waiting_deliveries(settings) {
+    add_sync_status(&mut metrics, status, health);
+    if let Ok(waiting) = SyncStatus::pending_deliveries(settings) {
         metrics.count("pending_deliveries", &[], waiting.deliveries);
     }
     otlp::record(&metrics);
@@ -105,9 +105,9 @@ fn write_metrics(settings: &Settings, standing: &Standing, health: &Health) {
 }
 
 /// Tells of runs that were killed since, and of the run that has ended, if one has.
-async fn notify(settings: &Settings, standing: &Standing, health: &Health, ended: Option<&Ended<'_>>) {
-    let (notify, now_ms) = (&settings.notify, standing.now_ms);
-    let (failure_left, again_after) = (standing.last_failure.as_ref(), notify.again_after);
+async fn notify(settings: &Settings, status: &SyncStatus, health: &Health, ended: Option<&Ended<'_>>) {
+    let (notify, now_ms) = (&settings.notify, status.now_ms);
+    let (failure_left, again_after) = (status.last_failure.as_ref(), notify.again_after);
     let is_tolerated = ended.is_some_and(|ended| ended.is_tolerated);
     let circumstances = Circumstances { is_tolerated, failure_left, again_after, now_ms };
     let mut ledger = Ledger::open(settings).await;
@@ -118,7 +118,7 @@ async fn notify(settings: &Settings, standing: &Standing, health: &Health, ended
             messages.extend(wanted.map(|event| Message::of(event, run, health, json.clone(), settings)));
         };
         // The oldest first. A killed run has left no JSON of its own.
-        for run in standing.killed.iter().rev() {
+        for run in status.killed_runs.iter().rev() {
             tell(before.judge_killed(run, &circumstances), run, &json!(run));
         }
         if let Some(Ended { run, json, .. }) = ended {

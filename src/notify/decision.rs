@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     config::NotifyEvent,
     model::DAY_MS,
-    standing::{FailedRun, RunSummary},
+    sync_status::{FailedRun, RunSummary},
 };
 
 /// The state of the runs as it was last told, or would have been.
@@ -101,7 +101,7 @@ impl Told {
         let now_ms = circumstances.now_ms;
         let mut events = Vec::new();
         if self.state == State::Failed {
-            if !run.makes_good(&self.failed) {
+            if !run.resolves(&self.failed) {
                 return events;
             }
             if let Some(left) = circumstances.failure_left {
@@ -171,8 +171,8 @@ mod tests {
                 reason,
                 why: Some(why.to_owned()),
                 hint: None,
-                looks: Vec::new(),
-                has_asked: true,
+                warnings: Vec::new(),
+                has_sent_requests: true,
                 narrowed_to: None,
             };
             self.judge(&run, hours, is_tolerated, None)
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn recovery_is_told_when_no_failure_is_left() {
         let mut nights = nights();
-        let run = |id: &str, command: &str, exit_code, has_asked| RunSummary {
+        let run = |id: &str, command: &str, exit_code, has_sent_requests| RunSummary {
             run_id: id.to_owned(),
             command: command.to_owned(),
             started_ms: 0,
@@ -246,8 +246,8 @@ mod tests {
             reason: (exit_code == 1).then_some(RunReason::ServiceFailed),
             why: None,
             hint: None,
-            looks: Vec::new(),
-            has_asked,
+            warnings: Vec::new(),
+            has_sent_requests,
             narrowed_to: None,
         };
         let failed = run("1", "sync", 1, true);
@@ -274,8 +274,8 @@ mod tests {
                 reason: Some(RunReason::RunKilled),
                 why: None,
                 hint: None,
-                looks: Vec::new(),
-                has_asked: true,
+                warnings: Vec::new(),
+                has_sent_requests: true,
                 narrowed_to: None,
             };
             let now_ms = hours * HOUR_MS;

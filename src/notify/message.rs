@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     config::{NotifyEvent, Settings},
     model::format_ms,
-    standing::{Health, RunSummary},
+    sync_status::{Health, RunSummary},
 };
 
 /// One message. It holds no person: the run's JSON has none.
@@ -66,8 +66,8 @@ impl Message {
             reason: None,
             why: Some("this is a test".to_owned()),
             hint: None,
-            looks: Vec::new(),
-            has_asked: false,
+            warnings: Vec::new(),
+            has_sent_requests: false,
             narrowed_to: None,
         };
         Message::of(NotifyEvent::Test, &summary, &Health::default(), json!({}), settings)

@@ -6,7 +6,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::{
-    model::format_ms,
+    model::{format_duration_short, format_ms},
     source::{Source, WaitReason},
 };
 
@@ -180,13 +180,13 @@ impl Reading {
         parts.push(format!("{:.0}%", self.percent.floor()));
         parts.push(format!("{}{of} windows", self.windows_done));
         if let Some(Wait { secs, why }) = self.waiting {
-            parts.push(format!("{why}: waits {}", length(secs)));
+            parts.push(format!("{why}: waits {}", format_duration_short(secs)));
         } else {
             parts.push(format!("{} rows/s", short(self.rows_per_sec)));
             let limit = self.requests_per_sec_max.map(|limit| format!(" of {}", short(limit))).unwrap_or_default();
             parts.push(format!("{}{limit} req/s", short(self.requests_per_sec)));
         }
-        parts.extend(self.secs_left.map(|secs| format!("{} left", length(secs))));
+        parts.extend(self.secs_left.map(|secs| format!("{} left", format_duration_short(secs))));
         parts.join("  ")
     }
 }
@@ -199,16 +199,6 @@ fn short(number: f64) -> String {
         ..9_950.0 => format!("{:.1}k", number / 1e3),
         ..999_500.0 => format!("{:.0}k", number / 1e3),
         _ => format!("{:.1}M", number / 1e6),
-    }
-}
-
-/// `45s`, `12m`, `3h20m`, `2d4h`.
-fn length(secs: u64) -> String {
-    match secs {
-        0..90 => format!("{secs}s"),
-        90..5_400 => format!("{}m", secs.div_ceil(60)),
-        5_400..172_800 => format!("{}h{:02}m", secs / 3600, secs % 3600 / 60),
-        _ => format!("{}d{}h", secs / 86_400, secs % 86_400 / 3600),
     }
 }
 
@@ -239,10 +229,14 @@ mod tests {
         let line = long.line();
         assert_eq!(line, "responses 2026-11-01  81%  9999/12345 windows  123k rows/s  99 of 100 req/s  2d4h left");
         let typical = Reading { windows_done: 12, windows_expected: Some(57), secs_left: Some(250), ..long.clone() };
-        assert_eq!(typical.line(), "responses 2026-11-01  81%  12/57 windows  123k rows/s  99 of 100 req/s  5m left");
+        assert_eq!(typical.line(), "responses 2026-11-01  81%  12/57 windows  123k rows/s  99 of 100 req/s  4m left");
         assert!(typical.line().len() <= 80);
         let waiting = Reading { waiting: Some(Wait { secs: 3_700, why: "rate limited" }), ..typical };
-        assert!(waiting.line().contains("rate limited: waits 62m") && waiting.line().len() <= 80, "{}", waiting.line());
+        assert!(
+            waiting.line().contains("rate limited: waits 1h1m") && waiting.line().len() <= 80,
+            "{}",
+            waiting.line()
+        );
         assert_eq!(Reading::default().line(), "0%  0 windows  0.0 rows/s  0.0 req/s");
     }
 

@@ -48,13 +48,13 @@ pub struct ScopeCoverage {
 
 /// What is known of a day or an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub enum CoverageState {
     /// All of it was read to the end of results.
     Complete,
     /// The same, and the next run reads some of it again. Only said where the rules are known.
     DueAgain,
     /// Read, and the last scan left a doubt somewhere in it.
-    InDoubt,
+    NeedsRecheck,
     /// A part of the day is complete, the rest was not read (yet).
     Partly,
     NeverRead,
@@ -67,7 +67,7 @@ impl ScopeCoverage {
     }
 
     /// What the checkpoints know of a scope.
-    pub fn of_segments(scope: Scope, intervals: &[CoverageInterval]) -> Self {
+    pub fn from_intervals(scope: Scope, intervals: &[CoverageInterval]) -> Self {
         let mut held = ScopeCoverage::of(scope);
         for interval in intervals {
             held.lay(interval.window, interval.scanned_ms == NEEDS_RECHECK_MS);
@@ -97,7 +97,7 @@ impl ScopeCoverage {
     }
 
     /// What is known of a day, given in days since 1970.
-    pub fn day(&self, day: i64) -> Standing {
+    pub fn day(&self, day: i64) -> CoverageState {
         let window = Window::new(day * DAY_MS, (day + 1) * DAY_MS);
         let touches = |set: &IntervalSet| {
             let windows = set.windows();
@@ -105,22 +105,22 @@ impl ScopeCoverage {
             windows.get(at).is_some_and(|held| held.overlaps(window))
         };
         match () {
-            () if touches(&self.in_doubt) => Standing::InDoubt,
-            () if self.complete.covers(window) && touches(&self.due_again) => Standing::DueAgain,
-            () if self.complete.covers(window) => Standing::Complete,
-            () if touches(&self.complete) => Standing::Partly,
-            () => Standing::NeverRead,
+            () if touches(&self.in_doubt) => CoverageState::NeedsRecheck,
+            () if self.complete.covers(window) && touches(&self.due_again) => CoverageState::DueAgain,
+            () if self.complete.covers(window) => CoverageState::Complete,
+            () if touches(&self.complete) => CoverageState::Partly,
+            () => CoverageState::NeverRead,
         }
     }
 
-    /// The intervals from the first to the last moment that was ever read, each of one standing, in order.
-    pub fn intervals(&self) -> Vec<(Window, Standing)> {
+    /// The intervals from the first to the last moment that was ever read, each of one state, in order.
+    pub fn intervals(&self) -> Vec<(Window, CoverageState)> {
         let Some(bounding_range) = self.bounding_range() else { return Vec::new() };
-        let gaps = self.complete.gaps_in(bounding_range).into_iter().map(|window| (window, Standing::NeverRead));
-        let doubts = self.in_doubt.windows().iter().map(|window| (*window, Standing::InDoubt));
+        let gaps = self.complete.gaps_in(bounding_range).into_iter().map(|window| (window, CoverageState::NeverRead));
+        let doubts = self.in_doubt.windows().iter().map(|window| (*window, CoverageState::NeedsRecheck));
         let mut settled = self.complete.clone();
         self.in_doubt.windows().iter().for_each(|window| settled.remove(*window));
-        let settled: Vec<_> = settled.windows().iter().map(|window| (*window, Standing::Complete)).collect();
+        let settled: Vec<_> = settled.windows().iter().map(|window| (*window, CoverageState::Complete)).collect();
         let mut intervals: Vec<_> = gaps.chain(doubts).chain(settled).collect();
         intervals.sort();
         intervals
@@ -169,7 +169,7 @@ fn is_of(state: &State, base_url: Option<&str>) -> Result<bool, StateError> {
 fn of_checkpoints(state: &State) -> Result<Vec<ScopeCoverage>, StateError> {
     let mut scopes = Vec::new();
     for scope in state.covered_scopes()? {
-        scopes.push(ScopeCoverage::of_segments(scope, &state.coverage(scope)?));
+        scopes.push(ScopeCoverage::from_intervals(scope, &state.coverage(scope)?));
     }
     Ok(scopes)
 }
@@ -218,20 +218,20 @@ mod tests {
         let mut held = ScopeCoverage::of(Scope::all(Stream::Responses));
         held.lay(Window::new(0, 2 * DAY_MS + 1), false);
         held.lay(Window::new(4 * DAY_MS, 6 * DAY_MS), true);
-        let days: Vec<Standing> = (0..7).map(|day| held.day(day)).collect();
-        use Standing::{Complete, InDoubt, NeverRead, Partly};
-        assert_eq!(days, [Complete, Complete, Partly, NeverRead, InDoubt, InDoubt, NeverRead]);
+        let days: Vec<CoverageState> = (0..7).map(|day| held.day(day)).collect();
+        use CoverageState::{Complete, NeedsRecheck, NeverRead, Partly};
+        assert_eq!(days, [Complete, Complete, Partly, NeverRead, NeedsRecheck, NeedsRecheck, NeverRead]);
         held.lay(Window::new(4 * DAY_MS, 5 * DAY_MS), false);
         let intervals = [
             (Window::new(0, 2 * DAY_MS + 1), Complete),
             (Window::new(2 * DAY_MS + 1, 4 * DAY_MS), NeverRead),
             (Window::new(4 * DAY_MS, 5 * DAY_MS), Complete),
-            (Window::new(5 * DAY_MS, 6 * DAY_MS), InDoubt),
+            (Window::new(5 * DAY_MS, 6 * DAY_MS), NeedsRecheck),
         ];
         assert_eq!(held.intervals(), intervals, "a later look settles a doubt");
         // What is not complete cannot be due again.
         let held = held.due_again([Window::new(DAY_MS, 2 * DAY_MS), Window::new(3 * DAY_MS, 4 * DAY_MS)]);
-        let days: Vec<Standing> = (0..5).map(|day| held.day(day)).collect();
-        assert_eq!(days, [Complete, Standing::DueAgain, Partly, NeverRead, Complete]);
+        let days: Vec<CoverageState> = (0..5).map(|day| held.day(day)).collect();
+        assert_eq!(days, [Complete, CoverageState::DueAgain, Partly, NeverRead, Complete]);
     }
 }

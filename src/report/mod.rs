@@ -24,7 +24,7 @@ pub mod words;
 use crate::{load::Reader, state::State};
 
 pub use changes::{Between, Changes, Figure, FigureChange, RowChange, changes, shown_value};
-pub use coverage::{ScopeCoverage, Standing};
+pub use coverage::{CoverageState, ScopeCoverage};
 pub use error::ReportError;
 pub use limits::{DAYS_DEFAULT, DAYS_MAX};
 pub use page::{BASE_STYLE, squares, time_split};

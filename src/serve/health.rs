@@ -11,7 +11,7 @@ use axum::{
 };
 use serde_json::json;
 
-use crate::{model::format_ms, standing::Health};
+use crate::{model::format_ms, sync_status::Health};
 
 use super::Watch;
 
@@ -19,22 +19,22 @@ use super::Watch;
 /// Either way the body has every reason, red or only named.
 pub(super) async fn health(State(watch): State<Arc<Watch>>) -> Response {
     let can_store = watch.can_store().await;
-    let standing = watch.standing().await;
-    let health = watch.health(&standing);
-    let standing = standing.as_ref().as_ref().ok();
+    let sync_status = watch.sync_status().await;
+    let health = watch.health(&sync_status);
+    let sync_status = sync_status.as_ref().as_ref().ok();
     let shown = watch.board().shown();
     let moment = |at_ms: Option<i64>| at_ms.map(format_ms);
-    let lag_secs = |lags: &[crate::standing::StreamLag]| {
+    let lag_secs = |lags: &[crate::sync_status::StreamLag]| {
         lags.iter().map(|lag| (lag.stream.name(), lag.lag_secs)).collect::<std::collections::BTreeMap<_, _>>()
     };
     let body = json!({
         "status": status(can_store, shown.limited_until_ms, &health),
         "healthy": health.is_healthy(),
         "reasons": health.reasons,
-        "last_run": standing.and_then(|standing| standing.last_ended.as_ref()),
-        "last_success_at": standing.and_then(|standing| standing.last_success.as_ref()).map(|run| format_ms(run.ended_ms())),
-        "failures_in_a_row": standing.map(|standing| standing.failures_in_a_row),
-        "lag_secs": standing.map(|standing| lag_secs(&standing.lags)),
+        "last_run": sync_status.and_then(|sync_status| sync_status.last_ended.as_ref()),
+        "last_success_at": sync_status.and_then(|sync_status| sync_status.last_success.as_ref()).map(|run| format_ms(run.ended_ms())),
+        "failures_in_a_row": sync_status.map(|sync_status| sync_status.failures_in_a_row),
+        "lag_secs": sync_status.map(|sync_status| lag_secs(&sync_status.stream_lags)),
         "rate_limited_until": moment(shown.limited_until_ms),
         "started_at": format_ms(watch.board().started_ms),
         "running": shown.running,
@@ -42,7 +42,7 @@ pub(super) async fn health(State(watch): State<Arc<Watch>>) -> Response {
         "next_run_at": moment(shown.schedule.next_ms),
         "last_run_at": moment(shown.schedule.last_started_ms),
         "last_outcome": shown.schedule.last_outcome,
-        "waiting_deliveries": shown.waiting.deliveries,
+        "pending_deliveries": shown.waiting.deliveries,
         "waiting_since": moment(shown.waiting.oldest_ms),
     });
     (code(health.is_healthy()), Json(body)).into_response()

@@ -9,7 +9,7 @@ use crate::{
     model::MINUTE_MS,
     notify::{EndedRun, conclude, refresh},
     otlp,
-    standing::HealthRules,
+    sync_status::HealthRules,
 };
 
 /// How often the textfile is written anew between runs, and how often what could not be delivered is tried again.

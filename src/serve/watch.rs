@@ -11,9 +11,9 @@ use tokio::sync::Mutex;
 use crate::{
     clock::Clock,
     config::Settings,
-    metrics::{Exposition, add_standing},
+    metrics::{Exposition, add_sync_status},
     pipeline::chain,
-    standing::{Health, HealthRules, MAX_LAG, Standing},
+    sync_status::{Health, HealthRules, MAX_LAG, SyncStatus},
 };
 
 use super::{Board, Count, Queue, Schedule, ServeError};
@@ -42,7 +42,7 @@ pub struct Watch {
 }
 
 /// What the checkpoints know; an error if they cannot be read.
-type Known = Result<Standing, String>;
+type Known = Result<SyncStatus, String>;
 
 impl Watch {
     /// Nothing is read yet.
@@ -74,30 +74,30 @@ impl Watch {
     }
 
     /// What the checkpoints know of the runs, a second old at most; an error text if they cannot be read.
-    pub async fn standing(&self) -> Arc<Result<Standing, String>> {
+    pub async fn sync_status(&self) -> Arc<Result<SyncStatus, String>> {
         let mut known = self.known.lock().await;
         if let Some((_, known)) = known.as_ref().filter(|(read, _)| read.elapsed() < FRESH) {
             return Arc::clone(known);
         }
         let (settings, now_ms) = (self.settings.clone(), self.clock.now_ms());
         let read =
-            tokio::task::spawn_blocking(move || Standing::read(&settings, now_ms).map_err(|error| chain(&error)));
+            tokio::task::spawn_blocking(move || SyncStatus::read(&settings, now_ms).map_err(|error| chain(&error)));
         let fresh = Arc::new(read.await.unwrap_or_else(|error| Err(error.to_string())));
         *known = Some((Instant::now(), Arc::clone(&fresh)));
         fresh
     }
 
     /// Whether somebody has to be woken, by what the checkpoints and this process know.
-    pub fn health(&self, standing: &Result<Standing, String>) -> Health {
-        let mut health = match standing {
-            Ok(standing) => Health::of(standing, &self.settings, self.rules),
+    pub fn health(&self, sync_status: &Result<SyncStatus, String>) -> Health {
+        let mut health = match sync_status {
+            Ok(sync_status) => Health::new(sync_status, &self.settings, self.rules),
             Err(why) => Health::unknown(format!("the checkpoints cannot be read: {why}")),
         };
         if let Some(why) = self.board.shown().flush_trouble {
-            health.deliveries_waiting(why);
+            health.add_deliveries_waiting(why);
         }
         if !self.board.is_storing() {
-            health.deliveries_not_stored();
+            health.add_deliveries_not_stored();
         }
         health
     }
@@ -117,10 +117,10 @@ impl Watch {
     /// All metrics.
     pub async fn metrics(&self) -> Exposition {
         let mut metrics = Exposition::default();
-        let standing = self.standing().await;
-        let health = self.health(&standing);
-        let unknown = Standing::default();
-        add_standing(&mut metrics, standing.as_ref().as_ref().unwrap_or(&unknown), &health);
+        let sync_status = self.sync_status().await;
+        let health = self.health(&sync_status);
+        let unknown = SyncStatus::default();
+        add_sync_status(&mut metrics, sync_status.as_ref().as_ref().unwrap_or(&unknown), &health);
         add_board(&mut metrics, &self.board);
         metrics
     }

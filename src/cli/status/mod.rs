@@ -16,14 +16,14 @@ use serde::{Deserialize, Serialize};
 use crate::{
     clock,
     config::Settings,
-    model::{IntervalSet, NEEDS_RECHECK_MS, Window, format_ms, parse_duration},
+    model::{IntervalSet, NEEDS_RECHECK_MS, Window, format_duration, format_ms, parse_duration},
     pipeline::{
         CLOCK_SKEW, DriftReport, KnownBehaviour, LEARNED_RATE, RunReason, chain, drift_lines, known_behaviours,
         told_wait_until,
     },
     source::LearnedRate,
-    standing::{Lag, RunSummary, is_asked_for, lag_secs, length, scope_lags},
     state::{Proven, RunEntry, State, StateError},
+    sync_status::{LagCheck, RunSummary, is_selected, lag_secs, scope_lags},
 };
 
 use super::{
@@ -99,7 +99,7 @@ struct Status {
     clock_skew_ms: Option<i64>,
     /// What --max-lag found.
     #[serde(flatten)]
-    lag: Option<Lag>,
+    lag: Option<LagCheck>,
     /// What the service's documents leave open, as far as it was seen.
     traits: Vec<KnownBehaviour>,
     runs: Vec<RunStatus>,
@@ -152,12 +152,12 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
     let Some(state) = State::open_read_only(&settings.state_path).map_err(CommandError::State)? else {
         let path = settings.state_path.display();
         if let Some(max_lag) = args.max_lag {
-            let lag = Lag::of(&settings, max_lag, &[]);
+            let lag = LagCheck::new(&settings, max_lag, &[]);
             match args.json {
                 true => context.printer.print_json(&lag)?,
                 false => context.printer.print(&lag.describe())?,
             }
-            return Ok(if lag.is_well() { 0 } else { 3 });
+            return Ok(if lag.is_within_limit() { 0 } else { 3 });
         }
         context.printer.print(&if args.json {
             "{}".to_owned()
@@ -175,7 +175,7 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
         Some(_) => context.printer.print(&describe_range(&status))?,
         None => context.printer.print(&describe(&status))?,
     }
-    let is_well = status.lag.as_ref().is_none_or(Lag::is_well);
+    let is_well = status.lag.as_ref().is_none_or(LagCheck::is_within_limit);
     Ok(if args.surveys.tell_unknown(&settings) || !is_well { 3 } else { 0 })
 }
 
@@ -200,9 +200,9 @@ fn service_clock(state: &State) -> Result<(Option<i64>, i64), StateError> {
     Ok((skew_ms, clock::now_ms() + skew_ms.unwrap_or(0)))
 }
 
-fn lag(settings: &Settings, state: &State, max_lag: Duration) -> Result<Lag, StateError> {
+fn lag(settings: &Settings, state: &State, max_lag: Duration) -> Result<LagCheck, StateError> {
     let (_, now_ms) = service_clock(state)?;
-    Ok(Lag::of(settings, max_lag, &scope_lags(settings, state, now_ms)?))
+    Ok(LagCheck::new(settings, max_lag, &scope_lags(settings, state, now_ms)?))
 }
 
 fn gather(
@@ -214,7 +214,7 @@ fn gather(
     let (skew_ms, now_ms) = service_clock(state)?;
     let mut streams = Vec::new();
     let mut counter = RowCounter::open(&settings.warehouse);
-    for scope in state.covered_scopes()?.into_iter().filter(|scope| is_asked_for(settings, *scope)) {
+    for scope in state.covered_scopes()?.into_iter().filter(|scope| is_selected(settings, *scope)) {
         let held = state.coverage(scope)?;
         let covered: IntervalSet = held.iter().map(|segment| segment.window).collect();
         let Some(bounding_range) = covered.bounding_range() else { continue };
@@ -245,7 +245,7 @@ fn gather(
         });
     }
     drop(counter);
-    let scans = state.scans_under_way()?.into_iter().filter(|left| is_asked_for(settings, left.scan.scope));
+    let scans = state.scans_under_way()?.into_iter().filter(|left| is_selected(settings, left.scan.scope));
     let scans = scans.map(|left| ScanStatus {
         stream: left.scan.scope.stream.name(),
         window: left.scan.window.to_string(),
@@ -257,7 +257,7 @@ fn gather(
     let last_drift = last_drift(&runs);
     let runs = runs.into_iter().map(|run| {
         let is_running = holder.as_ref().is_some_and(|holder| holder.run_id == run.run_id);
-        let run = RunSummary::of(run, is_running);
+        let run = RunSummary::from_entry(run, is_running);
         RunStatus {
             secs: run.finished_ms.map(|finished_ms| (finished_ms - run.started_ms) as f64 / 1000.0),
             outcome: run.outcome,
@@ -299,7 +299,7 @@ fn last_drift(runs: &[RunEntry]) -> LastDrift {
 
 fn describe(status: &Status) -> String {
     let unknown = || "?".to_owned();
-    let mut text = status.lag.as_ref().map(Lag::describe).unwrap_or_default();
+    let mut text = status.lag.as_ref().map(LagCheck::describe).unwrap_or_default();
     text += &format!(
         "{} ({})\n",
         status.base_url.clone().unwrap_or_else(unknown),
@@ -313,7 +313,7 @@ fn describe(status: &Status) -> String {
     }
     for stream in &status.streams {
         let survey = stream.survey_id.map(|id| format!(" of survey {id}")).unwrap_or_default();
-        let lag = length(stream.lag_secs);
+        let lag = format_duration(stream.lag_secs.unsigned_abs());
         let uncounted = || "rows unknown (the warehouse cannot be read now)".to_owned();
         let rows = stream.rows.map_or_else(uncounted, |rows| format!("{rows} rows"));
         text.push_str(&format!(

@@ -9,7 +9,7 @@ use crate::{
     state::{Proven, State, StateError, StoredInterval},
 };
 
-use crate::standing::is_asked_for;
+use crate::sync_status::is_selected;
 
 use super::shown::seconds;
 
@@ -69,7 +69,7 @@ pub(super) fn proofs(
         scopes.extend(enabled.filter(|scope| !scopes.contains(scope)).collect::<Vec<_>>());
     }
     scopes.retain(|scope| {
-        is_asked_for(settings, *scope) && settings.streams.iter().any(|stream| stream.stream == scope.stream)
+        is_selected(settings, *scope) && settings.streams.iter().any(|stream| stream.stream == scope.stream)
     });
     let mut all = Vec::new();
     for scope in scopes {

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     model::{DAY_MS, format_ms},
     report::{
-        coverage::{Coverage, ScopeCoverage, Source, Standing},
+        coverage::{Coverage, CoverageState, ScopeCoverage, Source},
         limits::INTERVALS_MAX,
     },
 };
@@ -39,7 +39,7 @@ pub(super) fn coverage(coverage: &Coverage) -> Markup {
             p.note {
                 "A day counts as complete when the service said that there is no more, and never before. " (source)
             }
-            (legend(&STANDINGS))
+            (legend(&COVERAGE_STATES))
             div.maps { @for held in &coverage.scopes { (scope(held, coverage.days)) } }
             (left_out(coverage.earlier_days, "earlier day", " (--days shows more)"))
             (left_out(i64::try_from(coverage.left_out).unwrap_or(i64::MAX), "stream of one survey", ""))
@@ -69,10 +69,10 @@ fn scope(held: &ScopeCoverage, days: Option<(i64, i64)>) -> Markup {
                         caption { "Stretches of creation time, the end is not inside" }
                         thead { tr { th scope="col" { "From" } th scope="col" { "To" } th scope="col" { "State" } } }
                         tbody {
-                            @for (window, standing) in intervals.iter().rev().take(INTERVALS_MAX) {
+                            @for (window, state) in intervals.iter().rev().take(INTERVALS_MAX) {
                                 tr {
                                     th scope="row" { (moment(window.start_ms)) } td { (moment(window.end_ms)) }
-                                    td { (word(*standing)) }
+                                    td { (word(*state)) }
                                 }
                             }
                         }
@@ -88,7 +88,8 @@ fn moment(at_ms: i64) -> String {
     format_ms(at_ms).replace('T', " ").replace('Z', "")
 }
 
-const STANDINGS: [Standing; 4] = [Standing::Complete, Standing::Partly, Standing::InDoubt, Standing::NeverRead];
+const COVERAGE_STATES: [CoverageState; 4] =
+    [CoverageState::Complete, CoverageState::Partly, CoverageState::NeedsRecheck, CoverageState::NeverRead];
 
 /// A day's place: months since year 0, and the day of the month from 0.
 fn place(day: i64) -> Option<(i64, i64)> {
@@ -97,23 +98,23 @@ fn place(day: i64) -> Option<(i64, i64)> {
 }
 
 fn map(held: &ScopeCoverage, (first, last): (i64, i64), anchor: &str) -> Markup {
-    let mut shapes = [const { String::new() }; STANDINGS.len()];
-    let mut counts = [0_i64; STANDINGS.len()];
+    let mut shapes = [const { String::new() }; COVERAGE_STATES.len()];
+    let mut counts = [0_i64; COVERAGE_STATES.len()];
     let (first_month, last_month) = (place(first).map_or(0, |at| at.0), place(last).map_or(0, |at| at.0));
     for day in first..=last {
-        let (standing, Some((month, at))) = (held.day(day), place(day)) else { continue };
-        for (known, (shapes, count)) in STANDINGS.iter().zip(shapes.iter_mut().zip(&mut counts)) {
-            if *known == standing {
-                shapes.push_str(&shape(standing, LEFT + at * STEP, TOP + (last_month - month) * STEP));
+        let (state, Some((month, at))) = (held.day(day), place(day)) else { continue };
+        for (known, (shapes, count)) in COVERAGE_STATES.iter().zip(shapes.iter_mut().zip(&mut counts)) {
+            if *known == state {
+                shapes.push_str(&shape(state, LEFT + at * STEP, TOP + (last_month - month) * STEP));
                 *count += 1;
             }
         }
     }
-    let told: Vec<String> = STANDINGS
+    let told: Vec<String> = COVERAGE_STATES
         .iter()
         .zip(counts)
         .filter(|(_, count)| *count > 0)
-        .map(|(standing, count)| format!("{} {}", many(count, "day"), word(*standing)))
+        .map(|(state, count)| format!("{} {}", many(count, "day"), word(*state)))
         .collect();
     let (width, height) = (LEFT + 31 * STEP, TOP + (last_month - first_month + 1) * STEP);
     html! {
@@ -128,8 +129,8 @@ fn map(held: &ScopeCoverage, (first, last): (i64, i64), anchor: &str) -> Markup 
                     (format!("{:04}-{:02}", month.div_euclid(12), month.rem_euclid(12) + 1))
                 }
             }
-            @for (standing, shapes) in STANDINGS.iter().zip(&shapes) {
-                @if !shapes.is_empty() { path class=(class(*standing)) d=(shapes) {} }
+            @for (state, shapes) in COVERAGE_STATES.iter().zip(&shapes) {
+                @if !shapes.is_empty() { path class=(class(*state)) d=(shapes) {} }
             }
         }
         p.meta data-days=(anchor) { (told.join(", ")) }

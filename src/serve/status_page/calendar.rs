@@ -4,7 +4,7 @@
 use maud::{Markup, html};
 
 use crate::report::{
-    Standing,
+    CoverageState,
     squares::{STEP, class, shape, word},
 };
 
@@ -19,8 +19,13 @@ const ROW_NAMES: [(i64, &str); 3] = [(0, "Mon"), (2, "Wed"), (4, "Fri")];
 const RANGES_MAX: usize = 40;
 
 /// What a day can be, in the order of the legend.
-pub(super) const STANDINGS: [Standing; 5] =
-    [Standing::Complete, Standing::DueAgain, Standing::Partly, Standing::InDoubt, Standing::NeverRead];
+pub(super) const COVERAGE_STATES: [CoverageState; 5] = [
+    CoverageState::Complete,
+    CoverageState::DueAgain,
+    CoverageState::Partly,
+    CoverageState::NeedsRecheck,
+    CoverageState::NeverRead,
+];
 
 /// The calendar and the table of a stream.
 pub(super) fn calendar(scope: &ScopeFacts, name: &str) -> Markup {
@@ -32,7 +37,7 @@ pub(super) fn calendar(scope: &ScopeFacts, name: &str) -> Markup {
                 data-left=(LEFT) data-top=(TOP) data-step=(STEP) data-days=(letters(&scope.days)) {
                 @for (row, name) in ROW_NAMES { text x="0" y=(TOP + row * STEP + 10) { (name) } }
                 @for (x, name) in months(&scope.days) { text x=(x) y=(TOP - 6) { (name) } }
-                @for standing in STANDINGS { (squares(&scope.days, first, standing)) }
+                @for state in COVERAGE_STATES { (squares(&scope.days, first, state)) }
             }
         }
         p.meta.day-read id=(id) aria-live="polite" { (told(&scope.days)) }
@@ -44,7 +49,7 @@ pub(super) fn calendar(scope: &ScopeFacts, name: &str) -> Markup {
                     thead { tr { th scope="col" { "From" } th scope="col" { "To" } th.word scope="col" { "State" } } }
                     tbody {
                         @for range in scope.days.iter().rev().take(RANGES_MAX) {
-                            tr { th scope="row" { (range.from) } td { (range.to) } td.word { (word(range.standing)) } }
+                            tr { th scope="row" { (range.from) } td { (range.to) } td.word { (word(range.coverage_state)) } }
                         }
                     }
                 }
@@ -58,13 +63,13 @@ pub(super) fn calendar(scope: &ScopeFacts, name: &str) -> Markup {
 
 /// `300 days complete; 3 days in doubt`
 fn told(days: &[DayRange]) -> String {
-    let count = |standing: Standing| -> i64 {
-        days.iter().filter(|range| range.standing == standing).map(|range| range.last - range.first + 1).sum()
+    let count = |state: CoverageState| -> i64 {
+        days.iter().filter(|range| range.coverage_state == state).map(|range| range.last - range.first + 1).sum()
     };
-    let counts = STANDINGS.map(|standing| (standing, count(standing)));
+    let counts = COVERAGE_STATES.map(|state| (state, count(state)));
     let some = counts.into_iter().filter(|(_, count)| *count > 0);
     let texts: Vec<String> = some
-        .map(|(standing, count)| format!("{count} day{} {}", if count == 1 { "" } else { "s" }, word(standing)))
+        .map(|(state, count)| format!("{count} day{} {}", if count == 1 { "" } else { "s" }, word(state)))
         .collect();
     texts.join("; ")
 }
@@ -72,20 +77,20 @@ fn told(days: &[DayRange]) -> String {
 /// A letter a day, for the script: the first of the class.
 fn letters(days: &[DayRange]) -> String {
     let of = |range: &DayRange| {
-        let letter = class(range.standing).get(..1).unwrap_or_default();
+        let letter = class(range.coverage_state).get(..1).unwrap_or_default();
         letter.repeat(usize::try_from(range.last - range.first + 1).unwrap_or(0))
     };
     days.iter().map(of).collect()
 }
 
 /// All squares of one kind as one path.
-fn squares(days: &[DayRange], first: i64, standing: Standing) -> Markup {
-    let of_kind = days.iter().filter(|range| range.standing == standing);
+fn squares(days: &[DayRange], first: i64, state: CoverageState) -> Markup {
+    let of_kind = days.iter().filter(|range| range.coverage_state == state);
     let path: String = of_kind
         .flat_map(|range| range.first..=range.last)
-        .map(|day| shape(standing, LEFT + (day - first) / 7 * STEP, TOP + (day - first) % 7 * STEP))
+        .map(|day| shape(state, LEFT + (day - first) / 7 * STEP, TOP + (day - first) % 7 * STEP))
         .collect();
-    html! { @if !path.is_empty() { path class=(class(standing)) d=(path) {} } }
+    html! { @if !path.is_empty() { path class=(class(state)) d=(path) {} } }
 }
 
 /// Where months begin, with their names.

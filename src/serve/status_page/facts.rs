@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     pipeline::Reading,
-    standing::{Reason, RunSummary, Standing},
+    sync_status::{HealthReason, RunSummary, SyncStatus},
 };
 
 use super::{
@@ -35,7 +35,7 @@ pub(super) struct StatusFacts {
     pub started_at: Moment,
     pub verdict: Verdict,
     /// Why, the most pressing first; the same as at `/healthz`.
-    pub reasons: Vec<Reason>,
+    pub reasons: Vec<HealthReason>,
     pub under_way: Option<UnderWay>,
     pub schedule: String,
     pub next_run_at: Option<Moment>,
@@ -92,10 +92,15 @@ pub(super) struct Deliveries {
 
 impl StatusFacts {
     /// Everything that is known now. `stored`: what the checkpoints hold of coverage and runs.
-    pub fn of(watch: &Watch, standing: &Result<Standing, String>, stored: &StoredFacts, now_ms: i64) -> StatusFacts {
-        let health = watch.health(standing);
-        let unknown = Standing::default();
-        let standing = standing.as_ref().unwrap_or(&unknown);
+    pub fn of(
+        watch: &Watch,
+        sync_status: &Result<SyncStatus, String>,
+        stored: &StoredFacts,
+        now_ms: i64,
+    ) -> StatusFacts {
+        let health = watch.health(sync_status);
+        let unknown = SyncStatus::default();
+        let sync_status = sync_status.as_ref().unwrap_or(&unknown);
         let board = watch.board();
         let shown = board.shown();
         let progress = board.progress();
@@ -111,17 +116,17 @@ impl StatusFacts {
             started_at: Moment(board.started_ms),
             verdict,
             reasons: health.reasons,
-            under_way: under_way(board, standing, progress.as_ref()),
+            under_way: under_way(board, sync_status, progress.as_ref()),
             schedule: shown.schedule.expression.clone(),
             next_run_at: shown.schedule.next_ms.map(Moment),
-            last_run: standing.last_ended.clone(),
-            last_success_at: standing.last_success.as_ref().map(|run| Moment(run.ended_ms())),
-            failures_in_a_row: standing.failures_in_a_row,
+            last_run: sync_status.last_ended.clone(),
+            last_success_at: sync_status.last_success.as_ref().map(|run| Moment(run.ended_ms())),
+            failures_in_a_row: sync_status.failures_in_a_row,
             max_lag_secs: watch.max_lag().map(|max_lag| max_lag.as_secs()),
             streams: stored.streams.clone(),
             streams_left_out: stored.streams_left_out,
             runs: stored.runs.clone(),
-            rate_limit: rate_limit(standing, shown.limited_until_ms, progress.as_ref(), now_ms),
+            rate_limit: rate_limit(sync_status, shown.limited_until_ms, progress.as_ref(), now_ms),
             deliveries: Deliveries {
                 pending: shown.waiting.deliveries,
                 pending_bytes: shown.waiting.bytes,
@@ -133,7 +138,7 @@ impl StatusFacts {
     }
 }
 
-fn under_way(board: &Board, standing: &Standing, progress: Option<&Reading>) -> Option<UnderWay> {
+fn under_way(board: &Board, sync_status: &SyncStatus, progress: Option<&Reading>) -> Option<UnderWay> {
     let shown = board.shown();
     if let Some(command) = shown.running {
         return Some(UnderWay {
@@ -144,18 +149,21 @@ fn under_way(board: &Board, standing: &Standing, progress: Option<&Reading>) -> 
             progress: progress.cloned(),
         });
     }
-    let run = standing.last_run.as_ref().filter(|run| run.outcome == "running")?;
+    let run = sync_status.last_run.as_ref().filter(|run| run.outcome == "running")?;
     let (command, since) = (run.command.clone(), Some(Moment(run.started_ms)));
     Some(UnderWay { command, since, is_elsewhere: true, line: None, progress: None })
 }
 
-fn rate_limit(standing: &Standing, limited_ms: Option<i64>, progress: Option<&Reading>, now_ms: i64) -> RateLimit {
+fn rate_limit(sync_status: &SyncStatus, limited_ms: Option<i64>, progress: Option<&Reading>, now_ms: i64) -> RateLimit {
     let waiting = progress.and_then(|progress| progress.waiting);
     let told = waiting.filter(|wait| wait.why == "rate limited");
     let told_ms = told.map(|wait| now_ms.saturating_add(i64::try_from(wait.secs).unwrap_or(0).saturating_mul(1000)));
-    let until_ms = [limited_ms, standing.no_request_before_ms].into_iter().flatten().max().filter(|at| *at > now_ms);
+    let until_ms =
+        [limited_ms, sync_status.rate_limited_until_ms].into_iter().flatten().max().filter(|at| *at > now_ms);
     RateLimit {
-        requests_per_sec: progress.and_then(|progress| progress.requests_per_sec_max).or(standing.requests_per_sec),
+        requests_per_sec: progress
+            .and_then(|progress| progress.requests_per_sec_max)
+            .or(sync_status.learned_requests_per_sec),
         requests_per_sec_now: progress.map(|progress| progress.requests_per_sec),
         retry_after: until_ms.or(told_ms).map(Moment),
         waiting: waiting.map(|wait| wait.why.to_owned()),

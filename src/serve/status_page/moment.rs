@@ -4,7 +4,7 @@ use chrono::{DateTime, SecondsFormat};
 use maud::{Markup, html};
 use serde::{Serialize, Serializer};
 
-use crate::standing::length;
+use crate::model::format_duration;
 
 /// A moment, epoch milliseconds; RFC 3339 in whole seconds where it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,10 +42,9 @@ impl Serialize for Moment {
 
 /// How long ago something was, or how long it still takes. Seconds are left out: they would change all the time.
 pub(super) fn age(secs: i64) -> String {
-    let far = match secs.abs() {
+    let far = match secs.unsigned_abs() {
         0..60 => "less than a minute".to_owned(),
-        secs @ 60..120 => format!("{} min", secs / 60),
-        secs => length(secs),
+        secs => format_duration(secs),
     };
     if secs >= 0 { format!("{far} ago") } else { format!("in {far}") }
 }
@@ -60,6 +59,6 @@ mod tests {
         assert_eq!(at.rfc3339(), "2026-01-31T00:00:00Z", "midnight too has a time");
         let shown = at.aged(Moment(at.0 + 3 * 60_000)).into_string();
         assert_eq!(shown, "<time datetime=\"2026-01-31T00:00:00Z\">2026-01-31 00:00 UTC</time>, 3 min ago");
-        assert_eq!([age(59), age(60), age(-7300)], ["less than a minute ago", "1 min ago", "in 2 h"]);
+        assert_eq!([age(59), age(60), age(-7300)], ["less than a minute ago", "1 min ago", "in 2 h 1 min"]);
     }
 }

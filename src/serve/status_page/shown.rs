@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::standing::RunSummary;
+use crate::sync_status::RunSummary;
 
 use super::{
     super::Watch,
@@ -65,10 +65,10 @@ impl StatusPage {
         if let Some(shown) = shown.as_ref().filter(|shown| shown.made.elapsed() < FRESH) {
             return shown.clone();
         }
-        let standing = self.watch.standing().await;
-        let last_run = standing.as_ref().as_ref().ok().and_then(|standing| standing.last_run.clone());
+        let sync_status = self.watch.sync_status().await;
+        let last_run = sync_status.as_ref().as_ref().ok().and_then(|sync_status| sync_status.last_run.clone());
         let stored = self.stored(last_run).await;
-        let facts = StatusFacts::of(&self.watch, &standing, &stored, self.watch.now_ms());
+        let facts = StatusFacts::of(&self.watch, &sync_status, &stored, self.watch.now_ms());
         let parts = parts(&facts);
         let fresh = Shown { made: Instant::now(), facts: Arc::new(facts), parts: Arc::new(parts) };
         *shown = Some(fresh.clone());

@@ -8,9 +8,9 @@ use crate::{
     config::Settings,
     model::{DAY_MS, TimeParts, format_ms},
     pipeline::{CLOCK_SKEW, DriftReport, ScopeBacklog, backlog},
-    report::{ScopeCoverage, Standing as DayStanding, squares::class},
-    standing::{RunSummary, lag_secs},
+    report::{CoverageState, ScopeCoverage, squares::class},
     state::{State, StateError},
+    sync_status::{RunSummary, lag_secs},
 };
 
 use super::moment::Moment;
@@ -57,7 +57,7 @@ pub(super) struct DayRange {
     /// `complete`, `again`, `doubt`, `partly` or `never`.
     pub state: &'static str,
     #[serde(skip)]
-    pub standing: DayStanding,
+    pub coverage_state: CoverageState,
     /// Days since 1970.
     #[serde(skip)]
     pub first: i64,
@@ -132,7 +132,7 @@ impl StoredFacts {
 }
 
 fn scope_facts(work: &ScopeBacklog, now_ms: i64) -> ScopeFacts {
-    let coverage = ScopeCoverage::of_segments(work.scope, &work.covered);
+    let coverage = ScopeCoverage::from_intervals(work.scope, &work.covered);
     let coverage = coverage.due_again(work.due.iter().map(|due| due.window));
     let bounding_range = coverage.bounding_range();
     ScopeFacts {
@@ -154,14 +154,14 @@ fn days(coverage: &ScopeCoverage, now_ms: i64) -> Vec<DayRange> {
     let monday = today - (today - MONDAY).rem_euclid(7);
     let mut ranges: Vec<DayRange> = Vec::new();
     for day in monday - (WEEKS - 1) * 7..=today {
-        let standing = coverage.day(day);
+        let coverage_state = coverage.day(day);
         match ranges.last_mut() {
-            Some(range) if range.standing == standing => (range.last, range.to) = (day, day_text(day)),
+            Some(range) if range.coverage_state == coverage_state => (range.last, range.to) = (day, day_text(day)),
             _ => ranges.push(DayRange {
                 from: day_text(day),
                 to: day_text(day),
-                state: class(standing),
-                standing,
+                state: class(coverage_state),
+                coverage_state,
                 first: day,
                 last: day,
             }),
@@ -183,7 +183,7 @@ fn runs(state: &State) -> Result<Vec<RunFacts>, StateError> {
     state.visit_runs(|entry| {
         let is_running = holder.as_ref().is_some_and(|holder| holder.run_id == entry.run_id);
         let json = entry.report.as_deref().and_then(|report| serde_json::from_str(report).ok());
-        runs.push(run_facts(RunSummary::of(entry, is_running), json.unwrap_or_default()));
+        runs.push(run_facts(RunSummary::from_entry(entry, is_running), json.unwrap_or_default()));
         if runs.len() < RUNS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     Ok(runs)

@@ -4,16 +4,17 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::{
+    model::format_duration,
     report::{
         squares::legend,
         words::{clean, whole},
     },
-    standing::{Reason, length},
+    sync_status::HealthReason,
 };
 
 use super::{
     access::Refusal,
-    calendar::{STANDINGS, calendar},
+    calendar::{COVERAGE_STATES, calendar},
     facts::{Deliveries, RateLimit, StatusFacts, UnderWay, Verdict},
     moment::{Moment, age},
     run_table::{mark, rejects, runs},
@@ -162,7 +163,7 @@ fn verdict(facts: &StatusFacts) -> Markup {
     }
 }
 
-fn reason_item(reason: &Reason) -> Markup {
+fn reason_item(reason: &HealthReason) -> Markup {
     html! {
         li {
             strong { @if reason.is_failing { "Failing: " } @else { "Note: " } }
@@ -231,7 +232,7 @@ fn schedule(facts: &StatusFacts) -> Markup {
 fn streams(facts: &StatusFacts) -> Markup {
     html! {
         p.meta { "A day is complete when the service said that there is no more, and never before." }
-        (legend(&STANDINGS))
+        (legend(&COVERAGE_STATES))
         @for scope in &facts.streams { (stream(scope, facts)) }
         @if facts.streams_left_out > 0 { p.meta { "Not shown: " (facts.streams_left_out) " more surveys." } }
     }
@@ -240,15 +241,15 @@ fn streams(facts: &StatusFacts) -> Markup {
 fn stream(scope: &ScopeFacts, facts: &StatusFacts) -> Markup {
     let survey = scope.survey_id.map(|id| format!(" of survey {id}")).unwrap_or_default();
     let name = format!("{}{survey}", scope.stream);
-    let allowed = facts.max_lag_secs.and_then(|secs| i64::try_from(secs).ok());
+    let allowed = facts.max_lag_secs;
     html! {
         div.stream {
             h3 { (name) }
             p {
                 @match (scope.lag_secs, scope.complete_until) {
                     (Some(lag), Some(until)) => {
-                        strong { (length(lag)) " behind" }
-                        @if let Some(allowed) = allowed { " (" (length(allowed)) " allowed)" }
+                        strong { (format_duration(lag.unsigned_abs())) " behind" }
+                        @if let Some(allowed) = allowed { " (" (format_duration(allowed)) " allowed)" }
                         @match scope.complete_from {
                             Some(from) => { "; read from " (from.plain()) " to " (until.plain()) },
                             None => { "; always read whole, last up to " (until.plain()) },

@@ -1,11 +1,12 @@
-//! Histories of runs, and what is said of them.
+//! The status and the health of made-up histories of runs.
 
 use std::{path::Path, time::Duration};
 
 use super::*;
 use crate::{
-    config::{Overrides, resolve},
+    config::{Overrides, Settings, resolve},
     model::RunId,
+    state::State,
 };
 
 const HOUR_MS: i64 = 3_600_000;
@@ -45,14 +46,14 @@ impl History {
         resolve(Overrides { state: Some(path(self.folder.path())), ..Overrides::default() }).unwrap()
     }
 
-    fn standing(&self) -> Standing {
-        Standing::read(&self.settings(), self.at_ms + 2).unwrap()
+    fn status(&self) -> SyncStatus {
+        SyncStatus::read(&self.settings(), self.at_ms + 2).unwrap()
     }
 
-    /// The codes of the reasons, each with whether it makes the whole unhealthy.
+    /// The code of each reason, and whether it makes the health bad.
     fn health(&self, failures_tolerated: u32) -> Vec<(&'static str, bool)> {
         let rules = HealthRules { max_lag: Some(Duration::from_secs(3600)), failures_tolerated };
-        let health = Health::of(&self.standing(), &self.settings(), rules);
+        let health = Health::new(&self.status(), &self.settings(), rules);
         assert_eq!(health.is_healthy(), health.reasons.iter().all(|reason| !reason.is_failing));
         health.reasons.iter().map(|reason| (reason.code, reason.is_failing)).collect()
     }
@@ -63,68 +64,68 @@ fn path(folder: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn what_never_ran_is_named_and_not_unhealthy() {
+fn before_the_first_run_the_health_is_good() {
     let folder = tempfile::tempdir().unwrap();
     let settings = resolve(Overrides { state: Some(path(folder.path())), ..Overrides::default() }).unwrap();
-    let standing = Standing::read(&settings, 5).unwrap();
-    assert!(standing.last_run.is_none() && !path(folder.path()).exists(), "reading makes no file");
-    assert_eq!(standing.lags.len(), 3);
+    let status = SyncStatus::read(&settings, 5).unwrap();
+    assert!(status.last_run.is_none() && !path(folder.path()).exists(), "reading makes no file");
+    assert_eq!(status.stream_lags.len(), 3);
     assert_eq!(History::new().health(0), [("never_ran", false)]);
 }
 
 #[test]
-fn a_state_file_that_is_just_being_made_is_left_alone() {
+fn an_unfinished_state_file_is_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let settings = resolve(Overrides { state: Some(path(folder.path())), ..Overrides::default() }).unwrap();
     std::fs::write(path(folder.path()), "").unwrap();
-    assert!(Standing::read(&settings, 5).unwrap().last_run.is_none());
+    assert!(SyncStatus::read(&settings, 5).unwrap().last_run.is_none());
     assert_eq!(std::fs::metadata(path(folder.path())).unwrap().len(), 0, "no table is made by a reader");
 }
 
 #[test]
-fn failed_nights_are_counted_until_one_succeeds() {
+fn failed_runs_are_counted_until_one_succeeds() {
     let mut history = History::new();
     history.ended("backfill", 0, "{}").failed("service_failed", 1).failed("service_failed", 1);
-    let standing = history.standing();
-    assert_eq!(standing.failures_in_a_row, 2);
-    assert_eq!(standing.last_success_ms, [("backfill".to_owned(), HOUR_MS + 1)].into());
-    let failure = standing.last_failure.unwrap();
+    let status = history.status();
+    assert_eq!(status.failures_in_a_row, 2);
+    assert_eq!(status.last_success_ms, [("backfill".to_owned(), HOUR_MS + 1)].into());
+    let failure = status.last_failure.unwrap();
     assert_eq!((failure.sentence(), failure.hint.as_deref()), ("why service_failed".into(), Some("do service_failed")));
-    // What `serve` still retries is only named.
+    // A failure that `serve` retries does not make the health bad.
     assert_eq!(history.health(2)[0], ("service_failed", false));
     assert_eq!(history.health(1)[0], ("service_failed", true));
-    // Nobody retries that.
+    // A refused key is never retried.
     assert_eq!(history.failed("key_refused", 4).health(9)[0], ("key_refused", true));
     history.ended("sync", 3, r#"{"reason":"needs_a_look","looks":["first","second"]}"#);
     assert_eq!(history.health(0)[..2], [("needs_a_look", false); 2]);
-    assert_eq!(history.standing().failures_in_a_row, 0);
+    assert_eq!(history.status().failures_in_a_row, 0);
 }
 
 #[test]
-fn runs_that_prove_nothing_leave_the_verdict_as_it_was() {
+fn runs_that_prove_nothing_leave_the_health_unchanged() {
     let mut history = History::new();
     history.ended("sync", 0, "{}").failed("disk_full", 1);
-    // Another command's success, a run that was left out, one that was stopped early, and a woken look at one stream.
+    // Another command's success, a skipped run, a run that stopped early, and a `wake` for one stream.
     history.ended("verify", 0, "{}").failed("lease_held", 5).failed("stopped_early", 6).ended("wake", 0, "{}");
-    let standing = history.standing();
-    assert_eq!((standing.failures_in_a_row, standing.last_run.unwrap().command.as_str()), (1, "wake"));
+    let status = history.status();
+    assert_eq!((status.failures_in_a_row, status.last_run.unwrap().command.as_str()), (1, "wake"));
     let health = history.health(0);
     assert_eq!(health[..2], [("disk_full", true), ("stopped_early", false)]);
     assert!(health[2..].iter().all(|reason| *reason == ("behind", false)), "nothing is complete: {health:?}");
 }
 
 #[test]
-fn only_a_run_that_asked_and_covers_the_failure_makes_it_good() {
+fn a_failure_is_resolved_by_a_success_that_read_as_much() {
     let left = |history: &History| {
-        let standing = history.standing();
-        (standing.failures_in_a_row, standing.last_failure.map(|run| run.command))
+        let status = history.status();
+        (status.failures_in_a_row, status.last_failure.map(|run| run.command))
     };
     let asked = r#"{"requests":{"total":9}}"#;
     let mut history = History::new();
     history.failed("key_refused", 4).ended("sync", 0, r#"{"requests":{"total":0}}"#).ended("backfill", 0, asked);
     history.ended("sync", 0, r#"{"requests":{"total":9},"narrowed_to":"--stream themes"}"#);
     assert_eq!(left(&history), (1, Some("sync".into())), "no request, another command, one stream of several");
-    // A narrowed run is made good by its like, and by a whole one.
+    // A limited run is resolved by an equally limited one, and by a complete one.
     history.ended("sync", 0, asked);
     assert_eq!(left(&history), (0, None));
     let narrow = r#"{"reason":"service_failed","narrowed_to":"--stream themes"}"#;
@@ -132,7 +133,7 @@ fn only_a_run_that_asked_and_covers_the_failure_makes_it_good() {
     assert_eq!(left(&history), (1, Some("sync".into())));
     history.ended("sync", 0, r#"{"narrowed_to":"--stream themes"}"#);
     assert_eq!(left(&history), (0, None));
-    // Another command's failure stays until it succeeds itself, or all is read.
+    // Another command's failure stays until the same command succeeds, or a complete sync does.
     history.ended("users pull", 1, r#"{"reason":"service_failed"}"#).failed("service_failed", 1);
     history.ended("users pull", 0, asked);
     assert_eq!(left(&history), (1, Some("sync".into())));
@@ -145,41 +146,45 @@ fn a_run_without_an_end_is_killed_unless_it_holds_the_lease() {
     let mut history = History::new();
     let run_id = history.begin("sync");
     assert_eq!(history.health(0), [("run_killed", true)]);
-    assert_eq!(history.standing().last_run.unwrap().outcome, "killed");
+    assert_eq!(history.status().last_run.unwrap().outcome, "killed");
     let lease = history.state.take_lease(&run_id, "sync", history.at_ms).unwrap();
     assert_eq!(history.health(0), [("never_ran", false)]);
-    assert_eq!(history.standing().last_run.unwrap().outcome, "running");
+    assert_eq!(history.status().last_run.unwrap().outcome, "running");
     drop(lease);
 }
 
 #[test]
-fn killed_runs_are_known_until_another_run_succeeds() {
+fn killed_runs_are_listed_until_two_runs_succeed() {
     let mut history = History::new();
-    let killed = |history: &History| history.standing().killed.len();
+    let killed = |history: &History| history.status().killed_runs.len();
     history.ended("sync", 0, "{}");
     history.begin("sync");
     history.begin("verify");
-    assert_eq!(killed(&history), 1, "those of nights");
+    assert_eq!(killed(&history), 1, "verify is no sync run");
     history.ended("sync", 0, "{}");
-    assert_eq!((killed(&history), history.standing().failures_in_a_row), (1, 0), "nobody was told of it yet");
+    assert_eq!(
+        (killed(&history), history.status().failures_in_a_row),
+        (1, 0),
+        "the kill may not have been notified yet"
+    );
     history.ended("sync", 0, "{}");
     assert_eq!(killed(&history), 0);
 }
 
 #[test]
-fn reports_of_earlier_versions_tell_as_much_as_they_have() {
+fn reports_of_earlier_versions_are_read() {
     let mut history = History::new();
     history.ended("sync", 1, r#"{"error":"it broke"}"#);
-    assert_eq!(history.standing().last_failure.unwrap().sentence(), "it broke");
+    assert_eq!(history.status().last_failure.unwrap().sentence(), "it broke");
     history.ended("sync", 1, r#"{"failures":[{"stream":"responses","survey_id":null,"window":"w","error":"e"}]}"#);
-    assert_eq!(history.standing().last_failure.unwrap().sentence(), "responses w: e");
+    assert_eq!(history.status().last_failure.unwrap().sentence(), "responses w: e");
     history.ended("sync", 4, "no JSON at all");
     assert_eq!(history.health(0)[0], ("key_refused", true));
 }
 
 #[test]
 fn every_code_is_listed_once() {
-    let mut all: Vec<_> = codes().collect();
+    let mut all: Vec<_> = reason_codes().collect();
     all.sort_unstable();
     let count = all.len();
     all.dedup();

@@ -1,38 +1,39 @@
-//! A run of the history, with why it did not end as `done`.
+//! One run of the history: its outcome, why it ended so, and what to do.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{model::format_ms, pipeline::RunReason, state::RunEntry};
 
-/// A run of the history, with why it did not end as `done`: in a word, in a sentence, and what to do.
+/// One run of the history: its outcome, why it ended so, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RunSummary {
     pub run_id: String,
     pub command: String,
     #[serde(rename = "started_at", serialize_with = "moment")]
     pub started_ms: i64,
-    /// `None` while it runs, and of a run that was killed.
+    /// `None` while the run is at work, and for a killed run.
     #[serde(rename = "finished_at", serialize_with = "optional_moment")]
     pub finished_ms: Option<i64>,
-    /// As in the run's JSON; or `running`, or `killed`.
+    /// The outcome in the run's JSON, or `running`, or `killed`.
     pub outcome: String,
     pub exit_code: Option<i64>,
-    /// `None` if the run is done, or still works.
+    /// Why the run did not end as `done`; `None` if it did, or is still running.
     pub reason: Option<RunReason>,
+    /// The reason as a sentence.
     pub why: Option<String>,
     pub hint: Option<String>,
-    /// What needs a look, a sentence each.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub looks: Vec<String>,
-    /// Whether it sent the service a request. A run of an earlier version that does not say counts as one that did.
+    /// Sentences about findings that somebody should check.
+    #[serde(rename = "looks", skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// Whether the run sent the service a request. True for a run of an earlier version whose report does not say.
     #[serde(skip)]
-    pub has_asked: bool,
-    /// What `--stream` and `--survey` left of the lists; `None` if they left all.
+    pub has_sent_requests: bool,
+    /// The `--stream` and `--survey` arguments that limited the run; `None` for a run without them.
     #[serde(skip)]
     pub narrowed_to: Option<String>,
 }
 
-/// Which run failed: what a later one has to be to make it good.
+/// The part of a failed run that decides which later run resolves the failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FailedRun {
@@ -41,53 +42,56 @@ pub struct FailedRun {
     pub narrowed_to: Option<String>,
 }
 
-/// What is read of a run's JSON. One of an earlier version has no `reason`, `why`, `hint` and `looks`.
+/// The fields that are read from a run's JSON. Reports of earlier versions have no `reason`, `why`, `hint` and `looks`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Facts {
+struct ReportFields {
     reason: Option<String>,
     why: Option<String>,
     hint: Option<String>,
     looks: Vec<String>,
     error: Option<String>,
     stopped_because: Option<String>,
-    failures: Vec<FailureFacts>,
-    requests: Option<RequestFacts>,
+    failures: Vec<FailureFields>,
+    requests: Option<RequestFields>,
     narrowed_to: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct RequestFacts {
+struct RequestFields {
     total: u64,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct FailureFacts {
+struct FailureFields {
     stream: String,
     window: String,
     error: String,
 }
 
-/// What is said of a run whose end nobody wrote down.
+/// Why a run ended that recorded no end.
 const KILLED: &str = "the run was killed before its end, or the machine stopped";
-const KILLED_HINT: &str = "the next run resumes it; where this happens again, look for the out-of-memory killer and for time limits of \
-     whatever starts the run";
+const KILLED_HINT: &str = "the next run resumes it; if this happens again, check the out-of-memory killer and the time limits of the \
+     program that starts the run";
 
 impl RunSummary {
-    /// The run of an entry of the history. `is_running`: its process holds the lease.
-    pub fn of(entry: RunEntry, is_running: bool) -> RunSummary {
-        let facts: Facts =
+    /// Summarizes an entry of the history. `is_running` means that the run's process holds the lease.
+    pub fn from_entry(entry: RunEntry, is_running: bool) -> RunSummary {
+        let report: ReportFields =
             entry.report.as_deref().and_then(|report| serde_json::from_str(report).ok()).unwrap_or_default();
         let is_killed = entry.finished_ms.is_none() && !is_running;
         let reason = match is_killed {
             true => Some(RunReason::RunKilled),
-            false => facts.reason.as_deref().and_then(RunReason::named).or_else(|| of_exit_code(entry.exit_code)),
+            false => {
+                report.reason.as_deref().and_then(RunReason::named).or_else(|| reason_of_exit_code(entry.exit_code))
+            }
         };
-        let first = facts.failures.first();
-        let first = first.map(|FailureFacts { stream, window, error }| format!("{stream} {window}: {error}"));
-        let why = facts.why.or(facts.error).or(first).or(facts.stopped_because);
+        let first_failure = report.failures.first();
+        let first_failure =
+            first_failure.map(|FailureFields { stream, window, error }| format!("{stream} {window}: {error}"));
+        let why = report.why.or(report.error).or(first_failure).or(report.stopped_because);
         RunSummary {
             run_id: entry.run_id,
             command: entry.command,
@@ -97,49 +101,49 @@ impl RunSummary {
             exit_code: entry.exit_code,
             reason,
             why: if is_killed { Some(KILLED.to_owned()) } else { why },
-            hint: if is_killed { Some(KILLED_HINT.to_owned()) } else { facts.hint },
-            looks: facts.looks,
-            has_asked: facts.requests.is_none_or(|requests| requests.total > 0),
-            narrowed_to: facts.narrowed_to,
+            hint: if is_killed { Some(KILLED_HINT.to_owned()) } else { report.hint },
+            warnings: report.looks,
+            has_sent_requests: report.requests.is_none_or(|requests| requests.total > 0),
+            narrowed_to: report.narrowed_to,
         }
     }
 
-    /// Whether it makes good a run that failed before it: it succeeded, it asked the service, and it was a whole
-    /// `sync`, or the same command for the same lists or all of them.
-    pub fn makes_good(&self, failed: &FailedRun) -> bool {
+    /// Returns true if this run resolves the failure of an earlier one. It does if it succeeded, sent requests, and read
+    /// at least the same: it is a complete `sync`, or the same command, complete or limited to the same streams.
+    pub fn resolves(&self, failed: &FailedRun) -> bool {
         let is_same = self.command == failed.command && self.narrowed_to == failed.narrowed_to;
-        let is_whole = self.narrowed_to.is_none() && (self.command == "sync" || self.command == failed.command);
-        self.is_success() && self.has_asked && (is_same || is_whole)
+        let is_complete = self.narrowed_to.is_none() && (self.command == "sync" || self.command == failed.command);
+        self.is_success() && self.has_sent_requests && (is_same || is_complete)
     }
 
-    /// What a later run has to be to make this one good.
+    /// Returns the part of this run that [`RunSummary::resolves`] compares.
     pub fn as_failed(&self) -> FailedRun {
         FailedRun { command: self.command.clone(), narrowed_to: self.narrowed_to.clone() }
     }
 
-    /// Whether everything that was due is in the warehouse.
+    /// Returns true if everything that was due is in the warehouse.
     pub fn is_success(&self) -> bool {
         matches!(self.exit_code, Some(0 | 3))
     }
 
-    /// Whether it failed. A run that was left out, stopped early or interrupted is neither a success nor a failure.
+    /// Returns true if the run failed. A run that was skipped, stopped early or interrupted neither succeeded nor failed.
     pub fn is_failure(&self) -> bool {
         self.reason.is_some_and(RunReason::is_failure)
     }
 
-    /// When it ended; of a run that was killed, when it began.
+    /// Returns when the run ended, or for a killed run, when it began.
     pub fn ended_ms(&self) -> i64 {
         self.finished_ms.unwrap_or(self.started_ms)
     }
 
-    /// How it ended, on one line.
+    /// Returns one line on how the run ended.
     pub fn sentence(&self) -> String {
         self.why.clone().unwrap_or_else(|| self.outcome.replace('_', " "))
     }
 }
 
-/// The reason of a run of an earlier version.
-fn of_exit_code(exit_code: Option<i64>) -> Option<RunReason> {
+/// Returns the reason of a run whose report has none: earlier versions wrote only the exit code.
+fn reason_of_exit_code(exit_code: Option<i64>) -> Option<RunReason> {
     match exit_code? {
         0 => None,
         2 => Some(RunReason::Configuration),

@@ -1,0 +1,148 @@
+//! The health of the syncs: a list of reasons, each with a stable code and a sentence.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::{config::Settings, pipeline::RunReason};
+
+use super::{LagCheck, RunSummary, SyncStatus};
+
+/// Codes of reasons that do not come from the end of a run. [`RunReason`] has the others.
+const BEHIND: &str = "behind";
+const NEVER_RAN: &str = "never_ran";
+const DELIVERIES_NOT_STORED: &str = "deliveries_not_stored";
+const DELIVERIES_WAITING: &str = "deliveries_waiting";
+const STATUS_UNREADABLE: &str = "standing_unknown";
+/// The default of the allowed lag: a nightly run that is two hours late.
+pub const MAX_LAG: Duration = Duration::from_secs(26 * 3600);
+
+/// One problem, or one fact that somebody should know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HealthReason {
+    /// One of [`reason_codes`].
+    pub code: &'static str,
+    /// Whether this reason makes the health bad. Other reasons only inform.
+    pub is_failing: bool,
+    /// What happened.
+    pub text: String,
+    /// What to do, if there is something to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// Returns every code that a reason can have.
+pub fn reason_codes() -> impl Iterator<Item = &'static str> {
+    let others = [BEHIND, NEVER_RAN, DELIVERIES_NOT_STORED, DELIVERIES_WAITING, STATUS_UNREADABLE];
+    RunReason::ALL.into_iter().map(RunReason::name).chain(others)
+}
+
+/// The limits of good health.
+#[derive(Clone, Copy, Debug)]
+pub struct HealthRules {
+    /// The allowed lag of a stream; `None` disables the check.
+    pub max_lag: Option<Duration>,
+    /// Consecutive failed runs that do not make the health bad, because they are retried.
+    pub failures_tolerated: u32,
+}
+
+impl HealthRules {
+    /// Returns the rules for a single command, whose run nobody retries.
+    pub fn for_one_shot(settings: &Settings) -> HealthRules {
+        HealthRules { max_lag: settings.serve.max_lag(MAX_LAG), failures_tolerated: 0 }
+    }
+}
+
+/// The health of the syncs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Health {
+    /// The most urgent first.
+    pub reasons: Vec<HealthReason>,
+}
+
+impl Health {
+    /// Derives the health from the status by the rules.
+    pub fn new(status: &SyncStatus, settings: &Settings, rules: HealthRules) -> Health {
+        let mut health = Health::default();
+        health.add_runs(status, rules);
+        health.add_lags(status, settings, rules);
+        health
+    }
+
+    /// Returns bad health, because the status cannot be read. `why` is the error.
+    pub fn unknown(why: String) -> Health {
+        let reason = HealthReason { code: STATUS_UNREADABLE, is_failing: true, text: why, hint: None };
+        Health { reasons: vec![reason] }
+    }
+
+    /// Returns true if no reason makes the health bad.
+    pub fn is_healthy(&self) -> bool {
+        !self.reasons.iter().any(|reason| reason.is_failing)
+    }
+
+    /// Returns true if there is a reason with this code.
+    pub fn has(&self, code: &str) -> bool {
+        self.reasons.iter().any(|reason| reason.code == code)
+    }
+
+    /// Returns true if the run failed and its failure makes the health bad.
+    pub fn is_failing_for(&self, run: &RunSummary) -> bool {
+        run.reason
+            .is_some_and(|of_run| self.reasons.iter().any(|reason| reason.code == of_run.name() && reason.is_failing))
+    }
+
+    /// Adds: deliveries of webhooks cannot be stored.
+    pub fn add_deliveries_not_stored(&mut self) {
+        let text = "deliveries of webhooks cannot be stored".to_owned();
+        let hint = "check the disk that holds the state file (space, quota, errors); serve retries automatically";
+        let hint = Some(hint.to_owned());
+        self.reasons.insert(0, HealthReason { code: DELIVERIES_NOT_STORED, is_failing: true, text, hint });
+    }
+
+    /// Adds: deliveries of webhooks are stored, and the warehouses cannot take them now. `why` is the error.
+    pub fn add_deliveries_waiting(&mut self, why: String) {
+        self.reasons.push(HealthReason { code: DELIVERIES_WAITING, is_failing: false, text: why, hint: None });
+    }
+
+    fn add_runs(&mut self, status: &SyncStatus, rules: HealthRules) {
+        let Some(last) = &status.last_ended else {
+            let text = "no run has ended yet".to_owned();
+            self.reasons.push(HealthReason { code: NEVER_RAN, is_failing: false, text, hint: None });
+            return;
+        };
+        // Not `last`: a run that stopped early or was skipped does not resolve the failure of an earlier run.
+        let failed = status.last_failure.as_ref();
+        if let Some((failed, reason)) = failed.and_then(|failed| Some((failed, failed.reason?))) {
+            let is_failing = status.failures_in_a_row > rules.failures_tolerated || !is_retried(reason);
+            let (text, hint) = (failed.sentence(), failed.hint.clone());
+            self.reasons.push(HealthReason { code: reason.name(), is_failing, text, hint });
+        }
+        if let Some(reason) = last.reason.filter(|reason| !reason.is_failure()) {
+            let texts = if last.warnings.is_empty() { vec![last.sentence()] } else { last.warnings.clone() };
+            self.reasons.extend(texts.into_iter().map(|text| HealthReason {
+                code: reason.name(),
+                is_failing: false,
+                text,
+                hint: last.hint.clone(),
+            }));
+        }
+    }
+
+    fn add_lags(&mut self, status: &SyncStatus, settings: &Settings, rules: HealthRules) {
+        // Before the first successful run every stream is behind, which is no news.
+        let (Some(max_lag), true) = (rules.max_lag, status.has_succeeded()) else { return };
+        let check = LagCheck::new(settings, max_lag, &status.scope_lags);
+        self.reasons.extend(check.sentences().map(|(scope, text)| HealthReason {
+            code: BEHIND,
+            // A stream that was just switched on is incomplete until its first run.
+            is_failing: scope.lag_secs.is_some(),
+            text,
+            hint: None,
+        }));
+    }
+}
+
+/// Returns true if `serve` retries a run with this reason before the next scheduled run.
+fn is_retried(reason: RunReason) -> bool {
+    !matches!(reason, RunReason::KeyRefused | RunReason::Configuration)
+}

@@ -1,0 +1,17 @@
+//! The status of the syncs: the last runs, why they failed, how far each stream is behind, and the health that follows.
+//! `serve`, metrics, notifications and the command line read the same status.
+//!
+//! The status is read from the checkpoints alone: reading it opens no warehouse, sends no request and takes no lease.
+
+mod health;
+mod lag;
+mod run_summary;
+mod status;
+
+pub use health::{Health, HealthReason, HealthRules, MAX_LAG, reason_codes};
+pub use lag::{LagCheck, LateScope, ScopeLag, StreamLag, is_selected, lag_secs, scope_lags, stream_lags};
+pub use run_summary::{FailedRun, RunSummary};
+pub use status::SyncStatus;
+
+#[cfg(test)]
+mod tests;
