@@ -1,4 +1,4 @@
-//! Where log lines go: to stderr, as text or JSON, without tearing the progress bars apart.
+//! Writes log lines to stderr, as text or JSON, and hides the progress bars meanwhile.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use tracing_subscriber::{
     EnvFilter, Layer, Registry, fmt::MakeWriter, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
     #[default]
@@ -16,28 +16,28 @@ pub enum LogFormat {
     Json,
 }
 
-/// Something else that looks at spans.
+/// A layer that records spans.
 pub type SpanLayer<S> = Box<dyn Layer<S> + Send + Sync>;
 
-/// Sends log lines of this program from `level` on to stderr. `bars` are hidden while a line is written.
-/// `spans` goes to whoever traces runs.
+/// Starts logging to stderr: lines of this program at `level` and above. `bars` are hidden while a line is written.
+/// `spans` is an optional layer that records spans.
 pub fn init(format: LogFormat, level: Level, bars: MultiProgress, spans: Option<SpanLayer<Registry>>) {
-    // Lines of the libraries underneath help nobody but their authors.
+    // Log lines of libraries do not help users.
     let filter = EnvFilter::new(format!("off,studysync={level}"));
-    let lines = tracing_subscriber::fmt::layer().with_writer(BesideBars(bars)).with_target(false);
+    let lines = tracing_subscriber::fmt::layer().with_writer(StderrWriter(bars)).with_target(false);
     let lines = match format {
         LogFormat::Text => lines.with_ansi(false).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    let outcome = tracing_subscriber::registry().with(spans).with(lines.with_filter(filter)).try_init();
-    // A second call (in tests) keeps the first subscriber.
-    drop(outcome);
+    // A second call (in tests) fails and keeps the first subscriber.
+    let _ = tracing_subscriber::registry().with(spans).with(lines.with_filter(filter)).try_init();
 }
 
+/// Writes to stderr while the progress bars are hidden.
 #[derive(Clone)]
-struct BesideBars(MultiProgress);
+struct StderrWriter(MultiProgress);
 
-impl Write for BesideBars {
+impl Write for StderrWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.suspend(|| io::stderr().write(bytes))
     }
@@ -47,10 +47,10 @@ impl Write for BesideBars {
     }
 }
 
-impl MakeWriter<'_> for BesideBars {
-    type Writer = BesideBars;
+impl MakeWriter<'_> for StderrWriter {
+    type Writer = StderrWriter;
 
-    fn make_writer(&self) -> BesideBars {
+    fn make_writer(&self) -> StderrWriter {
         self.clone()
     }
 }

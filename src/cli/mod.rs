@@ -40,7 +40,7 @@ use tracing::Level;
 use crate::{
     config::OtlpSettings,
     files,
-    otlp::Otlp,
+    otlp::OtlpExporter,
     telemetry::{self, LogFormat},
 };
 
@@ -131,7 +131,7 @@ pub fn main() -> ExitCode {
         LogFormatArg::Text => LogFormat::Text,
         LogFormatArg::Json => LogFormat::Json,
     };
-    let otlp = Otlp::start(&OtlpSettings::from_environment());
+    let otlp = OtlpExporter::start(&OtlpSettings::from_environment());
     telemetry::init(format, level, bars.clone(), otlp.layer());
     let context = Context { config: cli.config, printer: Printer::stdout(), bars, is_quiet: cli.quiet };
     let outcome = run(cli.command, context);

@@ -1,19 +1,18 @@
-//! The metrics: one list, from which `/metrics`, the textfile of one-shot runs and the reference in
-//! `docs/monitoring.md` are made.
+//! The metrics: one list, from which `/metrics`, the textfile, OTLP and the reference in `docs/monitoring.md` are made.
 //!
-//! Labels have few values, all known beforehand: no survey, no person, no address. Knows no socket and no exporter.
+//! Each label has few values, all known in advance: no survey, no person, no address.
 
-mod exposition;
 mod list;
 mod reference;
-mod samples;
+mod sync_metrics;
 mod textfile;
+mod values;
 
-pub use exposition::Exposition;
-pub use list::{ALL, Kind, Metric, named};
+pub use list::{ALL, Kind, Metric, find};
 pub use reference::reference;
-pub use samples::add_sync_status;
+pub use sync_metrics::add_sync_status;
 pub use textfile::write_textfile;
+pub use values::MetricValues;
 
 #[cfg(test)]
 mod tests;

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use super::*;
 
 #[test]
-fn names_follow_the_rules_of_prometheus() {
+fn names_are_valid_and_unique() {
     let names: BTreeSet<&str> = ALL.iter().map(|metric| metric.name).collect();
-    assert_eq!(names.len(), ALL.len(), "a name is there twice");
+    assert_eq!(names.len(), ALL.len(), "a name occurs twice");
     for metric in ALL {
         let is_word = |name: &str| name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
         assert!(is_word(metric.name) && metric.labels.iter().all(|label| is_word(label)), "{}", metric.name);
@@ -17,12 +17,12 @@ fn names_follow_the_rules_of_prometheus() {
 }
 
 #[test]
-fn text_has_one_head_for_each_metric_and_escapes_labels() {
-    let mut metrics = Exposition::default();
+fn each_metric_has_one_head_and_labels_are_escaped() {
+    let mut metrics = MetricValues::default();
     metrics.set("build_info", &["a\"b\\c\nd"], 1.0);
-    metrics.moment("last_run_timestamp_seconds", &[], Some(1_500));
-    metrics.count("run_rows", &["responses", "inserted"], 7);
-    metrics.count("run_rows", &["responses", "updated"], 0);
+    metrics.set_time("last_run_timestamp_seconds", &[], Some(1_500));
+    metrics.set_count("run_rows", &["responses", "inserted"], 7);
+    metrics.set_count("run_rows", &["responses", "updated"], 0);
     let text = metrics.text();
     assert!(text.contains("studysync_build_info{version=\"a\\\"b\\\\c\\nd\"} 1\n"), "{text}");
     assert!(text.contains("studysync_last_run_timestamp_seconds 1.5\n"), "{text}");
@@ -33,12 +33,12 @@ fn text_has_one_head_for_each_metric_and_escapes_labels() {
 const BEGIN: &str = "<!-- metrics: written by a test, from the list in src/metrics/list.rs -->\n";
 const END: &str = "<!-- /metrics -->\n";
 
-/// To write the reference anew: `STUDYSYNC_WRITE_DOCS=1 cargo test --lib metrics`.
+/// To update the reference: `STUDYSYNC_WRITE_DOCS=1 cargo test --lib metrics`.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "whether the reference is to be written anew")]
-fn the_reference_in_the_docs_is_that_of_the_list() {
+#[expect(clippy::disallowed_methods, reason = "whether to update the reference")]
+fn the_reference_in_the_docs_matches_the_list() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/monitoring.md");
-    // A crate from a registry carries no docs.
+    // The published crate has no docs.
     let Ok(page) = std::fs::read_to_string(&path) else { return };
     let begin = page.find(BEGIN).unwrap() + BEGIN.len();
     let end = page.find(END).unwrap();
@@ -46,11 +46,11 @@ fn the_reference_in_the_docs_is_that_of_the_list() {
         std::fs::write(&path, format!("{}{}{}", &page[..begin], reference(), &page[end..])).unwrap();
         return;
     }
-    assert_eq!(page[begin..end], reference(), "STUDYSYNC_WRITE_DOCS=1 writes it anew");
+    assert_eq!(page[begin..end], reference(), "STUDYSYNC_WRITE_DOCS=1 updates it");
 }
 
 #[test]
-fn alerts_name_metrics_and_reasons_that_are_there() {
+fn alerts_name_existing_metrics_and_reasons() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/prometheus/alerts.yml");
     let Ok(rules) = std::fs::read_to_string(path) else { return };
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
@@ -60,7 +60,7 @@ fn alerts_name_metrics_and_reasons_that_are_there() {
         .collect();
     assert!(names.len() > 6, "{names:?}");
     for name in names {
-        assert!(named(name).is_some(), "studysync_{name} is no metric");
+        assert!(find(name).is_some(), "studysync_{name} is no metric");
     }
     for (at, _) in rules.match_indices("reason=\"") {
         let reason = rules[at + "reason=\"".len()..].split('"').next().unwrap();

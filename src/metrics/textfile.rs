@@ -1,4 +1,4 @@
-//! The file that node_exporter's textfile collector reads: whole at every moment, and readable for everybody.
+//! The file that node_exporter's textfile collector reads: replaced atomically, readable for every user.
 
 use std::{
     io::{self, Write as _},
@@ -7,16 +7,15 @@ use std::{
 
 use crate::files::{Access, Output};
 
-use super::Exposition;
+use super::MetricValues;
 
-/// Writes the metrics in the place of the file before.
-/// The collector reads `*.prom` alone, so it never sees the file that is being written.
+/// Replaces the file by one with these metrics. The collector reads only `*.prom`, so it ignores the temporary file.
 ///
 /// # Errors
 /// The folder is missing, or cannot be written.
-pub fn write_textfile(path: &Path, metrics: &Exposition) -> io::Result<()> {
+pub fn write_textfile(path: &Path, values: &MetricValues) -> io::Result<()> {
     let suffix = format!(".{}.part", std::process::id());
     let mut output = Output::begin(path, &suffix, Access::Everybody)?;
-    output.write_all(metrics.text().as_bytes())?;
+    output.write_all(values.text().as_bytes())?;
     output.finish()
 }

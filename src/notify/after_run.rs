@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     config::{NotifyEvent, Settings},
-    metrics::{Exposition, add_sync_status, write_textfile},
+    metrics::{MetricValues, add_sync_status, write_textfile},
     model::RunId,
     otlp,
     pipeline::{PipelineError, RunMoments, RunReport, chain},
@@ -92,10 +92,10 @@ fn status_after(settings: &Settings, run: &EndedRun) -> SyncStatus {
 }
 
 fn write_metrics(settings: &Settings, status: &SyncStatus, health: &Health) {
-    let mut metrics = Exposition::default();
+    let mut metrics = MetricValues::default();
     add_sync_status(&mut metrics, status, health);
     if let Ok(waiting) = SyncStatus::pending_deliveries(settings) {
-        metrics.count("pending_deliveries", &[], waiting.deliveries);
+        metrics.set_count("pending_deliveries", &[], waiting.deliveries);
     }
     otlp::record(&metrics);
     let Some(path) = &settings.metrics.textfile else { return };

@@ -1,4 +1,4 @@
-//! A build with the feature `otlp`: what sends spans and metrics, over HTTP with protobuf.
+//! The exporter of a build with the feature `otlp`: sends spans and metrics over HTTP with protobuf.
 
 use std::{
     sync::{
@@ -13,103 +13,104 @@ use opentelemetry_otlp::{MetricExporter, SpanExporter};
 use opentelemetry_sdk::{Resource, error::OTelSdkResult, metrics::SdkMeterProvider, trace::SdkTracerProvider};
 use tracing_subscriber::{Layer as _, Registry, filter::Targets};
 
-use crate::{config::OtlpSettings, metrics::Exposition, source::install_crypto, telemetry::SpanLayer};
+use crate::{config::OtlpSettings, metrics::MetricValues, source::install_crypto, telemetry::SpanLayer};
 
-/// How long the end of the process waits for a collector that does not answer.
-const END_WAIT: Duration = Duration::from_secs(5);
-/// Names the program in the collector, unless OTEL_SERVICE_NAME does.
-const NAME: &str = "studysync";
+/// How long the process waits at its end for a collector that does not answer.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+/// The service name in the collector, unless OTEL_SERVICE_NAME sets one.
+const SERVICE_NAME: &str = "studysync";
 
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
-/// The senders of this process, if an endpoint is named.
+/// Sends the spans and metrics of this process; `None` inside if no endpoint is configured.
 #[derive(Debug)]
-pub struct Otlp(Option<Senders>);
+pub struct OtlpExporter(Option<Providers>);
 
 #[derive(Debug)]
-struct Senders {
+struct Providers {
     traces: SdkTracerProvider,
     metrics: SdkMeterProvider,
 }
 
-impl Otlp {
-    /// Starts them. Where they go, and with which headers, is in the standard variables OTEL_EXPORTER_OTLP_*, which the
-    /// library reads. To be called before a runtime is started.
-    pub fn start(settings: &OtlpSettings) -> Otlp {
+impl OtlpExporter {
+    /// Starts the export. The library reads the endpoint and the headers from the variables OTEL_EXPORTER_OTLP_*. Call
+    /// this before an async runtime starts.
+    pub fn start(settings: &OtlpSettings) -> OtlpExporter {
         if !settings.is_wanted {
-            return Otlp(None);
+            return OtlpExporter(None);
         }
         install_crypto();
-        match Senders::start(settings) {
-            Ok(senders) => {
-                global::set_meter_provider(senders.metrics.clone());
+        match Providers::start(settings) {
+            Ok(providers) => {
+                global::set_meter_provider(providers.metrics.clone());
                 IS_ON.store(true, Ordering::Relaxed);
-                Otlp(Some(senders))
+                OtlpExporter(Some(providers))
             }
-            // There is no log yet; who asks for traces and gets none looks at the variables.
-            Err(_) => Otlp(None),
+            // The log does not exist yet, so a wrong variable cannot be reported here.
+            Err(_) => OtlpExporter(None),
         }
     }
 
-    /// What takes the spans of runs.
+    /// Returns the layer that records the spans of runs; `None` without an endpoint.
     pub fn layer(&self) -> Option<SpanLayer<Registry>> {
-        let tracer = self.0.as_ref()?.traces.tracer(NAME);
-        let spans_alone = Targets::new().with_target("otlp", tracing::Level::INFO);
-        Some(Box::new(tracing_opentelemetry::layer().with_tracer(tracer).with_filter(spans_alone)))
+        let tracer = self.0.as_ref()?.traces.tracer(SERVICE_NAME);
+        let only_spans = Targets::new().with_target("otlp", tracing::Level::INFO);
+        Some(Box::new(tracing_opentelemetry::layer().with_tracer(tracer).with_filter(only_spans)))
     }
 
-    /// Sends what is left, and waits for it a bounded time.
+    /// Sends the remaining spans and metrics. Waits at most five seconds.
     pub fn finish(self) {
-        let Some(Senders { traces, metrics }) = self.0 else { return };
-        let ends = [("traces", end(move || traces.shutdown())), ("metrics", end(move || metrics.shutdown()))];
-        let begun = Instant::now();
-        for (what, end) in ends {
-            let why = match end.recv_timeout(END_WAIT.saturating_sub(begun.elapsed())) {
+        let Some(Providers { traces, metrics }) = self.0 else { return };
+        let shutdowns =
+            [("traces", on_thread(move || traces.shutdown())), ("metrics", on_thread(move || metrics.shutdown()))];
+        let started = Instant::now();
+        for (signal, result) in shutdowns {
+            let why = match result.recv_timeout(SHUTDOWN_TIMEOUT.saturating_sub(started.elapsed())) {
                 Ok(Ok(())) => continue,
                 Ok(Err(error)) => error.to_string(),
-                Err(_) => format!("no answer within {} s", END_WAIT.as_secs()),
+                Err(_) => format!("no answer within {} s", SHUTDOWN_TIMEOUT.as_secs()),
             };
-            tracing::warn!(why, "not all {what} could be sent to the collector");
+            tracing::warn!(why, "not all {signal} could be sent to the collector");
         }
     }
 }
 
-/// Ends a sender on a thread of its own: not every one keeps to a time limit by itself.
-fn end(shutdown: impl FnOnce() -> OTelSdkResult + Send + 'static) -> mpsc::Receiver<OTelSdkResult> {
+/// Runs a shutdown on its own thread, because some shutdowns have no time limit. Returns a channel with the result.
+fn on_thread(shutdown: impl FnOnce() -> OTelSdkResult + Send + 'static) -> mpsc::Receiver<OTelSdkResult> {
     let (sender, receiver) = mpsc::channel();
-    // Whoever waits may have given up.
+    // The receiver is gone if its wait timed out.
     std::thread::spawn(move || sender.send(shutdown()));
     receiver
 }
 
-impl Senders {
-    fn start(settings: &OtlpSettings) -> Result<Senders, opentelemetry_otlp::ExporterBuildError> {
+impl Providers {
+    fn start(settings: &OtlpSettings) -> Result<Providers, opentelemetry_otlp::ExporterBuildError> {
         let resource = match settings.has_service_name {
             true => Resource::builder(),
-            false => Resource::builder().with_service_name(NAME),
+            false => Resource::builder().with_service_name(SERVICE_NAME),
         };
         let resource = resource.with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))).build();
         let (spans, metrics) =
             (SpanExporter::builder().with_http().build()?, MetricExporter::builder().with_http().build()?);
-        Ok(Senders {
+        Ok(Providers {
             traces: SdkTracerProvider::builder().with_batch_exporter(spans).with_resource(resource.clone()).build(),
             metrics: SdkMeterProvider::builder().with_periodic_exporter(metrics).with_resource(resource).build(),
         })
     }
 }
 
-/// Whether metrics are sent.
+/// Returns true if metrics are sent.
 pub fn is_on() -> bool {
     IS_ON.load(Ordering::Relaxed)
 }
 
-/// The values as they are now; they go out with the next turn of the sender, or at the end of the process.
-pub fn record(metrics: &Exposition) {
+/// Sets the values that the exporter sends at its next interval, or at the end of the process.
+pub fn record(values: &MetricValues) {
     if !is_on() {
         return;
     }
-    let meter = global::meter(NAME);
-    for (name, labels, value) in metrics.values() {
+    let meter = global::meter(SERVICE_NAME);
+    for (name, labels, value) in values.values() {
         let labels: Vec<_> = labels.into_iter().map(|(name, value)| KeyValue::new(name, value.to_owned())).collect();
         meter.f64_gauge(name).build().record(value, &labels);
     }

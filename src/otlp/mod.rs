@@ -1,15 +1,15 @@
-//! Traces and metrics for an OpenTelemetry collector, in builds with the feature `otlp`. Without it, or without an
-//! endpoint in the environment, nothing here does anything.
+//! Sends traces and metrics to an OpenTelemetry collector, in builds with the feature `otlp`. Without the feature, or
+//! without an endpoint in the environment, nothing is sent.
 //!
-//! Spans are tracing's own, of the target `otlp`: run > window > page, and commit. No collector holds a run up: spans
-//! and metrics are sent by threads of their own, and the end of the process waits for them a bounded time.
+//! The spans are those of `tracing` with the target `otlp`: run > window > page, and commit. A slow collector delays no
+//! run: own threads send spans and metrics, and the process waits for them only at its end, for a limited time.
 
+#[cfg(not(feature = "otlp"))]
+mod disabled;
 #[cfg(feature = "otlp")]
 mod exporters;
-#[cfg(not(feature = "otlp"))]
-mod none;
 
-#[cfg(feature = "otlp")]
-pub use exporters::{Otlp, is_on, record};
 #[cfg(not(feature = "otlp"))]
-pub use none::{Otlp, is_on, record};
+pub use disabled::{OtlpExporter, is_on, record};
+#[cfg(feature = "otlp")]
+pub use exporters::{OtlpExporter, is_on, record};

@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use crate::{
     clock::Clock,
     config::Settings,
-    metrics::{Exposition, add_sync_status},
+    metrics::{MetricValues, add_sync_status},
     pipeline::chain,
     sync_status::{Health, HealthRules, MAX_LAG, SyncStatus},
 };
@@ -115,8 +115,8 @@ impl Watch {
     }
 
     /// All metrics.
-    pub async fn metrics(&self) -> Exposition {
-        let mut metrics = Exposition::default();
+    pub async fn metrics(&self) -> MetricValues {
+        let mut metrics = MetricValues::default();
         let sync_status = self.sync_status().await;
         let health = self.health(&sync_status);
         let unknown = SyncStatus::default();
@@ -139,20 +139,20 @@ pub(super) fn health_rules(settings: &Settings, now_ms: i64) -> Result<HealthRul
 }
 
 /// What the process itself counts.
-fn add_board(to: &mut Exposition, board: &Board) {
+fn add_board(values: &mut MetricValues, board: &Board) {
     for (kind, count) in board.stored() {
-        to.count("deliveries_stored_total", &[kind.name()], count);
+        values.set_count("deliveries_stored_total", &[kind.name()], count);
     }
     for (count, name) in Count::ALL {
-        to.count(name, &[], board.counted(count));
+        values.set_count(name, &[], board.counted(count));
     }
     let shown = board.shown();
-    to.count("pending_deliveries", &[], shown.waiting.deliveries);
-    to.count("inbox_deliveries", &[], shown.waiting.deliveries);
-    to.count("inbox_bytes", &[], shown.waiting.bytes);
-    to.count("running", &[], u64::from(shown.running.is_some()));
-    to.set("next_run_ms", &[], shown.schedule.next_ms.unwrap_or(0) as f64);
-    to.set("last_run_ms", &[], shown.schedule.last_finished_ms.unwrap_or(0) as f64);
-    to.count("storing", &[], u64::from(board.is_storing()));
-    to.set("rate_limited_until_ms", &[], shown.limited_until_ms.unwrap_or(0) as f64);
+    values.set_count("pending_deliveries", &[], shown.waiting.deliveries);
+    values.set_count("inbox_deliveries", &[], shown.waiting.deliveries);
+    values.set_count("inbox_bytes", &[], shown.waiting.bytes);
+    values.set_count("running", &[], u64::from(shown.running.is_some()));
+    values.set("next_run_ms", &[], shown.schedule.next_ms.unwrap_or(0) as f64);
+    values.set("last_run_ms", &[], shown.schedule.last_finished_ms.unwrap_or(0) as f64);
+    values.set_count("storing", &[], u64::from(board.is_storing()));
+    values.set("rate_limited_until_ms", &[], shown.limited_until_ms.unwrap_or(0) as f64);
 }

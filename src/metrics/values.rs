@@ -1,42 +1,42 @@
-//! Values of metrics, and their text in Prometheus' format 0.0.4.
+//! Values of metrics, and their text in the Prometheus exposition format 0.0.4.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::list::ALL;
 
-/// Values of metrics, gathered to be shown together.
+/// Values of metrics, collected for one output.
 #[derive(Clone, Debug, Default)]
-pub struct Exposition {
-    /// By the place of the metric in the list: label values, and the value.
+pub struct MetricValues {
+    /// For each index into [`ALL`]: pairs of label values and the metric's value.
     values: BTreeMap<usize, Vec<(Vec<String>, f64)>>,
 }
 
-impl Exposition {
-    /// Sets a metric of the list, with a value for each of its labels. What the list does not know is left out:
-    /// a test looks at that.
+impl MetricValues {
+    /// Adds a value with one label value for each label of the metric. A name that is not in the list is ignored; debug
+    /// builds panic.
     pub fn set(&mut self, name: &str, labels: &[&str], value: f64) {
-        let place = ALL.iter().position(|metric| metric.name == name && metric.labels.len() == labels.len());
-        debug_assert!(place.is_some(), "{name} with {} labels is not in the list of metrics", labels.len());
-        if let Some(place) = place {
+        let index = ALL.iter().position(|metric| metric.name == name && metric.labels.len() == labels.len());
+        debug_assert!(index.is_some(), "{name} with {} labels is not in the list of metrics", labels.len());
+        if let Some(index) = index {
             let labels = labels.iter().map(|label| (*label).to_owned()).collect();
-            self.values.entry(place).or_default().push((labels, value));
+            self.values.entry(index).or_default().push((labels, value));
         }
     }
 
-    /// The same for a whole number.
-    pub fn count(&mut self, name: &str, labels: &[&str], value: u64) {
+    /// Adds an integer value.
+    pub fn set_count(&mut self, name: &str, labels: &[&str], value: u64) {
         self.set(name, labels, value as f64);
     }
 
-    /// A moment in epoch milliseconds, as seconds; 0 for none.
-    pub fn moment(&mut self, name: &str, labels: &[&str], at_ms: Option<i64>) {
+    /// Adds a time, given in epoch milliseconds, as epoch seconds; 0 for `None`.
+    pub fn set_time(&mut self, name: &str, labels: &[&str], at_ms: Option<i64>) {
         self.set(name, labels, at_ms.unwrap_or(0) as f64 / 1000.0);
     }
 
-    /// Every value: the metric's full name, its labels, the value.
+    /// Returns every value with the metric's full name and its labels.
     pub fn values(&self) -> impl Iterator<Item = (String, Vec<(&'static str, &str)>, f64)> {
-        self.values.iter().flat_map(|(place, values)| {
-            let metric = &ALL[*place];
+        self.values.iter().flat_map(|(index, values)| {
+            let metric = &ALL[*index];
             values.iter().map(move |(labels, value)| {
                 let labels = metric.labels.iter().copied().zip(labels.iter().map(String::as_str)).collect();
                 (format!("studysync_{}", metric.name), labels, *value)
@@ -44,11 +44,11 @@ impl Exposition {
         })
     }
 
-    /// The text that Prometheus reads.
+    /// Returns the text that Prometheus reads.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        for (place, values) in &self.values {
-            let metric = &ALL[*place];
+        for (index, values) in &self.values {
+            let metric = &ALL[*index];
             // Writing to a String cannot fail.
             let _ = writeln!(text, "# HELP studysync_{} {}", metric.name, escaped(metric.help, false));
             let _ = writeln!(text, "# TYPE studysync_{} {}", metric.name, metric.kind.name());
