@@ -17,7 +17,7 @@ use crate::{
     clock,
     config::Settings,
     model::{Stream, TimeAccount},
-    notify::{TestSent, send_test},
+    notify::{TestResult, send_test},
     pipeline::{self, Measured, PipelineError, Session, System},
     source::{Source, SourceError},
     state::State,
@@ -177,7 +177,7 @@ async fn notify(settings: &Settings) -> Vec<Finding> {
         return vec![Finding::broken("notify", error)];
     }
     let sent = send_test(settings, clock::now_ms()).await;
-    let finding = |tried: TestSent| match tried.sent {
+    let finding = |tried: TestResult| match tried.result {
         Ok(()) => Finding::well("notify", format!("the {} took a test message", tried.channel.name())),
         Err(why) => Finding::broken("notify", CommandError::Refused(why)),
     };

@@ -10,7 +10,7 @@ use crate::{
     config::Settings,
     erase::erase_vanished,
     model::{Window, format_ms},
-    notify::{EndedRun, conclude},
+    notify::{EndedRun, after_run},
     pipeline::{
         OPEN_END_MS, Outcome, PeopleAsk, Progress, Reached, RecordingsReport, Request, Run, RunMoments, RunReport,
         drift_lines,
@@ -160,7 +160,7 @@ pub(super) async fn run_request(
     let (ended, rules) = (EndedRun::new(&settings, command, moments, error), HealthRules::for_one_shot(&settings));
     // A signal leaves what is not delivered yet to the next run.
     tokio::select! {
-        () = conclude(&settings, &ended, rules) => {}
+        () = after_run(&settings, &ended, rules) => {}
         _ = next_signal() => {}
     }
     shown?;

@@ -1,5 +1,4 @@
-//! What follows a run, once its lease is free: the textfile, then the notifications.
-//! None of it changes how the run ended.
+//! The work after a run released its lease: writes the textfile, then notifies. It cannot change the run's outcome.
 
 use serde_json::{Value, json};
 
@@ -12,19 +11,19 @@ use crate::{
     sync_status::{Health, HealthRules, RunSummary, SyncStatus},
 };
 
-use super::{channel::Channel, decision::Circumstances, delivery::deliver, ledger::Ledger, message::Message};
+use super::{channel::Channel, decision::RunContext, delivery::deliver, message::Message, outbox::Outbox};
 
 /// A run that has ended.
 #[derive(Debug)]
 pub struct EndedRun {
     command: &'static str,
     moments: RunMoments,
-    /// What is said of it if it could not write down its end itself.
-    unrecorded: Option<RunReport>,
+    /// The report to use if the history has no entry of the run; `None` for a run without an error.
+    fallback_report: Option<RunReport>,
 }
 
 impl EndedRun {
-    /// `error`: what ended it, if an error did.
+    /// Describes a run by its command, its times, and the error that ended it, if any.
     pub fn new(
         settings: &Settings,
         command: &'static str,
@@ -32,33 +31,27 @@ impl EndedRun {
         error: Option<&PipelineError>,
     ) -> EndedRun {
         let run_id = RunId::new(moments.started_ms);
-        let unrecorded =
+        let fallback_report =
             error.map(|error| RunReport::not_begun(run_id, command, moments, error).for_lists_of(settings));
-        EndedRun { command, moments, unrecorded }
+        EndedRun { command, moments, fallback_report }
     }
 }
 
-/// Writes the textfile, and tells whom the settings name. Takes a bounded time, and never fails.
-pub async fn conclude(settings: &Settings, run: &EndedRun, rules: HealthRules) {
+/// Writes the textfile and notifies after a run. Takes a limited time and never fails.
+pub async fn after_run(settings: &Settings, run: &EndedRun, rules: HealthRules) {
     if settings.metrics.textfile.is_none() && !settings.notify.is_on() && !otlp::is_on() {
         return;
     }
-    let status = status_after(settings, run);
+    let status = status_with(settings, run);
     let health = Health::new(&status, settings, rules);
     write_metrics(settings, &status, &health);
     if settings.notify.is_on() {
-        let ended = status.last_ended.as_ref().map(|run| Ended {
-            run,
-            json: status.last_report.as_ref().unwrap_or(&Value::Null),
-            is_tolerated: !health.is_failing_for(run) && rules.failures_tolerated > 0,
-        });
-        notify(settings, &status, &health, ended.as_ref()).await;
+        notify(settings, &status, &health, rules, true).await;
     }
 }
 
-/// The same between two runs: the textfile shows how lag grows, and what could not be delivered is tried again.
-/// Killed runs are told of.
-pub async fn refresh(settings: &Settings, now_ms: i64, rules: HealthRules) {
+/// Writes the textfile between runs, since the lag grows. Also notifies about killed runs and sends pending messages.
+pub async fn between_runs(settings: &Settings, now_ms: i64, rules: HealthRules) {
     let read = SyncStatus::read(settings, now_ms);
     if let Err(error) = &read {
         tracing::warn!(why = chain(error), "cannot read the checkpoints: the metrics stay unchanged");
@@ -70,22 +63,20 @@ pub async fn refresh(settings: &Settings, now_ms: i64, rules: HealthRules) {
         write_metrics(settings, &status, &health);
     }
     if settings.notify.is_on() {
-        notify(settings, &status, &health, None).await;
+        notify(settings, &status, &health, rules, false).await;
     }
 }
 
-/// How it stands, with the run, also if the run could not be written down.
-fn status_after(settings: &Settings, run: &EndedRun) -> SyncStatus {
+/// Reads the status and makes sure that it contains this run, even if the history does not.
+fn status_with(settings: &Settings, run: &EndedRun) -> SyncStatus {
     let now_ms = run.moments.finished_ms;
     let mut status = SyncStatus::read(settings, now_ms).unwrap_or_else(|error| {
         tracing::debug!(why = chain(&error), "cannot read the checkpoints after the run");
         SyncStatus { now_ms, ..SyncStatus::default() }
     });
-    let is_there = status
-        .last_ended
-        .as_ref()
-        .is_some_and(|last| last.command == run.command && last.started_ms >= run.moments.started_ms);
-    if let Some(report) = run.unrecorded.as_ref().filter(|_| !is_there) {
+    let last = status.last_ended.as_ref();
+    let is_recorded = last.is_some_and(|last| last.command == run.command && last.started_ms >= run.moments.started_ms);
+    if let Some(report) = run.fallback_report.as_ref().filter(|_| !is_recorded) {
         status.add_unrecorded_run(report, run.moments);
     }
     status
@@ -94,8 +85,8 @@ fn status_after(settings: &Settings, run: &EndedRun) -> SyncStatus {
 fn write_metrics(settings: &Settings, status: &SyncStatus, health: &Health) {
     let mut metrics = MetricValues::default();
     add_sync_status(&mut metrics, status, health);
-    if let Ok(waiting) = SyncStatus::pending_deliveries(settings) {
-        metrics.set_count("pending_deliveries", &[], waiting.deliveries);
+    if let Ok(pending) = SyncStatus::pending_deliveries(settings) {
+        metrics.set_count("pending_deliveries", &[], pending.deliveries);
     }
     otlp::record(&metrics);
     let Some(path) = &settings.metrics.textfile else { return };
@@ -104,35 +95,32 @@ fn write_metrics(settings: &Settings, status: &SyncStatus, health: &Health) {
     }
 }
 
-/// Tells of runs that were killed since, and of the run that has ended, if one has.
-async fn notify(settings: &Settings, status: &SyncStatus, health: &Health, ended: Option<&Ended<'_>>) {
+/// Notifies about killed runs and, if `has_ended`, about the newest run. Then sends every pending message.
+async fn notify(settings: &Settings, status: &SyncStatus, health: &Health, rules: HealthRules, has_ended: bool) {
     let (notify, now_ms) = (&settings.notify, status.now_ms);
-    let (failure_left, again_after) = (status.last_failure.as_ref(), notify.again_after);
-    let is_tolerated = ended.is_some_and(|ended| ended.is_tolerated);
-    let circumstances = Circumstances { is_tolerated, failure_left, again_after, now_ms };
-    let mut ledger = Ledger::open(settings).await;
-    ledger.add(now_ms, &Channel::all(settings), |before| {
+    let ended = status.last_ended.as_ref().filter(|_| has_ended);
+    let context = RunContext {
+        is_tolerated: rules.failures_tolerated > 0 && ended.is_some_and(|run| !health.is_failing_for(run)),
+        unresolved_failure: status.last_failure.as_ref(),
+        again_after: notify.again_after,
+        now_ms,
+    };
+    let mut outbox = Outbox::open(settings).await;
+    outbox.add(now_ms, &Channel::configured(settings), |state| {
         let mut messages = Vec::new();
-        let mut tell = |events: Vec<NotifyEvent>, run: &RunSummary, json: &Value| {
+        let mut add_messages = |events: Vec<NotifyEvent>, run: &RunSummary, json: &Value| {
             let wanted = events.into_iter().filter(|event| notify.on.contains(event));
-            messages.extend(wanted.map(|event| Message::of(event, run, health, json.clone(), settings)));
+            messages.extend(wanted.map(|event| Message::new(event, run, health, json.clone(), settings)));
         };
-        // The oldest first. A killed run has left no JSON of its own.
+        // Oldest first. A killed run left no report, so its summary takes the report's place.
         for run in status.killed_runs.iter().rev() {
-            tell(before.judge_killed(run, &circumstances), run, &json!(run));
+            add_messages(state.events_for_killed_run(run, &context), run, &json!(run));
         }
-        if let Some(Ended { run, json, .. }) = ended {
-            tell(before.judge(run, &circumstances), run, json);
+        if let Some(run) = ended {
+            let json = status.last_report.as_ref().unwrap_or(&Value::Null);
+            add_messages(state.events_for_run(run, &context), run, json);
         }
         messages
     });
-    deliver(settings, &mut ledger).await;
-}
-
-/// The newest run, as it is told.
-struct Ended<'a> {
-    run: &'a RunSummary,
-    json: &'a Value,
-    /// Its failure is still retried.
-    is_tolerated: bool,
+    deliver(settings, &mut outbox).await;
 }

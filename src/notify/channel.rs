@@ -1,10 +1,10 @@
-//! The ways by which messages go out.
+//! The channels that carry notifications.
 
 use serde::{Deserialize, Serialize};
 
 use crate::config::Settings;
 
-/// A way by which messages go out.
+/// A channel that carries notifications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Channel {
@@ -13,14 +13,14 @@ pub enum Channel {
 }
 
 impl Channel {
-    /// The channels of the settings.
-    pub(super) fn all(settings: &Settings) -> Vec<Channel> {
+    /// Returns the configured channels.
+    pub(super) fn configured(settings: &Settings) -> Vec<Channel> {
         let command = (!settings.notify.command.is_empty()).then_some(Channel::Command);
         let webhook = settings.notify.has_webhook().then_some(Channel::Webhook);
         command.into_iter().chain(webhook).collect()
     }
 
-    /// As people read it.
+    /// Returns the name in logs and outputs.
     pub fn name(self) -> &'static str {
         match self {
             Channel::Command => "command",

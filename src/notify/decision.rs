@@ -1,4 +1,4 @@
-//! What is worth telling: changes of state, and not every night the same. Pure.
+//! Decides which events to notify: changes of the state, and a lasting failure once a day. Pure.
 
 use std::time::Duration;
 
@@ -7,148 +7,143 @@ use serde::{Deserialize, Serialize};
 use crate::{
     config::NotifyEvent,
     model::DAY_MS,
+    pipeline::RunReason,
     sync_status::{FailedRun, RunSummary},
 };
 
-/// The state of the runs as it was last told, or would have been.
+/// The state of the runs, as people last heard it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum State {
+pub(super) enum RunState {
     #[default]
-    Well,
+    #[serde(rename = "well")]
+    Good,
     NeedsALook,
     Failed,
 }
 
-/// A killed run of which nobody was told for so long is news no more.
+/// A killed run that began longer ago is not notified: it is no news any more.
 const KILLED_MS_MAX: i64 = 7 * DAY_MS;
 
-/// What a run is judged by beside its own end.
+/// The facts outside a run that decide which events it causes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Circumstances<'a> {
-    /// The run's failure is still retried.
+pub(super) struct RunContext<'a> {
+    /// Whether the run's failure is tolerated, because it is retried.
     pub is_tolerated: bool,
-    /// The newest failure that no later run has made good.
-    pub failure_left: Option<&'a RunSummary>,
-    /// A failure that stays is told again after this time.
+    /// The newest failed run that no later run resolved.
+    pub unresolved_failure: Option<&'a RunSummary>,
+    /// A lasting failure is notified again after this time.
     pub again_after: Duration,
     /// Epoch milliseconds.
     pub now_ms: i64,
 }
 
-/// What was told last.
+/// What people were last notified of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Told {
-    pub state: State,
-    /// The reason of the failure.
+pub(super) struct NotifiedState {
+    pub state: RunState,
+    /// The code of the failure's reason; empty without a failure.
     pub reason: String,
-    /// What needs a look.
+    /// The text of the finding that needs a look; empty without one.
     pub text: String,
-    /// When, epoch milliseconds.
+    /// When the last event was decided, epoch milliseconds.
     pub at_ms: i64,
-    /// The run that failed; with an empty command, one that an earlier version told.
+    /// The run that failed. Its command is empty if an earlier version wrote the file.
     #[serde(flatten)]
     pub failed: FailedRun,
-    /// When the newest killed run began that was judged, epoch milliseconds.
+    /// The start of the newest killed run that was considered, epoch milliseconds.
     pub killed_ms: i64,
-    /// The run that was judged last.
+    /// The run that was considered last.
     pub run_id: String,
 }
 
-impl Told {
-    /// What the run calls for; what was told becomes that.
-    pub fn judge(&mut self, run: &RunSummary, circumstances: &Circumstances) -> Vec<NotifyEvent> {
+impl NotifiedState {
+    /// Returns the events of a run and updates the state. Returns none if the run was considered before.
+    pub fn events_for_run(&mut self, run: &RunSummary, context: &RunContext) -> Vec<NotifyEvent> {
         if self.run_id == run.run_id {
             return Vec::new();
         }
         self.run_id.clone_from(&run.run_id);
         match () {
-            () if run.is_failure() && circumstances.is_tolerated => Vec::new(),
-            () if run.is_failure() => self.judge_failure(run, circumstances),
-            () if run.is_success() => self.judge_success(run, circumstances),
-            // It was left out, stopped early or interrupted: that says nothing.
+            () if run.is_failure() && context.is_tolerated => Vec::new(),
+            () if run.is_failure() => self.events_for_failure(run, context),
+            () if run.is_success() => self.events_for_success(run, context),
+            // A skipped, stopped or interrupted run proves nothing.
             () => Vec::new(),
         }
     }
 
-    /// What a run calls for that was killed, so that it could not tell of itself.
-    pub fn judge_killed(&mut self, run: &RunSummary, circumstances: &Circumstances) -> Vec<NotifyEvent> {
-        let is_news = circumstances.now_ms.saturating_sub(run.started_ms) < KILLED_MS_MAX;
-        if run.started_ms <= self.killed_ms || !is_news {
+    /// Returns the events of a killed run, which could not notify itself, and updates the state.
+    pub fn events_for_killed_run(&mut self, run: &RunSummary, context: &RunContext) -> Vec<NotifyEvent> {
+        let is_recent = context.now_ms.saturating_sub(run.started_ms) < KILLED_MS_MAX;
+        if run.started_ms <= self.killed_ms || !is_recent {
             return Vec::new();
         }
         self.killed_ms = run.started_ms;
-        self.judge_failure(run, circumstances)
+        self.events_for_failure(run, context)
     }
 
-    fn judge_failure(&mut self, run: &RunSummary, circumstances: &Circumstances) -> Vec<NotifyEvent> {
-        let Circumstances { again_after, now_ms, .. } = *circumstances;
-        let reason = reason_of(run);
-        let again_ms = i64::try_from(again_after.as_millis()).unwrap_or(i64::MAX);
-        // A clock that was set back does not silence it.
-        let is_recent = (0..again_ms).contains(&now_ms.saturating_sub(self.at_ms));
-        let is_known = self.state == State::Failed && self.reason == reason && is_recent;
+    fn events_for_failure(&mut self, run: &RunSummary, context: &RunContext) -> Vec<NotifyEvent> {
+        let reason = run.reason.map(RunReason::name).unwrap_or_default();
+        let again_ms = i64::try_from(context.again_after.as_millis()).unwrap_or(i64::MAX);
+        // A clock that was set back gives a negative age, which is not recent.
+        let is_recent = (0..again_ms).contains(&context.now_ms.saturating_sub(self.at_ms));
+        let is_known = self.state == RunState::Failed && self.reason == reason && is_recent;
         self.failed = run.as_failed();
         if is_known {
             return Vec::new();
         }
-        self.note(State::Failed, reason, "", now_ms);
+        self.set(RunState::Failed, reason, "", context.now_ms);
         vec![NotifyEvent::Failed]
     }
 
-    fn judge_success(&mut self, run: &RunSummary, circumstances: &Circumstances) -> Vec<NotifyEvent> {
-        let now_ms = circumstances.now_ms;
+    fn events_for_success(&mut self, run: &RunSummary, context: &RunContext) -> Vec<NotifyEvent> {
+        let now_ms = context.now_ms;
         let mut events = Vec::new();
-        if self.state == State::Failed {
+        if self.state == RunState::Failed {
             if !run.resolves(&self.failed) {
                 return events;
             }
-            if let Some(left) = circumstances.failure_left {
-                // Another command has still to make good its own.
-                self.failed = left.as_failed();
+            if let Some(failure) = context.unresolved_failure {
+                // The failure of another command is still unresolved.
+                self.failed = failure.as_failed();
                 return events;
             }
             events.push(NotifyEvent::Recovered);
         }
         if run.exit_code == Some(0) {
-            self.note(State::Well, "", "", now_ms);
+            self.set(RunState::Good, "", "", now_ms);
             return events;
         }
         let text = run.sentence();
-        if self.state != State::NeedsALook || self.text != text {
-            self.note(State::NeedsALook, "", &text, now_ms);
+        if self.state != RunState::NeedsALook || self.text != text {
+            self.set(RunState::NeedsALook, "", &text, now_ms);
             events.push(NotifyEvent::NeedsALook);
         }
         events
     }
 
-    /// Remembers what is told now.
-    fn note(&mut self, state: State, reason: &str, text: &str, now_ms: i64) {
+    fn set(&mut self, state: RunState, reason: &str, text: &str, now_ms: i64) {
         (self.state, self.at_ms) = (state, now_ms);
         (self.reason, self.text) = (reason.to_owned(), text.to_owned());
     }
 }
 
-fn reason_of(run: &RunSummary) -> &'static str {
-    run.reason.map(crate::pipeline::RunReason::name).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pipeline::RunReason;
 
     const HOUR_MS: i64 = 3_600_000;
     const DAY: Duration = Duration::from_secs(23 * 3600);
 
-    /// Plays runs, one each so many hours, and returns what each called for.
-    struct Nights {
-        told: Told,
+    /// Plays runs at given hours and returns the events of each.
+    struct Simulation {
+        state: NotifiedState,
         count: i64,
     }
 
-    impl Nights {
+    impl Simulation {
         fn run(&mut self, hours: i64, reason: Option<RunReason>, why: &str) -> Vec<&'static str> {
             self.play(hours, reason, why, false)
         }
@@ -175,67 +170,67 @@ mod tests {
                 has_sent_requests: true,
                 narrowed_to: None,
             };
-            self.judge(&run, hours, is_tolerated, None)
+            self.events(&run, hours, is_tolerated, None)
         }
 
-        fn judge(
+        fn events(
             &mut self,
             run: &RunSummary,
             hours: i64,
             is_tolerated: bool,
-            failure_left: Option<&RunSummary>,
+            unresolved_failure: Option<&RunSummary>,
         ) -> Vec<&'static str> {
-            let circumstances = Circumstances { is_tolerated, failure_left, again_after: DAY, now_ms: hours * HOUR_MS };
-            let events = self.told.judge(run, &circumstances);
-            assert!(self.told.judge(run, &circumstances).is_empty(), "a run is judged once");
+            let context = RunContext { is_tolerated, unresolved_failure, again_after: DAY, now_ms: hours * HOUR_MS };
+            let events = self.state.events_for_run(run, &context);
+            assert!(self.state.events_for_run(run, &context).is_empty(), "a run causes its events once");
             events.into_iter().map(NotifyEvent::name).collect()
         }
     }
 
-    fn nights() -> Nights {
-        Nights { told: Told { at_ms: -1, ..Told::default() }, count: 0 }
+    fn simulation() -> Simulation {
+        Simulation { state: NotifiedState { at_ms: -1, ..NotifiedState::default() }, count: 0 }
     }
 
     const NONE: [&str; 0] = [];
 
     #[test]
-    fn a_failure_is_told_at_once_then_daily_and_its_end_once() {
-        let (mut nights, down, key) = (nights(), Some(RunReason::ServiceFailed), Some(RunReason::KeyRefused));
-        assert_eq!(nights.run(0, None, ""), NONE, "all is well");
-        assert_eq!(nights.run(24, down, "a"), ["failed"]);
-        assert_eq!(nights.run(25, down, "b"), NONE, "the same within a day");
-        assert_eq!(nights.run(26, key, "c"), ["failed"], "another reason");
-        assert_eq!(nights.run(48, key, "c"), NONE);
-        assert_eq!(nights.run(49, key, "c"), ["failed"], "the next night");
-        assert_eq!(nights.run(50, Some(RunReason::LeaseHeld), "d"), NONE, "left out: neither good nor bad");
-        assert_eq!(nights.run(72, None, ""), ["recovered"]);
-        assert_eq!(nights.run(96, None, ""), NONE);
+    fn a_failure_is_notified_daily_and_its_end_once() {
+        let (mut simulation, down, key) = (simulation(), Some(RunReason::ServiceFailed), Some(RunReason::KeyRefused));
+        assert_eq!(simulation.run(0, None, ""), NONE, "all is well");
+        assert_eq!(simulation.run(24, down, "a"), ["failed"]);
+        assert_eq!(simulation.run(25, down, "b"), NONE, "the same reason within a day");
+        assert_eq!(simulation.run(26, key, "c"), ["failed"], "another reason");
+        assert_eq!(simulation.run(48, key, "c"), NONE);
+        assert_eq!(simulation.run(49, key, "c"), ["failed"], "the next night");
+        assert_eq!(simulation.run(50, Some(RunReason::LeaseHeld), "d"), NONE, "a skipped run proves nothing");
+        assert_eq!(simulation.run(72, None, ""), ["recovered"]);
+        assert_eq!(simulation.run(96, None, ""), NONE);
     }
 
     #[test]
-    fn a_failure_that_is_still_retried_is_not_told() {
-        let (mut nights, down) = (nights(), Some(RunReason::ServiceFailed));
-        assert_eq!(nights.play(0, down, "a", true), NONE);
-        assert_eq!(nights.run(1, None, ""), NONE, "nobody was told, so nothing has recovered");
-        assert_eq!(nights.play(24, down, "a", true), NONE);
-        assert_eq!(nights.run(25, down, "a"), ["failed"]);
+    fn a_tolerated_failure_is_not_notified() {
+        let (mut simulation, down) = (simulation(), Some(RunReason::ServiceFailed));
+        assert_eq!(simulation.play(0, down, "a", true), NONE);
+        assert_eq!(simulation.run(1, None, ""), NONE, "the failure was not notified, so no recovery is");
+        assert_eq!(simulation.play(24, down, "a", true), NONE);
+        assert_eq!(simulation.run(25, down, "a"), ["failed"]);
     }
 
     #[test]
-    fn what_needs_a_look_is_told_when_it_is_something_else() {
-        let (mut nights, look) = (nights(), Some(RunReason::NeedsALook));
-        assert_eq!(nights.run(0, look, "a"), ["needs_a_look"]);
-        assert_eq!(nights.run(24, look, "a"), NONE);
-        assert_eq!(nights.run(48, look, "b"), ["needs_a_look"]);
-        assert_eq!(nights.run(72, Some(RunReason::DiskFull), ""), ["failed"]);
-        assert_eq!(nights.run(96, look, "b"), ["recovered", "needs_a_look"]);
-        assert_eq!(nights.run(120, None, ""), NONE);
-        assert_eq!(nights.run(144, look, "b"), ["needs_a_look"]);
+    fn a_finding_is_notified_when_its_text_changes() {
+        let (mut simulation, look) = (simulation(), Some(RunReason::NeedsALook));
+        assert_eq!(simulation.run(0, look, "a"), ["needs_a_look"]);
+        assert_eq!(simulation.run(24, look, "a"), NONE);
+        assert_eq!(simulation.run(48, look, "b"), ["needs_a_look"]);
+        assert_eq!(simulation.run(72, Some(RunReason::DiskFull), ""), ["failed"]);
+        assert_eq!(simulation.run(96, look, "b"), ["recovered", "needs_a_look"]);
+        assert_eq!(simulation.run(120, None, ""), NONE);
+        assert_eq!(simulation.run(144, look, "b"), ["needs_a_look"]);
     }
 
     #[test]
-    fn recovery_is_told_when_no_failure_is_left() {
-        let mut nights = nights();
+    fn recovery_is_notified_when_no_failure_is_left() {
+        let mut simulation = simulation();
         let run = |id: &str, command: &str, exit_code, has_sent_requests| RunSummary {
             run_id: id.to_owned(),
             command: command.to_owned(),
@@ -251,19 +246,23 @@ mod tests {
             narrowed_to: None,
         };
         let failed = run("1", "sync", 1, true);
-        assert_eq!(nights.judge(&failed, 0, false, None), ["failed"]);
-        assert_eq!(nights.judge(&run("2", "sync", 0, false), 1, false, None), NONE, "it sent no request");
-        assert_eq!(nights.judge(&run("3", "backfill", 0, true), 2, false, None), NONE, "it is another command");
-        assert_eq!(nights.judge(&run("4", "backfill", 1, true), 3, false, None), NONE, "the same reason");
-        assert_eq!(nights.judge(&run("5", "backfill", 0, true), 4, false, Some(&failed)), NONE, "sync is left");
-        assert_eq!(nights.judge(&run("6", "backfill", 0, true), 5, false, None), NONE, "it is not sync");
-        assert_eq!(nights.judge(&run("7", "sync", 0, true), 6, false, None), ["recovered"]);
+        assert_eq!(simulation.events(&failed, 0, false, None), ["failed"]);
+        assert_eq!(simulation.events(&run("2", "sync", 0, false), 1, false, None), NONE, "it sent no request");
+        assert_eq!(simulation.events(&run("3", "backfill", 0, true), 2, false, None), NONE, "it is another command");
+        assert_eq!(simulation.events(&run("4", "backfill", 1, true), 3, false, None), NONE, "the same reason");
+        assert_eq!(
+            simulation.events(&run("5", "backfill", 0, true), 4, false, Some(&failed)),
+            NONE,
+            "the failure of sync is unresolved"
+        );
+        assert_eq!(simulation.events(&run("6", "backfill", 0, true), 5, false, None), NONE, "sync has not succeeded");
+        assert_eq!(simulation.events(&run("7", "sync", 0, true), 6, false, None), ["recovered"]);
     }
 
     #[test]
-    fn a_killed_run_is_told_once_and_only_while_it_is_news() {
-        let mut told = Told { at_ms: -1, ..Told::default() };
-        let mut judge = |started_hours: i64, hours: i64| {
+    fn a_killed_run_is_notified_once_within_a_week() {
+        let mut state = NotifiedState { at_ms: -1, ..NotifiedState::default() };
+        let mut events = |started_hours: i64, hours: i64| {
             let run = RunSummary {
                 run_id: started_hours.to_string(),
                 command: "sync".to_owned(),
@@ -279,19 +278,19 @@ mod tests {
                 narrowed_to: None,
             };
             let now_ms = hours * HOUR_MS;
-            let circumstances = Circumstances { is_tolerated: true, failure_left: None, again_after: DAY, now_ms };
-            told.judge_killed(&run, &circumstances).len()
+            let context = RunContext { is_tolerated: true, unresolved_failure: None, again_after: DAY, now_ms };
+            state.events_for_killed_run(&run, &context).len()
         };
-        assert_eq!(judge(1, 24 * 8), 0, "a week ago");
-        assert_eq!((judge(200, 201), judge(200, 260)), (1, 0));
-        assert_eq!((judge(202, 203), judge(224, 225)), (0, 1), "the same reason, and the next night");
+        assert_eq!(events(1, 24 * 8), 0, "a week ago");
+        assert_eq!((events(200, 201), events(200, 260)), (1, 0));
+        assert_eq!((events(202, 203), events(224, 225)), (0, 1), "the same reason, and the next night");
     }
 
     #[test]
-    fn a_clock_that_is_set_back_silences_nothing() {
-        let (mut nights, down) = (nights(), Some(RunReason::ServiceFailed));
-        assert_eq!(nights.run(1000, down, "a"), ["failed"]);
-        assert_eq!(nights.run(24, down, "a"), ["failed"]);
-        assert_eq!(nights.run(25, down, "a"), NONE);
+    fn a_clock_that_is_set_back_suppresses_no_event() {
+        let (mut simulation, down) = (simulation(), Some(RunReason::ServiceFailed));
+        assert_eq!(simulation.run(1000, down, "a"), ["failed"]);
+        assert_eq!(simulation.run(24, down, "a"), ["failed"]);
+        assert_eq!(simulation.run(25, down, "a"), NONE);
     }
 }

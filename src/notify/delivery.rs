@@ -1,4 +1,4 @@
-//! How messages go out: each to every channel, with some attempts, in a bounded time.
+//! Sends pending messages to every channel, with retries, in a limited time.
 
 use std::time::{Duration, Instant};
 
@@ -6,55 +6,53 @@ use crate::config::Settings;
 
 use super::{
     channel::Channel,
-    command::{self, Leash},
-    ledger::Ledger,
+    command::{self, KillOnDrop},
     message::Message,
-    webhook::{self, NotPosted, Trouble},
+    outbox::Outbox,
+    webhook::{self, FailureKind, SendError},
 };
 
-/// After a failed attempt the next one waits so long, then twice as long.
+/// Delay before the first retry; each further delay is twice as long.
 const RETRY: Duration = Duration::from_millis(500);
-/// Nothing new is begun after this time: what waits then is for the next run.
+/// Nothing new is sent after this time; the next run sends the rest.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
-/// What became of a test message.
+/// The result of a test message.
 #[derive(Debug)]
-pub struct TestSent {
+pub struct TestResult {
     pub channel: Channel,
-    /// Why it did not arrive.
-    pub sent: Result<(), String>,
+    /// The error text if the message did not arrive.
+    pub result: Result<(), String>,
 }
 
-/// Delivers what waits. A channel that takes nothing now is not asked for the others; one that refuses a message is.
-pub(super) async fn deliver(settings: &Settings, ledger: &mut Ledger) {
-    let named = Channel::all(settings);
-    let begun = Instant::now();
-    let mut broken = Vec::new();
-    for one in ledger.waiting() {
-        for channel in one.channels {
-            // One that is no longer named takes nothing any more.
-            let sent = match named.contains(&channel) {
-                _ if broken.contains(&channel) || begun.elapsed() > TIME_MAX => continue,
-                true => send(settings, channel, &one.message, begun).await,
-                false => {
-                    ledger.settle(one.id, channel);
-                    continue;
-                }
-            };
-            let event = one.message.event.name();
-            match sent {
+/// Sends the pending messages. After a transient failure, a channel gets no further message this time.
+pub(super) async fn deliver(settings: &Settings, outbox: &mut Outbox) {
+    let configured = Channel::configured(settings);
+    let started = Instant::now();
+    let mut unreachable = Vec::new();
+    for pending in outbox.pending() {
+        for channel in pending.channels {
+            if unreachable.contains(&channel) || started.elapsed() > TIME_MAX {
+                continue;
+            }
+            if !configured.contains(&channel) {
+                outbox.remove(pending.id, channel);
+                continue;
+            }
+            let event = pending.message.event.name();
+            match send(settings, channel, &pending.message, started).await {
                 Ok(()) => {
                     tracing::info!(event, channel = channel.name(), "notified");
-                    ledger.settle(one.id, channel);
+                    outbox.remove(pending.id, channel);
                 }
-                Err(NotPosted { why, trouble: Trouble::Message }) => {
+                Err(SendError { why, kind: FailureKind::MessageRejected }) => {
                     tracing::warn!(event, channel = channel.name(), why, "cannot notify: this message is given up");
-                    ledger.settle(one.id, channel);
+                    outbox.remove(pending.id, channel);
                 }
-                Err(NotPosted { why, trouble }) => {
+                Err(SendError { why, kind }) => {
                     tracing::warn!(event, channel = channel.name(), why, "cannot notify: the next run tries again");
-                    if trouble == Trouble::Passing {
-                        broken.push(channel);
+                    if kind == FailureKind::Transient {
+                        unreachable.push(channel);
                     }
                 }
             }
@@ -62,49 +60,44 @@ pub(super) async fn deliver(settings: &Settings, ledger: &mut Ledger) {
     }
 }
 
-/// Sends a test message to every channel, once. Returns what became of it.
-pub async fn send_test(settings: &Settings, now_ms: i64) -> Vec<TestSent> {
+/// Sends a test message to every configured channel, without retries.
+pub async fn send_test(settings: &Settings, now_ms: i64) -> Vec<TestResult> {
     let message = Message::test(settings, now_ms);
-    let mut sent = Vec::new();
-    for channel in Channel::all(settings) {
-        let tried = send_once(settings, channel, &message).await.map_err(|failed| failed.why);
-        sent.push(TestSent { channel, sent: tried });
+    let mut results = Vec::new();
+    for channel in Channel::configured(settings) {
+        let result = send_once(settings, channel, &message).await.map_err(|error| error.why);
+        results.push(TestResult { channel, result });
     }
-    sent
+    results
 }
 
-/// Some attempts, within the time.
-async fn send(settings: &Settings, channel: Channel, message: &Message, begun: Instant) -> Result<(), NotPosted> {
-    let mut wait = RETRY;
-    let mut attempt = 1;
+/// Sends with retries, as far as the time since `started` allows.
+async fn send(settings: &Settings, channel: Channel, message: &Message, started: Instant) -> Result<(), SendError> {
+    let (mut delay, mut attempt) = (RETRY, 1);
     loop {
-        let failed = match send_once(settings, channel, message).await {
-            Ok(()) => return Ok(()),
-            Err(failed) => failed,
-        };
-        if failed.trouble != Trouble::Passing
-            || attempt >= settings.notify.attempts
-            || begun.elapsed() + wait > TIME_MAX
-        {
-            return Err(failed);
+        let Err(error) = send_once(settings, channel, message).await else { return Ok(()) };
+        let is_last = attempt >= settings.notify.attempts || started.elapsed() + delay > TIME_MAX;
+        if error.kind != FailureKind::Transient || is_last {
+            return Err(error);
         }
-        tracing::debug!(channel = channel.name(), why = failed.why, "cannot notify yet");
-        tokio::time::sleep(wait).await;
-        (wait, attempt) = (wait * 2, attempt + 1);
+        tracing::debug!(channel = channel.name(), why = error.why, "cannot notify yet");
+        tokio::time::sleep(delay).await;
+        (delay, attempt) = (delay * 2, attempt + 1);
     }
 }
 
-async fn send_once(settings: &Settings, channel: Channel, message: &Message) -> Result<(), NotPosted> {
+async fn send_once(settings: &Settings, channel: Channel, message: &Message) -> Result<(), SendError> {
     match channel {
         Channel::Webhook => webhook::post(settings, message).await,
         Channel::Command => {
             let (settings, message) = (settings.clone(), message.clone());
-            // Dropped with this future, when a signal ends the wait.
-            let leash = Leash::default();
-            let end = leash.end();
-            let ran = tokio::task::spawn_blocking(move || command::run(&settings, &message, &end)).await;
-            ran.unwrap_or_else(|error| Err(error.to_string()))
-                .map_err(|why| NotPosted { why, trouble: Trouble::Passing })
+            // A signal drops this future, which kills the command.
+            let kill_on_drop = KillOnDrop::default();
+            let guard = kill_on_drop.guard();
+            let result = tokio::task::spawn_blocking(move || command::run(&settings, &message, &guard)).await;
+            result
+                .unwrap_or_else(|error| Err(error.to_string()))
+                .map_err(|why| SendError { why, kind: FailureKind::Transient })
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One message, in words for people and as JSON for programs.
+//! One notification, as text for people and as JSON for programs.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -9,15 +9,15 @@ use crate::{
     sync_status::{Health, RunSummary},
 };
 
-/// One message. It holds no person: the run's JSON has none.
+/// One notification. It names no person, since a run's JSON names none.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Message {
     pub event: NotifyEvent,
     pub outcome: String,
     pub exit_code: Option<i64>,
-    /// How the run ended, on one line, in its own words.
+    /// One line on how the run ended.
     pub summary: String,
-    /// The same with what to do, for a chat.
+    /// The text for a chat: what happened and what to do.
     pub text: String,
     pub health: Value,
     /// The run's JSON.
@@ -25,8 +25,8 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// What a run calls for. `run`: its JSON.
-    pub fn of(event: NotifyEvent, summary: &RunSummary, health: &Health, run: Value, settings: &Settings) -> Message {
+    /// Writes the message about an event of a run. `run` is the run's JSON.
+    pub fn new(event: NotifyEvent, summary: &RunSummary, health: &Health, run: Value, settings: &Settings) -> Message {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let command = &summary.command;
         let headline = match event {
@@ -54,7 +54,7 @@ impl Message {
         }
     }
 
-    /// A message that only tries out whether messages arrive.
+    /// Writes a message that tests the configured channels.
     pub fn test(settings: &Settings, now_ms: i64) -> Message {
         let summary = RunSummary {
             run_id: String::new(),
@@ -70,15 +70,15 @@ impl Message {
             has_sent_requests: false,
             narrowed_to: None,
         };
-        Message::of(NotifyEvent::Test, &summary, &Health::default(), json!({}), settings)
+        Message::new(NotifyEvent::Test, &summary, &Health::default(), json!({}), settings)
     }
 
-    /// What a webhook is posted. `text` is what chats show.
+    /// Returns the body for a webhook. Chats show its `text`.
     pub fn body(&self) -> Value {
         json!({ "text": self.text, "event": self.event.name(), "health": self.health, "run": self.run })
     }
 
-    /// What a command has in its environment.
+    /// Returns the environment variables for a command.
     pub fn variables(&self) -> [(&'static str, String); 4] {
         [
             ("STUDYSYNC_EVENT", self.event.name().to_owned()),

@@ -1,22 +1,21 @@
-//! Tells people how runs end: a command or a webhook, when a run fails, needs a look, or works again.
+//! Notifies people when a run fails, needs a look, or works again: by a command, a webhook, or both.
 //!
-//! In reading order: [`after_run`] (what follows a run: the textfile, then this), [`decision`] (what is worth telling),
-//! [`message`] (in which words), [`ledger`] (what was told, and what waits, on disk),
-//! [`delivery`] (how it goes out: [`command`], [`webhook`]).
+//! In reading order: [`after_run`] (writes the textfile and notifies after a run), [`decision`] (chooses the events),
+//! [`message`] (words them), [`outbox`] (stores pending messages on disk), [`delivery`] (sends them by [`command`] and
+//! [`webhook`]).
 //!
-//! A run is never held up by it and never fails for it: it begins when the lease is free again, takes a bounded time,
-//! and what is not delivered waits for the next run.
-//! A message may arrive twice, if the process is killed in the moment after it was sent.
+//! Notifications start after the run released its lease, take a limited time and never fail a run. The next run sends
+//! messages that could not be delivered. A message arrives twice if the process is killed directly after sending it.
 
 mod after_run;
 mod channel;
 mod command;
 mod decision;
 mod delivery;
-mod ledger;
 mod message;
+mod outbox;
 mod webhook;
 
-pub use after_run::{EndedRun, conclude, refresh};
+pub use after_run::{EndedRun, after_run, between_runs};
 pub use channel::Channel;
-pub use delivery::{TestSent, send_test};
+pub use delivery::{TestResult, send_test};

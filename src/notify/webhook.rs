@@ -1,4 +1,4 @@
-//! A webhook that is told: one POST of JSON.
+//! Notifies by a webhook: one POST of JSON.
 
 use reqwest::{Client, StatusCode, header::CONTENT_TYPE, redirect::Policy};
 
@@ -6,42 +6,42 @@ use crate::{config::Settings, source::install_crypto};
 
 use super::message::Message;
 
-/// Why a channel does not have a message.
+/// Why a channel could not deliver a message.
 #[derive(Debug)]
-pub(super) struct NotPosted {
+pub(super) struct SendError {
     pub why: String,
-    pub trouble: Trouble,
+    pub kind: FailureKind,
 }
 
-/// What helps.
+/// What can make the delivery succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
-    /// It may help to try again in a moment; until then no message arrives.
-    Passing,
-    /// Somebody has to change something, and the message can arrive then.
-    Lasting,
-    /// Nothing: this message is never taken.
-    Message,
+pub(super) enum FailureKind {
+    /// A retry may succeed; until then no message arrives.
+    Transient,
+    /// Somebody has to change the configuration.
+    Configuration,
+    /// Nothing: the receiver rejects this message.
+    MessageRejected,
 }
 
-impl Trouble {
-    fn of(status: StatusCode) -> Trouble {
+impl FailureKind {
+    fn of(status: StatusCode) -> FailureKind {
         match status {
-            _ if status.is_server_error() => Trouble::Passing,
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => Trouble::Passing,
+            _ if status.is_server_error() => FailureKind::Transient,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => FailureKind::Transient,
             StatusCode::BAD_REQUEST
             | StatusCode::PAYLOAD_TOO_LARGE
             | StatusCode::UNSUPPORTED_MEDIA_TYPE
-            | StatusCode::UNPROCESSABLE_ENTITY => Trouble::Message,
-            _ => Trouble::Lasting,
+            | StatusCode::UNPROCESSABLE_ENTITY => FailureKind::MessageRejected,
+            _ => FailureKind::Configuration,
         }
     }
 }
 
-/// Posts the message. The address is in no error: whoever knows it can post.
-pub(super) async fn post(settings: &Settings, message: &Message) -> Result<(), NotPosted> {
-    let lasting = |why: String| NotPosted { why, trouble: Trouble::Lasting };
-    let url = settings.notify.url().map_err(|error| lasting(error.to_string()))?;
+/// Posts the message. No error contains the URL, which is a secret: everybody who knows it can post.
+pub(super) async fn post(settings: &Settings, message: &Message) -> Result<(), SendError> {
+    let misconfigured = |why: String| SendError { why, kind: FailureKind::Configuration };
+    let url = settings.notify.url().map_err(|error| misconfigured(error.to_string()))?;
     let Some(url) = url else { return Ok(()) };
     install_crypto();
     let client = Client::builder()
@@ -49,22 +49,22 @@ pub(super) async fn post(settings: &Settings, message: &Message) -> Result<(), N
         .redirect(Policy::none())
         .timeout(settings.notify.timeout)
         .build()
-        .map_err(|error| lasting(format!("the webhook cannot be posted to: {}", error.without_url())))?;
+        .map_err(|error| misconfigured(format!("cannot post to the webhook: {}", error.without_url())))?;
     let request = client.post(url.expose()).header(CONTENT_TYPE, "application/json").body(message.body().to_string());
     match request.send().await {
         Ok(answer) if answer.status().is_success() => Ok(()),
         Ok(answer) => {
             let status = answer.status();
-            Err(NotPosted { why: format!("the webhook answered with {status}"), trouble: Trouble::of(status) })
+            Err(SendError { why: format!("the webhook answered with {status}"), kind: FailureKind::of(status) })
         }
         Err(error) if error.is_timeout() => {
             let why = format!("the webhook did not answer within {} s", settings.notify.timeout.as_secs());
-            Err(NotPosted { why, trouble: Trouble::Passing })
+            Err(SendError { why, kind: FailureKind::Transient })
         }
         Err(error) => {
-            let trouble = if error.is_builder() { Trouble::Lasting } else { Trouble::Passing };
-            let why = format!("the webhook cannot be reached: {}", crate::pipeline::chain(&error.without_url()));
-            Err(NotPosted { why, trouble })
+            let kind = if error.is_builder() { FailureKind::Configuration } else { FailureKind::Transient };
+            let why = format!("cannot reach the webhook: {}", crate::pipeline::chain(&error.without_url()));
+            Err(SendError { why, kind })
         }
     }
 }

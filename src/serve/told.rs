@@ -7,7 +7,7 @@ use tokio::{sync::Mutex, task::JoinSet};
 use crate::{
     config::Settings,
     model::MINUTE_MS,
-    notify::{EndedRun, conclude, refresh},
+    notify::{EndedRun, after_run, between_runs},
     otlp,
     sync_status::HealthRules,
 };
@@ -49,7 +49,7 @@ impl Told {
         let (settings, rules, busy) = (Arc::clone(&self.settings), self.rules, Arc::clone(&self.busy));
         self.tasks.spawn(async move {
             let _turn = busy.lock().await;
-            conclude(&settings, &run, rules).await;
+            after_run(&settings, &run, rules).await;
         });
     }
 
@@ -70,7 +70,7 @@ impl Told {
         while self.tasks.try_join_next().is_some() {}
         self.tasks.spawn(async move {
             let _turn = turn;
-            refresh(&settings, now_ms, rules).await;
+            between_runs(&settings, now_ms, rules).await;
         });
     }
 }

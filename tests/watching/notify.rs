@@ -143,7 +143,7 @@ fn a_hung_or_missing_receiver_changes_no_run() {
     assert_eq!(receiver.take().len(), 1);
     drop(receiver);
     let done = place.with_env(KEY_VARIABLE, KEY).run(&["sync"]).expect(0);
-    assert!(done.stderr.contains("the webhook cannot be reached"), "{}", done.stderr);
+    assert!(done.stderr.contains("cannot reach the webhook"), "{}", done.stderr);
     assert!(!done.stderr.contains("s3cret-path"), "{}", done.stderr);
 }
 
@@ -204,7 +204,7 @@ fn a_locked_notification_file_delays_no_run() {
     let lock = std::fs::File::create(place.path("state/checkpoints.sqlite.notifications.lock")).unwrap();
     lock.lock().unwrap();
     let done = place.run(&["sync"]).expect(4);
-    assert!(done.stderr.contains("another process has had the notifications"), "{}", done.stderr);
+    assert!(done.stderr.contains("another process has locked the notifications"), "{}", done.stderr);
     assert_eq!(events(&receiver.take()), ["failed"], "it is told without the ledger");
     // A signal does not wait for the lock.
     let run = place.spawn(&["sync"]);

@@ -1,5 +1,5 @@
-//! What was told and what waits to be delivered, in a file beside the state file: it has to work also when the
-//! checkpoints cannot be opened.
+//! The messages to deliver and the last notified state, in a file next to the state file. A separate file, because
+//! notifications must work when the checkpoints cannot be opened.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -21,22 +21,22 @@ use crate::{
     pipeline::chain,
 };
 
-use super::{channel::Channel, decision::Told, message::Message};
+use super::{channel::Channel, decision::NotifiedState, message::Message};
 
-/// Messages that wait at once. More than that are older news of the same trouble.
-const WAITING_MAX: usize = 20;
-/// A message that could not be delivered for so long is news no more.
-const WAITING_MS_MAX: i64 = 7 * DAY_MS;
-/// How long another process that has the file is waited for: it may be telling somebody who does not answer.
+/// Pending messages at most; the oldest are dropped, because newer ones describe the same problem.
+const PENDING_MAX: usize = 20;
+/// A message older than this is dropped: it is no news any more.
+const PENDING_MS_MAX: i64 = 7 * DAY_MS;
+/// How long to wait for another process that has the file locked.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
-/// How often it is tried again meanwhile.
+/// Interval between two attempts to lock.
 const LOCK_RETRY: Duration = Duration::from_millis(50);
 
-/// A message with the channels that do not have it yet.
+/// A message and the channels that have not delivered it yet.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Waiting {
+pub(super) struct PendingMessage {
     pub id: u64,
-    /// When it was written, epoch milliseconds.
+    /// When the message was written, epoch milliseconds.
     pub since_ms: i64,
     pub channels: Vec<Channel>,
     pub message: Message,
@@ -46,24 +46,26 @@ pub(super) struct Waiting {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Content {
-    told: Told,
+    #[serde(rename = "told")]
+    state: NotifiedState,
     next_id: u64,
-    waiting: Vec<Waiting>,
+    #[serde(rename = "waiting")]
+    pending: Vec<PendingMessage>,
 }
 
-/// The file, locked against other processes until it is dropped: two runs that end at once do not tell the same.
+/// The file, locked until dropped, so that two runs that end together do not send the same message twice.
 ///
-/// Where the file cannot be locked or written, the ledger works all the same, in memory: better told twice than never.
-pub(super) struct Ledger {
+/// If the file cannot be locked or written, the outbox works in memory: a repeated message is better than none.
+pub(super) struct Outbox {
     path: PathBuf,
     content: Content,
-    /// Keeps the lock; `None` if it could not be had.
+    /// Holds the lock; `None` if locking failed.
     lock: Option<File>,
 }
 
-impl Ledger {
-    /// Opens the ledger of a state file. Waits a few seconds for another process that has it.
-    pub async fn open(settings: &Settings) -> Ledger {
+impl Outbox {
+    /// Opens the outbox next to the state file. Waits up to five seconds for another process that has it locked.
+    pub async fn open(settings: &Settings) -> Outbox {
         let path = files::beside(&settings.state_path, ".notifications");
         let lock = match lock(&path).await {
             Ok(lock) => Some(lock),
@@ -77,41 +79,42 @@ impl Ledger {
             Content::default()
         });
         if lock.is_none() {
-            // What waits is left to whoever can write down that it was delivered.
-            content.waiting.clear();
+            // A process that can record the delivery sends these.
+            content.pending.clear();
         }
-        Ledger { path, content, lock }
+        Outbox { path, content, lock }
     }
 
-    /// Judges with what was told, and writes down what is to be delivered before anything goes out.
-    pub fn add(&mut self, now_ms: i64, channels: &[Channel], judge: impl FnOnce(&mut Told) -> Vec<Message>) {
+    /// Adds the messages that `decide` returns for these channels and saves the file. `decide` may change the state.
+    pub fn add(&mut self, now_ms: i64, channels: &[Channel], decide: impl FnOnce(&mut NotifiedState) -> Vec<Message>) {
         self.change(|content| {
-            for message in judge(&mut content.told) {
+            for message in decide(&mut content.state) {
                 content.next_id += 1;
                 let (id, channels) = (content.next_id, channels.to_vec());
-                content.waiting.push(Waiting { id, since_ms: now_ms, channels, message });
+                content.pending.push(PendingMessage { id, since_ms: now_ms, channels, message });
             }
-            content.waiting.retain(|waiting| now_ms.saturating_sub(waiting.since_ms) < WAITING_MS_MAX);
-            let too_many = content.waiting.len().saturating_sub(WAITING_MAX);
-            content.waiting.drain(..too_many);
+            content.pending.retain(|pending| now_ms.saturating_sub(pending.since_ms) < PENDING_MS_MAX);
+            let too_many = content.pending.len().saturating_sub(PENDING_MAX);
+            content.pending.drain(..too_many);
         });
     }
 
-    /// What waits, the oldest first.
-    pub fn waiting(&self) -> Vec<Waiting> {
-        self.content.waiting.clone()
+    /// Returns the pending messages, oldest first.
+    pub fn pending(&self) -> Vec<PendingMessage> {
+        self.content.pending.clone()
     }
 
-    /// A channel has a message, or will never take it.
-    pub fn settle(&mut self, id: u64, channel: Channel) {
+    /// Removes a channel from a message: it delivered the message, or never will.
+    pub fn remove(&mut self, id: u64, channel: Channel) {
         self.change(|content| {
-            for waiting in content.waiting.iter_mut().filter(|waiting| waiting.id == id) {
-                waiting.channels.retain(|other| *other != channel);
+            for pending in content.pending.iter_mut().filter(|pending| pending.id == id) {
+                pending.channels.retain(|other| *other != channel);
             }
-            content.waiting.retain(|waiting| !waiting.channels.is_empty());
+            content.pending.retain(|pending| !pending.channels.is_empty());
         });
     }
 
+    /// Changes the content, and saves the file if the content differs then.
     fn change(&mut self, change: impl FnOnce(&mut Content)) {
         let before = serde_json::to_string(&self.content).ok();
         change(&mut self.content);
@@ -129,7 +132,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     output.finish()
 }
 
-/// A file that cannot be understood is begun anew: at worst something is told twice.
+/// Reads the file. Returns an empty content for a missing or damaged file: at worst a message is sent twice.
 fn read(path: &Path) -> io::Result<Content> {
     match fs::read(path) {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).unwrap_or_default()),
@@ -143,14 +146,14 @@ async fn lock(path: &Path) -> io::Result<File> {
         files::create_folders(folder)?;
     }
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(files::beside(path, ".lock"))?;
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(file),
-            Err(Errno::WOULDBLOCK) if begun.elapsed() < LOCK_WAIT_MAX => tokio::time::sleep(LOCK_RETRY).await,
+            Err(Errno::WOULDBLOCK) if started.elapsed() < LOCK_WAIT_MAX => tokio::time::sleep(LOCK_RETRY).await,
             Err(Errno::WOULDBLOCK) => {
                 let secs = LOCK_WAIT_MAX.as_secs();
-                return Err(io::Error::other(format!("another process has had the notifications for {secs} s")));
+                return Err(io::Error::other(format!("another process has locked the notifications for {secs} s")));
             }
             Err(error) => return Err(error.into()),
         }
