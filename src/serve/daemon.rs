@@ -1,5 +1,5 @@
-//! Does what the agenda says, one thing at a time. A period or a signal wakes it; it takes no input but the clock, the
-//! inbox and what it noted of the schedule, so it may be killed and started at any moment.
+//! The daemon: does the jobs that are due, one at a time. Its only inputs are the clock, the inbox, and the schedule's
+//! progress in the inbox, so it may be killed and restarted at any moment.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,43 +17,47 @@ use crate::{
     state::{Inbox, ScheduleEntry, StateError},
 };
 
-use super::{Agenda, Board, Count, Ended, Job, Schedule, ServeError, told::Told, watch::health_rules};
+use super::{
+    Counter, DueJobs, Job, JobDelays, JobOutcome, Schedule, ServeError, ServeState, health_monitor::health_rules,
+    notifier::Notifier, serve_state::RunningJob,
+};
 
-/// The wall clock may jump while the daemon sleeps, so it looks at least so often.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// Readers of Parquet see deliveries so often at least, when no run shows them earlier: each time rewrites the month.
+/// The longest sleep: the wall clock may jump meanwhile.
+const SLEEP_MAX: Duration = Duration::from_secs(30);
+/// Interval at which flushed deliveries are shown to readers of Parquet, unless a run shows them earlier. Each time
+/// rewrites the month.
 const PUBLISH_EVERY_MS: i64 = 15 * MINUTE_MS;
-/// What waits in the inbox is counted so often at most.
+/// Shortest interval between two counts of the pending deliveries.
 const COUNT_EVERY_MS: i64 = 10_000;
-/// Deliveries of an earlier process that are looked through for hints.
-const LEFT_MAX: u32 = 10_000;
-const LEFT_BYTES_MAX: usize = 64 << 20;
+/// Deliveries of an earlier process that are searched for hints at the start.
+const EARLIER_MAX: u32 = 10_000;
+const EARLIER_BYTES_MAX: usize = 64 << 20;
 
-/// The scheduler.
+/// The daemon.
 pub struct Daemon {
     settings: Settings,
     system: System,
-    board: Arc<Board>,
+    state: Arc<ServeState>,
     inbox: Inbox,
-    agenda: Agenda,
-    noted: ScheduleEntry,
-    /// What the inbox has of it.
-    written: Option<ScheduleEntry>,
-    /// When what waits was last counted; `None`: since then something was done about it.
+    jobs: DueJobs,
+    schedule_entry: ScheduleEntry,
+    /// The entry as the inbox has it.
+    saved_entry: Option<ScheduleEntry>,
+    /// When the pending deliveries were last counted; `None` if a job has changed them since.
     counted_ms: Option<i64>,
     published_ms: i64,
-    is_unpublished: bool,
-    told: Told,
+    has_unpublished: bool,
+    notifier: Notifier,
 }
 
 impl Daemon {
-    /// Reads the schedule and what was noted of it.
+    /// Reads the schedule and its progress.
     ///
     /// # Errors
-    /// `Schedule`, `Zone` or `State`.
-    pub fn new(settings: Settings, system: System, board: Arc<Board>) -> Result<Daemon, ServeError> {
+    /// `Schedule`, `Zone`, `Pipeline` or `State`.
+    pub fn new(settings: Settings, system: System, state: Arc<ServeState>) -> Result<Daemon, ServeError> {
         let serve = &settings.serve;
-        let schedule = serve.schedule.as_deref().map(|text| Schedule::parse(text, &serve.timezone)).transpose()?;
+        let schedule = Schedule::configured(serve)?;
         let identity = identity(&settings).map_err(ServeError::Pipeline)?;
         let inbox = Inbox::open(&settings.state_path, &identity.base_url, &identity.environment);
         let mut inbox = inbox.map_err(ServeError::State)?;
@@ -62,104 +66,104 @@ impl Daemon {
             None => inbox.environment_id().map_err(ServeError::State)?,
             id => id.clone(),
         };
-        board.set_environment_id(environment_id);
+        state.set_environment_id(environment_id);
         let now_ms = system.clock.now_ms();
         let expression = schedule.as_ref().map_or("off", Schedule::text).to_owned();
-        let noted = inbox.schedule().map_err(ServeError::State)?.unwrap_or_default();
-        // Another schedule begins with its next moment.
-        let is_same = noted.expression == expression;
-        let done_tick_ms = noted.done_tick_ms.filter(|_| is_same).or(Some(now_ms));
-        let noted = ScheduleEntry { expression, done_tick_ms, pid: std::process::id(), ..noted };
-        let waits = (millis(serve.jitter), millis(serve.wake), millis(serve.flush));
-        let agenda = Agenda::new(schedule, waits, system.rng.clone(), done_tick_ms, now_ms);
-        let (published_ms, is_unpublished) = (now_ms, false);
-        let (written, counted_ms) = (None, None);
-        let told = Told::new(&settings, health_rules(&settings, now_ms)?);
+        let entry = inbox.schedule().map_err(ServeError::State)?.unwrap_or_default();
+        // A changed schedule begins with its next tick.
+        let is_same = entry.expression == expression;
+        let done_tick_ms = entry.done_tick_ms.filter(|_| is_same).or(Some(now_ms));
+        let schedule_entry = ScheduleEntry { expression, done_tick_ms, pid: std::process::id(), ..entry };
+        let delays =
+            JobDelays { jitter_ms: millis(serve.jitter), wake_ms: millis(serve.wake), flush_ms: millis(serve.flush) };
         Ok(Daemon {
+            jobs: DueJobs::new(schedule, delays, system.rng.clone(), done_tick_ms, now_ms),
+            notifier: Notifier::new(&settings, health_rules(&settings, now_ms)?),
             settings,
             system,
-            board,
+            state,
             inbox,
-            agenda,
-            noted,
-            written,
-            counted_ms,
-            published_ms,
-            is_unpublished,
-            told,
+            schedule_entry,
+            saved_entry: None,
+            counted_ms: None,
+            published_ms: now_ms,
+            has_unpublished: false,
         })
     }
 
-    /// Works until it is told to stop. The run under way then ends in order.
+    /// Works until `stop`. Then the run at work ends in order.
     ///
     /// # Errors
-    /// What an earlier process left in the inbox cannot be read.
+    /// The deliveries of earlier processes cannot be read.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), ServeError> {
-        self.take_up_what_was_left()?;
-        self.board.set_started();
+        self.read_earlier_deliveries()?;
+        self.state.set_started();
         while !stop.is_cancelled() {
-            self.note();
-            self.told.refresh(self.system.clock.now_ms());
+            self.publish_status();
+            self.notifier.refresh(self.system.clock.now_ms());
             let now_ms = self.system.clock.now_ms();
-            let next = self.agenda.next(now_ms);
+            let next = self.jobs.next(now_ms);
             if let Some((_, job)) = next.as_ref().filter(|(due_ms, _)| *due_ms <= now_ms) {
-                let ended = self.work(job, &stop).await;
+                let outcome = self.do_job(job, &stop).await;
                 self.counted_ms = None;
                 if stop.is_cancelled() {
-                    // Whatever it was, it is due again at the next start.
+                    // The job is due again at the next start.
                     break;
                 }
-                let done = self.agenda.ended(job, ended, self.system.clock.now_ms());
-                self.noted.done_tick_ms = done.or(self.noted.done_tick_ms);
-                self.show_later();
+                let done = self.jobs.complete(job, outcome, self.system.clock.now_ms());
+                self.schedule_entry.done_tick_ms = done.or(self.schedule_entry.done_tick_ms);
+                if self.has_unpublished {
+                    self.jobs.flush_by(self.published_ms + PUBLISH_EVERY_MS);
+                }
             } else {
                 let wait_ms = next.map_or(i64::MAX, |(due_ms, _)| due_ms - now_ms);
-                let wait = Duration::from_millis(wait_ms.unsigned_abs()).min(LOOK_EVERY);
+                let wait = Duration::from_millis(wait_ms.unsigned_abs()).min(SLEEP_MAX);
                 tokio::select! {
                     () = stop.cancelled() => break,
-                    () = self.board.woken() => {}
+                    () = self.state.wait_for_delivery() => {}
                     () = tokio::time::sleep(wait) => {}
                 }
             }
-            self.hear();
+            self.read_new_hints();
         }
-        self.told.stop().await;
-        self.note();
+        self.notifier.stop().await;
+        self.publish_status();
         Ok(())
     }
 
-    /// What an earlier process stored and did not bring on.
-    fn take_up_what_was_left(&mut self) -> Result<(), ServeError> {
-        let left = self.inbox.waiting(LEFT_MAX, LEFT_BYTES_MAX).map_err(ServeError::State)?;
+    /// Plans jobs for the deliveries that earlier processes stored and no warehouse has yet.
+    fn read_earlier_deliveries(&mut self) -> Result<(), ServeError> {
+        let earlier = self.inbox.waiting(EARLIER_MAX, EARLIER_BYTES_MAX).map_err(ServeError::State)?;
         let now_ms = self.system.clock.now_ms();
-        for delivery in &left {
+        for delivery in &earlier {
             if let Some(stream) = tell(&delivery.body).kind.changed_stream() {
-                self.hint(stream, now_ms);
+                self.add_hint(stream, now_ms);
             }
         }
-        if !left.is_empty() {
-            self.agenda.delivered(now_ms);
+        if !earlier.is_empty() {
+            self.jobs.add_delivery(now_ms);
         }
         Ok(())
     }
 
-    fn hear(&mut self) {
-        let (hints, has_deliveries) = self.board.take_hints();
+    /// Plans jobs for the deliveries since the last call.
+    fn read_new_hints(&mut self) {
+        let (hints, has_deliveries) = self.state.take_hints();
         let now_ms = self.system.clock.now_ms();
-        hints.into_iter().for_each(|stream| self.hint(stream, now_ms));
+        hints.into_iter().for_each(|stream| self.add_hint(stream, now_ms));
         if has_deliveries {
-            self.agenda.delivered(now_ms);
+            self.jobs.add_delivery(now_ms);
         }
     }
 
-    fn hint(&mut self, stream: Stream, now_ms: i64) {
-        // A stream that is not read is not woken.
+    /// Plans a wake-up for a stream, if the stream is configured.
+    fn add_hint(&mut self, stream: Stream, now_ms: i64) {
         if let Some(settings) = self.settings.streams.iter().find(|settings| settings.stream == stream) {
-            self.agenda.hint(stream, millis(settings.settle), now_ms);
+            self.jobs.add_hint(stream, millis(settings.settle), now_ms);
         }
     }
 
-    async fn work(&mut self, job: &Job, stop: &CancellationToken) -> Ended {
+    async fn do_job(&mut self, job: &Job, stop: &CancellationToken) -> JobOutcome {
         match job {
             Job::Sync { .. } => self.sync("sync", self.settings.clone(), stop).await,
             Job::Wake { streams } => self.sync("wake", self.settings.trailing(streams), stop).await,
@@ -167,167 +171,176 @@ impl Daemon {
         }
     }
 
-    async fn sync(&mut self, command: &'static str, settings: Settings, stop: &CancellationToken) -> Ended {
+    fn set_running(&self, command: &'static str, since_ms: i64) {
+        self.state.update_status(|status| status.running = Some(RunningJob { command, since_ms }));
+    }
+
+    async fn sync(&mut self, command: &'static str, settings: Settings, stop: &CancellationToken) -> JobOutcome {
         let started_ms = self.system.clock.now_ms();
-        self.board.count(Count::Runs, 1);
-        self.board.show(|shown| (shown.running, shown.running_since_ms) = (Some(command), Some(started_ms)));
+        self.state.count(Counter::Runs, 1);
+        self.set_running(command, started_ms);
         let request = Request { command, backfill: None, accept_vanished: false, people: PeopleAsk::AfterLists };
         let progress = Arc::new(Progress::default());
         let (stop, system) = (stop.child_token(), self.system.clone());
         let run = Run::open_in(settings, request, stop, Arc::clone(&progress), system).await;
-        // Whoever starts the daemon overrides the wait that is kept at that moment, and none that is told later.
+        // `--ignore-rate-limit` overrides only the wait that was stored at its start.
         self.settings.throttle.ignores_told_wait = false;
         let (report, error) = match run {
             Ok(run) => {
-                self.board.set_meter(Some(Meter::new(progress, run.source().clone())));
-                let (report, outcome) = watched(run, &self.board).await;
-                self.board.set_meter(None);
-                (Some(report), outcome.err())
+                self.state.set_meter(Some(Meter::new(progress, run.source().clone())));
+                let (report, result) = execute_and_log(run, &self.state).await;
+                self.state.set_meter(None);
+                (Some(report), result.err())
             }
             Err(error) => (None, Some(error)),
         };
-        let limited_until_ms = report.as_ref().and_then(|report| report.limited_until_ms);
-        let (ended, outcome, trouble) = judge(report.as_ref(), error.as_ref());
+        let rate_limited_until_ms = report.as_ref().and_then(|report| report.limited_until_ms);
+        let RunResult { job, outcome, error_text } = RunResult::new(report.as_ref(), error.as_ref());
         let finished_ms = self.system.clock.now_ms();
         if command == "sync" {
-            let ended = EndedRun::new(&self.settings, command, RunMoments { started_ms, finished_ms }, error.as_ref());
-            self.told.conclude(ended);
+            let moments = RunMoments { started_ms, finished_ms };
+            self.notifier.after_run(EndedRun::new(&self.settings, command, moments, error.as_ref()));
+            let entry = &mut self.schedule_entry;
+            (entry.last_started_ms, entry.last_finished_ms) = (Some(started_ms), Some(finished_ms));
+            entry.last_outcome = Some(outcome.clone());
         }
-        match &trouble {
+        match &error_text {
             None => tracing::info!(command, outcome, secs = (finished_ms - started_ms) / 1000, "the run is done"),
-            Some(why) if limited_until_ms.is_some() => {
-                tracing::error!(command, outcome, why, "{}", what_follows(ended))
+            Some(why) if rate_limited_until_ms.is_some() => {
+                tracing::error!(command, outcome, why, "{}", log_line(job))
             }
-            Some(why) => tracing::warn!(command, outcome, why, "{}", what_follows(ended)),
+            Some(why) => tracing::warn!(command, outcome, why, "{}", log_line(job)),
         }
-        if ended != Ended::Done {
-            self.board.count(Count::RunsFailed, 1);
-        }
-        self.board.show(|shown| {
-            (shown.running, shown.running_since_ms) = (None, None);
-            (shown.trouble, shown.limited_until_ms) = (trouble, limited_until_ms);
+        self.state.update_status(|status| {
+            status.running = None;
+            (status.last_error, status.rate_limited_until_ms) = (error_text, rate_limited_until_ms);
         });
-        if command == "sync" {
-            let noted = &mut self.noted;
-            (noted.last_started_ms, noted.last_finished_ms) = (Some(started_ms), Some(finished_ms));
-            noted.last_outcome = Some(outcome);
+        if job == JobOutcome::Finished {
+            // A run publishes what the inbox had at its start.
+            (self.published_ms, self.has_unpublished) = (finished_ms, false);
+        } else {
+            self.state.count(Counter::RunsFailed, 1);
         }
-        if ended == Ended::Done {
-            // A run publishes what the inbox had at its beginning.
-            (self.published_ms, self.is_unpublished) = (finished_ms, false);
-        }
-        ended
+        job
     }
 
-    async fn flush(&mut self, stop: &CancellationToken) -> Ended {
+    async fn flush(&mut self, stop: &CancellationToken) -> JobOutcome {
         let now_ms = self.system.clock.now_ms();
         let publishes = now_ms - self.published_ms >= PUBLISH_EVERY_MS;
-        self.board.show(|shown| (shown.running, shown.running_since_ms) = (Some("flush"), Some(now_ms)));
+        self.set_running("flush", now_ms);
         let flushed = flush_deliveries(&self.settings, &self.system, stop, publishes).await;
-        let trouble = flushed.as_ref().err().map(|error| chain(error));
-        // Another run at work is no trouble: it takes in what waits at its own beginning.
-        let flush_trouble = flushed.as_ref().err().filter(|error| !is_leased(error)).map(|error| chain(error));
-        self.board.show(|shown| {
-            (shown.running, shown.running_since_ms) = (None, None);
-            (shown.trouble, shown.flush_trouble) = (trouble.clone(), flush_trouble);
+        let error_text = flushed.as_ref().err().map(|error| chain(error));
+        // Another run at work is no error of the flush: that run writes the deliveries itself.
+        let is_locked_out = flushed.as_ref().is_err_and(is_leased);
+        self.state.update_status(|status| {
+            status.running = None;
+            status.flush_error = error_text.clone().filter(|_| !is_locked_out);
+            status.last_error.clone_from(&error_text);
         });
         match flushed {
             Ok(flushed) => {
-                self.board.count(Count::Flushed, flushed.added);
-                self.is_unpublished = !publishes && (self.is_unpublished || flushed.added > 0);
+                self.state.count(Counter::Flushed, flushed.added);
+                self.has_unpublished = !publishes && (self.has_unpublished || flushed.added > 0);
                 if publishes {
                     self.published_ms = now_ms;
                 }
-                Ended::Done
+                JobOutcome::Finished
             }
-            Err(error) => {
-                let why = trouble.unwrap_or_default();
-                match is_leased(&error) {
+            Err(_) => {
+                let why = error_text.unwrap_or_default();
+                match is_locked_out {
                     true => tracing::debug!(why, "deliveries wait for the run under way"),
                     false => tracing::warn!(why, "deliveries wait: the warehouses cannot take them now"),
                 }
-                Ended::Again { not_before_ms: None }
+                JobOutcome::Retry { not_before_ms: None }
             }
         }
     }
 
-    /// What was added and not published yet is published in a while.
-    fn show_later(&mut self) {
-        if self.is_unpublished {
-            self.agenda.flush_at(self.published_ms + PUBLISH_EVERY_MS);
-        }
+    /// Publishes the schedule and the number of pending deliveries, in memory and in the inbox. An error of the inbox, such
+    /// as a full disk, is only logged, and the next call tries again: at worst a run is done twice.
+    fn publish_status(&mut self) {
+        self.schedule_entry.next_ms = self.jobs.next_sync_ms();
+        let saved = self.save_schedule();
+        self.state.update_status(|status| {
+            status.schedule = self.schedule_entry.clone();
+            if let Err(error) = saved {
+                let why = chain(&error);
+                tracing::error!(why, "cannot use the inbox");
+                status.last_error = Some(why);
+            }
+        });
     }
 
-    /// Says what is known and due: to the board, and to the inbox for the next process. An inbox that cannot take it
-    /// now, for want of space perhaps, is asked again: at worst a run is done twice.
-    fn note(&mut self) {
-        self.noted.next_ms = self.agenda.next_sync_ms();
-        if let Err(error) = self.try_note() {
-            let why = crate::pipeline::chain(&error);
-            tracing::error!(why, "cannot use the inbox");
-            self.board.show(|shown| shown.trouble = Some(why));
-        }
-        let noted = self.noted.clone();
-        self.board.show(|shown| shown.schedule = noted);
-    }
-
-    fn try_note(&mut self) -> Result<(), StateError> {
-        if self.written.as_ref() != Some(&self.noted) {
-            self.inbox.note_schedule(&self.noted)?;
-            self.written = Some(self.noted.clone());
+    /// Saves the schedule's progress if it has changed, and counts the pending deliveries if that is due.
+    fn save_schedule(&mut self) -> Result<(), StateError> {
+        if self.saved_entry.as_ref() != Some(&self.schedule_entry) {
+            self.inbox.note_schedule(&self.schedule_entry)?;
+            self.saved_entry = Some(self.schedule_entry.clone());
         }
         let now_ms = self.system.clock.now_ms();
-        // Counting reads all that waits; between two counts the receiver adds what comes.
+        // Counting reads every stored delivery. Between two counts the receiver adds new deliveries.
         if self.counted_ms.is_none_or(|counted_ms| now_ms - counted_ms >= COUNT_EVERY_MS) {
-            let waiting = self.inbox.count_waiting()?;
-            self.board.show(|shown| shown.waiting = waiting);
+            let pending = self.inbox.count_waiting()?;
+            self.state.update_status(|status| status.pending = pending);
             self.counted_ms = Some(now_ms);
         }
         Ok(())
     }
 }
 
-/// Brings a run to its end; meanwhile the log says how far it is.
-async fn watched(run: Run, board: &Board) -> (RunReport, Result<(), PipelineError>) {
-    let log = log_progress(|| board.progress().unwrap_or_default());
+/// Executes a run and logs its progress at intervals.
+async fn execute_and_log(run: Run, state: &ServeState) -> (RunReport, Result<(), PipelineError>) {
+    let log = log_progress(|| state.progress().unwrap_or_default());
     tokio::select! {
         ended = run.execute() => ended,
         never = log => match never {},
     }
 }
 
-/// What a run came to: what follows, its outcome, and what went wrong.
-fn judge(report: Option<&RunReport>, error: Option<&PipelineError>) -> (Ended, String, Option<String>) {
-    let outcome = report.map_or("not begun", |report| report.header.outcome.name()).to_owned();
-    match (error, report) {
-        (Some(error), _) => (of_error(error), outcome, Some(chain(error))),
-        (None, Some(report)) if !matches!(report.header.outcome, Outcome::Done | Outcome::NeedsALook) => {
-            let why = report.why.clone().or(Some("it did not end".to_owned()));
-            (Ended::Again { not_before_ms: report.resume_after_ms }, outcome, why)
-        }
-        (None, _) => (Ended::Done, outcome, None),
+/// The result of a run.
+struct RunResult {
+    job: JobOutcome,
+    /// The outcome in the run's report, or `not begun`.
+    outcome: String,
+    /// `None` if the run succeeded.
+    error_text: Option<String>,
+}
+
+impl RunResult {
+    fn new(report: Option<&RunReport>, error: Option<&PipelineError>) -> RunResult {
+        let outcome = report.map_or("not begun", |report| report.header.outcome.name()).to_owned();
+        let (job, error_text) = match (error, report) {
+            (Some(error), _) => (outcome_of_error(error), Some(chain(error))),
+            (None, Some(report)) if !matches!(report.header.outcome, Outcome::Done | Outcome::NeedsALook) => {
+                let why = report.why.clone().or(Some("it did not end".to_owned()));
+                (JobOutcome::Retry { not_before_ms: report.resume_after_ms }, why)
+            }
+            (None, _) => (JobOutcome::Finished, None),
+        };
+        RunResult { job, outcome, error_text }
     }
 }
 
-fn of_error(error: &PipelineError) -> Ended {
+fn outcome_of_error(error: &PipelineError) -> JobOutcome {
     match error.exit_code() {
-        // Somebody has to change the configuration or the key.
-        2 | 4 => Ended::LeftAlone,
-        5 if is_leased(error) => Ended::LeftAlone,
-        _ => Ended::Again { not_before_ms: None },
+        // A person has to change the configuration or the key.
+        2 | 4 => JobOutcome::Skipped,
+        5 if is_leased(error) => JobOutcome::Skipped,
+        _ => JobOutcome::Retry { not_before_ms: None },
     }
 }
 
-/// Whether another run holds the lease.
+/// Returns true if the error is that another run holds the lease.
 fn is_leased(error: &PipelineError) -> bool {
     matches!(error, PipelineError::State(StateError::Leased { .. }))
 }
 
-fn what_follows(ended: Ended) -> &'static str {
-    match ended {
-        Ended::Done => "the run is done",
-        Ended::Again { .. } => "the run did not come to its end; it is tried again",
-        Ended::LeftAlone => "the run is left out; the next one is that of the next moment of the schedule",
+fn log_line(outcome: JobOutcome) -> &'static str {
+    match outcome {
+        JobOutcome::Finished => "the run is done",
+        JobOutcome::Retry { .. } => "the run did not come to its end; it is tried again",
+        JobOutcome::Skipped => "the run is skipped; the next one starts at the next time of the schedule",
     }
 }
 

@@ -1,10 +1,10 @@
-//! What can keep `serve` from starting, or end it.
+//! The errors that keep `serve` from starting, or end it.
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
 use crate::{config::ConfigError, pipeline::PipelineError, state::StateError};
 
-/// An error of `serve`.
+/// An error that keeps `serve` from starting, or ends it.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error(transparent)]
@@ -27,7 +27,7 @@ pub enum ServeError {
     },
     #[error("without a token, everybody who reaches {listen} could read the status page")]
     OpenStatusPage { listen: SocketAddr },
-    #[error("another `studysync serve` is at work with the inbox {}", inbox.display())]
+    #[error("another `studysync serve` uses the inbox {}", inbox.display())]
     AlreadyRunning { inbox: PathBuf },
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),

@@ -1,5 +1,5 @@
-//! What is accepted, and how it is answered. The secret first, before a byte of the body is read; then the body within
-//! its limits of size and time; then it is stored, whatever it is; then it is answered.
+//! Accepts deliveries of webhooks: checks the secret before it reads a byte of the body, reads the body within limits of
+//! size and time, stores it whatever its content, and then answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,133 +25,145 @@ use crate::{
     state::{Accepted, NewDelivery},
 };
 
-use super::{Board, Count, Queue, Watch, connections::Connection, health, queue::Refused};
+use super::{
+    Counter, DeliveryQueue, HealthMonitor, ServeState, connections::Connection, delivery_queue::StoreError, monitoring,
+};
 
 /// The largest body: far above any answer, whose longest part is an open text.
 const BODY_BYTES_MAX: usize = 1 << 20;
-/// All bodies that are being read or written at one moment.
+/// The memory for all bodies that are being read or stored.
 const BODIES_BYTES_MAX: usize = 64 << 20;
-/// What may wait in the inbox while no warehouse can take it: days of deliveries.
+/// The largest inbox: days of deliveries while no warehouse can take them.
 const INBOX_BYTES_MAX: u64 = 8 << 30;
-/// How long a body may take.
+/// The longest time for a body.
 const BODY_WAIT: Duration = Duration::from_secs(10);
-/// When to come back, in seconds: after a moment of too much, and when the inbox cannot be written.
-const FULL_RETRY_SECS: &str = "1";
-const FAILED_RETRY_SECS: &str = "30";
+/// Retry-After in seconds when too much is waiting, and when the inbox cannot be written.
+const OVERLOADED_RETRY_SECS: &str = "1";
+const NOT_STORED_RETRY_SECS: &str = "30";
 
-/// What the handlers share.
-pub(super) struct Door {
+/// Receives deliveries at one path.
+pub(super) struct Receiver {
+    /// `None` if no deliveries are received.
     path: Option<String>,
     token: Option<ApiKey>,
-    queue: Queue,
-    board: Arc<Board>,
+    queue: DeliveryQueue,
+    state: Arc<ServeState>,
     clock: Clock,
-    room: Arc<Semaphore>,
+    body_memory: Arc<Semaphore>,
 }
 
-impl Door {
-    pub fn new(path: Option<String>, token: Option<ApiKey>, queue: Queue, board: Arc<Board>, clock: Clock) -> Door {
-        Door { path, token, queue, board, clock, room: Arc::new(Semaphore::new(BODIES_BYTES_MAX)) }
+impl Receiver {
+    pub fn new(
+        path: Option<String>,
+        token: Option<ApiKey>,
+        queue: DeliveryQueue,
+        state: Arc<ServeState>,
+        clock: Clock,
+    ) -> Receiver {
+        Receiver { path, token, queue, state, clock, body_memory: Arc::new(Semaphore::new(BODIES_BYTES_MAX)) }
     }
 
-    pub fn board(&self) -> &Arc<Board> {
-        &self.board
+    pub fn state(&self) -> &Arc<ServeState> {
+        &self.state
     }
 
-    /// Whether the header carries the secret. How long that takes tells the secret's length at most.
+    /// Returns true if the header has the secret. The duration of the comparison reveals at most the secret's length.
     fn is_authorised(&self, headers: &HeaderMap) -> bool {
         let sent = headers.get(header::AUTHORIZATION).map(header::HeaderValue::as_bytes);
-        let Some((form, sent)) = sent.and_then(|value| value.split_at_checked(b"Bearer ".len())) else { return false };
+        let Some((scheme, sent)) = sent.and_then(|value| value.split_at_checked(b"Bearer ".len())) else {
+            return false;
+        };
         let Some(token) = &self.token else { return false };
-        // The service puts "Bearer" before whatever was pasted there, which may begin with it as well.
+        // The service puts "Bearer" before the pasted secret, which may itself begin with "Bearer".
         let sent = std::str::from_utf8(sent).map_or(sent, |sent| bare_secret(sent).0.as_bytes()).trim_ascii();
-        form.eq_ignore_ascii_case(b"Bearer ") && bool::from(sent.ct_eq(token.expose().as_bytes()))
+        scheme.eq_ignore_ascii_case(b"Bearer ") && bool::from(sent.ct_eq(token.expose().as_bytes()))
+    }
+
+    async fn accept(&self, connection: &Connection, request: Request) -> Result<Accepted, Refusal> {
+        if !self.is_authorised(request.headers()) {
+            return Err(Refusal::WrongSecret);
+        }
+        if self.state.pending_bytes() >= INBOX_BYTES_MAX {
+            return Err(Refusal::Overloaded);
+        }
+        let read = timeout(BODY_WAIT, self.read_body(request.into_body()));
+        let (body, memory) = read.await.unwrap_or(Err(Refusal::TooSlow))?;
+        let told = tell(&body);
+        let delivery = NewDelivery {
+            received_ms: self.clock.now_ms(),
+            body_hash: body_hash(&body),
+            timeless_subject: told.timeless_subject.clone(),
+            body,
+        };
+        let bytes = delivery.body.len() as u64;
+        let _protected = connection.protect();
+        let stored = self.queue.store(delivery, memory).await.map_err(|error| match error {
+            StoreError::QueueFull => Refusal::Overloaded,
+            StoreError::WriteFailed => Refusal::NotStored,
+        })?;
+        if stored == Accepted::Stored {
+            self.state.add_delivery(self.state.kind_of(&told), bytes);
+        }
+        Ok(stored)
+    }
+
+    /// Reads a body. Returns it with the reservation of its memory.
+    async fn read_body(&self, mut body: Body) -> Result<(Vec<u8>, OwnedSemaphorePermit), Refusal> {
+        let reserve = |bytes: usize| {
+            let bytes = u32::try_from(bytes).map_err(|_| Refusal::TooLarge)?;
+            Arc::clone(&self.body_memory).try_acquire_many_owned(bytes).map_err(|_| Refusal::Overloaded)
+        };
+        let (mut bytes, mut memory) = (Vec::new(), reserve(0)?);
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.map_err(|_| Refusal::TooSlow)?.into_data() else { continue };
+            if bytes.len() + data.len() > BODY_BYTES_MAX {
+                return Err(Refusal::TooLarge);
+            }
+            memory.merge(reserve(data.len())?);
+            bytes.extend_from_slice(&data);
+        }
+        Ok((bytes, memory))
     }
 }
 
-/// The paths of `serve`. Without a watch only deliveries are received. `people`: the paths of the status page.
-pub(super) fn router(door: Arc<Door>, watch: Option<Arc<Watch>>, people: Router) -> Router {
-    let machines = |watch| {
+/// Returns the routes of `serve`. `monitor` is `None` where only deliveries are received. `page` has the routes of the
+/// status page.
+pub(super) fn router(receiver: Arc<Receiver>, monitor: Option<Arc<HealthMonitor>>, page: Router) -> Router {
+    let monitoring_routes = |monitor| {
         Router::new()
-            .route("/healthz", get(health::health))
-            .route("/readyz", get(health::ready))
-            .route("/metrics", get(health::metrics))
-            .with_state(watch)
+            .route("/healthz", get(monitoring::health))
+            .route("/readyz", get(monitoring::ready))
+            .route("/metrics", get(monitoring::metrics))
+            .with_state(monitor)
     };
-    let pages = people.merge(watch.map(machines).unwrap_or_default());
-    match &door.path {
-        Some(path) => pages.merge(Router::new().route(path, post(receive)).with_state(Arc::clone(&door))),
-        None => pages,
+    let routes = page.merge(monitor.map(monitoring_routes).unwrap_or_default());
+    match &receiver.path {
+        Some(path) => routes.merge(Router::new().route(path, post(receive)).with_state(Arc::clone(&receiver))),
+        None => routes,
     }
 }
 
 async fn receive(
-    State(door): State<Arc<Door>>,
+    State(receiver): State<Arc<Receiver>>,
     Extension(connection): Extension<Arc<Connection>>,
     request: Request,
 ) -> Response {
-    match accept(&door, &connection, request).await {
+    match receiver.accept(&connection, request).await {
         Ok(Accepted::Stored) => (StatusCode::OK, "stored\n").into_response(),
         Ok(Accepted::Repeat) => {
-            door.board.count(Count::Repeats, 1);
+            receiver.state.count(Counter::Repeats, 1);
             (StatusCode::OK, "known\n").into_response()
         }
         Err(refusal) => {
-            if let Some(count) = refusal.count() {
-                door.board.count(count, 1);
+            if let Some(counter) = refusal.counter() {
+                receiver.state.count(counter, 1);
             }
             refusal.into_response()
         }
     }
 }
 
-async fn accept(door: &Door, connection: &Connection, request: Request) -> Result<Accepted, Refusal> {
-    if !door.is_authorised(request.headers()) {
-        return Err(Refusal::WrongSecret);
-    }
-    if door.board.waiting_bytes() >= INBOX_BYTES_MAX {
-        return Err(Refusal::Overloaded);
-    }
-    let read = timeout(BODY_WAIT, read_body(door, request.into_body()));
-    let (body, room) = read.await.unwrap_or(Err(Refusal::TooSlow))?;
-    let told = tell(&body);
-    let delivery = NewDelivery {
-        received_ms: door.clock.now_ms(),
-        body_hash: body_hash(&body),
-        timeless_subject: told.timeless_subject.clone(),
-        body,
-    };
-    let bytes = delivery.body.len() as u64;
-    let _busy = connection.commits();
-    let stored = door.queue.store(delivery, room).await.map_err(|refused| match refused {
-        Refused::Full => Refusal::Overloaded,
-        Refused::Failed => Refusal::NotStored,
-    })?;
-    if stored == Accepted::Stored {
-        door.board.told(door.board.kind_of(&told), bytes);
-    }
-    Ok(stored)
-}
-
-/// The body, and the room in memory that it takes.
-async fn read_body(door: &Door, mut body: Body) -> Result<(Vec<u8>, OwnedSemaphorePermit), Refusal> {
-    let take = |bytes: usize| {
-        let bytes = u32::try_from(bytes).map_err(|_| Refusal::TooLarge)?;
-        Arc::clone(&door.room).try_acquire_many_owned(bytes).map_err(|_| Refusal::Overloaded)
-    };
-    let (mut bytes, mut room) = (Vec::new(), take(0)?);
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|_| Refusal::TooSlow)?.into_data() else { continue };
-        if bytes.len() + data.len() > BODY_BYTES_MAX {
-            return Err(Refusal::TooLarge);
-        }
-        room.merge(take(data.len())?);
-        bytes.extend_from_slice(&data);
-    }
-    Ok((bytes, room))
-}
-
-/// Why a post was not taken.
+/// Why a post was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     WrongSecret,
@@ -162,13 +174,13 @@ enum Refusal {
 }
 
 impl Refusal {
-    fn count(self) -> Option<Count> {
+    fn counter(self) -> Option<Counter> {
         match self {
-            Refusal::WrongSecret => Some(Count::WrongSecret),
-            Refusal::TooLarge => Some(Count::TooLarge),
-            Refusal::TooSlow => Some(Count::TooSlow),
-            Refusal::Overloaded => Some(Count::Overloaded),
-            // Counted by the thread that could not store it.
+            Refusal::WrongSecret => Some(Counter::WrongSecret),
+            Refusal::TooLarge => Some(Counter::TooLarge),
+            Refusal::TooSlow => Some(Counter::TooSlow),
+            Refusal::Overloaded => Some(Counter::Overloaded),
+            // The writing thread has counted it.
             Refusal::NotStored => None,
         }
     }
@@ -187,15 +199,15 @@ impl IntoResponse for Refusal {
                 (StatusCode::PAYLOAD_TOO_LARGE, [close], text).into_response()
             }
             Refusal::TooSlow => {
-                (StatusCode::REQUEST_TIMEOUT, [close], "the body did not come in time\n").into_response()
+                (StatusCode::REQUEST_TIMEOUT, [close], "the body did not arrive in time\n").into_response()
             }
             Refusal::Overloaded => {
-                let retry = [(header::RETRY_AFTER, FULL_RETRY_SECS)];
-                (StatusCode::SERVICE_UNAVAILABLE, retry, "too much at once\n").into_response()
+                let retry = [(header::RETRY_AFTER, OVERLOADED_RETRY_SECS)];
+                (StatusCode::SERVICE_UNAVAILABLE, retry, "too many deliveries are waiting\n").into_response()
             }
             Refusal::NotStored => {
-                let retry = [(header::RETRY_AFTER, FAILED_RETRY_SECS)];
-                (StatusCode::SERVICE_UNAVAILABLE, retry, "it cannot be stored now\n").into_response()
+                let retry = [(header::RETRY_AFTER, NOT_STORED_RETRY_SECS)];
+                (StatusCode::SERVICE_UNAVAILABLE, retry, "the delivery cannot be stored now\n").into_response()
             }
         }
     }

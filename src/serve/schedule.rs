@@ -1,7 +1,7 @@
-//! A cron expression on the clock of a zone. Knows no state, and not what is to be run.
+//! Cron expressions in a time zone.
 //!
-//! Where the clock is put forward, a moment that does not exist is the first one after; where it is put back, a moment
-//! that is there twice counts once. Both are croner's doing, and tested here.
+//! If a time does not exist because the clock is put forward, the next existing one is due. If a time occurs twice
+//! because the clock is put back, it is due once. The library croner does both, and the tests here check it.
 
 use chrono::{DateTime, TimeZone, Utc};
 use chrono_tz::Tz;
@@ -10,12 +10,14 @@ use croner::{
     parser::{CronParser, Seconds, Year},
 };
 
+use crate::config::ServeSettings;
+
 use super::ServeError;
 
-/// Moments that are looked at for the longest time between two: a year of nights has both changes of a clock.
-const MOMENTS_SEEN: u32 = 370;
+/// Ticks that are compared to find the longest gap: a year of nights has both changes of the clock.
+const GAPS_COMPARED: u32 = 370;
 
-/// When something is due.
+/// The times at which a run is due.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     cron: Cron,
@@ -24,40 +26,48 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Reads an expression of five fields (`0 2 * * *`, also `@daily`) and the name of a zone.
+    /// Returns the configured schedule; `None` if there is none.
     ///
     /// # Errors
-    /// `Schedule` or `Zone`, which name what cannot be read.
+    /// `Schedule` or `Zone`.
+    pub fn configured(settings: &ServeSettings) -> Result<Option<Schedule>, ServeError> {
+        settings.schedule.as_deref().map(|text| Schedule::parse(text, &settings.timezone)).transpose()
+    }
+
+    /// Parses an expression of five fields (`0 2 * * *`, also `@daily`) and the name of a time zone.
+    ///
+    /// # Errors
+    /// `Schedule` or `Zone`, with the text that cannot be parsed.
     pub fn parse(expression: &str, zone: &str) -> Result<Schedule, ServeError> {
         let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
         let wrong = |why: String| ServeError::Schedule { expression: expression.to_owned(), why };
         let cron = parser.parse(expression).map_err(|error| wrong(error.to_string()))?;
         let zone: Tz = zone.parse().map_err(|_| ServeError::Zone { zone: zone.to_owned() })?;
         let schedule = Schedule { cron, zone, text: format!("{expression} {zone}") };
-        // An expression such as 30 February is well-formed and never due.
+        // Rejects an expression that is never due, such as 30 February.
         match schedule.next(crate::clock::now_ms()) {
             Some(_) => Ok(schedule),
             None => Err(wrong("no such day ever comes".to_owned())),
         }
     }
 
-    /// The first moment after this one, epoch milliseconds; `None` if there is none.
+    /// Returns the first tick after this time, epoch milliseconds; `None` if there is none.
     pub fn next(&self, after_ms: i64) -> Option<i64> {
         let found = self.cron.find_next_occurrence(&self.local(after_ms)?, false).ok()?;
         Some(found.timestamp_millis())
     }
 
-    /// The last moment up to this one, it included.
+    /// Returns the last tick at or before this time.
     pub fn last(&self, until_ms: i64) -> Option<i64> {
         let found = self.cron.find_previous_occurrence(&self.local(until_ms)?, true).ok()?;
         Some(found.timestamp_millis())
     }
 
-    /// The longest time between two of its moments, as far as can be seen from here: a year of nights.
+    /// Returns the longest time between two of the next 370 ticks.
     pub fn longest_gap_ms(&self, from_ms: i64) -> i64 {
         let mut longest_ms = 0;
         let mut at_ms = self.next(from_ms);
-        for _ in 0..MOMENTS_SEEN {
+        for _ in 0..GAPS_COMPARED {
             let Some(next_ms) = at_ms.and_then(|at_ms| self.next(at_ms)) else { break };
             longest_ms = longest_ms.max(at_ms.map_or(0, |at_ms| next_ms - at_ms));
             at_ms = Some(next_ms);
@@ -65,7 +75,7 @@ impl Schedule {
         longest_ms
     }
 
-    /// The expression and its zone.
+    /// Returns the expression and the time zone.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -73,6 +83,15 @@ impl Schedule {
     fn local(&self, at_ms: i64) -> Option<DateTime<Tz>> {
         Some(self.zone.from_utc_datetime(&DateTime::<Utc>::from_timestamp_millis(at_ms)?.naive_utc()))
     }
+}
+
+/// Checks that the schedule and its time zone can be parsed.
+///
+/// # Errors
+/// `Schedule` or `Zone`, with the text that cannot be parsed.
+pub fn check_schedule(settings: &ServeSettings) -> Result<(), ServeError> {
+    // Checks the zone even without a schedule, so that the first schedule does not fail because of it.
+    Schedule::parse(settings.schedule.as_deref().unwrap_or("@daily"), &settings.timezone).map(drop)
 }
 
 #[cfg(test)]
@@ -91,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_gap_knows_weekends_and_changes_of_the_clock() {
+    fn the_longest_gap_includes_weekends_and_clock_changes() {
         let hours = |expression: &str, zone: &str| {
             let schedule = Schedule::parse(expression, zone).unwrap();
             schedule.longest_gap_ms(parse_date("2026-01-05").unwrap()) / crate::model::HOUR_MS
@@ -116,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_moment_is_found_too() {
+    fn the_last_tick_includes_the_given_time() {
         let schedule = Schedule::parse("0 2 * * *", "UTC").unwrap();
         let at = |text: &str| parse_date(text).unwrap();
         assert_eq!(schedule.last(at("2026-01-31T02:00:00Z")), Some(at("2026-01-31T02:00:00Z")));
@@ -125,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn errors_name_the_invalid_text() {
         for wrong in ["", "daily", "0 2 * *", "61 2 * * *", "0 0 2 * * *", "0 0 30 2 *"] {
             let error = Schedule::parse(wrong, "UTC").unwrap_err().to_string();
             assert!(error.contains(&format!("'{wrong}'")), "{error}");

@@ -23,7 +23,7 @@ use studysync::{
     flatten::{body_hash, tell},
     model::{DAY_MS, Failpoints, HOUR_MS, MINUTE_MS, Rng},
     pipeline::System,
-    serve::{Board, Daemon},
+    serve::{Daemon, ServeState},
     source::{Failure, Reply, Transport},
     state::{Accepted, Inbox, NewDelivery, State},
 };
@@ -69,7 +69,7 @@ struct Machine {
 }
 
 struct Process {
-    board: Arc<Board>,
+    state: Arc<ServeState>,
     task: tokio::task::JoinHandle<()>,
     stop: CancellationToken,
     killed: Arc<Notify>,
@@ -188,13 +188,13 @@ impl Machine {
             engine_threads: Some(1),
             last_warehouse_first: false,
         };
-        let board = Arc::new(Board::new(self.now_ms()));
-        let daemon = Daemon::new(self.settings(), system, Arc::clone(&board)).unwrap();
+        let state = Arc::new(ServeState::new(self.now_ms()));
+        let daemon = Daemon::new(self.settings(), system, Arc::clone(&state)).unwrap();
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         // A process that was killed ends as it likes: its folder is thrown away.
         let task = tokio::spawn(async move { drop(daemon.run(stopped).await) });
-        self.process = Some(Process { board, task, stop, killed, kill_in });
+        self.process = Some(Process { state, task, stop, killed, kill_in });
     }
 
     /// The process was killed: what it left behind takes the place of what it went on to do.
@@ -232,7 +232,7 @@ impl Machine {
             };
             if inbox.accept(&[delivery]).unwrap() == [Accepted::Stored] {
                 stored.push(body.clone());
-                process.board.told(told.kind, body.len() as u64);
+                process.state.add_delivery(told.kind, body.len() as u64);
             }
         }
     }

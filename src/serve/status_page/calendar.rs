@@ -1,5 +1,5 @@
-//! The calendar of a stream: a column a week, a square a day. The days stand in a table as well, and the script reads
-//! out the day that the arrow keys or the pointer are at.
+//! The calendar of a stream: a column per week, a square per day. A table lists the same days, and the script reads out
+//! the day under the pointer or selected by the arrow keys.
 
 use maud::{Markup, html};
 
@@ -8,17 +8,17 @@ use crate::report::{
     squares::{STEP, class, shape, word},
 };
 
-use super::stored::{DayRange, ScopeFacts, WEEKS};
+use super::checkpoint_data::{DayRange, ScopeStatus, WEEKS};
 
-/// Room for the names of days, and of months.
+/// Space for the names of days at the left, and of months at the top.
 const LEFT: i64 = 34;
 const TOP: i64 = 18;
-/// The names of the rows that have one.
+/// The named rows: row from the top, name.
 const ROW_NAMES: [(i64, &str); 3] = [(0, "Mon"), (2, "Wed"), (4, "Fri")];
-/// Rows of the table of days.
+/// Rows of the table of days, at most.
 const RANGES_MAX: usize = 40;
 
-/// What a day can be, in the order of the legend.
+/// The states of a day, in the order of the legend.
 pub(super) const COVERAGE_STATES: [CoverageState; 5] = [
     CoverageState::Complete,
     CoverageState::DueAgain,
@@ -27,12 +27,12 @@ pub(super) const COVERAGE_STATES: [CoverageState; 5] = [
     CoverageState::NeverRead,
 ];
 
-/// The calendar and the table of a stream.
-pub(super) fn calendar(scope: &ScopeFacts, name: &str) -> Markup {
+/// Renders the calendar and the table of a stream; nothing for a stream without days.
+pub(super) fn calendar(scope: &ScopeStatus, name: &str) -> Markup {
     let Some(first) = scope.days.first().map(|range| range.first) else { return html! {} };
     let id = format!("days-{}-{}", scope.stream, scope.survey_id.unwrap_or(0));
     html! {
-        div.scroll.calendar tabindex="0" role="group" aria-label={ "Calendar of " (name) ": " (told(&scope.days)) } data-first=(first) {
+        div.scroll.calendar tabindex="0" role="group" aria-label={ "Calendar of " (name) ": " (summary(&scope.days)) } data-first=(first) {
             svg.days viewBox={ "0 0 " (LEFT + WEEKS * STEP) " " (TOP + 7 * STEP) } aria-hidden="true" focusable="false"
                 data-left=(LEFT) data-top=(TOP) data-step=(STEP) data-days=(letters(&scope.days)) {
                 @for (row, name) in ROW_NAMES { text x="0" y=(TOP + row * STEP + 10) { (name) } }
@@ -40,7 +40,7 @@ pub(super) fn calendar(scope: &ScopeFacts, name: &str) -> Markup {
                 @for state in COVERAGE_STATES { (squares(&scope.days, first, state)) }
             }
         }
-        p.meta.day-read id=(id) aria-live="polite" { (told(&scope.days)) }
+        p.meta.day-read id=(id) aria-live="polite" { (summary(&scope.days)) }
         details {
             summary { "The days as a table" }
             div.scroll tabindex="0" role="region" aria-label={ "Days of " (name) } {
@@ -61,8 +61,8 @@ pub(super) fn calendar(scope: &ScopeFacts, name: &str) -> Markup {
     }
 }
 
-/// `300 days complete; 3 days in doubt`
-fn told(days: &[DayRange]) -> String {
+/// Returns the number of days in each state: `300 days complete; 3 days need a recheck`.
+fn summary(days: &[DayRange]) -> String {
     let count = |state: CoverageState| -> i64 {
         days.iter().filter(|range| range.coverage_state == state).map(|range| range.last - range.first + 1).sum()
     };
@@ -74,7 +74,7 @@ fn told(days: &[DayRange]) -> String {
     texts.join("; ")
 }
 
-/// A letter a day, for the script: the first of the class.
+/// Returns a letter per day for the script: the first letter of its CSS class.
 fn letters(days: &[DayRange]) -> String {
     let of = |range: &DayRange| {
         let letter = class(range.coverage_state).get(..1).unwrap_or_default();
@@ -83,17 +83,17 @@ fn letters(days: &[DayRange]) -> String {
     days.iter().map(of).collect()
 }
 
-/// All squares of one kind as one path.
+/// Renders all squares of one state as one path.
 fn squares(days: &[DayRange], first: i64, state: CoverageState) -> Markup {
-    let of_kind = days.iter().filter(|range| range.coverage_state == state);
-    let path: String = of_kind
+    let of_state = days.iter().filter(|range| range.coverage_state == state);
+    let path: String = of_state
         .flat_map(|range| range.first..=range.last)
         .map(|day| shape(state, LEFT + (day - first) / 7 * STEP, TOP + (day - first) % 7 * STEP))
         .collect();
     html! { @if !path.is_empty() { path class=(class(state)) d=(path) {} } }
 }
 
-/// Where months begin, with their names.
+/// Returns the x coordinate and the name of each month that begins in these days.
 fn months(days: &[DayRange]) -> Vec<(i64, String)> {
     let (Some(first), Some(last)) = (days.first().map(|range| range.first), days.last().map(|range| range.last)) else {
         return Vec::new();
@@ -103,7 +103,7 @@ fn months(days: &[DayRange]) -> Vec<(i64, String)> {
         let date = date(day)?;
         let text = date.format("%d %b %Y").to_string();
         let (of_month, name) = text.split_once(' ')?;
-        // A name needs room: the first week may end a month.
+        // Leaves out a name for which there is no space at the right.
         let x = LEFT + (day - first) / 7 * STEP;
         let (short, year) = name.split_once(' ')?;
         (of_month == "01" && x + 2 * STEP < LEFT + WEEKS * STEP)

@@ -1,5 +1,5 @@
-//! `/events`: the parts of the page that changed, as server-sent events. `parts` carries their markup by name, all of
-//! them at first; `tick` says now and then that the page is still up to date.
+//! `/events`: sends the changed parts of the page as server-sent events. The event `parts` has their markup by name, all
+//! parts at first. The event `tick` says that the page is still up to date.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,31 +19,32 @@ use axum::{
 use futures::stream;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::shown::StatusPage;
+use super::page_cache::StatusPage;
 
-/// It is looked so often whether something changed.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Something is sent so often at least.
+/// Interval between two comparisons with the current page.
+const COMPARE_EVERY: Duration = Duration::from_secs(1);
+/// The longest time without an event.
 const TICK_EVERY: Duration = Duration::from_secs(10);
-/// When a browser comes back that found all places taken.
+/// Retry-After for a browser when too many follow the page already.
 const RETRY_SECS: &str = "30";
 
-/// A page that listens.
+/// A browser that follows the page.
 struct Listener {
     page: Arc<StatusPage>,
-    /// What was sent of each part.
+    /// The markup of each part that was sent last.
     sent: HashMap<&'static str, String>,
     last_sent: Option<Instant>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-/// The events.
+/// Answers with a stream of events.
 pub(super) async fn events(State(page): State<Arc<StatusPage>>) -> Response {
-    let Ok(place) = Arc::clone(&page.listeners).try_acquire_owned() else {
+    let Ok(permit) = Arc::clone(&page.listeners).try_acquire_owned() else {
         let retry = [(header::RETRY_AFTER, RETRY_SECS)];
-        return (StatusCode::SERVICE_UNAVAILABLE, retry, "too many pages listen already\n").into_response();
+        return (StatusCode::SERVICE_UNAVAILABLE, retry, "too many browsers follow this page already\n")
+            .into_response();
     };
-    let listener = Listener { page, sent: HashMap::new(), last_sent: None, _place: place };
+    let listener = Listener { page, sent: HashMap::new(), last_sent: None, _permit: permit };
     let events = stream::unfold(listener, |mut listener| async {
         let event = listener.next().await?;
         Some((Ok::<Event, Infallible>(event), listener))
@@ -52,18 +53,18 @@ pub(super) async fn events(State(page): State<Arc<StatusPage>>) -> Response {
 }
 
 impl Listener {
-    /// The next event; `None` when `serve` stops.
+    /// Waits for the next event. Returns `None` when `serve` stops.
     async fn next(&mut self) -> Option<Event> {
         loop {
             if self.last_sent.is_some() {
                 tokio::select! {
                     () = self.page.stop.cancelled() => return None,
-                    () = tokio::time::sleep(LOOK_EVERY) => {}
+                    () = tokio::time::sleep(COMPARE_EVERY) => {}
                 }
             }
-            let shown = self.page.shown().await;
+            let page = self.page.rendered().await;
             let mut changed = BTreeMap::new();
-            for part in shown.parts.iter() {
+            for part in page.parts.iter() {
                 if self.sent.get(part.name) != Some(&part.html) {
                     self.sent.insert(part.name, part.html.clone());
                     changed.insert(part.name, part.html.as_str());
@@ -72,7 +73,7 @@ impl Listener {
             let event = match changed.is_empty() {
                 false => Event::default().event("parts").data(serde_json::to_string(&changed).unwrap_or_default()),
                 true if self.last_sent.is_none_or(|sent| sent.elapsed() >= TICK_EVERY) => {
-                    Event::default().event("tick").data(shown.facts.now.rfc3339())
+                    Event::default().event("tick").data(page.data.now.rfc3339())
                 }
                 true => continue,
             };

@@ -1,19 +1,18 @@
-//! What `serve` shows people of itself at `/`: whether it is healthy and why, how far the run under way is, which days
-//! are complete, the last runs. Read-only. The page is whole without a script; with one it follows `/events`.
-//! No person and no secret is in it.
+//! The status page of `serve` at `/`: the health, the progress of the current run, the complete days, the last runs. The
+//! page is read-only, works without a script, and shows no person and no secret. The script follows `/events`.
 //!
-//! In reading order: [`access`] (who may see it), [`stored`] (what the checkpoints hold), [`facts`] (everything that is
-//! shown, as values), [`view`] with [`calendar`] and [`run_table`] (the same as markup), [`shown`] (made once for all
-//! who look), [`events`] (what changed since).
+//! In reading order: [`access`] (who may see the page), [`checkpoint_data`] and [`page_data`] (the values), [`view`] with
+//! [`calendar`] and [`run_table`] (the markup), [`page_cache`] (renders once for all readers), [`events`] (sends
+//! changes).
 
 mod access;
 mod calendar;
+mod checkpoint_data;
 mod events;
-mod facts;
-mod moment;
+mod page_cache;
+mod page_data;
 mod run_table;
-mod shown;
-mod stored;
+mod timestamp;
 mod view;
 
 use std::{sync::Arc, time::Duration};
@@ -29,25 +28,25 @@ use axum::{
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use access::Refusal;
+use access::AccessDenied;
 
 pub(super) use access::Access;
-pub(super) use shown::StatusPage;
+pub(super) use page_cache::StatusPage;
 
-/// What a form may send, and how long it may take.
+/// The largest form, and the longest time for it.
 const FORM_BYTES_MAX: usize = 4 * 1024;
 const FORM_WAIT: Duration = Duration::from_secs(10);
 
-/// Nothing is loaded but the page's own style sheet and script.
+/// Content security policy: the page loads only its own style sheet and script.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-/// The same for the page that asks for the token: it has a form, and no script.
+/// Content security policy of the login page, which has a form and no script.
 const LOGIN_POLICY: &str =
     "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// The paths of the page.
+/// Returns the routes of the page.
 pub(super) fn router(page: StatusPage) -> Router {
     let page = Arc::new(page);
     let guarded = Router::new()
@@ -62,15 +61,15 @@ pub(super) fn router(page: StatusPage) -> Router {
     guarded.merge(open).layer(from_fn(with_headers)).with_state(page)
 }
 
-/// The page.
+/// Answers with the page.
 async fn show(State(page): State<Arc<StatusPage>>) -> Response {
-    let shown = page.shown().await;
-    Html(view::page(&shown.facts, &shown.parts).into_string()).into_response()
+    let page = page.rendered().await;
+    Html(view::page(&page.data, &page.parts).into_string()).into_response()
 }
 
-/// The same as JSON.
+/// Answers with the values of the page as JSON.
 async fn as_json(State(page): State<Arc<StatusPage>>) -> Response {
-    Json(&*page.shown().await.facts).into_response()
+    Json(&*page.rendered().await.data).into_response()
 }
 
 async fn style() -> Response {
@@ -82,60 +81,60 @@ async fn script() -> Response {
     ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], SCRIPT).into_response()
 }
 
-/// Lets those through who may see the page.
+/// Refuses requests that may not see the page.
 async fn guard(State(page): State<Arc<StatusPage>>, request: Request, next: Next) -> Response {
-    // There is nothing but GET here: the route itself refuses the others.
+    // The route refuses every method but GET and HEAD.
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     match page.access.check(request.headers()) {
         _ if !is_read => next.run(request).await,
         Ok(()) => next.run(request).await,
-        Err(refusal) => refused(refusal, request.uri().path() == "/"),
+        Err(reason) => refused(reason, request.uri().path() == "/"),
     }
 }
 
-/// What the form of the login page sends.
+/// The fields of the login form.
 #[derive(Deserialize)]
 struct LoginForm {
     token: String,
 }
 
-/// Gives a browser that has the token a cookie, since it cannot send a header.
+/// Answers a correct token with a cookie, since a browser cannot send the token in a header.
 async fn sign_in(State(page): State<Arc<StatusPage>>, request: Request) -> Response {
     let is_secure = is_by_tls(request.headers());
     let Ok(Ok(Form(form))) = timeout(FORM_WAIT, Form::<LoginForm>::from_request(request, &())).await else {
         return (StatusCode::BAD_REQUEST, "the form has one field: token\n").into_response();
     };
     match page.access.sign_in(&form.token, is_secure) {
-        // Relative: a proxy may have put the page below a path of its own.
+        // A relative path, because a proxy may serve the page below another path.
         Ok(cookie) => {
             (StatusCode::SEE_OTHER, [(header::LOCATION, "./".to_owned()), (header::SET_COOKIE, cookie)]).into_response()
         }
-        Err(refusal) => refused(refusal, true),
+        Err(reason) => refused(reason, true),
     }
 }
 
-/// Whether a proxy says that the browser reached it by TLS.
+/// Returns true if a proxy says that the browser uses TLS.
 fn is_by_tls(headers: &HeaderMap) -> bool {
     headers.get("x-forwarded-proto").is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"))
 }
 
-/// The answer to who may not see the page. `is_page`: a person looks at it.
-fn refused(refusal: Refusal, is_page: bool) -> Response {
-    let text = view::refusal_text(refusal);
-    let mut response = match (refusal, is_page) {
-        (Refusal::OtherHost, _) => (StatusCode::FORBIDDEN, format!("{text}\n")).into_response(),
+/// Answers a request that may not see the page. With `is_page`, the answer is the login page instead of a text.
+fn refused(reason: AccessDenied, is_page: bool) -> Response {
+    let text = view::denial_text(reason);
+    let mut response = match (reason, is_page) {
+        (AccessDenied::OtherHost, _) => (StatusCode::FORBIDDEN, format!("{text}\n")).into_response(),
         (_, true) => {
             let policy = [(header::CONTENT_SECURITY_POLICY, LOGIN_POLICY)];
             (StatusCode::UNAUTHORIZED, policy, Html(view::login(&text).into_string())).into_response()
         }
         (_, false) => (StatusCode::UNAUTHORIZED, format!("{text}\n")).into_response(),
     };
-    match refusal {
-        Refusal::OtherHost => {}
-        Refusal::NoToken => {
+    match reason {
+        AccessDenied::OtherHost => {}
+        AccessDenied::NoToken => {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        Refusal::TooManyGuesses { secs } => {
+        AccessDenied::TooManyGuesses { secs } => {
             *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
             response.headers_mut().insert(header::RETRY_AFTER, secs.into());
         }
@@ -143,7 +142,7 @@ fn refused(refusal: Refusal, is_page: bool) -> Response {
     response
 }
 
-/// Adds what keeps a browser from doing anything else with the page.
+/// Adds the security headers.
 async fn with_headers(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

@@ -1,4 +1,4 @@
-//! The last runs, where their time went, and what they rejected or did not know.
+//! The tables of the last runs: their outcome, their time by part, and their rejects and drift.
 
 use maud::{Markup, html};
 
@@ -11,14 +11,14 @@ use crate::{
 };
 
 use super::{
-    moment::Moment,
-    stored::{Rows, RunFacts},
+    checkpoint_data::{RowCounts, RunDetails},
+    timestamp::Timestamp,
 };
 
-/// A column of rows by fate.
-type FateColumn = (&'static str, fn(&Rows) -> u64);
+/// A column with a number of rows: its heading and its value.
+type RowColumn = (&'static str, fn(&RowCounts) -> u64);
 
-const FATES: [FateColumn; 6] = [
+const ROW_COLUMNS: [RowColumn; 6] = [
     ("New", |rows| rows.inserted),
     ("Changed", |rows| rows.updated),
     ("Unchanged", |rows| rows.unchanged),
@@ -27,8 +27,8 @@ const FATES: [FateColumn; 6] = [
     ("Rejected", |rows| rows.rejected),
 ];
 
-/// The table of runs.
-pub(super) fn runs(runs: &[RunFacts]) -> Markup {
+/// Renders the table of the last runs.
+pub(super) fn runs(runs: &[RunDetails]) -> Markup {
     html! {
         @if runs.is_empty() {
             p.nothing { "No run yet." }
@@ -36,23 +36,23 @@ pub(super) fn runs(runs: &[RunFacts]) -> Markup {
             (legend())
             div.scroll tabindex="0" role="region" aria-label="Table of the last runs" {
                 table.runs {
-                    caption { "The newest first; rows of all streams by fate" }
+                    caption { "Newest first; rows of all streams together" }
                     thead {
                         tr {
                             @for head in ["Started (UTC)", "Command", "Outcome", "Took", "Where the time went", "Requests"] { th.word[is_word(head)] scope="col" { (head) } }
-                            @for (head, _) in FATES { th scope="col" { (head) } }
+                            @for (head, _) in ROW_COLUMNS { th scope="col" { (head) } }
                         }
                     }
-                    tbody { @for run in runs { (row(run, &FATES.map(|(_, fate)| fate(&run.rows)))) } }
+                    tbody { @for run in runs { (row(run, &ROW_COLUMNS.map(|(_, value)| value(&run.rows)))) } }
                 }
             }
             (reasons(runs))
-            (numbers(runs))
+            (times(runs))
         }
     }
 }
 
-fn row(run: &RunFacts, fates: &[u64]) -> Markup {
+fn row(run: &RunDetails, row_counts: &[u64]) -> Markup {
     let summary = &run.summary;
     let took = summary.finished_ms.map(|finished_ms| (finished_ms - summary.started_ms).unsigned_abs());
     html! {
@@ -63,18 +63,18 @@ fn row(run: &RunFacts, fates: &[u64]) -> Markup {
             td { @if let Some(took) = took { (seconds(took)) " s" } @else { "–" } }
             td.bar-cell { @if let Some(times) = &run.time_ms { (stacked(times)) } }
             td { @if let Some(requests) = run.requests { (count(requests)) } @else { "–" } }
-            @for fate in fates { td { (count(*fate)) } }
+            @for rows in row_counts { td { (count(*rows)) } }
         }
     }
 }
 
-/// Whether a column holds words rather than numbers.
+/// Returns true for the heading of a column of words, false for one of numbers.
 fn is_word(head: &str) -> bool {
     !matches!(head, "Took" | "Requests" | "Records")
 }
 
-/// `good`, `bad`, `running`, or `look` for what is none of these.
-fn kind(run: &RunFacts) -> &'static str {
+/// Returns the CSS class of the run's outcome: `good`, `bad`, `running`, or `look` for all others.
+fn kind(run: &RunDetails) -> &'static str {
     match () {
         () if run.summary.is_failure() => "bad",
         () if run.summary.outcome == "done" => "good",
@@ -83,7 +83,7 @@ fn kind(run: &RunFacts) -> &'static str {
     }
 }
 
-/// What says the same without a colour.
+/// Returns a sign that shows the class of an outcome without colour.
 pub(super) fn mark(kind: &str) -> &'static str {
     match kind {
         "bad" => "✗",
@@ -93,9 +93,9 @@ pub(super) fn mark(kind: &str) -> &'static str {
     }
 }
 
-/// Why runs did not end as done, in the words of the runs.
-fn reasons(runs: &[RunFacts]) -> Markup {
-    let with_reason: Vec<&RunFacts> = runs.iter().filter(|run| run.summary.reason.is_some()).collect();
+/// Renders the reasons why runs did not end as done.
+fn reasons(runs: &[RunDetails]) -> Markup {
+    let with_reason: Vec<&RunDetails> = runs.iter().filter(|run| run.summary.reason.is_some()).collect();
     html! {
         @if !with_reason.is_empty() {
             details {
@@ -106,7 +106,8 @@ fn reasons(runs: &[RunFacts]) -> Markup {
     }
 }
 
-fn numbers(runs: &[RunFacts]) -> Markup {
+/// Renders the table of the time of each run by part.
+fn times(runs: &[RunDetails]) -> Markup {
     html! {
         details {
             summary { "The numbers behind the bars" }
@@ -131,9 +132,9 @@ fn numbers(runs: &[RunFacts]) -> Markup {
     }
 }
 
-/// What the last runs rejected, withheld or did not know.
-pub(super) fn rejects(runs: &[RunFacts]) -> Markup {
-    let with_any: Vec<&RunFacts> =
+/// Renders the table of rejected and withheld records and of drift.
+pub(super) fn rejects(runs: &[RunDetails]) -> Markup {
+    let with_any: Vec<&RunDetails> =
         runs.iter().filter(|run| !run.rejected.is_empty() || !run.drift.is_empty() || run.drift_left_out > 0).collect();
     html! {
         @if with_any.is_empty() {
@@ -143,7 +144,7 @@ pub(super) fn rejects(runs: &[RunFacts]) -> Markup {
             div.scroll tabindex="0" role="region" aria-label="Table of rejects and drift" {
                 table {
                     caption { "Of the last runs" }
-                    thead { tr { @for head in ["Run (UTC)", "Stream", "What", "Records", "What became of it"] { th.word[is_word(head)] scope="col" { (head) } } } }
+                    thead { tr { @for head in ["Run (UTC)", "Stream", "What", "Records", "What happened"] { th.word[is_word(head)] scope="col" { (head) } } } }
                     tbody { @for run in with_any { (findings(run)) } }
                 }
             }
@@ -151,7 +152,7 @@ pub(super) fn rejects(runs: &[RunFacts]) -> Markup {
     }
 }
 
-fn findings(run: &RunFacts) -> Markup {
+fn findings(run: &RunDetails) -> Markup {
     let rejected = run.rejected.iter().flat_map(|(stream, rows)| {
         [
             (rows.rejected, "rejected", "in rejects"),
@@ -179,9 +180,9 @@ fn findings(run: &RunFacts) -> Markup {
     }
 }
 
-fn started(run: &RunFacts) -> Markup {
-    let moment = Moment(run.summary.started_ms).rfc3339();
-    html! { time datetime=(moment) { (moment.replace('T', " ").trim_end_matches('Z')) } }
+fn started(run: &RunDetails) -> Markup {
+    let time = Timestamp(run.summary.started_ms).rfc3339();
+    html! { time datetime=(time) { (time.replace('T', " ").trim_end_matches('Z')) } }
 }
 
 fn count(number: u64) -> String {

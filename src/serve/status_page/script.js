@@ -1,7 +1,7 @@
-// Follows /events and replaces the parts of the page that changed. The page is whole without it.
+// Follows /events and replaces the changed parts of the page. The page is complete without this script.
 
 const live = document.getElementById("live");
-const WORDS = { c: "complete", a: "complete, due again", d: "in doubt", p: "partly read", n: "not read" };
+const WORDS = { c: "complete", a: "complete, due again", d: "needs a recheck", p: "partly read", n: "not read" };
 const SILENCE_MS = 40_000;
 let lastHeard = Date.now();
 let source;
@@ -11,7 +11,7 @@ function say(text, isLost) {
   live.classList.toggle("lost", isLost);
 }
 
-// What a person did to a part, and is done again to the one that takes its place.
+// Replaces a part and restores what the reader did to it: opened details, scroll positions, focus, selected days.
 function replace(old, html) {
   const fresh = new DOMParser().parseFromString(html, "text/html").body.firstElementChild;
   if (!fresh) return;
@@ -43,8 +43,8 @@ function listen() {
   });
   source.addEventListener("tick", () => { lastHeard = Date.now(); say("Live.", false); });
   source.onerror = () => {
-    say("The connection is lost: the page shows how it was. Trying again.", true);
-    // The browser tries again by itself, except after an answer that is no stream.
+    say("The connection is lost; the page is out of date. Reconnecting.", true);
+    // The browser reconnects automatically, except after an answer that is not a stream.
     if (source.readyState === EventSource.CLOSED) setTimeout(listen, 5000);
   };
 }
@@ -52,12 +52,12 @@ function listen() {
 setInterval(() => {
   if (Date.now() - lastHeard < SILENCE_MS || source.readyState === EventSource.CLOSED) return;
   lastHeard = Date.now();
-  say("The connection is lost: the page shows how it was. Trying again.", true);
+  say("The connection is lost; the page is out of date. Reconnecting.", true);
   source.close();
   listen();
 }, 5000);
 
-// Reads out a day of a calendar, and marks it.
+// Selects a day of a calendar: writes its state below the calendar and marks its square.
 function showDay(box, at) {
   const svg = box.querySelector("svg");
   const days = svg.dataset.days;

@@ -1,5 +1,5 @@
-//! The page as markup, in parts that are replaced one by one.
-//! Elements are closed and texts are escaped by construction (`maud`).
+//! The markup of the page, in parts that the script replaces one by one. `maud` closes every element and escapes every
+//! text.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -13,15 +13,15 @@ use crate::{
 };
 
 use super::{
-    access::Refusal,
+    access::AccessDenied,
     calendar::{COVERAGE_STATES, calendar},
-    facts::{Deliveries, RateLimit, StatusFacts, UnderWay, Verdict},
-    moment::{Moment, age},
+    checkpoint_data::ScopeStatus,
+    page_data::{CurrentJob, Deliveries, HealthSummary, PageData, RateLimit},
     run_table::{mark, rejects, runs},
-    stored::ScopeFacts,
+    timestamp::{Timestamp, age},
 };
 
-/// The part in the page's head.
+/// The name of the part in the page's head.
 const AS_OF: &str = "as-of";
 
 /// A part of the page: the name of its section, and its markup.
@@ -31,35 +31,35 @@ pub(super) struct Part {
     pub html: String,
 }
 
-/// The parts in the order of the page.
-pub(super) fn parts(facts: &StatusFacts) -> Vec<Part> {
+/// Renders the parts in the order of the page.
+pub(super) fn parts(data: &PageData) -> Vec<Part> {
     let part = |name: &'static str, heading: &str, content: Markup| Part {
         name,
         html: section(name, heading, &content).into_string(),
     };
     vec![
-        Part { name: AS_OF, html: html! { span id=(AS_OF) { "As of " (facts.now.plain()) } }.into_string() },
-        part("verdict", "Health", verdict(facts)),
-        part("under-way", "Under way", under_way(facts)),
-        part("schedule", "Runs to come, and the last success", schedule(facts)),
-        part("streams", "What is complete", streams(facts)),
-        part("runs", "The last runs", runs(&facts.runs)),
-        part("rejects", "Rejects and drift", rejects(&facts.runs)),
-        part("rate-limit", "The service's rate limit", rate_limit(&facts.rate_limit, facts.now)),
-        part("deliveries", "Deliveries of webhooks", deliveries(&facts.deliveries, facts)),
+        Part { name: AS_OF, html: html! { span id=(AS_OF) { "As of " (data.now.markup()) } }.into_string() },
+        part("verdict", "Health", health(data)),
+        part("under-way", "Under way", current_job(data)),
+        part("schedule", "Next run and last success", schedule(data)),
+        part("streams", "Coverage", streams(data)),
+        part("runs", "Last runs", runs(&data.runs)),
+        part("rejects", "Rejects and drift", rejects(&data.runs)),
+        part("rate-limit", "The service's rate limit", rate_limit(&data.rate_limit, data.now)),
+        part("deliveries", "Webhook deliveries", deliveries(&data.deliveries, data)),
     ]
 }
 
-/// The page, whole without a script.
-pub(super) fn page(facts: &StatusFacts, parts: &[Part]) -> Markup {
+/// Renders the page, complete without a script.
+pub(super) fn page(data: &PageData, parts: &[Part]) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 (common_head())
-                title { (word(facts.verdict)) ": studysync" }
+                title { (word(data.health)) ": studysync" }
                 script type="module" src="status.js" {}
-                // Without a script the page is loaded again.
+                // Without a script the browser reloads the page.
                 noscript { meta http-equiv="refresh" content="10"; }
             }
             body {
@@ -68,13 +68,13 @@ pub(super) fn page(facts: &StatusFacts, parts: &[Part]) -> Markup {
                     h1 { "Status" }
                     p.meta {
                         @for part in parts.iter().filter(|part| part.name == AS_OF) { (PreEscaped(&part.html)) }
-                        ", version " (facts.version) ", running since " (facts.started_at.plain()) ". All times are UTC. "
+                        ", version " (data.version) ", running since " (data.started_at.markup()) ". All times are UTC. "
                         span id="live" role="status" {}
-                        noscript { "This page loads itself again every 10 seconds." }
+                        noscript { "This page reloads every 10 seconds." }
                     }
                 }
                 main { @for part in parts.iter().filter(|part| part.name != AS_OF) { (PreEscaped(&part.html)) } }
-                footer { p.meta { "The same as JSON: " a href="api/status" { "api/status" } ". For monitors: " a href="healthz" { "healthz" } " and " a href="metrics" { "metrics" } "." } }
+                footer { p.meta { "As JSON: " a href="api/status" { "api/status" } ". For monitors: " a href="healthz" { "healthz" } " and " a href="metrics" { "metrics" } "." } }
             }
         }
     }
@@ -90,7 +90,7 @@ fn common_head() -> Markup {
     }
 }
 
-/// The page that asks for the token.
+/// Renders the login page, which asks for the token. `text` says why.
 pub(super) fn login(text: &str) -> Markup {
     html! {
         (DOCTYPE)
@@ -112,20 +112,20 @@ pub(super) fn login(text: &str) -> Markup {
     }
 }
 
-/// What is said to who may not see the page.
-pub(super) fn refusal_text(refusal: Refusal) -> String {
-    match refusal {
-        Refusal::OtherHost => {
+/// Returns the text for a request that may not see the page.
+pub(super) fn denial_text(reason: AccessDenied) -> String {
+    match reason {
+        AccessDenied::OtherHost => {
             "without a token, the status page is shown under the names of this machine alone: open it as \
                                http://localhost with its port, or set a token (STUDYSYNC_STATUS_TOKEN)"
                 .to_owned()
         }
-        Refusal::NoToken => {
+        AccessDenied::NoToken => {
             "The token of the status page is needed: the one that STUDYSYNC_STATUS_TOKEN holds on the server, or what \
                              [serve] status_token_file or status_token_command names."
                 .to_owned()
         }
-        Refusal::TooManyGuesses { secs } => format!("Too many wrong tokens. Try again in {secs} seconds."),
+        AccessDenied::TooManyGuesses { secs } => format!("Too many wrong tokens. Try again in {secs} seconds."),
     }
 }
 
@@ -138,27 +138,27 @@ fn section(name: &str, heading: &str, content: &Markup) -> Markup {
     }
 }
 
-fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Healthy => "Healthy",
-        Verdict::NoRunYet => "No run yet",
-        Verdict::NeedsALook => "Needs a look",
-        Verdict::Failing => "Failing",
+fn word(health: HealthSummary) -> &'static str {
+    match health {
+        HealthSummary::Healthy => "Healthy",
+        HealthSummary::NoRunYet => "No run yet",
+        HealthSummary::NeedsALook => "Needs a look",
+        HealthSummary::Failing => "Failing",
     }
 }
 
-fn verdict(facts: &StatusFacts) -> Markup {
-    let kind = match facts.verdict {
-        Verdict::Healthy => "good",
-        Verdict::NoRunYet | Verdict::NeedsALook => "look",
-        Verdict::Failing => "bad",
+fn health(data: &PageData) -> Markup {
+    let kind = match data.health {
+        HealthSummary::Healthy => "good",
+        HealthSummary::NoRunYet | HealthSummary::NeedsALook => "look",
+        HealthSummary::Failing => "bad",
     };
     html! {
         div class={ "verdict " (kind) } {
-            p.word { span.mark aria-hidden="true" { (mark(kind)) } " " (word(facts.verdict)) }
-            @if facts.reasons.is_empty() { p { "Runs succeed, no stream is too far behind, and deliveries can be stored." } }
-            @else { ul.reasons { @for reason in &facts.reasons { (reason_item(reason)) } } }
-            @if facts.failures_in_a_row > 1 { p.meta { (facts.failures_in_a_row) " runs have failed in a row." } }
+            p.word { span.mark aria-hidden="true" { (mark(kind)) } " " (word(data.health)) }
+            @if data.reasons.is_empty() { p { "Runs succeed, no stream is too far behind, and deliveries can be stored." } }
+            @else { ul.reasons { @for reason in &data.reasons { (reason_item(reason)) } } }
+            @if data.failures_in_a_row > 1 { p.meta { (data.failures_in_a_row) " runs have failed in a row." } }
         }
     }
 }
@@ -173,18 +173,18 @@ fn reason_item(reason: &HealthReason) -> Markup {
     }
 }
 
-fn under_way(facts: &StatusFacts) -> Markup {
-    let Some(UnderWay { command, since, is_elsewhere, line, progress }) = &facts.under_way else {
+fn current_job(data: &PageData) -> Markup {
+    let Some(CurrentJob { command, since, is_elsewhere, line, progress }) = &data.current_job else {
         return html! { p.nothing { "Nothing is under way." } };
     };
     html! {
         p {
             strong { (clean(command)) }
-            @if let Some(since) = since { ", since " (since.aged(facts.now)) }
+            @if let Some(since) = since { ", since " (since.with_age(data.now)) }
             @if *is_elsewhere { " (another process: its progress is on its own terminal or in its log)" }
         }
         @if let Some(progress) = progress {
-            progress aria-label="Share of the time that is due" max="100" value=(format!("{:.1}", progress.percent)) {}
+            progress aria-label="Progress" max="100" value=(format!("{:.1}", progress.percent)) {}
         }
         @if let Some(line) = line { p.line { (line) } }
         @if let Some(waiting) = progress.as_ref().and_then(|progress| progress.waiting) {
@@ -195,33 +195,33 @@ fn under_way(facts: &StatusFacts) -> Markup {
 
 fn why_it_waits(why: &str) -> &'static str {
     match why {
-        "rate limited" => "It waits because the service said when to come back (Retry-After).",
-        "backing off" => "It waits because the service failed; it asks again after a while.",
-        _ => "It waits so that its requests stay below the service's rate limit.",
+        "rate limited" => "Requests wait because the service limits the rate (Retry-After).",
+        "backing off" => "Requests wait because the service failed; the run retries after a delay.",
+        _ => "Requests wait to stay below the service's rate limit.",
     }
 }
 
-fn schedule(facts: &StatusFacts) -> Markup {
+fn schedule(data: &PageData) -> Markup {
     let never = || html! { "never" };
     html! {
         dl.facts {
             div {
                 dt { "Next run" }
                 dd {
-                    @match facts.next_run_at {
-                        Some(next) if next > facts.now => (next.aged(facts.now)),
+                    @match data.next_run_at {
+                        Some(next) if next > data.now => (next.with_age(data.now)),
                         Some(_) => "due now",
                         None => "none is planned",
                     }
                 }
             }
-            div { dt { "Schedule" } dd { (clean(&facts.schedule)) } }
-            div { dt { "Last success" } dd { (facts.last_success_at.map_or_else(never, |at| at.aged(facts.now))) } }
+            div { dt { "Schedule" } dd { (clean(&data.schedule)) } }
+            div { dt { "Last success" } dd { (data.last_success_at.map_or_else(never, |at| at.with_age(data.now))) } }
             div {
                 dt { "Last run" }
                 dd {
-                    @if let Some(run) = &facts.last_run {
-                        (clean(&run.command)) ": " (clean(&run.outcome.replace('_', " "))) ", " (Moment(run.ended_ms()).aged(facts.now))
+                    @if let Some(run) = &data.last_run {
+                        (clean(&run.command)) ": " (clean(&run.outcome.replace('_', " "))) ", " (Timestamp(run.ended_ms()).with_age(data.now))
                     } @else { (never()) }
                 }
             }
@@ -229,19 +229,19 @@ fn schedule(facts: &StatusFacts) -> Markup {
     }
 }
 
-fn streams(facts: &StatusFacts) -> Markup {
+fn streams(data: &PageData) -> Markup {
     html! {
-        p.meta { "A day is complete when the service said that there is no more, and never before." }
+        p.meta { "A day is complete when the service said that the list of the day has ended." }
         (legend(&COVERAGE_STATES))
-        @for scope in &facts.streams { (stream(scope, facts)) }
-        @if facts.streams_left_out > 0 { p.meta { "Not shown: " (facts.streams_left_out) " more surveys." } }
+        @for scope in &data.streams { (stream(scope, data)) }
+        @if data.streams_left_out > 0 { p.meta { "Not shown: " (data.streams_left_out) " more surveys." } }
     }
 }
 
-fn stream(scope: &ScopeFacts, facts: &StatusFacts) -> Markup {
+fn stream(scope: &ScopeStatus, data: &PageData) -> Markup {
     let survey = scope.survey_id.map(|id| format!(" of survey {id}")).unwrap_or_default();
     let name = format!("{}{survey}", scope.stream);
-    let allowed = facts.max_lag_secs;
+    let allowed = data.max_lag_secs;
     html! {
         div.stream {
             h3 { (name) }
@@ -251,17 +251,17 @@ fn stream(scope: &ScopeFacts, facts: &StatusFacts) -> Markup {
                         strong { (format_duration(lag.unsigned_abs())) " behind" }
                         @if let Some(allowed) = allowed { " (" (format_duration(allowed)) " allowed)" }
                         @match scope.complete_from {
-                            Some(from) => { "; read from " (from.plain()) " to " (until.plain()) },
-                            None => { "; always read whole, last up to " (until.plain()) },
+                            Some(from) => { "; read from " (from.markup()) " to " (until.markup()) },
+                            None => { "; always read completely, last up to " (until.markup()) },
                         }
                     }
                     _ => { strong { "Nothing is complete yet" } }
                 }
                 ". "
                 @match scope.windows_due {
-                    0 => "Nothing is due.",
-                    1 => "One interval is due at the next run.",
-                    many => { (many) " intervals are due at the next run." },
+                    0 => "No window is due.",
+                    1 => "One window is due at the next run.",
+                    many => { (many) " windows are due at the next run." },
                 }
             }
             (calendar(scope, &name))
@@ -269,31 +269,31 @@ fn stream(scope: &ScopeFacts, facts: &StatusFacts) -> Markup {
     }
 }
 
-fn rate_limit(limit: &RateLimit, now: Moment) -> Markup {
+fn rate_limit(limit: &RateLimit, now: Timestamp) -> Markup {
     let rate = |rate: f64| format!("{rate:.1} requests per second");
     html! {
         dl.facts {
-            div { dt { "Learned limit" } dd { @if let Some(limit) = limit.requests_per_sec { (rate(limit)) } @else { "none was met" } } }
+            div { dt { "Learned limit" } dd { @if let Some(limit) = limit.requests_per_sec { (rate(limit)) } @else { "no limit was met" } } }
             div { dt { "Now" } dd { @if let Some(now) = limit.requests_per_sec_now { (rate(now)) } @else { "no run is under way" } } }
-            div { dt { "Retry-After" } dd { @if let Some(until) = limit.retry_after { "no request before " (until.plain()) ", " (age((now.0 - until.0) / 1000)) } @else { "none" } } }
+            div { dt { "Retry-After" } dd { @if let Some(until) = limit.retry_after { "no request before " (until.markup()) ", " (age((now.0 - until.0) / 1000)) } @else { "none" } } }
             @if let Some(why) = &limit.waiting { div { dt { "Requests" } dd { (why) } } }
         }
     }
 }
 
-fn deliveries(deliveries: &Deliveries, facts: &StatusFacts) -> Markup {
+fn deliveries(deliveries: &Deliveries, data: &PageData) -> Markup {
     let count = |number: u64| whole(i64::try_from(number).unwrap_or(i64::MAX));
     html! {
         dl.facts {
             div {
-                dt { "Wait for the warehouses" }
+                dt { "Waiting for the warehouses" }
                 dd {
                     (count(deliveries.pending))
                     @if deliveries.pending > 0 { " (" (count(deliveries.pending_bytes.div_ceil(1024))) " KiB)" }
-                    @if let Some(oldest) = deliveries.oldest_at { "; the oldest came " (oldest.aged(facts.now)) }
+                    @if let Some(oldest) = deliveries.oldest_at { "; the oldest arrived " (oldest.with_age(data.now)) }
                 }
             }
-            div { dt { "New ones" } dd { @if deliveries.can_be_stored { "can be stored" } @else { strong { "cannot be stored" } } } }
+            div { dt { "New deliveries" } dd { @if deliveries.can_be_stored { "can be stored" } @else { strong { "cannot be stored" } } } }
             div {
                 dt { "Stored since the start" }
                 dd {

@@ -1,4 +1,4 @@
-//! Who is told of the runs of `serve`: beside the scheduler, which never waits for it.
+//! Notifies about the runs of `serve`, on tasks of its own, so that the daemon never waits for a receiver.
 
 use std::sync::Arc;
 
@@ -12,26 +12,26 @@ use crate::{
     sync_status::HealthRules,
 };
 
-/// How often the textfile is written anew between runs, and how often what could not be delivered is tried again.
+/// Interval at which the textfile is rewritten and pending messages are sent between runs.
 const REFRESH_EVERY_MS: i64 = MINUTE_MS;
 
-/// Writes the textfile and tells people, one thing after the other, on a task of its own.
+/// Writes the textfile and sends notifications, one task after the other.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct Notifier {
     settings: Arc<Settings>,
-    /// Whether anybody is told, a textfile is written or a collector is named.
+    /// Whether notifications, a textfile or a collector are configured.
     is_on: bool,
     rules: HealthRules,
-    /// Held while something goes out.
+    /// Locked while a task is at work.
     busy: Arc<Mutex<()>>,
     refreshed_ms: Option<i64>,
     tasks: JoinSet<()>,
 }
 
-impl Told {
-    pub fn new(settings: &Settings, rules: HealthRules) -> Told {
+impl Notifier {
+    pub fn new(settings: &Settings, rules: HealthRules) -> Notifier {
         let is_on = settings.metrics.textfile.is_some() || settings.notify.is_on() || otlp::is_on();
-        Told {
+        Notifier {
             settings: Arc::new(settings.clone()),
             is_on,
             rules,
@@ -41,8 +41,8 @@ impl Told {
         }
     }
 
-    /// A scheduled run has ended.
-    pub fn conclude(&mut self, run: EndedRun) {
+    /// Notifies about a scheduled run that has ended.
+    pub fn after_run(&mut self, run: EndedRun) {
         if !self.is_on {
             return;
         }
@@ -53,12 +53,7 @@ impl Told {
         });
     }
 
-    /// Ends what goes out, and the command that runs: what is not delivered is left to the next start.
-    pub async fn stop(&mut self) {
-        self.tasks.shutdown().await;
-    }
-
-    /// Time has passed.
+    /// Rewrites the textfile and sends pending messages, if a minute has passed and no task is at work.
     pub fn refresh(&mut self, now_ms: i64) {
         let is_fresh = |refreshed_ms: i64| (0..REFRESH_EVERY_MS).contains(&now_ms.saturating_sub(refreshed_ms));
         if !self.is_on || self.refreshed_ms.is_some_and(is_fresh) {
@@ -72,5 +67,10 @@ impl Told {
             let _turn = turn;
             between_runs(&settings, now_ms, rules).await;
         });
+    }
+
+    /// Ends the tasks and a notification command at work. The next start sends what was not delivered.
+    pub async fn stop(&mut self) {
+        self.tasks.shutdown().await;
     }
 }

@@ -1,4 +1,5 @@
-//! What the checkpoints hold for the status page: which days are complete, and the last runs. Everything is bounded.
+//! The values on the status page that come from the checkpoints: the coverage of each scope, and the last runs. Each
+//! list has a limit.
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
@@ -13,78 +14,78 @@ use crate::{
     sync_status::{RunSummary, lag_secs},
 };
 
-use super::moment::Moment;
+use super::timestamp::Timestamp;
 
-/// Runs that are shown.
+/// Runs on the page, at most.
 const RUNS_MAX: usize = 20;
-/// Kinds of drift that are shown of one run.
+/// Drift entries of one run, at most.
 const DRIFT_MAX: usize = 10;
-/// Streams, or surveys that are read alone, that are shown.
+/// Scopes on the page, at most.
 const SCOPES_MAX: usize = 12;
-/// Weeks that the calendars show.
+/// Weeks of a calendar.
 pub(super) const WEEKS: i64 = 53;
 
-/// Coverage and runs.
+/// The values that come from the checkpoints.
 #[derive(Clone, Debug, Default)]
-pub(super) struct StoredFacts {
-    pub streams: Vec<ScopeFacts>,
+pub(super) struct CheckpointData {
+    pub streams: Vec<ScopeStatus>,
     pub streams_left_out: usize,
-    pub runs: Vec<RunFacts>,
+    pub runs: Vec<RunDetails>,
 }
 
 /// A stream, or a survey that is read alone.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct ScopeFacts {
+pub(super) struct ScopeStatus {
     pub stream: &'static str,
     pub survey_id: Option<i64>,
-    /// How far the newest complete moment lies back; `None` if nothing is complete.
+    /// Seconds since the newest complete moment; `None` if nothing is complete.
     pub lag_secs: Option<i64>,
-    pub complete_from: Option<Moment>,
-    pub complete_until: Option<Moment>,
-    /// Days of the last 53 weeks, those of one state that follow each other together;
-    /// empty for a list that is always read whole.
+    pub complete_from: Option<Timestamp>,
+    pub complete_until: Option<Timestamp>,
+    /// The days of the last 53 weeks, grouped into ranges of one state. Empty for a list that is always read
+    /// completely.
     pub days: Vec<DayRange>,
-    /// Windows that the next run would ask for.
+    /// The number of windows that the next run scans.
     pub windows_due: usize,
 }
 
-/// Days of one state that follow each other.
+/// Consecutive days of one state.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct DayRange {
-    /// The first and the last day, UTC.
+    /// The first and the last day in UTC, as text.
     pub from: String,
     pub to: String,
     /// `complete`, `again`, `doubt`, `partly` or `never`.
     pub state: &'static str,
     #[serde(skip)]
     pub coverage_state: CoverageState,
-    /// Days since 1970.
+    /// The first and the last day, in days since 1970.
     #[serde(skip)]
     pub first: i64,
     #[serde(skip)]
     pub last: i64,
 }
 
-/// A run of the history.
+/// A run with the numbers of its report.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct RunFacts {
+pub(super) struct RunDetails {
     #[serde(flatten)]
     pub summary: RunSummary,
-    /// Where the time went; `None` of a run that wrote no report.
+    /// The run's time by part; `None` if the run wrote no report.
     pub time_ms: Option<TimeParts>,
     pub requests: Option<u64>,
-    /// Rows of all streams by what became of them.
-    pub rows: Rows,
-    /// Rows of each stream that need a look.
-    pub rejected: BTreeMap<String, Rows>,
+    /// The rows of all streams.
+    pub rows: RowCounts,
+    /// The rows of each stream that has rejected, withheld or colliding rows.
+    pub rejected: BTreeMap<String, RowCounts>,
     pub drift: Vec<DriftReport>,
     pub drift_left_out: u64,
 }
 
-/// Rows by what became of them.
+/// Numbers of rows by what happened to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
-pub(super) struct Rows {
+pub(super) struct RowCounts {
     pub inserted: u64,
     pub updated: u64,
     pub unchanged: u64,
@@ -95,14 +96,14 @@ pub(super) struct Rows {
     pub collisions: u64,
 }
 
-/// What is read of a run's JSON.
+/// The fields that are read from a run's JSON.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct RunJson {
     time_ms: Option<TimeParts>,
     requests: RequestsJson,
-    streams: BTreeMap<String, Rows>,
-    /// Each alone, so that one of another version does not hide the rest.
+    streams: BTreeMap<String, RowCounts>,
+    /// Values that are parsed one by one, so that an entry of another version does not hide the others.
     drift: Vec<serde_json::Value>,
     drift_unlisted: u64,
 }
@@ -113,42 +114,41 @@ struct RequestsJson {
     total: Option<u64>,
 }
 
-impl StoredFacts {
-    /// Reads them. Without a state file there are none.
+impl CheckpointData {
+    /// Reads the checkpoints. Without a state file, nothing is covered and there are no runs.
     ///
     /// # Errors
     /// The checkpoints cannot be read.
-    pub fn read(settings: &Settings, now_ms: i64) -> Result<StoredFacts, StateError> {
+    pub fn read(settings: &Settings, now_ms: i64) -> Result<CheckpointData, StateError> {
         let state = State::open_read_only(&settings.state_path)?;
         let skew = state.as_ref().map(|state| state.behaviour::<i64>(CLOCK_SKEW)).transpose()?.flatten();
         let service_now_ms = now_ms.saturating_add(skew.map_or(0, |(skew_ms, _)| skew_ms));
         let scopes = backlog(settings, state.as_ref(), None, service_now_ms)?;
-        Ok(StoredFacts {
+        Ok(CheckpointData {
             streams_left_out: scopes.len().saturating_sub(SCOPES_MAX),
-            streams: scopes.iter().take(SCOPES_MAX).map(|scope| scope_facts(scope, service_now_ms)).collect(),
+            streams: scopes.iter().take(SCOPES_MAX).map(|scope| scope_status(scope, service_now_ms)).collect(),
             runs: state.as_ref().map(runs).transpose()?.unwrap_or_default(),
         })
     }
 }
 
-fn scope_facts(work: &ScopeBacklog, now_ms: i64) -> ScopeFacts {
-    let coverage = ScopeCoverage::from_intervals(work.scope, &work.covered);
-    let coverage = coverage.due_again(work.due.iter().map(|due| due.window));
-    let bounding_range = coverage.bounding_range();
-    ScopeFacts {
-        stream: work.scope.stream.name(),
-        survey_id: work.scope.survey_id,
-        lag_secs: bounding_range.map(|bounding_range| lag_secs(bounding_range.end_ms, now_ms)),
-        complete_from: bounding_range
-            .filter(|_| work.scope.stream.is_windowed())
-            .map(|bounding_range| Moment(bounding_range.start_ms)),
-        complete_until: bounding_range.map(|bounding_range| Moment(bounding_range.end_ms)),
-        days: if work.scope.stream.is_windowed() { days(&coverage, now_ms) } else { Vec::new() },
-        windows_due: work.due.len(),
+fn scope_status(backlog: &ScopeBacklog, now_ms: i64) -> ScopeStatus {
+    let coverage = ScopeCoverage::from_intervals(backlog.scope, &backlog.covered);
+    let coverage = coverage.due_again(backlog.due.iter().map(|due| due.window));
+    let range = coverage.bounding_range();
+    let is_windowed = backlog.scope.stream.is_windowed();
+    ScopeStatus {
+        stream: backlog.scope.stream.name(),
+        survey_id: backlog.scope.survey_id,
+        lag_secs: range.map(|range| lag_secs(range.end_ms, now_ms)),
+        complete_from: range.filter(|_| is_windowed).map(|range| Timestamp(range.start_ms)),
+        complete_until: range.map(|range| Timestamp(range.end_ms)),
+        days: if is_windowed { days(&coverage, now_ms) } else { Vec::new() },
+        windows_due: backlog.due.len(),
     }
 }
 
-/// The days of the last weeks, from a Monday to today.
+/// Returns the days of the last 53 weeks, from a Monday to today.
 fn days(coverage: &ScopeCoverage, now_ms: i64) -> Vec<DayRange> {
     let today = now_ms.div_euclid(DAY_MS);
     let monday = today - (today - MONDAY).rem_euclid(7);
@@ -177,35 +177,35 @@ fn day_text(day: i64) -> String {
     format_ms(day.saturating_mul(DAY_MS))
 }
 
-fn runs(state: &State) -> Result<Vec<RunFacts>, StateError> {
+fn runs(state: &State) -> Result<Vec<RunDetails>, StateError> {
     let holder = state.current_holder()?;
     let mut runs = Vec::new();
     state.visit_runs(|entry| {
         let is_running = holder.as_ref().is_some_and(|holder| holder.run_id == entry.run_id);
         let json = entry.report.as_deref().and_then(|report| serde_json::from_str(report).ok());
-        runs.push(run_facts(RunSummary::from_entry(entry, is_running), json.unwrap_or_default()));
+        runs.push(run_details(RunSummary::from_entry(entry, is_running), json.unwrap_or_default()));
         if runs.len() < RUNS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     Ok(runs)
 }
 
-fn run_facts(summary: RunSummary, json: RunJson) -> RunFacts {
+fn run_details(summary: RunSummary, json: RunJson) -> RunDetails {
     let left_out = json.drift.len().saturating_sub(DRIFT_MAX) as u64 + json.drift_unlisted;
-    let rows = json.streams.values().fold(Rows::default(), |all, rows| all.plus(rows));
-    RunFacts {
+    let rows = json.streams.values().fold(RowCounts::default(), |all, rows| all.plus(rows));
+    RunDetails {
         summary,
         time_ms: json.time_ms,
         requests: json.requests.total,
         rows,
-        rejected: json.streams.into_iter().filter(|(_, rows)| rows.needs_a_look()).collect(),
+        rejected: json.streams.into_iter().filter(|(_, rows)| rows.has_problems()).collect(),
         drift: json.drift.into_iter().take(DRIFT_MAX).filter_map(|drift| serde_json::from_value(drift).ok()).collect(),
         drift_left_out: left_out,
     }
 }
 
-impl Rows {
-    fn plus(&self, other: &Rows) -> Rows {
-        Rows {
+impl RowCounts {
+    fn plus(&self, other: &RowCounts) -> RowCounts {
+        RowCounts {
             inserted: self.inserted + other.inserted,
             updated: self.updated + other.updated,
             unchanged: self.unchanged + other.unchanged,
@@ -217,7 +217,7 @@ impl Rows {
         }
     }
 
-    fn needs_a_look(&self) -> bool {
+    fn has_problems(&self) -> bool {
         self.rejected + self.collisions + self.withheld > 0
     }
 }
@@ -234,8 +234,8 @@ mod tests {
     const NOW_MS: i64 = 1_769_846_400_000;
     const YEARS: i64 = 10;
 
-    /// Ten years of days, each scanned at another time, and as many runs as the history keeps.
-    fn old_state(settings: &Settings) {
+    /// Fills a state file with ten years of days, each scanned at another time, and with 1,000 runs.
+    fn fill_state(settings: &Settings) {
         let mut state = State::open(&settings.state_path, "http://127.0.0.1:1", "test").unwrap();
         let days = NOW_MS / DAY_MS - YEARS * 365..NOW_MS / DAY_MS;
         let scans = [Stream::Responses, Stream::Themes].into_iter().flat_map(|stream| {
@@ -267,29 +267,29 @@ mod tests {
     }
 
     #[test]
-    fn p8_years_of_coverage_and_runs_make_a_page_of_bounded_size() {
+    fn p8_years_of_coverage_make_a_page_of_limited_size() {
         let folder = tempfile::TempDir::with_prefix_in("status-page-", "/dev/shm").or_else(|_| tempfile::tempdir());
         let folder = folder.unwrap();
         let mut settings = resolve(Overrides::default()).unwrap();
         settings.state_path = folder.path().join("state.sqlite");
-        old_state(&settings);
-        let facts = StoredFacts::read(&settings, NOW_MS).unwrap();
+        fill_state(&settings);
+        let data = CheckpointData::read(&settings, NOW_MS).unwrap();
         assert_eq!(
-            (facts.runs.len(), facts.runs[0].drift.len(), facts.runs[0].drift_left_out),
+            (data.runs.len(), data.runs[0].drift.len(), data.runs[0].drift_left_out),
             (RUNS_MAX, DRIFT_MAX, 195)
         );
-        assert_eq!((facts.runs[0].rows.inserted, facts.runs[0].rejected.len()), (5, 1));
-        let responses = facts.streams.iter().find(|stream| stream.stream == "responses").unwrap();
+        assert_eq!((data.runs[0].rows.inserted, data.runs[0].rejected.len()), (5, 1));
+        let responses = data.streams.iter().find(|stream| stream.stream == "responses").unwrap();
         let days: i64 = responses.days.iter().map(|range| range.last - range.first + 1).sum();
         assert!((WEEKS * 7 - 6..=WEEKS * 7).contains(&days), "{days}");
         for state in ["doubt", "again", "never"] {
             assert!(responses.days.iter().any(|range| range.state == state), "{state}");
         }
-        let markup: usize = facts
+        let markup: usize = data
             .streams
             .iter()
             .map(|scope| super::super::calendar::calendar(scope, scope.stream).into_string().len())
-            .chain([super::super::run_table::runs(&facts.runs).into_string().len()])
+            .chain([super::super::run_table::runs(&data.runs).into_string().len()])
             .sum();
         assert!(markup < 100_000, "{markup}");
     }

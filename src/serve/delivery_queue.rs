@@ -1,0 +1,150 @@
+//! Stores deliveries durably before they are answered: one thread writes all queued deliveries with one fsync. A
+//! delivery that finds the queue full is refused.
+
+use std::{io, sync::Arc};
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+
+use crate::{
+    pipeline::chain,
+    state::{Accepted, Inbox, NewDelivery, StateError},
+};
+
+use super::{Counter, ServeState};
+
+/// Deliveries that wait to be written, at most.
+const QUEUED_MAX: usize = 1024;
+/// Deliveries that are written together, at most.
+const GROUP_MAX: usize = 512;
+
+/// Where deliveries are stored.
+#[derive(Debug)]
+pub enum Storage {
+    /// Durably in the inbox.
+    Inbox(Inbox),
+    /// Nowhere, to measure the receiver alone.
+    Nothing,
+}
+
+impl Storage {
+    /// Tests whether a delivery could be stored: writes something durably and removes it.
+    fn probe(&mut self) -> Result<(), StateError> {
+        match self {
+            Storage::Inbox(inbox) => inbox.probe(),
+            Storage::Nothing => Ok(()),
+        }
+    }
+
+    fn accept(&mut self, group: &[NewDelivery]) -> Result<Vec<Accepted>, StateError> {
+        match self {
+            Storage::Inbox(inbox) => inbox.accept(group),
+            Storage::Nothing => Ok(vec![Accepted::Stored; group.len()]),
+        }
+    }
+}
+
+/// Why a delivery was not stored. Both reasons can pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StoreError {
+    QueueFull,
+    WriteFailed,
+}
+
+struct QueuedDelivery {
+    delivery: NewDelivery,
+    answer: oneshot::Sender<Result<Accepted, StoreError>>,
+    /// Reserves the memory of the body.
+    _memory: OwnedSemaphorePermit,
+}
+
+/// A request to the writing thread.
+enum WriterRequest {
+    Store(QueuedDelivery),
+    /// Find out whether a delivery could be stored.
+    Probe(oneshot::Sender<bool>),
+}
+
+/// Sends deliveries to the writing thread, which ends with the last clone.
+#[derive(Clone, Debug)]
+pub struct DeliveryQueue(mpsc::Sender<WriterRequest>);
+
+impl DeliveryQueue {
+    /// Starts the writing thread.
+    pub fn start(storage: Storage, state: Arc<ServeState>) -> io::Result<DeliveryQueue> {
+        let (sender, receiver) = mpsc::channel(QUEUED_MAX);
+        std::thread::Builder::new().name("inbox".to_owned()).spawn(move || write(storage, receiver, &state))?;
+        Ok(DeliveryQueue(sender))
+    }
+
+    /// Stores a delivery. Returns when it is durable, or when it cannot be stored. `memory` reserves that of the body.
+    pub(super) async fn store(
+        &self,
+        delivery: NewDelivery,
+        memory: OwnedSemaphorePermit,
+    ) -> Result<Accepted, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let queued = QueuedDelivery { delivery, answer, _memory: memory };
+        self.0.try_send(WriterRequest::Store(queued)).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => StoreError::QueueFull,
+            mpsc::error::TrySendError::Closed(_) => StoreError::WriteFailed,
+        })?;
+        answered.await.unwrap_or(Err(StoreError::WriteFailed))
+    }
+
+    /// Tests whether a delivery could be stored now. Returns `None` if the queue is full: then the last delivery has
+    /// shown it.
+    pub(super) async fn probe(&self) -> Option<bool> {
+        let (answer, answered) = oneshot::channel();
+        self.0.try_send(WriterRequest::Probe(answer)).ok()?;
+        answered.await.ok()
+    }
+}
+
+/// The loop of the writing thread.
+fn write(mut storage: Storage, mut queue: mpsc::Receiver<WriterRequest>, state: &ServeState) {
+    let mut group = Vec::with_capacity(GROUP_MAX);
+    while let Some(first) = queue.blocking_recv() {
+        let mut next = Some(first);
+        let mut probes = Vec::new();
+        while let Some(request) = next {
+            match request {
+                WriterRequest::Store(queued) => group.push(queued),
+                WriterRequest::Probe(answer) => probes.push(answer),
+            }
+            next = (group.len() < GROUP_MAX).then(|| queue.try_recv().ok()).flatten();
+        }
+        if group.is_empty() {
+            let probed = storage.probe();
+            if let Err(error) = &probed {
+                tracing::error!(error = chain(error), "cannot store deliveries");
+            }
+            state.set_storing(probed.is_ok());
+        } else {
+            store(&mut storage, &mut group, state);
+        }
+        for answer in probes {
+            // Fails if the caller is gone.
+            let _ = answer.send(state.is_storing());
+        }
+    }
+}
+
+fn store(storage: &mut Storage, group: &mut Vec<QueuedDelivery>, state: &ServeState) {
+    let mut deliveries = Vec::with_capacity(group.len());
+    let mut answers = Vec::with_capacity(group.len());
+    for QueuedDelivery { delivery, answer, _memory } in group.drain(..) {
+        deliveries.push(delivery);
+        answers.push((answer, _memory));
+    }
+    let accepted = storage.accept(&deliveries);
+    state.set_storing(accepted.is_ok());
+    if let Err(error) = &accepted {
+        tracing::error!(error = chain(error), "cannot store deliveries");
+        state.count(Counter::NotStored, deliveries.len() as u64);
+    }
+    for (index, (answer, _)) in answers.into_iter().enumerate() {
+        let stored = accepted.as_ref().ok().and_then(|accepted| accepted.get(index).copied());
+        // Fails if the sender is gone; the delivery is stored all the same.
+        let _ = answer.send(stored.ok_or(StoreError::WriteFailed));
+    }
+}

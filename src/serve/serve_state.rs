@@ -1,0 +1,218 @@
+//! The state that the receiver, the daemon and the pages of `serve` share: counters, the daemon's status, and the hints
+//! that wake the daemon. Held in memory: a restart loses the counters, and a lost hint only delays a record.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use tokio::sync::Notify;
+
+use crate::{
+    flatten::Told,
+    model::{EventKind, Stream},
+    pipeline::{Meter, Reading},
+    state::{ScheduleEntry, Waiting},
+};
+
+/// The counters of `serve`. [`Counter::ALL`] has their metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Counter {
+    Repeats,
+    WrongSecret,
+    TooLarge,
+    TooSlow,
+    Overloaded,
+    NotStored,
+    Connections,
+    Evicted,
+    Flushed,
+    Runs,
+    RunsFailed,
+}
+
+impl Counter {
+    /// Every counter with the name of its metric.
+    pub(super) const ALL: [(Counter, &'static str); 11] = [
+        (Counter::Repeats, "deliveries_repeated_total"),
+        (Counter::WrongSecret, "deliveries_unauthorised_total"),
+        (Counter::TooLarge, "deliveries_too_large_total"),
+        (Counter::TooSlow, "deliveries_too_slow_total"),
+        (Counter::Overloaded, "deliveries_overloaded_total"),
+        (Counter::NotStored, "deliveries_not_stored_total"),
+        (Counter::Connections, "connections_total"),
+        (Counter::Evicted, "connections_evicted_total"),
+        (Counter::Flushed, "events_flushed_total"),
+        (Counter::Runs, "runs_total"),
+        (Counter::RunsFailed, "runs_failed_total"),
+    ];
+}
+
+/// The job at work.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunningJob {
+    /// `sync`, `wake` or `flush`.
+    pub command: &'static str,
+    pub since_ms: i64,
+}
+
+/// What the daemon does and knows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DaemonStatus {
+    pub schedule: ScheduleEntry,
+    /// Deliveries that no warehouse has yet.
+    pub pending: Waiting,
+    pub running: Option<RunningJob>,
+    /// The error of the last job; `None` if it succeeded.
+    pub last_error: Option<String>,
+    /// The error of the last flush; `None` if it succeeded.
+    pub flush_error: Option<String>,
+    /// The end of a Retry-After that is longer than a run waits.
+    pub rate_limited_until_ms: Option<i64>,
+}
+
+/// The state that the receiver, the daemon and the pages share.
+#[derive(Debug)]
+pub struct ServeState {
+    pub(super) started_ms: i64,
+    counters: [AtomicU64; Counter::ALL.len()],
+    stored: [AtomicU64; EventKind::ALL.len()],
+    is_storing: AtomicBool,
+    is_started: AtomicBool,
+    /// The environment whose deliveries count. If none is configured, that of the first delivery that names one.
+    environment_id: Mutex<Option<String>>,
+    hints: Mutex<BTreeSet<Stream>>,
+    has_deliveries: AtomicBool,
+    wake: Notify,
+    status: Mutex<DaemonStatus>,
+    /// Measures the run at work.
+    meter: Mutex<Option<Meter>>,
+}
+
+impl ServeState {
+    /// Returns the state of a `serve` that has just started.
+    pub fn new(started_ms: i64) -> ServeState {
+        ServeState {
+            started_ms,
+            counters: Default::default(),
+            stored: Default::default(),
+            is_storing: AtomicBool::new(true),
+            is_started: AtomicBool::new(false),
+            environment_id: Mutex::default(),
+            hints: Mutex::default(),
+            has_deliveries: AtomicBool::new(false),
+            wake: Notify::new(),
+            status: Mutex::default(),
+            meter: Mutex::default(),
+        }
+    }
+
+    /// Adds to a counter.
+    pub fn count(&self, counter: Counter, by: u64) {
+        if let Some(count) = self.counters.get(counter as usize) {
+            count.fetch_add(by, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the value of a counter.
+    pub(super) fn counted(&self, counter: Counter) -> u64 {
+        self.counters.get(counter as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// Returns the number of stored deliveries of each kind.
+    pub(super) fn stored(&self) -> impl Iterator<Item = (EventKind, u64)> {
+        EventKind::ALL.into_iter().zip(&self.stored).map(|(kind, count)| (kind, count.load(Ordering::Relaxed)))
+    }
+
+    /// Sets the environment whose deliveries count.
+    pub(super) fn set_environment_id(&self, id: Option<String>) {
+        *lock(&self.environment_id) = id;
+    }
+
+    /// Returns the kind of a delivery. Deliveries of another environment have a kind of their own.
+    pub(super) fn kind_of(&self, told: &Told) -> EventKind {
+        let mut environment_id = lock(&self.environment_id);
+        if environment_id.is_none() && told.kind.identifies_environment() {
+            environment_id.clone_from(&told.environment_id);
+        }
+        told.kind_in(environment_id.as_deref())
+    }
+
+    /// Counts a stored delivery and wakes the daemon.
+    pub fn add_delivery(&self, kind: EventKind, bytes: u64) {
+        self.update_status(|status| {
+            status.pending.deliveries += 1;
+            status.pending.bytes += bytes;
+        });
+        let index = EventKind::ALL.iter().position(|known| *known == kind);
+        if let Some(count) = index.and_then(|index| self.stored.get(index)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(stream) = kind.changed_stream() {
+            lock(&self.hints).insert(stream);
+        }
+        self.has_deliveries.store(true, Ordering::Release);
+        self.wake.notify_one();
+    }
+
+    /// Returns the streams that deliveries mentioned since the last call, and whether a delivery was stored since.
+    pub(super) fn take_hints(&self) -> (BTreeSet<Stream>, bool) {
+        (std::mem::take(&mut *lock(&self.hints)), self.has_deliveries.swap(false, Ordering::AcqRel))
+    }
+
+    /// Waits for the next delivery.
+    pub(super) async fn wait_for_delivery(&self) {
+        self.wake.notified().await;
+    }
+
+    /// Sets the meter of the run at work; `None` when it has ended.
+    pub(super) fn set_meter(&self, meter: Option<Meter>) {
+        *lock(&self.meter) = meter;
+    }
+
+    /// Measures the progress of the run at work.
+    pub(super) fn progress(&self) -> Option<Reading> {
+        lock(&self.meter).as_mut().map(Meter::read)
+    }
+
+    /// Records whether the last attempt to store a delivery succeeded.
+    pub(super) fn set_storing(&self, is_storing: bool) {
+        self.is_storing.store(is_storing, Ordering::Relaxed);
+    }
+
+    /// Returns true if the last attempt to store a delivery succeeded.
+    pub(super) fn is_storing(&self) -> bool {
+        self.is_storing.load(Ordering::Relaxed)
+    }
+
+    /// Records that the daemon has read the deliveries of earlier processes.
+    pub(super) fn set_started(&self) {
+        self.is_started.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true if the daemon has read the deliveries of earlier processes.
+    pub(super) fn is_started(&self) -> bool {
+        self.is_started.load(Ordering::Relaxed)
+    }
+
+    /// Returns the bytes of the pending deliveries, as last counted.
+    pub(super) fn pending_bytes(&self) -> u64 {
+        lock(&self.status).pending.bytes
+    }
+
+    pub(super) fn update_status(&self, update: impl FnOnce(&mut DaemonStatus)) {
+        update(&mut lock(&self.status));
+    }
+
+    pub(super) fn status(&self) -> DaemonStatus {
+        lock(&self.status).clone()
+    }
+}
+
+/// Locks, and ignores that a thread panicked meanwhile: every statement leaves these values consistent.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,121 @@
+//! Starts and stops the parts of `serve`: the receiver, the pages and the daemon.
+
+use std::{fs::File, net::SocketAddr, sync::Arc};
+
+use axum::Router;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock::Clock,
+    config::{ServeSettings, Settings},
+    pipeline::{System, identity},
+    redact::ApiKey,
+    state::Inbox,
+};
+
+use super::{
+    Daemon, DeliveryQueue, HealthMonitor, ServeError, ServeState, Storage,
+    connections::serve_connections,
+    receiver::{Receiver, router},
+    status_page::{self, Access, StatusPage},
+};
+
+/// A `serve` that listens and is ready to run.
+pub struct Server {
+    listener: TcpListener,
+    receiver: Arc<Receiver>,
+    monitor: Arc<HealthMonitor>,
+    daemon: Daemon,
+    /// Who may see the status page; `None` if the page is off.
+    access: Option<Access>,
+    _lock: File,
+}
+
+impl Server {
+    /// Opens the inbox and listens. Sends no request yet.
+    ///
+    /// # Errors
+    /// The configuration is invalid, the address is taken, or another `serve` uses the same state file.
+    pub async fn bind(settings: Settings, system: System) -> Result<Server, ServeError> {
+        let identity = identity(&settings).map_err(ServeError::Pipeline)?;
+        settings.require_warehouse().map_err(ServeError::Config)?;
+        // A missing key fails here, and not at the first run in the middle of the night.
+        settings.api_key().map_err(ServeError::Config)?;
+        let token: Option<ApiKey> =
+            settings.serve.webhook.is_some().then(|| settings.serve.token()).transpose().map_err(ServeError::Config)?;
+        let access = status_page_access(&settings.serve)?;
+        let state_path = &settings.state_path;
+        let inbox = Inbox::open(state_path, &identity.base_url, &identity.environment);
+        let mut inbox = inbox.map_err(ServeError::State)?;
+        let lock = Inbox::lock(state_path).map_err(ServeError::State)?;
+        let lock = lock.ok_or_else(|| ServeError::AlreadyRunning { inbox: inbox.path().to_owned() })?;
+        inbox.set_destinations(&settings.warehouse.names()).map_err(ServeError::State)?;
+        let listen = settings.serve.listen;
+        let listener = TcpListener::bind(listen).await.map_err(|source| ServeError::Listen { listen, source })?;
+        let state = Arc::new(ServeState::new(system.clock.now_ms()));
+        let daemon = Daemon::new(settings.clone(), system.clone(), Arc::clone(&state))?;
+        let queue = DeliveryQueue::start(Storage::Inbox(inbox), Arc::clone(&state)).map_err(ServeError::Thread)?;
+        let monitor = HealthMonitor::new(&settings, system.clock.clone(), Arc::clone(&state), queue.clone())?;
+        let receiver = Receiver::new(settings.serve.webhook.clone(), token, queue, state, system.clock);
+        let (receiver, monitor) = (Arc::new(receiver), Arc::new(monitor));
+        Ok(Server { listener, receiver, monitor, daemon, access, _lock: lock })
+    }
+
+    /// Returns the address that the server listens on.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Works until `stop`. Then it answers the requests at work, and the run at work ends in order.
+    ///
+    /// # Errors
+    /// The daemon cannot read the inbox.
+    pub async fn run(self, stop: CancellationToken) -> Result<(), ServeError> {
+        let Server { listener, receiver, monitor, daemon, access, _lock } = self;
+        let page = access.map(|access| StatusPage::new(Arc::clone(&monitor), access, stop.clone()));
+        let page_routes = page.map(status_page::router).unwrap_or_default();
+        let router = router(Arc::clone(&receiver), Some(monitor), page_routes);
+        let connections = serve_connections(listener, router, Arc::clone(receiver.state()), stop.clone());
+        let daemon = async {
+            let result = daemon.run(stop.clone()).await;
+            // Without the daemon, nothing brings deliveries to the warehouses.
+            stop.cancel();
+            result
+        };
+        let ((), result) = tokio::join!(connections, daemon);
+        // The inbox has every delivery that was answered since; the next start writes them to the warehouses.
+        result
+    }
+}
+
+/// Returns who may see the status page; `None` if the page is off.
+fn status_page_access(settings: &ServeSettings) -> Result<Option<Access>, ServeError> {
+    if !settings.has_status_page {
+        return Ok(None);
+    }
+    let token = settings.status_token().map_err(ServeError::Config)?;
+    let listen = settings.listen;
+    if token.is_none() && !listen.ip().is_loopback() {
+        return Err(ServeError::OpenStatusPage { listen });
+    }
+    Ok(Some(Access::new(token)))
+}
+
+/// Serves only the receiver on a listener, with the limits of `serve`, to measure it.
+///
+/// # Errors
+/// `Thread`.
+pub async fn serve_receiver(
+    listener: TcpListener,
+    token: ApiKey,
+    storage: Storage,
+    stop: CancellationToken,
+) -> Result<(), ServeError> {
+    let clock = Clock::default();
+    let state = Arc::new(ServeState::new(clock.now_ms()));
+    let queue = DeliveryQueue::start(storage, Arc::clone(&state)).map_err(ServeError::Thread)?;
+    let receiver = Receiver::new(Some("/webhook".to_owned()), Some(token), queue, Arc::clone(&state), clock);
+    serve_connections(listener, router(Arc::new(receiver), None, Router::new()), state, stop).await;
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! Renders the status page once for all readers and keeps it for a second.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{Mutex, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use crate::sync_status::RunSummary;
+
+use super::{
+    super::HealthMonitor,
+    access::Access,
+    checkpoint_data::CheckpointData,
+    page_data::PageData,
+    view::{Part, parts},
+};
+
+/// The page is rendered again after this time, however many readers there are.
+const PAGE_MAX_AGE: Duration = Duration::from_secs(1);
+/// The checkpoints are read again after this time, and whenever a run begins or ends.
+const CHECKPOINTS_MAX_AGE: Duration = Duration::from_secs(5);
+/// Browsers that follow `/events`, at most. Others get a complete page and try again later.
+const LISTENERS_MAX: usize = 16;
+
+/// The status page and who may see it.
+pub struct StatusPage {
+    monitor: Arc<HealthMonitor>,
+    pub access: Access,
+    /// A permit for each browser that may follow `/events`.
+    pub listeners: Arc<Semaphore>,
+    /// Ends `/events`.
+    pub stop: CancellationToken,
+    checkpoints: Mutex<Option<CachedCheckpoints>>,
+    rendered: Mutex<Option<RenderedPage>>,
+}
+
+/// What was read from the checkpoints.
+struct CachedCheckpoints {
+    read: Instant,
+    /// The newest run at that time.
+    last_run: Option<RunSummary>,
+    data: Arc<CheckpointData>,
+}
+
+/// The page as it was last rendered.
+#[derive(Clone)]
+pub(super) struct RenderedPage {
+    rendered: Instant,
+    pub data: Arc<PageData>,
+    pub parts: Arc<Vec<Part>>,
+}
+
+impl StatusPage {
+    /// Returns a page that has read nothing yet. `stop` ends `/events`.
+    pub fn new(monitor: Arc<HealthMonitor>, access: Access, stop: CancellationToken) -> StatusPage {
+        let listeners = Arc::new(Semaphore::new(LISTENERS_MAX));
+        StatusPage { monitor, access, listeners, stop, checkpoints: Mutex::default(), rendered: Mutex::default() }
+    }
+
+    /// Returns the page, at most a second old.
+    pub(super) async fn rendered(&self) -> RenderedPage {
+        let mut cached = self.rendered.lock().await;
+        if let Some(page) = cached.as_ref().filter(|page| page.rendered.elapsed() < PAGE_MAX_AGE) {
+            return page.clone();
+        }
+        let sync_status = self.monitor.sync_status().await;
+        let last_run = sync_status.as_ref().as_ref().ok().and_then(|status| status.last_run.clone());
+        let checkpoints = self.checkpoints(last_run).await;
+        let data = PageData::new(&self.monitor, &sync_status, &checkpoints, self.monitor.now_ms());
+        let parts = parts(&data);
+        let page = RenderedPage { rendered: Instant::now(), data: Arc::new(data), parts: Arc::new(parts) };
+        *cached = Some(page.clone());
+        page
+    }
+
+    /// Returns what the checkpoints contain. Returns nothing if they cannot be read: the health shows the error.
+    async fn checkpoints(&self, last_run: Option<RunSummary>) -> Arc<CheckpointData> {
+        let mut cached = self.checkpoints.lock().await;
+        let is_fresh =
+            |cached: &&CachedCheckpoints| cached.read.elapsed() < CHECKPOINTS_MAX_AGE && cached.last_run == last_run;
+        if let Some(cached) = cached.as_ref().filter(is_fresh) {
+            return Arc::clone(&cached.data);
+        }
+        let (settings, now_ms) = (self.monitor.settings().clone(), self.monitor.now_ms());
+        let read = tokio::task::spawn_blocking(move || CheckpointData::read(&settings, now_ms)).await;
+        let data = Arc::new(read.ok().and_then(Result::ok).unwrap_or_default());
+        *cached = Some(CachedCheckpoints { read: Instant::now(), last_run, data: Arc::clone(&data) });
+        data
+    }
+}
