@@ -1,15 +1,16 @@
-//! Takes JSON texts apart into slices, in one pass and without a copy: the hot half of reading a page. Reads single
-//! values as what columns hold (`values`, `moments`).
+//! Splits JSON texts into slices, in one pass and without a copy, and parses single values as the types of columns
+//! (`values`, `moments`). Splitting takes half of the time that it takes to flatten a page.
 //!
-//! A [`Scanner`] accepts a part of what serde_json accepts, and returns the same slices; property tests compare the
-//! two. A refusal gives no reason: the caller then asks serde_json, which reads deeper nesting and names what is wrong.
-//! The scanner looks for the end of a text sixteen bytes at once, and calls no visitor for each value.
+//! A [`Scanner`] accepts a subset of what serde_json accepts, and returns the same slices; property tests compare both.
+//! If the scanner refuses a text, it gives no reason. The caller then uses serde_json, which reads deeper nesting and
+//! describes the error. The scanner searches for the end of a string sixteen bytes at a time, and calls no visitor per
+//! value.
 //!
-//! It is our own because no library came within 10 % of it. Measured on 2026-11-27: pages of 1,000 responses of the
-//! sandbox, taken apart as `flatten` does it (the members of each record as slices), in a release build for plain
-//! x86-64. Times as a multiple of the scanner's, median of 401 pairs; in brackets instructions, by callgrind.
+//! We use our own scanner because no library was within 10 % of its speed. Measured on 2026-11-27: pages of 1,000
+//! responses of the sandbox, split into the members of each record as `flatten` does, in a release build for plain
+//! x86-64. Times are multiples of the scanner's time, median of 401 pairs; in brackets instructions, by callgrind.
 //!
-//! | way | smooth data | all flags | rough data | all flags |
+//! | library | smooth data | all flags | rough data | all flags |
 //! |---|---|---|---|---|
 //! | serde_json 1.0.154, `RawValue` | 1.68 (1.84) | 1.51 (1.67) | 1.74 (1.84) | 1.53 (1.67) |
 //! | sonic-rs 0.5.10, `LazyValue` through serde | 2.00 (1.72) | 1.94 (1.67) | 2.04 (1.72) | 1.96 (1.68) |
@@ -17,8 +18,8 @@
 //! | jiter 0.19.0, `next_skip` | 2.25 (1.83) | 2.02 (1.85) | 2.38 (1.83) | 2.09 (1.85) |
 //! | simd-json 0.19.0, its tape alone | 1.47 (1.30) | 1.71 (1.51) | 1.50 (1.34) | 1.71 (1.53) |
 //!
-//! The scanner reads 2.4 GB/s. Compiled for a processor with AVX2, the nearest is still 1.29. simd-json keeps no exact
-//! texts, which columns and checks need, so its tape is less than half of the work.
+//! The scanner reads 2.4 GB/s. Compiled for a processor with AVX2, the fastest library still needs 1.29 times as long.
+//! simd-json does not return the exact texts of values, so its tape is less than half of the work.
 
 pub(crate) mod moments;
 mod special_bytes;
@@ -26,14 +27,14 @@ mod values;
 
 use self::special_bytes::{CHUNK_BYTES, special_bytes};
 pub(crate) use self::values::{
-    Entry, is_empty_container, read_boolean, read_digits, read_entries, read_integer, read_integers, read_items,
-    read_number, read_text, shown, take_entries, unescaped,
+    Entry, escape_invalid_utf8, is_empty_container, read_boolean, read_digits, read_entries, read_integer,
+    read_integers, read_items, read_number, read_text, take_entries, unescaped,
 };
 
-/// The deepest nesting of containers that a scanner follows: one bit for each level.
+/// Maximum nesting of containers that a scanner accepts: one bit for each level.
 const DEPTH_MAX: u32 = u64::BITS;
 
-/// The shape of a value.
+/// The type of a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     Null,
@@ -44,7 +45,7 @@ pub(crate) enum Shape {
     Object,
 }
 
-/// The shape of a value, by its first character.
+/// Returns the type of a value, by its first character.
 #[inline]
 pub(crate) fn shape(raw: &str) -> Shape {
     match raw.as_bytes().first() {
@@ -57,54 +58,53 @@ pub(crate) fn shape(raw: &str) -> Shape {
     }
 }
 
-/// A place in a JSON text. A method that returns `None` leaves the place undefined.
+/// A position in a JSON text. After a method returned `None`, the position is undefined.
 #[derive(Debug)]
 pub(crate) struct Scanner<'a> {
     text: &'a str,
-    at: usize,
+    position: usize,
 }
 
 impl<'a> Scanner<'a> {
-    /// Starts at the first value of a text.
+    /// Returns a scanner at the first value of a text.
     pub fn new(text: &'a str) -> Self {
         Self::starting_at(text, 0)
     }
 
-    /// Starts at a place in a text, in bytes, behind the space there.
-    pub fn starting_at(text: &'a str, at: usize) -> Self {
-        let mut scanner = Self { text, at };
+    /// Returns a scanner at the first byte from `position` on that is not whitespace.
+    pub fn starting_at(text: &'a str, position: usize) -> Self {
+        let mut scanner = Self { text, position };
         scanner.skip_spaces();
         scanner
     }
 
-    /// Moves to another place, in bytes.
-    pub fn go_to(&mut self, at: usize) {
-        self.at = at;
+    /// Moves to another position.
+    pub fn go_to(&mut self, position: usize) {
+        self.position = position;
     }
 
-    /// Returns true if only space is left.
+    /// Returns true if only whitespace is left.
     pub fn is_at_end(&mut self) -> bool {
         self.skip_spaces();
-        self.at == self.text.len()
+        self.position == self.text.len()
     }
 
-    /// The current place, in bytes.
-    pub fn at(&self) -> usize {
-        self.at
+    /// Returns the current position, in bytes.
+    pub fn position(&self) -> usize {
+        self.position
     }
 
-    /// The byte at the current place.
+    /// Returns the byte at the current position.
     #[inline]
     pub fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
+        self.text.as_bytes().get(self.position).copied()
     }
 
-    /// Reads an object. `read` is called with each name, as it is written between its quotes, and must read the value
-    /// that follows.
+    /// Reads an object. Calls `read` with each name, escaped as sent; `read` must read the value that follows.
     pub fn each_member(&mut self, mut read: impl FnMut(&mut Self, &'a str) -> Option<()>) -> Option<()> {
-        self.take(b'{')?;
+        self.read_byte(b'{')?;
         if self.peek()? == b'}' {
-            return self.take(b'}');
+            return self.read_byte(b'}');
         }
         loop {
             let name = self.name()?;
@@ -115,7 +115,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Reads the rest of an object, from behind one of its values.
+    /// Reads the rest of an object after one of its values.
     pub fn rest_of_object(&mut self) -> Option<()> {
         while self.is_followed(b'}')? {
             self.name()?;
@@ -124,11 +124,11 @@ impl<'a> Scanner<'a> {
         Some(())
     }
 
-    /// Reads a list. `read` is called at each item and must read it.
+    /// Reads a list. Calls `read` at each item; `read` must read the item.
     pub fn each_item(&mut self, mut read: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
-        self.take(b'[')?;
+        self.read_byte(b'[')?;
         if self.peek()? == b']' {
-            return self.take(b']');
+            return self.read_byte(b']');
         }
         loop {
             read(self)?;
@@ -138,31 +138,31 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Reads a value of any kind and returns its text.
+    /// Reads a value of any type and returns its text.
     pub fn value(&mut self) -> Option<&'a str> {
-        let start = self.at;
+        let start = self.position;
         match self.peek()? {
             b'{' | b'[' => self.skip_container()?,
             _ => self.skip_scalar()?,
         }
-        self.text.get(start..self.at)
+        self.text.get(start..self.position)
     }
 
-    /// Takes the comma behind a value, or the end of its container. Returns true if another value follows.
+    /// Reads the comma after a value, or the byte `end` of its container. Returns true if another value follows.
     fn is_followed(&mut self, end: u8) -> Option<bool> {
         self.skip_spaces();
         let is_followed = self.peek()? == b',';
-        self.take(if is_followed { b',' } else { end })?;
+        self.read_byte(if is_followed { b',' } else { end })?;
         Some(is_followed)
     }
 
-    /// Takes this byte and the space behind it.
+    /// Reads this byte and the whitespace after it.
     #[inline]
-    fn take(&mut self, byte: u8) -> Option<()> {
+    fn read_byte(&mut self, byte: u8) -> Option<()> {
         if self.peek()? != byte {
             return None;
         }
-        self.at += 1;
+        self.position += 1;
         self.skip_spaces();
         Some(())
     }
@@ -170,30 +170,30 @@ impl<'a> Scanner<'a> {
     #[inline]
     fn skip_spaces(&mut self) {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
-            self.at += 1;
+            self.position += 1;
         }
     }
 
-    /// Takes a member's name and its colon; returns the name.
+    /// Reads the name of a member and the colon; returns the name.
     fn name(&mut self) -> Option<&'a str> {
-        let start = self.at + 1;
-        self.skip_text()?;
-        let name = self.text.get(start..self.at - 1)?;
+        let start = self.position + 1;
+        self.skip_string()?;
+        let name = self.text.get(start..self.position - 1)?;
         self.skip_spaces();
-        self.take(b':')?;
+        self.read_byte(b':')?;
         Some(name)
     }
 
-    /// The same without a slice, which costs a tenth of a page with nested records.
+    /// Reads the name of a member and the colon. Returning the name costs 10 % of the time of a page with nested records.
     fn skip_name(&mut self) -> Option<()> {
-        self.skip_text()?;
+        self.skip_string()?;
         self.skip_spaces();
-        self.take(b':')
+        self.read_byte(b':')
     }
 
-    /// A loop and not a recursion, so no depth of nesting overflows the stack.
+    /// A loop instead of a recursion, so that no depth of nesting overflows the stack.
     fn skip_container(&mut self) -> Option<()> {
-        // The innermost container is the lowest bit; an object is a one.
+        // One bit per open container: 1 for an object, 0 for a list. The innermost container is the lowest bit.
         let (mut objects, mut depth) = (0_u64, 0);
         loop {
             let opened = self.peek()?;
@@ -202,8 +202,8 @@ impl<'a> Scanner<'a> {
                     return None;
                 }
                 (objects, depth) = (objects << 1 | u64::from(opened == b'{'), depth + 1);
-                self.take(opened)?;
-                if self.peek()? != end_of(objects) {
+                self.read_byte(opened)?;
+                if self.peek()? != closing_byte(objects) {
                     if opened == b'{' {
                         self.skip_name()?;
                     }
@@ -213,16 +213,16 @@ impl<'a> Scanner<'a> {
                 self.skip_scalar()?;
                 self.skip_spaces();
             }
-            // Behind a value, or in an empty container.
-            while self.peek()? == end_of(objects) {
-                self.at += 1;
+            // After a value, or in an empty container.
+            while self.peek()? == closing_byte(objects) {
+                self.position += 1;
                 (objects, depth) = (objects >> 1, depth - 1);
                 if depth == 0 {
                     return Some(());
                 }
                 self.skip_spaces();
             }
-            self.take(b',')?;
+            self.read_byte(b',')?;
             if objects & 1 == 1 {
                 self.skip_name()?;
             }
@@ -231,7 +231,7 @@ impl<'a> Scanner<'a> {
 
     fn skip_scalar(&mut self) -> Option<()> {
         match self.peek()? {
-            b'"' => self.skip_text(),
+            b'"' => self.skip_string(),
             b't' => self.skip_word("true"),
             b'f' => self.skip_word("false"),
             b'n' => self.skip_word("null"),
@@ -240,25 +240,25 @@ impl<'a> Scanner<'a> {
     }
 
     fn skip_word(&mut self, word: &str) -> Option<()> {
-        self.text.as_bytes().get(self.at..)?.starts_with(word.as_bytes()).then(|| self.at += word.len())
+        self.text.as_bytes().get(self.position..)?.starts_with(word.as_bytes()).then(|| self.position += word.len())
     }
 
-    /// Skips a text with its quotes.
-    fn skip_text(&mut self) -> Option<()> {
+    /// Skips a string with its quotes.
+    fn skip_string(&mut self) -> Option<()> {
         let bytes = self.text.as_bytes();
         if self.peek()? != b'"' {
             return None;
         }
-        self.at += 1;
+        self.position += 1;
         loop {
             self.skip_plain(bytes);
-            self.at += match bytes.get(self.at)? {
+            self.position += match bytes.get(self.position)? {
                 b'"' => {
-                    self.at += 1;
+                    self.position += 1;
                     return Some(());
                 }
-                b'\\' => match bytes.get(self.at + 1)? {
-                    b'u' if bytes.get(self.at + 2..self.at + 6)?.iter().all(u8::is_ascii_hexdigit) => 6,
+                b'\\' => match bytes.get(self.position + 1)? {
+                    b'u' if bytes.get(self.position + 2..self.position + 6)?.iter().all(u8::is_ascii_hexdigit) => 6,
                     b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => 2,
                     _ => return None,
                 },
@@ -271,30 +271,30 @@ impl<'a> Scanner<'a> {
     /// Skips to the next quote, backslash or control character, or until less than a chunk is left.
     #[inline]
     fn skip_plain(&mut self, bytes: &[u8]) {
-        while let Some(chunk) = bytes.get(self.at..).and_then(|rest| rest.first_chunk()) {
+        while let Some(chunk) = bytes.get(self.position..).and_then(|rest| rest.first_chunk()) {
             match special_bytes(chunk) {
-                0 => self.at += CHUNK_BYTES,
-                found => return self.at += found.trailing_zeros() as usize,
+                0 => self.position += CHUNK_BYTES,
+                found => return self.position += found.trailing_zeros() as usize,
             }
         }
     }
 
     fn skip_number(&mut self) -> Option<()> {
         if self.peek() == Some(b'-') {
-            self.at += 1;
+            self.position += 1;
         }
         let is_zero = self.peek() == Some(b'0');
         if self.skip_digits()? > 1 && is_zero {
             return None;
         }
         if self.peek() == Some(b'.') {
-            self.at += 1;
+            self.position += 1;
             self.skip_digits()?;
         }
         if let Some(b'e' | b'E') = self.peek() {
-            self.at += 1;
+            self.position += 1;
             if let Some(b'-' | b'+') = self.peek() {
-                self.at += 1;
+                self.position += 1;
             }
             self.skip_digits()?;
         }
@@ -303,16 +303,16 @@ impl<'a> Scanner<'a> {
 
     /// Skips at least one digit; returns how many.
     fn skip_digits(&mut self) -> Option<usize> {
-        let start = self.at;
+        let start = self.position;
         while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
-            self.at += 1;
+            self.position += 1;
         }
-        Some(self.at - start).filter(|digits| *digits > 0)
+        Some(self.position - start).filter(|digits| *digits > 0)
     }
 }
 
-/// The last byte of the innermost container.
-fn end_of(objects: u64) -> u8 {
+/// Returns the closing byte of the innermost container.
+fn closing_byte(objects: u64) -> u8 {
     if objects & 1 == 1 { b'}' } else { b']' }
 }
 

@@ -1,9 +1,11 @@
-//! The typed parts of one answer: the columns `answer_*` and `is_skipped`, and the rows of the tables of its parts.
+//! The columns `answer_*` and `is_skipped` of a response, and the rows of the tables that hold the parts of answers.
 //!
-//! The rules are stated where they are applied. Common to all of them: a number alone is also `answer_number` whatever
-//! the type, and an answer is skipped when it is missing, null, blank, empty or all null, except under TEXTURLPROMPT,
-//! which asks nothing. An answer whose shape does not fit its type has no parts: `answer_json`, which this file does
-//! not write, holds it as it was sent, and the misfit is noted as drift.
+//! The type of the question decides how its answer is read. Two rules hold for every type. An answer that is a number
+//! also fills `answer_number`. An answer is skipped if it is missing, null, blank, empty or all null, except under
+//! TEXTURLPROMPT, which asks nothing.
+//!
+//! An answer whose shape does not fit the type of its question is drift and has no rows in the tables of parts. Its
+//! exact text is in `answer_json`, which the caller writes.
 
 use std::borrow::Cow;
 
@@ -11,22 +13,23 @@ use arrow::error::ArrowError;
 
 use super::{
     answer_key::AnswerKey,
-    choices::Choices,
-    labelled::{MatrixCells, Ranks},
-    max_diff::MaxDiffItems,
-    media::Media,
-    met::Met,
+    choices::append_choices,
+    field_drift::{AnswerDrift, FieldDrift},
+    matrix_and_ranks::{append_matrix_cells, append_ranks},
+    max_diff::append_max_diff_items,
+    media::MediaTable,
     question_type::QuestionType,
-    scalar::{label, scalar_text},
+    scalar::{scalar_text, text_or_json},
+    table_builder::TableBuilder,
 };
 use crate::{
     json::{self, Entry, Shape},
     model::TableBatch,
 };
 
-/// The columns derived from one answer.
+/// The columns of a response that are derived from its answer.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Answer<'a> {
+pub(super) struct AnswerColumns<'a> {
     pub text: Option<Cow<'a, str>>,
     pub number: Option<f64>,
     pub boolean: Option<bool>,
@@ -35,163 +38,162 @@ pub(super) struct Answer<'a> {
 
 /// The tables of the parts of answers.
 #[derive(Debug)]
-pub(super) struct AnswerParts<'a> {
-    choices: Choices,
-    matrix_cells: MatrixCells,
-    ranks: Ranks,
-    max_diff_items: MaxDiffItems,
-    media: Media<'a>,
+pub(super) struct AnswerTables<'a> {
+    choices: TableBuilder,
+    matrix_cells: TableBuilder,
+    ranks: TableBuilder,
+    max_diff_items: TableBuilder,
+    media: MediaTable<'a>,
     entries: Vec<Entry<'a>>,
-    /// What no contract knows of the answer, with what stands before it in its path; for the caller to take.
-    pub drift: Vec<(&'static str, Met<'a>)>,
+    /// The drift of the last answer. The caller drains it.
+    pub drift: Vec<AnswerDrift<'a>>,
 }
 
-/// An answer and what decides how it is read.
+/// An answer, and the fields of its response that decide how it is read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Given<'a, 'k> {
+pub(super) struct AnswerInput<'a, 'k> {
     pub key: &'k AnswerKey<'a>,
     pub question_type: QuestionType,
-    /// The exact text of `response`; `None` when the field is missing.
+    /// The exact text of `response`; `None` if the field is missing.
     pub response: Option<&'a str>,
-    /// `selectedIndexes`; empty when there are none.
+    /// `selectedIndexes`; empty if the field is missing or unreadable.
     pub selected_indexes: &'k [i64],
 }
 
-impl<'a> AnswerParts<'a> {
+impl<'a> AnswerTables<'a> {
     pub(super) fn new() -> Result<Self, ArrowError> {
         Ok(Self {
-            choices: Choices::new()?,
-            matrix_cells: MatrixCells::new()?,
-            ranks: Ranks::new()?,
-            max_diff_items: MaxDiffItems::new()?,
-            media: Media::new()?,
+            choices: TableBuilder::new("response_choices", 0)?,
+            matrix_cells: TableBuilder::new("response_matrix_cells", 0)?,
+            ranks: TableBuilder::new("response_ranks", 0)?,
+            max_diff_items: TableBuilder::new("response_maxdiff_items", 0)?,
+            media: MediaTable::new()?,
             entries: Vec::new(),
             drift: Vec::new(),
         })
     }
 
-    /// Reads an answer and appends the rows of its parts.
-    pub(super) fn read(&mut self, given: Given<'a, '_>) -> Answer<'a> {
-        let asks_nothing = given.question_type == QuestionType::TextUrlPrompt;
-        let Some(response) = given.response else {
-            return Answer { is_skipped: !asks_nothing, ..Answer::default() };
+    /// Appends the rows of an answer's parts and returns the columns of its response.
+    pub(super) fn append(&mut self, input: AnswerInput<'a, '_>) -> AnswerColumns<'a> {
+        let asks_nothing = input.question_type == QuestionType::TextUrlPrompt;
+        let Some(response) = input.response else {
+            return AnswerColumns { is_skipped: !asks_nothing, ..AnswerColumns::default() };
         };
-        let mut answer = Answer {
+        let mut columns = AnswerColumns {
             number: json::read_number(response),
-            is_skipped: !asks_nothing && is_nothing(response),
-            ..Answer::default()
+            is_skipped: !asks_nothing && is_blank(response),
+            ..AnswerColumns::default()
         };
-        let mut fits = true;
-        match given.question_type {
+        let fits = match input.question_type {
             QuestionType::Open => {
-                answer.text = scalar_text(response);
-                fits = answer.text.is_some();
+                columns.text = scalar_text(response);
+                columns.text.is_some()
             }
-            QuestionType::MultipleChoice => {
-                self.read_choice(given, response, &mut answer);
-                fits = answer.text.is_some();
-            }
-            QuestionType::MultipleSelect => {
-                self.read_choices(given, response, &mut answer);
-                fits = answer.text.is_some();
-            }
+            QuestionType::MultipleChoice => self.append_single_choice(input, response, &mut columns),
+            QuestionType::MultipleSelect => self.append_multiple_choices(input, response, &mut columns),
             QuestionType::Likert | QuestionType::Nps => {
-                answer.number = answer.number.or_else(|| number_in_text(response));
-                fits = answer.number.is_some();
+                columns.number = columns.number.or_else(|| number_in_text(response));
+                columns.number.is_some()
             }
-            QuestionType::ConsentLegal => {
-                self.read_consent(response, &mut answer);
-                fits = answer.boolean.is_some();
-            }
+            QuestionType::ConsentLegal => self.read_consent(response, &mut columns),
             QuestionType::Matrix => {
-                fits = self.read_object(response);
-                if fits {
-                    answer.is_skipped |= self.matrix_cells.append(given.key, &self.entries);
-                }
+                let is_object = self.read_object(response);
+                columns.is_skipped |=
+                    is_object && append_matrix_cells(&mut self.matrix_cells, input.key, &self.entries);
+                is_object
             }
             QuestionType::RankOrder => {
-                fits = self.read_object(response);
-                if fits {
-                    answer.is_skipped |= self.ranks.append(given.key, &self.entries, &mut self.drift);
-                }
+                let is_object = self.read_object(response);
+                columns.is_skipped |=
+                    is_object && append_ranks(&mut self.ranks, input.key, &self.entries, &mut self.drift);
+                is_object
             }
             QuestionType::MaxDiff => {
-                fits = json::shape(response) == Shape::List;
-                answer.is_skipped |= self.max_diff_items.append(given.key, response, &mut self.drift);
+                columns.is_skipped |=
+                    append_max_diff_items(&mut self.max_diff_items, input.key, response, &mut self.drift);
+                json::shape(response) == Shape::List
             }
             QuestionType::VideoVoice => {
-                fits = self.read_object(response);
-                if fits && self.entries.iter().any(|entry| entry.value != "null") {
-                    answer.text = self.media.append(given.key, &self.entries, &mut self.drift);
+                let is_object = self.read_object(response);
+                if is_object && self.entries.iter().any(|entry| entry.value != "null") {
+                    columns.text = self.media.append(input.key, &self.entries, &mut self.drift);
                 } else {
-                    answer.is_skipped |= fits;
+                    columns.is_skipped |= is_object;
                 }
+                is_object
             }
-            QuestionType::TextUrlPrompt => fits = is_nothing(response),
+            QuestionType::TextUrlPrompt => is_blank(response),
             QuestionType::Unknown => {
-                answer.text = json::read_text(response).map(|text| text.text);
-                answer.boolean = json::read_boolean(response);
+                columns.text = json::read_text(response).map(|text| text.text);
+                columns.boolean = json::read_boolean(response);
+                true
             }
+        };
+        if !fits && !columns.is_skipped {
+            self.drift.push(("", FieldDrift::type_clash("response", response)));
         }
-        if !fits && !answer.is_skipped {
-            self.drift.push(("", Met::clash("response", response)));
-        }
-        answer
+        columns
     }
 
-    /// The text of the chosen option; a number stands for its digits.
-    fn read_choice(&mut self, given: Given<'a, '_>, response: &'a str, answer: &mut Answer<'a>) {
-        answer.text = scalar_text(response);
-        if let (Some(label), false) = (&answer.text, answer.is_skipped) {
-            self.choices.append(given.key, &[Some(Cow::Borrowed(label))], given.selected_indexes);
+    /// Reads the text of the chosen option; a number stands for its digits. Returns true if the answer fits its type.
+    fn append_single_choice(
+        &mut self,
+        input: AnswerInput<'a, '_>,
+        response: &'a str,
+        columns: &mut AnswerColumns<'a>,
+    ) -> bool {
+        columns.text = scalar_text(response);
+        if let (Some(label), false) = (&columns.text, columns.is_skipped) {
+            append_choices(&mut self.choices, input.key, &[Some(Cow::Borrowed(label))], input.selected_indexes);
         }
+        columns.text.is_some()
     }
 
-    /// Three spellings are seen: the text of one option, a JSON list inside a string, and a list.
-    fn read_choices(&mut self, given: Given<'a, '_>, response: &'a str, answer: &mut Answer<'a>) {
-        let text = match json::shape(response) {
+    /// Reads the text of one option, a JSON list inside a string, or a list. Returns true if the answer fits its type.
+    fn append_multiple_choices(
+        &mut self,
+        input: AnswerInput<'a, '_>,
+        response: &'a str,
+        columns: &mut AnswerColumns<'a>,
+    ) -> bool {
+        columns.text = match json::shape(response) {
             Shape::List => Some(Cow::Borrowed(response)),
             _ => scalar_text(response),
         };
-        if let Some(text) = &text {
-            let labels = labels(text);
-            // True of an empty list too, also of one inside a string.
-            answer.is_skipped |= labels.iter().all(Option::is_none);
-            if !answer.is_skipped {
-                self.choices.append(given.key, &labels, given.selected_indexes);
-            }
+        let Some(text) = &columns.text else { return false };
+        let labels = match json::read_items(text) {
+            Some(items) => items.into_iter().map(text_or_json).collect(),
+            None => vec![Some(Cow::Borrowed(text.as_ref()))],
+        };
+        // Also true of an empty list.
+        columns.is_skipped |= labels.iter().all(Option::is_none);
+        if !columns.is_skipped {
+            append_choices(&mut self.choices, input.key, &labels, input.selected_indexes);
         }
-        answer.text = text;
+        true
     }
 
-    /// `submitted: false` is an answer, and it is no. A boolean alone means the same.
-    fn read_consent(&mut self, response: &'a str, answer: &mut Answer<'a>) {
-        answer.boolean = json::read_boolean(response);
+    /// Reads `{"submitted": ...}` or a boolean alone; `false` is an answer. Returns true if the answer fits its type.
+    fn read_consent(&mut self, response: &'a str, columns: &mut AnswerColumns<'a>) -> bool {
+        columns.boolean = json::read_boolean(response);
         if self.read_object(response) {
-            let submitted = self.entries.iter().rev().find(|entry| json::unescaped(entry.key).text == "submitted");
-            answer.boolean = submitted.and_then(|entry| json::read_boolean(entry.value));
-            answer.is_skipped |= submitted.is_none_or(|entry| entry.value == "null");
-            let known = usize::from(submitted.is_some());
-            if self.entries.len() > known {
-                self.note_unknown("submitted");
+            let mut submitted = None;
+            for entry in &self.entries {
+                match json::unescaped(entry.key).text {
+                    name if name == "submitted" => submitted = Some(entry.value),
+                    name => self.drift.push(("response.", FieldDrift::new_field(name, entry.value))),
+                }
             }
+            columns.boolean = submitted.and_then(json::read_boolean);
+            columns.is_skipped |= submitted.is_none_or(|value| value == "null");
         }
+        columns.boolean.is_some()
     }
 
-    /// Notes the members of an object that has one known field.
-    fn note_unknown(&mut self, known: &str) {
-        for entry in &self.entries {
-            let name = json::unescaped(entry.key).text;
-            if name != known {
-                self.drift.push(("response.", Met::new_field(name, entry.value)));
-            }
-        }
-    }
-
-    /// Takes the members of an object into `entries`; false for another shape.
+    /// Reads the members of an object into `entries`. Returns false for another shape.
     fn read_object(&mut self, response: &'a str) -> bool {
         self.entries.clear();
-        json::shape(response) == Shape::Object && json::read_entries(response, &mut self.entries).is_some()
+        json::read_entries(response, &mut self.entries).is_some()
     }
 
     pub(super) fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
@@ -203,8 +205,8 @@ impl<'a> AnswerParts<'a> {
     }
 }
 
-/// A null, a blank text, an empty list or object.
-fn is_nothing(response: &str) -> bool {
+/// Returns true for a null, a blank text, and an empty list or object.
+fn is_blank(response: &str) -> bool {
     match json::shape(response) {
         Shape::Null => true,
         Shape::Text => json::read_text(response).is_some_and(|text| text.text.trim().is_empty()),
@@ -212,16 +214,7 @@ fn is_nothing(response: &str) -> bool {
     }
 }
 
-/// The labels in a MULTIPLESELECT answer: the items of a list, or else the text itself.
-fn labels(text: &str) -> Vec<Option<Cow<'_, str>>> {
-    let items = text.trim_ascii_start().starts_with('[').then(|| json::read_items(text)).flatten();
-    match items {
-        Some(items) => items.into_iter().map(label).collect(),
-        None => vec![Some(Cow::Borrowed(text))],
-    }
-}
-
-/// A scale answer that was sent as text (`"9"`).
+/// Reads an answer on a scale that was sent as text (`"9"`).
 fn number_in_text(response: &str) -> Option<f64> {
     json::read_number(json::read_text(response)?.text.trim())
 }

@@ -1,10 +1,10 @@
-//! The columns that the rows of an answer share in all tables.
+//! The columns that the rows of one answer share in all tables.
 
 use std::borrow::Cow;
 
 use super::table_builder::TableBuilder;
 
-/// The columns that child rows share with their response, and the index of its record.
+/// The columns that a response shares with the rows of its child tables, and the index of its record.
 #[derive(Clone, Debug)]
 pub(super) struct AnswerKey<'a> {
     pub response_group_uid: Cow<'a, str>,
@@ -12,12 +12,12 @@ pub(super) struct AnswerKey<'a> {
     pub survey_id: Option<i64>,
     /// Microseconds.
     pub created_at: i64,
-    /// Index in the page, from 0.
+    /// Index of the record in the page, from 0.
     pub record: i64,
 }
 
 impl AnswerKey<'_> {
-    /// The first cells of a row of a child table.
+    /// Begins a row of a child table: appends the shared cells.
     pub(super) fn begin_row(&self, child: &mut TableBuilder) {
         child.text("response_group_uid", Some(&self.response_group_uid));
         child.bigint("question_id", Some(self.question_id));

@@ -1,13 +1,13 @@
-//! Records drift, and which records the drift rules discard.
+//! Records the drift of a page, and which records the drift rules discard.
 //!
-//! A record without drift costs one check of an empty list. Of a value only type and length are recorded. Field names
-//! and words of enumerations are reported only if they look like names and words; no other text is reported.
+//! A record without drift costs one check of an empty list. Reported are the type and length of a value, never its
+//! content. Field names and words of enumerations are reported only if they look like names and words.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use super::{
+    field_drift::FieldDrift,
     fields::{Fields, WireField},
-    met::Met,
 };
 use crate::{
     json::{self, Entry, Shape},
@@ -18,11 +18,14 @@ use crate::{
 const NAME_BYTES_MAX: usize = 64;
 /// Maximum bytes of a reported word of an enumeration.
 const WORD_BYTES_MAX: usize = 40;
-/// Replaces a name that is not reported.
-const UNTOLD_NAME: &str = "?";
+/// Replaces a name that could be personal data.
+const HIDDEN_NAME: &str = "?";
 
-/// Why a record goes to the rejects, and for which field.
-pub(super) type Doom = (RejectReason, String);
+/// Why the drift rules discard a record, and the path of the field.
+pub(super) type DiscardReason = (RejectReason, String);
+
+/// Records that the drift rules discard, by their index in the page.
+pub(super) type DiscardedRecords = BTreeMap<i64, DiscardReason>;
 
 /// The drift of a page.
 #[derive(Debug)]
@@ -30,20 +33,28 @@ pub(super) struct DriftLog {
     /// The origin of the records: the name of a stream, or `webhooks`.
     source: &'static str,
     rules: DriftRules,
-    entries: Vec<Noted>,
-    /// Drift beyond the capacity of `entries`.
+    counts: Vec<DriftCount>,
+    /// Drift beyond the capacity of `counts`.
     unlisted: Drift,
-    /// Records that the rules discard, by their index in the page.
-    pub doomed: BTreeMap<i64, Doom>,
+    discarded: DiscardedRecords,
 }
 
-#[derive(Debug)]
-struct Noted {
+/// What identifies a kind of drift within a page.
+struct DriftKey<'k> {
     kind: DriftKind,
     /// The path of the parent object.
     prefix: &'static str,
+    name: &'k str,
+    /// The new value of an enumeration; `None` for other drift.
+    word: Option<&'k str>,
+}
+
+/// The number of records with one kind of drift.
+#[derive(Debug)]
+struct DriftCount {
+    kind: DriftKind,
+    prefix: &'static str,
     name: String,
-    /// The new value of an enumeration; empty for other drift.
     word: Option<String>,
     example: String,
     fate: DriftFate,
@@ -53,101 +64,96 @@ struct Noted {
 
 impl DriftLog {
     pub(super) fn new(source: &'static str, rules: DriftRules) -> Self {
-        Self { source, rules, entries: Vec::new(), unlisted: Drift::default(), doomed: BTreeMap::new() }
+        Self { source, rules, counts: Vec::new(), unlisted: Drift::default(), discarded: BTreeMap::new() }
     }
 
-    /// Adds the drift of an object's fields.
-    pub(super) fn take<F: WireField>(&mut self, record: i64, prefix: &'static str, fields: &mut Fields<'_, F>) {
+    /// Moves the drift of an object's fields into the log.
+    pub(super) fn drain_fields<F: WireField>(&mut self, record: i64, prefix: &'static str, fields: &mut Fields<'_, F>) {
         if !fields.drift.is_empty() {
-            self.note_all(record, prefix, &fields.drift);
+            self.add_all(record, prefix, &fields.drift);
             fields.drift.clear();
         }
     }
 
-    pub(super) fn note_all(&mut self, record: i64, prefix: &'static str, met: &[Met]) {
-        met.iter().for_each(|met| self.note(record, prefix, met, DriftFate::ValueDiscarded));
+    pub(super) fn add_all(&mut self, record: i64, prefix: &'static str, drift: &[FieldDrift]) {
+        drift.iter().for_each(|field| self.add(record, prefix, field, DriftFate::ValueDiscarded));
     }
 
-    /// Adds drift in an answer, which `answer_json` keeps in full.
-    pub(super) fn note_in_answer(&mut self, record: i64, prefix: &'static str, met: &Met) {
-        self.note(record, prefix, met, DriftFate::Kept);
+    /// Adds drift in an answer. No rule discards the value, because `answer_json` stores the complete answer.
+    pub(super) fn add_in_answer(&mut self, record: i64, prefix: &'static str, field: &FieldDrift) {
+        self.add(record, prefix, field, DriftFate::Kept);
     }
 
-    /// Adds a value whose unreadability rejects the record.
-    pub(super) fn note_unplaceable(&mut self, record: i64, name: &'static str, value: &str) {
-        let met = Met { kind: DriftKind::TypeClash, name: Cow::Borrowed(name), value };
+    /// Adds a value that cannot be read and therefore rejects its record. `name` is empty for the complete record.
+    pub(super) fn add_unreadable(&mut self, record: i64, name: &'static str, value: &str) {
         let fate =
             if self.rules.type_clashes == DriftMode::Freeze { DriftFate::Frozen } else { DriftFate::RowRejected };
-        self.count(record, "", (met.kind, &met.name, None), fate, || example_of(&met));
+        let field = FieldDrift::type_clash(name, value);
+        self.count(record, DriftKey { kind: field.kind, prefix: "", name, word: None }, fate, || example_of(&field));
     }
 
-    /// Adds a word that the enumeration of its column does not list.
-    pub(super) fn note_word(&mut self, record: i64, place: &'static str, kind: DriftKind, word: &str) {
+    /// Adds a word that the contract of its column does not list. `path` is the path of its field in a record.
+    pub(super) fn add_word(&mut self, record: i64, path: &'static str, kind: DriftKind, word: &str) {
         let length = word.chars().count();
-        let told = if looks_like_a_word(word) { word.to_owned() } else { format!("string of length {length}") };
-        self.count(record, "", (kind, place, Some(&told)), DriftFate::Kept, || told.clone());
+        let reported = if looks_like_a_word(word) { word.to_owned() } else { format!("string of length {length}") };
+        let key = DriftKey { kind, prefix: "", name: path, word: Some(&reported) };
+        self.count(record, key, DriftFate::Kept, || reported.clone());
     }
 
-    fn note(&mut self, record: i64, prefix: &'static str, met: &Met, when_value_discarded: DriftFate) {
-        let name = told_name(&met.name);
-        let fate = match self.rules.mode(met.kind) {
+    fn add(&mut self, record: i64, prefix: &'static str, field: &FieldDrift, fate_if_value_discarded: DriftFate) {
+        let (kind, name) = (field.kind, reportable_name(&field.name));
+        let fate = match self.rules.mode(kind) {
             DriftMode::Evolve => DriftFate::Kept,
             DriftMode::Freeze => DriftFate::Frozen,
-            DriftMode::DiscardValue => when_value_discarded,
+            DriftMode::DiscardValue => fate_if_value_discarded,
             DriftMode::DiscardRow => {
-                let reason = match met.kind {
+                let reason = match kind {
                     DriftKind::TypeClash => RejectReason::TypeClash,
                     _ => RejectReason::UnknownField,
                 };
-                self.doomed.entry(record).or_insert_with(|| (reason, format!("{prefix}{name}")));
+                self.discarded.entry(record).or_insert_with(|| (reason, format!("{prefix}{name}")));
                 DriftFate::RowRejected
             }
         };
-        self.count(record, prefix, (met.kind, name, None), fate, || example_of(met));
+        self.count(record, DriftKey { kind, prefix, name, word: None }, fate, || example_of(field));
     }
 
-    fn count(
-        &mut self,
-        record: i64,
-        prefix: &'static str,
-        (kind, name, word): (DriftKind, &str, Option<&str>),
-        fate: DriftFate,
-        example: impl Fn() -> String,
-    ) {
-        let is_same = |noted: &&mut Noted| {
-            noted.kind == kind && noted.prefix == prefix && noted.name == name && noted.word.as_deref() == word
+    fn count(&mut self, record: i64, key: DriftKey, fate: DriftFate, example: impl FnOnce() -> String) {
+        let DriftKey { kind, prefix, name, word } = key;
+        let is_same = |count: &&mut DriftCount| {
+            count.kind == kind && count.prefix == prefix && count.name == name && count.word.as_deref() == word
         };
-        if let Some(noted) = self.entries.iter_mut().find(is_same) {
-            noted.records += u64::from(noted.last_record != record);
-            noted.last_record = record;
-        } else if self.entries.len() < DRIFT_PLACES_MAX {
+        if let Some(count) = self.counts.iter_mut().find(is_same) {
+            count.records += u64::from(count.last_record != record);
+            count.last_record = record;
+        } else if self.counts.len() < DRIFT_PLACES_MAX {
             let (name, word, example) = (name.to_owned(), word.map(str::to_owned), example());
-            let noted = Noted { kind, prefix, name, word, example, fate, records: 1, last_record: record };
-            self.entries.push(noted);
+            self.counts.push(DriftCount { kind, prefix, name, word, example, fate, records: 1, last_record: record });
         } else {
             self.unlisted.add_unlisted(kind, 1);
         }
     }
 
-    /// All drift, with complete paths.
-    pub(super) fn finish(self) -> (Drift, BTreeMap<i64, Doom>) {
+    /// Returns all drift with complete paths, and the records to discard.
+    pub(super) fn finish(self) -> (Drift, DiscardedRecords) {
         let mut drift = self.unlisted;
-        for Noted { kind, prefix, name, example, fate, records, .. } in self.entries {
+        for DriftCount { kind, prefix, name, example, fate, records, .. } in self.counts {
             let source = self.source;
             let dot = if prefix.is_empty() && name.is_empty() { "" } else { "." };
             let place = format!("{source}{dot}{prefix}{name}");
             drift.add(DriftEntry { kind, place, records, example, fate });
         }
-        (drift, self.doomed)
+        (drift, self.discarded)
     }
 }
 
-/// The name, if it looks like a program's and not like a mail address, a telephone number or a sentence.
-fn told_name(name: &str) -> &str {
+/// Returns the name if it looks like a field name, and [`HIDDEN_NAME`] if it could be a mail address, a telephone
+/// number or a sentence.
+fn reportable_name(name: &str) -> &str {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-$[]".contains(&byte);
     let begins_well = name.bytes().next().is_none_or(|first| first.is_ascii_alphabetic() || b"_$".contains(&first));
-    let is_told = name.len() <= NAME_BYTES_MAX && begins_well && name.bytes().all(is_plain);
-    if is_told { name } else { UNTOLD_NAME }
+    let is_reportable = name.len() <= NAME_BYTES_MAX && begins_well && name.bytes().all(is_plain);
+    if is_reportable { name } else { HIDDEN_NAME }
 }
 
 fn looks_like_a_word(word: &str) -> bool {
@@ -157,19 +163,19 @@ fn looks_like_a_word(word: &str) -> bool {
 }
 
 /// Describes a value without its content: `battery: number`, `string of length 12`.
-fn example_of(met: &Met) -> String {
-    let sort = match json::read_text(met.value) {
+fn example_of(field: &FieldDrift) -> String {
+    let description = match json::read_text(field.value) {
         Some(text) => format!("string of length {}", text.text.chars().count()),
-        None => json_type(met.value).to_owned(),
+        None => json_type(field.value).to_owned(),
     };
-    match (met.kind, told_name(&met.name)) {
-        (DriftKind::NewField, UNTOLD_NAME) => format!("a name of length {}: {sort}", met.name.chars().count()),
-        (DriftKind::NewField, name) => format!("{name}: {sort}"),
-        _ => sort,
+    match (field.kind, reportable_name(&field.name)) {
+        (DriftKind::NewField, HIDDEN_NAME) => format!("a name of length {}: {description}", field.name.chars().count()),
+        (DriftKind::NewField, name) => format!("{name}: {description}"),
+        _ => description,
     }
 }
 
-/// The name of a value's type.
+/// Returns the name of a value's JSON type.
 pub(super) fn json_type(raw: &str) -> &'static str {
     match json::shape(raw) {
         Shape::Null => "null",
@@ -181,47 +187,47 @@ pub(super) fn json_type(raw: &str) -> &'static str {
     }
 }
 
-/// An object without the members that the rules discard, so that hashes cover stored values only; `None` if none is
-/// discarded.
-pub(super) fn without_discarded(entries: &[Entry], met: &[Met], rules: DriftRules) -> Option<String> {
+/// Returns an object without the members that the rules discard, so that hashes cover stored values only. Returns
+/// `None` if no member is discarded.
+pub(super) fn without_discarded(entries: &[Entry], drift: &[FieldDrift], rules: DriftRules) -> Option<String> {
     let is_discarded = |entry: &Entry| {
-        met.iter().any(|met| {
-            rules.mode(met.kind) == DriftMode::DiscardValue && met.name == super::extra::canonical_key(entry.key)
+        drift.iter().any(|field| {
+            rules.mode(field.kind) == DriftMode::DiscardValue && field.name == super::extra::canonical_key(entry.key)
         })
     };
     if !entries.iter().any(is_discarded) {
         return None;
     }
-    let kept = entries.iter().filter(|entry| !is_discarded(entry));
-    let members: Vec<String> = kept.map(|entry| format!("\"{}\":{}", entry.key, entry.value)).collect();
+    let stored = entries.iter().filter(|entry| !is_discarded(entry));
+    let members: Vec<String> = stored.map(|entry| format!("\"{}\":{}", entry.key, entry.value)).collect();
     Some(format!("{{{}}}", members.join(",")))
 }
 
 #[cfg(test)]
 mod tests {
-    //! What is told of a name and of a word.
+    //! Which names and words are reported.
 
     use super::*;
 
     #[test]
-    fn only_names_and_words_of_programs_are_told() {
-        for told in ["battery", "$set", "_x", "a-b_C9", ""] {
-            assert_eq!(told_name(told), told);
+    fn only_names_and_words_of_programs_are_reported() {
+        for name in ["battery", "$set", "_x", "a-b_C9", ""] {
+            assert_eq!(reportable_name(name), name);
         }
-        for untold in ["jane.doe@example.com", "Jane Doe", "+491511", "491511", "Zoë", "a.b", &"n".repeat(65)] {
-            assert_eq!(told_name(untold), UNTOLD_NAME);
+        for hidden in ["jane.doe@example.com", "Jane Doe", "+491511", "491511", "Zoë", "a.b", &"n".repeat(65)] {
+            assert_eq!(reportable_name(hidden), HIDDEN_NAME);
         }
         assert!(looks_like_a_word("SLIDER") && looks_like_a_word("card-sort_2"));
-        for untold in ["", "Jane Doe", "0151123", "a@b", "très", &"W".repeat(41)] {
-            assert!(!looks_like_a_word(untold), "{untold}");
+        for hidden in ["", "Jane Doe", "0151123", "a@b", "très", &"W".repeat(41)] {
+            assert!(!looks_like_a_word(hidden), "{hidden}");
         }
     }
 
     #[test]
     fn an_example_has_no_text_of_the_value() {
-        let example = |met| example_of(&met);
-        assert_eq!(example(Met::new_field("note".into(), r#""Zo\u00eb""#)), "note: string of length 3");
-        assert_eq!(example(Met::new_field("a b".into(), "[1]")), "a name of length 3: array");
-        assert_eq!(example(Met::clash("surveyId", r#""me""#)), "string of length 2");
+        let example = |field| example_of(&field);
+        assert_eq!(example(FieldDrift::new_field("note".into(), r#""Zo\u00eb""#)), "note: string of length 3");
+        assert_eq!(example(FieldDrift::new_field("a b".into(), "[1]")), "a name of length 3: array");
+        assert_eq!(example(FieldDrift::type_clash("surveyId", r#""me""#)), "string of length 2");
     }
 }

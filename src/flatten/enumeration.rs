@@ -1,27 +1,27 @@
-//! Detects words that the contract of a column does not list. Every word is stored, known or not.
+//! Detects words that the contract of a column does not list. Listed and unlisted words are stored alike.
 
 use super::drift::DriftLog;
 use crate::{model::DriftKind, schema::table};
 
-/// The words of one column.
+/// The words that the contract of one column lists.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Enumeration {
     known: &'static [String],
-    /// The path of its field in a record.
-    place: &'static str,
+    /// The path of the column's field in a record.
+    path: &'static str,
 }
 
 impl Enumeration {
-    /// The words that the contract of a column lists.
-    pub(super) fn of(table_name: &str, column: &str, place: &'static str) -> Self {
+    /// Looks up the words of a column.
+    pub(super) fn of(table_name: &str, column: &str, path: &'static str) -> Self {
         let column = table(table_name).and_then(|table| table.column(column));
-        Self { known: column.map_or(&[], |column| &column.values), place }
+        Self { known: column.map_or(&[], |column| &column.values), path }
     }
 
-    /// Notes a word that is not listed, in any case.
-    pub(super) fn note_new(&self, word: Option<&str>, record: i64, drift: &mut DriftLog) {
+    /// Adds an unlisted word to the drift. Case is ignored.
+    pub(super) fn report_unlisted(&self, word: Option<&str>, record: i64, drift: &mut DriftLog) {
         if let Some(word) = word.filter(|word| !self.known.iter().any(|known| known.eq_ignore_ascii_case(word))) {
-            drift.note_word(record, self.place, DriftKind::NewEnumValue, word);
+            drift.add_word(record, self.path, DriftKind::NewEnumValue, word);
         }
     }
 }

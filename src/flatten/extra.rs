@@ -1,13 +1,13 @@
 //! The column `extra`: fields without a column, as one JSON object with sorted keys and exact values.
 //!
-//! All values of a repeated name are kept: the last under its own name, the earlier ones as `name#1`, `name#2` and so
-//! on, in the order sent. A suffix that another field already has is skipped.
+//! All values of a repeated name are stored: the last one under its own name, the earlier ones as `name#1`, `name#2` and
+//! so on, in the order sent. A number whose name another field already has is skipped.
 
 use std::{borrow::Cow, collections::HashSet};
 
 use crate::json;
 
-/// Collects the members of one object; cleared and used again for each record.
+/// The members of one object `extra`; reused for each record.
 #[derive(Debug, Default)]
 pub(super) struct Extra<'a> {
     members: Vec<Member<'a>>,
@@ -16,15 +16,15 @@ pub(super) struct Extra<'a> {
 
 #[derive(Debug)]
 struct Member<'a> {
-    /// The key as it is written, without its quotes.
+    /// The key in canonical form, without quotes.
     key: Cow<'a, str>,
     value: &'a str,
-    /// Whether a later value of the same name filled the column.
+    /// True if a later value of the same name filled the column.
     is_superseded: bool,
 }
 
-/// A key in the one form in which keys are compared and written: escaped only where it must be. A key with a lone
-/// surrogate cannot be decoded and stays as it was sent.
+/// Returns a key in canonical form: only characters that JSON requires are escaped. A key with a lone surrogate cannot
+/// be decoded and is returned as sent.
 pub(super) fn canonical_key(key: &str) -> Cow<'_, str> {
     if !key.contains('\\') {
         return Cow::Borrowed(key);
@@ -58,17 +58,17 @@ impl<'a> Extra<'a> {
         self.members.push(Member { key: key.into(), value, is_superseded: true });
     }
 
-    /// The JSON object, or `None` if it is empty.
+    /// Returns the JSON object, or `None` if it has no members.
     pub(super) fn write(&mut self) -> Option<&str> {
         if self.members.is_empty() {
             return None;
         }
-        // Stable: duplicates keep the order in which they were sent.
+        // A stable sort: duplicates stay in the order sent.
         self.members.sort_by(|left, right| left.key.cmp(&right.key));
         self.number_duplicates();
         self.text.clear();
-        for (at, member) in self.members.iter().enumerate() {
-            self.text.push_str(if at == 0 { "{\"" } else { ",\"" });
+        for (index, member) in self.members.iter().enumerate() {
+            self.text.push_str(if index == 0 { "{\"" } else { ",\"" });
             self.text.push_str(&member.key);
             self.text.push_str("\":");
             self.text.push_str(member.value);
@@ -77,12 +77,13 @@ impl<'a> Extra<'a> {
         Some(&self.text)
     }
 
+    /// Appends a number to the keys of earlier values of repeated names.
     fn number_duplicates(&mut self) {
         let is_earlier: Vec<bool> = (0..self.members.len())
-            .map(|at| {
-                let member = &self.members[at];
-                let later = self.members.get(at + 1);
-                member.is_superseded || later.is_some_and(|later| later.key == member.key && !later.is_superseded)
+            .map(|index| {
+                let member = &self.members[index];
+                let next = self.members.get(index + 1);
+                member.is_superseded || next.is_some_and(|next| next.key == member.key && !next.is_superseded)
             })
             .collect();
         if !is_earlier.contains(&true) {

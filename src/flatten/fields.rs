@@ -1,35 +1,35 @@
-//! Sorts the fields of a JSON object into slots and parses each strictly as its column's type.
+//! Looks up the fields of a JSON object by name and parses each strictly as the type of its column.
 //!
-//! Values that do not fit their column, unknown fields, and earlier values of repeated fields go to [`Extra`] with
-//! their exact text, unless the drift rules discard them.
+//! Three kinds of values go to [`Extra`] with their exact text, unless the drift rules discard them: values that do not
+//! fit their column, unknown fields, and earlier values of repeated fields.
 
 use std::{borrow::Cow, marker::PhantomData};
 
 use super::{
     extra::{Extra, canonical_key},
-    met::Met,
+    field_drift::FieldDrift,
 };
 use crate::{
     json::{
-        self, Entry,
-        moments::{is_of_another_unit, read_timestamp},
+        self, Entry, Shape,
+        moments::{has_guessed_unit, read_timestamp},
     },
     model::{DriftMode, DriftRules, RejectReason},
 };
 
-/// The fields of one kind of object that columns are filled from.
+/// The known fields of one kind of object.
 pub(super) trait WireField: Copy {
-    /// Their names on the wire.
+    /// The names of the fields in JSON.
     const NAMES: &'static [&'static str];
-    /// The index of the field's name in `NAMES`.
+    /// Returns the index of the field's name in `NAMES`.
     fn slot(self) -> usize;
-    /// The name on the wire.
+    /// Returns the name of the field in JSON.
     fn name(self) -> &'static str {
         Self::NAMES.get(self.slot()).copied().unwrap_or_default()
     }
 }
 
-/// Declares an enum of fields with their names on the wire.
+/// Declares an enum of fields with their names in JSON.
 macro_rules! wire_fields {
     ($(#[$doc:meta])* $name:ident { $($field:ident = $wire:literal,)+ }) => {
         $(#[$doc])*
@@ -45,29 +45,30 @@ macro_rules! wire_fields {
 }
 pub(super) use wire_fields;
 
-/// Why a record cannot be placed, and the field at fault.
+/// A record without a valid key: the reason, and the name of the key field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unplaceable {
+pub(super) struct KeyError {
     pub reason: RejectReason,
     pub field: &'static str,
 }
 
-/// A text of a key is repeated in every row of every child, so it is bounded. A UUID has 36.
+/// Maximum bytes of a text in a key; a UUID has 36. Every row of every child table repeats the key.
 pub(super) const KEY_TEXT_BYTES_MAX: usize = 256;
 
-/// How many places of an object remember which field stood there last.
-const GUESSES: usize = 32;
+/// Number of positions in an object for which the last field is remembered.
+const REMEMBERED_POSITIONS: usize = 32;
 
-/// The fields of one object; cleared and used again for each.
+/// The fields of one object; reused for each object.
 #[derive(Debug)]
 pub(super) struct Fields<'a, F> {
     values: Vec<Option<&'a str>>,
-    /// Objects of a page have their fields in the same order, so the slot that a place had last is tried first.
-    guesses: [u8; GUESSES],
-    /// The values without a column so far.
+    /// The slot that the last object had at each position. It is tried first, because the objects of a page usually have
+    /// their fields in the same order.
+    last_slots: [u8; REMEMBERED_POSITIONS],
+    /// The values of this object that are stored without a column.
     pub extra: Extra<'a>,
-    /// The drift so far, stored or discarded.
-    pub drift: Vec<Met<'a>>,
+    /// The drift of this object, stored or discarded.
+    pub drift: Vec<FieldDrift<'a>>,
     pub rules: DriftRules,
     field: PhantomData<F>,
 }
@@ -75,20 +76,17 @@ pub(super) struct Fields<'a, F> {
 impl<'a, F: WireField> Fields<'a, F> {
     pub(super) fn new(rules: DriftRules) -> Self {
         let values = vec![None; F::NAMES.len()];
-        Self { values, guesses: [0; GUESSES], extra: Extra::default(), drift: Vec::new(), rules, field: PhantomData }
+        let last_slots = [0; REMEMBERED_POSITIONS];
+        Self { values, last_slots, extra: Extra::default(), drift: Vec::new(), rules, field: PhantomData }
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Replaces the fields by those of another object.
+    pub(super) fn read(&mut self, entries: &[Entry<'a>]) {
         self.values.fill(None);
         self.extra.clear();
         self.drift.clear();
-    }
-
-    /// Replaces the object by another one.
-    pub(super) fn read(&mut self, entries: &[Entry<'a>]) {
-        self.clear();
-        for (at, entry) in entries.iter().enumerate() {
-            if let Some(slot) = self.guessed_slot(at, entry.key) {
+        for (position, entry) in entries.iter().enumerate() {
+            if let Some(slot) = self.remembered_slot(position, entry.key) {
                 self.fill(slot, entry.value);
                 continue;
             }
@@ -96,12 +94,12 @@ impl<'a, F: WireField> Fields<'a, F> {
             match F::NAMES.iter().position(|known| *known == key) {
                 Some(slot) => {
                     self.fill(slot, entry.value);
-                    if let (Some(guess), Ok(slot)) = (self.guesses.get_mut(at), u8::try_from(slot)) {
-                        *guess = slot;
+                    if let (Some(last), Ok(slot)) = (self.last_slots.get_mut(position), u8::try_from(slot)) {
+                        *last = slot;
                     }
                 }
                 None => {
-                    self.drift.push(Met::new_field(key.clone(), entry.value));
+                    self.drift.push(FieldDrift::new_field(key.clone(), entry.value));
                     if self.rules.unknown_fields != DriftMode::DiscardValue {
                         self.extra.add(key, entry.value);
                     }
@@ -110,102 +108,112 @@ impl<'a, F: WireField> Fields<'a, F> {
         }
     }
 
-    fn guessed_slot(&self, at: usize, key: &str) -> Option<usize> {
-        let guess = usize::from(*self.guesses.get(at)?);
-        (*F::NAMES.get(guess)? == key).then_some(guess)
+    /// Returns the slot that the last object had at this position if the name is the same.
+    fn remembered_slot(&self, position: usize, key: &str) -> Option<usize> {
+        let slot = usize::from(*self.last_slots.get(position)?);
+        (*F::NAMES.get(slot)? == key).then_some(slot)
     }
 
     fn fill(&mut self, slot: usize, value: &'a str) {
-        if let Some(earlier) = self.values.get_mut(slot).and_then(|held| held.replace(value)) {
+        if let Some(earlier) = self.values.get_mut(slot).and_then(|stored| stored.replace(value)) {
             self.extra.add_superseded(F::NAMES.get(slot).copied().unwrap_or_default(), earlier);
         }
     }
 
-    /// The exact text, `null` included; `None` when the field is missing.
+    /// Returns the exact text, also of `null`; `None` if the field is missing.
     pub(super) fn raw(&self, field: F) -> Option<&'a str> {
         self.values.get(field.slot()).copied().flatten()
     }
 
-    /// The exact text; `None` when the field is missing or null.
+    /// Returns the exact text; `None` if the field is missing or null.
     pub(super) fn json(&self, field: F) -> Option<&'a str> {
         self.raw(field).filter(|raw| *raw != "null")
     }
 
-    /// Keeps the field's exact text, because its column cannot.
-    pub(super) fn keep(&mut self, field: F) {
+    /// Adds the exact text of the field to `extra`, because its column cannot hold the complete value.
+    pub(super) fn add_to_extra(&mut self, field: F) {
         if let Some(raw) = self.raw(field) {
             self.extra.add(field.name(), raw);
         }
     }
 
-    /// The same for a value of another type than its column's: drift, which the rules may discard.
-    pub(super) fn keep_clash(&mut self, field: F) {
+    /// Adds a value that does not fit the type of its column to the drift, and to `extra` unless the rules discard it.
+    pub(super) fn add_clash_to_extra(&mut self, field: F) {
         if let Some(raw) = self.raw(field) {
-            self.drift.push(Met::clash(field.name(), raw));
+            self.drift.push(FieldDrift::type_clash(field.name(), raw));
             if self.rules.type_clashes != DriftMode::DiscardValue {
                 self.extra.add(field.name(), raw);
             }
         }
     }
 
-    /// A string. One with a lone surrogate fills the column with U+FFFD in its place, and is kept.
+    /// Reads a string. If a lone surrogate had to be replaced by U+FFFD, the exact text goes to `extra`.
     pub(super) fn text(&mut self, field: F) -> Option<Cow<'a, str>> {
         let read = json::read_text(self.json(field)?);
         match &read {
             Some(text) if text.is_exact => {}
-            Some(_) => self.keep(field),
-            None => self.keep_clash(field),
+            Some(_) => self.add_to_extra(field),
+            None => self.add_clash_to_extra(field),
         }
         read.map(|text| text.text)
     }
 
-    /// A number that is an integer of 64 bits.
+    /// Reads a string; a number is returned as the digits that were sent.
+    pub(super) fn text_or_digits(&mut self, field: F) -> Option<Cow<'a, str>> {
+        match self.json(field) {
+            Some(raw) if json::shape(raw) == Shape::Number => Some(Cow::Borrowed(raw)),
+            _ => self.text(field),
+        }
+    }
+
+    /// Reads a number that is a 64-bit integer.
     pub(super) fn bigint(&mut self, field: F) -> Option<i64> {
-        self.read_or_keep(field, json::read_integer)
+        self.parse_or_extra(field, json::read_integer)
     }
 
-    /// A number, as the nearest finite double.
+    /// Reads a number as the nearest finite double.
     pub(super) fn double(&mut self, field: F) -> Option<f64> {
-        self.read_or_keep(field, json::read_number)
+        self.parse_or_extra(field, json::read_number)
     }
 
-    /// A moment, in microseconds. A number that is not of milliseconds is kept as well: its unit is a guess.
+    /// Reads a time, in microseconds. A number that is not whole milliseconds also goes to `extra`: its unit is guessed.
     pub(super) fn timestamp(&mut self, field: F) -> Option<i64> {
-        let moment = self.read_or_keep(field, read_timestamp)?;
-        if self.json(field).is_some_and(is_of_another_unit) {
-            self.keep(field);
+        let moment = self.parse_or_extra(field, read_timestamp)?;
+        if self.json(field).is_some_and(has_guessed_unit) {
+            self.add_to_extra(field);
         }
         Some(moment)
     }
 
-    fn read_or_keep<T>(&mut self, field: F, read: impl Fn(&'a str) -> Option<T>) -> Option<T> {
+    /// Parses a value with `read`. A value that `read` rejects is a type clash and goes to `extra`.
+    pub(super) fn parse_or_extra<T>(&mut self, field: F, read: impl Fn(&'a str) -> Option<T>) -> Option<T> {
         let value = read(self.json(field)?);
         if value.is_none() {
-            self.keep_clash(field);
+            self.add_clash_to_extra(field);
         }
         value
     }
 
-    /// A string that names the row: exact, and short enough to be repeated.
-    pub(super) fn key_text(&self, field: F) -> Result<Cow<'a, str>, Unplaceable> {
+    /// Reads a string of the key: at most [`KEY_TEXT_BYTES_MAX`] bytes, without lone surrogates.
+    pub(super) fn key_text(&self, field: F) -> Result<Cow<'a, str>, KeyError> {
         let read = |raw| json::read_text(raw).filter(|text| text.is_exact && text.text.len() <= KEY_TEXT_BYTES_MAX);
         self.key(field, read).map(|text| text.text)
     }
 
-    /// An integer that names the row: also as a string of digits.
-    pub(super) fn key_bigint(&self, field: F) -> Result<i64, Unplaceable> {
+    /// Reads an integer of the key, also from a string of digits.
+    pub(super) fn key_bigint(&self, field: F) -> Result<i64, KeyError> {
         self.key(field, |raw| json::read_integer(raw).or_else(|| json::read_digits(raw)))
     }
 
-    /// A time without which the record is rejected.
-    pub(super) fn key_timestamp(&mut self, field: F) -> Result<i64, Unplaceable> {
+    /// Reads a time, in microseconds, without which the record is rejected.
+    pub(super) fn key_timestamp(&mut self, field: F) -> Result<i64, KeyError> {
         self.key(field, read_timestamp)?;
-        self.timestamp(field).ok_or(Unplaceable { reason: RejectReason::BadKey, field: field.name() })
+        self.timestamp(field).ok_or(KeyError { reason: RejectReason::BadKey, field: field.name() })
     }
 
-    fn key<T>(&self, field: F, read: impl Fn(&'a str) -> Option<T>) -> Result<T, Unplaceable> {
-        let unplaceable = |reason| Unplaceable { reason, field: field.name() };
-        let raw = self.json(field).ok_or(unplaceable(RejectReason::MissingKey))?;
-        read(raw).ok_or(unplaceable(RejectReason::BadKey))
+    fn key<T>(&self, field: F, read: impl Fn(&'a str) -> Option<T>) -> Result<T, KeyError> {
+        let error = |reason| KeyError { reason, field: field.name() };
+        let raw = self.json(field).ok_or(error(RejectReason::MissingKey))?;
+        read(raw).ok_or(error(RejectReason::BadKey))
     }
 }

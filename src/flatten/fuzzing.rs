@@ -2,12 +2,12 @@
 
 use crate::json::moments;
 
-/// The moment that a JSON value names, in microseconds.
+/// Parses a JSON value as a time, in microseconds.
 pub fn read_timestamp(raw: &str) -> Option<i64> {
     moments::read_timestamp(raw)
 }
 
-/// The moment that a text names, in microseconds.
+/// Parses a text as a time, in microseconds.
 pub fn read_text_moment(text: &str) -> Option<i64> {
     moments::parse(text)
 }

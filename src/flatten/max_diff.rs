@@ -2,97 +2,76 @@
 
 use std::borrow::Cow;
 
-use arrow::error::ArrowError;
-
-use super::{answer_key::AnswerKey, met::Met, table_builder::TableBuilder};
-use crate::{
-    json::{self, Entry},
-    model::TableBatch,
+use super::{
+    answer_key::AnswerKey,
+    field_drift::{AnswerDrift, FieldDrift},
+    table_builder::TableBuilder,
 };
+use crate::json::{self, Entry};
 
-#[derive(Debug)]
-pub(super) struct MaxDiffItems {
-    table: TableBuilder,
-}
-
-/// The fields of an item that have columns; one of a wrong type is NULL, and `answer_json` has it.
+/// The fields of an item that have columns. A field of a wrong type is `None`; `answer_json` holds its value.
 #[derive(Debug, Default)]
-struct Item<'a> {
+struct MaxDiffItem<'a> {
     id: Option<i64>,
     option: Option<Cow<'a, str>>,
     selected: Option<Cow<'a, str>>,
     is_selected: bool,
 }
 
-impl MaxDiffItems {
-    pub(super) fn new() -> Result<Self, ArrowError> {
-        Ok(Self { table: TableBuilder::new("response_maxdiff_items", 0)? })
-    }
-
-    /// Appends a row for each item of each round. True if the answer is a list of rounds and no item was selected.
-    /// Rounds and items of a wrong shape keep their ordinal and have no row.
-    pub(super) fn append<'a>(
-        &mut self,
-        key: &AnswerKey,
-        response: &'a str,
-        drift: &mut Vec<(&'static str, Met<'a>)>,
-    ) -> bool {
-        if json::shape(response) != json::Shape::List {
-            return false;
-        }
-        let mut is_skipped = true;
-        let mut entries = Vec::new();
-        for (round_at, round) in json::read_items(response).unwrap_or_default().into_iter().enumerate() {
-            let items = match json::shape(round) {
-                json::Shape::List => json::read_items(round).unwrap_or_default(),
-                json::Shape::Null => continue,
-                _ => {
-                    drift.push(("", Met::clash("response[]", round)));
-                    is_skipped = false;
-                    continue;
-                }
-            };
-            for (item_at, item) in items.into_iter().enumerate() {
-                entries.clear();
-                if json::shape(item) != json::Shape::Object || json::read_entries(item, &mut entries).is_none() {
-                    if item != "null" {
-                        drift.push(("", Met::clash("response[][]", item)));
-                        is_skipped = false;
-                    }
-                    continue;
-                }
-                let item = read_item(&entries, drift);
-                is_skipped &= !item.is_selected;
-                if !self.table.is_full() {
-                    self.append_item(key, round_at, item_at, &item);
-                }
+/// Appends a row for each item of each round. Returns true if the answer is a list and no item was selected. Rounds and
+/// items of a wrong shape count in the ordinals and have no row.
+pub(super) fn append_max_diff_items<'a>(
+    table: &mut TableBuilder,
+    key: &AnswerKey,
+    response: &'a str,
+    drift: &mut Vec<AnswerDrift<'a>>,
+) -> bool {
+    let Some(rounds) = json::read_items(response) else { return false };
+    let mut is_skipped = true;
+    let mut entries = Vec::new();
+    for (round, items_json) in (1_i64..).zip(rounds) {
+        let Some(items) = json::read_items(items_json) else {
+            is_skipped &= !add_clash("response[]", items_json, drift);
+            continue;
+        };
+        for (ordinal, item_json) in (1_i64..).zip(items) {
+            entries.clear();
+            if json::read_entries(item_json, &mut entries).is_none() {
+                is_skipped &= !add_clash("response[][]", item_json, drift);
+                continue;
+            }
+            let item = read_item(&entries, drift);
+            is_skipped &= !item.is_selected;
+            if !table.is_full() {
+                key.begin_row(table);
+                table.bigint("round", Some(round));
+                table.bigint("item_ordinal", Some(ordinal));
+                table.bigint("item_id", item.id);
+                table.text("option", item.option.as_deref());
+                table.text("selected", item.selected.as_deref());
+                table.end_row(key.record);
             }
         }
-        is_skipped
     }
-
-    fn append_item(&mut self, key: &AnswerKey, round_at: usize, item_at: usize, item: &Item) {
-        key.begin_row(&mut self.table);
-        self.table.bigint("round", Some(round_at as i64 + 1));
-        self.table.bigint("item_ordinal", Some(item_at as i64 + 1));
-        self.table.bigint("item_id", item.id);
-        self.table.text("option", item.option.as_deref());
-        self.table.text("selected", item.selected.as_deref());
-        self.table.end_row(key.record);
-    }
-
-    pub(super) fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
-        self.table.finish_into(batches)
-    }
+    is_skipped
 }
 
-fn read_item<'a>(entries: &[Entry<'a>], drift: &mut Vec<(&'static str, Met<'a>)>) -> Item<'a> {
+/// Adds a value of a wrong shape to the drift. Returns false for null, which is no drift.
+fn add_clash<'a>(path: &'static str, value: &'a str, drift: &mut Vec<AnswerDrift<'a>>) -> bool {
+    let is_drift = value != "null";
+    if is_drift {
+        drift.push(("", FieldDrift::type_clash(path, value)));
+    }
+    is_drift
+}
+
+fn read_item<'a>(entries: &[Entry<'a>], drift: &mut Vec<AnswerDrift<'a>>) -> MaxDiffItem<'a> {
     const PREFIX: &str = "response[][].";
-    let mut item = Item::default();
+    let mut item = MaxDiffItem::default();
     let text = |raw| json::read_text(raw).map(|text| text.text);
     for entry in entries {
         let name = json::unescaped(entry.key).text;
-        let clashes = match name.as_ref() {
+        let clash = match name.as_ref() {
             "id" => {
                 item.id = json::read_integer(entry.value);
                 item.id.is_none().then_some("id")
@@ -107,12 +86,12 @@ fn read_item<'a>(entries: &[Entry<'a>], drift: &mut Vec<(&'static str, Met<'a>)>
                 item.selected.is_none().then_some("selected")
             }
             _ => {
-                drift.push((PREFIX, Met::new_field(name, entry.value)));
+                drift.push((PREFIX, FieldDrift::new_field(name, entry.value)));
                 None
             }
         };
-        if let Some(field) = clashes.filter(|_| entry.value != "null") {
-            drift.push((PREFIX, Met::clash(field, entry.value)));
+        if let Some(field) = clash.filter(|_| entry.value != "null") {
+            drift.push((PREFIX, FieldDrift::type_clash(field, entry.value)));
         }
     }
     item

@@ -6,8 +6,8 @@ use arrow::error::ArrowError;
 
 use super::{
     answer_key::AnswerKey,
+    field_drift::AnswerDrift,
     fields::{Fields, wire_fields},
-    met::Met,
     table_builder::TableBuilder,
 };
 use crate::{
@@ -28,48 +28,49 @@ wire_fields! {
     }
 }
 
-/// A recording without what is new in its links whenever they are handed out: signatures and times stand behind the `?`
-/// of a link that ages, and a new link is no edit of an answer. `None` if no link has such.
+/// Returns a recording without the query strings of its links, or `None` if no link has a query string. The service
+/// signs the links anew for every scan, and a new signature must not count as an edit of the answer.
 pub(super) fn without_signatures(response: &str) -> Option<String> {
     let mut entries = Vec::new();
     json::read_entries(response, &mut entries)?;
     let is_link = |entry: &Entry<'_>| ["downloadUrl", "videoUrl"].contains(&entry.key);
-    let signed = |entry: &Entry<'_>| entry.value.find('?').filter(|_| is_link(entry));
-    if !entries.iter().any(|entry| signed(entry).is_some()) {
+    let query_start = |entry: &Entry<'_>| entry.value.find('?').filter(|_| is_link(entry));
+    if !entries.iter().any(|entry| query_start(entry).is_some()) {
         return None;
     }
-    let bare = |entry: &Entry<'_>| match signed(entry) {
-        Some(at) => format!("{}:{}", entry.key, entry.value.get(..at).unwrap_or(entry.value)),
-        None => format!("{}:{}", entry.key, entry.value),
+    let without_query = |entry: &Entry<'_>| {
+        let value = query_start(entry).and_then(|end| entry.value.get(..end)).unwrap_or(entry.value);
+        format!("{}:{value}", entry.key)
     };
-    Some(entries.iter().map(bare).collect::<Vec<_>>().join(","))
+    Some(entries.iter().map(without_query).collect::<Vec<_>>().join(","))
 }
 
+/// The rows of `response_media`.
 #[derive(Debug)]
-pub(super) struct Media<'a> {
+pub(super) struct MediaTable<'a> {
     table: TableBuilder,
     fields: Fields<'a, MediaField>,
 }
 
-impl<'a> Media<'a> {
+impl<'a> MediaTable<'a> {
     pub(super) fn new() -> Result<Self, ArrowError> {
         Ok(Self { table: TableBuilder::new("response_media", 0)?, fields: Fields::new(DriftRules::default()) })
     }
 
-    /// Appends the recording and returns what was said in it. What has no column or does not fit it is NULL here:
-    /// unlike a record's, a recording's misfits are noted and not collected, because `answer_json` has the whole of it.
+    /// Appends the recording and returns its transcription. Drift is reported, but there is no column `extra`, because
+    /// `answer_json` holds the complete recording.
     pub(super) fn append(
         &mut self,
         key: &AnswerKey,
         entries: &[Entry<'a>],
-        drift: &mut Vec<(&'static str, Met<'a>)>,
+        drift: &mut Vec<AnswerDrift<'a>>,
     ) -> Option<Cow<'a, str>> {
         self.fields.read(entries);
         let transcription = self.fields.text(MediaField::Transcription);
         if !self.table.is_full() {
             self.append_row(key, transcription.as_deref());
         }
-        drift.extend(self.fields.drift.drain(..).map(|met| ("response.", met)));
+        drift.extend(self.fields.drift.drain(..).map(|field| ("response.", field)));
         transcription
     }
 
@@ -95,17 +96,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_signature_is_no_edit_and_anything_else_is() {
-        let recording = |link: &str, said: &str| {
-            format!(r#"{{"downloadUrl":"{link}","transcription":"{said}","uploadId":"u","videoUrl":"https://m/v"}}"#)
+    fn only_a_new_signature_of_a_link_is_no_edit() {
+        let recording = |link: &str, transcription: &str| {
+            format!(
+                r#"{{"downloadUrl":"{link}","transcription":"{transcription}","uploadId":"u","videoUrl":"https://m/v"}}"#
+            )
         };
-        let compared = |link: &str, said: &str| without_signatures(&recording(link, said));
+        let compared = |link: &str, transcription: &str| without_signatures(&recording(link, transcription));
         let signed = compared("https://m/d?sig=1", "what?");
         assert!(signed.is_some());
         assert_eq!(signed, compared("https://m/d?sig=2&at=9", "what?"));
         assert_ne!(signed, compared("https://m/e?sig=1", "what?"));
         assert_ne!(signed, compared("https://m/d?sig=1", "what? 2"));
-        assert_eq!(compared("https://m/d", "what?"), None, "what is compared as it is stays so");
+        assert_eq!(compared("https://m/d", "what?"), None, "the exact text is compared");
         assert_eq!(without_signatures("[1]"), None);
         assert_eq!(without_signatures(r#"{"downloadUrl":null}"#), None);
     }

@@ -1,4 +1,4 @@
-//! The `meta` of a response: the columns `meta_*`.
+//! The columns `meta_*` of a response, from its field `meta`.
 
 use super::{
     drift::DriftLog,
@@ -34,58 +34,63 @@ wire_fields! {
 /// Width and height in pixels.
 type Size = (Option<i64>, Option<i64>);
 
+/// A parser of `meta`, with its buffers.
 #[derive(Debug)]
-pub(super) struct Meta<'a> {
+pub(super) struct MetaColumns<'a> {
     fields: Fields<'a, MetaField>,
     size: Fields<'a, SizeField>,
     entries: Vec<Entry<'a>>,
 }
 
-impl<'a> Meta<'a> {
+impl<'a> MetaColumns<'a> {
     pub(super) fn new(rules: DriftRules) -> Self {
         Self { fields: Fields::new(rules), size: Fields::new(rules), entries: Vec::new() }
     }
 
-    /// Appends the cells. `raw` is an object, or `None` when there is no such field.
-    pub(super) fn append(&mut self, record: i64, raw: Option<&'a str>, row: &mut TableBuilder, drift: &mut DriftLog) {
-        self.fields.clear();
-        if let Some(raw) = raw {
-            self.entries.clear();
-            if json::read_entries(raw, &mut self.entries).is_some() {
-                self.fields.read(&self.entries);
-            }
-        }
+    /// Appends the cells. Returns false if `raw` is not an object; the cells are then NULL.
+    pub(super) fn append(
+        &mut self,
+        record: i64,
+        raw: Option<&'a str>,
+        row: &mut TableBuilder,
+        drift: &mut DriftLog,
+    ) -> bool {
+        self.entries.clear();
+        let is_object = raw.is_none_or(|raw| json::read_entries(raw, &mut self.entries).is_some());
+        self.fields.read(&self.entries);
         row.text("meta_browser", self.fields.text(MetaField::Browser).as_deref());
         row.text("meta_os", self.fields.text(MetaField::Os).as_deref());
         row.text("meta_language", self.fields.text(MetaField::Language).as_deref());
         row.text("meta_href", self.fields.text(MetaField::Href).as_deref());
         row.text("meta_user_agent", self.fields.text(MetaField::UserAgent).as_deref());
         let (width, height) = self.size(MetaField::Client);
-        drift.take(record, "meta.client.", &mut self.size);
+        drift.drain_fields(record, "meta.client.", &mut self.size);
         row.bigint("meta_client_width", width);
         row.bigint("meta_client_height", height);
         let (width, height) = self.size(MetaField::Screen);
-        drift.take(record, "meta.screen.", &mut self.size);
+        drift.drain_fields(record, "meta.screen.", &mut self.size);
         row.bigint("meta_screen_width", width);
         row.bigint("meta_screen_height", height);
         row.text("meta_extra", self.fields.extra.write());
-        drift.take(record, "meta.", &mut self.fields);
+        drift.drain_fields(record, "meta.", &mut self.fields);
+        is_object
     }
 
-    /// Where any part of it has no column or does not fit it, the whole object is kept beside what fits.
+    /// Reads width and height. If any part of the object has no column or does not fit its column, `meta_extra` stores
+    /// the complete object.
     fn size(&mut self, field: MetaField) -> Size {
         let Some(raw) = self.fields.json(field) else {
             return (None, None);
         };
         self.entries.clear();
-        if json::shape(raw) != json::Shape::Object || json::read_entries(raw, &mut self.entries).is_none() {
-            self.fields.keep_clash(field);
+        if json::read_entries(raw, &mut self.entries).is_none() {
+            self.fields.add_clash_to_extra(field);
             return (None, None);
         }
         self.size.read(&self.entries);
         let size = (self.size.bigint(SizeField::Width), self.size.bigint(SizeField::Height));
         if !self.size.extra.is_empty() {
-            self.fields.keep(field);
+            self.fields.add_to_extra(field);
         }
         size
     }

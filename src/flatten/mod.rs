@@ -3,17 +3,16 @@
 //! Pure: no clock, no IO, no state between pages; the same bytes always give the same rows. Every record of a page
 //! becomes a row of the stream's base table or a reject (promise P1). No content of a record can fail the page.
 //!
-//! A page is read in layers, each by the scanner of `crate::json` and one level deep: the envelope into records
-//! (`page`), a record into fields that are slices of the page (`fields`), a field into the cell that its column's type
-//! demands (`crate::json`). No DOM is built, and what does not fit its column is still at hand as it was sent
-//! (`extra`).
+//! The scanner of `crate::json` reads a page in three layers, each one level deep. `page` splits the page into records.
+//! `fields` splits a record into fields, which are slices of the page. `crate::json` parses a field as the type of its
+//! column. No DOM is built. The exact text of a value that does not fit its column goes to the column `extra`.
 //!
-//! A record that is not JSON is identified by its index in the page and becomes a reject.
+//! A record that is not JSON becomes a reject.
 //!
 //! Unknown fields and values are recorded as drift (`drift`). A page with records that the drift rules discard is read
 //! a second time without these records, because a record must be read to its end to find its drift.
 
-use std::{borrow::Cow, collections::BTreeMap, str::Utf8Error};
+use std::{borrow::Cow, str::Utf8Error};
 
 use arrow::{
     array::{AsArray as _, BooleanArray, RecordBatch},
@@ -31,9 +30,9 @@ use crate::{
 };
 
 use self::{
-    drift::{Doom, DriftLog},
-    fields::Unplaceable,
-    page::Listed,
+    drift::{DiscardedRecords, DriftLog},
+    fields::KeyError,
+    page::RawRecord,
     responses::ResponseTables,
     surveys::SurveyTables,
     themes::ThemeTables,
@@ -47,13 +46,13 @@ mod choices;
 mod drift;
 mod enumeration;
 mod extra;
+mod field_drift;
 mod fields;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-mod labelled;
+mod matrix_and_ranks;
 mod max_diff;
 mod media;
-mod met;
 mod meta;
 mod page;
 mod question_type;
@@ -67,10 +66,10 @@ mod themes;
 mod users;
 mod webhooks;
 
-pub use webhooks::{FlatDeliveries, Told, body_hash, flatten_deliveries, flatten_stored, tell};
+pub use webhooks::{BodySummary, FlatDeliveries, body_hash, flatten_deliveries, flatten_stored_events, summarize_body};
 
-/// Maximum bytes of a body: far above any real page, and far below the range of Arrow's offsets. Together with the
-/// bound on the rows of child tables it keeps text columns from overflowing.
+/// Maximum bytes of a body: far above any real page, and far below the range of Arrow's offsets. This limit and the
+/// limit on the rows of child tables keep text columns from overflowing.
 pub const PAGE_BYTES_MAX: usize = 256 << 20;
 
 /// The field name of a reject that concerns the complete record.
@@ -91,16 +90,16 @@ pub enum FlattenError {
     /// The body is larger than [`PAGE_BYTES_MAX`].
     #[error("the page has {bytes} bytes, more than {PAGE_BYTES_MAX}")]
     TooLarge {
-        /// Its size.
+        /// The size of the body.
         bytes: usize,
     },
-    /// This module and the contracts in `schemas/` disagree: a bug.
+    /// A bug: this module and the contracts in `schemas/` disagree.
     #[error("the rows of the page do not follow the contract of their table")]
-    Contract(#[source] ArrowError),
+    Contract(#[from] ArrowError),
 }
 
-/// Flattens one page body of a stream by its drift rules. Every record becomes a row or a reject. The caller enforces
-/// `freeze`: the rows are those of `evolve`, and `drift` shows whether the window has to be frozen.
+/// Flattens the body of one page. Every record becomes a row or a reject, as the drift rules say. The rule `freeze`
+/// gives the same rows as `evolve`; the caller freezes the window if the returned `drift` says so.
 ///
 /// # Errors
 ///
@@ -109,7 +108,7 @@ pub fn flatten_page(stream: Stream, body: &[u8], rules: DriftRules) -> Result<Fl
     if body.len() > PAGE_BYTES_MAX {
         return Err(FlattenError::TooLarge { bytes: body.len() });
     }
-    // The one check of the encoding; from here on serde_json takes the text as it is.
+    // The only check of the encoding.
     let body = bytes_without_mark(body);
     let text = std::str::from_utf8(body);
     match stream {
@@ -118,29 +117,29 @@ pub fn flatten_page(stream: Stream, body: &[u8], rules: DriftRules) -> Result<Fl
         Stream::Themes => flatten_body::<ThemeTables>(stream, body, text, rules),
         Stream::Users => {
             let flat = flatten_body::<UserTables>(stream, body, text, rules)?;
-            Ok(FlatPage { absent: text.map(users::absent_of).unwrap_or_default(), ..flat })
+            Ok(FlatPage { absent: text.map(users::read_absent).unwrap_or_default(), ..flat })
         }
     }
 }
 
 /// The tables of a stream under construction.
 trait RecordTables<'a>: Sized {
-    /// Empty tables with capacity for this many records.
+    /// Returns empty tables with capacity for this many records.
     fn new(records: usize, rules: DriftRules) -> Result<Self, ArrowError>;
 
-    /// Appends the rows of a record and returns the hash of its base row's key. `record` is the index in the page, from
-    /// 0. An error appends nothing.
-    fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, Unplaceable>;
+    /// Appends the rows of a record and returns the hash of the key of its base row. `record` is the index in the page,
+    /// from 0. A failed call appends nothing.
+    fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, KeyError>;
 
-    /// The drift so far.
+    /// Returns the log of drift.
     fn drift(&mut self) -> &mut DriftLog;
 
-    /// Appends the batches of the tables that have rows.
+    /// Appends a batch for each table that has rows, and returns the log of drift.
     fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<DriftLog, ArrowError>;
 }
 
-/// A flattened page, and the records that the rules discard.
-type Read = (FlatPage, BTreeMap<i64, Doom>);
+/// A flattened page, and the records that the drift rules discard.
+type FlatAndDiscarded = (FlatPage, DiscardedRecords);
 
 fn flatten_body<'a, T: RecordTables<'a>>(
     stream: Stream,
@@ -148,70 +147,67 @@ fn flatten_body<'a, T: RecordTables<'a>>(
     text: Result<&'a str, Utf8Error>,
     rules: DriftRules,
 ) -> Result<FlatPage, FlattenError> {
-    let first = match text {
-        Ok(text) => flatten_objects::<T>(text, rules).map_err(FlattenError::Contract)?,
+    let fast = match text {
+        Ok(text) => flatten_objects::<T>(text, rules)?,
         Err(_) => None,
     };
-    let (flat, doomed) = match first {
-        Some(read) => read,
-        None => {
-            flatten_records::<T>(&page::read_records(body)?, rules, &BTreeMap::new()).map_err(FlattenError::Contract)?
-        }
+    let (flat, discarded_records) = match fast {
+        Some(result) => result,
+        None => flatten_records::<T>(&page::read_records(body)?, rules, &DiscardedRecords::new())?,
     };
-    if doomed.is_empty() {
+    if discarded_records.is_empty() {
         return Ok(flat);
     }
-    let (kept, _) = flatten_records::<T>(&page::read_records(body)?, rules, &doomed).map_err(FlattenError::Contract)?;
-    let discarded = discarded_of(stream, &flat, &doomed).map_err(FlattenError::Contract)?;
-    Ok(FlatPage { discarded, drift: flat.drift, ..kept })
+    let (remaining, _) = flatten_records::<T>(&page::read_records(body)?, rules, &discarded_records)?;
+    let discarded = discarded_rows(stream, &flat, &discarded_records)?;
+    Ok(FlatPage { discarded, drift: flat.drift, ..remaining })
 }
 
-/// Reads a page without rejects in one pass, as nearly every page is. Returns `None` for other pages: a reject needs
-/// the text of its record, which is unknown here.
-fn flatten_objects<'a, T: RecordTables<'a>>(text: &'a str, rules: DriftRules) -> Result<Option<Read>, ArrowError> {
+/// Flattens a page in one pass. Returns `None` if the page has rejects, which is rare: a reject needs the text of its
+/// record, which this function does not have.
+fn flatten_objects<'a, T: RecordTables<'a>>(
+    text: &'a str,
+    rules: DriftRules,
+) -> Result<Option<FlatAndDiscarded>, ArrowError> {
     let records_likely = text.len() / RECORD_BYTES_LIKELY;
     let mut tables = T::new(records_likely, rules)?;
     let mut flat = FlatPage::default();
     flat.key_hashes.reserve(records_likely);
-    let is_whole = page::for_each_object(text, |entries| {
-        let placed = tables.append(flat.records as i64, entries);
+    let is_complete = page::for_each_object(text, |entries| {
+        let key_hash = tables.append(flat.records as i64, entries);
         flat.records += 1;
-        placed.map(|key_hash| flat.key_hashes.push(key_hash)).is_ok()
+        key_hash.map(|key_hash| flat.key_hashes.push(key_hash)).is_ok()
     });
-    if !is_whole {
-        return Ok(None);
-    }
-    finish(tables, flat).map(Some)
+    if is_complete { finish(tables, flat).map(Some) } else { Ok(None) }
 }
 
-/// Reads any page record by record, without the records to discard.
+/// Flattens any page record by record. The records in `to_discard` become rejects.
 fn flatten_records<'a, T: RecordTables<'a>>(
-    records: &[Listed<'a>],
+    records: &[RawRecord<'a>],
     rules: DriftRules,
-    doomed: &BTreeMap<i64, Doom>,
-) -> Result<Read, ArrowError> {
+    to_discard: &DiscardedRecords,
+) -> Result<FlatAndDiscarded, ArrowError> {
     let mut tables = T::new(records.len(), rules)?;
     let mut flat = FlatPage { records: records.len(), ..FlatPage::default() };
     flat.key_hashes.reserve(records.len());
     let mut entries = Vec::new();
-    for (ordinal, record) in records.iter().enumerate() {
-        let ordinal = ordinal as i64;
+    for (index, record) in (0_i64..).zip(records) {
         let raw = match record {
-            Listed::Json(raw) => *raw,
-            Listed::Broken(raw) => {
+            RawRecord::Json(raw) => *raw,
+            RawRecord::Broken(raw) => {
                 flat.rejects.push(Reject { reason: RejectReason::NotJson, field: DATA, raw: raw.clone() });
                 continue;
             }
         };
         entries.clear();
-        let outcome = match (doomed.get(&ordinal), json::read_entries(raw, &mut entries)) {
+        let outcome = match (to_discard.get(&index), json::read_entries(raw, &mut entries)) {
             (Some((reason, field)), _) => Err((*reason, Cow::Owned(field.clone()))),
-            (None, Some(())) => tables.append(ordinal, &entries).map_err(|unplaceable| {
-                note_unplaceable(tables.drift(), ordinal, unplaceable, &entries);
-                (unplaceable.reason, Cow::Borrowed(unplaceable.field))
+            (None, Some(())) => tables.append(index, &entries).map_err(|error| {
+                report_unreadable_key(tables.drift(), index, error, &entries);
+                (error.reason, Cow::Borrowed(error.field))
             }),
             (None, None) => {
-                tables.drift().note_unplaceable(ordinal, "", raw);
+                tables.drift().add_unreadable(index, "", raw);
                 Err((RejectReason::NotAnObject, DATA))
             }
         };
@@ -220,10 +216,10 @@ fn flatten_records<'a, T: RecordTables<'a>>(
             Err((reason, field)) => flat.rejects.push(Reject { reason, field, raw: raw.to_owned() }),
         }
     }
-    let (flat, mut doomed) = finish(tables, flat)?;
+    let (flat, mut discarded) = finish(tables, flat)?;
     // A record that is rejected for its key is not rejected twice.
-    doomed.retain(|record, _| has_row(&flat, *record));
-    Ok((flat, doomed))
+    discarded.retain(|record, _| has_row(&flat, *record));
+    Ok((flat, discarded))
 }
 
 fn has_row(flat: &FlatPage, record: i64) -> bool {
@@ -231,38 +227,38 @@ fn has_row(flat: &FlatPage, record: i64) -> bool {
     base.and_then(|base| records_column(&base.rows)).is_some_and(|records| records.binary_search(&record).is_ok())
 }
 
-fn finish<'a, T: RecordTables<'a>>(tables: T, mut flat: FlatPage) -> Result<Read, ArrowError> {
+fn finish<'a, T: RecordTables<'a>>(tables: T, mut flat: FlatPage) -> Result<FlatAndDiscarded, ArrowError> {
     let log = tables.finish_into(&mut flat.batches)?;
-    let doomed;
-    (flat.drift, doomed) = log.finish();
-    Ok((flat, doomed))
+    let discarded;
+    (flat.drift, discarded) = log.finish();
+    Ok((flat, discarded))
 }
 
 /// Records drift for a key field with an unreadable value. A missing key field is not drift.
-fn note_unplaceable(drift: &mut DriftLog, record: i64, unplaceable: Unplaceable, entries: &[Entry]) {
-    if unplaceable.reason == RejectReason::BadKey {
-        let is_at_fault = |entry: &&Entry| extra::canonical_key(entry.key) == unplaceable.field;
-        if let Some(entry) = entries.iter().rev().find(is_at_fault) {
-            drift.note_unplaceable(record, unplaceable.field, entry.value);
+fn report_unreadable_key(drift: &mut DriftLog, record: i64, error: KeyError, entries: &[Entry]) {
+    if error.reason == RejectReason::BadKey {
+        let is_key = |entry: &&Entry| extra::canonical_key(entry.key) == error.field;
+        if let Some(entry) = entries.iter().rev().find(is_key) {
+            drift.add_unreadable(record, error.field, entry.value);
         }
     }
 }
 
-/// The base rows that the discarded records would have had.
-fn discarded_of(
+/// Returns the base rows that the discarded records would have had.
+fn discarded_rows(
     stream: Stream,
     flat: &FlatPage,
-    doomed: &BTreeMap<i64, Doom>,
+    discarded: &DiscardedRecords,
 ) -> Result<Option<DiscardedRows>, ArrowError> {
     let Some(base) = flat.table(stream.name()) else { return Ok(None) };
-    let is_doomed: Vec<bool> =
-        records_column(base).unwrap_or_default().iter().map(|record| doomed.contains_key(record)).collect();
-    let key_hashes = flat.key_hashes.iter().zip(&is_doomed).filter(|(_, is_doomed)| **is_doomed).map(|(hash, _)| *hash);
-    let key_hashes = key_hashes.collect();
-    Ok(Some(DiscardedRows { rows: filter_record_batch(base, &BooleanArray::from(is_doomed))?, key_hashes }))
+    let records = records_column(base).unwrap_or_default();
+    let is_discarded: Vec<bool> = records.iter().map(|record| discarded.contains_key(record)).collect();
+    let rows = flat.key_hashes.iter().zip(&is_discarded);
+    let key_hashes = rows.filter(|(_, is_discarded)| **is_discarded).map(|(hash, _)| *hash).collect();
+    Ok(Some(DiscardedRows { rows: filter_record_batch(base, &BooleanArray::from(is_discarded))?, key_hashes }))
 }
 
-/// The records that the rows of a batch came from, in order.
+/// Returns the index of the record of each row of a batch.
 fn records_column(rows: &RecordBatch) -> Option<&[i64]> {
     let column = rows.column_by_name(RECORD_COLUMN)?.as_primitive_opt::<Int64Type>()?;
     Some(column.values())

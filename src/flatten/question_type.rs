@@ -18,7 +18,7 @@ pub(super) enum QuestionType {
     RankOrder,
     TextUrlPrompt,
     VideoVoice,
-    /// Newer than this program, or no text at all.
+    /// A type that this program does not know, or a missing type.
     Unknown,
 }
 
@@ -37,17 +37,17 @@ const NAMES: [(&str, QuestionType); 11] = [
 ];
 
 impl QuestionType {
-    /// The type of that name.
+    /// Returns the type with this name.
     pub(super) fn of(name: Option<&str>) -> QuestionType {
         let known = name.and_then(|name| NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)));
         known.map_or(QuestionType::Unknown, |(_, question_type)| *question_type)
     }
 }
 
-/// Notes a type that is newer than this program; one that is no text is a clash, and noted as such.
-pub(super) fn note_new_type(drift: &mut DriftLog, record: i64, place: &'static str, name: Option<&str>) {
-    if let Some(name) = name {
-        drift.note_word(record, place, DriftKind::NewQuestionType, name);
+/// Adds the name to the drift if no known type has it. `path` is the path of the type's field in a record.
+pub(super) fn report_new_type(drift: &mut DriftLog, record: i64, path: &'static str, name: Option<&str>) {
+    if let Some(name) = name.filter(|name| QuestionType::of(Some(name)) == QuestionType::Unknown) {
+        drift.add_word(record, path, DriftKind::NewQuestionType, name);
     }
 }
 

@@ -1,18 +1,18 @@
-//! The stream of responses: `responses`, the tables of the answers' parts, and the visitor snapshots.
+//! The stream of responses: `responses`, the tables of the parts of answers, custom metadata and visitor snapshots.
 
 use arrow::error::ArrowError;
 
 use super::{
     RecordTables,
-    answer::{AnswerParts, Given},
+    answer::{AnswerInput, AnswerTables},
     answer_key::AnswerKey,
     attributes::append_attributes,
     drift::DriftLog,
-    fields::{Fields, Unplaceable, wire_fields},
+    fields::{Fields, KeyError, wire_fields},
     media::without_signatures,
-    meta::Meta,
-    question_type::{QuestionType, note_new_type},
-    snapshots::Snapshots,
+    meta::MetaColumns,
+    question_type::{QuestionType, report_new_type},
+    snapshots::SnapshotTables,
     table_builder::TableBuilder,
 };
 use crate::{
@@ -46,14 +46,15 @@ wire_fields! {
 
 use ResponseField as Wire;
 
+/// The tables of the stream of responses under construction.
 #[derive(Debug)]
 pub(super) struct ResponseTables<'a> {
     fields: Fields<'a, ResponseField>,
-    meta: Meta<'a>,
+    meta: MetaColumns<'a>,
     selected_indexes: Vec<i64>,
     responses: TableBuilder,
-    parts: AnswerParts<'a>,
-    snapshots: Snapshots<'a>,
+    answers: AnswerTables<'a>,
+    snapshots: SnapshotTables<'a>,
     custom_metadata: TableBuilder,
     entries: Vec<Entry<'a>>,
     drift: DriftLog,
@@ -63,20 +64,20 @@ impl<'a> RecordTables<'a> for ResponseTables<'a> {
     fn new(records: usize, rules: DriftRules) -> Result<Self, ArrowError> {
         Ok(Self {
             fields: Fields::new(rules),
-            meta: Meta::new(rules),
+            meta: MetaColumns::new(rules),
             selected_indexes: Vec::new(),
             responses: TableBuilder::new("responses", records)?,
-            parts: AnswerParts::new()?,
-            snapshots: Snapshots::new(rules),
+            answers: AnswerTables::new()?,
+            snapshots: SnapshotTables::new(rules),
             custom_metadata: TableBuilder::new("response_custom_metadata", 0)?,
             entries: Vec::new(),
             drift: DriftLog::new(Stream::Responses.name(), rules),
         })
     }
 
-    fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, Unplaceable> {
+    fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, KeyError> {
         self.fields.read(entries);
-        self.drift.take(record, "", &mut self.fields);
+        self.drift.drain_fields(record, "", &mut self.fields);
         let fields = &mut self.fields;
         let response_group_uid = fields.key_text(Wire::ResponseGroupUid)?;
         let question_id = fields.key_bigint(Wire::QuestionId)?;
@@ -98,15 +99,12 @@ impl<'a> RecordTables<'a> for ResponseTables<'a> {
         row.timestamp("created_at", Some(key.created_at));
         row.timestamp("updated_at", fields.timestamp(Wire::UpdatedAt));
         row.timestamp("deleted_at", fields.timestamp(Wire::DeletedAt));
-        let known_type = QuestionType::of(question_type.as_deref());
-        if known_type == QuestionType::Unknown {
-            note_new_type(&mut self.drift, record, "questionType", question_type.as_deref());
-        }
-        self.append_answer(&key, known_type);
+        report_new_type(&mut self.drift, record, "questionType", question_type.as_deref());
+        self.append_answer(&key, QuestionType::of(question_type.as_deref()));
         self.append_context(&key);
         self.responses.text("extra", self.fields.extra.write());
         self.responses.row_hash();
-        self.drift.take(record, "", &mut self.fields);
+        self.drift.drain_fields(record, "", &mut self.fields);
         Ok(self.responses.end_row(record))
     }
 
@@ -116,7 +114,7 @@ impl<'a> RecordTables<'a> for ResponseTables<'a> {
 
     fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<DriftLog, ArrowError> {
         self.responses.finish_into(batches)?;
-        self.parts.finish_into(batches)?;
+        self.answers.finish_into(batches)?;
         self.custom_metadata.finish_into(batches)?;
         self.snapshots.finish_into(batches)?;
         Ok(self.drift)
@@ -124,20 +122,21 @@ impl<'a> RecordTables<'a> for ResponseTables<'a> {
 }
 
 impl<'a> ResponseTables<'a> {
-    /// The answer, its parts and the indexes of the chosen options.
+    /// Appends the cells of the answer, the rows of its parts, and the indexes of the chosen options.
     fn append_answer(&mut self, key: &AnswerKey<'a>, question_type: QuestionType) {
         let indexes = self.fields.json(Wire::SelectedIndexes);
         let has_indexes = indexes.is_some_and(|raw| json::read_integers(raw, &mut self.selected_indexes).is_some());
         if !has_indexes {
             self.selected_indexes.clear();
             if indexes.is_some() {
-                self.fields.keep_clash(Wire::SelectedIndexes);
+                self.fields.add_clash_to_extra(Wire::SelectedIndexes);
             }
         }
         let response = self.fields.raw(Wire::Response);
-        let answer = self.parts.read(Given { key, question_type, response, selected_indexes: &self.selected_indexes });
-        for (prefix, met) in self.parts.drift.drain(..) {
-            self.drift.note_in_answer(key.record, prefix, &met);
+        let answer =
+            self.answers.append(AnswerInput { key, question_type, response, selected_indexes: &self.selected_indexes });
+        for (prefix, field) in self.answers.drift.drain(..) {
+            self.drift.add_in_answer(key.record, prefix, &field);
         }
         let row = &mut self.responses;
         row.text("answer_text", answer.text.as_deref());
@@ -151,23 +150,20 @@ impl<'a> ResponseTables<'a> {
         row.bigints("selected_indexes", has_indexes.then_some(&self.selected_indexes));
     }
 
-    /// What the flags of a scan add.
+    /// Appends the cells and rows that the service sends only if a scan requests them.
     fn append_context(&mut self, key: &AnswerKey<'a>) {
         let (fields, row) = (&mut self.fields, &mut self.responses);
         row.text("url", fields.text(Wire::Url).as_deref());
-        let meta = fields.json(Wire::Meta);
-        let meta_object = meta.filter(|raw| json::shape(raw) == json::Shape::Object);
-        if meta_object.is_none() && meta.is_some() {
-            fields.keep_clash(Wire::Meta);
+        if !self.meta.append(key.record, fields.json(Wire::Meta), row, &mut self.drift) {
+            fields.add_clash_to_extra(Wire::Meta);
         }
-        self.meta.append(key.record, meta_object, row, &mut self.drift);
         let metadata = fields.json(Wire::CustomMetadata);
         row.text("custom_metadata", metadata);
         append_attributes(&mut self.custom_metadata, key.record, metadata, &mut self.entries, |row| key.begin_row(row));
         if let Some(snapshot) = fields.json(Wire::VisitorSnapshot)
             && self.snapshots.add(key, snapshot, &mut self.drift).is_none()
         {
-            fields.keep_clash(Wire::VisitorSnapshot);
+            fields.add_clash_to_extra(Wire::VisitorSnapshot);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::json::{self, Shape};
 
-/// A string's value, or the digits of a number as sent.
+/// Returns the value of a string, or the digits of a number as sent; `None` for other shapes.
 pub(super) fn scalar_text(raw: &str) -> Option<Cow<'_, str>> {
     match json::shape(raw) {
         Shape::Text => json::read_text(raw).map(|text| text.text),
@@ -13,8 +13,8 @@ pub(super) fn scalar_text(raw: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// A string's value, nothing for null, and the exact JSON of any other shape.
-pub(super) fn label(raw: &str) -> Option<Cow<'_, str>> {
+/// Returns the value of a string, the exact JSON of any other shape, and `None` for null.
+pub(super) fn text_or_json(raw: &str) -> Option<Cow<'_, str>> {
     match json::shape(raw) {
         Shape::Null => None,
         Shape::Text => json::read_text(raw).map(|text| text.text),

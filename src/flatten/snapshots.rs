@@ -1,13 +1,12 @@
 //! `visitor_snapshots` and `visitor_snapshot_attributes`: the visitor as known when a survey was shown.
 //!
-//! Every answer of a session repeats the session's snapshot, so a page has one row for each distinct snapshot of a
-//! session: that of its earliest answer. The content hash leaves the creation time out, or the repeats would not be
-//! equal.
+//! Every answer of a session repeats the session's snapshot. Each distinct snapshot of a session gets one row, with the
+//! key of its earliest answer. The content hash excludes the creation time, which differs between the answers.
 //!
-//! The service's schema and its sample spell the attributes differently; both are read. When both are sent,
-//! `attributes` wins and the other goes to `extra`.
+//! The service's schema and its sample spell the attributes differently; both are read. If both are sent,
+//! `attributes` fills the column and the other spelling goes to `extra`.
 
-use std::{borrow::Cow, collections::hash_map::Entry as Slot};
+use std::{borrow::Cow, collections::hash_map::Entry as MapEntry};
 
 use arrow::error::ArrowError;
 use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
@@ -17,13 +16,13 @@ use super::{
     answer_key::AnswerKey,
     attributes::append_attributes,
     drift::DriftLog,
+    field_drift::FieldDrift,
     fields::{Fields, wire_fields},
-    met::Met,
     table_builder::TableBuilder,
 };
 use crate::{
-    json::{self, Entry, Shape},
-    model::{DriftRules, RowContent, TableBatch, column_name_hash},
+    json::{self, Entry},
+    model::{RowContent, DriftRules, TableBatch, column_name_hash},
 };
 
 wire_fields! {
@@ -42,10 +41,12 @@ wire_fields! {
 
 use SnapshotField as Wire;
 
+/// The snapshots of a page, collected until all of its answers are read.
 #[derive(Debug)]
-pub(super) struct Snapshots<'a> {
-    /// Snapshots to be written, one for each text, survey and session.
-    pending: Vec<Pending<'a>>,
+pub(super) struct SnapshotTables<'a> {
+    /// One for each text, survey and session.
+    snapshots: Vec<KeyedSnapshot<'a>>,
+    /// Indexes in `snapshots`.
     by_text: HashMap<TextKey<'a>, usize>,
     entries: Vec<Entry<'a>>,
     fields: Fields<'a, SnapshotField>,
@@ -54,18 +55,18 @@ pub(super) struct Snapshots<'a> {
 /// Attributes that a snapshot is likely to have.
 const ATTRIBUTES_GUESS: usize = 6;
 
-/// What makes a snapshot the repeat of another without a look inside. The text stands for itself by a 128-bit hash.
+/// Two answers with the same key carry the same snapshot: session, survey, and a 128-bit hash of the exact text.
 type TextKey<'a> = (Cow<'a, str>, Option<i64>, u128);
 
 #[derive(Debug)]
-struct Pending<'a> {
-    /// Of the earliest answer that carried it.
+struct KeyedSnapshot<'a> {
+    /// The key of the earliest answer with this snapshot.
     key: AnswerKey<'a>,
     snapshot: Snapshot<'a>,
-    drift: Vec<Met<'a>>,
+    drift: Vec<FieldDrift<'a>>,
 }
 
-/// A snapshot's columns.
+/// The columns of a snapshot.
 #[derive(Debug)]
 struct Snapshot<'a> {
     visitor_id: Option<Cow<'a, str>>,
@@ -77,55 +78,49 @@ struct Snapshot<'a> {
     extra: Option<String>,
 }
 
-impl<'a> Snapshots<'a> {
+impl<'a> SnapshotTables<'a> {
     pub(super) fn new(rules: DriftRules) -> Self {
-        Self { pending: Vec::new(), by_text: HashMap::new(), entries: Vec::new(), fields: Fields::new(rules) }
+        Self { snapshots: Vec::new(), by_text: HashMap::new(), entries: Vec::new(), fields: Fields::new(rules) }
     }
 
-    /// Takes the snapshot that an answer carries. `None` if it is not an object.
+    /// Adds the snapshot of an answer. Returns `None` if it is not an object.
     pub(super) fn add(&mut self, key: &AnswerKey<'a>, raw: &'a str, drift: &mut DriftLog) -> Option<()> {
-        if json::shape(raw) != Shape::Object {
-            return None;
-        }
         let text_key = (key.response_group_uid.clone(), key.survey_id, xxh3_128(raw.as_bytes()));
-        let at = match self.by_text.entry(text_key) {
-            Slot::Vacant(slot) => {
-                slot.insert(self.pending.len());
+        let index = match self.by_text.entry(text_key) {
+            MapEntry::Vacant(vacant) => {
                 self.entries.clear();
-                // The text has been parsed as a part of its record, and is an object.
-                let _ = json::read_entries(raw, &mut self.entries);
+                json::read_entries(raw, &mut self.entries)?;
                 let snapshot = read_snapshot(&mut self.fields, &self.entries, key);
                 let drift = std::mem::take(&mut self.fields.drift);
-                self.pending.push(Pending { key: key.clone(), snapshot, drift });
-                self.pending.len() - 1
+                self.snapshots.push(KeyedSnapshot { key: key.clone(), snapshot, drift });
+                *vacant.insert(self.snapshots.len() - 1)
             }
-            Slot::Occupied(slot) => *slot.get(),
+            MapEntry::Occupied(occupied) => *occupied.get(),
         };
-        if let Some(pending) = self.pending.get_mut(at) {
-            drift.note_all(key.record, "visitorSnapshot.", &pending.drift);
-            if key.created_at < pending.key.created_at {
-                pending.key = key.clone();
+        if let Some(known) = self.snapshots.get_mut(index) {
+            drift.add_all(key.record, "visitorSnapshot.", &known.drift);
+            if key.created_at < known.key.created_at {
+                known.key = key.clone();
             }
         }
         Some(())
     }
 
     pub(super) fn finish_into(mut self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
-        let mut pending = std::mem::take(&mut self.pending);
-        // Earliest first, so that of texts with equal content (another order of fields) the earliest is met first.
-        pending.sort_by_key(|pending| (pending.key.created_at, pending.key.record));
-        let mut seen = HashSet::with_capacity(pending.len());
-        let mut kept = Vec::with_capacity(pending.len());
-        for pending in pending {
-            let hash = content_hash(&pending.snapshot, pending.key.survey_id);
-            if seen.insert((pending.key.response_group_uid.clone(), hash)) {
-                kept.push((pending.key, pending.snapshot, hash));
+        // Earliest first: texts with equal content but another order of fields get the key of the earliest answer.
+        self.snapshots.sort_by_key(|snapshot| (snapshot.key.created_at, snapshot.key.record));
+        let mut seen = HashSet::with_capacity(self.snapshots.len());
+        let mut distinct = Vec::with_capacity(self.snapshots.len());
+        for KeyedSnapshot { key, snapshot, .. } in self.snapshots {
+            let hash = content_hash(&snapshot, key.survey_id);
+            if seen.insert((key.response_group_uid.clone(), hash)) {
+                distinct.push((key, snapshot, hash));
             }
         }
-        kept.sort_by_key(|(key, ..)| key.record);
-        let mut rows = TableBuilder::new("visitor_snapshots", kept.len())?;
-        let mut attributes = TableBuilder::new("visitor_snapshot_attributes", kept.len() * ATTRIBUTES_GUESS)?;
-        for (key, snapshot, hash) in &kept {
+        distinct.sort_by_key(|(key, ..)| key.record);
+        let mut rows = TableBuilder::new("visitor_snapshots", distinct.len())?;
+        let mut attributes = TableBuilder::new("visitor_snapshot_attributes", distinct.len() * ATTRIBUTES_GUESS)?;
+        for (key, snapshot, hash) in &distinct {
             append_row(&mut rows, key, snapshot, *hash);
             append_attributes(&mut attributes, key.record, snapshot.attributes, &mut self.entries, |row| {
                 row.text("response_group_uid", Some(&key.response_group_uid));
@@ -161,32 +156,25 @@ fn read_snapshot<'a>(
     fields.read(entries);
     let attributes = fields.json(Wire::Attributes);
     if attributes.is_some() && fields.json(Wire::AttributesMisspelt).is_some() {
-        fields.keep(Wire::AttributesMisspelt);
+        fields.add_to_extra(Wire::AttributesMisspelt);
     }
     let uid = fields.text(Wire::ResponseGroupUid);
     if uid.is_some_and(|uid| uid != key.response_group_uid) {
-        fields.keep(Wire::ResponseGroupUid);
+        fields.add_to_extra(Wire::ResponseGroupUid);
     }
     Snapshot {
         attributes: attributes.or_else(|| fields.json(Wire::AttributesMisspelt)),
         event_properties: fields.json(Wire::EventProperties),
         events: fields.json(Wire::Events),
-        visitor_id: snapshot_visitor(fields),
+        // A string (a UUID was seen), although the visitor id of a response is a number.
+        visitor_id: fields.text_or_digits(Wire::VisitorId),
         external_user_id: fields.text(Wire::ExternalUserId),
         triggering_event: fields.text(Wire::TriggeringEvent),
         extra: fields.extra.write().map(str::to_owned),
     }
 }
 
-/// A string here (a UUID was seen), although the responses number the visitors; a number keeps its digits.
-fn snapshot_visitor<'a>(fields: &mut Fields<'a, SnapshotField>) -> Option<Cow<'a, str>> {
-    match fields.json(Wire::VisitorId) {
-        Some(raw) if json::shape(raw) == Shape::Number => Some(Cow::Borrowed(raw)),
-        _ => fields.text(Wire::VisitorId),
-    }
-}
-
-/// Over all columns but the key and the creation time.
+/// Hashes all columns except the key and the creation time.
 fn content_hash(snapshot: &Snapshot, survey_id: Option<i64>) -> i64 {
     let mut content = RowContent::default();
     if let Some(survey_id) = survey_id {

@@ -1,9 +1,10 @@
 //! The stream of surveys: `surveys`, their questions with the options, and their constraints.
 //!
-//! The row hash covers the exact texts of `questions` and `constraints` too, as their tables are replaced with the
-//! survey. A list of a wrong shape, or with an item that is no object, goes to the survey's `extra` as a whole, beside
-//! the rows of the items that are. What the drift rules discard of a list is not hashed either: it changes nothing that
-//! is stored.
+//! The row hash also covers the exact texts of `questions` and `constraints`, because a changed survey replaces the rows
+//! of these tables. The hash excludes members that the drift rules discard.
+//!
+//! If a list has a wrong shape or an item that is no object, `extra` stores the complete list. Items that are objects
+//! have rows all the same.
 
 use std::borrow::Cow;
 
@@ -13,12 +14,12 @@ use super::{
     RecordTables,
     drift::{DriftLog, without_discarded},
     enumeration::Enumeration,
-    fields::{Fields, Unplaceable, WireField as _, wire_fields},
-    questions::Questions,
+    fields::{Fields, KeyError, WireField as _, wire_fields},
+    questions::QuestionTables,
     table_builder::TableBuilder,
 };
 use crate::{
-    json::{self, Entry, Shape},
+    json::{self, Entry},
     model::{DriftMode, DriftRules, Stream, TableBatch, column_name_hash},
 };
 
@@ -52,23 +53,24 @@ wire_fields! {
 
 use SurveyField as Wire;
 
+/// The tables of the stream of surveys under construction.
 #[derive(Debug)]
 pub(super) struct SurveyTables<'a> {
     fields: Fields<'a, SurveyField>,
     constraint: Fields<'a, ConstraintField>,
     surveys: TableBuilder,
-    questions: Questions<'a>,
+    questions: QuestionTables<'a>,
     constraints: TableBuilder,
     entries: Vec<Entry<'a>>,
-    /// Of each list of the survey, what is stored of it if that is not all.
-    cut: Vec<(SurveyField, String)>,
-    words: Words,
+    /// The stored part of each list of which the drift rules discard anything.
+    stored_parts: Vec<(SurveyField, String)>,
+    enumerations: Enumerations,
     drift: DriftLog,
 }
 
-/// The columns whose values the contract lists.
+/// The columns whose words the contract lists.
 #[derive(Debug)]
-struct Words {
+struct Enumerations {
     platform: Enumeration,
     survey_type: Enumeration,
     status: Enumeration,
@@ -76,7 +78,7 @@ struct Words {
     comparison_type: Enumeration,
 }
 
-impl Words {
+impl Enumerations {
     fn new() -> Self {
         Self {
             platform: Enumeration::of("surveys", "platform", "platform"),
@@ -94,30 +96,30 @@ impl<'a> RecordTables<'a> for SurveyTables<'a> {
             fields: Fields::new(rules),
             constraint: Fields::new(rules),
             surveys: TableBuilder::new("surveys", records)?,
-            questions: Questions::new(rules)?,
+            questions: QuestionTables::new(rules)?,
             constraints: TableBuilder::new("survey_constraints", 0)?,
             entries: Vec::new(),
-            cut: Vec::new(),
-            words: Words::new(),
+            stored_parts: Vec::new(),
+            enumerations: Enumerations::new(),
             drift: DriftLog::new(Stream::Surveys.name(), rules),
         })
     }
 
-    fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, Unplaceable> {
+    fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, KeyError> {
         self.fields.read(entries);
-        self.drift.take(record, "", &mut self.fields);
-        self.cut.clear();
+        self.drift.drain_fields(record, "", &mut self.fields);
+        self.stored_parts.clear();
         let (fields, row) = (&mut self.fields, &mut self.surveys);
         let id = fields.key_bigint(Wire::Id)?;
         row.bigint("id", Some(id));
         row.text("name", fields.text(Wire::Name).as_deref());
-        for (column, field, words) in [
-            ("platform", Wire::Platform, &self.words.platform),
-            ("type", Wire::Type, &self.words.survey_type),
-            ("status", Wire::Status, &self.words.status),
+        for (column, field, enumeration) in [
+            ("platform", Wire::Platform, &self.enumerations.platform),
+            ("type", Wire::Type, &self.enumerations.survey_type),
+            ("status", Wire::Status, &self.enumerations.status),
         ] {
             let word = fields.text(field);
-            words.note_new(word.as_deref(), record, &mut self.drift);
+            enumeration.report_unlisted(word.as_deref(), record, &mut self.drift);
             row.text(column, word.as_deref());
         }
         row.timestamp("created_at", fields.timestamp(Wire::CreatedAt));
@@ -125,20 +127,22 @@ impl<'a> RecordTables<'a> for SurveyTables<'a> {
         row.timestamp("launched_at", fields.timestamp(Wire::LaunchedAt));
         row.timestamp("completed_at", fields.timestamp(Wire::CompletedAt));
         row.bigint("total_response_limit", fields.bigint(Wire::TotalResponseLimit));
-        self.append_list(Wire::Questions, |tables, at, entries| {
-            tables.questions.append((id, record), at, entries, &mut tables.drift)
+        self.append_list(Wire::Questions, |tables, ordinal, entries| {
+            tables.questions.append(record, id, ordinal, entries, &mut tables.drift)
         });
-        self.append_list(Wire::Constraints, |tables, at, entries| tables.append_constraint(id, record, at, entries));
+        self.append_list(Wire::Constraints, |tables, ordinal, entries| {
+            tables.append_constraint(record, id, ordinal, entries)
+        });
         let (fields, row) = (&mut self.fields, &mut self.surveys);
         row.text("extra", fields.extra.write());
         for field in [Wire::Questions, Wire::Constraints] {
             if let Some(raw) = fields.json(field) {
-                let cut = self.cut.iter().find(|(cut, _)| cut.slot() == field.slot());
-                row.content.text(column_name_hash(field.name()), cut.map_or(raw, |(_, stored)| stored));
+                let stored = self.stored_parts.iter().find(|(list, _)| list.slot() == field.slot());
+                row.content.text(column_name_hash(field.name()), stored.map_or(raw, |(_, stored)| stored));
             }
         }
         row.row_hash();
-        self.drift.take(record, "", &mut self.fields);
+        self.drift.drain_fields(record, "", &mut self.fields);
         Ok(self.surveys.end_row(record))
     }
 
@@ -155,40 +159,40 @@ impl<'a> RecordTables<'a> for SurveyTables<'a> {
 }
 
 impl<'a> SurveyTables<'a> {
-    /// Hands the items of a list to `append`, with their places from 1, and keeps the whole list where some part found
-    /// no row. `append` returns what is stored of an item if that is not all of it.
+    /// Calls `append` with the ordinal (from 1) and the members of each item of a list. If the list is malformed, adds
+    /// the complete list to `extra`. `append` returns the stored part of the item if the drift rules discard any member.
     fn append_list(&mut self, field: SurveyField, append: impl Fn(&mut Self, i64, &[Entry<'a>]) -> Option<String>) {
         let Some(raw) = self.fields.json(field) else {
             return;
         };
-        let items = (json::shape(raw) == Shape::List).then(|| json::read_items(raw)).flatten();
-        let mut is_whole = items.is_some();
-        let (mut stored, mut is_cut) = (Vec::new(), false);
-        for (at, item) in items.unwrap_or_default().into_iter().enumerate() {
+        let items = json::read_items(raw);
+        let mut is_well_formed = items.is_some();
+        let (mut stored, mut is_partly_discarded) = (Vec::new(), false);
+        for (ordinal, item) in (1_i64..).zip(items.unwrap_or_default()) {
             let mut entries = std::mem::take(&mut self.entries);
             entries.clear();
-            if json::shape(item) == Shape::Object && json::read_entries(item, &mut entries).is_some() {
-                let part = append(self, at as i64 + 1, &entries);
-                is_cut |= part.is_some();
+            if json::read_entries(item, &mut entries).is_some() {
+                let part = append(self, ordinal, &entries);
+                is_partly_discarded |= part.is_some();
                 stored.push(part.map_or(Cow::Borrowed(item), Cow::Owned));
             } else {
-                is_whole = false;
+                is_well_formed = false;
             }
             self.entries = entries;
         }
-        if !is_whole {
-            self.fields.keep_clash(field);
-            is_cut |= self.fields.rules.type_clashes == DriftMode::DiscardValue;
+        if !is_well_formed {
+            self.fields.add_clash_to_extra(field);
+            is_partly_discarded |= self.fields.rules.type_clashes == DriftMode::DiscardValue;
         }
-        if is_cut {
-            self.cut.push((field, format!("[{}]", stored.join(","))));
+        if is_partly_discarded {
+            self.stored_parts.push((field, format!("[{}]", stored.join(","))));
         }
     }
 
     fn append_constraint(
         &mut self,
-        survey_id: i64,
         record: i64,
+        survey_id: i64,
         ordinal: i64,
         entries: &[Entry<'a>],
     ) -> Option<String> {
@@ -196,20 +200,20 @@ impl<'a> SurveyTables<'a> {
         let (fields, row) = (&mut self.constraint, &mut self.constraints);
         row.bigint("survey_id", Some(survey_id));
         row.bigint("constraint_ordinal", Some(ordinal));
-        for (column, field, words) in [
-            ("constraint_type", ConstraintField::Type, &self.words.constraint_type),
-            ("comparison_type", ConstraintField::ComparisonType, &self.words.comparison_type),
+        for (column, field, enumeration) in [
+            ("constraint_type", ConstraintField::Type, &self.enumerations.constraint_type),
+            ("comparison_type", ConstraintField::ComparisonType, &self.enumerations.comparison_type),
         ] {
             let word = fields.text(field);
-            words.note_new(word.as_deref(), record, &mut self.drift);
+            enumeration.report_unlisted(word.as_deref(), record, &mut self.drift);
             row.text(column, word.as_deref());
         }
         row.text("event", fields.text(ConstraintField::Event).as_deref());
         row.double("value", fields.double(ConstraintField::Value));
         row.text("extra", fields.extra.write());
         row.end_row(record);
-        let kept = without_discarded(entries, &fields.drift, fields.rules);
-        self.drift.take(record, "constraints[].", fields);
-        kept
+        let stored = without_discarded(entries, &fields.drift, fields.rules);
+        self.drift.drain_fields(record, "constraints[].", fields);
+        stored
     }
 }

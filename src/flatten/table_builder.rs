@@ -1,9 +1,8 @@
-//! The rows of one table, cell by cell in the order of its contract.
+//! Builds the rows of one table, cell by cell in the order of its contract.
 //!
-//! Beside each row runs the hash of its key and of its content. What is hashed follows from the contract: the key's
-//! columns into the one; into the other the columns that hold what the service sent (`origin = "wire"`, and the JSON of
-//! fields without a column). The rest is computed from those, and a program that computes better must not make every
-//! row look edited.
+//! The builder also hashes the key and the content of each row of a base table. The contract decides which columns are
+//! content: those that hold what the service sent (`origin = "wire"`, and the JSON of fields without a column). Computed
+//! columns are not hashed, so that a better computation does not make every row look edited.
 
 use std::sync::Arc;
 
@@ -21,28 +20,28 @@ use crate::{
     schema::{Column, ColumnType, RECORD_COLUMN, ROW_HASH_COLUMN, Table, TableKind, table},
 };
 
-/// Rows of one child table that one page may fill. A page that would need more is no list of answers; its further rows
-/// stay in the JSON columns of the base table. It keeps the text of a child's columns far from Arrow's 2 GiB.
+/// Maximum rows of a child table that one page may fill. It keeps the texts of a column far below the 2 GiB of Arrow.
+/// Values of further rows are only in the JSON columns of the base table.
 const CHILD_ROWS_MAX: usize = 4_000_000;
 
-/// Bytes that a text column is likely to need for a row.
+/// Typical bytes of a text cell, to estimate the size of a column.
 const TEXT_BYTES_GUESS: usize = 24;
 
-/// Rows of one table under construction. Each row is one call a column, in the order of the contract, then
-/// [`Self::end_row`].
+/// The rows of one table under construction. The caller appends each row with one call per column, in the order of the
+/// contract, and then calls [`Self::end_row`].
 #[derive(Debug)]
 pub(super) struct TableBuilder {
     name: &'static str,
     schema: SchemaRef,
     columns: Vec<ColumnBuilder>,
-    /// The column that the next cell goes to.
+    /// The index of the column of the next cell.
     next: usize,
     rows: usize,
-    /// A cell came out of order: the batch cannot be built.
+    /// True if a cell was appended to the wrong column: [`Self::finish_into`] then fails.
     is_misordered: bool,
-    /// The values of the row's key.
+    /// Hashes the key of the current row.
     pub key: RowContent,
-    /// The other values that the service sent.
+    /// Hashes the other values of the current row that the service sent.
     pub content: RowContent,
 }
 
@@ -50,16 +49,16 @@ pub(super) struct TableBuilder {
 struct ColumnBuilder {
     name: &'static str,
     mark: u32,
-    role: Role,
+    hash_target: HashTarget,
     cells: Cells,
 }
 
-/// Which hash a column goes into.
+/// The hash that includes a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum HashTarget {
     Key,
     Content,
-    Unhashed,
+    None,
 }
 
 #[derive(Debug)]
@@ -88,39 +87,35 @@ impl Cells {
         }
     }
 
-    /// The column, in no more memory than it needs: pages are held, and counted, by what they take.
+    /// Returns the column without unused memory, because buffered pages are limited by their memory.
     fn finish(&mut self) -> ArrayRef {
         match self {
-            Cells::Text(builder) => fitted(builder.finish()),
-            Cells::Bigint(builder) => fitted(builder.finish()),
-            Cells::Double(builder) => fitted(builder.finish()),
-            Cells::Boolean(builder) => fitted(builder.finish()),
-            Cells::Timestamp(builder) => fitted(builder.finish()),
-            Cells::BigintList(builder) => fitted(builder.finish()),
+            Cells::Text(builder) => shrunk(builder.finish()),
+            Cells::Bigint(builder) => shrunk(builder.finish()),
+            Cells::Double(builder) => shrunk(builder.finish()),
+            Cells::Boolean(builder) => shrunk(builder.finish()),
+            Cells::Timestamp(builder) => shrunk(builder.finish()),
+            Cells::BigintList(builder) => shrunk(builder.finish()),
         }
     }
 }
 
-fn fitted(mut column: impl Array + 'static) -> ArrayRef {
+fn shrunk(mut column: impl Array + 'static) -> ArrayRef {
     column.shrink_to_fit();
     Arc::new(column)
 }
 
-fn role(table: &Table, column: &Column) -> Role {
-    if table.kind != TableKind::Base {
-        // Children change with their parent.
-        Role::Unhashed
-    } else if table.key.contains(&column.name) {
-        Role::Key
-    } else if column.is_hashed() {
-        Role::Content
-    } else {
-        Role::Unhashed
+fn hash_target(table: &Table, column: &Column) -> HashTarget {
+    match table.kind {
+        TableKind::Base if table.key.contains(&column.name) => HashTarget::Key,
+        TableKind::Base if column.is_hashed() => HashTarget::Content,
+        // Rows of child tables are replaced with their parent row.
+        _ => HashTarget::None,
     }
 }
 
-/// A cell's value goes to its builder and, unless it is NULL, into the hash that its column belongs to: as it is, or as
-/// what it is compared by.
+/// Appends a cell to its column. Unless the value is NULL, `$compared` (usually the value) goes into the hash that
+/// includes the column.
 macro_rules! cell {
     ($method:ident, $cells:ident, $hash:ident, $value:ty, $borrow:expr, $doc:literal) => {
         #[doc = $doc]
@@ -135,13 +130,13 @@ macro_rules! cell {
         };
         $self.next += 1;
         if let Some(compared) = $compared {
-            match column.role {
-                Role::Key => $self.key.$hash(column.mark, compared),
-                Role::Content => $self.content.$hash(column.mark, compared),
-                Role::Unhashed => {}
+            match column.hash_target {
+                HashTarget::Key => $self.key.$hash(column.mark, compared),
+                HashTarget::Content => $self.content.$hash(column.mark, compared),
+                HashTarget::None => {}
             }
         }
-        // The order is the same for every row, so the first one proves it.
+        // Every row calls the same code, so checking the first row is enough.
         $self.is_misordered |= $self.rows == 0 && column.name != $name;
         match &mut column.cells {
             Cells::$cells(builder) => builder.append_option($value.map($borrow)),
@@ -155,7 +150,7 @@ fn list_items(values: &[i64]) -> impl Iterator<Item = Option<i64>> {
 }
 
 impl TableBuilder {
-    /// A builder of the table, with room for so many rows.
+    /// Returns an empty builder with capacity for this many rows.
     pub(super) fn new(name: &'static str, rows: usize) -> Result<Self, ArrowError> {
         let table = table(name).ok_or_else(|| ArrowError::SchemaError(format!("no contract is called {name}")))?;
         let mut columns: Vec<ColumnBuilder> = table
@@ -163,36 +158,36 @@ impl TableBuilder {
             .map(|column| ColumnBuilder {
                 name: &column.name,
                 mark: column_name_hash(&column.name),
-                role: role(table, column),
+                hash_target: hash_target(table, column),
                 cells: Cells::new(column.column_type, rows),
             })
             .collect();
         let record = Cells::new(ColumnType::Bigint, rows);
-        columns.push(ColumnBuilder { name: RECORD_COLUMN, mark: 0, role: Role::Unhashed, cells: record });
+        columns.push(ColumnBuilder { name: RECORD_COLUMN, mark: 0, hash_target: HashTarget::None, cells: record });
         let (key, content) = Default::default();
         Ok(Self { name, schema: table.flat_schema(), columns, next: 0, rows: 0, is_misordered: false, key, content })
     }
 
-    cell!(text, Text, text, &str, |text| text, "A text or JSON cell.");
-    /// A text or JSON cell that counts as edited if another text of it has changed.
+    cell!(text, Text, text, &str, |text| text, "Appends a text or JSON cell.");
+    /// Appends a text or JSON cell that counts as edited only if `compared` has changed.
     pub(super) fn text_compared_as(&mut self, name: &'static str, value: Option<&str>, compared: &str) {
         cell!(self, name, value, Some(compared), Text, text, |text| text);
     }
 
-    cell!(bigint, Bigint, bigint, i64, |number| number, "An integer cell.");
-    cell!(double, Double, double, f64, |number| number, "A double cell.");
-    cell!(boolean, Boolean, boolean, bool, |truth| truth, "A boolean cell.");
-    cell!(timestamp, Timestamp, timestamp, i64, |micros| micros, "A timestamp cell, in microseconds.");
-    cell!(bigints, BigintList, bigints, &[i64], list_items, "A cell that is a list of integers.");
+    cell!(bigint, Bigint, bigint, i64, |number| number, "Appends an integer cell.");
+    cell!(double, Double, double, f64, |number| number, "Appends a double cell.");
+    cell!(boolean, Boolean, boolean, bool, |boolean| boolean, "Appends a boolean cell.");
+    cell!(timestamp, Timestamp, timestamp, i64, |micros| micros, "Appends a timestamp cell, in microseconds.");
+    cell!(bigints, BigintList, bigints, &[i64], list_items, "Appends a cell that is a list of integers.");
 
-    /// The cell `_row_hash`; its value is returned.
+    /// Appends the cell `_row_hash` and returns its value.
     pub(super) fn row_hash(&mut self) -> i64 {
         let hash = self.content.hash_64();
         self.bigint(ROW_HASH_COLUMN, Some(hash));
         hash
     }
 
-    /// Ends the row: it came from that record of the page. The hash of its key is returned.
+    /// Ends the row and returns the hash of its key. `record` is the index in the page of the row's record.
     pub(super) fn end_row(&mut self, record: i64) -> u128 {
         self.bigint(RECORD_COLUMN, Some(record));
         self.is_misordered |= self.next != self.columns.len();
@@ -204,12 +199,12 @@ impl TableBuilder {
         hash
     }
 
-    /// Whether a child table takes no more rows.
+    /// Returns true if the table has the maximum rows of a child table.
     pub(super) fn is_full(&self) -> bool {
         self.rows >= CHILD_ROWS_MAX
     }
 
-    /// Appends the rows as a batch, unless there are none.
+    /// Appends the rows to `batches` as one batch, unless there are no rows.
     pub(super) fn finish_into(mut self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
         if self.is_misordered {
             return Err(ArrowError::SchemaError(format!("cells of {} do not follow its contract", self.name)));

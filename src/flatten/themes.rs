@@ -5,8 +5,8 @@ use arrow::error::ArrowError;
 use super::{
     RecordTables,
     drift::DriftLog,
-    fields::{Fields, Unplaceable, wire_fields},
-    question_type::{QuestionType, note_new_type},
+    fields::{Fields, KeyError, wire_fields},
+    question_type::report_new_type,
     table_builder::TableBuilder,
 };
 use crate::{
@@ -34,6 +34,7 @@ wire_fields! {
 
 use ThemeField as Wire;
 
+/// The table `themes` under construction.
 #[derive(Debug)]
 pub(super) struct ThemeTables<'a> {
     fields: Fields<'a, ThemeField>,
@@ -47,9 +48,9 @@ impl<'a> RecordTables<'a> for ThemeTables<'a> {
         Ok(Self { fields: Fields::new(rules), themes: TableBuilder::new("themes", records)?, drift })
     }
 
-    fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, Unplaceable> {
+    fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, KeyError> {
         self.fields.read(entries);
-        self.drift.take(record, "", &mut self.fields);
+        self.drift.drain_fields(record, "", &mut self.fields);
         let (fields, row) = (&mut self.fields, &mut self.themes);
         let id = fields.key_bigint(Wire::Id)?;
         let response_group_uid = fields.key_text(Wire::ResponseGroupUid)?;
@@ -65,17 +66,14 @@ impl<'a> RecordTables<'a> for ThemeTables<'a> {
         row.text("question_text", fields.text(Wire::QuestionText).as_deref());
         let question_type = fields.text(Wire::QuestionType);
         row.text("question_type", question_type.as_deref());
-        let is_new = QuestionType::of(question_type.as_deref()) == QuestionType::Unknown;
+        report_new_type(&mut self.drift, record, "questionType", question_type.as_deref());
         row.text("response", fields.text(Wire::Response).as_deref());
         row.text("theme", fields.text(Wire::Theme).as_deref());
         row.text("theme_description", fields.text(Wire::ThemeDescription).as_deref());
         row.text("extra", fields.extra.write());
         row.row_hash();
         let key_hash = row.end_row(record);
-        self.drift.take(record, "", &mut self.fields);
-        if is_new {
-            note_new_type(&mut self.drift, record, "questionType", question_type.as_deref());
-        }
+        self.drift.drain_fields(record, "", &mut self.fields);
         Ok(key_hash)
     }
 

@@ -1,13 +1,10 @@
 //! The stream of users: `users`, `user_attributes` and `user_events`.
 //!
-//! The service has no list of people: each is asked for alone, and the program puts the exact bodies together to a page
-//! (`pipeline::people`). A record of it is `{"userId": what was asked for, "user": the body}`. The key is what was
-//! asked for, so a body that names nobody, or somebody else, has its place all the same, and what it names is kept in
-//! `extra`.
+//! The service has no list of people. `pipeline::people` requests each person and combines the exact bodies to a page.
+//! A record of such a page is `{"userId": the requested id, "user": the body}`. The requested id is the key. A different
+//! id in the body goes to `extra`.
 //!
-//! Items of a list of events that are no objects have no row in `user_events`; `users.events` has the whole.
-
-use std::borrow::Cow;
+//! Items of the list of events that are no objects have no row in `user_events`. `users.events` holds the complete list.
 
 use arrow::error::ArrowError;
 use serde::Deserialize;
@@ -16,17 +13,17 @@ use super::{
     RecordTables,
     attributes::append_attributes,
     drift::DriftLog,
-    fields::{Fields, Unplaceable, wire_fields},
+    fields::{Fields, KeyError, wire_fields},
     table_builder::TableBuilder,
 };
 use crate::{
-    json::{self, Entry, Shape},
+    json::{self, Entry},
     model::{DriftRules, RejectReason, Stream, TableBatch},
 };
 
 wire_fields! {
-    /// What a record says beside the body.
-    PersonField {
+    /// The fields of a record of a page of people.
+    RecordField {
         UserId = "userId",
         User = "user",
     }
@@ -55,20 +52,21 @@ wire_fields! {
 
 use UserField as Wire;
 
-/// The keys on a page that the service does not know.
-pub(super) fn absent_of(text: &str) -> Vec<String> {
+/// Returns the requested ids that the service does not know. The page lists them in its member `absent`.
+pub(super) fn read_absent(text: &str) -> Vec<String> {
     #[derive(Deserialize)]
     struct Absent {
         #[serde(default)]
         absent: Vec<String>,
     }
-    // A page that is none was refused before.
+    // The page was parsed before, so a failure means that it has no such list.
     serde_json::from_str::<Absent>(text).map(|page| page.absent).unwrap_or_default()
 }
 
+/// The tables of the stream of users under construction.
 #[derive(Debug)]
 pub(super) struct UserTables<'a> {
-    person: Fields<'a, PersonField>,
+    record: Fields<'a, RecordField>,
     fields: Fields<'a, UserField>,
     event: Fields<'a, EventField>,
     users: TableBuilder,
@@ -81,7 +79,7 @@ pub(super) struct UserTables<'a> {
 impl<'a> RecordTables<'a> for UserTables<'a> {
     fn new(records: usize, rules: DriftRules) -> Result<Self, ArrowError> {
         Ok(Self {
-            person: Fields::new(rules),
+            record: Fields::new(rules),
             fields: Fields::new(rules),
             event: Fields::new(rules),
             users: TableBuilder::new("users", records)?,
@@ -92,21 +90,21 @@ impl<'a> RecordTables<'a> for UserTables<'a> {
         })
     }
 
-    fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, Unplaceable> {
-        self.person.read(entries);
-        let external_user_id = self.person.key_text(PersonField::UserId)?;
-        let unplaceable = |reason| Unplaceable { reason, field: "user" };
-        let body = self.person.json(PersonField::User).ok_or(unplaceable(RejectReason::MissingKey))?;
+    fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, KeyError> {
+        self.record.read(entries);
+        let external_user_id = self.record.key_text(RecordField::UserId)?;
+        let error = |reason| KeyError { reason, field: "user" };
+        let body = self.record.json(RecordField::User).ok_or(error(RejectReason::MissingKey))?;
         self.entries.clear();
-        json::read_entries(body, &mut self.entries).ok_or(unplaceable(RejectReason::NotAnObject))?;
+        json::read_entries(body, &mut self.entries).ok_or(error(RejectReason::NotAnObject))?;
         self.fields.read(&self.entries);
 
         let (fields, row) = (&mut self.fields, &mut self.users);
-        if fields.text(Wire::ExternalUserId).is_some_and(|named| named != external_user_id) {
-            fields.keep(Wire::ExternalUserId);
+        if fields.text(Wire::ExternalUserId).is_some_and(|sent| sent != external_user_id) {
+            fields.add_to_extra(Wire::ExternalUserId);
         }
         row.text("external_user_id", Some(&external_user_id));
-        row.text("user_id", id_text(fields).as_deref());
+        row.text("user_id", fields.text_or_digits(Wire::Id).as_deref());
         row.timestamp("created_at", fields.timestamp(Wire::CreatedAt));
         row.text("attributes", fields.json(Wire::Attributes));
         row.text("events", fields.json(Wire::Events));
@@ -114,7 +112,7 @@ impl<'a> RecordTables<'a> for UserTables<'a> {
         row.row_hash();
         let key_hash = row.end_row(record);
         let (attributes, events) = (fields.json(Wire::Attributes), fields.json(Wire::Events));
-        self.drift.take(record, "", &mut self.fields);
+        self.drift.drain_fields(record, "", &mut self.fields);
         append_attributes(&mut self.attributes, record, attributes, &mut self.entries, |row| {
             row.text("external_user_id", Some(&external_user_id));
         });
@@ -136,8 +134,7 @@ impl<'a> RecordTables<'a> for UserTables<'a> {
 
 impl<'a> UserTables<'a> {
     fn append_events(&mut self, record: i64, external_user_id: &str, raw: Option<&'a str>) {
-        let items = raw.filter(|raw| json::shape(raw) == Shape::List).and_then(json::read_items).unwrap_or_default();
-        for (at, item) in items.into_iter().enumerate() {
+        for (ordinal, item) in (1_i64..).zip(raw.and_then(json::read_items).unwrap_or_default()) {
             self.entries.clear();
             if self.events.is_full() || json::read_entries(item, &mut self.entries).is_none() {
                 continue;
@@ -145,22 +142,14 @@ impl<'a> UserTables<'a> {
             self.event.read(&self.entries);
             let (fields, row) = (&mut self.event, &mut self.events);
             row.text("external_user_id", Some(external_user_id));
-            row.bigint("event_ordinal", Some(at as i64 + 1));
+            row.bigint("event_ordinal", Some(ordinal));
             row.text("event", fields.text(EventField::Event).as_deref());
             row.bigint("count", fields.bigint(EventField::Count));
             row.timestamp("created_at", fields.timestamp(EventField::CreatedAt));
             row.timestamp("updated_at", fields.timestamp(EventField::UpdatedAt));
             row.text("extra", fields.extra.write());
             row.end_row(record);
-            self.drift.take(record, "events[].", &mut self.event);
+            self.drift.drain_fields(record, "events[].", &mut self.event);
         }
-    }
-}
-
-/// A string by the contract; a number keeps its digits.
-fn id_text<'a>(fields: &mut Fields<'a, UserField>) -> Option<Cow<'a, str>> {
-    match fields.json(Wire::Id) {
-        Some(raw) if json::shape(raw) == Shape::Number => Some(Cow::Borrowed(raw)),
-        _ => fields.text(Wire::Id),
     }
 }

@@ -1,8 +1,9 @@
-//! Webhook deliveries: parses each body (`body.rs`) and builds its rows (`rows.rs`).
+//! Flattens webhook deliveries: parses each body (`body.rs`) and builds its rows (`rows.rs`).
 //!
-//! The kind follows from the content of a body, because the service's names are ambiguous: its samples pair `studySent`
-//! and `studySeen` with either trigger. Every body becomes a row. Lists and objects inside JSON texts are parsed, and
-//! the exact bytes are stored too. Deliveries of one event share an `event_key`; nothing is deduplicated here.
+//! The content of a body decides the kind of its event, because the service's event names are ambiguous: its samples
+//! pair `studySent` and `studySeen` with either trigger. Every body becomes a row. Lists and objects inside JSON texts
+//! are parsed, and the exact bytes are stored too. Deliveries of one event share an `event_key`; duplicates are not
+//! removed here.
 
 use std::borrow::Cow;
 
@@ -18,54 +19,56 @@ use crate::model::{Delivery, FlatEvents};
 mod body;
 mod rows;
 
-pub use body::{Told, body_hash};
+pub use body::{BodySummary, body_hash};
 pub use rows::FlatDeliveries;
 
-use body::Body;
-use rows::{Event, EventTables};
+use body::WebhookBody;
+use rows::{EventHeader, EventTables};
 
-/// Looks at a body.
-pub fn tell(body: &[u8]) -> Told {
-    Told::of(&Body::read(body))
+/// Parses a body and returns its summary.
+pub fn summarize_body(body: &[u8]) -> BodySummary {
+    BodySummary::of(&WebhookBody::parse(body))
 }
 
-/// The rows of deliveries. Those of another environment than this one, if it is known, are told apart by their kind.
+/// Flattens deliveries. `environment_id` is the environment of this warehouse; if it is known, deliveries of another
+/// environment get the kind [`EventKind::OtherEnvironment`](crate::model::EventKind::OtherEnvironment).
 ///
 /// # Errors
-/// A fault of the program alone: no body can cause one.
+/// Only a bug of this program causes an error; no body does.
 pub fn flatten_deliveries(deliveries: &[Delivery], environment_id: Option<&str>) -> Result<FlatDeliveries, ArrowError> {
     let mut tables = EventTables::new(deliveries.len())?;
-    for (place, delivery) in deliveries.iter().enumerate() {
-        let body = Body::read(&delivery.body);
-        let told = Told::of(&body);
-        let event = Event {
-            key: &body.event_key(told.kind, delivery),
-            kind: told.kind_in(environment_id).name(),
+    for (record, delivery) in (0_i64..).zip(deliveries) {
+        let body = WebhookBody::parse(&delivery.body);
+        let summary = BodySummary::of(&body);
+        let header = EventHeader {
+            key: &body.event_key(summary.kind, delivery),
+            kind: summary.kind_for(environment_id).name(),
             received_us: delivery.received_ms.saturating_mul(1000),
-            record: place as i64,
+            record,
         };
-        tables.append(&event, &body);
+        tables.append(&header, &body);
     }
     tables.finish()
 }
 
-/// Rows made anew from the bodies in stored rows of `webhook_events`, one for each, with the keys that they have there.
-/// A row whose body is gone gives one without content.
+/// Flattens the bodies in stored rows of `webhook_events` again. Each new row has the key and kind of its stored row. A
+/// stored row without a body gives a row without content.
 ///
 /// # Errors
-/// A column is missing, or has another type.
-pub fn flatten_stored(stored: &RecordBatch) -> Result<FlatEvents, ArrowError> {
+/// If a column is missing or has another type.
+pub fn flatten_stored_events(stored: &RecordBatch) -> Result<FlatEvents, ArrowError> {
     let column = |name: &str| {
         let column = stored.column_by_name(name);
         column.ok_or_else(|| ArrowError::SchemaError(format!("stored events without {name}")))
     };
     let texts = |name: &str| {
         let texts = column(name)?.as_string_opt::<i32>();
-        texts.ok_or_else(|| ArrowError::SchemaError(format!("{name} of stored events is no text")))
+        texts.ok_or_else(|| ArrowError::SchemaError(format!("{name} of stored events is not text")))
     };
     let (keys, kinds, raw, base64) = (texts("event_key")?, texts("kind")?, texts("raw")?, texts("raw_base64")?);
     let received = column("received_at")?.as_primitive_opt::<TimestampMicrosecondType>();
-    let received = received.ok_or_else(|| ArrowError::SchemaError("received_at of stored events is no time".into()))?;
+    let received =
+        received.ok_or_else(|| ArrowError::SchemaError("received_at of stored events is not a timestamp".into()))?;
     let bodies: Vec<Cow<'_, [u8]>> = raw
         .iter()
         .zip(base64)
@@ -75,12 +78,12 @@ pub fn flatten_stored(stored: &RecordBatch) -> Result<FlatEvents, ArrowError> {
         })
         .collect();
     let mut tables = EventTables::new(bodies.len())?;
-    for (at, body) in bodies.iter().enumerate() {
-        let event =
-            Event { key: keys.value(at), kind: kinds.value(at), received_us: received.value(at), record: at as i64 };
-        tables.append(&event, &Body::read(body));
+    for (row, body) in bodies.iter().enumerate() {
+        let (key, kind) = (keys.value(row), kinds.value(row));
+        let header = EventHeader { key, kind, received_us: received.value(row), record: row as i64 };
+        tables.append(&header, &WebhookBody::parse(body));
     }
-    tables.finish().map(|made| made.flat)
+    tables.finish().map(|deliveries| deliveries.flat)
 }
 
 #[cfg(test)]

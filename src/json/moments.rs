@@ -1,9 +1,9 @@
-//! Moments as services write them, as microseconds since the epoch in UTC.
+//! Parses times into microseconds since the epoch in UTC.
 //!
-//! Read are RFC 3339 (any offset, up to nine fraction digits, `T` or a space), the same without a zone, which then
-//! means UTC, and a number since the epoch, whose magnitude tells its unit (the contract names none for people). Digits
-//! beyond the microsecond are cut. A leap second (`:60`) is the first moment of the next minute. Nothing is guessed:
-//! any other text is no moment.
+//! Three forms are accepted: RFC 3339 (any offset, up to nine fraction digits, `T` or a space), the same form without a
+//! zone, which means UTC, and a number since the epoch. The magnitude of a number decides its unit, because the
+//! service's contract names no unit for the times of people. Digits after the microsecond are cut. A leap second (`:60`)
+//! is the first second of the next minute. Any other text is not a time.
 
 use chrono::DateTime;
 
@@ -12,12 +12,12 @@ use crate::model::EpochUnit;
 
 const SECOND_US: i64 = 1_000_000;
 const DAY_SECS: i64 = 86_400;
-/// The least number that may have a fraction: of seconds, one of 1973.
+/// The smallest epoch number with a fraction that is accepted: in seconds, a time in 1973.
 const FRACTION_MIN: f64 = 1e8;
-/// Midnight of 0001-01-01 and of 10000-01-01: what every reader of the warehouse can show.
+/// The accepted times, from 0001-01-01 to 9999-12-31: those that every reader of the warehouse can show.
 const MOMENTS_US: std::ops::Range<i64> = -62_135_596_800 * SECOND_US..253_402_300_800 * SECOND_US;
 
-/// The moment that a JSON value names.
+/// Parses a JSON value as a time.
 pub(crate) fn read_timestamp(raw: &str) -> Option<i64> {
     match shape(raw) {
         Shape::Text => {
@@ -29,8 +29,8 @@ pub(crate) fn read_timestamp(raw: &str) -> Option<i64> {
     }
 }
 
-/// Whether a JSON value is a number that is no whole number of epoch milliseconds.
-pub(crate) fn is_of_another_unit(raw: &str) -> bool {
+/// Returns true for a number that is not whole epoch milliseconds: its unit was guessed from its magnitude.
+pub(crate) fn has_guessed_unit(raw: &str) -> bool {
     let number = read_number(raw);
     number.is_some_and(|number| EpochUnit::of(number) != EpochUnit::Milliseconds || read_integer(raw).is_none())
 }
@@ -39,21 +39,21 @@ fn read_epoch(raw: &str) -> Option<i64> {
     let number = read_number(raw)?;
     let per_second = EpochUnit::of(number).per_second();
     match read_integer(raw) {
-        Some(whole) if per_second <= SECOND_US => whole.checked_mul(SECOND_US / per_second),
-        Some(whole) => Some(whole.div_euclid(per_second / SECOND_US)),
-        // A fraction of a number too small to be a moment of today says nothing.
+        Some(integer) if per_second <= SECOND_US => integer.checked_mul(SECOND_US / per_second),
+        Some(integer) => Some(integer.div_euclid(per_second / SECOND_US)),
+        // A small number with a fraction is not a time.
         None if number.abs() < FRACTION_MIN => None,
         None => Some((number * (SECOND_US as f64 / per_second as f64)).round() as i64),
     }
 }
 
-/// The moment that a text names.
+/// Parses a text as a time.
 pub(crate) fn parse(text: &str) -> Option<i64> {
     parse_utc(text.as_bytes()).or_else(|| parse_any(text)).filter(|micros| MOMENTS_US.contains(micros))
 }
 
-/// The form that services send: `2026-01-31T08:15:30.123Z`, with up to six fraction digits. `None` means only that it
-/// is another one.
+/// Parses the usual form, `2026-01-31T08:15:30.123Z` with up to six fraction digits. Returns `None` for other forms,
+/// which may be times all the same.
 fn parse_utc(text: &[u8]) -> Option<i64> {
     let (date_time, rest) = text.split_first_chunk::<19>()?;
     let [y0, y1, y2, y3, b'-', m0, m1, b'-', d0, d1, b'T', h0, h1, b':', n0, n1, b':', s0, s1] = *date_time else {
@@ -75,7 +75,7 @@ fn parse_utc(text: &[u8]) -> Option<i64> {
     Some(seconds * SECOND_US + fraction_us(rest)?)
 }
 
-/// Microseconds of `Z` or `.digitsZ`.
+/// Parses `Z` or `.digitsZ` as a fraction of a second, in microseconds.
 fn fraction_us(rest: &[u8]) -> Option<i64> {
     let rest = rest.strip_suffix(b"Z")?;
     if rest.is_empty() {
@@ -106,8 +106,8 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days from 1970-01-01 in the Gregorian calendar. Years begin in March here, so that the leap day is the last of its
-/// year.
+/// Returns the days since 1970-01-01 in the Gregorian calendar. Years begin in March here, so that the leap day is the
+/// last day of its year.
 fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     const DAYS_BEFORE_EPOCH: i64 = 719_468;
     let year = if month <= 2 { year - 1 } else { year };
@@ -118,11 +118,11 @@ fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - DAYS_BEFORE_EPOCH
 }
 
-/// Every other form, through chrono's reader of RFC 3339.
+/// Parses the other accepted forms with chrono.
 fn parse_any(text: &str) -> Option<i64> {
     let moment = match DateTime::parse_from_rfc3339(text) {
         Ok(moment) => moment,
-        // Only a missing zone can make this one succeed: a text that names a zone would name two.
+        // Succeeds only if the text has no zone: a second zone is an error.
         Err(_) => DateTime::parse_from_rfc3339(&format!("{text}Z")).ok()?,
     };
     Some(moment.timestamp_micros())

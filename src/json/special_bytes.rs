@@ -1,13 +1,13 @@
-//! Finds the bytes at which a scan through a JSON text has to stop: quotes, backslashes and control characters.
+//! Finds the bytes that end or escape within a JSON string: quotes, backslashes and control characters.
 
-/// Bytes that are examined at once.
+/// Bytes that one call examines.
 pub(super) const CHUNK_BYTES: usize = 16;
 
-/// A mask of the special bytes; the lowest bit is the first byte.
+/// Returns a mask with a one for each special byte; the lowest bit is the first byte.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(super) fn special_bytes(chunk: &[u8; CHUNK_BYTES]) -> u32 {
-    // SAFETY: SSE2 is a part of every such processor.
+    // SAFETY: every x86-64 processor has SSE2.
     unsafe { sse2(chunk) }
 }
 
@@ -19,8 +19,8 @@ fn sse2(chunk: &[u8; CHUNK_BYTES]) -> u32 {
         _mm_cmpeq_epi8, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set_epi64x, _mm_set1_epi8,
     };
 
-    let whole = u128::from_le_bytes(*chunk);
-    let bytes = _mm_set_epi64x((whole >> 64) as i64, whole as i64);
+    let value = u128::from_le_bytes(*chunk);
+    let bytes = _mm_set_epi64x((value >> 64) as i64, value as i64);
     let is_quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'"' as i8));
     let is_backslash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(b'\\' as i8));
     let is_control = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1F)), bytes);
@@ -30,7 +30,7 @@ fn sse2(chunk: &[u8; CHUNK_BYTES]) -> u32 {
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) use portable::special_bytes;
 
-/// For other processors, and for the test of the one above.
+/// The implementation for other processors, which also checks the SSE2 implementation in tests.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 pub(super) mod portable {
     use super::CHUNK_BYTES;

@@ -1,9 +1,9 @@
-//! JSON as exact texts: splits objects and lists one level deep, and reads single strings and numbers.
+//! Splits objects and lists one level deep into exact texts, and parses single strings, numbers and booleans.
 //!
-//! Every value stays a slice of the page until a column reads it, so its exact text is there if the column cannot hold
-//! the value. The grammar is serde_json's. A text that [`Scanner`] refuses is read by serde_json, through `RawValue`,
-//! which does not recurse: no depth of nesting overflows the stack. Nothing here knows columns. The readers expect
-//! values that the scanner has accepted, and return `None` for another shape.
+//! Every value stays a slice of the page until a column parses it, so its exact text is available if the column cannot
+//! hold the value. The grammar is that of serde_json. If [`Scanner`] refuses a text, serde_json reads it through
+//! `RawValue`, which does not recurse: no depth of nesting overflows the stack. The functions expect a valid JSON value
+//! without surrounding whitespace, and return `None` for a value of another type.
 
 use std::{borrow::Cow, fmt};
 
@@ -16,14 +16,18 @@ use super::{Scanner, Shape, shape};
 /// A member of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<'a> {
-    /// The text between the quotes of the key, escapes and all.
+    /// The text between the quotes of the key, escaped as sent.
     pub key: &'a str,
     /// The exact text of the value.
     pub value: &'a str,
 }
 
-/// Appends the members of an object in the order sent, duplicates too. `None` if the text is not an object.
+/// Appends the members of an object in the order sent, also duplicates. Returns `None` and appends nothing if the text
+/// is not an object.
 pub(crate) fn read_entries<'a>(raw: &'a str, into: &mut Vec<Entry<'a>>) -> Option<()> {
+    if shape(raw) != Shape::Object {
+        return None;
+    }
     let length_before = into.len();
     take_entries(&mut Scanner::new(raw), into).or_else(|| {
         into.truncate(length_before);
@@ -31,7 +35,7 @@ pub(crate) fn read_entries<'a>(raw: &'a str, into: &mut Vec<Entry<'a>>) -> Optio
     })
 }
 
-/// Appends the members of the object at the scanner's place.
+/// Appends the members of the object at the scanner's position.
 pub(crate) fn take_entries<'a>(scanner: &mut Scanner<'a>, into: &mut Vec<Entry<'a>>) -> Option<()> {
     scanner.each_member(|scanner, key| {
         into.push(Entry { key, value: scanner.value()? });
@@ -39,7 +43,7 @@ pub(crate) fn take_entries<'a>(scanner: &mut Scanner<'a>, into: &mut Vec<Entry<'
     })
 }
 
-/// Appends the members of an object; the way of serde_json.
+/// Appends the members of an object with serde_json.
 struct Members<'v, 'a>(&'v mut Vec<Entry<'a>>);
 
 impl<'a> DeserializeSeed<'a> for Members<'_, 'a> {
@@ -58,7 +62,7 @@ impl<'a> Visitor<'a> for Members<'_, 'a> {
     }
 
     fn visit_map<M: MapAccess<'a>>(self, mut members: M) -> Result<(), M::Error> {
-        // A raw key, because serde_json refuses to decode lone surrogates, and a key may hold one.
+        // A raw key, because serde_json refuses to decode lone surrogates, which a key may contain.
         while let Some((key, value)) = members.next_entry::<&'a RawValue, &'a RawValue>()? {
             self.0.push(Entry { key: unquoted(key.get()), value: value.get() });
         }
@@ -66,9 +70,12 @@ impl<'a> Visitor<'a> for Members<'_, 'a> {
     }
 }
 
-/// The items of a list, in order. `None` if the text is not one list and nothing more.
+/// Returns the items of a list in order; `None` if the text is not exactly one list. Whitespace around it is ignored.
 pub(crate) fn read_items(raw: &str) -> Option<Vec<&str>> {
-    scanned_items(raw).or_else(|| parsed_items(raw))
+    match shape(raw.trim_ascii_start()) {
+        Shape::List => scanned_items(raw).or_else(|| parsed_items(raw)),
+        _ => None,
+    }
 }
 
 fn scanned_items(raw: &str) -> Option<Vec<&str>> {
@@ -101,8 +108,8 @@ fn parsed_items(raw: &str) -> Option<Vec<&str>> {
     Some(items)
 }
 
-/// The bytes of a record as a text. A byte that is no UTF-8 is written like `\xff`, which is no JSON.
-pub(crate) fn shown(bytes: &[u8]) -> String {
+/// Returns bytes as text. A byte that is not UTF-8 becomes an escape like `\xff`, which is not valid JSON.
+pub(crate) fn escape_invalid_utf8(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());
@@ -111,36 +118,36 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     text
 }
 
-/// The text between the quotes of a string.
+/// Returns the text between the quotes of a string.
 pub(super) fn unquoted(raw: &str) -> &str {
     raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default()
 }
 
-/// A string's value.
+/// The decoded value of a JSON string.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Text<'a> {
-    /// The value; U+FFFD stands for each lone surrogate.
+pub(crate) struct DecodedText<'a> {
+    /// The value; U+FFFD replaces each lone surrogate.
     pub text: Cow<'a, str>,
     /// False if a lone surrogate was replaced.
     pub is_exact: bool,
 }
 
-/// The value of a string.
-pub(crate) fn read_text(raw: &str) -> Option<Text<'_>> {
+/// Returns the decoded value of a string.
+pub(crate) fn read_text(raw: &str) -> Option<DecodedText<'_>> {
     (shape(raw) == Shape::Text).then(|| unescaped(unquoted(raw)))
 }
 
-/// The value of a string, from the text between its quotes.
-pub(crate) fn unescaped(inner: &str) -> Text<'_> {
+/// Decodes the text between the quotes of a string.
+pub(crate) fn unescaped(inner: &str) -> DecodedText<'_> {
     // A search by bytes is enough: no byte of a longer character equals a backslash.
     match memchr(b'\\', inner.as_bytes()).map(|at| inner.split_at(at)) {
-        None => Text { text: Cow::Borrowed(inner), is_exact: true },
-        Some((plain, escaped)) => unescaped_slowly(inner.len(), plain, escaped.get(1..).unwrap_or_default()),
+        None => DecodedText { text: Cow::Borrowed(inner), is_exact: true },
+        Some((plain, escaped)) => unescaped_from(inner.len(), plain, escaped.get(1..).unwrap_or_default()),
     }
 }
 
-/// `plain` is decoded; `rest` begins behind a backslash.
-fn unescaped_slowly<'a>(bytes_max: usize, plain: &str, mut rest: &str) -> Text<'a> {
+/// Decodes a text with escapes. `plain` is the text before the first backslash, `rest` the text after it.
+fn unescaped_from<'a>(bytes_max: usize, plain: &str, mut rest: &str) -> DecodedText<'a> {
     let mut text = String::with_capacity(bytes_max);
     text.push_str(plain);
     let mut is_exact = true;
@@ -170,13 +177,13 @@ fn unescaped_slowly<'a>(bytes_max: usize, plain: &str, mut rest: &str) -> Text<'
             }
             None => {
                 text.push_str(rest);
-                return Text { text: Cow::Owned(text), is_exact };
+                return DecodedText { text: Cow::Owned(text), is_exact };
             }
         }
     }
 }
 
-/// Reads behind `\u`: the character, or `None` for a lone surrogate, and what follows it.
+/// Reads the text after `\u`. Returns the character, or `None` for a lone surrogate, and the rest of the text.
 fn unicode_escape(rest: &str) -> (Option<char>, &str) {
     let Some((unit, after)) = hex_unit(rest) else {
         return (None, rest);
@@ -196,17 +203,17 @@ fn hex_unit(text: &str) -> Option<(u32, &str)> {
     Some((u32::from_str_radix(digits, 16).ok()?, after))
 }
 
-/// The value of a number that is an integer, however it is written (`12`, `12.0`, `1.2e1`), if it fits 64 bits.
+/// Returns the value of a number that is a 64-bit integer, in any notation (`12`, `12.0`, `1.2e1`).
 pub(crate) fn read_integer(raw: &str) -> Option<i64> {
     if shape(raw) != Shape::Number {
         return None;
     }
-    // The common case. It also refuses what is too large, which the exact reading below then refuses again.
+    // Plain digits are the common case.
     raw.parse().ok().or_else(|| integer_of_decimal(raw))
 }
 
-/// Reads integers into `integers`: one, a list of them, or such a list as JSON inside a string. `None` for anything
-/// else.
+/// Reads an integer, a list of integers, or such a list as JSON inside a string into `integers`. Returns `None` for
+/// other values.
 pub(crate) fn read_integers(raw: &str, integers: &mut Vec<i64>) -> Option<()> {
     integers.clear();
     match shape(raw) {
@@ -226,7 +233,7 @@ pub(crate) fn read_integers(raw: &str, integers: &mut Vec<i64>) -> Option<()> {
     Some(())
 }
 
-/// The value of a string of decimal digits (`"17"`, `"-3"`).
+/// Returns the value of a string of decimal digits (`"17"`, `"-3"`).
 pub(crate) fn read_digits(raw: &str) -> Option<i64> {
     let text = read_text(raw)?.text;
     let digits = text.strip_prefix('-').unwrap_or(&text);
@@ -234,7 +241,7 @@ pub(crate) fn read_digits(raw: &str) -> Option<i64> {
     is_decimal.then(|| text.parse().ok()).flatten()
 }
 
-/// Exact, by moving the decimal point; never through a double.
+/// Parses a number with a point or an exponent exactly, by moving the decimal point instead of using a double.
 fn integer_of_decimal(raw: &str) -> Option<i64> {
     /// Digits of the largest integer.
     const DIGITS_MAX: i64 = 19;
@@ -246,13 +253,13 @@ fn integer_of_decimal(raw: &str) -> Option<i64> {
         Some(mantissa) => ("-", mantissa),
         None => ("", mantissa),
     };
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits = format!("{whole}{fraction}");
+    let (integer_part, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{integer_part}{fraction}");
     let significant = digits.trim_end_matches('0');
     if significant.is_empty() {
         return Some(0);
     }
-    // An exponent that is too long for i64 belongs to no integer, as the digits are not all zero.
+    // The digits are not all zero, so an exponent that does not fit i64 means that the number is no 64-bit integer.
     let exponent: i64 = exponent.parse().ok()?;
     let zeros = exponent.checked_sub(fraction.len() as i64)?.checked_add((digits.len() - significant.len()) as i64)?;
     if !(0..=DIGITS_MAX).contains(&zeros) {
@@ -262,7 +269,7 @@ fn integer_of_decimal(raw: &str) -> Option<i64> {
     format!("{sign}{significant}{zeros}").parse().ok()
 }
 
-/// The double nearest to a number; `None` where that is infinite.
+/// Returns the double nearest to a number; `None` if that is infinite.
 pub(crate) fn read_number(raw: &str) -> Option<f64> {
     if shape(raw) != Shape::Number {
         return None;
@@ -270,7 +277,7 @@ pub(crate) fn read_number(raw: &str) -> Option<f64> {
     raw.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// The value of a boolean.
+/// Returns the value of a boolean.
 pub(crate) fn read_boolean(raw: &str) -> Option<bool> {
     match raw {
         "true" => Some(true),
@@ -279,7 +286,7 @@ pub(crate) fn read_boolean(raw: &str) -> Option<bool> {
     }
 }
 
-/// Whether a list or an object holds nothing.
+/// Returns true for an empty list or object.
 pub(crate) fn is_empty_container(raw: &str) -> bool {
     matches!(shape(raw), Shape::List | Shape::Object) && unquoted(raw).trim_ascii().is_empty()
 }

@@ -1,41 +1,41 @@
-//! Takes a page apart of which some records are no JSON. The other records are read as if nothing were wrong.
+//! Parses a page of which some records are not JSON. The other records are read as usual.
 //!
-//! Everything outside of the records must be JSON, up to the last byte of the page. A page that was cut is refused. So
-//! is a page whose end could lie inside a record: the records behind it would be lost.
+//! Everything outside of the records must be JSON, up to the last byte of the page. A page that was cut off is refused.
+//! A page whose end could lie inside a record is refused too, because the records after it would be lost.
 
 use std::borrow::Cow;
 
 use memchr::memchr2_iter;
 use serde::de::IgnoredAny;
 
-use super::parts::{DATA, PageParts, Record, scan};
+use super::parts::{DATA, PageParts, PageRecord, scan};
 use crate::json::Scanner;
 
-/// Replaces a byte that is no UTF-8: a control character, which is no JSON either.
+/// Replaces a byte that is not UTF-8. It is a control character, so the record stays invalid JSON.
 const MASK: u8 = 1;
-/// The most broken records of a page whose end is found by what follows them.
+/// Maximum broken records of a page whose end is found by searching for the next record.
 const SEARCHES_MAX: usize = 64;
-/// The most bytes that are examined to find those ends, as a multiple of the page.
-const EFFORT_MAX: usize = 32;
+/// Maximum bytes that are examined to find the ends of records, as a multiple of the bytes of the page.
+const EXAMINED_PAGES_MAX: usize = 32;
 
-/// Takes a page apart that is no JSON because of some of its records; `None` where it is not certain which they are.
+/// Parses a page with records that are not JSON. Returns `None` if the ends of these records are not certain.
 pub(super) fn parse(body: &[u8]) -> Option<PageParts> {
     let text = masked(body)?;
-    let mut search = Search { text: &text, effort: body.len().saturating_mul(EFFORT_MAX) };
+    let mut finder = RecordFinder { text: &text, bytes_left: body.len().saturating_mul(EXAMINED_PAGES_MAX) };
     let parts = scan(&text, &[DATA], |scanner| {
-        let (records, end) = search.list(scanner.at())?;
+        let (records, end) = finder.list(scanner.position())?;
         scanner.go_to(end);
         Some(records)
     })?;
     let (Some(cursor), [list], None) = (&parts.cursor, parts.lists.as_slice(), parts.duplicate) else { return None };
-    // A page that was cut inside a record can look as if that were the end. Behind a list that comes first stands the
-    // page token.
-    let is_closed = |record: &Record| !record.is_broken || closed(&text, record.place.start) == Some(record.place.end);
-    let is_sure = cursor.start > list.place.end || list.records.iter().all(is_closed);
-    is_sure.then_some(parts)
+    // If the page token comes before the list, a page that was cut inside a record can look as if it ended there.
+    let is_closed =
+        |record: &PageRecord| !record.is_broken || container_end(&text, record.range.start) == Some(record.range.end);
+    let is_certain = cursor.start > list.range.end || list.records.iter().all(is_closed);
+    is_certain.then_some(parts)
 }
 
-/// The text of a page, with [`MASK`] for each byte that is no UTF-8.
+/// Returns the text of a page, with [`MASK`] for each byte that is not UTF-8.
 fn masked(body: &[u8]) -> Option<Cow<'_, str>> {
     if let Ok(text) = std::str::from_utf8(body) {
         return Some(Cow::Borrowed(text));
@@ -48,23 +48,24 @@ fn masked(body: &[u8]) -> Option<Cow<'_, str>> {
     String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
-struct Search<'a> {
+/// Finds the ends of records. A method returns `None` if the end is not certain, or if too many bytes were examined.
+struct RecordFinder<'a> {
     text: &'a str,
     /// Bytes that may still be examined.
-    effort: usize,
+    bytes_left: usize,
 }
 
-/// What follows a record.
-enum Behind {
-    /// Another record, which begins here.
+/// The part of a page after a record.
+enum AfterRecord {
+    /// Another record, which begins at this position.
     Record(usize),
-    /// The end of the list. The rest of the page begins here.
-    Rest(usize),
+    /// The end of the list. The rest of the page begins at this position.
+    RestOfPage(usize),
 }
 
-impl Search<'_> {
-    /// The records of the list that begins here, and where it ends.
-    fn list(&mut self, start: usize) -> Option<(Vec<Record>, usize)> {
+impl RecordFinder<'_> {
+    /// Returns the records of the list that begins at `start`, and the end of the list.
+    fn list(&mut self, start: usize) -> Option<(Vec<PageRecord>, usize)> {
         if self.byte(start)? != b'[' {
             return None;
         }
@@ -75,136 +76,142 @@ impl Search<'_> {
         }
     }
 
-    /// The records from here on, and the end of the list.
-    fn records(&mut self, mut at: usize, searches: usize) -> Option<(Vec<Record>, usize)> {
+    /// Returns the records from `start` on, and the end of the list. `searches` counts the searches so far.
+    fn records(&mut self, mut start: usize, searches: usize) -> Option<(Vec<PageRecord>, usize)> {
         let mut records = Vec::new();
         loop {
-            let (end, behind, is_broken) = match self.json(at).and_then(|end| Some((end, self.behind(end)?))) {
-                Some((end, behind)) => (end, behind, false),
-                None => match self.closed(at).and_then(|end| Some((end, self.behind_broken(end)?))) {
-                    Some((end, behind)) => (end, behind, true),
-                    None => return self.searched(at, records, searches),
-                },
-            };
-            records.push(Record { place: at..end, is_broken });
-            match behind {
-                Behind::Record(next) => at = next,
-                Behind::Rest(rest) => return self.is_rest(rest).then_some((records, rest)),
+            let json = self.json_end(start).and_then(|end| Some((end, self.after_record(end)?)));
+            let is_broken = json.is_none();
+            let closed = json.or_else(|| {
+                let end = self.container_end(start)?;
+                Some((end, self.after_broken_record(end)?))
+            });
+            let Some((end, after)) = closed else { return self.records_by_search(start, records, searches) };
+            records.push(PageRecord { range: start..end, is_broken });
+            match after {
+                AfterRecord::Record(next) => start = next,
+                AfterRecord::RestOfPage(rest) => return self.is_rest_of_page(rest).then_some((records, rest)),
             }
         }
     }
 
-    /// The same if the record that begins here is broken and its brackets do not tell its end: it ends before the next
-    /// text that can be read.
-    fn searched(&mut self, at: usize, mut records: Vec<Record>, searches: usize) -> Option<(Vec<Record>, usize)> {
+    /// Returns the records from `start` on, and the end of the list, if the record at `start` is broken and its brackets
+    /// do not show its end. The record ends where the next readable record or the rest of the page begins.
+    fn records_by_search(
+        &mut self,
+        start: usize,
+        mut records: Vec<PageRecord>,
+        searches: usize,
+    ) -> Option<(Vec<PageRecord>, usize)> {
         if searches >= SEARCHES_MAX {
             return None;
         }
         let text = self.text;
-        for end in memchr2_iter(b',', b']', text.as_bytes().get(at..)?).map(|found| at + found) {
-            self.spend(1)?;
-            let found = match self.behind(end)? {
-                Behind::Rest(rest) => self.is_rest(rest).then(|| (Vec::new(), rest)),
-                Behind::Record(next) if self.byte(next) == Some(b'{') && self.json(next).is_some() => {
+        for end in memchr2_iter(b',', b']', text.as_bytes().get(start..)?).map(|offset| start + offset) {
+            self.count_examined(1)?;
+            let following = match self.after_record(end)? {
+                AfterRecord::RestOfPage(rest) => self.is_rest_of_page(rest).then(|| (Vec::new(), rest)),
+                AfterRecord::Record(next) if self.byte(next) == Some(b'{') && self.json_end(next).is_some() => {
                     self.records(next, searches + 1)
                 }
-                Behind::Record(_) => None,
+                AfterRecord::Record(_) => None,
             };
-            if let Some((behind, list_end)) = found {
-                let end = at + text.get(at..end)?.trim_end().len();
-                records.push(Record { place: at..end, is_broken: true });
-                records.extend(behind);
+            if let Some((following, list_end)) = following {
+                let end = start + text.get(start..end)?.trim_end().len();
+                records.push(PageRecord { range: start..end, is_broken: true });
+                records.extend(following);
                 return Some((records, list_end));
             }
         }
         None
     }
 
-    /// The end of the value that begins here, if it is JSON.
-    fn json(&mut self, at: usize) -> Option<usize> {
-        let mut scanner = Scanner::starting_at(self.text, at);
-        let is_read = scanner.value().is_some();
-        let (end, read) = (scanner.at(), scanner.at().saturating_sub(at));
-        self.spend(read)?;
-        if is_read {
+    /// Returns the end of the value at `start` if the value is JSON.
+    fn json_end(&mut self, start: usize) -> Option<usize> {
+        let mut scanner = Scanner::starting_at(self.text, start);
+        let is_json = scanner.value().is_some();
+        let end = scanner.position();
+        self.count_examined(end.saturating_sub(start))?;
+        if is_json {
             return Some(end);
         }
         // The scanner refuses deep nesting, which serde_json reads.
-        self.spend(read)?;
-        let mut values = serde_json::Deserializer::from_str(self.text.get(at..)?).into_iter::<IgnoredAny>();
+        self.count_examined(end.saturating_sub(start))?;
+        let mut values = serde_json::Deserializer::from_str(self.text.get(start..)?).into_iter::<IgnoredAny>();
         values.next()?.ok()?;
-        Some(at + values.byte_offset())
+        Some(start + values.byte_offset())
     }
 
-    /// The end of the container that begins here, by its brackets alone; what is in its texts does not count.
-    fn closed(&mut self, at: usize) -> Option<usize> {
-        let end = closed(self.text, at);
-        self.spend(end.unwrap_or(self.text.len()).saturating_sub(at))?;
+    /// Calls [`container_end`] and counts the examined bytes.
+    fn container_end(&mut self, start: usize) -> Option<usize> {
+        let end = container_end(self.text, start);
+        self.count_examined(end.unwrap_or(self.text.len()).saturating_sub(start))?;
         end
     }
 
-    /// What follows the record that ends here.
-    fn behind(&self, end: usize) -> Option<Behind> {
-        let at = self.skip_spaces(end);
-        match self.byte(at)? {
-            b',' => Some(Behind::Record(self.skip_spaces(at + 1))),
-            b']' => Some(Behind::Rest(at + 1)),
+    /// Returns what follows a record that ends at `end`.
+    fn after_record(&self, end: usize) -> Option<AfterRecord> {
+        let position = self.skip_spaces(end);
+        match self.byte(position)? {
+            b',' => Some(AfterRecord::Record(self.skip_spaces(position + 1))),
+            b']' => Some(AfterRecord::RestOfPage(position + 1)),
             _ => None,
         }
     }
 
-    /// What follows a record that ends by its brackets alone: it must be another object, or the rest of the page.
-    fn behind_broken(&mut self, end: usize) -> Option<Behind> {
-        let behind = self.behind(end)?;
-        let is_likely = match behind {
-            Behind::Record(next) => self.byte(next) == Some(b'{'),
-            Behind::Rest(rest) => self.is_rest(rest),
+    /// Returns what follows a broken record whose closing bracket is before `end`: an object or the rest of the page.
+    /// Anything else makes the end uncertain.
+    fn after_broken_record(&mut self, end: usize) -> Option<AfterRecord> {
+        let after = self.after_record(end)?;
+        let is_certain = match after {
+            AfterRecord::Record(next) => self.byte(next) == Some(b'{'),
+            AfterRecord::RestOfPage(rest) => self.is_rest_of_page(rest),
         };
-        is_likely.then_some(behind)
+        is_certain.then_some(after)
     }
 
-    /// Whether this is the rest of a page, from behind its list on.
-    fn is_rest(&mut self, at: usize) -> bool {
-        let mut scanner = Scanner::starting_at(self.text, at);
+    /// Returns true if the text from `start` on is the rest of a page after its list.
+    fn is_rest_of_page(&mut self, start: usize) -> bool {
+        let mut scanner = Scanner::starting_at(self.text, start);
         let is_rest = scanner.rest_of_object().is_some() && scanner.is_at_end();
-        self.spend(scanner.at().saturating_sub(at)).is_some() && is_rest
+        self.count_examined(scanner.position().saturating_sub(start)).is_some() && is_rest
     }
 
-    /// Counts examined bytes; `None` if they were too many.
-    fn spend(&mut self, bytes: usize) -> Option<()> {
-        self.effort = self.effort.checked_sub(bytes)?;
+    /// Counts examined bytes. Returns `None` if they exceed the limit.
+    fn count_examined(&mut self, bytes: usize) -> Option<()> {
+        self.bytes_left = self.bytes_left.checked_sub(bytes)?;
         Some(())
     }
 
-    fn byte(&self, at: usize) -> Option<u8> {
-        self.text.as_bytes().get(at).copied()
+    fn byte(&self, position: usize) -> Option<u8> {
+        self.text.as_bytes().get(position).copied()
     }
 
-    fn skip_spaces(&self, at: usize) -> usize {
-        Scanner::starting_at(self.text, at).at()
+    fn skip_spaces(&self, position: usize) -> usize {
+        Scanner::starting_at(self.text, position).position()
     }
 }
 
-/// The end of the container that begins here, by its brackets alone; what is in its texts does not count.
-fn closed(text: &str, at: usize) -> Option<usize> {
+/// Returns the end of the list or object at `start`, found by its brackets alone. Brackets inside strings do not count.
+fn container_end(text: &str, start: usize) -> Option<usize> {
     let bytes = text.as_bytes();
-    let (mut open, mut place) = (Vec::new(), at);
+    let (mut open, mut position) = (Vec::new(), start);
     loop {
-        match *bytes.get(place)? {
+        match *bytes.get(position)? {
             b'{' => open.push(b'}'),
             b'[' => open.push(b']'),
             close @ (b'}' | b']') if open.pop() != Some(close) => return None,
             b'"' => {
-                place += 1;
-                while *bytes.get(place)? != b'"' {
-                    place += if bytes.get(place) == Some(&b'\\') { 2 } else { 1 };
+                position += 1;
+                while *bytes.get(position)? != b'"' {
+                    position += if bytes.get(position) == Some(&b'\\') { 2 } else { 1 };
                 }
             }
             _ => {}
         }
-        place += 1;
+        position += 1;
         if open.is_empty() {
-            return (place > at + 1).then_some(place);
+            return (position > start + 1).then_some(position);
         }
     }
 }
@@ -212,10 +219,10 @@ fn closed(text: &str, at: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::shown;
+    use crate::json::escape_invalid_utf8;
     use proptest::{prelude::*, sample::select};
 
-    /// Records that are no JSON.
+    /// Records that are not JSON.
     const BROKEN: [&[u8]; 16] = [
         b"{\"a\":NaN}",
         b"{\"a\":Infinity,\"list\":[{\"x\":1},{\"y\":2},3]}",
@@ -229,7 +236,7 @@ mod tests {
         b"{'a':1}",
         b"{a:[1,{\"b\":2}]}",
         b"{\"a\":undefined,\"b\":{\"c\":[]}}",
-        // Not closed.
+        // Brackets are not closed.
         b"{\"a\":1,\"b\":\"tex",
         b"{\"a\":1,\"b\":[1,2",
         b"{\"a\":1,\"b\":{\"c\":",
@@ -238,7 +245,7 @@ mod tests {
 
     fn parts(body: &[u8]) -> Option<Vec<(Vec<u8>, bool)>> {
         let page = parse(body)?;
-        Some(page.records().map(|record| (body[record.place.clone()].to_vec(), record.is_broken)).collect())
+        Some(page.records().map(|record| (body[record.range.clone()].to_vec(), record.is_broken)).collect())
     }
 
     fn page(records: &[&[u8]]) -> Vec<u8> {
@@ -246,22 +253,22 @@ mod tests {
     }
 
     #[test]
-    fn p1_a_broken_record_stands_alone_wherever_it_is() {
+    fn p1_a_broken_record_does_not_affect_its_neighbours() {
         let good: &[u8] = br#"{"a":"}],{","b":[{"c":null},{"d":"\u00e9"}]}"#;
         for broken in BROKEN {
             for at in 0..3 {
                 let mut records = vec![good; 2];
                 records.insert(at, broken);
                 let expected = records.iter().map(|record| (record.to_vec(), *record == broken)).collect();
-                let shown = String::from_utf8_lossy(broken);
-                assert_eq!(parts(&page(&records)), Some(expected), "{shown} at {at}");
+                let text = String::from_utf8_lossy(broken);
+                assert_eq!(parts(&page(&records)), Some(expected), "{text} at {at}");
             }
             assert_eq!(parts(&page(&[broken])), Some(vec![(broken.to_vec(), true)]));
         }
     }
 
     #[test]
-    fn p3_a_page_that_was_cut_is_not_taken_apart() {
+    fn p3_a_page_that_was_cut_off_is_refused() {
         let records: Vec<&[u8]> = vec![
             br#"{"a":[1,2],"b":"x"}"#,
             br#"{"a":{"b":[3]},"c":[{"d":[]}]}"#,
@@ -269,18 +276,18 @@ mod tests {
             br#"{"e":[{"f":1}]}"#,
         ];
         let list = records.join(b",".as_slice());
-        for whole in [
+        for page in [
             [b"{\"cursor\":null,\"data\":[".as_slice(), &list, b"]}"].concat(),
             [b"{\"data\":[".as_slice(), &list, b"],\"cursor\":null}"].concat(),
         ] {
-            assert_eq!(parts(&whole).unwrap().len(), 4);
-            for end in 0..whole.len() {
-                assert_eq!(parts(&whole[..end]), None, "{}", String::from_utf8_lossy(&whole[..end]));
+            assert_eq!(parts(&page).unwrap().len(), 4);
+            for end in 0..page.len() {
+                assert_eq!(parts(&page[..end]), None, "{}", String::from_utf8_lossy(&page[..end]));
             }
         }
-        // The end could be that of the record.
+        // The last bracket could close the record instead of the page.
         assert_eq!(parts(br#"{"cursor":null,"data":[{"a":1},{"b":[1,2]}"#), None);
-        // Without a token nobody knows whether this is all.
+        // Without a token the page may have been cut off.
         assert_eq!(parts(b"{\"data\":[{\"a\":NaN}]}"), None);
         for broken_elsewhere in [
             b"{\"data\":[{\"a\":NaN}],\"cursor\":NaN}".as_slice(),
@@ -296,18 +303,18 @@ mod tests {
     }
 
     #[test]
-    fn p8_a_page_that_means_harm_costs_little() {
-        for harm in
+    fn p8_a_hostile_page_costs_little() {
+        for hostile in
             [b"{,{".repeat(100_000), b"[{\"a\":".repeat(100_000), b"{},".repeat(200_000), b"],[".repeat(100_000)]
         {
-            let body = [b"{\"data\":[{\"a\":NaN,".as_slice(), &harm, b"\"b\":,],\"cursor\":1,}"].concat();
+            let body = [b"{\"data\":[{\"a\":NaN,".as_slice(), &hostile, b"\"b\":,],\"cursor\":1,}"].concat();
             assert_eq!(parts(&body), None);
         }
         assert_eq!(
             parts("\u{feff}{\"data\":[{\"a\":NaN}],\"cursor\":1}".as_bytes()),
             Some(vec![(b"{\"a\":NaN}".to_vec(), true)])
         );
-        assert_eq!(shown(b"caf\xe9 \xf0\x9f\x98\x80\xff"), "caf\\xe9 \u{1f600}\\xff");
+        assert_eq!(escape_invalid_utf8(b"caf\xe9 \xf0\x9f\x98\x80\xff"), "caf\\xe9 \u{1f600}\\xff");
     }
 
     proptest! {
@@ -315,7 +322,7 @@ mod tests {
         fn p1_good_records_around_broken_ones_are_found(records in proptest::collection::vec(
             prop_oneof![
                 3 => select(vec![br#"{"a":1}"#.to_vec(), br#"{"b":[{},{"c":"],{"}]}"#.to_vec(), "{\"é\":{}}".as_bytes().to_vec()]),
-                // Their brackets tell where they end.
+                // The brackets of these records show their ends.
                 1 => select(BROKEN[..12].iter().map(|broken| broken.to_vec()).collect::<Vec<_>>()),
             ],
             1..20,

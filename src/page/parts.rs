@@ -1,57 +1,58 @@
-//! The parts of a page, and the one pass that finds them.
+//! The parts of a page, and a scan that finds them in one pass.
 
 use std::{mem, ops::Range};
 
 use crate::json::{Scanner, unescaped};
 
-/// The list of records that a service sends.
+/// The name of the list of records.
 pub const DATA: &str = "data";
-/// The page token.
+/// The name of the page token.
 const CURSOR: &str = "cursor";
 
-/// The parts of a page. All places are in bytes of the body.
+/// The parts of a page. All ranges are in bytes of the body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageParts {
     /// The value of `cursor`.
     pub cursor: Option<Range<usize>>,
     /// The lists of records, in order.
-    pub lists: Vec<List>,
-    /// A member that occurs twice and must not: `cursor` or `data`.
+    pub lists: Vec<RecordList>,
+    /// `cursor` or `data` if the page has that member twice.
     pub duplicate: Option<&'static str>,
     pub(super) has_data: bool,
-    pub(super) is_data_no_list: bool,
+    /// True if a `data` is not a list.
+    pub(super) has_other_data: bool,
 }
 
 /// A list of records.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct List {
+pub struct RecordList {
     /// The list with its brackets.
-    pub place: Range<usize>,
-    /// Its items, in order.
-    pub records: Vec<Record>,
+    pub range: Range<usize>,
+    /// The items, in order.
+    pub records: Vec<PageRecord>,
 }
 
-/// An item of such a list.
+/// A record of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// The record without the space around it.
-    pub place: Range<usize>,
-    /// Whether the record is no JSON.
+pub struct PageRecord {
+    /// The record without the whitespace around it.
+    pub range: Range<usize>,
+    /// True if the record is not JSON.
     pub is_broken: bool,
 }
 
 impl PageParts {
-    /// The records of all lists, in order.
-    pub fn records(&self) -> impl Iterator<Item = &Record> {
+    /// Returns the records of all lists, in order.
+    pub fn records(&self) -> impl Iterator<Item = &PageRecord> {
         self.lists.iter().flat_map(|list| &list.records)
     }
 
-    /// Adds a member of the page; `records` if it is one of the lists.
-    pub(super) fn add(&mut self, name: &str, place: Range<usize>, records: Option<Vec<Record>>) {
+    /// Adds a member of the page. `records` is set if the member is one of the lists.
+    pub(super) fn add(&mut self, name: &str, range: Range<usize>, records: Option<Vec<PageRecord>>) {
         match name {
-            CURSOR if self.cursor.replace(place.clone()).is_some() => self.duplicate = Some(CURSOR),
+            CURSOR if self.cursor.replace(range.clone()).is_some() => self.duplicate = Some(CURSOR),
             DATA => {
-                self.is_data_no_list |= records.is_none();
+                self.has_other_data |= records.is_none();
                 if mem::replace(&mut self.has_data, true) {
                     self.duplicate = Some(DATA);
                 }
@@ -59,37 +60,37 @@ impl PageParts {
             _ => {}
         }
         if let Some(records) = records {
-            self.lists.push(List { place, records });
+            self.lists.push(RecordList { range, records });
         }
     }
 }
 
-/// Takes a page apart in one pass. `read_list` reads each list of records, with the scanner at its bracket, and returns
-/// the places of the records if somebody needs them. `None` if the scanner or `read_list` does not accept the text,
-/// which may be a page all the same.
+/// Parses a page in one pass. Calls `read_list` with the scanner at the opening bracket of each list of records;
+/// `read_list` returns the records, or an empty vector if the caller does not need them. Returns `None` if the scanner or
+/// `read_list` does not accept the text, which may be a page all the same.
 pub(crate) fn scan<'a>(
     text: &'a str,
     lists: &[&str],
-    mut read_list: impl FnMut(&mut Scanner<'a>) -> Option<Vec<Record>>,
+    mut read_list: impl FnMut(&mut Scanner<'a>) -> Option<Vec<PageRecord>>,
 ) -> Option<PageParts> {
     let (mut scanner, mut parts) = (Scanner::starting_at(text, mark_bytes(text)), PageParts::default());
     scanner.each_member(|scanner, name| {
-        // Half of a surrogate pair becomes U+FFFD, and no name of a member that is looked for.
+        // A lone surrogate becomes U+FFFD, which no searched name contains.
         let name = unescaped(name).text;
-        let start = scanner.at();
+        let start = scanner.position();
         let is_list = scanner.peek() == Some(b'[') && lists.contains(&&*name);
         let records = match is_list {
             true => Some(read_list(scanner)?),
             false => scanner.value().map(|_| None)?,
         };
-        let end = start + text.get(start..scanner.at())?.trim_ascii_end().len();
+        let end = start + text.get(start..scanner.position())?.trim_ascii_end().len();
         parts.add(&name, start..end, records);
         Some(())
     })?;
     scanner.is_at_end().then_some(parts)
 }
 
-/// Bytes of the byte order marks before a text.
+/// Returns the number of bytes of the byte order marks at the start of a text.
 pub(super) fn mark_bytes(text: &str) -> usize {
     text.len() - text.trim_start_matches('\u{feff}').len()
 }

@@ -3,8 +3,8 @@
 use std::{borrow::Cow, ops::Range};
 
 use crate::{
-    json::shown,
-    page::{DATA, List, PageParts, Record},
+    json::escape_invalid_utf8,
+    page::{DATA, PageParts, PageRecord, RecordList},
 };
 
 /// A page from which records were removed.
@@ -24,10 +24,10 @@ const LISTS: [&str; 3] = [DATA, "absent", "refused"];
 pub fn remove_records(body: &[u8], mut is_removed: impl FnMut(&str) -> bool) -> Option<RedactedPage> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     let mut removed = 0;
-    for List { records, .. } in PageParts::parse(body, &LISTS).ok()?.lists {
+    for RecordList { records, .. } in PageParts::parse(body, &LISTS).ok()?.lists {
         let flags: Vec<bool> = records
             .iter()
-            .map(|record| match &*text_of(body.get(record.place.clone()).unwrap_or_default()) {
+            .map(|record| match &*text_of(body.get(record.range.clone()).unwrap_or_default()) {
                 user_id if user_id.starts_with('"') => is_removed(&format!("{{\"userId\":{user_id}}}")),
                 record => is_removed(record),
             })
@@ -48,30 +48,30 @@ pub fn remove_records(body: &[u8], mut is_removed: impl FnMut(&str) -> bool) -> 
 }
 
 fn text_of(record: &[u8]) -> Cow<'_, str> {
-    std::str::from_utf8(record).map_or_else(|_| shown(record).into(), Cow::Borrowed)
+    std::str::from_utf8(record).map_or_else(|_| escape_invalid_utf8(record).into(), Cow::Borrowed)
 }
 
 /// Returns the ranges to cut so that the rest is a valid list. A removed record loses the comma after it; removed
 /// records at the end of the list lose the comma before them. `flags` says for each record whether it is removed.
-fn cuts(records: &[Record], flags: &[bool]) -> Vec<Range<usize>> {
+fn cuts(records: &[PageRecord], flags: &[bool]) -> Vec<Range<usize>> {
     let mut cuts = Vec::new();
     let mut last_kept_end = None;
     let mut open: Option<usize> = None;
     for (record, is_removed) in records.iter().zip(flags) {
         match (*is_removed, open) {
-            (true, None) => open = Some(record.place.start),
+            (true, None) => open = Some(record.range.start),
             (false, Some(start)) => {
-                cuts.push(start..record.place.start);
+                cuts.push(start..record.range.start);
                 open = None;
             }
             _ => {}
         }
         if !is_removed {
-            last_kept_end = Some(record.place.end);
+            last_kept_end = Some(record.range.end);
         }
     }
     if let (Some(start), Some(last)) = (open, records.last()) {
-        cuts.push(last_kept_end.unwrap_or(start)..last.place.end);
+        cuts.push(last_kept_end.unwrap_or(start)..last.range.end);
     }
     cuts
 }

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock::Clock,
     config::Settings,
-    flatten::{FlatDeliveries, FlattenError, flatten_deliveries, tell},
+    flatten::{FlatDeliveries, FlattenError, flatten_deliveries, summarize_body},
     load::EventRows,
     model::{Delivery, DurableStep, EventKind, Failpoints, RunId},
     person::{Suppression, identifying_fields_of_table},
@@ -162,7 +162,8 @@ impl InboxReader {
             self.environment_id = self.learn_environment(taken)?;
         }
         let ours = self.environment_id.as_deref();
-        let is_other = |delivery: &&Delivery| tell(&delivery.body).kind_in(ours) == EventKind::OtherEnvironment;
+        let is_other =
+            |delivery: &&Delivery| summarize_body(&delivery.body).kind_for(ours) == EventKind::OtherEnvironment;
         flushed.of_other_environments += taken.iter().filter(is_other).count() as u64;
         let flat = flatten_deliveries(taken, ours).map_err(FlattenError::Contract)?;
         let FlatDeliveries { flat, drift } = flat;
@@ -179,7 +180,7 @@ impl InboxReader {
 
     /// The environment of the first delivery that tells one: from here on, others are told apart.
     fn learn_environment(&self, deliveries: &[Delivery]) -> Result<Option<String>, PipelineError> {
-        let told = deliveries.iter().map(|delivery| tell(&delivery.body));
+        let told = deliveries.iter().map(|delivery| summarize_body(&delivery.body));
         let named = told.filter(|told| told.kind.identifies_environment()).find_map(|told| told.environment_id);
         let Some(id) = named else { return Ok(None) };
         self.inbox.remember_environment_id(&id)?;

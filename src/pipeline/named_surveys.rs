@@ -10,7 +10,7 @@ use crate::{
     config::WarehouseSettings,
     load::{LoadError, Reader},
     model::{FlagSet, PageRequest, Scope, Stream, Window},
-    page::{DATA, PageParts, Record},
+    page::{DATA, PageParts, PageRecord},
     source::{Answer, Range, SourceError},
 };
 
@@ -152,7 +152,7 @@ impl Run {
 /// The records of a page that can be read.
 fn records(body: &[u8]) -> Vec<Value> {
     let parts = PageParts::parse(body, &[DATA]).unwrap_or_default();
-    let value = |record: &Record| serde_json::from_slice(body.get(record.place.clone())?).ok();
+    let value = |record: &PageRecord| serde_json::from_slice(body.get(record.range.clone())?).ok();
     parts.records().filter_map(value).collect()
 }
 

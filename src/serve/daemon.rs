@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::Settings,
-    flatten::tell,
+    flatten::summarize_body,
     model::{MINUTE_MS, Stream},
     notify::EndedRun,
     pipeline::{
@@ -136,7 +136,7 @@ impl Daemon {
         let earlier = self.inbox.waiting(EARLIER_MAX, EARLIER_BYTES_MAX).map_err(ServeError::State)?;
         let now_ms = self.system.clock.now_ms();
         for delivery in &earlier {
-            if let Some(stream) = tell(&delivery.body).kind.changed_stream() {
+            if let Some(stream) = summarize_body(&delivery.body).kind.changed_stream() {
                 self.add_hint(stream, now_ms);
             }
         }

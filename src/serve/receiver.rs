@@ -20,7 +20,7 @@ use tokio::{
 
 use crate::{
     clock::Clock,
-    flatten::{body_hash, tell},
+    flatten::{body_hash, summarize_body},
     redact::{ApiKey, bare_secret},
     state::{Accepted, NewDelivery},
 };
@@ -88,7 +88,7 @@ impl Receiver {
         }
         let read = timeout(BODY_WAIT, self.read_body(request.into_body()));
         let (body, memory) = read.await.unwrap_or(Err(Refusal::TooSlow))?;
-        let told = tell(&body);
+        let told = summarize_body(&body);
         let delivery = NewDelivery {
             received_ms: self.clock.now_ms(),
             body_hash: body_hash(&body),

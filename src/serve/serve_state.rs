@@ -12,7 +12,7 @@ use std::{
 use tokio::sync::Notify;
 
 use crate::{
-    flatten::Told,
+    flatten::BodySummary,
     model::{EventKind, Stream},
     pipeline::{Meter, Reading},
     state::{ScheduleEntry, Waiting},
@@ -133,12 +133,12 @@ impl ServeState {
     }
 
     /// Returns the kind of a delivery. Deliveries of another environment have a kind of their own.
-    pub(super) fn kind_of(&self, told: &Told) -> EventKind {
+    pub(super) fn kind_of(&self, told: &BodySummary) -> EventKind {
         let mut environment_id = lock(&self.environment_id);
         if environment_id.is_none() && told.kind.identifies_environment() {
             environment_id.clone_from(&told.environment_id);
         }
-        told.kind_in(environment_id.as_deref())
+        told.kind_for(environment_id.as_deref())
     }
 
     /// Counts a stored delivery and wakes the daemon.

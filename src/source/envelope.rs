@@ -38,7 +38,7 @@ pub fn parse(body: &[u8]) -> Result<Envelope, PageError> {
         Err(end) => (None, Some(end)),
     };
     let broken = list.records.iter().filter(|record| record.is_broken).count();
-    Ok(Envelope { rows: list.records.len(), next, end, list: list.place.clone(), broken })
+    Ok(Envelope { rows: list.records.len(), next, end, list: list.range.clone(), broken })
 }
 
 /// The page token, or the form of the end.

@@ -20,7 +20,7 @@ use futures::FutureExt as _;
 use studysync::{
     clock::Clock,
     config::{ArchiveChoice, Overrides, Settings, resolve},
-    flatten::{body_hash, tell},
+    flatten::{body_hash, summarize_body},
     model::{DAY_MS, Failpoints, HOUR_MS, MINUTE_MS, Rng},
     pipeline::System,
     serve::{Daemon, ServeState},
@@ -223,7 +223,7 @@ impl Machine {
             posts.swap(at, dice.below(at as u64 + 1) as usize);
         }
         for body in posts {
-            let told = tell(body.as_bytes());
+            let told = summarize_body(body.as_bytes());
             let delivery = NewDelivery {
                 received_ms: self.now_ms(),
                 body_hash: body_hash(body.as_bytes()),

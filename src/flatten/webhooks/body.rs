@@ -1,4 +1,4 @@
-//! A body, taken apart: what kind of event it tells, and what names that event.
+//! Parses the body of a webhook delivery: the kind of its event, and the key of the event.
 
 use std::borrow::Cow;
 
@@ -11,72 +11,70 @@ use crate::{
     text::without_mark,
 };
 
-/// Where a body says when something happened, best first.
-const MOMENTS: [&str; 4] = ["timestamp", "eventDate", "createdAt", "updatedAt"];
+/// The fields that may hold the time of an event; the first readable one is used.
+const TIME_FIELDS: [&str; 4] = ["timestamp", "eventDate", "createdAt", "updatedAt"];
 
-/// What can be told of a body at a glance.
+/// The facts about a body that are needed before it is flattened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct BodySummary {
     pub kind: EventKind,
-    /// What a body without a moment of its own is about. The same bytes about the same thing are told again only if
-    /// nothing else about it was told in between, and only for a while.
+    /// The subject of a body that carries no time, such as `survey 7`; `None` for other bodies. The inbox compares such
+    /// a body with earlier bodies of the same subject, to recognise a retry of the service.
     pub timeless_subject: Option<String>,
-    /// The environment that it is of, as the service calls it.
+    /// The service's identifier of the environment.
     pub environment_id: Option<String>,
 }
 
-impl Told {
-    pub(super) fn of(body: &Body<'_>) -> Self {
+impl BodySummary {
+    pub(super) fn of(body: &WebhookBody<'_>) -> Self {
         let kind = body.kind();
         let timeless_subject = body.timeless_subject(kind);
         let environment_id = body.text("environmentId").filter(|id| !id.is_empty()).map(Cow::into_owned);
-        Told { kind, timeless_subject, environment_id }
+        BodySummary { kind, timeless_subject, environment_id }
     }
 
-    /// What it is for the warehouse of an environment, if that is known.
-    pub fn kind_in(&self, environment_id: Option<&str>) -> EventKind {
+    /// Returns the kind for the warehouse of an environment: another kind if the body belongs to another environment.
+    pub fn kind_for(&self, environment_id: Option<&str>) -> EventKind {
         match (&self.environment_id, environment_id) {
-            (Some(told), Some(ours)) if told != ours => EventKind::OtherEnvironment,
+            (Some(sent), Some(own)) if sent != own => EventKind::OtherEnvironment,
             _ => self.kind,
         }
     }
 }
 
-/// The hash by which the same bytes are known.
+/// Returns a hash that identifies the exact bytes of a body.
 pub fn body_hash(body: &[u8]) -> u128 {
     xxh3_128(body)
 }
 
-/// A body, taken apart one level deep.
-pub(super) struct Body<'a> {
-    /// The text, or the bytes that are none.
+/// A parsed body, one level deep.
+pub(super) struct WebhookBody<'a> {
+    /// The text, or the bytes if they are not UTF-8.
     pub text: Result<&'a str, &'a [u8]>,
-    /// The members, if it is an object.
+    /// The members if the body is an object.
     pub entries: Option<Vec<Entry<'a>>>,
-    /// Whether it is JSON: an object, or a list, text, number or the like.
+    /// True if the body is JSON, of any type.
     is_json: bool,
 }
 
-impl<'a> Body<'a> {
-    pub(super) fn read(bytes: &'a [u8]) -> Self {
+impl<'a> WebhookBody<'a> {
+    pub(super) fn parse(bytes: &'a [u8]) -> Self {
         let text = std::str::from_utf8(bytes).map_err(|_| bytes);
-        // All of it is JSON, and nothing follows.
-        let whole = text.ok().and_then(|text| serde_json::from_str::<&RawValue>(without_mark(text)).ok());
-        let entries = whole.and_then(|whole| {
+        let value = text.ok().and_then(|text| serde_json::from_str::<&RawValue>(without_mark(text)).ok());
+        let entries = value.and_then(|value| {
             let mut entries = Vec::new();
-            json::read_entries(whole.get(), &mut entries).map(|()| entries)
+            json::read_entries(value.get(), &mut entries).map(|()| entries)
         });
-        Self { text, entries, is_json: whole.is_some() }
+        Self { text, entries, is_json: value.is_some() }
     }
 
-    /// The exact value of a field; `None` where it is missing or null. Of one that is there twice the last counts.
+    /// Returns the exact value of a field; `None` if it is missing or null. The last value of a repeated field counts.
     pub(super) fn raw(&self, field: &str) -> Option<&'a str> {
-        let entries = self.entries.as_deref()?.iter().rev();
-        let found = entries.filter(|entry| entry.key == field).map(|entry| entry.value).next()?;
-        (json::shape(found) != Shape::Null).then_some(found)
+        let last = self.entries.as_deref()?.iter().rfind(|entry| entry.key == field)?;
+        (json::shape(last.value) != Shape::Null).then_some(last.value)
     }
 
-    /// The text of a field; of anything else than a text, its JSON.
+    /// Returns the value of a string field, and the JSON of a field of another type.
     pub(super) fn text(&self, field: &str) -> Option<Cow<'a, str>> {
         let raw = self.raw(field)?;
         Some(json::read_text(raw).map_or(Cow::Borrowed(raw), |text| text.text))
@@ -86,18 +84,9 @@ impl<'a> Body<'a> {
         self.text.map_or_else(|bytes| bytes, str::as_bytes)
     }
 
-    pub(super) fn bigint(&self, field: &str) -> Option<i64> {
-        read_bigint(self.raw(field)?)
-    }
-
-    /// The JSON of a field, also where it was sent inside a text.
-    pub(super) fn json(&self, field: &str) -> Option<Cow<'a, str>> {
-        self.raw(field).map(sent_json)
-    }
-
-    /// Microseconds.
-    pub(super) fn moment(&self) -> Option<i64> {
-        MOMENTS.iter().find_map(|field| read_moment(self.raw(field)?))
+    /// Returns the time of the event in microseconds.
+    pub(super) fn occurred_at(&self) -> Option<i64> {
+        TIME_FIELDS.iter().find_map(|field| read_moment(self.raw(field)?))
     }
 
     pub(super) fn kind(&self) -> EventKind {
@@ -125,8 +114,8 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// What names the event: the same for every delivery that tells it, however it is written. What tells no time is
-    /// named by when it was received as well; the inbox knows which of those are repeats.
+    /// Returns the key of the event. All deliveries of an event have the same key, however their JSON is written. The
+    /// key of a body that carries no time contains the time of receipt; the inbox has removed its duplicates.
     pub(super) fn event_key(&self, kind: EventKind, delivery: &Delivery) -> String {
         match self.natural_key(kind) {
             Some(hash) => format!("{hash:032x}"),
@@ -137,20 +126,23 @@ impl<'a> Body<'a> {
         }
     }
 
-    pub(super) fn timeless_subject(&self, kind: EventKind) -> Option<String> {
-        let is_timeless = self.moment().is_none();
+    /// Returns the subject of a body that carries no time and whose kind repeats with the same bytes.
+    fn timeless_subject(&self, kind: EventKind) -> Option<String> {
+        let is_timeless = self.occurred_at().is_none();
         match kind {
-            EventKind::StudyStatusChanged if is_timeless => {
-                Some(format!("survey {}", self.bigint("surveyId").map_or_else(|| "?".to_owned(), |id| id.to_string())))
-            }
+            EventKind::StudyStatusChanged if is_timeless => Some(format!(
+                "survey {}",
+                self.raw("surveyId").and_then(read_bigint).map_or_else(|| "?".to_owned(), |id| id.to_string())
+            )),
             EventKind::Test if is_timeless => Some("test".to_owned()),
             _ => None,
         }
     }
 
-    /// `None` where the body lacks what would name the event: then only the same bytes are the same event.
+    /// Hashes the values that identify the event. Returns `None` if the body lacks one of them; then only deliveries with
+    /// the same bytes are one event.
     fn natural_key(&self, kind: EventKind) -> Option<u128> {
-        let moment = self.moment()?.to_string();
+        let occurred_at = self.occurred_at()?.to_string();
         let text = |field: &str| self.text(field).filter(|text| !text.is_empty());
         let mut hash = Xxh3::new();
         let mut add = |part: &str| {
@@ -158,16 +150,15 @@ impl<'a> Body<'a> {
             hash.update(part.as_bytes());
         };
         add(kind.name());
-        add(&moment);
+        add(&occurred_at);
         add(&text("surveyId").unwrap_or_default());
-        // Two questions of one wording can be answered alike in one moment: where the service numbers what it posts,
-        // the number counts.
+        // Two questions with one text can get equal answers at one time; the `id` of the delivery tells them apart.
         add(&text("id").unwrap_or_default());
         match kind {
             EventKind::AnswerSubmitted => {
                 add(&text("responseGroupUid")?);
                 add(&text("question")?);
-                add(&self.json("response").unwrap_or_default());
+                add(&self.raw("response").map(unwrap_json).unwrap_or_default());
             }
             EventKind::StudySubmitted => add(&text("responseGroupUid")?),
             EventKind::StudySent | EventKind::StudySeen => {
@@ -190,33 +181,33 @@ impl<'a> Body<'a> {
     }
 }
 
-/// An integer, also as a text of digits.
+/// Reads an integer, also from a string of digits.
 pub(super) fn read_bigint(raw: &str) -> Option<i64> {
     json::read_integer(raw).or_else(|| json::read_digits(raw))
 }
 
-/// A moment in microseconds, also as a text of epoch milliseconds.
+/// Reads a time in microseconds, also from a string of epoch milliseconds.
 pub(super) fn read_moment(raw: &str) -> Option<i64> {
     let digits = || json::read_digits(raw).and_then(|ms| moments::read_timestamp(&ms.to_string()));
     moments::read_timestamp(raw).or_else(digits)
 }
 
-/// `selectedIndexes`: a number, a list, or either as a text.
-pub(super) fn indexes(raw: &str) -> Option<Vec<i64>> {
-    let raw = sent_json(raw);
+/// Reads `selectedIndexes`: a number, a list, or either inside a string.
+pub(super) fn read_indexes(raw: &str) -> Option<Vec<i64>> {
+    let raw = unwrap_json(raw);
     match json::shape(&raw) {
         Shape::List => json::read_items(&raw)?.into_iter().map(json::read_integer).collect(),
         _ => read_bigint(&raw).map(|index| vec![index]),
     }
 }
 
-/// The JSON of a value, also where it was sent inside a text.
-pub(super) fn sent_json(raw: &str) -> Cow<'_, str> {
-    inner_json(raw).map_or(Cow::Borrowed(raw), Cow::Owned)
+/// Returns the list or object inside a string, and any other value unchanged.
+pub(super) fn unwrap_json(raw: &str) -> Cow<'_, str> {
+    json_in_string(raw).map_or(Cow::Borrowed(raw), Cow::Owned)
 }
 
-/// The list or object that a text holds.
-pub(super) fn inner_json(raw: &str) -> Option<String> {
+/// Returns the list or object that a string contains.
+pub(super) fn json_in_string(raw: &str) -> Option<String> {
     let inner = json::read_text(raw)?.text;
     let inner = inner.trim();
     let is_container = matches!(json::shape(inner), Shape::List | Shape::Object);

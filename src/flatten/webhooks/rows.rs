@@ -1,7 +1,7 @@
-//! Rows of `webhook_events` and `webhook_questions`, cell by cell.
+//! Builds the rows of `webhook_events` and `webhook_questions`.
 //!
-//! Texts are read leniently: the service sends ids as texts and as numbers, and lists and objects also as JSON inside a
-//! text. What fits no column is drift and goes to `extra`, as in every other table.
+//! Values are parsed leniently: the service sends ids as strings and as numbers, and lists and objects also as JSON
+//! inside a string. A value that fits no column is drift and goes to `extra`, as in every other table.
 
 use std::borrow::Cow;
 
@@ -12,17 +12,17 @@ use super::{
     super::{
         drift::DriftLog,
         fields::{Fields, WireField, wire_fields},
-        question_type::{QuestionType, note_new_type},
+        question_type::report_new_type,
         table_builder::TableBuilder,
     },
-    body::{Body, body_hash, indexes, inner_json, read_bigint, read_moment, sent_json},
+    body::{WebhookBody, body_hash, read_bigint, read_indexes, read_moment, unwrap_json},
 };
 use crate::{
     json::{self, Entry, Shape},
     model::{Drift, DriftRules, EventKind, FlatEvents, TableBatch},
 };
 
-/// How drift of webhooks is named, where that of a list has the name of its stream.
+/// The prefix of the paths of drift; drift of a stream has the stream's name.
 const SOURCE: &str = "webhooks";
 
 wire_fields! {
@@ -83,11 +83,11 @@ wire_fields! {
 
 use EventField as Wire;
 
-/// Deliveries as rows.
+/// Flattened deliveries.
 #[derive(Debug)]
 pub struct FlatDeliveries {
     pub flat: FlatEvents,
-    /// What no contract knows of them.
+    /// The fields and values of the deliveries that no contract knows.
     pub drift: Drift,
 }
 
@@ -99,14 +99,14 @@ pub(super) struct EventTables<'a> {
     drift: DriftLog,
 }
 
-/// What is known of an event beside its body.
-pub(super) struct Event<'k> {
+/// The columns of an event that do not come from its body.
+pub(super) struct EventHeader<'k> {
     pub key: &'k str,
-    /// The name of its kind.
+    /// The name of the kind.
     pub kind: &'k str,
-    /// Microseconds.
+    /// The time of receipt, in microseconds.
     pub received_us: i64,
-    /// The place of its delivery.
+    /// The index of the delivery, from 0.
     pub record: i64,
 }
 
@@ -122,31 +122,31 @@ impl<'a> EventTables<'a> {
     }
 
     /// Appends the rows of an event.
-    pub(super) fn append(&mut self, event: &Event<'_>, body: &Body<'a>) {
+    pub(super) fn append(&mut self, header: &EventHeader<'_>, body: &WebhookBody<'a>) {
         self.fields.read(body.entries.as_deref().unwrap_or_default());
-        self.event(event, body);
-        // A test body is whatever somebody typed.
-        if event.kind != EventKind::Test.name() {
-            self.drift.take(event.record, "", &mut self.fields);
+        self.append_event(header, body);
+        // A test body can contain anything; its unknown fields are no drift.
+        if header.kind != EventKind::Test.name() {
+            self.drift.drain_fields(header.record, "", &mut self.fields);
         }
-        self.append_questions(event);
+        self.append_questions(header);
     }
 
-    fn event(&mut self, event: &Event<'_>, body: &Body<'a>) {
+    fn append_event(&mut self, header: &EventHeader<'_>, body: &WebhookBody<'a>) {
         let (row, fields) = (&mut self.events, &mut self.fields);
-        row.text("event_key", Some(event.key));
-        row.text("kind", Some(event.kind));
-        row.timestamp("received_at", Some(event.received_us));
-        row.timestamp("occurred_at", body.moment());
+        row.text("event_key", Some(header.key));
+        row.text("kind", Some(header.kind));
+        row.timestamp("received_at", Some(header.received_us));
+        row.timestamp("occurred_at", body.occurred_at());
         for (column, field) in
             [("created_at", Wire::CreatedAt), ("updated_at", Wire::UpdatedAt), ("event_date", Wire::EventDate)]
         {
-            row.timestamp(column, read_or_keep(fields, field, read_moment));
+            row.timestamp(column, fields.parse_or_extra(field, read_moment));
         }
-        // Where it can be read, it is `occurred_at`.
-        read_or_keep(fields, Wire::Timestamp, read_moment);
+        // A readable `timestamp` fills `occurred_at`.
+        fields.parse_or_extra(Wire::Timestamp, read_moment);
         row.text("body_hash", Some(&format!("{:032x}", body_hash(body.bytes()))));
-        row.bigint("webhook_id", read_or_keep(fields, Wire::Id, read_bigint));
+        row.bigint("webhook_id", fields.parse_or_extra(Wire::Id, read_bigint));
         for (column, field) in [
             ("environment_id", Wire::EnvironmentId),
             ("product_id", Wire::ProductId),
@@ -158,9 +158,9 @@ impl<'a> EventTables<'a> {
         ] {
             row.text(column, text(fields, field).as_deref());
         }
-        row.boolean("is_user_interviews", read_or_keep(fields, Wire::IsUserInterviews, json::read_boolean));
-        row.bigint("team_id", read_or_keep(fields, Wire::TeamId, read_bigint));
-        row.bigint("survey_id", read_or_keep(fields, Wire::SurveyId, read_bigint));
+        row.boolean("is_user_interviews", fields.parse_or_extra(Wire::IsUserInterviews, json::read_boolean));
+        row.bigint("team_id", fields.parse_or_extra(Wire::TeamId, read_bigint));
+        row.bigint("survey_id", fields.parse_or_extra(Wire::SurveyId, read_bigint));
         for (column, field) in [
             ("survey_name", Wire::SurveyName),
             ("old_status", Wire::OldStatus),
@@ -169,36 +169,36 @@ impl<'a> EventTables<'a> {
         ] {
             row.text(column, text(fields, field).as_deref());
         }
-        self.asked_and_answered(event.record);
-        self.visitor();
+        self.append_answer(header.record);
+        self.append_visitor();
         let (row, fields) = (&mut self.events, &mut self.fields);
         row.text("extra", fields.extra.write());
         row.text("raw", body.text.ok());
         let base64 = body.text.err().map(|bytes| STANDARD.encode(bytes));
         row.text("raw_base64", base64.as_deref());
-        row.end_row(event.record);
+        row.end_row(header.record);
     }
 
-    fn asked_and_answered(&mut self, record: i64) {
+    fn append_answer(&mut self, record: i64) {
         let (row, fields) = (&mut self.events, &mut self.fields);
-        // A body has one of them; of one with both, the other is kept.
+        // A body usually has one of the two fields. If it has both, `questionText` goes to `extra`.
         let question = text(fields, Wire::Question);
         if question.is_some() {
-            fields.keep(Wire::QuestionText);
+            fields.add_to_extra(Wire::QuestionText);
         }
         let question = question.or_else(|| text(fields, Wire::QuestionText));
         row.text("question_text", question.as_deref());
         let question_type = text(fields, Wire::QuestionType);
-        write_type(row, &mut self.drift, record, "questionType", question_type.as_deref());
-        write_response(row, fields.json(Wire::Response));
-        row.bigints("selected_indexes", read_or_keep(fields, Wire::SelectedIndexes, indexes).as_deref());
+        append_question_type(row, &mut self.drift, record, "questionType", question_type.as_deref());
+        append_response(row, fields.json(Wire::Response));
+        row.bigints("selected_indexes", fields.parse_or_extra(Wire::SelectedIndexes, read_indexes).as_deref());
         row.text("theme_name", text(fields, Wire::ThemeName).as_deref());
     }
 
-    fn visitor(&mut self) {
+    fn append_visitor(&mut self) {
         let (row, fields) = (&mut self.events, &mut self.fields);
         row.text("visitor_id", text(fields, Wire::VisitorId).as_deref());
-        row.bigint("old_visitor_id", read_or_keep(fields, Wire::OldVisitorId, read_bigint));
+        row.bigint("old_visitor_id", fields.parse_or_extra(Wire::OldVisitorId, read_bigint));
         for (column, field) in [
             ("user_id", Wire::UserId),
             ("anonymous_id", Wire::AnonymousId),
@@ -218,42 +218,47 @@ impl<'a> EventTables<'a> {
             ("custom_metadata", Wire::CustomMetadata),
             ("questions", Wire::Questions),
         ] {
-            row.text(column, fields.json(field).map(sent_json).as_deref());
+            row.text(column, fields.json(field).map(unwrap_json).as_deref());
         }
     }
 
-    /// A row for each question of the event's list. The column `questions` has the whole list, whatever it holds.
-    fn append_questions(&mut self, event: &Event<'_>) {
+    /// Appends a row for each object in the list of questions. The column `questions` holds the complete list.
+    fn append_questions(&mut self, header: &EventHeader<'_>) {
         let Some(sent) = self.fields.json(Wire::Questions) else { return };
-        let list = sent_json(sent);
-        let items = (json::shape(&list) == Shape::List).then(|| json::read_items(&list)).flatten();
+        let list = unwrap_json(sent);
         let mut entries = Vec::new();
-        for (ordinal, item) in (1_i64..).zip(items.unwrap_or_default()) {
+        for (ordinal, item) in (1_i64..).zip(json::read_items(&list).unwrap_or_default()) {
             entries.clear();
-            if json::shape(item) == Shape::Object && json::read_entries(item, &mut entries).is_some() {
-                self.append_question(event, ordinal, &entries);
+            if json::read_entries(item, &mut entries).is_some() {
+                self.append_question(header, ordinal, &entries);
             }
         }
     }
 
-    fn append_question(&mut self, event: &Event<'_>, ordinal: i64, entries: &[Entry<'_>]) {
+    fn append_question(&mut self, header: &EventHeader<'_>, ordinal: i64, entries: &[Entry<'_>]) {
         let mut fields = Fields::<QuestionField>::new(DriftRules::default());
         fields.read(entries);
         let row = &mut self.questions;
-        row.text("event_key", Some(event.key));
-        row.timestamp("received_at", Some(event.received_us));
+        row.text("event_key", Some(header.key));
+        row.timestamp("received_at", Some(header.received_us));
         row.bigint("question_ordinal", Some(ordinal));
         row.bigint("survey_id", self.fields.json(Wire::SurveyId).and_then(read_bigint));
         let session = self.fields.json(Wire::ResponseGroupUid).and_then(json::read_text);
         row.text("response_group_uid", session.as_ref().map(|session| session.text.as_ref()));
         row.text("question_text", text(&mut fields, QuestionField::Question).as_deref());
-        row.bigint("question_order", read_or_keep(&mut fields, QuestionField::Order, read_bigint));
+        row.bigint("question_order", fields.parse_or_extra(QuestionField::Order, read_bigint));
         let question_type = text(&mut fields, QuestionField::QuestionTypeId);
-        write_type(row, &mut self.drift, event.record, "questions[].questionTypeId", question_type.as_deref());
-        write_response(row, fields.json(QuestionField::Response));
+        append_question_type(
+            row,
+            &mut self.drift,
+            header.record,
+            "questions[].questionTypeId",
+            question_type.as_deref(),
+        );
+        append_response(row, fields.json(QuestionField::Response));
         row.text("extra", fields.extra.write());
-        row.end_row(event.record);
-        self.drift.take(event.record, "questions[].", &mut fields);
+        row.end_row(header.record);
+        self.drift.drain_fields(header.record, "questions[].", &mut fields);
     }
 
     pub(super) fn finish(self) -> Result<FlatDeliveries, ArrowError> {
@@ -268,50 +273,34 @@ impl<'a> EventTables<'a> {
     }
 }
 
-/// A text; of a number or a truth value, its JSON. A list or an object is no text.
+/// Reads a string; a number or boolean as its JSON. A list or an object is a type clash.
 fn text<'a, F: WireField>(fields: &mut Fields<'a, F>, field: F) -> Option<Cow<'a, str>> {
     let raw = fields.json(field)?;
     match json::shape(raw) {
         Shape::List | Shape::Object => {
-            fields.keep_clash(field);
+            fields.add_clash_to_extra(field);
             None
         }
         _ => Some(json::read_text(raw).map_or(Cow::Borrowed(raw), |text| text.text)),
     }
 }
 
-fn read_or_keep<'a, F: WireField, T>(
-    fields: &mut Fields<'a, F>,
-    field: F,
-    read: impl Fn(&'a str) -> Option<T>,
-) -> Option<T> {
-    let value = read(fields.json(field)?);
-    if value.is_none() {
-        fields.keep_clash(field);
-    }
-    value
-}
-
-/// The type of a question, as it was sent and as the lists write it.
-fn write_type(
+/// Appends the type of a question twice: as sent, and in the spelling of the streams.
+fn append_question_type(
     row: &mut TableBuilder,
     drift: &mut DriftLog,
     record: i64,
-    place: &'static str,
+    path: &'static str,
     question_type: Option<&str>,
 ) {
     row.text("question_type", question_type);
     row.text("export_question_type", question_type.map(str::to_uppercase).as_deref());
-    if QuestionType::of(question_type) == QuestionType::Unknown {
-        note_new_type(drift, record, place, question_type);
-    }
+    report_new_type(drift, record, path, question_type);
 }
 
-/// The four columns of an answer.
-fn write_response(row: &mut TableBuilder, response: Option<&str>) {
-    let is_container = |raw: &&str| matches!(json::shape(raw), Shape::List | Shape::Object);
-    let parsed =
-        response.and_then(|raw| inner_json(raw).map(Cow::Owned).or(response.filter(is_container).map(Cow::Borrowed)));
+/// Appends the four columns of an answer.
+fn append_response(row: &mut TableBuilder, response: Option<&str>) {
+    let parsed = response.map(unwrap_json).filter(|json| matches!(json::shape(json), Shape::List | Shape::Object));
     row.text("response_json", response);
     row.text("response_parsed_json", parsed.as_deref());
     let text = response.and_then(json::read_text).filter(|_| parsed.is_none());

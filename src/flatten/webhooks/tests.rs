@@ -10,7 +10,7 @@ fn delivery(body: &str) -> Delivery {
 }
 
 fn cell(body: &str, column: &str) -> Option<String> {
-    shown(&events(body), column).pop().unwrap()
+    cells(&events(body), column).pop().unwrap()
 }
 
 /// The row of one body.
@@ -18,8 +18,8 @@ fn events(body: &str) -> RecordBatch {
     flatten_deliveries(&[delivery(body)], None).unwrap().flat.events
 }
 
-/// What stands in a column, as text.
-fn shown(rows: &RecordBatch, column: &str) -> Vec<Option<String>> {
+/// The values of a column, as text.
+fn cells(rows: &RecordBatch, column: &str) -> Vec<Option<String>> {
     let column = rows.column_by_name(column).unwrap_or_else(|| panic!("no {column}"));
     let text = |row| arrow::util::display::array_value_to_string(column, row).unwrap();
     (0..column.len()).map(|row| column.is_valid(row).then(|| text(row))).collect()
@@ -44,9 +44,9 @@ fn the_kind_is_told_by_what_a_body_holds_and_not_by_its_names() {
         ("{}x", EventKind::NotJson),
         ("", EventKind::NotJson),
     ] {
-        assert_eq!(tell(body.as_bytes()).kind, kind, "{body}");
+        assert_eq!(summarize_body(body.as_bytes()).kind, kind, "{body}");
     }
-    assert_eq!(tell(b"{\"action\":\"\xff\"}").kind, EventKind::NotJson);
+    assert_eq!(summarize_body(b"{\"action\":\"\xff\"}").kind, EventKind::NotJson);
 }
 
 #[test]
@@ -96,16 +96,16 @@ fn p1_bytes_that_are_no_text_are_kept() {
 #[test]
 fn only_what_tells_no_time_has_a_subject() {
     let change = r#"{"surveyId":7,"oldStatus":"PAUSED","status":"IN_PROGRESS"}"#;
-    assert_eq!(tell(change.as_bytes()).timeless_subject.as_deref(), Some("survey 7"));
+    assert_eq!(summarize_body(change.as_bytes()).timeless_subject.as_deref(), Some("survey 7"));
     let key_at = |received_ms| {
-        Body::read(change.as_bytes())
+        WebhookBody::parse(change.as_bytes())
             .event_key(EventKind::StudyStatusChanged, &Delivery { received_ms, ..delivery(change) })
     };
     assert_eq!(key_at(1), key_at(1));
     assert_ne!(key_at(1), key_at(2), "the same change, another day");
     let timed = r#"{"surveyId":7,"oldStatus":"PAUSED","status":"IN_PROGRESS","timestamp":1769846400123}"#;
-    assert_eq!(tell(timed.as_bytes()).timeless_subject, None);
-    assert_eq!(tell(br#"{"question":"?","responseGroupUid":"g"}"#).timeless_subject, None);
+    assert_eq!(summarize_body(timed.as_bytes()).timeless_subject, None);
+    assert_eq!(summarize_body(br#"{"question":"?","responseGroupUid":"g"}"#).timeless_subject, None);
 }
 
 #[test]
@@ -116,18 +116,24 @@ fn deliveries_of_another_environment_are_told_apart_by_kind() {
         (Some("b"), EventKind::StudyStatusChanged),
         (Some("a"), EventKind::OtherEnvironment),
     ] {
-        assert_eq!(tell(body.as_bytes()).kind_in(ours), kind);
+        assert_eq!(summarize_body(body.as_bytes()).kind_for(ours), kind);
         let rows = flatten_deliveries(&[delivery(body)], ours).unwrap().flat.events;
         assert_eq!(rows.column_by_name("kind").unwrap().as_string::<i32>().value(0), kind.name());
         assert_eq!(rows.column_by_name("environment_id").unwrap().as_string::<i32>().value(0), "b");
     }
     // What names none, and a number for a text.
     assert_eq!(
-        tell(br#"{"surveyId":7,"oldStatus":"A","status":"B"}"#).kind_in(Some("a")),
+        summarize_body(br#"{"surveyId":7,"oldStatus":"A","status":"B"}"#).kind_for(Some("a")),
         EventKind::StudyStatusChanged
     );
-    assert_eq!(tell(br#"{"environmentId":12,"themename":"x"}"#).kind_in(Some("12")), EventKind::ThemeIdentified);
-    assert_eq!(tell(br#"{"environmentId":"b","eventType":"TEST"}"#).kind_in(Some("a")), EventKind::OtherEnvironment);
+    assert_eq!(
+        summarize_body(br#"{"environmentId":12,"themename":"x"}"#).kind_for(Some("12")),
+        EventKind::ThemeIdentified
+    );
+    assert_eq!(
+        summarize_body(br#"{"environmentId":"b","eventType":"TEST"}"#).kind_for(Some("a")),
+        EventKind::OtherEnvironment
+    );
 }
 
 #[test]
@@ -157,14 +163,14 @@ fn p1_what_has_no_column_is_in_extra_and_is_drift() {
         "isUserInterviews":"maybe","questions":[{"question":"A?","order":1,"weight":2},{"question":["B?"]},7]}"#;
     let flat = flatten_deliveries(&[delivery(body)], None).unwrap();
     let extra: serde_json::Value =
-        serde_json::from_str(&shown(&flat.flat.events, "extra")[0].clone().unwrap()).unwrap();
+        serde_json::from_str(&cells(&flat.flat.events, "extra")[0].clone().unwrap()).unwrap();
     let expected = serde_json::json!({
         "battery": {"level": 7}, "surveyId": "x7", "eventDate": "soon", "userId": ["u"], "isUserInterviews": "maybe",
     });
     assert_eq!(extra, expected);
-    assert_eq!(shown(&flat.flat.events, "product_id"), [Some("17".to_owned())], "the documents have both");
+    assert_eq!(cells(&flat.flat.events, "product_id"), [Some("17".to_owned())], "the documents have both");
     let questions = flat.flat.questions.unwrap();
-    assert_eq!(shown(&questions, "extra"), [Some(r#"{"weight":2}"#.into()), Some(r#"{"question":["B?"]}"#.into())]);
+    assert_eq!(cells(&questions, "extra"), [Some(r#"{"weight":2}"#.into()), Some(r#"{"question":["B?"]}"#.into())]);
     let met: Vec<(String, &str)> =
         flat.drift.entries().map(|entry| (entry.place.clone(), entry.kind.title())).collect();
     let expected = [
@@ -180,7 +186,7 @@ fn p1_what_has_no_column_is_in_extra_and_is_drift() {
     // What somebody types into a test is none.
     let test = flatten_deliveries(&[delivery(r#"{"eventType":"TEST","battery":7}"#)], None).unwrap();
     assert!(test.drift.is_empty());
-    assert_eq!(shown(&test.flat.events, "extra"), [Some(r#"{"battery":7}"#.to_owned())]);
+    assert_eq!(cells(&test.flat.events, "extra"), [Some(r#"{"battery":7}"#.to_owned())]);
 }
 
 #[test]
@@ -191,9 +197,9 @@ fn the_questions_of_a_body_have_rows_of_their_own() {
     let none = r#"{"themename":"Price","questions":"none"}"#;
     let flat = flatten_deliveries(&[delivery(submitted), delivery(none), delivery(changed)], None).unwrap().flat;
     let rows = flat.questions.unwrap();
-    let keys = shown(&flat.events, "event_key");
-    let column = |name: &str| shown(&rows, name).into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>();
-    assert_eq!(shown(&rows, "event_key"), [keys[0].clone(), keys[0].clone(), keys[2].clone()]);
+    let keys = cells(&flat.events, "event_key");
+    let column = |name: &str| cells(&rows, name).into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>();
+    assert_eq!(cells(&rows, "event_key"), [keys[0].clone(), keys[0].clone(), keys[2].clone()]);
     assert_eq!(column("question_ordinal"), ["1", "2", "1"]);
     assert_eq!(column("question_text"), ["Why?", "How much?", "Why?"]);
     assert_eq!(column("question_order"), ["0", "1", ""]);
@@ -214,6 +220,6 @@ fn rows_that_are_made_again_from_stored_ones_are_the_same() {
     let mut deliveries: Vec<Delivery> = bodies.iter().map(|body| delivery(body)).collect();
     deliveries.push(Delivery { body: b"\xff{".to_vec(), ..delivery("") });
     let made = flatten_deliveries(&deliveries, Some("a")).unwrap().flat;
-    let again = flatten_stored(&made.events).unwrap();
+    let again = flatten_stored_events(&made.events).unwrap();
     assert_eq!((again.events, again.questions), (made.events, made.questions));
 }

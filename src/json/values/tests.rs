@@ -15,7 +15,7 @@ fn lone_surrogates_are_replaced_and_reported() {
         (r#""a\u0000b""#, "a\0b", true),
         (r#""\"\\\/\b\f\n\r\t\u00e9""#, "\"\\/\u{8}\u{c}\n\r\té", true),
     ] {
-        assert_eq!(read_text(raw), Some(Text { text: text.into(), is_exact }), "{raw}");
+        assert_eq!(read_text(raw), Some(DecodedText { text: text.into(), is_exact }), "{raw}");
     }
     assert_eq!(read_text("5"), None);
 }
@@ -76,7 +76,7 @@ proptest! {
     #[test]
     fn a_text_is_what_serde_json_reads(text in any::<String>()) {
         let raw = serde_json::to_string(&text).unwrap();
-        prop_assert_eq!(read_text(&raw), Some(Text { text: text.into(), is_exact: true }));
+        prop_assert_eq!(read_text(&raw), Some(DecodedText { text: text.into(), is_exact: true }));
     }
 
     #[test]

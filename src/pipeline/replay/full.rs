@@ -12,7 +12,7 @@ use std::{
 use crate::{
     archive::Archive,
     config::Settings,
-    flatten::flatten_stored,
+    flatten::flatten_stored_events,
     load::{ErasureRecord, Identity, LedgerEntry, LoadError, RunRecord, Warehouse},
     model::{IntervalSet, RunId, ScanId},
     state::RunEntry,
@@ -122,7 +122,7 @@ fn carry_over(destination: &mut Warehouse, left: &BTreeMap<&'static str, Left>) 
         left.ok_or_else(|| LoadError::Bug(format!("nothing was asked of {}", destination.name())))?;
     if let Some(old) = old {
         let mut old = old.warehouse.lock().unwrap_or_else(PoisonError::into_inner);
-        destination.copy_events(&mut old, &flatten_stored)?;
+        destination.copy_events(&mut old, &flatten_stored_events)?;
         old.publish()?;
     }
     runs.chunks(RECORDS_AT_ONCE).try_for_each(|runs| destination.record_runs(runs))?;

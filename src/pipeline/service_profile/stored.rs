@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     config::Settings,
-    flatten::tell,
+    flatten::summarize_body,
     load::Reader,
     model::{behaviour_names, can_request_user},
     state::{Inbox, StateError},
@@ -106,7 +106,7 @@ fn waiting(settings: &Settings, note: &mut impl FnMut(String, u64)) -> Result<()
         note(id, 0);
     }
     for delivery in inbox.waiting(DELIVERIES_MAX, DELIVERY_BYTES_MAX)? {
-        if let Some(id) = tell(&delivery.body).environment_id {
+        if let Some(id) = summarize_body(&delivery.body).environment_id {
             note(id, 1);
         }
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_column_number_is_the_integer_that_a_label_begins_with() {
+fn a_column_number_is_the_leading_integer_of_a_label() {
     for (label, number) in [
         ("4 - Agree", Some(4)),
         ("10", Some(10)),
@@ -25,11 +25,11 @@ fn a_column_number_is_the_integer_that_a_label_begins_with() {
 }
 
 #[test]
-fn the_last_value_of_a_label_wins_however_many_there_are() {
+fn a_repeated_label_keeps_its_last_value() {
     for labels in [4, 40] {
-        let names: Vec<String> = (0..labels).map(|at| format!("l{}", at % (labels - 1))).collect();
+        let names: Vec<String> = (0..labels).map(|index| format!("l{}", index % (labels - 1))).collect();
         let entries: Vec<Entry> = names.iter().map(|name| Entry { key: name, value: "1" }).collect();
-        let places: Vec<usize> = super::labelled(&entries).into_iter().map(|(at, _)| at).collect();
-        assert_eq!(places, (1..labels).collect::<Vec<_>>());
+        let indexes: Vec<usize> = labelled_values(&entries).into_iter().map(|value| value.index).collect();
+        assert_eq!(indexes, (1..labels).collect::<Vec<_>>());
     }
 }
