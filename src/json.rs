@@ -184,7 +184,8 @@ impl<'a> Scanner<'a> {
         Some(name)
     }
 
-    /// Reads the name of a member and the colon. Returning the name costs 10 % of the time of a page with nested records.
+    /// Reads the name of a member and the colon. Returning the name costs 10 % of the time of a page with nested
+    /// records.
     fn skip_name(&mut self) -> Option<()> {
         self.skip_string()?;
         self.skip_spaces();

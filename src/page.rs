@@ -1,8 +1,8 @@
 //! Parses pages of list calls, `{"cursor": ..., "data": [...]}`: finds the byte ranges of the page token and of the
 //! records. It does not parse the records. The whole program uses this parser.
 //!
-//! A [`Scanner`] reads a page in one pass. If the scanner refuses the text, serde_json reads it and describes the error.
-//! Neither recurses, so records may be nested to any depth.
+//! A [`Scanner`] reads a page in one pass. If the scanner refuses the text, serde_json reads it and describes the
+//! error. Neither recurses, so records may be nested to any depth.
 //!
 //! A page with records that are not JSON is accepted if their ends are certain (`damaged`).
 
@@ -37,8 +37,8 @@ pub enum PageError {
     NoData,
     #[error("'data' is not a list")]
     DataNotAList,
-    /// `cursor` is neither null nor a string nor a number, or has a lone surrogate, which JSON allows and an address does
-    /// not.
+    /// `cursor` is neither null nor a string nor a number, or has a lone surrogate, which JSON allows and an address
+    /// does not.
     #[error("'cursor' is neither null nor a text that can be sent back")]
     BadToken,
     #[error("'cursor' is longer than {TOKEN_BYTES_MAX} bytes")]

@@ -1,7 +1,7 @@
 //! The column `extra`: fields without a column, as one JSON object with sorted keys and exact values.
 //!
-//! All values of a repeated name are stored: the last one under its own name, the earlier ones as `name#1`, `name#2` and
-//! so on, in the order sent. A number whose name another field already has is skipped.
+//! All values of a repeated name are stored: the last one under its own name, the earlier ones as `name#1`, `name#2`
+//! and so on, in the order sent. A number whose name another field already has is skipped.
 
 use std::{borrow::Cow, collections::HashSet};
 

@@ -62,8 +62,8 @@ const REMEMBERED_POSITIONS: usize = 32;
 #[derive(Debug)]
 pub(super) struct Fields<'a, F> {
     values: Vec<Option<&'a str>>,
-    /// The slot that the last object had at each position. It is tried first, because the objects of a page usually have
-    /// their fields in the same order.
+    /// The slot that the last object had at each position. It is tried first, because the objects of a page usually
+    /// have their fields in the same order.
     last_slots: [u8; REMEMBERED_POSITIONS],
     /// The values of this object that are stored without a column.
     pub extra: Extra<'a>,
@@ -176,7 +176,8 @@ impl<'a, F: WireField> Fields<'a, F> {
         self.parse_or_extra(field, json::read_number)
     }
 
-    /// Reads a time, in microseconds. A number that is not whole milliseconds also goes to `extra`: its unit is guessed.
+    /// Reads a time, in microseconds. A number that is not whole milliseconds also goes to `extra`: its unit is
+    /// guessed.
     pub(super) fn timestamp(&mut self, field: F) -> Option<i64> {
         let moment = self.parse_or_extra(field, read_timestamp)?;
         if self.json(field).is_some_and(has_guessed_unit) {

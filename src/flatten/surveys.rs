@@ -1,7 +1,7 @@
 //! The stream of surveys: `surveys`, their questions with the options, and their constraints.
 //!
-//! The row hash also covers the exact texts of `questions` and `constraints`, because a changed survey replaces the rows
-//! of these tables. The hash excludes members that the drift rules discard.
+//! The row hash also covers the exact texts of `questions` and `constraints`, because a changed survey replaces the
+//! rows of these tables. The hash excludes members that the drift rules discard.
 //!
 //! If a list has a wrong shape or an item that is no object, `extra` stores the complete list. Items that are objects
 //! have rows all the same.
@@ -160,7 +160,8 @@ impl<'a> RecordTables<'a> for SurveyTables<'a> {
 
 impl<'a> SurveyTables<'a> {
     /// Calls `append` with the ordinal (from 1) and the members of each item of a list. If the list is malformed, adds
-    /// the complete list to `extra`. `append` returns the stored part of the item if the drift rules discard any member.
+    /// the complete list to `extra`. `append` returns the stored part of the item if the drift rules discard any
+    /// member.
     fn append_list(&mut self, field: SurveyField, append: impl Fn(&mut Self, i64, &[Entry<'a>]) -> Option<String>) {
         let Some(raw) = self.fields.json(field) else {
             return;

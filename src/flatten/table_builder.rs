@@ -1,8 +1,8 @@
 //! Builds the rows of one table, cell by cell in the order of its contract.
 //!
 //! The builder also hashes the key and the content of each row of a base table. The contract decides which columns are
-//! content: those that hold what the service sent (`origin = "wire"`, and the JSON of fields without a column). Computed
-//! columns are not hashed, so that a better computation does not make every row look edited.
+//! content: those that hold what the service sent (`origin = "wire"`, and the JSON of fields without a column).
+//! Computed columns are not hashed, so that a better computation does not make every row look edited.
 
 use std::sync::Arc;
 

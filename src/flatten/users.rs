@@ -1,10 +1,11 @@
 //! The stream of users: `users`, `user_attributes` and `user_events`.
 //!
 //! The service has no list of people. `pipeline::people` requests each person and combines the exact bodies to a page.
-//! A record of such a page is `{"userId": the requested id, "user": the body}`. The requested id is the key. A different
-//! id in the body goes to `extra`.
+//! A record of such a page is `{"userId": the requested id, "user": the body}`. The requested id is the key. A
+//! different id in the body goes to `extra`.
 //!
-//! Items of the list of events that are no objects have no row in `user_events`. `users.events` holds the complete list.
+//! Items of the list of events that are no objects have no row in `user_events`. `users.events` holds the complete
+//! list.
 
 use arrow::error::ArrowError;
 use serde::Deserialize;

@@ -2,8 +2,8 @@
 //!
 //! Three forms are accepted: RFC 3339 (any offset, up to nine fraction digits, `T` or a space), the same form without a
 //! zone, which means UTC, and a number since the epoch. The magnitude of a number decides its unit, because the
-//! service's contract names no unit for the times of people. Digits after the microsecond are cut. A leap second (`:60`)
-//! is the first second of the next minute. Any other text is not a time.
+//! service's contract names no unit for the times of people. Digits after the microsecond are cut. A leap second
+//! (`:60`) is the first second of the next minute. Any other text is not a time.
 
 use chrono::DateTime;
 

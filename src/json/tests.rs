@@ -1,11 +1,11 @@
-//! What the scanner takes, serde_json takes, and gives the same slices.
+//! The scanner accepts only what serde_json accepts, and returns the same slices.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 use serde_json::value::RawValue;
 
 use super::*;
 
-/// The text of the one value in a text.
+/// Scans a text that contains one value.
 fn scanned(text: &str) -> Option<&str> {
     let mut scanner = Scanner::new(text);
     let value = scanner.value()?;
@@ -16,7 +16,7 @@ fn parsed(text: &str) -> Option<&str> {
     serde_json::from_str::<&RawValue>(text).ok().map(RawValue::get)
 }
 
-/// The values in a container, with the names of members.
+/// Scans a container and returns its values with the names of members.
 fn scanned_parts(text: &str) -> Option<Vec<(&str, &str)>> {
     let (mut scanner, mut parts) = (Scanner::new(text), Vec::new());
     if scanner.peek()? == b'[' {
@@ -28,7 +28,7 @@ fn scanned_parts(text: &str) -> Option<Vec<(&str, &str)>> {
 }
 
 #[test]
-fn values_are_taken_as_they_are_written() {
+fn values_are_returned_as_written() {
     for text in [
         "0",
         "-0",
@@ -64,7 +64,7 @@ fn values_are_taken_as_they_are_written() {
 }
 
 #[test]
-fn what_is_no_json_is_not_taken() {
+fn invalid_json_is_refused() {
     for text in [
         "",
         " ",
@@ -132,7 +132,7 @@ fn what_is_no_json_is_not_taken() {
 }
 
 #[test]
-fn what_is_nested_deeper_than_a_word_has_bits_is_left_to_others() {
+fn nesting_deeper_than_64_levels_is_refused() {
     let nested = |depth: usize, open: &str, close: &str| format!("{}{}", open.repeat(depth), close.repeat(depth));
     for (open, close) in [("[", "]"), (r#"{"a":["#, "]}")] {
         let levels = DEPTH_MAX as usize / open.matches(['[', '{']).count();
@@ -141,12 +141,12 @@ fn what_is_nested_deeper_than_a_word_has_bits_is_left_to_others() {
         assert_eq!(scanned(&more), None);
         assert!(parsed(&more).is_some());
     }
-    // What is read by its parts has the depth of these.
+    // A container that is read member by member does not count as a level.
     let more = nested(DEPTH_MAX as usize + 1, "[", "]");
     assert_eq!(scanned_parts(&more), Some(vec![("", &more[1..more.len() - 1])]));
 }
 
-/// Pieces of JSON, and of what is nearly JSON.
+/// Concatenated pieces of JSON, which are seldom valid JSON.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = select(vec![
         "{",
@@ -185,7 +185,7 @@ fn pieces() -> impl Strategy<Value = String> {
     vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
 
-/// JSON, laid out in one of several ways.
+/// Valid JSON with various whitespace.
 fn json() -> impl Strategy<Value = String> {
     let leaf = select(vec!["null", "true", "-1.5e3", "0", "\"\"", "\"a\\\"b\"", "\"é\\u0041\"", "\"]\"", "\"{,:\""])
         .prop_map(str::to_owned);
@@ -207,12 +207,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
-    fn p1_what_is_taken_is_what_serde_json_takes(text in pieces()) {
+    fn p1_the_scanner_accepts_what_serde_json_accepts(text in pieces()) {
         prop_assert_eq!(scanned(&text), parsed(&text), "{}", text);
     }
 
     #[test]
-    fn p1_parts_are_those_of_serde_json(text in json()) {
+    fn p1_the_parts_of_a_container_are_those_of_serde_json(text in json()) {
         prop_assert_eq!(scanned(&text), parsed(&text));
         if text.starts_with('[') {
             let items: Vec<&RawValue> = serde_json::from_str(&text).unwrap();
@@ -232,9 +232,9 @@ proptest! {
         prop_assert_eq!(special_bytes(&chunk), special_bytes::portable::special_bytes(&chunk));
     }
 
-    /// One byte of a page is another, or lacks.
+    /// Replaces or removes one byte of valid JSON.
     #[test]
-    fn p1_damage_is_seen_as_serde_json_sees_it(text in json(), at in any::<prop::sample::Index>(), byte in prop::option::of(0_u8..128)) {
+    fn p1_damage_is_detected_as_by_serde_json(text in json(), at in any::<prop::sample::Index>(), byte in prop::option::of(0_u8..128)) {
         let mut bytes = text.into_bytes();
         let at = at.index(bytes.len());
         match byte {

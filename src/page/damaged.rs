@@ -95,8 +95,8 @@ impl RecordFinder<'_> {
         }
     }
 
-    /// Returns the records from `start` on, and the end of the list, if the record at `start` is broken and its brackets
-    /// do not show its end. The record ends where the next readable record or the rest of the page begins.
+    /// Returns the records from `start` on, and the end of the list, if the record at `start` is broken and its
+    /// brackets do not show its end. The record ends where the next readable record or the rest of the page begins.
     fn records_by_search(
         &mut self,
         start: usize,

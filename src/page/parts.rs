@@ -66,8 +66,8 @@ impl PageParts {
 }
 
 /// Parses a page in one pass. Calls `read_list` with the scanner at the opening bracket of each list of records;
-/// `read_list` returns the records, or an empty vector if the caller does not need them. Returns `None` if the scanner or
-/// `read_list` does not accept the text, which may be a page all the same.
+/// `read_list` returns the records, or an empty vector if the caller does not need them. Returns `None` if the scanner
+/// or `read_list` does not accept the text, which may be a page all the same.
 pub(crate) fn scan<'a>(
     text: &'a str,
     lists: &[&str],

@@ -1,4 +1,4 @@
-//! Pages in one pass and by serde_json: both find the same parts.
+//! The scanner and serde_json find the same parts of a page.
 
 use proptest::{collection::vec, prelude::*, sample::select};
 
@@ -15,7 +15,7 @@ fn shown(text: &str, lists: &[&str]) -> (Option<String>, Vec<Vec<String>>) {
 }
 
 #[test]
-fn places_are_those_of_the_body_without_the_space_around() {
+fn ranges_exclude_the_whitespace_around_a_part() {
     let text = "\u{feff}\u{feff} { \"data\" : [ {\"a\":1} , \"é\" ,2 ] , \"cursor\" : \"x\" }\n";
     let list = ["[ {\"a\":1} , \"é\" ,2 ]", "{\"a\":1}", "\"é\"", "2"];
     assert_eq!(shown(text, &[DATA]), (Some("\"x\"".to_owned()), vec![list.map(str::to_owned).to_vec()]));
@@ -23,7 +23,7 @@ fn places_are_those_of_the_body_without_the_space_around() {
 }
 
 #[test]
-fn only_lists_that_are_asked_for_have_records() {
+fn only_requested_lists_have_records() {
     let text = r#"{"absent":["a"],"data":[1],"refused":{},"more":[2],"abs\u0065nt":[]}"#;
     let lists = |lists: &[&str]| shown(text, lists).1;
     assert_eq!(lists(&[DATA]), [["[1]", "1"]]);
@@ -32,7 +32,7 @@ fn only_lists_that_are_asked_for_have_records() {
 }
 
 #[test]
-fn each_list_of_data_is_read_and_the_second_is_named() {
+fn every_list_data_is_read_and_a_second_one_is_reported() {
     let parts = PageParts::parse(br#"{"data":[1],"d\u0061ta":[2,3]}"#, &[DATA]).unwrap();
     assert_eq!((parts.records().count(), parts.duplicate, parts.check_data()), (3, Some(DATA), Ok(())));
     let parts = PageParts::parse(br#"{"data":[1],"data":{}}"#, &[DATA]).unwrap();
@@ -41,7 +41,7 @@ fn each_list_of_data_is_read_and_the_second_is_named() {
     assert_eq!((parts.duplicate, parts.check_data()), (None, Err(PageError::NoData)));
 }
 
-/// Members of a page, and what is nearly a page.
+/// Pages and texts that are almost pages.
 fn pages() -> impl Strategy<Value = String> {
     let name = select(vec!["data", "cursor", "absent", "d\\u0061ta", "\\ud800", ""]);
     let value = select(vec![
@@ -68,7 +68,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn p1_one_pass_finds_what_serde_json_finds(text in pages()) {
+    fn p1_the_scan_finds_what_serde_json_finds(text in pages()) {
         let lists = [DATA, "absent"];
         prop_assert_eq!(scan(&text, &lists, read_ranges), parse_with_serde(&text, &lists).ok(), "{}", text);
     }

@@ -11,14 +11,11 @@ const LONG_LEFT: &[&str] = &[
     "config/resolve.rs: resolve_file",
     "config/template.rs: template",
     "erase/verify.rs: search",
-    "flatten/answer.rs: read",
 ];
 /// Functions that still take a tuple, where a struct would name its parts. They only get fewer.
 const TUPLES_LEFT: &[&str] = &[
     "erase/purge.rs: purge",
     "erase/verify.rs: search",
-    "flatten/drift.rs: count",
-    "flatten/questions.rs: append",
     "report/axis.rs: map",
     "report/page/coverage.rs: map",
     "sandbox/world/timeline.rs: after",

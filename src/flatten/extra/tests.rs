@@ -1,4 +1,4 @@
-//! Fields without a column, in a form that does not depend on the wire.
+//! Fields without a column are stored in canonical form.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn names_are_sorted_and_duplicates_are_numbered() {
 }
 
 #[test]
-fn a_key_has_one_spelling_unless_it_cannot_be_decoded() {
+fn a_key_is_canonical_unless_it_cannot_be_decoded() {
     assert_eq!(canonical_key(r"\u0061\/b"), "a/b");
     assert_eq!(canonical_key(r#"q\u0022"#), r#"q\""#);
     assert_eq!(canonical_key(r"\ud800"), r"\ud800");

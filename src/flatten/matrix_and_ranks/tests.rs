@@ -1,4 +1,4 @@
-//! Objects that map labels to values.
+//! Labels of MATRIX and RANKORDER answers.
 
 use super::*;
 

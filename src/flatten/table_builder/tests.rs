@@ -1,4 +1,4 @@
-//! Rows by contract, column by column.
+//! Rows are built in the order of the contract.
 
 use std::collections::HashSet;
 
@@ -26,7 +26,7 @@ fn begin(table: &mut TableBuilder) {
 }
 
 #[test]
-fn a_row_in_the_order_of_the_contract_is_a_batch() {
+fn rows_in_the_order_of_the_contract_are_a_batch() {
     let mut table = rank();
     begin(&mut table);
     table.text("option_label", Some("a"));
@@ -71,7 +71,7 @@ fn an_unknown_table_is_an_error() {
 }
 
 #[test]
-fn the_marks_of_a_table_differ() {
+fn the_columns_of_a_table_have_different_marks() {
     for table in tables() {
         let mut marks: HashSet<u32> = table.columns.iter().map(|column| column_name_hash(&column.name)).collect();
         assert_eq!(marks.len(), table.columns.len(), "{}", table.name);
@@ -82,7 +82,7 @@ fn the_marks_of_a_table_differ() {
 }
 
 #[test]
-fn a_stored_row_has_the_key_that_its_page_gave_it() {
+fn a_stored_row_has_the_key_hash_of_its_page() {
     let response = r#"{"responseGroupUid":"a-ä","questionId":7,"createdAt":"2026-01-01T00:00:00.001Z"}"#;
     let other = r#"{"responseGroupUid":"","questionId":-9007199254740993,"createdAt":"2026-01-01T00:00:00.001Z"}"#;
     let theme = r#"{"id":3,"responseGroupUid":"u","questionId":4,"createdAt":"2026-01-01T00:00:00.001Z"}"#;

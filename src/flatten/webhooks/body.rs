@@ -33,7 +33,8 @@ impl BodySummary {
         BodySummary { kind, timeless_subject, environment_id }
     }
 
-    /// Returns the kind for the warehouse of an environment: another kind if the body belongs to another environment.
+    /// Returns [`EventKind::OtherEnvironment`] if the body names another environment than this one, else the body's
+    /// kind.
     pub fn kind_for(&self, environment_id: Option<&str>) -> EventKind {
         match (&self.environment_id, environment_id) {
             (Some(sent), Some(own)) if sent != own => EventKind::OtherEnvironment,
@@ -139,8 +140,8 @@ impl<'a> WebhookBody<'a> {
         }
     }
 
-    /// Hashes the values that identify the event. Returns `None` if the body lacks one of them; then only deliveries with
-    /// the same bytes are one event.
+    /// Hashes the values that identify the event. Returns `None` if the body lacks one of them; then only deliveries
+    /// with the same bytes are one event.
     fn natural_key(&self, kind: EventKind) -> Option<u128> {
         let occurred_at = self.occurred_at()?.to_string();
         let text = |field: &str| self.text(field).filter(|text| !text.is_empty());

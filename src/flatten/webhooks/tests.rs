@@ -1,4 +1,4 @@
-//! Which kind a body is, which deliveries are one event, and that no bytes are lost.
+//! The kind of a body, the deliveries of one event, and the storage of all bytes.
 
 use arrow::array::{Array as _, AsArray as _};
 
@@ -26,7 +26,7 @@ fn cells(rows: &RecordBatch, column: &str) -> Vec<Option<String>> {
 }
 
 #[test]
-fn the_kind_is_told_by_what_a_body_holds_and_not_by_its_names() {
+fn the_content_of_a_body_decides_its_kind() {
     for (body, kind) in [
         (r#"{"action":"seen","eventName":"studySent","visitorId":"v"}"#, EventKind::StudySeen),
         (r#"{"action":"sent","eventName":"studySeen","visitorId":"v"}"#, EventKind::StudySent),
@@ -50,23 +50,23 @@ fn the_kind_is_told_by_what_a_body_holds_and_not_by_its_names() {
 }
 
 #[test]
-fn an_event_told_in_other_words_is_the_same_event() {
-    let told = r#"{"id":1,"question":"Which?","responseGroupUid":"g","surveyId":7,"response":"[\"a\", \"b\"]","timestamp":1769846400123}"#;
+fn an_event_has_one_key_however_its_json_is_written() {
+    let body = r#"{"id":1,"question":"Which?","responseGroupUid":"g","surveyId":7,"response":"[\"a\", \"b\"]","timestamp":1769846400123}"#;
     let again = r#"{ "timestamp": "1769846400123", "surveyId": "7", "responseGroupUid": "g", "question": "Which?", "response": ["a", "b"], "id": "1" }"#;
-    assert_eq!(cell(told, "event_key"), cell(again, "event_key"));
+    assert_eq!(cell(body, "event_key"), cell(again, "event_key"));
     for other in [
-        told.replace("\\\"a\\\"", "\\\"c\\\""),
-        told.replace("0123", "0124"),
-        told.replace("Which", "What"),
-        told.replace("\"g\"", "\"h\""),
-        told.replace("\"id\":1", "\"id\":2"),
+        body.replace("\\\"a\\\"", "\\\"c\\\""),
+        body.replace("0123", "0124"),
+        body.replace("Which", "What"),
+        body.replace("\"g\"", "\"h\""),
+        body.replace("\"id\":1", "\"id\":2"),
     ] {
-        assert_ne!(cell(told, "event_key"), cell(&other, "event_key"), "{other}");
+        assert_ne!(cell(body, "event_key"), cell(&other, "event_key"), "{other}");
     }
 }
 
 #[test]
-fn json_inside_texts_is_read_beside_the_exact_body() {
+fn json_inside_strings_is_parsed_and_stored_exactly_too() {
     let body = r#"{"question":"Which?","responseGroupUid":"g","response":"[\"a\"]","customMetadata":"{\"x\":1}","selectedIndexes":"[0, 2]"}"#;
     assert_eq!(cell(body, "response_json").as_deref(), Some(r#""[\"a\"]""#));
     assert_eq!(cell(body, "response_parsed_json").as_deref(), Some(r#"["a"]"#));
@@ -85,16 +85,16 @@ fn json_inside_texts_is_read_beside_the_exact_body() {
 }
 
 #[test]
-fn p1_bytes_that_are_no_text_are_kept() {
+fn p1_a_body_that_is_not_utf8_is_stored() {
     let body = b"\xff\x00{".to_vec();
     let rows = flatten_deliveries(&[Delivery { body: body.clone(), ..delivery("") }], None).unwrap().flat.events;
-    let kept = rows.column_by_name("raw_base64").unwrap().as_string::<i32>().value(0).to_owned();
-    assert_eq!(STANDARD.decode(kept).unwrap(), body);
+    let stored = rows.column_by_name("raw_base64").unwrap().as_string::<i32>().value(0).to_owned();
+    assert_eq!(STANDARD.decode(stored).unwrap(), body);
     assert!(rows.column_by_name("raw").unwrap().is_null(0));
 }
 
 #[test]
-fn only_what_tells_no_time_has_a_subject() {
+fn only_a_body_without_a_time_has_a_subject() {
     let change = r#"{"surveyId":7,"oldStatus":"PAUSED","status":"IN_PROGRESS"}"#;
     assert_eq!(summarize_body(change.as_bytes()).timeless_subject.as_deref(), Some("survey 7"));
     let key_at = |received_ms| {
@@ -102,14 +102,14 @@ fn only_what_tells_no_time_has_a_subject() {
             .event_key(EventKind::StudyStatusChanged, &Delivery { received_ms, ..delivery(change) })
     };
     assert_eq!(key_at(1), key_at(1));
-    assert_ne!(key_at(1), key_at(2), "the same change, another day");
+    assert_ne!(key_at(1), key_at(2), "the same change on another day");
     let timed = r#"{"surveyId":7,"oldStatus":"PAUSED","status":"IN_PROGRESS","timestamp":1769846400123}"#;
     assert_eq!(summarize_body(timed.as_bytes()).timeless_subject, None);
     assert_eq!(summarize_body(br#"{"question":"?","responseGroupUid":"g"}"#).timeless_subject, None);
 }
 
 #[test]
-fn deliveries_of_another_environment_are_told_apart_by_kind() {
+fn a_delivery_of_another_environment_has_its_own_kind() {
     let body = r#"{"environmentId":"b","surveyId":7,"oldStatus":"PAUSED","status":"ARCHIVED","eventName":"x"}"#;
     for (ours, kind) in [
         (None, EventKind::StudyStatusChanged),
@@ -121,7 +121,7 @@ fn deliveries_of_another_environment_are_told_apart_by_kind() {
         assert_eq!(rows.column_by_name("kind").unwrap().as_string::<i32>().value(0), kind.name());
         assert_eq!(rows.column_by_name("environment_id").unwrap().as_string::<i32>().value(0), "b");
     }
-    // What names none, and a number for a text.
+    // A body without an environment, and an environment as a number.
     assert_eq!(
         summarize_body(br#"{"surveyId":7,"oldStatus":"A","status":"B"}"#).kind_for(Some("a")),
         EventKind::StudyStatusChanged
@@ -137,7 +137,7 @@ fn deliveries_of_another_environment_are_told_apart_by_kind() {
 }
 
 #[test]
-fn a_list_that_is_sent_as_one_is_read_like_one_inside_a_text() {
+fn a_list_is_read_like_a_list_inside_a_string() {
     let body = |response: &str| format!(r#"{{"question":"Which?","responseGroupUid":"g","response":{response}}}"#);
     for sent in [r#"["a", "b"]"#, r#""[\"a\", \"b\"]""#] {
         assert_eq!(cell(&body(sent), "response_parsed_json").as_deref(), Some(r#"["a", "b"]"#), "{sent}");
@@ -149,7 +149,7 @@ fn a_list_that_is_sent_as_one_is_read_like_one_inside_a_text() {
 }
 
 #[test]
-fn types_stand_in_the_spelling_of_the_lists_too() {
+fn question_types_are_also_stored_as_the_streams_spell_them() {
     for (sent, export) in [("multipleselect", "MULTIPLESELECT"), ("OPEN", "OPEN"), ("aiDynamic", "AIDYNAMIC")] {
         let body = format!(r#"{{"question":"?","responseGroupUid":"g","questionType":"{sent}"}}"#);
         assert_eq!(cell(&body, "question_type").as_deref(), Some(sent));
@@ -158,7 +158,7 @@ fn types_stand_in_the_spelling_of_the_lists_too() {
 }
 
 #[test]
-fn p1_what_has_no_column_is_in_extra_and_is_drift() {
+fn p1_a_value_without_a_column_is_in_extra_and_is_drift() {
     let body = r#"{"action":"sent","visitorId":"v","battery":{"level":7},"surveyId":"x7","eventDate":"soon","userId":["u"],"productId":17,
         "isUserInterviews":"maybe","questions":[{"question":"A?","order":1,"weight":2},{"question":["B?"]},7]}"#;
     let flat = flatten_deliveries(&[delivery(body)], None).unwrap();
@@ -168,10 +168,10 @@ fn p1_what_has_no_column_is_in_extra_and_is_drift() {
         "battery": {"level": 7}, "surveyId": "x7", "eventDate": "soon", "userId": ["u"], "isUserInterviews": "maybe",
     });
     assert_eq!(extra, expected);
-    assert_eq!(cells(&flat.flat.events, "product_id"), [Some("17".to_owned())], "the documents have both");
+    assert_eq!(cells(&flat.flat.events, "product_id"), [Some("17".to_owned())], "the service documents both types");
     let questions = flat.flat.questions.unwrap();
     assert_eq!(cells(&questions, "extra"), [Some(r#"{"weight":2}"#.into()), Some(r#"{"question":["B?"]}"#.into())]);
-    let met: Vec<(String, &str)> =
+    let reported: Vec<(String, &str)> =
         flat.drift.entries().map(|entry| (entry.place.clone(), entry.kind.title())).collect();
     let expected = [
         ("webhooks.battery", "new field"),
@@ -182,15 +182,15 @@ fn p1_what_has_no_column_is_in_extra_and_is_drift() {
         ("webhooks.surveyId", "type clash"),
         ("webhooks.userId", "type clash"),
     ];
-    assert_eq!(met, expected.map(|(place, kind)| (place.to_owned(), kind)));
-    // What somebody types into a test is none.
+    assert_eq!(reported, expected.map(|(place, kind)| (place.to_owned(), kind)));
+    // Unknown fields of a test body are no drift.
     let test = flatten_deliveries(&[delivery(r#"{"eventType":"TEST","battery":7}"#)], None).unwrap();
     assert!(test.drift.is_empty());
     assert_eq!(cells(&test.flat.events, "extra"), [Some(r#"{"battery":7}"#.to_owned())]);
 }
 
 #[test]
-fn the_questions_of_a_body_have_rows_of_their_own() {
+fn each_question_of_a_body_has_a_row() {
     let submitted = r#"{"action":"completed","surveyId":7,"responseGroupUid":"g","timestamp":1,"questions":
         [{"question":"Why?","response":"[\"a\"]","order":0},{"question":"How much?","response":9,"order":1}]}"#;
     let changed = r#"{"oldStatus":"NEW","status":"PAUSED","surveyId":8,"questions":"[{\"question\":\"Why?\",\"questionTypeId\":\"nps\"}]"}"#;
@@ -211,7 +211,7 @@ fn the_questions_of_a_body_have_rows_of_their_own() {
 }
 
 #[test]
-fn rows_that_are_made_again_from_stored_ones_are_the_same() {
+fn stored_events_flatten_to_the_same_rows_again() {
     let bodies = [
         r#"{"action":"completed","surveyId":7,"responseGroupUid":"g","timestamp":1,"questions":[{"question":"Why?"}]}"#,
         r#"{"environmentId":"b","oldStatus":"NEW","status":"PAUSED","surveyId":8}"#,
@@ -219,7 +219,7 @@ fn rows_that_are_made_again_from_stored_ones_are_the_same() {
     ];
     let mut deliveries: Vec<Delivery> = bodies.iter().map(|body| delivery(body)).collect();
     deliveries.push(Delivery { body: b"\xff{".to_vec(), ..delivery("") });
-    let made = flatten_deliveries(&deliveries, Some("a")).unwrap().flat;
-    let again = flatten_stored_events(&made.events).unwrap();
-    assert_eq!((again.events, again.questions), (made.events, made.questions));
+    let first = flatten_deliveries(&deliveries, Some("a")).unwrap().flat;
+    let again = flatten_stored_events(&first.events).unwrap();
+    assert_eq!((again.events, again.questions), (first.events, first.questions));
 }

@@ -1,4 +1,4 @@
-//! The readers against serde_json, and what serde_json refuses.
+//! Parsed values are those of serde_json, also for texts that serde_json refuses.
 
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ fn lone_surrogates_are_replaced_and_reported() {
 }
 
 #[test]
-fn integers_are_read_where_nothing_is_lost() {
+fn only_exact_64_bit_integers_are_read() {
     for (raw, integer) in [
         ("0", Some(0)),
         ("-0", Some(0)),
@@ -49,7 +49,7 @@ fn integers_are_read_where_nothing_is_lost() {
 }
 
 #[test]
-fn digits_in_a_string_are_an_integer_and_nothing_else_is() {
+fn only_a_string_of_digits_is_read_as_an_integer() {
     assert_eq!(read_digits(r#""17""#), Some(17));
     assert_eq!(read_digits(r#""-3""#), Some(-3));
     for raw in [r#""""#, r#""-""#, r#"" 17""#, r#""17.0""#, r#""+17""#, r#""9223372036854775808""#, "17"] {
@@ -58,7 +58,7 @@ fn digits_in_a_string_are_an_integer_and_nothing_else_is() {
 }
 
 #[test]
-fn numbers_that_are_infinite_as_doubles_are_none() {
+fn a_number_that_is_infinite_as_a_double_is_none() {
     assert_eq!(read_number("1e308"), Some(1e308));
     assert_eq!(read_number("9007199254740993"), Some(9_007_199_254_740_992.0));
     assert_eq!(read_number("1e400"), None);
@@ -67,20 +67,20 @@ fn numbers_that_are_infinite_as_doubles_are_none() {
 }
 
 #[test]
-fn containers_are_empty_whatever_the_blanks() {
+fn a_container_with_only_whitespace_is_empty() {
     assert!(is_empty_container("[ \n]") && is_empty_container("{}"));
     assert!(!is_empty_container("[0]") && !is_empty_container("\"\""));
 }
 
 proptest! {
     #[test]
-    fn a_text_is_what_serde_json_reads(text in any::<String>()) {
+    fn a_string_decodes_as_by_serde_json(text in any::<String>()) {
         let raw = serde_json::to_string(&text).unwrap();
         prop_assert_eq!(read_text(&raw), Some(DecodedText { text: text.into(), is_exact: true }));
     }
 
     #[test]
-    fn a_string_of_escaped_units_is_read_as_utf16(units in prop::collection::vec(any::<u16>(), 0..6)) {
+    fn escaped_units_are_decoded_as_utf16(units in prop::collection::vec(any::<u16>(), 0..6)) {
         let escapes: String = units.iter().map(|unit| format!("\\u{unit:04x}")).collect();
         let raw = format!("\"{escapes}\"");
         let read = read_text(&raw).unwrap();
@@ -89,16 +89,16 @@ proptest! {
     }
 
     #[test]
-    fn an_integer_with_its_point_moved_is_the_same(number in any::<i64>(), places in 0..19_usize) {
+    fn an_integer_with_a_moved_point_is_the_same(number in any::<i64>(), decimals in 0..19_usize) {
         let (sign, digits) = if number < 0 { ("-", number.unsigned_abs()) } else { ("", number.unsigned_abs()) };
         let digits = format!("{digits:020}");
-        let (whole, fraction) = digits.split_at(20 - places);
-        let raw = format!("{sign}{}.{fraction}0e{places}", whole.trim_start_matches('0').to_owned() + if whole.trim_start_matches('0').is_empty() { "0" } else { "" });
+        let (integer, fraction) = digits.split_at(20 - decimals);
+        let raw = format!("{sign}{}.{fraction}0e{decimals}", integer.trim_start_matches('0').to_owned() + if integer.trim_start_matches('0').is_empty() { "0" } else { "" });
         prop_assert_eq!(read_integer(&raw), Some(number), "{}", raw);
     }
 
     #[test]
-    fn no_text_panics_a_reader(raw in "\\PC{0,12}") {
+    fn no_text_causes_a_panic(raw in "\\PC{0,12}") {
         let _ = (read_text(&raw), read_integer(&raw), read_digits(&raw), read_number(&raw), read_items(&raw));
         let _ = (is_empty_container(&raw), read_entries(&raw, &mut Vec::new()));
     }
