@@ -3,15 +3,15 @@
 -- One row: one option of one question of one survey. Options that nobody chose have no row.
 -- Left out: skipped answers, answers that are deleted or have vanished, answers that name no survey.
 -- An option that one answer names twice counts once.
--- The shares of a MULTIPLESELECT question add up to more than 1: each is of all who answered it.
+-- The shares of a MULTIPLESELECT question add up to more than 1: each is a share of all who answered the question.
 --
 -- Columns:
 --   survey_id: The survey.
 --   question_id: The question.
 --   survey_name: Name of the survey; NULL when it is not known.
---   question_text: The wording of today; of a question that no survey defines, the latest that was shown.
---   label: Wording of the option as it was chosen, or as its index stands for it (see current_choices); NULL when that is not known.
---   selected_index: Index of the option as sent; only where its label is not known.
+--   question_text: The current wording; for a question that no survey defines, the wording shown last.
+--   label: Wording of the chosen option, or of the option with the chosen index (see current_choices); NULL when it is not known.
+--   selected_index: Index of the option as sent; only if its label is not known.
 --   chosen: Answers that chose it.
 --   answered: Answers to the question.
 --   share: chosen as a share of answered, 0 to 1.

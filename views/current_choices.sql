@@ -1,20 +1,20 @@
--- The options that were chosen, in answers that stand today (MULTIPLECHOICE, MULTIPLESELECT).
+-- The chosen options of current answers (MULTIPLECHOICE, MULTIPLESELECT).
 --
 -- One row: one chosen option of one answer.
--- Left out: those of answers that are deleted or have vanished at the service. Times are UTC.
--- Where the service sent indexes alone, or one text for several of them, the label is that of the survey's option, if it is proven
--- whether indexes begin with 0 or 1: by options that other answers name together with their index, by an index 0, or by one as high
--- as there are options. Else it is what other answers to the question call that index, if they all agree. Else it is not known.
+-- Left out: rows of answers that are deleted or have vanished at the service. Times are UTC.
+-- If the service sent only indexes, or one text for several indexes, the label is that of the survey's option, provided that it is
+-- proven whether indexes begin with 0 or 1: by other answers with label and index, by an index 0, or by an index equal to the number
+-- of options. Else it is the label that other answers to the question have for that index, if all agree. Else it is not known.
 --
 -- Columns:
 --   response_group_uid: The session.
 --   question_id: The question; with response_group_uid the answer, as in current_responses.
 --   survey_id: The survey.
 --   created_at: When the answer was given.
---   choice_ordinal: Place among the chosen options, from 1.
---   selected_index: Index of the option as sent; NULL when none was.
+--   choice_ordinal: Position among the chosen options, from 1.
+--   selected_index: Index of the option as sent; NULL when none was sent.
 --   label: Wording of the option; NULL when only an index is known.
---   label_source: Where the label is from: the answer itself, the survey's options, or other answers; NULL when it is not known.
+--   label_source: Source of the label: the answer itself, the survey's options, or other answers; NULL when the label is not known.
 WITH listed AS (
     SELECT survey_id, question_id, list(label ORDER BY option_ordinal) AS labels
     FROM (
@@ -25,7 +25,7 @@ WITH listed AS (
     )
     GROUP BY survey_id, question_id
 ),
-told AS (
+reported AS (
     SELECT
         survey_id, question_id, selected_index,
         CASE WHEN min(label) = max(label) THEN min(label) END AS label
@@ -33,16 +33,16 @@ told AS (
     WHERE selected_index IS NOT NULL
     GROUP BY survey_id, question_id, selected_index
 ),
--- What speaks for the index of the first option: an option that is told with its index, and the ends of the range.
+-- Evidence for the index of the first option: options that are sent with their index, and the ends of the range.
 signs AS (
     SELECT
-        told.survey_id, told.question_id, told.selected_index, told.label, listed.labels,
-        told.selected_index - nullif(list_position(listed.labels, told.label), 0) + 1 AS sign,
-        min(told.selected_index) OVER question AS lowest,
-        max(told.selected_index) OVER question AS highest
-    FROM told
-    LEFT JOIN listed ON listed.survey_id = told.survey_id AND listed.question_id = told.question_id
-    WINDOW question AS (PARTITION BY told.survey_id, told.question_id)
+        reported.survey_id, reported.question_id, reported.selected_index, reported.label, listed.labels,
+        reported.selected_index - nullif(list_position(listed.labels, reported.label), 0) + 1 AS sign,
+        min(reported.selected_index) OVER question AS lowest,
+        max(reported.selected_index) OVER question AS highest
+    FROM reported
+    LEFT JOIN listed ON listed.survey_id = reported.survey_id AND listed.question_id = reported.question_id
+    WINDOW question AS (PARTITION BY reported.survey_id, reported.question_id)
 ),
 weighed AS (
     SELECT

@@ -1,7 +1,7 @@
--- The rows of matrix answers that stand today (MATRIX).
+-- The rows of current matrix answers (MATRIX).
 --
 -- One row: one row of the matrix of one answer.
--- Left out: those of answers that are deleted or have vanished at the service. Times are UTC.
+-- Left out: rows of answers that are deleted or have vanished at the service. Times are UTC.
 --
 -- Columns:
 --   response_group_uid: The session.
@@ -9,9 +9,9 @@
 --   survey_id: The survey.
 --   created_at: When the answer was given.
 --   row_label: Label of the row.
---   row_ordinal: Place of the row as sent, from 1.
+--   row_ordinal: Position of the row as sent, from 1.
 --   column_label: Label of the chosen column; NULL when the row was skipped.
---   column_number: The integer that the column label begins with, if it does.
+--   column_number: The integer at the start of the column label; NULL when there is none.
 SELECT
     part.response_group_uid, part.question_id, part.survey_id, part.created_at,
     part.row_label, part.row_ordinal, part.column_label, part.column_number

@@ -1,7 +1,7 @@
--- The items shown in answers that stand today (MAXDIFF).
+-- The items shown in current answers (MAXDIFF).
 --
 -- One row: one item in one round of one answer.
--- Left out: those of answers that are deleted or have vanished at the service. Times are UTC.
+-- Left out: rows of answers that are deleted or have vanished at the service. Times are UTC.
 --
 -- Columns:
 --   response_group_uid: The session.
@@ -9,7 +9,7 @@
 --   survey_id: The survey.
 --   created_at: When the answer was given.
 --   round: Round, from 1.
---   item_ordinal: Place of the item in the round, from 1.
+--   item_ordinal: Position of the item in the round, from 1.
 --   item_id: Id of the item.
 --   option: Wording of the item.
 --   selected: left, right, or NULL when it was not chosen.

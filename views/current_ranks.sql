@@ -1,7 +1,7 @@
--- The ranked options of answers that stand today (RANKORDER).
+-- The ranked options of current answers (RANKORDER).
 --
 -- One row: one option of one answer.
--- Left out: those of answers that are deleted or have vanished at the service. Times are UTC.
+-- Left out: rows of answers that are deleted or have vanished at the service. Times are UTC.
 --
 -- Columns:
 --   response_group_uid: The session.

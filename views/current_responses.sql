@@ -1,24 +1,24 @@
--- The answers that stand today.
+-- The current answers.
 --
 -- One row: one answered (or skipped) question of one session; key (response_group_uid, question_id).
--- Left out: answers that are deleted or have vanished at the service, and the columns with which the program keeps its books.
+-- Left out: answers that are deleted or have vanished at the service, and internal columns.
 -- An empty external_user_id or partner_anonymous_id reads as NULL. Times are UTC.
 --
 -- Columns:
 --   response_group_uid: The session; answers that one visitor gave together share it.
 --   question_id: The question.
 --   survey_id: The survey; NULL when the service sent none.
---   visitor_id: The visitor, as the service numbers them.
---   visitor_uuid: The visitor, as webhooks and snapshots name them.
+--   visitor_id: The service's number of the visitor.
+--   visitor_uuid: The visitor's id in webhooks and snapshots.
 --   external_user_id: Your own id of the visitor; NULL when there is none.
 --   partner_anonymous_id: Id given by a partner integration; NULL when there is none.
 --   question_type: NPS, LIKERT, OPEN, MULTIPLECHOICE, MULTIPLESELECT, MATRIX, RANKORDER, MAXDIFF, VIDEOVOICE, CONSENTLEGAL,
---     TEXTURLPROMPT, or one that is newer than this program.
+--     TEXTURLPROMPT, or a type that this program does not know.
 --   question_text: The wording that was shown.
 --   created_at: When the answer was given.
---   updated_at: When the service says that it last changed; edits do not always move it.
---   answer_text: The answer as text, where it is one.
---   answer_number: The answer as a number: NPS, LIKERT, and any other that is a bare number.
+--   updated_at: When the service last changed the answer, as it reports; not every edit changes this time.
+--   answer_text: The answer as text; NULL for other answers.
+--   answer_number: The answer as a number: NPS, LIKERT, and any other answer that is a bare number.
 --   answer_bool: The answer as yes or no: CONSENTLEGAL.
 --   answer_json: The answer exactly as sent.
 --   is_skipped: Whether the question was shown and not answered.
@@ -33,11 +33,11 @@
 --   meta_client_height: Height of the window, pixels.
 --   meta_screen_width: Width of the screen, pixels.
 --   meta_screen_height: Height of the screen, pixels.
---   meta_extra: JSON of what else was sent under meta.
+--   meta_extra: JSON of the other fields of meta.
 --   custom_metadata: customMetadata of link studies, JSON as sent.
 --   extra: JSON of the fields that have no column.
---   _first_seen_at: When a scan first found the answer.
---   _synced_at: When the scan began that wrote it as it stands.
+--   _first_seen_at: Start of the scan that first found the answer.
+--   _synced_at: Start of the scan that wrote the current version.
 SELECT
     response_group_uid, question_id, survey_id, visitor_id, visitor_uuid,
     nullif(external_user_id, '') AS external_user_id,

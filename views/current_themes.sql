@@ -1,4 +1,4 @@
--- The themes of answers that stand today.
+-- The themes of current answers.
 --
 -- One row: one theme on one answer; key (id, response_group_uid, question_id).
 -- Left out: themes that have vanished, and those of answers that are deleted or have vanished. Times are UTC.
@@ -10,7 +10,7 @@
 --   survey_id: The survey.
 --   visitor_id: The visitor.
 --   found_at: When the service found the theme.
---   answered_at: When the answer was given; found_at where the warehouse does not hold the answer.
+--   answered_at: When the answer was given; found_at if the answer is not in the warehouse.
 --   theme: The theme.
 --   theme_description: What the theme means.
 --   response: The answer in which it was found.

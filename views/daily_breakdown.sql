@@ -1,4 +1,4 @@
--- What came in, day by day and survey by survey.
+-- Answers, sessions and visitors by day and survey.
 --
 -- One row: one survey on one day on which it was answered.
 -- Left out: answers that are deleted or have vanished at the service.
@@ -9,7 +9,7 @@
 --   survey_id: The survey.
 --   survey_name: Name of the survey; NULL when it is not known.
 --   sessions: Sessions with an answer on the day.
---   visitors: Visitors with an answer on the day, as the service numbers them.
+--   visitors: Visitors with an answer on the day, by the service's number.
 --   answers: Questions shown: answered and skipped.
 --   answered: Of these, answered; texts that ask nothing (TEXTURLPROMPT) count as answered.
 --   skipped: Of these, skipped.

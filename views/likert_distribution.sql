@@ -1,4 +1,4 @@
--- How scales were answered: the distribution of every LIKERT question.
+-- The distribution of the answers to every LIKERT question.
 --
 -- One row: one value of one question of one survey. Values that nobody chose have no row.
 -- Left out: skipped answers, values that are not whole or lie outside the scale, answers that are deleted or have vanished.
@@ -7,15 +7,15 @@
 --   survey_id: The survey.
 --   question_id: The question.
 --   survey_name: Name of the survey; NULL when it is not known.
---   question_text: The wording of today; of a question that no survey defines, the latest that was shown.
+--   question_text: The current wording; for a question that no survey defines, the wording shown last.
 --   value: The answer.
 --   answers: Answers with this value.
 --   share: answers as a share of all answers within the scale, 0 to 1.
 --   scale_min: Lowest value of the scale.
 --   scale_max: Highest value of the scale.
---   scale_source: Where the scale is known from: options or properties of the question; observed, if its answers reach from one
---     end of a usual scale to the other; else usual: the shortest usual scale that holds all whole numbers of 0 to 10 that
---     were ever answered to the question, also in answers that no longer stand. Usual are 1 to 5, 7 and 10, and 0 to 4, 6 and 10.
+--   scale_source: Source of the scale: options or properties of the question; observed, if its answers reach from one
+--     end of a usual scale to the other; else usual: the shortest usual scale that includes all integers from 0 to 10 that
+--     were ever answered to the question, also in deleted or vanished answers. Usual are 1 to 5, 7 and 10, and 0 to 4, 6 and 10.
 WITH counted AS (
     SELECT
         survey_id, question_id, try_cast(answer_number AS BIGINT) AS value, count(*) AS answers,

@@ -8,7 +8,7 @@
 --   survey_id: The survey.
 --   question_id: The question.
 --   survey_name: Name of the survey; NULL when it is not known.
---   question_text: The wording of today; of a question that no survey defines, the latest that was shown.
+--   question_text: The current wording; for a question that no survey defines, the wording shown last.
 --   answers: Answers within the scale.
 --   mean: Their mean.
 --   top_two: Answers with one of the two highest values of the scale; NULL for a scale of fewer than three values.
@@ -17,8 +17,8 @@
 --   bottom_two_share: bottom_two as a share of answers, 0 to 1.
 --   scale_min: Lowest value of the scale.
 --   scale_max: Highest value of the scale.
---   scale_source: Where the scale is known from: options or properties of the question, its answers (observed), or the shortest
---     usual scale that holds them (usual): see likert_distribution.
+--   scale_source: Source of the scale: options or properties of the question, its answers (observed), or the shortest
+--     usual scale that includes them (usual): see likert_distribution.
 WITH boxed AS (
     SELECT
         survey_id, question_id, scale_min, scale_max, scale_source,

@@ -7,10 +7,10 @@
 --   survey_id: The survey.
 --   question_id: The question.
 --   survey_name: Name of the survey; NULL when it is not known.
---   question_text: The wording of today; NULL of a question that no survey defines.
+--   question_text: The current wording; NULL for a question that no survey defines.
 --   row_label: Label of the row.
 --   column_label: Label of the column.
---   column_number: The integer that the column label begins with; NULL when it begins with none.
+--   column_number: The integer at the start of the column label; NULL when there is none.
 --   answers: Answers that chose the column in this row.
 --   answered: Answers that chose any column in this row.
 --   share: answers as a share of answered, 0 to 1.

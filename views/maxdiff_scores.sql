@@ -10,16 +10,16 @@
 --   survey_id: The survey.
 --   question_id: The question.
 --   survey_name: Name of the survey; NULL when it is not known.
---   question_text: The wording of today; NULL of a question that no survey defines.
+--   question_text: The current wording; NULL for a question that no survey defines.
 --   item: Wording of the item.
 --   shown: Times that it was shown in a round in which something was chosen.
 --   chosen_left: Times that it was chosen as left.
 --   chosen_right: Times that it was chosen as right.
---   left_label: What left says to visitors.
---   right_label: What right says to visitors.
---   best: Times that it was chosen as best; NULL when the labels do not tell.
---   worst: Times that it was chosen as worst; NULL when the labels do not tell.
---   score: (best - worst) / shown, -1 to 1; NULL when the labels do not tell.
+--   left_label: The label of left.
+--   right_label: The label of right.
+--   best: Times that it was chosen as best; NULL when the labels do not show it.
+--   worst: Times that it was chosen as worst; NULL when the labels do not show it.
+--   score: (best - worst) / shown, -1 to 1; NULL when the labels do not show it.
 WITH counted AS (
     SELECT
         item.survey_id, item.question_id, item.option AS item, count(*) AS shown,

@@ -1,4 +1,4 @@
--- The NPS answers that count: what the views nps_by_* add up. Start here for a cut of your own.
+-- The NPS answers that count: what the views nps_by_* add up. Start here for a breakdown of your own.
 --
 -- One row: one answer to a question of type NPS; key (response_group_uid, question_id).
 -- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.

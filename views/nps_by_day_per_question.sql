@@ -1,16 +1,16 @@
 -- NPS by day, for each question.
 --
--- One row: one day of one question of one survey. One without answers has no row; the present one has the answers so far.
+-- One row: one day of one question of one survey. A day without answers has no row; the current day has the answers so far.
 -- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
 -- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses),
--- where s is the sample standard deviation of these values. With few answers, or all of one kind, it is too small to believe.
+-- where s is the sample standard deviation of these values. With few answers, or answers of one kind only, it is too small to be reliable.
 --
 -- Columns:
 --   day: The day, UTC.
 --   survey_id: The survey.
 --   question_id: The question.
 --   survey_name: Name of the survey; NULL when it is not known.
---   question_text: The wording of today; of a question that no survey defines, the latest that was shown.
+--   question_text: The current wording; for a question that no survey defines, the wording shown last.
 --   responses: Answers that count.
 --   promoters: Those with 9 or 10.
 --   passives: Those with 7 or 8.

@@ -1,11 +1,11 @@
 -- NPS by month, over all surveys; each visitor counts once.
 --
--- One row: one month. One without answers has no row; the present one has the answers so far.
+-- One row: one month. A month without answers has no row; the current month has the answers so far.
 -- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
--- A visitor counts once in a month: by the latest answer; of answers in one instant, by that with the greatest
--- session and question id.
+-- A visitor counts once in a month: by the latest answer. Of answers with the same time, the one with the
+-- greatest session and question id counts.
 -- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses),
--- where s is the sample standard deviation of these values. With few answers, or all of one kind, it is too small to believe.
+-- where s is the sample standard deviation of these values. With few answers, or answers of one kind only, it is too small to be reliable.
 --
 -- Columns:
 --   month: The first day of the month, UTC.

@@ -1,9 +1,9 @@
 -- NPS by week, over all surveys.
 --
--- One row: one week. One without answers has no row; the present one has the answers so far.
+-- One row: one week. A week without answers has no row; the current week has the answers so far.
 -- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
 -- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses),
--- where s is the sample standard deviation of these values. With few answers, or all of one kind, it is too small to believe.
+-- where s is the sample standard deviation of these values. With few answers, or answers of one kind only, it is too small to be reliable.
 --
 -- Columns:
 --   week: The Monday with which the week begins (ISO weeks), UTC.

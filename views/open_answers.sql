@@ -2,7 +2,7 @@
 --
 -- One row: one answer to an OPEN question, or one transcription; key (response_group_uid, question_id).
 -- Left out: answers that are deleted or have vanished at the service; skipped ones are there, and empty. Times are UTC.
--- Nothing here depends on a language. Two texts are the same if they are but for case and the blanks around them.
+-- Nothing here depends on a language. Two texts are the same if they differ only in case and in the blanks around them.
 --
 -- Columns:
 --   response_group_uid: The session.
@@ -11,11 +11,11 @@
 --   question_text: The wording that was shown.
 --   created_at: When the answer was given.
 --   source: text, or transcription.
---   answer: The text; NULL where there is none.
---   characters: Its characters, without the blanks around it; 0 where there is none.
---   is_empty: Whether it has nothing but blanks, or is not there.
---   has_link: Whether an address of the web or of e-mail is in it.
---   repeats: Answers to the question with this text, this one included; NULL for an empty one.
+--   answer: The text; NULL when there is none.
+--   characters: Number of characters, without the blanks around the text; 0 when there is none.
+--   is_empty: True if the text is missing or only blanks.
+--   has_link: True if the text contains a web or e-mail address.
+--   repeats: Number of answers to the question with this text, including this answer; NULL for an empty text.
 WITH texts AS (
     SELECT
         answer.response_group_uid, answer.question_id, answer.survey_id, answer.question_text, answer.created_at,

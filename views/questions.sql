@@ -1,4 +1,4 @@
--- The questions of every survey as it is defined today, with the scale that the definition gives a LIKERT question.
+-- The questions of the current definition of every survey, with the scale that the definition gives a LIKERT question.
 --
 -- One row: one question of one survey. A survey that names a question twice has one row for it, by the first.
 -- Left out: questions that are only known from answers, and definitions without an id.
@@ -8,15 +8,15 @@
 -- Columns:
 --   survey_id: The survey.
 --   question_id: The question.
---   survey_name: Name of the survey; also of one that is gone at the service.
---   question_ordinal: Place in the survey, from 1.
+--   survey_name: Name of the survey; also of a survey that vanished at the service.
+--   question_ordinal: Position in the survey, from 1.
 --   question_type: NPS, LIKERT, OPEN and so on.
---   question_text: The wording of today.
+--   question_text: The current wording.
 --   left_label: Label of the left end of the scale, or of the left choice.
 --   right_label: Label of the right end of the scale, or of the right choice.
---   scale_min: LIKERT: lowest value of the scale; NULL when the definition does not say.
---   scale_max: LIKERT: highest value of the scale; NULL when the definition does not say.
---   scale_source: LIKERT: options or properties; NULL when the definition does not say.
+--   scale_min: LIKERT: lowest value of the scale; NULL when the definition does not contain it.
+--   scale_max: LIKERT: highest value of the scale; NULL when the definition does not contain it.
+--   scale_source: LIKERT: options or properties; NULL when the definition does not contain it.
 WITH defined AS (
     SELECT
         survey_id, question_id, min(question_ordinal) AS question_ordinal,

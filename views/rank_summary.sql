@@ -8,7 +8,7 @@
 --   survey_id: The survey.
 --   question_id: The question.
 --   survey_name: Name of the survey; NULL when it is not known.
---   question_text: The wording of today; NULL of a question that no survey defines.
+--   question_text: The current wording; NULL for a question that no survey defines.
 --   option_label: Wording of the option.
 --   answers: Answers that ranked it.
 --   mean_rank: Mean of its ranks; 1 is the best.
@@ -20,7 +20,7 @@
 WITH sized AS (
     SELECT *, count(*) OVER (PARTITION BY survey_id, question_id, response_group_uid) AS options FROM current_ranks
 ),
--- Whole numbers first, and then a sum in one order: the digits of a sum of fractions would depend on the order of the rows.
+-- Integers are summed first: the last digits of a sum of fractions would depend on the order of the rows.
 counted AS (
     SELECT
         survey_id, question_id, option_label, options, count(*) AS answers, sum(rank)::BIGINT AS ranks,

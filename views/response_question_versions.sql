@@ -1,9 +1,9 @@
 -- Which version of its question each answer was given to.
 --
--- One row: one answer that stands; key (response_group_uid, question_id). Joins answers to question_versions.
+-- One row: one current answer; key (response_group_uid, question_id). Joins answers to question_versions.
 -- Left out: answers to questions that no scan of surveys saw, and those that are deleted or have vanished.
--- The wording that came with the answer decides: of the versions with this wording, the one that stood when the answer was given. Where
--- no version has the wording, time alone decides.
+-- The wording that came with the answer decides: of the versions with this wording, the one that was current when the answer was given. If
+-- no version has the wording, the time alone decides.
 --
 -- Columns:
 --   response_group_uid: The session.

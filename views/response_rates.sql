@@ -1,32 +1,32 @@
 -- How many of those who were sent a study saw, answered, submitted and completed it.
 --
 -- One row: one survey on one day, by trigger, platform and first question. The counts may be added up; make shares anew from the sums.
--- Left out: sessions from before the first webhook of a study or an answer: what was sent then is not known. Without webhooks there is no row.
--- Webhooks are sent once and may be lost: one_source_share says how much one side alone knows. Sessions that scans have not come to yet
+-- Left out: sessions from before the first webhook of a study or an answer: what was sent then is not known. Without webhooks the view is empty.
+-- Webhooks are sent once and may be lost: one_source_share is the share that one side alone knows. Sessions that scans have not reached yet
 -- are not counted as known by webhooks alone.
 --
 -- Columns:
 --   survey_id: The survey.
 --   survey_name: Name of the survey; NULL when it is not known.
---   day: The day of the first that is known of the sessions, UTC.
+--   day: The day of the first known event of the sessions, UTC.
 --   triggering_event: What made the service show the study.
 --   platform: How it was delivered.
 --   first_question_id: The question with which the session began; see session_stages.
---   sessions: Sessions, whatever is known of them.
---   sent: Sessions of which a webhook told that the study was sent.
---   seen: Of which one told that it was seen.
---   answered: In which a question was answered.
---   submitted: Of which a webhook told that the study was submitted.
---   completed: Submitted, or answered up to the last question.
---   sent_and_seen: Both sent and seen.
---   sent_and_answered: Both sent and answered.
+--   sessions: All sessions.
+--   sent: Sessions for which a webhook reported that the study was sent.
+--   seen: Sessions for which a webhook reported that the study was seen.
+--   answered: Sessions in which a question was answered.
+--   submitted: Sessions for which a webhook reported that the study was submitted.
+--   completed: Sessions that were submitted, or answered up to the last question.
+--   sent_and_seen: Sessions that are both sent and seen.
+--   sent_and_answered: Sessions that are both sent and answered.
 --   seen_rate: sent_and_seen as a share of sent, 0 to 1; NULL when none was sent.
 --   response_rate: sent_and_answered as a share of sent, 0 to 1; NULL when none was sent.
 --   completion_rate: completed as a share of answered, 0 to 1; NULL when none was answered.
---   only_webhooks: Answered sessions that webhooks told and no scan found.
---   only_scans: Answered sessions that scans found and no webhook told.
---   one_source_share: Both of these as a share of answered, 0 to 1; NULL when none was answered.
---   webhooks_since: The first that webhooks told of any study or answer.
+--   only_webhooks: Answered sessions that webhooks reported and no scan found.
+--   only_scans: Answered sessions that scans found and no webhook reported.
+--   one_source_share: only_webhooks + only_scans as a share of answered, 0 to 1; NULL when none was answered.
+--   webhooks_since: The time of the first webhook of any study or answer.
 WITH known AS (
     SELECT
         (SELECT min(coalesce(occurred_at, received_at)) FROM webhook_events

@@ -1,24 +1,24 @@
--- How far each session came, from a study that was sent to one that was completed, as webhooks and scans know it together.
+-- How far each session went, from sent to completed, from webhooks and scans together.
 --
 -- One row: one session; key response_group_uid.
--- Left out: what webhooks of other environments tell, and sessions whose answers are all deleted or have vanished, unless a webhook tells
--- of them. Times are UTC. A webhook that tells of a study without a session is a session of its own.
--- Webhooks are sent once and may be lost, and no list tells what was sent or seen: a stage without a time may have been reached.
+-- Left out: webhooks of other environments, and sessions whose answers are all deleted or have vanished, unless a webhook
+-- reports them. Times are UTC. A webhook of a study without a session counts as a session of its own.
+-- Webhooks are sent once and may be lost, and no list shows what was sent or seen: a stage without a time may have been reached.
 --
 -- Columns:
---   response_group_uid: The session; of a webhook that names none, `event ` and its event_key.
+--   response_group_uid: The session; for a webhook without a session, `event ` and its event_key.
 --   survey_id: The survey.
---   begun_at: The first that is known of the session.
---   sent_at: When the study was sent; NULL when no webhook told.
---   seen_at: When it was seen; NULL when no webhook told.
+--   begun_at: The time of the first known event of the session.
+--   sent_at: When the study was sent; NULL when no webhook reported it.
+--   seen_at: When it was seen; NULL when no webhook reported it.
 --   answered_at: When the first question was answered.
---   submitted_at: When the study was submitted; NULL when no webhook told.
---   is_completed: Whether it was submitted, or the last question of the survey of today was reached.
+--   submitted_at: When the study was submitted; NULL when no webhook reported it.
+--   is_completed: True if the session was submitted, or reached the last question of the survey's current definition.
 --   triggering_event: What made the service show the study.
 --   platform: How it was delivered.
---   first_question_id: The question that was shown first; of a session without answers that scans know, the survey's first question of today.
+--   first_question_id: The question that was shown first; for a session without answers from scans, the first question of the survey's current definition.
 --   known_by: webhook, scan or both.
-WITH told AS (
+WITH reported AS (
     SELECT
         coalesce(nullif(response_group_uid, ''), 'event ' || event_key) AS response_group_uid,
         max(survey_id) AS survey_id,
@@ -60,14 +60,14 @@ ends AS (
 ),
 joined AS (
     SELECT
-        coalesce(scanned.response_group_uid, told.response_group_uid) AS response_group_uid,
-        coalesce(scanned.survey_id, told.survey_id) AS survey_id,
-        least(scanned.begun_at, told.begun_at) AS begun_at,
-        told.sent_at, told.seen_at, least(scanned.answered_at, told.answered_at) AS answered_at, told.submitted_at,
-        scanned.last_ordinal, scanned.first_question_id, told.platform, told.sent_trigger, told.answer_trigger,
-        CASE WHEN told.begun_at IS NULL THEN 'scan' WHEN scanned.begun_at IS NULL THEN 'webhook' ELSE 'both' END AS known_by
+        coalesce(scanned.response_group_uid, reported.response_group_uid) AS response_group_uid,
+        coalesce(scanned.survey_id, reported.survey_id) AS survey_id,
+        least(scanned.begun_at, reported.begun_at) AS begun_at,
+        reported.sent_at, reported.seen_at, least(scanned.answered_at, reported.answered_at) AS answered_at, reported.submitted_at,
+        scanned.last_ordinal, scanned.first_question_id, reported.platform, reported.sent_trigger, reported.answer_trigger,
+        CASE WHEN reported.begun_at IS NULL THEN 'scan' WHEN scanned.begun_at IS NULL THEN 'webhook' ELSE 'both' END AS known_by
     FROM scanned
-    FULL JOIN told ON told.response_group_uid = scanned.response_group_uid
+    FULL JOIN reported ON reported.response_group_uid = scanned.response_group_uid
 )
 SELECT
     joined.response_group_uid, joined.survey_id, joined.begun_at, joined.sent_at, joined.seen_at, joined.answered_at,

@@ -1,14 +1,14 @@
--- The sittings in which visitors answered surveys.
+-- The sessions in which visitors answered surveys.
 --
 -- One row: one session of one survey; key (survey_id, response_group_uid).
--- Left out: answers that are deleted or have vanished at the service, and so sessions that have no other.
--- Where the answers of a session disagree about the visitor, the greatest value stands. Times are UTC.
+-- Left out: answers that are deleted or have vanished at the service, and sessions that have no other answers.
+-- Where the answers of a session disagree about the visitor, the greatest value is used. Times are UTC.
 --
 -- Columns:
 --   survey_id: The survey.
 --   response_group_uid: The session.
---   visitor_id: The visitor, as the service numbers them.
---   visitor_uuid: The visitor, as webhooks and snapshots name them.
+--   visitor_id: The service's number of the visitor.
+--   visitor_uuid: The visitor's id in webhooks and snapshots.
 --   external_user_id: Your own id of the visitor; NULL when there is none.
 --   started_at: When the first answer was given.
 --   ended_at: When the last answer was given.

@@ -1,4 +1,4 @@
--- Which questions are skipped, and how the service says so.
+-- Which questions are skipped, and how the service sends skips.
 --
 -- One row: one question of one survey that was shown at least once.
 -- Left out: texts that ask nothing (TEXTURLPROMPT), answers that are deleted or have vanished at the service.
@@ -8,14 +8,14 @@
 --   survey_id: The survey.
 --   question_id: The question.
 --   survey_name: Name of the survey; NULL when it is not known.
---   question_text: The wording of today; of a question that no survey defines, the latest that was shown.
---   question_type: The type; the greatest, should answers disagree.
+--   question_text: The current wording; for a question that no survey defines, the wording shown last.
+--   question_type: The type; the greatest value if answers disagree.
 --   shown: Times that it was shown.
 --   answered: Times that it was answered.
 --   skipped: Times that it was not.
 --   skipped_share: skipped as a share of shown, 0 to 1.
 --   sent_null: Skips that the service sent as null.
---   sent_empty: Skips that it sent as an empty text, list or object, or as one of nothing but nulls.
+--   sent_empty: Skips that it sent as an empty text, list or object, or as a list or object that contains only nulls.
 --   sent_nothing: Skips without an answer in the record.
 WITH counted AS (
     SELECT

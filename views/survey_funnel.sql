@@ -6,9 +6,9 @@
 -- Columns:
 --   survey_id: The survey.
 --   survey_name: Name of the survey; NULL when it is not known.
---   question_ordinal: Place in the survey as it is defined today, from 1; NULL of a question that it no longer has.
+--   question_ordinal: Position in the survey as it is defined today, from 1; NULL for a question that it no longer has.
 --   question_id: The question.
---   question_text: The wording of today; of a question that no survey defines, the latest that was shown.
+--   question_text: The current wording; for a question that no survey defines, the wording shown last.
 --   sessions: Sessions of the survey.
 --   shown: Sessions that were shown the question.
 --   answered: Sessions that did not skip it; texts that ask nothing (TEXTURLPROMPT) count as answered.

@@ -1,8 +1,8 @@
--- How long each survey stood in each status, and how much was answered while it did.
+-- How long each survey was in each status, and how many questions were answered in that time.
 --
 -- One row: one survey in one status, from one change to the next. Order by survey_id, since.
--- Left out: the time before a survey was first seen, and the time in which it was gone at the service. Times are UTC.
--- A change is dated by who saw it first: a webhook within moments, a scan when it came by. The present status lasts until the last
+-- Left out: the time before a survey was first seen, and the time in which it had vanished at the service. Times are UTC.
+-- The earlier of webhook and scan gives the time of a change. The current status lasts until the time of the last
 -- answer that a scan could have read.
 --
 -- Columns:
@@ -10,11 +10,11 @@
 --   survey_name: Name of the survey; NULL when it is not known.
 --   status: NEW, DRAFT, IN_PROGRESS, PAUSED, COMPLETED or ARCHIVED.
 --   since: When it was first seen in the status.
---   until: When it was first seen in the next one, or gone; NULL for the present status.
---   seen_by: Who saw it begin: scan, webhook or both.
---   days: How long it lasted, in days; of the present status, up to now as scans know it.
---   answers: Questions that were answered in that time, skipped ones not counted.
---   answers_per_day: answers by days; NULL if the status lasted for no time at all.
+--   until: When it was first seen in the next status, or vanished; NULL for the current status.
+--   seen_by: What reported the begin of the status: scan, webhook or both.
+--   days: How long it lasted, in days; for the current status, up to the last answer that a scan could have read.
+--   answers: Questions that were answered in that time, without skipped ones.
+--   answers_per_day: answers divided by days; NULL if the status lasted no time.
 WITH ordered AS (
     SELECT
         survey_id, changed_at AS since, new_status AS status, seen_by,

@@ -1,4 +1,4 @@
--- What people talk about, by week of the answer.
+-- Themes of answers, by week of the answer.
 --
 -- One row: one theme in one survey in one week.
 -- Left out: themes that have vanished or name no survey, and those of answers that are deleted or have vanished.

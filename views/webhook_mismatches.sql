@@ -1,14 +1,14 @@
--- Answers that only one side knows: told by a webhook and found by no scan, or found by a scan and told by no webhook.
+-- Answers that only one source has: reported by a webhook and found by no scan, or found by a scan and reported by no webhook.
 --
 -- One row: one answer of one session. Order by answered_at.
--- Left out: what scans have not come to yet, and answers from before the first that a webhook told of. Webhooks are sent once and may be lost, so rows known by a scan alone are normal; rows known by a webhook alone were deleted before a scan came by, or call for a look.
+-- Left out: times that scans have not reached yet, and answers from before the first webhook of an answer. Webhooks are sent once and may be lost, so rows known by a scan alone are normal; rows known by a webhook alone were deleted before a scan came by, or call for a look.
 --
 -- Columns:
---   known_by: webhook or scan: the side that knows it.
+--   known_by: webhook or scan: the source that has the answer.
 --   survey_id: The survey.
 --   response_group_uid: The session.
---   question_text: The wording under which it was answered; webhooks tell no question_id.
---   question_id: The question; NULL where only a webhook knows the answer.
+--   question_text: The wording under which it was answered; webhooks have no question_id.
+--   question_id: The question; NULL if only a webhook has the answer.
 --   answered_at: When it was answered. UTC.
 WITH told AS (
     SELECT DISTINCT survey_id, response_group_uid, question_text, coalesce(occurred_at, received_at) AS answered_at

@@ -1,11 +1,11 @@
--- The answers in people's own words that hold every word of a text, best first.
+-- The text answers and transcriptions that contain every word of a text, best first.
 --
 -- Call it as a table: FROM search_answers('slow export').
--- One row: one answer of open_answers. A word is a run of letters and digits; words are whole, in any order, and case and accents do not count.
--- Chinese, Japanese, Thai, Lao, Khmer and Burmese are written without blanks: there, a run of letters is found anywhere in an answer.
--- A text without any letter or digit is looked for as it stands.
--- Left out: answers that are deleted or have vanished at the service, and those that came since the last run made the index.
--- Needs no extension: only making the index does.
+-- One row: one answer of open_answers. A word is a sequence of letters and digits. Whole words match, in any order; case and accents do not count.
+-- Chinese, Japanese, Thai, Lao, Khmer and Burmese are written without blanks: there, a sequence of letters is found anywhere in an answer.
+-- A text without any letter or digit is searched for literally.
+-- Left out: answers that are deleted or have vanished at the service, and answers that were added since the last run made the index.
+-- The search needs no extension; only making the index does.
 --
 -- Parameters:
 --   wanted: The words.

@@ -1,7 +1,7 @@
--- The segment that each answer belongs to, for any way to cut answers into segments.
+-- The segment that each answer belongs to, for any way to divide answers into segments.
 --
 -- Call it as a table: FROM answer_segments('attribute:plan'), and join it to other views by response_group_uid and question_id.
--- One row: one answer that stands; key (response_group_uid, question_id).
+-- One row: one current answer; key (response_group_uid, question_id).
 -- Left out: answers that are deleted or have vanished at the service.
 -- Snapshots are those at the time of the answer (with_snapshots), custom metadata is that of link studies (with_custom_metadata).
 --
@@ -12,7 +12,7 @@
 -- Columns:
 --   response_group_uid: The session.
 --   question_id: The question.
---   segment_value: The segment; NULL where it is not known.
+--   segment_value: The segment; NULL when it is not known.
 SELECT
     answer.response_group_uid, answer.question_id,
     CASE

@@ -6,16 +6,16 @@
 -- An option that one answer names twice counts once. Segments with fewer answers than answers_min are left out.
 --
 -- Parameters:
---   segment: How to cut; see answer_segments.
---   answers_min := 5: Answers that a segment needs to be there.
+--   segment: How to divide the answers into segments; see answer_segments.
+--   answers_min := 5: Minimum answers of a segment; smaller segments have no row.
 --
 -- Columns:
 --   survey_id: The survey.
 --   question_id: The question.
 --   survey_name: Name of the survey; NULL when it is not known.
---   segment_value: The segment; NULL where it is not known.
+--   segment_value: The segment; NULL when it is not known.
 --   label: Wording of the option, as in choice_share.
---   selected_index: Index of the option as sent; only where its label is not known.
+--   selected_index: Index of the option as sent; only if its label is not known.
 --   chosen: Answers that chose it.
 --   answered: Answers to the question in the segment.
 --   share: chosen as a share of answered, 0 to 1.

@@ -4,7 +4,7 @@
 -- One row: one figure of one question of one survey. A question that has no answer that counts at either moment has no row.
 -- Left out: answers that name no survey, that were deleted or gone at the moment, or whose people were erased since.
 -- The answers of the earlier moment are among those of the later one, so the two errors do not add up to one of the change. Scales are
--- those of today, see likert_top_two. A chosen option is what most answers call its index; without an index, the text of the answer.
+-- the current ones, see likert_top_two. A chosen option is what most answers call its index; without an index, the text of the answer.
 --
 -- Parameters:
 --   earlier: The earlier moment, UTC.
@@ -14,16 +14,16 @@
 --   survey_id: The survey.
 --   survey_name: Name of the survey; NULL when it is not known.
 --   question_id: The question.
---   question_text: The wording of today; NULL of a question that no survey defines.
+--   question_text: The current wording; NULL for a question that no survey defines.
 --   figure: nps (-100 to 100), top_two_share or choice_share (0 to 1).
---   label: The option of a choice_share; NULL of other figures.
+--   label: The option of a choice_share; NULL for other figures.
 --   answers_before: Answers that count at the earlier moment.
 --   before: The figure then; NULL without answers.
 --   before_error: Its standard error; NULL for a single answer.
 --   answers_after: Answers that count at the later moment.
 --   after: The figure then; NULL without answers.
 --   after_error: Its standard error; NULL for a single answer.
---   change: after less before; NULL without either.
+--   change: after minus before; NULL if either is NULL.
 WITH known AS (
     SELECT 'before' AS side, * FROM responses_as_of(earlier)
     UNION ALL

@@ -6,14 +6,14 @@
 -- vanished. A segment with fewer answers than answers_min has its count and no figure.
 --
 -- Parameters:
---   segment: How to cut; see answer_segments.
---   answers_min := 5: Answers that a segment needs for a figure.
+--   segment: How to divide the answers into segments; see answer_segments.
+--   answers_min := 5: Minimum answers of a segment; smaller segments have no figures.
 --
 -- Columns:
 --   survey_id: The survey.
 --   question_id: The question.
 --   survey_name: Name of the survey; NULL when it is not known.
---   segment_value: The segment; NULL where it is not known.
+--   segment_value: The segment; NULL when it is not known.
 --   answers: Answers within the scale.
 --   mean: Their mean; NULL in a small segment.
 --   mean_standard_error: Standard error of the mean; NULL for a single answer and in a small segment.

@@ -6,14 +6,14 @@
 -- A segment with fewer answers than answers_min has its count and no figure. Standard error as in nps_by_week.
 --
 -- Parameters:
---   segment: How to cut; see answer_segments.
---   answers_min := 5: Answers that a segment needs for a figure.
+--   segment: How to divide the answers into segments; see answer_segments.
+--   answers_min := 5: Minimum answers of a segment; smaller segments have no figures.
 --
 -- Columns:
 --   survey_id: The survey.
 --   question_id: The question.
 --   survey_name: Name of the survey; NULL when it is not known.
---   segment_value: The segment; NULL where it is not known.
+--   segment_value: The segment; NULL when it is not known.
 --   responses: Answers that count.
 --   promoters: Those with 9 or 10; NULL in a small segment.
 --   passives: Those with 7 or 8; NULL in a small segment.

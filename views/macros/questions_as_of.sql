@@ -9,7 +9,7 @@
 --
 -- Columns:
 --   survey_id: The survey.
---   question_ordinal: Place in the survey, from 1.
+--   question_ordinal: Position in the survey, from 1.
 --   question_id: The question.
 --   question_type: NPS, LIKERT, OPEN and so on.
 --   question_text: The wording.
@@ -19,8 +19,8 @@
 --   options: Options, JSON as sent.
 --   options_properties: Properties of the options, JSON as sent.
 --   routing_options: Routing, JSON as sent.
---   valid_from: When the scan began that first saw this version.
---   valid_to: When the scan began that no longer saw it; NULL if it still stands.
+--   valid_from: Start of the scan that first saw this version.
+--   valid_to: Start of the scan that no longer saw it; NULL for the current version.
 SELECT
     survey_id, question_ordinal, question_id, question_type, question_text, intro_text, left_label, right_label, options,
     options_properties, routing_options, valid_from, valid_to

@@ -2,7 +2,7 @@
 --
 -- Call it as a table: FROM row_changes(TIMESTAMP '2026-04-01 00:00:00', TIMESTAMP '2026-04-08 00:00:00').
 -- One row: one survey in which something changed; key survey_id, which is NULL for answers that name no survey.
--- Left out: people who were erased since. What counts is when a scan saw it, after the earlier moment and up to the later one.
+-- Left out: people who were erased since. A change counts if a scan saw it after the earlier moment and up to the later one.
 --
 -- Parameters:
 --   earlier: The earlier moment, UTC.
@@ -11,14 +11,14 @@
 -- Columns:
 --   survey_id: The survey.
 --   survey_name: Name of the survey; NULL when it is not known.
---   new_answers: Answers that were found first.
---   edited: Times that an answer was found with other content.
+--   new_answers: Answers that a scan found for the first time.
+--   edited: Number of times that a scan found an answer with other content.
 --   deleted: Answers that were found deleted.
 --   vanished: Answers that were found gone.
---   new_themes: Themes on answers that were found first.
---   changed_questions: Questions of which a version began or ended; of a survey that was found first, all of them.
---   status_before: Status of the survey at the earlier moment; NULL when it was not known, or gone.
---   status_after: Status of the survey at the later moment; NULL when it was not known, or gone.
+--   new_themes: Themes on answers that a scan found for the first time.
+--   changed_questions: Questions of which a version began or ended; of a survey that was found for the first time, all questions.
+--   status_before: Status of the survey at the earlier moment; NULL when it was not known or had vanished.
+--   status_after: Status of the survey at the later moment; NULL when it was not known or had vanished.
 WITH counted AS (
     SELECT
         survey_id, count(*) AS new_answers, 0 AS edited, 0 AS deleted, 0 AS vanished, 0 AS new_themes, 0 AS changed_questions

@@ -1,7 +1,7 @@
--- The answers in people's own words that hold a text.
+-- The text answers and transcriptions that contain a text.
 --
 -- Call it as a table: FROM search_answers('refund').
--- One row: one answer of open_answers. Case does not count; no letter of the text is a wildcard.
+-- One row: one answer of open_answers. Case does not count, and there are no wildcards.
 -- Left out: answers that are deleted or have vanished at the service.
 -- A DuckDB file with an index of words (full_text_search) has another definition of this macro, with the same columns: it finds whole words.
 --

@@ -10,16 +10,16 @@
 -- Columns:
 --   id: The survey.
 --   name: Name.
---   platform: How it is delivered.
+--   platform: How the survey is delivered.
 --   type: Kind.
 --   status: NEW, DRAFT, IN_PROGRESS, PAUSED, COMPLETED or ARCHIVED.
 --   created_at: When it was created.
---   updated_at: When the service said that it last changed.
+--   updated_at: When the service last changed the survey, as it reports.
 --   launched_at: When it was launched.
 --   completed_at: When it was completed.
---   total_response_limit: After how many responses it ends; NULL without a limit.
---   valid_from: When the scan began that first saw this version.
---   valid_to: When the scan began that saw the next one; NULL if it still stands.
+--   total_response_limit: Number of responses after which the survey ends; NULL without a limit.
+--   valid_from: Start of the scan that first saw this version.
+--   valid_to: Start of the scan that saw the next version; NULL for the current version.
 SELECT
     id, name, platform, type, status, created_at, updated_at, launched_at, completed_at, total_response_limit,
     valid_from, valid_to

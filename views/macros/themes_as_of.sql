@@ -2,7 +2,7 @@
 --
 -- Call it as a table: FROM themes_as_of(TIMESTAMP '2026-04-01 00:00:00').
 -- One row: one theme on one answer; key (id, response_group_uid, question_id).
--- Left out: themes that no scan had found by then, or that had vanished; of people who were erased since, nothing is there. What had
+-- Left out: themes that no scan had found by then, or that had vanished; people who were erased since have no rows. What had
 -- become of the answers is not looked at: join responses_as_of for that.
 --
 -- Parameters:
