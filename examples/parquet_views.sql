@@ -60,7 +60,7 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/response_media/*/data.parquet'));
 CREATE OR REPLACE VIEW "response_media" AS FROM query(getvariable('studysync_response_media'));
 
--- The keys of customMetadata of link studies, one row each; with_custom_metadata.
+-- The keys of customMetadata of link studies, one row per key; with_custom_metadata.
 SET VARIABLE studysync_response_custom_metadata = (SELECT CASE WHEN count(*) > 0 THEN
     'SELECT "response_group_uid", "question_id", "survey_id", make_timestamp(epoch_us("created_at")) AS "created_at", "name", "value_text", "value_number", "value_bool", "json_type", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/response_custom_metadata/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
@@ -87,7 +87,7 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/visitor_snapshots/*/data.parquet'));
 CREATE OR REPLACE VIEW "visitor_snapshots" AS FROM query(getvariable('studysync_visitor_snapshots'));
 
--- Attributes of visitor_snapshots, one row each.
+-- Attributes of visitor_snapshots, one row per attribute.
 SET VARIABLE studysync_visitor_snapshot_attributes = (SELECT CASE WHEN count(*) > 0 THEN
     'SELECT "response_group_uid", "survey_id", make_timestamp(epoch_us("created_at")) AS "created_at", "name", "value_text", "value_number", "value_bool", "json_type", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/visitor_snapshot_attributes/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
@@ -96,7 +96,7 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/visitor_snapshot_attributes/*/data.parquet'));
 CREATE OR REPLACE VIEW "visitor_snapshot_attributes" AS FROM query(getvariable('studysync_visitor_snapshot_attributes'));
 
--- Earlier versions of rows of visitor_snapshots, where the service sent another snapshot with the same answer later.
+-- Earlier versions of rows of visitor_snapshots: the service later sent another snapshot with the same answer.
 SET VARIABLE studysync_visitor_snapshot_history = (SELECT CASE WHEN count(*) > 0 THEN
     'SELECT "response_group_uid", "survey_id", make_timestamp(epoch_us("created_at")) AS "created_at", "visitor_id", "external_user_id", "triggering_event", "attributes", "event_properties", "events", "extra", "_row_hash", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "reason", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/visitor_snapshot_history/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
@@ -105,7 +105,7 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/visitor_snapshot_history/*/data.parquet'));
 CREATE OR REPLACE VIEW "visitor_snapshot_history" AS FROM query(getvariable('studysync_visitor_snapshot_history'));
 
--- Study configurations, as they stand now.
+-- Study configurations in their current state.
 SET VARIABLE studysync_surveys = (SELECT CASE WHEN count(*) > 0 THEN
     'SELECT "id", "name", "platform", "type", "status", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", make_timestamp(epoch_us("launched_at")) AS "launched_at", make_timestamp(epoch_us("completed_at")) AS "completed_at", "total_response_limit", "extra", "_row_hash", make_timestamp(epoch_us("_first_seen_at")) AS "_first_seen_at", make_timestamp(epoch_us("_vanished_at")) AS "_vanished_at", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/surveys/data.parquet'', union_by_name = true, hive_partitioning = false)'
@@ -114,7 +114,7 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/surveys/data.parquet'));
 CREATE OR REPLACE VIEW "surveys" AS FROM query(getvariable('studysync_surveys'));
 
--- Every version of every survey that a scan saw, the current one included.
+-- Every version of every survey that a scan saw, including the current version.
 SET VARIABLE studysync_survey_history = (SELECT CASE WHEN count(*) > 0 THEN
     'SELECT "id", "name", "platform", "type", "status", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", make_timestamp(epoch_us("launched_at")) AS "launched_at", make_timestamp(epoch_us("completed_at")) AS "completed_at", "total_response_limit", "extra", "_row_hash", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "is_current", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/survey_history/data.parquet'', union_by_name = true, hive_partitioning = false)'
@@ -150,7 +150,7 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/survey_constraints/data.parquet'));
 CREATE OR REPLACE VIEW "survey_constraints" AS FROM query(getvariable('studysync_survey_constraints'));
 
--- Every version of every question of every survey that a scan saw, the current ones included.
+-- Every version of every survey question that a scan saw, including the current versions.
 SET VARIABLE studysync_survey_question_history = (SELECT CASE WHEN count(*) > 0 THEN
     'SELECT "survey_id", "question_ordinal", "question_id", "question_type", "question_text", "intro_text", "left_label", "right_label", "options", "options_properties", "routing_options", "extra", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "is_current", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/survey_question_history/data.parquet'', union_by_name = true, hive_partitioning = false)'
@@ -159,7 +159,7 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/survey_question_history/data.parquet'));
 CREATE OR REPLACE VIEW "survey_question_history" AS FROM query(getvariable('studysync_survey_question_history'));
 
--- Every version of every option of the questions of surveys that a scan saw, the current ones included.
+-- Every version of every option of survey questions that a scan saw, including the current versions.
 SET VARIABLE studysync_survey_question_option_history = (SELECT CASE WHEN count(*) > 0 THEN
     'SELECT "survey_id", "question_ordinal", "option_ordinal", "question_id", "label", "option_json", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "is_current", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/survey_question_option_history/data.parquet'', union_by_name = true, hive_partitioning = false)'
@@ -168,7 +168,7 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/survey_question_option_history/data.parquet'));
 CREATE OR REPLACE VIEW "survey_question_option_history" AS FROM query(getvariable('studysync_survey_question_option_history'));
 
--- Every version of every targeting rule of surveys that a scan saw, the current ones included.
+-- Every version of every targeting rule of surveys that a scan saw, including the current versions.
 SET VARIABLE studysync_survey_constraint_history = (SELECT CASE WHEN count(*) > 0 THEN
     'SELECT "survey_id", "constraint_ordinal", "constraint_type", "comparison_type", "event", "value", "extra", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "is_current", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/survey_constraint_history/data.parquet'', union_by_name = true, hive_partitioning = false)'
@@ -177,7 +177,7 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/survey_constraint_history/data.parquet'));
 CREATE OR REPLACE VIEW "survey_constraint_history" AS FROM query(getvariable('studysync_survey_constraint_history'));
 
--- Changes of a survey status, as scans and webhooks saw them. A webhook whose old status is not the last one known is left to the next scan.
+-- Changes of a survey's status, as scans and webhooks reported them. A webhook adds no row if its old status is not the last known one; the next scan then does.
 SET VARIABLE studysync_survey_status_changes = (SELECT CASE WHEN count(*) > 0 THEN
     'SELECT "survey_id", make_timestamp(epoch_us("changed_at")) AS "changed_at", "old_status", "new_status", "seen_by", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/survey_status_changes/data.parquet'', union_by_name = true, hive_partitioning = false)'
@@ -204,7 +204,7 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/theme_history/*/data.parquet'));
 CREATE OR REPLACE VIEW "theme_history" AS FROM query(getvariable('studysync_theme_history'));
 
--- People with an id of your own, as the service knows them now. Only people who were asked for, one by one.
+-- People who have an id of your own, in their current state at the service. Only people whom a run requested by their id.
 SET VARIABLE studysync_users = (SELECT CASE WHEN count(*) > 0 THEN
     'SELECT "external_user_id", "user_id", make_timestamp(epoch_us("created_at")) AS "created_at", "attributes", "events", "extra", "_row_hash", make_timestamp(epoch_us("_first_seen_at")) AS "_first_seen_at", make_timestamp(epoch_us("_vanished_at")) AS "_vanished_at", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/users/data.parquet'', union_by_name = true, hive_partitioning = false)'
@@ -213,7 +213,7 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/users/data.parquet'));
 CREATE OR REPLACE VIEW "users" AS FROM query(getvariable('studysync_users'));
 
--- Every value of every attribute of a person that a scan saw, the present ones included.
+-- Every value of every attribute of a person that a scan saw, including the current values.
 SET VARIABLE studysync_user_attributes = (SELECT CASE WHEN count(*) > 0 THEN
     'SELECT "external_user_id", "name", "value_text", "value_number", "value_bool", "json_type", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "is_current", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/user_attributes/data.parquet'', union_by_name = true, hive_partitioning = false)'
@@ -231,7 +231,7 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/user_events/data.parquet'));
 CREATE OR REPLACE VIEW "user_events" AS FROM query(getvariable('studysync_user_events'));
 
--- What the service told by webhooks, as it was received by `studysync serve`. Told is not scanned: the other tables come from the service's lists alone.
+-- Webhooks that `studysync serve` received. They are separate from scans: the other tables are filled from the service's lists alone.
 SET VARIABLE studysync_webhook_events = (SELECT CASE WHEN count(*) > 0 THEN
     'SELECT "event_key", "kind", make_timestamp(epoch_us("received_at")) AS "received_at", make_timestamp(epoch_us("occurred_at")) AS "occurred_at", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", make_timestamp(epoch_us("event_date")) AS "event_date", "body_hash", "webhook_id", "environment_id", "product_id", "product_name", "event_type", "event_name", "action", "record_type", "is_user_interviews", "team_id", "survey_id", "survey_name", "old_status", "status", "response_group_uid", "question_text", "question_type", "export_question_type", "response_json", "response_parsed_json", "response_text", "response_number", "selected_indexes", "theme_name", "visitor_id", "old_visitor_id", "user_id", "anonymous_id", "email", "triggering_event", "platform", "href", "os", "browser", "user_agent", "attributes", "event_properties", "custom_metadata", "questions", "extra", "raw", "raw_base64", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/webhook_events/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
@@ -240,7 +240,7 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/webhook_events/*/data.parquet'));
 CREATE OR REPLACE VIEW "webhook_events" AS FROM query(getvariable('studysync_webhook_events'));
 
--- The questions in webhooks: those of a submitted study with their answers, and those of a study whose status changed.
+-- Questions in webhooks: of submitted studies with their answers, and of studies whose status changed.
 SET VARIABLE studysync_webhook_questions = (SELECT CASE WHEN count(*) > 0 THEN
     'SELECT "event_key", make_timestamp(epoch_us("received_at")) AS "received_at", "question_ordinal", "survey_id", "response_group_uid", "question_text", "question_order", "question_type", "export_question_type", "response_json", "response_parsed_json", "response_text", "response_number", "extra", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/webhook_questions/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
@@ -249,7 +249,7 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/webhook_questions/*/data.parquet'));
 CREATE OR REPLACE VIEW "webhook_questions" AS FROM query(getvariable('studysync_webhook_questions'));
 
--- Records that could not be placed in their table, with their exact text. Nothing that the service sent is thrown away.
+-- Records that could not become rows of their table, with their exact text, so that no record is lost.
 SET VARIABLE studysync_rejects = (SELECT CASE WHEN count(*) > 0 THEN
     'SELECT "stream", "raw_hash", "reason", "field", "scan_id", "raw", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/rejects/data.parquet'', union_by_name = true, hive_partitioning = false)'
@@ -267,7 +267,7 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/sync_windows/data.parquet'));
 CREATE OR REPLACE VIEW "sync_windows" AS FROM query(getvariable('studysync_sync_windows'));
 
--- What each run that changed the warehouse did, and where its time went.
+-- What each run that changed the warehouse did, and how long each part took.
 SET VARIABLE studysync_sync_runs = (SELECT CASE WHEN count(*) > 0 THEN
     'SELECT "run_id", "command", "outcome", "exit_code", make_timestamp(epoch_us("started_at")) AS "started_at", make_timestamp(epoch_us("finished_at")) AS "finished_at", "base_url", "environment", "program_version", "report", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/sync_runs/data.parquet'', union_by_name = true, hive_partitioning = false)'
@@ -276,7 +276,7 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/sync_runs/data.parquet'));
 CREATE OR REPLACE VIEW "sync_runs" AS FROM query(getvariable('studysync_sync_runs'));
 
--- Receipts of erasures: what was searched, found and removed, and when. Nothing in it says of whom.
+-- Receipts of erasures: what was searched, found and removed, and when. They do not name the person.
 SET VARIABLE studysync_erasures = (SELECT CASE WHEN count(*) > 0 THEN
     'SELECT "erasure_id", "kind", make_timestamp(epoch_us("requested_at")) AS "requested_at", make_timestamp(epoch_us("finished_at")) AS "finished_at", "people", "identifiers", "not_followed", "purge_requests", "delay_seconds", make_timestamp(epoch_us("suppressed_from")) AS "suppressed_from", "removed", "searched", "mentions", "redacted", "outcome", make_timestamp(epoch_us("service_checked_at")) AS "service_checked_at", "service_users_checked", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/erasures/data.parquet'', union_by_name = true, hive_partitioning = false)'
@@ -285,9 +285,9 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/erasures/data.parquet'));
 CREATE OR REPLACE VIEW "erasures" AS FROM query(getvariable('studysync_erasures'));
 
--- The answers that stand today.
+-- The current answers.
 -- One row: one answered (or skipped) question of one session; key (response_group_uid, question_id).
--- Left out: answers that are deleted or have vanished at the service, and the columns with which the program keeps its books.
+-- Left out: answers that are deleted or have vanished at the service, and internal columns.
 -- An empty external_user_id or partner_anonymous_id reads as NULL.
 -- Times are UTC.
 CREATE OR REPLACE VIEW "current_responses" AS
@@ -303,12 +303,12 @@ SELECT
 FROM responses
 WHERE deleted_at IS NULL AND _vanished_at IS NULL;
 
--- The options that were chosen, in answers that stand today (MULTIPLECHOICE, MULTIPLESELECT).
+-- The chosen options of current answers (MULTIPLECHOICE, MULTIPLESELECT).
 -- One row: one chosen option of one answer.
--- Left out: those of answers that are deleted or have vanished at the service.
+-- Left out: rows of answers that are deleted or have vanished at the service.
 -- Times are UTC.
--- Where the service sent indexes alone, or one text for several of them, the label is that of the survey's option, if it is proven whether indexes begin with 0 or 1: by options that other answers name together with their index, by an index 0, or by one as high as there are options.
--- Else it is what other answers to the question call that index, if they all agree.
+-- If the service sent only indexes, or one text for several indexes, the label is that of the survey's option, provided that it is proven whether indexes begin with 0 or 1: by other answers with label and index, by an index 0, or by an index equal to the number of options.
+-- Else it is the label that other answers to the question have for that index, if all agree.
 -- Else it is not known.
 CREATE OR REPLACE VIEW "current_choices" AS
 WITH listed AS (
@@ -321,7 +321,7 @@ WITH listed AS (
     )
     GROUP BY survey_id, question_id
 ),
-told AS (
+reported AS (
     SELECT
         survey_id, question_id, selected_index,
         CASE WHEN min(label) = max(label) THEN min(label) END AS label
@@ -329,16 +329,16 @@ told AS (
     WHERE selected_index IS NOT NULL
     GROUP BY survey_id, question_id, selected_index
 ),
--- What speaks for the index of the first option: an option that is told with its index, and the ends of the range.
+-- Evidence for the index of the first option: options that are sent with their index, and the ends of the range.
 signs AS (
     SELECT
-        told.survey_id, told.question_id, told.selected_index, told.label, listed.labels,
-        told.selected_index - nullif(list_position(listed.labels, told.label), 0) + 1 AS sign,
-        min(told.selected_index) OVER question AS lowest,
-        max(told.selected_index) OVER question AS highest
-    FROM told
-    LEFT JOIN listed ON listed.survey_id = told.survey_id AND listed.question_id = told.question_id
-    WINDOW question AS (PARTITION BY told.survey_id, told.question_id)
+        reported.survey_id, reported.question_id, reported.selected_index, reported.label, listed.labels,
+        reported.selected_index - nullif(list_position(listed.labels, reported.label), 0) + 1 AS sign,
+        min(reported.selected_index) OVER question AS lowest,
+        max(reported.selected_index) OVER question AS highest
+    FROM reported
+    LEFT JOIN listed ON listed.survey_id = reported.survey_id AND listed.question_id = reported.question_id
+    WINDOW question AS (PARTITION BY reported.survey_id, reported.question_id)
 ),
 weighed AS (
     SELECT
@@ -377,9 +377,9 @@ LEFT JOIN named
     ON named.survey_id = part.survey_id AND named.question_id = part.question_id
         AND named.selected_index = part.selected_index;
 
--- The rows of matrix answers that stand today (MATRIX).
+-- The rows of current matrix answers (MATRIX).
 -- One row: one row of the matrix of one answer.
--- Left out: those of answers that are deleted or have vanished at the service.
+-- Left out: rows of answers that are deleted or have vanished at the service.
 -- Times are UTC.
 CREATE OR REPLACE VIEW "current_matrix_cells" AS
 SELECT
@@ -390,9 +390,9 @@ ANTI JOIN (
     SELECT response_group_uid, question_id FROM responses WHERE deleted_at IS NOT NULL OR _vanished_at IS NOT NULL
 ) AS gone ON part.response_group_uid = gone.response_group_uid AND part.question_id = gone.question_id;
 
--- The ranked options of answers that stand today (RANKORDER).
+-- The ranked options of current answers (RANKORDER).
 -- One row: one option of one answer.
--- Left out: those of answers that are deleted or have vanished at the service.
+-- Left out: rows of answers that are deleted or have vanished at the service.
 -- Times are UTC.
 CREATE OR REPLACE VIEW "current_ranks" AS
 SELECT
@@ -403,9 +403,9 @@ ANTI JOIN (
     SELECT response_group_uid, question_id FROM responses WHERE deleted_at IS NOT NULL OR _vanished_at IS NOT NULL
 ) AS gone ON part.response_group_uid = gone.response_group_uid AND part.question_id = gone.question_id;
 
--- The items shown in answers that stand today (MAXDIFF).
+-- The items shown in current answers (MAXDIFF).
 -- One row: one item in one round of one answer.
--- Left out: those of answers that are deleted or have vanished at the service.
+-- Left out: rows of answers that are deleted or have vanished at the service.
 -- Times are UTC.
 CREATE OR REPLACE VIEW "current_maxdiff_items" AS
 SELECT
@@ -416,7 +416,7 @@ ANTI JOIN (
     SELECT response_group_uid, question_id FROM responses WHERE deleted_at IS NOT NULL OR _vanished_at IS NOT NULL
 ) AS gone ON part.response_group_uid = gone.response_group_uid AND part.question_id = gone.question_id;
 
--- The themes of answers that stand today.
+-- The themes of current answers.
 -- One row: one theme on one answer; key (id, response_group_uid, question_id).
 -- Left out: themes that have vanished, and those of answers that are deleted or have vanished.
 -- Times are UTC.
@@ -431,7 +431,7 @@ LEFT JOIN responses AS answer
     ON answer.response_group_uid = found.response_group_uid AND answer.question_id = found.question_id
 WHERE found._vanished_at IS NULL AND answer.deleted_at IS NULL AND answer._vanished_at IS NULL;
 
--- The attributes of people as they stand today.
+-- The current attributes of people.
 -- One row: one attribute of one person; key (external_user_id, name).
 -- Left out: earlier values, and people whom the service no longer knows.
 -- Times are UTC.
@@ -442,7 +442,7 @@ SELECT
 FROM user_attributes AS attribute
 WHERE attribute.is_current;
 
--- The questions of every survey as it is defined today, with the scale that the definition gives a LIKERT question.
+-- The questions of the current definition of every survey, with the scale that the definition gives a LIKERT question.
 -- One row: one question of one survey.
 -- A survey that names a question twice has one row for it, by the first.
 -- Left out: questions that are only known from answers, and definitions without an id.
@@ -496,11 +496,11 @@ SELECT
     scale_source
 FROM named;
 
--- The versions of every question: its wordings, options and place, as scans saw them one after the other.
+-- The versions of every question: wording, options and position, in the order in which scans saw them.
 -- One row: one version of one question of one survey; key (survey_id, question_id, version).
 -- Left out: questions that no scan of surveys saw, and definitions without an id.
 -- Times are UTC.
--- A scan sees a change some time after it was made, so shown_from and shown_until are as exact as surveys are scanned often.
+-- A scan sees a change some time after it was made, so shown_from and shown_until are only as exact as the interval between scans of surveys.
 -- For the version that an answer was given to see response_question_versions.
 -- A survey that names a question twice: the first of them.
 CREATE OR REPLACE VIEW "question_versions" AS
@@ -522,11 +522,11 @@ SELECT
 FROM numbered;
 
 -- Which version of its question each answer was given to.
--- One row: one answer that stands; key (response_group_uid, question_id).
+-- One row: one current answer; key (response_group_uid, question_id).
 -- Joins answers to question_versions.
 -- Left out: answers to questions that no scan of surveys saw, and those that are deleted or have vanished.
--- The wording that came with the answer decides: of the versions with this wording, the one that stood when the answer was given.
--- Where no version has the wording, time alone decides.
+-- The wording that came with the answer decides: of the versions with this wording, the one that was current when the answer was given.
+-- If no version has the wording, the time alone decides.
 CREATE OR REPLACE VIEW "response_question_versions" AS
 WITH ranged AS (
     SELECT
@@ -551,10 +551,10 @@ LEFT JOIN ranged AS worded
     AND worded.question_text = answer.question_text
     AND answer.created_at >= worded.worded_from AND answer.created_at < worded.worded_until;
 
--- The sittings in which visitors answered surveys.
+-- The sessions in which visitors answered surveys.
 -- One row: one session of one survey; key (survey_id, response_group_uid).
--- Left out: answers that are deleted or have vanished at the service, and so sessions that have no other.
--- Where the answers of a session disagree about the visitor, the greatest value stands.
+-- Left out: answers that are deleted or have vanished at the service, and sessions that have no other answers.
+-- Where the answers of a session disagree about the visitor, the greatest value is used.
 -- Times are UTC.
 CREATE OR REPLACE VIEW "sessions" AS
 SELECT
@@ -571,7 +571,7 @@ SELECT
 FROM current_responses
 GROUP BY survey_id, response_group_uid;
 
--- The NPS answers that count: what the views nps_by_* add up. Start here for a cut of your own.
+-- The NPS answers that count: what the views nps_by_* add up. Start here for a breakdown of your own.
 -- One row: one answer to a question of type NPS; key (response_group_uid, question_id).
 -- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
 -- Days, weeks and months are UTC; a week begins on Monday (ISO).
@@ -589,10 +589,10 @@ WHERE question_type = 'NPS' AND answer_number IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 
 
 -- NPS by day, over all surveys.
 -- One row: one day.
--- One without answers has no row; the present one has the answers so far.
+-- A day without answers has no row; the current day has the answers so far.
 -- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
 -- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
--- With few answers, or all of one kind, it is too small to believe.
+-- With few answers, or answers of one kind only, it is too small to be reliable.
 CREATE OR REPLACE VIEW "nps_by_day" AS
 WITH tallied AS (
     SELECT
@@ -624,11 +624,12 @@ FROM scored;
 
 -- NPS by day, over all surveys; each visitor counts once.
 -- One row: one day.
--- One without answers has no row; the present one has the answers so far.
+-- A day without answers has no row; the current day has the answers so far.
 -- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
--- A visitor counts once in a day: by the latest answer; of answers in one instant, by that with the greatest session and question id.
+-- A visitor counts once in a day: by the latest answer.
+-- Of answers with the same time, the one with the greatest session and question id counts.
 -- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
--- With few answers, or all of one kind, it is too small to believe.
+-- With few answers, or answers of one kind only, it is too small to be reliable.
 CREATE OR REPLACE VIEW "nps_by_day_latest" AS
 WITH tallied AS (
     SELECT
@@ -666,10 +667,10 @@ FROM scored;
 
 -- NPS by day, for each question.
 -- One row: one day of one question of one survey.
--- One without answers has no row; the present one has the answers so far.
+-- A day without answers has no row; the current day has the answers so far.
 -- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
 -- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
--- With few answers, or all of one kind, it is too small to believe.
+-- With few answers, or answers of one kind only, it is too small to be reliable.
 CREATE OR REPLACE VIEW "nps_by_day_per_question" AS
 WITH tallied AS (
     SELECT
@@ -708,11 +709,12 @@ LEFT JOIN questions AS question
 
 -- NPS by day, for each question; each visitor counts once.
 -- One row: one day of one question of one survey.
--- One without answers has no row; the present one has the answers so far.
+-- A day without answers has no row; the current day has the answers so far.
 -- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
--- A visitor counts once in a day and question: by the latest answer; of answers in one instant, by that with the greatest session and question id.
+-- A visitor counts once in a day and question: by the latest answer.
+-- Of answers with the same time, the one with the greatest session and question id counts.
 -- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
--- With few answers, or all of one kind, it is too small to believe.
+-- With few answers, or answers of one kind only, it is too small to be reliable.
 CREATE OR REPLACE VIEW "nps_by_day_per_question_latest" AS
 WITH tallied AS (
     SELECT
@@ -759,10 +761,10 @@ LEFT JOIN questions AS question
 
 -- NPS by week, over all surveys.
 -- One row: one week.
--- One without answers has no row; the present one has the answers so far.
+-- A week without answers has no row; the current week has the answers so far.
 -- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
 -- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
--- With few answers, or all of one kind, it is too small to believe.
+-- With few answers, or answers of one kind only, it is too small to be reliable.
 CREATE OR REPLACE VIEW "nps_by_week" AS
 WITH tallied AS (
     SELECT
@@ -794,11 +796,12 @@ FROM scored;
 
 -- NPS by week, over all surveys; each visitor counts once.
 -- One row: one week.
--- One without answers has no row; the present one has the answers so far.
+-- A week without answers has no row; the current week has the answers so far.
 -- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
--- A visitor counts once in a week: by the latest answer; of answers in one instant, by that with the greatest session and question id.
+-- A visitor counts once in a week: by the latest answer.
+-- Of answers with the same time, the one with the greatest session and question id counts.
 -- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
--- With few answers, or all of one kind, it is too small to believe.
+-- With few answers, or answers of one kind only, it is too small to be reliable.
 CREATE OR REPLACE VIEW "nps_by_week_latest" AS
 WITH tallied AS (
     SELECT
@@ -836,10 +839,10 @@ FROM scored;
 
 -- NPS by week, for each question.
 -- One row: one week of one question of one survey.
--- One without answers has no row; the present one has the answers so far.
+-- A week without answers has no row; the current week has the answers so far.
 -- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
 -- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
--- With few answers, or all of one kind, it is too small to believe.
+-- With few answers, or answers of one kind only, it is too small to be reliable.
 CREATE OR REPLACE VIEW "nps_by_week_per_question" AS
 WITH tallied AS (
     SELECT
@@ -878,11 +881,12 @@ LEFT JOIN questions AS question
 
 -- NPS by week, for each question; each visitor counts once.
 -- One row: one week of one question of one survey.
--- One without answers has no row; the present one has the answers so far.
+-- A week without answers has no row; the current week has the answers so far.
 -- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
--- A visitor counts once in a week and question: by the latest answer; of answers in one instant, by that with the greatest session and question id.
+-- A visitor counts once in a week and question: by the latest answer.
+-- Of answers with the same time, the one with the greatest session and question id counts.
 -- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
--- With few answers, or all of one kind, it is too small to believe.
+-- With few answers, or answers of one kind only, it is too small to be reliable.
 CREATE OR REPLACE VIEW "nps_by_week_per_question_latest" AS
 WITH tallied AS (
     SELECT
@@ -929,10 +933,10 @@ LEFT JOIN questions AS question
 
 -- NPS by month, over all surveys.
 -- One row: one month.
--- One without answers has no row; the present one has the answers so far.
+-- A month without answers has no row; the current month has the answers so far.
 -- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
 -- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
--- With few answers, or all of one kind, it is too small to believe.
+-- With few answers, or answers of one kind only, it is too small to be reliable.
 CREATE OR REPLACE VIEW "nps_by_month" AS
 WITH tallied AS (
     SELECT
@@ -964,11 +968,12 @@ FROM scored;
 
 -- NPS by month, over all surveys; each visitor counts once.
 -- One row: one month.
--- One without answers has no row; the present one has the answers so far.
+-- A month without answers has no row; the current month has the answers so far.
 -- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
--- A visitor counts once in a month: by the latest answer; of answers in one instant, by that with the greatest session and question id.
+-- A visitor counts once in a month: by the latest answer.
+-- Of answers with the same time, the one with the greatest session and question id counts.
 -- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
--- With few answers, or all of one kind, it is too small to believe.
+-- With few answers, or answers of one kind only, it is too small to be reliable.
 CREATE OR REPLACE VIEW "nps_by_month_latest" AS
 WITH tallied AS (
     SELECT
@@ -1006,10 +1011,10 @@ FROM scored;
 
 -- NPS by month, for each question.
 -- One row: one month of one question of one survey.
--- One without answers has no row; the present one has the answers so far.
+-- A month without answers has no row; the current month has the answers so far.
 -- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
 -- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
--- With few answers, or all of one kind, it is too small to believe.
+-- With few answers, or answers of one kind only, it is too small to be reliable.
 CREATE OR REPLACE VIEW "nps_by_month_per_question" AS
 WITH tallied AS (
     SELECT
@@ -1048,11 +1053,12 @@ LEFT JOIN questions AS question
 
 -- NPS by month, for each question; each visitor counts once.
 -- One row: one month of one question of one survey.
--- One without answers has no row; the present one has the answers so far.
+-- A month without answers has no row; the current month has the answers so far.
 -- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
--- A visitor counts once in a month and question: by the latest answer; of answers in one instant, by that with the greatest session and question id.
+-- A visitor counts once in a month and question: by the latest answer.
+-- Of answers with the same time, the one with the greatest session and question id counts.
 -- Standard error: each answer is worth 1 (promoter), 0 (passive) or -1 (detractor), and the error is 100 * s / sqrt(responses), where s is the sample standard deviation of these values.
--- With few answers, or all of one kind, it is too small to believe.
+-- With few answers, or answers of one kind only, it is too small to be reliable.
 CREATE OR REPLACE VIEW "nps_by_month_per_question_latest" AS
 WITH tallied AS (
     SELECT
@@ -1097,7 +1103,7 @@ LEFT JOIN surveys AS survey ON survey.id = scored.survey_id
 LEFT JOIN questions AS question
     ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
 
--- How scales were answered: the distribution of every LIKERT question.
+-- The distribution of the answers to every LIKERT question.
 -- One row: one value of one question of one survey.
 -- Values that nobody chose have no row.
 -- Left out: skipped answers, values that are not whole or lie outside the scale, answers that are deleted or have vanished.
@@ -1179,7 +1185,7 @@ FROM boxed;
 -- Options that nobody chose have no row.
 -- Left out: skipped answers, answers that are deleted or have vanished, answers that name no survey.
 -- An option that one answer names twice counts once.
--- The shares of a MULTIPLESELECT question add up to more than 1: each is of all who answered it.
+-- The shares of a MULTIPLESELECT question add up to more than 1: each is a share of all who answered the question.
 CREATE OR REPLACE VIEW "choice_share" AS
 WITH chosen AS (
     SELECT
@@ -1237,7 +1243,7 @@ CREATE OR REPLACE VIEW "rank_summary" AS
 WITH sized AS (
     SELECT *, count(*) OVER (PARTITION BY survey_id, question_id, response_group_uid) AS options FROM current_ranks
 ),
--- Whole numbers first, and then a sum in one order: the digits of a sum of fractions would depend on the order of the rows.
+-- Integers are summed first: the last digits of a sum of fractions would depend on the order of the rows.
 counted AS (
     SELECT
         survey_id, question_id, option_label, options, count(*) AS answers, sum(rank)::BIGINT AS ranks,
@@ -1318,7 +1324,7 @@ SELECT
     best, worst, (best - worst) / shown AS score
 FROM named;
 
--- What people talk about, by week of the answer.
+-- Themes of answers, by week of the answer.
 -- One row: one theme in one survey in one week.
 -- Left out: themes that have vanished or name no survey, and those of answers that are deleted or have vanished.
 -- answers of several weeks, or of several surveys, may be added up; themed_answers of several themes may not.
@@ -1369,7 +1375,7 @@ JOIN held ON held.survey_id = shown.survey_id
 LEFT JOIN surveys AS survey ON survey.id = shown.survey_id
 LEFT JOIN questions AS question ON question.survey_id = shown.survey_id AND question.question_id = shown.question_id;
 
--- What came in, day by day and survey by survey.
+-- Answers, sessions and visitors by day and survey.
 -- One row: one survey on one day on which it was answered.
 -- Left out: answers that are deleted or have vanished at the service.
 -- A session that lasts past midnight is counted on both days, a visitor on every day: only answers may be added up.
@@ -1389,7 +1395,7 @@ SELECT day, survey_id, survey.name AS survey_name, sessions, visitors, answers, 
 FROM counted
 LEFT JOIN surveys AS survey ON survey.id = counted.survey_id;
 
--- Which questions are skipped, and how the service says so.
+-- Which questions are skipped, and how the service sends skips.
 -- One row: one question of one survey that was shown at least once.
 -- Left out: texts that ask nothing (TEXTURLPROMPT), answers that are deleted or have vanished at the service.
 -- A question that a session never reached has no answer at all, and is not a skip: see survey_funnel.
@@ -1422,7 +1428,7 @@ LEFT JOIN questions AS question
 -- Left out: answers that are deleted or have vanished at the service; skipped ones are there, and empty.
 -- Times are UTC.
 -- Nothing here depends on a language.
--- Two texts are the same if they are but for case and the blanks around them.
+-- Two texts are the same if they differ only in case and in the blanks around them.
 CREATE OR REPLACE VIEW "open_answers" AS
 WITH texts AS (
     SELECT
@@ -1446,13 +1452,13 @@ SELECT
         THEN count(*) OVER (PARTITION BY survey_id, question_id, source, lower(trimmed)) END AS repeats
 FROM measured;
 
--- How long each survey stood in each status, and how much was answered while it did.
+-- How long each survey was in each status, and how many questions were answered in that time.
 -- One row: one survey in one status, from one change to the next.
 -- Order by survey_id, since.
--- Left out: the time before a survey was first seen, and the time in which it was gone at the service.
+-- Left out: the time before a survey was first seen, and the time in which it had vanished at the service.
 -- Times are UTC.
--- A change is dated by who saw it first: a webhook within moments, a scan when it came by.
--- The present status lasts until the last answer that a scan could have read.
+-- The earlier of webhook and scan gives the time of a change.
+-- The current status lasts until the time of the last answer that a scan could have read.
 CREATE OR REPLACE VIEW "survey_status_timeline" AS
 WITH ordered AS (
     SELECT
@@ -1486,14 +1492,14 @@ SELECT
 FROM timed
 LEFT JOIN surveys AS survey ON survey.id = timed.survey_id;
 
--- How far each session came, from a study that was sent to one that was completed, as webhooks and scans know it together.
+-- How far each session went, from sent to completed, from webhooks and scans together.
 -- One row: one session; key response_group_uid.
--- Left out: what webhooks of other environments tell, and sessions whose answers are all deleted or have vanished, unless a webhook tells of them.
+-- Left out: webhooks of other environments, and sessions whose answers are all deleted or have vanished, unless a webhook reports them.
 -- Times are UTC.
--- A webhook that tells of a study without a session is a session of its own.
--- Webhooks are sent once and may be lost, and no list tells what was sent or seen: a stage without a time may have been reached.
+-- A webhook of a study without a session counts as a session of its own.
+-- Webhooks are sent once and may be lost, and no list shows what was sent or seen: a stage without a time may have been reached.
 CREATE OR REPLACE VIEW "session_stages" AS
-WITH told AS (
+WITH reported AS (
     SELECT
         coalesce(nullif(response_group_uid, ''), 'event ' || event_key) AS response_group_uid,
         max(survey_id) AS survey_id,
@@ -1535,14 +1541,14 @@ ends AS (
 ),
 joined AS (
     SELECT
-        coalesce(scanned.response_group_uid, told.response_group_uid) AS response_group_uid,
-        coalesce(scanned.survey_id, told.survey_id) AS survey_id,
-        least(scanned.begun_at, told.begun_at) AS begun_at,
-        told.sent_at, told.seen_at, least(scanned.answered_at, told.answered_at) AS answered_at, told.submitted_at,
-        scanned.last_ordinal, scanned.first_question_id, told.platform, told.sent_trigger, told.answer_trigger,
-        CASE WHEN told.begun_at IS NULL THEN 'scan' WHEN scanned.begun_at IS NULL THEN 'webhook' ELSE 'both' END AS known_by
+        coalesce(scanned.response_group_uid, reported.response_group_uid) AS response_group_uid,
+        coalesce(scanned.survey_id, reported.survey_id) AS survey_id,
+        least(scanned.begun_at, reported.begun_at) AS begun_at,
+        reported.sent_at, reported.seen_at, least(scanned.answered_at, reported.answered_at) AS answered_at, reported.submitted_at,
+        scanned.last_ordinal, scanned.first_question_id, reported.platform, reported.sent_trigger, reported.answer_trigger,
+        CASE WHEN reported.begun_at IS NULL THEN 'scan' WHEN scanned.begun_at IS NULL THEN 'webhook' ELSE 'both' END AS known_by
     FROM scanned
-    FULL JOIN told ON told.response_group_uid = scanned.response_group_uid
+    FULL JOIN reported ON reported.response_group_uid = scanned.response_group_uid
 )
 SELECT
     joined.response_group_uid, joined.survey_id, joined.begun_at, joined.sent_at, joined.seen_at, joined.answered_at,
@@ -1563,9 +1569,9 @@ LEFT JOIN (
 -- One row: one survey on one day, by trigger, platform and first question.
 -- The counts may be added up; make shares anew from the sums.
 -- Left out: sessions from before the first webhook of a study or an answer: what was sent then is not known.
--- Without webhooks there is no row.
--- Webhooks are sent once and may be lost: one_source_share says how much one side alone knows.
--- Sessions that scans have not come to yet are not counted as known by webhooks alone.
+-- Without webhooks the view is empty.
+-- Webhooks are sent once and may be lost: one_source_share is the share that one side alone knows.
+-- Sessions that scans have not reached yet are not counted as known by webhooks alone.
 CREATE OR REPLACE VIEW "response_rates" AS
 WITH known AS (
     SELECT
@@ -1604,10 +1610,10 @@ SELECT
 FROM counted
 LEFT JOIN surveys AS survey ON survey.id = counted.survey_id;
 
--- Answers that only one side knows: told by a webhook and found by no scan, or found by a scan and told by no webhook.
+-- Answers that only one source has: reported by a webhook and found by no scan, or found by a scan and reported by no webhook.
 -- One row: one answer of one session.
 -- Order by answered_at.
--- Left out: what scans have not come to yet, and answers from before the first that a webhook told of.
+-- Left out: times that scans have not reached yet, and answers from before the first webhook of an answer.
 -- Webhooks are sent once and may be lost, so rows known by a scan alone are normal; rows known by a webhook alone were deleted before a scan came by, or call for a look.
 CREATE OR REPLACE VIEW "webhook_mismatches" AS
 WITH told AS (
@@ -1643,13 +1649,13 @@ WHERE held.created_at >= span.first_told
         WHERE held.response_group_uid = told.response_group_uid AND held.question_text = told.question_text
     );
 
--- The answers as the warehouse knew them at a moment: what a report that was made then was made from. Called with moment: A moment, UTC.
+-- The answers as the warehouse knew them at a moment: the data of a report that was made then. Called with moment: A moment, UTC.
 -- Call it as a table: FROM responses_as_of(TIMESTAMP '2026-04-01 00:00:00').
 -- The moment is UTC.
--- One row: one answer that stood at the moment; key (response_group_uid, question_id).
+-- One row: one answer that was current at the moment; key (response_group_uid, question_id).
 -- Columns as in current_responses.
 -- Left out: answers that no scan had found by then, and those that were known to be deleted or to have vanished.
--- What counts is when a scan saw it: an answer given before the moment and first found after it is not there, and of people who were erased since, nothing is.
+-- The time of the scan counts: an answer given before the moment and first found after it has no row, and people who were erased since have no rows.
 -- An answer that only gained optional columns since then shows them.
 CREATE OR REPLACE MACRO "responses_as_of"(moment) AS TABLE
 WITH ended_later AS (
@@ -1715,7 +1721,7 @@ WHERE valid_from <= moment::TIMESTAMP AND (valid_to IS NULL OR valid_to > moment
 -- The themes of answers as the warehouse knew them at a moment. Called with moment: A moment, UTC.
 -- Call it as a table: FROM themes_as_of(TIMESTAMP '2026-04-01 00:00:00').
 -- One row: one theme on one answer; key (id, response_group_uid, question_id).
--- Left out: themes that no scan had found by then, or that had vanished; of people who were erased since, nothing is there.
+-- Left out: themes that no scan had found by then, or that had vanished; people who were erased since have no rows.
 -- What had become of the answers is not looked at: join responses_as_of for that.
 CREATE OR REPLACE MACRO "themes_as_of"(moment) AS TABLE
 WITH ended_later AS (
@@ -1754,9 +1760,9 @@ WHERE (_vanished_at IS NULL OR _vanished_at > moment::TIMESTAMP)
     -- A version that was written later and has no other before it stood already, unless it is one that came back.
     AND (valid_from <= moment::TIMESTAMP OR (_first_seen_at <= moment::TIMESTAMP AND gone.id IS NULL));
 
--- The segment that each answer belongs to, for any way to cut answers into segments. Called with segment: browser, os, language, url_path, triggering_event, `attribute:` and the name of an attribute of the visitor's snapshot, or `metadata:` and a key of the custom metadata.
+-- The segment that each answer belongs to, for any way to divide answers into segments. Called with segment: browser, os, language, url_path, triggering_event, `attribute:` and the name of an attribute of the visitor's snapshot, or `metadata:` and a key of the custom metadata.
 -- Call it as a table: FROM answer_segments('attribute:plan'), and join it to other views by response_group_uid and question_id.
--- One row: one answer that stands; key (response_group_uid, question_id).
+-- One row: one current answer; key (response_group_uid, question_id).
 -- Left out: answers that are deleted or have vanished at the service.
 -- Snapshots are those at the time of the answer (with_snapshots), custom metadata is that of link studies (with_custom_metadata).
 CREATE OR REPLACE MACRO "answer_segments"(segment) AS TABLE
@@ -1788,7 +1794,7 @@ LEFT JOIN response_custom_metadata AS metadata
     ON metadata.response_group_uid = answer.response_group_uid AND metadata.question_id = answer.question_id
     AND starts_with(segment, 'metadata:') AND metadata.name = substr(segment, 10);
 
--- NPS of every question by segment. Called with segment: How to cut; see answer_segments. answers_min := 5: Answers that a segment needs for a figure.
+-- NPS of every question by segment. Called with segment: How to divide the answers into segments; see answer_segments. answers_min := 5: Minimum answers of a segment; smaller segments have no figures.
 -- Call it as a table: FROM nps_by_segment('attribute:plan'), or FROM nps_by_segment('browser', answers_min := 30).
 -- One row: one segment of one question of one survey.
 -- Order by survey_id, question_id, responses DESC.
@@ -1819,7 +1825,7 @@ SELECT
 FROM counted
 LEFT JOIN surveys AS survey ON survey.id = counted.survey_id;
 
--- Mean and top-two box of every LIKERT question by segment. Called with segment: How to cut; see answer_segments. answers_min := 5: Answers that a segment needs for a figure.
+-- Mean and top-two box of every LIKERT question by segment. Called with segment: How to divide the answers into segments; see answer_segments. answers_min := 5: Minimum answers of a segment; smaller segments have no figures.
 -- Call it as a table: FROM likert_by_segment('os'), or FROM likert_by_segment('metadata:campaign', answers_min := 30).
 -- One row: one segment of one question of one survey.
 -- Order by survey_id, question_id, answers DESC.
@@ -1857,7 +1863,7 @@ SELECT
 FROM shown
 LEFT JOIN surveys AS survey ON survey.id = shown.survey_id;
 
--- Which options were chosen by segment, as a share of those who answered (MULTIPLECHOICE, MULTIPLESELECT). Called with segment: How to cut; see answer_segments. answers_min := 5: Answers that a segment needs to be there.
+-- Which options were chosen by segment, as a share of those who answered (MULTIPLECHOICE, MULTIPLESELECT). Called with segment: How to divide the answers into segments; see answer_segments. answers_min := 5: Minimum answers of a segment; smaller segments have no row.
 -- Call it as a table: FROM choices_by_segment('language'), or FROM choices_by_segment('url_path', answers_min := 30).
 -- One row: one option of one question in one segment.
 -- Options that nobody in the segment chose have no row.
@@ -1897,10 +1903,10 @@ JOIN answered
     AND answered.segment_value IS NOT DISTINCT FROM chosen.segment_value
 LEFT JOIN surveys AS survey ON survey.id = chosen.survey_id;
 
--- The answers in people's own words that hold a text. Called with wanted: The text.
+-- The text answers and transcriptions that contain a text. Called with wanted: The text.
 -- Call it as a table: FROM search_answers('refund').
 -- One row: one answer of open_answers.
--- Case does not count; no letter of the text is a wildcard.
+-- Case does not count, and there are no wildcards.
 -- Left out: answers that are deleted or have vanished at the service.
 -- A DuckDB file with an index of words (full_text_search) has another definition of this macro, with the same columns: it finds whole words.
 CREATE OR REPLACE MACRO "search_answers"(wanted) AS TABLE
@@ -1912,7 +1918,7 @@ WHERE NOT is_empty AND contains(lower(answer), lower(wanted));
 -- Call it as a table: FROM row_changes(TIMESTAMP '2026-04-01 00:00:00', TIMESTAMP '2026-04-08 00:00:00').
 -- One row: one survey in which something changed; key survey_id, which is NULL for answers that name no survey.
 -- Left out: people who were erased since.
--- What counts is when a scan saw it, after the earlier moment and up to the later one.
+-- A change counts if a scan saw it after the earlier moment and up to the later one.
 CREATE OR REPLACE MACRO "row_changes"(earlier, later) AS TABLE
 WITH counted AS (
     SELECT
@@ -1972,7 +1978,7 @@ LEFT JOIN surveys AS survey ON survey.id = summed.survey_id;
 -- A question that has no answer that counts at either moment has no row.
 -- Left out: answers that name no survey, that were deleted or gone at the moment, or whose people were erased since.
 -- The answers of the earlier moment are among those of the later one, so the two errors do not add up to one of the change.
--- Scales are those of today, see likert_top_two.
+-- Scales are the current ones, see likert_top_two.
 -- A chosen option is what most answers call its index; without an index, the text of the answer.
 CREATE OR REPLACE MACRO "figure_changes"(earlier, later) AS TABLE
 WITH known AS (
