@@ -172,7 +172,7 @@ fn search(settings: &Settings) -> Option<Finding> {
 
 /// Whether a test message arrives.
 async fn notify(settings: &Settings) -> Vec<Finding> {
-    if !settings.notify.is_on() {
+    if !settings.notify.is_enabled() {
         let error = CommandError::Usage("[notify] names neither a command nor a webhook".to_owned());
         return vec![Finding::broken("notify", error)];
     }
@@ -205,7 +205,7 @@ pub(super) fn client(settings: &Settings, requests_max: Option<u64>) -> Result<S
     (source.attempts_max, source.timeout) = (ATTEMPTS_MAX, source.timeout.min(TIMEOUT_MAX));
     source.patience = source.patience.min(PATIENCE);
     let learned = match own_state(settings)? {
-        Some(state) => pipeline::recall(&state, &mut source, settings.throttle.ignores_told_wait),
+        Some(state) => pipeline::recall(&state, &mut source, settings.throttle.ignores_retry_after),
         None => Ok(None),
     };
     let learned = learned?;
@@ -221,7 +221,7 @@ fn own_state(settings: &Settings) -> Result<Option<State>, PipelineError> {
 
 /// What the service told of its limits, for the next command; if that cannot be written, the next one asks for itself.
 pub(super) fn remember(source: &Source, settings: &Settings) {
-    let is_news = source.told_until_ms().is_some() || settings.throttle.ignores_told_wait;
+    let is_news = source.told_until_ms().is_some() || settings.throttle.ignores_retry_after;
     if !is_news || !matches!(own_state(settings), Ok(Some(_))) {
         return;
     }

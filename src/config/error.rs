@@ -1,8 +1,8 @@
-//! What can be wrong with a configuration. Each names the thing and what to do.
+//! Errors of the configuration. Each names the setting or file, and what to do.
 
 use std::{io, path::PathBuf};
 
-use super::variable::shown_variable;
+use super::environment::shown_variable;
 
 /// An error of the configuration.
 #[derive(Debug, thiserror::Error)]
@@ -13,18 +13,19 @@ pub enum ConfigError {
         #[source]
         source: io::Error,
     },
-    /// The text is not TOML of the right shape; the message has the line.
+    /// The text is not valid TOML, or has an unknown key or a wrong type; the message names the line.
     #[error("{}: {message}", path.display())]
     Parse { path: PathBuf, message: String },
-    /// A path cannot be followed to the file that it leads to.
-    #[error("cannot find out where {} leads", path.display())]
+    /// The symbolic links of a path cannot be resolved.
+    #[error("cannot resolve the links of {}", path.display())]
     Link {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    #[error("{place}: {problem}")]
-    Value { place: String, problem: String },
+    /// A setting, flag or variable has an invalid value.
+    #[error("{setting}: {problem}")]
+    Invalid { setting: String, problem: String },
     #[error("no service is named: give --base-url or set base_url under [service] in {file}")]
     NoService { file: &'static str },
     #[error("no warehouse is named: give --duckdb PATH or --parquet PATH, or set one under [warehouse] in {file}")]
@@ -36,30 +37,28 @@ pub enum ConfigError {
     #[error("no key: set the environment variable {}, or give --api-key-file PATH", shown_variable(variable))]
     NoKey { variable: String },
     #[error(
-        "no webhook secret: set the environment variable {}, or token_file under [serve]; webhook = \"off\" there runs the schedule alone",
+        "no webhook secret: set the environment variable {}, or token_file under [serve]; with webhook = \"off\" there, serve runs only the schedule",
         shown_variable(variable)
     )]
     NoWebhookSecret { variable: String },
     #[error("no token of the status page: set the environment variable {}", shown_variable(variable))]
     NoStatusToken { variable: String },
-    #[error("the key file {} cannot be read", path.display())]
+    #[error("cannot read the key file {}", path.display())]
     KeyFile {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// What is named may be the key itself.
-    #[error("there is no such key file: api_key_file takes the path of a file, and not the key itself")]
+    /// The key file does not exist. Its path is not shown, because the user may have written the key in its place.
+    #[error("the key file does not exist: api_key_file takes the path of a file, not the key itself")]
     NoKeyFile,
-    #[error(
-        "the key from {origin} has more than one line, or holds a control character: a key is one line and nothing else"
-    )]
+    #[error("the key from {origin} has more than one line, or contains a control character: a key is a single line")]
     KeyOfLines { origin: String },
     #[error("the key from {origin} is empty")]
     EmptyKey { origin: String },
 }
 
-/// What is wrong with the value at a place of the file or the command line.
-pub(super) fn value(place: impl Into<String>, problem: String) -> ConfigError {
-    ConfigError::Value { place: place.into(), problem }
+/// Returns an error about the value of a setting, flag or variable.
+pub(super) fn invalid(setting: impl Into<String>, problem: impl Into<String>) -> ConfigError {
+    ConfigError::Invalid { setting: setting.into(), problem: problem.into() }
 }

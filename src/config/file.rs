@@ -1,5 +1,4 @@
-//! The configuration file as it is written. Every key is optional;
-//! an unknown one is refused with the nearest known one.
+//! Parses the configuration file. Every key is optional. An unknown key is an error that names the nearest known one.
 
 use std::{
     collections::BTreeMap,
@@ -9,11 +8,8 @@ use std::{
 
 use serde::Deserialize;
 
-use super::{ConfigError, Key, environment::Variables, error::value, secret::is_secret_key};
+use super::{ConfigError, SettingKey, error::invalid, secret::is_secret_key, setting_variables::SettingVariables};
 use crate::text;
-
-/// The file that is read when it is there and `--config` names no other.
-pub const CONFIG_FILE_NAME: &str = "studysync.toml";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -29,9 +25,9 @@ pub(super) struct ConfigFile {
     pub serve: super::serve::ServeTable,
     pub metrics: super::metrics::MetricsTable,
     pub notify: super::notify::NotifyTable,
-    /// The same as it was written, for the environment to be put over it.
+    /// The same settings as a TOML table, into which values of environment variables are written.
     #[serde(skip)]
-    written: toml::Table,
+    table: toml::Table,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -110,12 +106,20 @@ pub(super) struct EraseTable {
 }
 
 impl ConfigFile {
+    /// Reads and parses a file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or those of [`ConfigFile::parse`].
     pub fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
         let read = File::open(path).and_then(text::read);
         let text = read.map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         Self::parse(&text, path)
     }
 
+    /// Parses the text of a file; `path` is for error messages.
+    ///
+    /// # Errors
+    /// Invalid TOML, an unknown key or a value of the wrong type, with the line.
     pub fn parse(text: &str, path: &Path) -> Result<ConfigFile, ConfigError> {
         let text = text::without_mark(text);
         let failed = |key: &str, error: &toml::de::Error| {
@@ -123,27 +127,27 @@ impl ConfigFile {
             let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
             ConfigError::Parse { path: path.to_owned(), message: line + &explain(key, error.message()) }
         };
-        let reader = toml::Deserializer::parse(text).map_err(|error| failed("", &error))?;
-        let file: ConfigFile = serde_path_to_error::deserialize(reader).map_err(|error| {
+        let deserializer = toml::Deserializer::parse(text).map_err(|error| failed("", &error))?;
+        let file: ConfigFile = serde_path_to_error::deserialize(deserializer).map_err(|error| {
             let key = error.path().to_string();
             failed(&key, &error.into_inner())
         })?;
-        Ok(ConfigFile { written: text.parse().map_err(|error| failed("", &error))?, ..file })
+        Ok(ConfigFile { table: text.parse().map_err(|error| failed("", &error))?, ..file })
     }
 
-    /// Puts the environment's settings over those of the file.
-    /// Returns both together, and the settings that the environment set.
+    /// Applies the settings of environment variables, which win over those of the file.
+    /// Returns the merged settings, and the keys that variables set.
     ///
     /// # Errors
-    /// A variable that looks like a setting and is none, or a value that its key cannot take.
-    pub fn with(self, variables: &Variables) -> Result<(ConfigFile, Vec<Key>), ConfigError> {
-        let mut written = self.written.clone();
-        let set = variables.put_into(&mut written)?;
+    /// A variable that looks like a setting and is none, or a value that its key does not accept.
+    pub fn with_variables(self, variables: &SettingVariables) -> Result<(ConfigFile, Vec<SettingKey>), ConfigError> {
+        let mut table = self.table.clone();
+        let set = variables.write_into(&mut table)?;
         let file = match set.is_empty() {
             true => self,
             false => {
-                let read: Result<ConfigFile, _> = written.try_into();
-                read.map_err(|error| value("the environment", explain("", error.message())))?
+                let merged: Result<ConfigFile, _> = table.try_into();
+                merged.map_err(|error| invalid("the environment", explain("", error.message())))?
             }
         };
         let (service, serve) = (&file.service, &file.serve);
@@ -153,38 +157,23 @@ impl ConfigFile {
     }
 }
 
-/// serde's message in words: an unknown key with the nearest known one, a value of the wrong type with the key and the
-/// right one. The value itself is not shown: it may be a secret that stands in the wrong place.
+/// Rewords a message of serde for people. An unknown key gets the nearest known one, and a value of the wrong type gets
+/// its key and the expected type. The value is not shown: it may be a misplaced secret.
+/// `key`: the dotted path of the key, as far as it is known.
 fn explain(key: &str, message: &str) -> String {
     let message = message.trim_end();
     let mut names = message.split('`').skip(1).step_by(2);
     if message.starts_with("unknown field")
         && let Some(unknown) = names.next()
     {
-        let known: Vec<&str> = names.collect();
-        let place = key.strip_suffix(unknown).unwrap_or(key).trim_end_matches('.');
-        if is_secret_key(unknown) {
-            let (variable, file) = match place {
-                "serve" => ("STUDYSYNC_WEBHOOK_SECRET", "token_file under [serve]"),
-                _ => ("STUDYSYNC_API_KEY", "api_key_file under [service]"),
-            };
-            return format!(
-                "there is no key '{unknown}': a secret does not belong into this file. Put it into the environment variable {variable}, or into a file of its own whose path is {file}"
-            );
-        }
-        let nearest = known.iter().max_by(|left, right| {
-            let likeness = |name: &str| strsim::jaro_winkler(unknown, name);
-            likeness(left).total_cmp(&likeness(right))
-        });
-        let hint = nearest.map(|nearest| format!("; did you mean '{nearest}'?")).unwrap_or_default();
-        return format!("there is no key '{unknown}'{hint} (known here: {})", known.join(", "));
+        return explain_unknown(key, unknown, &names.collect::<Vec<_>>());
     }
     let Some((found, expected)) = message.split_once(", expected ") else { return message.to_owned() };
     let is_of_type = found.starts_with("invalid type") || found.starts_with("invalid value");
     if !is_of_type || key.is_empty() || key == "." {
         return message.to_owned();
     }
-    let place = match key.rsplit_once('.') {
+    let label = match key.rsplit_once('.') {
         Some((table, name)) => format!("[{table}] {name}"),
         None => key.to_owned(),
     };
@@ -199,7 +188,7 @@ fn explain(key: &str, message: &str) -> String {
         _ => "this",
     };
     let expected = match expected {
-        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0 on",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more",
         "f32" | "f64" => "a number",
         "a boolean" => "true or false",
         "a string" | "path string" => "a text in quotes",
@@ -208,5 +197,23 @@ fn explain(key: &str, message: &str) -> String {
         other if other.starts_with("struct") => "a table",
         other => other,
     };
-    format!("{place}: it takes {expected}, and not {found}")
+    format!("{label}: expected {expected}, not {found}")
+}
+
+/// Returns the message about an unknown key. `key` is its dotted path, and `known` are the keys of its table.
+fn explain_unknown(key: &str, unknown: &str, known: &[&str]) -> String {
+    if is_secret_key(unknown) {
+        let table = key.strip_suffix(unknown).unwrap_or(key).trim_end_matches('.');
+        let (variable, file) = match table {
+            "serve" => ("STUDYSYNC_WEBHOOK_SECRET", "token_file under [serve]"),
+            _ => ("STUDYSYNC_API_KEY", "api_key_file under [service]"),
+        };
+        return format!(
+            "there is no key '{unknown}': do not write a secret into this file. Put it into the environment variable {variable}, or into a file of its own whose path is {file}"
+        );
+    }
+    let likeness = |name: &str| strsim::jaro_winkler(unknown, name);
+    let nearest = known.iter().max_by(|left, right| likeness(left).total_cmp(&likeness(right)));
+    let hint = nearest.map(|nearest| format!("; did you mean '{nearest}'?")).unwrap_or_default();
+    format!("there is no key '{unknown}'{hint} (known here: {})", known.join(", "))
 }

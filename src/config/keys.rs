@@ -1,56 +1,60 @@
-//! Every setting of the configuration file as a list. The environment variables are made from it;
-//! a test holds it against the file's types.
+//! The list of all settings. The names of the environment variables follow from it.
+//! A test compares the list with the types of the file.
 
-use Kind::{List, Number, Path, PathOrNone, Switch, Text, Whole};
+use ValueType::{List, Number, Path, PathOrNone, Switch, Text, Whole};
 
-/// What a setting takes.
+/// The type of a setting's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueType {
     Text,
     Path,
-    /// A path, or `none`.
+    /// A path, or the word `none`.
     PathOrNone,
-    /// A whole number from 0 on.
+    /// A whole number of 0 or more.
     Whole,
     Number,
     /// `true` or `false`.
     Switch,
-    /// Texts.
+    /// A list of texts.
     List,
 }
 
-/// One setting.
+/// A key of the configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key {
-    /// The table as TOML names it, for example `streams.responses.drift`.
+pub struct SettingKey {
+    /// The table's name in TOML, for example `streams.responses.drift`.
     pub table: &'static str,
     pub name: &'static str,
-    pub kind: Kind,
+    pub value_type: ValueType,
 }
 
-impl Key {
-    /// The environment variable that sets it: `STUDYSYNC_STREAMS_RESPONSES_PAGE_ROWS`.
+impl SettingKey {
+    /// Returns the environment variable that sets the key, for example `STUDYSYNC_STREAMS_RESPONSES_PAGE_ROWS`.
     pub fn variable(&self) -> String {
         format!("{PREFIX}{}_{}", self.table.replace('.', "_"), self.name).to_ascii_uppercase()
     }
 
-    /// The setting as errors name it: `[streams.responses] page_rows`.
-    pub fn place(&self) -> String {
+    /// Returns the key with its table, as error messages show it: `[streams.responses] page_rows`.
+    pub fn label(&self) -> String {
         format!("[{}] {}", self.table, self.name)
     }
 }
 
-/// What the environment variables of the program begin with.
+/// The prefix of this program's environment variables.
 pub(super) const PREFIX: &str = "STUDYSYNC_";
 
-/// Every setting, table by table.
-pub fn keys() -> impl Iterator<Item = Key> {
-    TABLES.iter().flat_map(|(table, keys)| keys.iter().map(|(name, kind)| Key { table, name, kind: *kind }))
+/// Returns every key, table by table.
+pub fn keys() -> impl Iterator<Item = SettingKey> {
+    let in_table = |(table, keys): &Table| {
+        let table = *table;
+        keys.iter().map(move |(name, value_type)| SettingKey { table, name, value_type: *value_type })
+    };
+    TABLES.iter().flat_map(in_table)
 }
 
-type Table = (&'static str, &'static [(&'static str, Kind)]);
+type Table = (&'static str, &'static [(&'static str, ValueType)]);
 
-const DRIFT: &[(&str, Kind)] = &[("unknown_fields", Text), ("type_clashes", Text)];
+const DRIFT: &[(&str, ValueType)] = &[("unknown_fields", Text), ("type_clashes", Text)];
 
 const TABLES: &[Table] = &[
     (
@@ -158,7 +162,7 @@ mod tests {
     use super::*;
     use crate::config::file::ConfigFile;
 
-    /// What the reader of the file knows in a table.
+    /// Returns the keys that the parser of the file knows in a table.
     fn known_to_the_file(table: &str) -> BTreeSet<String> {
         let text = format!("[{table}]\nno_such_key = 1\n");
         let error = ConfigFile::parse(&text, std::path::Path::new("x")).unwrap_err().to_string();

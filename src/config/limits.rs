@@ -1,20 +1,23 @@
-//! Numbers and names of the file that cannot be meant, refused with what can be.
+//! Checks values of the file that depend on no other setting: ranges of numbers, and names of variables.
 
 use super::{
-    error::{ConfigError, value},
-    file::{ConfigFile, StreamTable},
+    environment::is_variable_name,
+    error::{ConfigError, invalid},
+    file::ConfigFile,
     notify::TIMEOUT_SECS_MAX,
-    variable::is_variable_name,
 };
 
 const DAY_SECS: u64 = 24 * 3600;
 const YEAR_SECS: u64 = 366 * DAY_SECS;
 
-/// Checks what needs no other setting.
+/// Checks the values that depend on no other setting.
+///
+/// # Errors
+/// A number outside its range, with the range, or a text that cannot be the name of a variable.
 pub(super) fn check(file: &ConfigFile) -> Result<(), ConfigError> {
-    let range = |place: &str, number: Option<u64>, least: u64, most: u64| match number {
+    let range = |setting: &str, number: Option<u64>, least: u64, most: u64| match number {
         Some(number) if !(least..=most).contains(&number) => {
-            Err(value(place, format!("{number} is not between {least} and {most}")))
+            Err(invalid(setting, format!("{number} is not between {least} and {most}")))
         }
         _ => Ok(()),
     };
@@ -24,18 +27,18 @@ pub(super) fn check(file: &ConfigFile) -> Result<(), ConfigError> {
     range("[serve] wake_secs", file.serve.wake_secs, 0, DAY_SECS)?;
     range("[serve] flush_secs", file.serve.flush_secs, 0, DAY_SECS)?;
     range("[notify] timeout_secs", file.notify.timeout_secs, 1, TIMEOUT_SECS_MAX)?;
-    for (name, StreamTable { settle_secs, .. }) in &file.streams {
-        range(&format!("[streams.{name}] settle_secs"), *settle_secs, 0, YEAR_SECS)?;
+    for (name, stream) in &file.streams {
+        range(&format!("[streams.{name}] settle_secs"), stream.settle_secs, 0, YEAR_SECS)?;
     }
-    for (place, name, what) in [
+    for (setting, name, secret) in [
         ("[service] api_key_env", &file.service.api_key_env, "the key"),
         ("[serve] token_env", &file.serve.token_env, "the secret"),
         ("[notify] url_env", &file.notify.url_env, "the address"),
         ("[serve] status_token_env", &file.serve.status_token_env, "the token"),
     ] {
-        // It is not repeated: it may be the key.
+        // The error does not show the text, which may be the secret.
         if name.as_deref().is_some_and(|name| !is_variable_name(name)) {
-            return Err(value(place, format!("it takes the name of an environment variable, and not {what} itself")));
+            return Err(invalid(setting, format!("expected the name of an environment variable, not {secret} itself")));
         }
     }
     Ok(())

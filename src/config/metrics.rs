@@ -1,4 +1,4 @@
-//! `[metrics]`: where one-shot runs leave their metrics.
+//! `[metrics]`: the file to which each run writes its metrics.
 
 use std::path::PathBuf;
 
@@ -13,14 +13,14 @@ pub(super) struct MetricsTable {
 /// `[metrics]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetricsSettings {
-    /// The file that node_exporter's textfile collector reads; `None`: none is written.
+    /// The file for node_exporter's textfile collector; `None` writes no file.
     pub textfile: Option<PathBuf>,
 }
 
-/// The passage of the file that `init` writes.
+/// Returns this section of the file that `init` writes.
 pub(super) fn template() -> &'static str {
     r#"[metrics]
-# Written at the end of every run, for the textfile collector of Prometheus' node_exporter. `serve` also has /metrics.
+# A file that each run writes at its end, for the textfile collector of Prometheus' node_exporter. `serve` also has /metrics.
 # textfile = "/var/lib/node_exporter/textfile_collector/studysync.prom"
 "#
 }

@@ -1,8 +1,9 @@
-//! The configuration: a TOML file, the environment and the command line, resolved into [`Settings`].
+//! The configuration: a TOML file, environment variables and the command line, merged into [`Settings`].
 //!
-//! Defaults are defined here once. This is the only place that reads the environment. Nothing is opened or created; a
-//! secret may come from a command.
+//! Each default is defined once. No other folder reads the environment. Nothing is created or opened for writing; a
+//! command may be run that prints a secret.
 
+mod defaults;
 mod environment;
 mod error;
 mod file;
@@ -10,37 +11,38 @@ mod file;
 pub mod fuzzing;
 mod keys;
 mod limits;
+mod locations;
 mod metrics;
 mod notify;
 mod otlp;
 mod paths;
-mod places;
 mod recordings;
 mod resolve;
 mod secret;
 mod serve;
+mod setting_variables;
+mod settings;
 mod streams;
 mod template;
 mod tilde;
-mod variable;
 
-pub use environment::{config_from_environment, private_variables};
+pub use defaults::{CONFIG_FILE_NAME, FIRST_SYNC_DAYS};
+pub use environment::{NetworkVariables, network_variables, program_folders};
 pub use error::ConfigError;
-pub use file::CONFIG_FILE_NAME;
-pub use keys::{Key, Kind, keys};
+pub use keys::{SettingKey, keys};
 pub use metrics::MetricsSettings;
 pub use notify::{NotifyEvent, NotifySettings};
 pub use otlp::OtlpSettings;
 pub use recordings::RecordingsSettings;
-pub use resolve::{
-    ArchiveChoice, AuthChoice, FIRST_SYNC_DAYS, Overrides, ServiceSettings, Settings, StreamSettings, ThrottleSettings,
-    UsersSettings, WarehouseSettings, resolve,
-};
+pub use resolve::resolve;
 pub use secret::SecretSource;
-pub use serve::{MaxLag, ServeSettings, WEBHOOK_OFF};
+pub use serve::{MaxLag, ServeSettings};
+pub use setting_variables::private_variables;
+pub use settings::{
+    ArchiveChoice, AuthChoice, Overrides, ServiceSettings, Settings, StreamSettings, ThrottleSettings, UsersSettings,
+    WarehouseSettings,
+};
 pub use template::template;
-pub use tilde::expanded;
-pub use variable::{NetworkVariables, network_variables, programs_path};
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! `[notify]`: who is told when runs fail, need a look, or work again.
+//! `[notify]`: notifications about runs that fail, need attention, or succeed again.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -7,8 +7,8 @@ use serde::Deserialize;
 use crate::{model::parse_duration, redact::ApiKey};
 
 use super::{
-    error::{ConfigError, value},
-    secret::{SecretSource, secret},
+    error::{ConfigError, invalid},
+    secret::{SecretSource, read_secret},
 };
 
 const AGAIN_AFTER: &str = "23h";
@@ -30,25 +30,25 @@ pub(super) struct NotifyTable {
     pub attempts: Option<u32>,
 }
 
-/// What somebody can be told of.
+/// An event that a notification reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NotifyEvent {
     /// A run failed.
     Failed,
-    /// A run is done, and something needs a look.
+    /// A run is done, and something needs attention.
     NeedsALook,
-    /// A run succeeded after others failed.
+    /// A run succeeded after failed runs.
     Recovered,
-    /// Somebody tries out whether notifications arrive.
+    /// A user tests whether notifications arrive.
     Test,
 }
 
 impl NotifyEvent {
-    /// The events that `on` can name.
+    /// The events that `[notify] on` accepts.
     pub const CHOICES: [NotifyEvent; 3] = [NotifyEvent::Failed, NotifyEvent::NeedsALook, NotifyEvent::Recovered];
 
-    /// The name in the configuration, in `STUDYSYNC_EVENT` and in the body of a webhook.
+    /// Returns the name in the configuration, in `STUDYSYNC_EVENT` and in the body of a webhook.
     pub fn name(self) -> &'static str {
         match self {
             NotifyEvent::Failed => "failed",
@@ -62,138 +62,144 @@ impl NotifyEvent {
 /// `[notify]`.
 #[derive(Clone, Debug)]
 pub struct NotifySettings {
-    /// The command and its arguments; empty: none is run.
+    /// The command and its arguments; empty runs no command.
     pub command: Vec<String>,
-    /// Which events are told.
+    /// The events that are reported.
     pub on: Vec<NotifyEvent>,
-    /// A failure that stays is told again after this time.
+    /// Time after which a continuing failure is reported again.
     pub again_after: Duration,
-    /// What one attempt may take.
+    /// Time limit of one attempt.
     pub timeout: Duration,
-    /// Attempts at the end of a run; what is not delivered then is left to the next run.
+    /// Attempts at the end of a run. The next run retries a notification that was not delivered.
     pub attempts: u32,
-    address: Address,
+    webhook: WebhookUrl,
 }
 
-/// Where the address of the webhook is. It is a secret: whoever knows it can post.
+/// The source of the webhook's URL. The URL is a secret: everyone who knows it can post.
 #[derive(Clone, Debug)]
-enum Address {
-    Nowhere,
-    Here(ApiKey),
+enum WebhookUrl {
+    None,
+    Literal(ApiKey),
     File(PathBuf),
     Variable(String),
 }
 
 impl NotifySettings {
-    /// Whether anybody is told at all.
-    pub fn is_on(&self) -> bool {
+    /// Returns true if a command or a webhook is configured.
+    pub fn is_enabled(&self) -> bool {
         !self.command.is_empty() || self.has_webhook()
     }
 
-    /// Whether a webhook is named.
+    /// Returns true if a webhook is configured.
     pub fn has_webhook(&self) -> bool {
-        !matches!(self.address, Address::Nowhere)
+        !matches!(self.webhook, WebhookUrl::None)
     }
 
-    /// The variable that holds the address of the webhook, if one does.
+    /// Returns the variable with the URL of the webhook; `None` if the URL comes from elsewhere.
     pub fn url_variable(&self) -> Option<&str> {
-        match &self.address {
-            Address::Variable(variable) => Some(variable),
+        match &self.webhook {
+            WebhookUrl::Variable(variable) => Some(variable),
             _ => None,
         }
     }
 
-    /// The address of the webhook; `None` if none is named.
+    /// Reads the URL of the webhook; `None` if no webhook is configured.
+    ///
+    /// # Errors
+    /// The file or variable cannot be read, or the URL is invalid.
     pub fn url(&self) -> Result<Option<ApiKey>, ConfigError> {
-        let missing =
-            |_: &str| value("[notify] url_env", "the environment variable that it names is not set".to_owned());
-        let url = match &self.address {
-            Address::Nowhere => return Ok(None),
-            Address::Here(url) => url.clone(),
-            Address::File(path) => secret(&SecretSource::File(path.clone()), "", missing)?,
-            Address::Variable(variable) => secret(&SecretSource::Variable(variable.clone()), "", missing)?,
+        let missing = |_: &str| invalid("[notify] url_env", "the environment variable that it names is not set");
+        let url = match &self.webhook {
+            WebhookUrl::None => return Ok(None),
+            WebhookUrl::Literal(url) => url.clone(),
+            WebhookUrl::File(path) => read_secret(&SecretSource::File(path.clone()), "", missing)?,
+            WebhookUrl::Variable(variable) => read_secret(&SecretSource::Variable(variable.clone()), "", missing)?,
         };
-        if !is_address(url.expose()) {
-            // The address itself is not shown.
-            return Err(value("[notify] url", "it does not begin with https:// or http:// and a host".to_owned()));
+        if !is_http_url(url.expose()) {
+            return Err(no_http_url());
         }
         Ok(Some(url))
     }
 }
 
-fn is_address(url: &str) -> bool {
+/// Returns the error for a URL that is not HTTP. The URL is not shown, since it is a secret.
+fn no_http_url() -> ConfigError {
+    invalid("[notify] url", "it does not begin with https:// or http:// and a host")
+}
+
+fn is_http_url(url: &str) -> bool {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['/', ':', '?', '#']))
 }
 
-pub(super) fn resolve(table: NotifyTable, beside: &impl Fn(PathBuf) -> PathBuf) -> Result<NotifySettings, ConfigError> {
+/// Returns the settings of `[notify]`. `from_folder` resolves a path that is relative to the configuration file.
+pub(super) fn resolve(
+    table: NotifyTable,
+    from_folder: impl Fn(PathBuf) -> PathBuf,
+) -> Result<NotifySettings, ConfigError> {
     let command = table.command.unwrap_or_default();
     if command.first().is_some_and(|program| program.trim().is_empty()) {
-        return Err(value("[notify] command", "the first of its texts is the program, and it is empty".to_owned()));
+        return Err(invalid("[notify] command", "its first text is the program, and must not be empty"));
     }
-    let address = match (table.url, table.url_file, table.url_env) {
-        (None, None, None) => Address::Nowhere,
-        (Some(url), None, None) if is_address(url.trim()) => {
-            Address::Here(ApiKey::new(url.trim(), "the configuration file"))
+    let webhook = match (table.url, table.url_file, table.url_env) {
+        (None, None, None) => WebhookUrl::None,
+        (Some(url), None, None) if is_http_url(url.trim()) => {
+            WebhookUrl::Literal(ApiKey::new(url.trim(), "the configuration file"))
         }
-        (Some(_), None, None) => {
-            return Err(value("[notify] url", "it does not begin with https:// or http:// and a host".to_owned()));
-        }
-        (None, Some(path), None) => Address::File(beside(path)),
-        (None, None, Some(variable)) => Address::Variable(variable),
-        _ => return Err(value("[notify]", "only one of url, url_file and url_env can be set".to_owned())),
+        (Some(_), None, None) => return Err(no_http_url()),
+        (None, Some(path), None) => WebhookUrl::File(from_folder(path)),
+        (None, None, Some(variable)) => WebhookUrl::Variable(variable),
+        _ => return Err(invalid("[notify]", "only one of url, url_file and url_env can be set")),
     };
     let attempts = table.attempts.unwrap_or(ATTEMPTS);
     if !(1..=ATTEMPTS_MAX).contains(&attempts) {
-        return Err(value("[notify] attempts", format!("{attempts} is not between 1 and {ATTEMPTS_MAX}")));
+        return Err(invalid("[notify] attempts", format!("{attempts} is not between 1 and {ATTEMPTS_MAX}")));
     }
     let again_after = table.again_after.unwrap_or_else(|| AGAIN_AFTER.to_owned());
     Ok(NotifySettings {
         command,
         on: events(table.on)?,
-        again_after: parse_duration(&again_after).map_err(|problem| value("[notify] again_after", problem))?,
+        again_after: parse_duration(&again_after).map_err(|problem| invalid("[notify] again_after", problem))?,
         timeout: Duration::from_secs(table.timeout_secs.unwrap_or(TIMEOUT_SECS)),
         attempts,
-        address,
+        webhook,
     })
 }
 
 fn events(names: Option<Vec<String>>) -> Result<Vec<NotifyEvent>, ConfigError> {
     let Some(names) = names else { return Ok(NotifyEvent::CHOICES.to_vec()) };
     if names.is_empty() {
-        return Err(value(
-            "[notify] on",
-            "it names no event: leave command and url out where nobody is to be told".to_owned(),
-        ));
+        return Err(invalid("[notify] on", "it names no event: to turn notifications off, leave command and url out"));
     }
     let event = |name: &String| {
         let known = NotifyEvent::CHOICES.into_iter().find(|event| event.name() == name);
         let problem = || format!("'{name}' is neither 'failed' nor 'needs_a_look' nor 'recovered'");
-        known.ok_or_else(|| value("[notify] on", problem()))
+        known.ok_or_else(|| invalid("[notify] on", problem()))
     };
     names.iter().map(event).collect()
 }
 
-/// The passage of the file that `init` writes.
+/// Returns this section of the file that `init` writes.
 pub(super) fn template() -> String {
     format!(
         r#"[notify]
-# Who is told when a run fails, needs a look, or works again after failures. `studysync check --notify` sends a message to try it.
-# A program with its arguments. It gets the run's JSON on its standard input, and STUDYSYNC_EVENT, STUDYSYNC_OUTCOME, STUDYSYNC_EXIT_CODE and
-# STUDYSYNC_SUMMARY in its environment.
+# Notifications: when a run fails, needs attention, or succeeds after failures. `studysync check --notify` sends a test message.
+# A program with its arguments. It gets the run JSON on standard input, and the environment variables STUDYSYNC_EVENT, STUDYSYNC_OUTCOME,
+# STUDYSYNC_EXIT_CODE and STUDYSYNC_SUMMARY.
 # command = ["/usr/local/bin/tell", "studysync"]
-# A webhook: POST of JSON with `text`, as Slack, Mattermost and Teams read it, and `event`, `health` and `run`.
+# A webhook: a POST of JSON with `text`, which Slack, Mattermost and Teams show, and with `event`, `health` and `run`.
 # url = "https://hooks.example.com/services/..."
-# A file that holds the address of the webhook and nothing else, in place of url: whoever knows the address can post.
+# A file that contains only the URL of the webhook, instead of url. The URL is a secret: everyone who knows it can post.
 # url_file = "/run/secrets/studysync-notify"
-# The environment variable that holds the address, in place of url.
+# The environment variable with the URL, instead of url.
 # url_env = "NOTIFY_URL"
-# Which events are told.
+# The events that are reported.
 # on = ["failed", "needs_a_look", "recovered"]
-# A failure that stays is told again after this time, and what needs a look only when it is something else.
+# Time after which a continuing failure is reported again. A continuing need for attention is reported only once.
 # again_after = "{AGAIN_AFTER}"
-# What an attempt may take, and how many there are at the end of a run. What is not delivered then is tried again by the next run.
+# Time limit of an attempt.
 # timeout_secs = {TIMEOUT_SECS}
+# Attempts at the end of a run. The next run retries a notification that was not delivered.
 # attempts = {ATTEMPTS}
 "#
     )

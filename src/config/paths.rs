@@ -1,37 +1,45 @@
-//! The paths of the file and of the command line: those that are meant in place of those that are written.
+//! Expands `~` in every path of the file and of the command line.
 
 use std::path::PathBuf;
 
 use super::{
     ArchiveChoice, Overrides,
-    error::{ConfigError, value},
+    error::{ConfigError, invalid},
     file::ConfigFile,
-    tilde::expanded,
+    tilde::expand_tilde,
 };
 
-/// Puts the paths that are meant in place of those that are written, in the file and on the command line.
-pub(super) fn expand(file: &mut ConfigFile, overrides: &mut Overrides) -> Result<(), ConfigError> {
-    let in_place = |place: &str, path: &mut Option<PathBuf>| -> Result<(), ConfigError> {
-        *path = path.take().map(expanded).transpose().map_err(|problem| value(place, problem))?;
-        Ok(())
+/// Replaces `~` by the home folder in every path of the file and of the command line.
+///
+/// # Errors
+/// A path that cannot be used, with the setting or flag that has it.
+pub(super) fn expand_all(file: &mut ConfigFile, overrides: &mut Overrides) -> Result<(), ConfigError> {
+    let archive_flag = match &mut overrides.archive {
+        Some(ArchiveChoice::Folder(path)) => Some(path),
+        _ => None,
     };
-    in_place("[service] api_key_file", &mut file.service.api_key_file)?;
-    in_place("[warehouse] duckdb", &mut file.warehouse.duckdb)?;
-    in_place("[warehouse] parquet", &mut file.warehouse.parquet)?;
-    in_place("[warehouse] publish", &mut file.warehouse.publish)?;
-    in_place("[warehouse] extension_directory", &mut file.warehouse.extension_directory)?;
-    in_place("[state] path", &mut file.state.path)?;
-    in_place("[archive] path", &mut file.archive.path)?;
-    in_place("[recordings] path", &mut file.recordings.path)?;
-    in_place("[serve] token_file", &mut file.serve.token_file)?;
-    in_place("[metrics] textfile", &mut file.metrics.textfile)?;
-    in_place("[notify] url_file", &mut file.notify.url_file)?;
-    in_place("--api-key-file", &mut overrides.api_key_file)?;
-    in_place("--duckdb", &mut overrides.duckdb)?;
-    in_place("--parquet", &mut overrides.parquet)?;
-    in_place("--state", &mut overrides.state)?;
-    if let Some(ArchiveChoice::Folder(path)) = &mut overrides.archive {
-        *path = expanded(std::mem::take(path)).map_err(|problem| value("--archive", problem))?;
+    let paths = [
+        ("[service] api_key_file", file.service.api_key_file.as_mut()),
+        ("[warehouse] duckdb", file.warehouse.duckdb.as_mut()),
+        ("[warehouse] parquet", file.warehouse.parquet.as_mut()),
+        ("[warehouse] publish", file.warehouse.publish.as_mut()),
+        ("[warehouse] extension_directory", file.warehouse.extension_directory.as_mut()),
+        ("[state] path", file.state.path.as_mut()),
+        ("[archive] path", file.archive.path.as_mut()),
+        ("[recordings] path", file.recordings.path.as_mut()),
+        ("[serve] token_file", file.serve.token_file.as_mut()),
+        ("[metrics] textfile", file.metrics.textfile.as_mut()),
+        ("[notify] url_file", file.notify.url_file.as_mut()),
+        ("--api-key-file", overrides.api_key_file.as_mut()),
+        ("--duckdb", overrides.duckdb.as_mut()),
+        ("--parquet", overrides.parquet.as_mut()),
+        ("--state", overrides.state.as_mut()),
+        ("--archive", archive_flag),
+    ];
+    let named = paths.into_iter().filter_map(|(setting, path)| Some((setting, path?)));
+    for (setting, path) in named {
+        let written: PathBuf = std::mem::take(path);
+        *path = expand_tilde(written).map_err(|problem| invalid(setting, problem))?;
     }
     Ok(())
 }

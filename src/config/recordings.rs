@@ -1,14 +1,14 @@
-//! `[recordings]`: whether recordings are fetched, where they are, and how much of them.
+//! `[recordings]`: whether recordings are downloaded, to which folder, and the size limits.
 
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::error::{ConfigError, value};
+use super::error::{ConfigError, invalid};
 
 const RUN_LIMIT_MB: u64 = 10_000;
 const FILE_LIMIT_MB: u64 = 1_000;
-/// The folder of recordings where nothing else is said: in the Parquet folder, or beside the state file.
+/// The default folder of recordings: in the Parquet folder, else next to the state file.
 pub(super) const FOLDER: &str = "recordings";
 const MB: u64 = 1_000_000;
 
@@ -24,34 +24,36 @@ pub(super) struct RecordingsTable {
 /// `[recordings]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingsSettings {
-    /// Off unless asked for: recordings are large, and the voices and faces of people.
+    /// Off by default: recordings are large, and contain voices and faces.
     pub is_enabled: bool,
-    /// Where they are; an erasure looks there also while they are not fetched.
+    /// The folder of the recordings. An erasure searches it even if downloads are off.
     pub path: PathBuf,
-    /// What a run may fetch, in bytes.
+    /// Bytes that one run may download.
     pub run_limit_bytes: u64,
-    /// A larger recording is not fetched.
+    /// Size above which a recording is not downloaded.
     pub file_limit_bytes: u64,
 }
 
-/// `path`: the folder, links followed.
+/// Returns the settings of recordings. `path` is the folder, with its links resolved.
 pub(super) fn resolve(table: &RecordingsTable, path: PathBuf) -> Result<RecordingsSettings, ConfigError> {
-    let limit = |place: &str, written: Option<u64>, default: u64| match written {
-        Some(0) => Err(value(place, "0 leaves no room for a recording; `enabled = false` fetches none".to_owned())),
-        written => Ok(written.unwrap_or(default).saturating_mul(MB)),
+    let limit = |setting: &str, limit_mb: Option<u64>, default: u64| match limit_mb {
+        Some(0) => Err(invalid(setting, "0 would download nothing: set `enabled = false` instead")),
+        limit_mb => Ok(limit_mb.unwrap_or(default).saturating_mul(MB)),
     };
     let run_limit_bytes = limit("[recordings] run_limit_mb", table.run_limit_mb, RUN_LIMIT_MB)?;
     let file_limit_bytes =
         limit("[recordings] file_limit_mb", table.file_limit_mb, FILE_LIMIT_MB.min(run_limit_bytes / MB))?;
     if file_limit_bytes > run_limit_bytes {
-        let problem = format!("{} is more than run_limit_mb: such a recording would never come", file_limit_bytes / MB);
-        return Err(value("[recordings] file_limit_mb", problem));
+        let problem =
+            format!("{} is more than run_limit_mb: no run could download such a recording", file_limit_bytes / MB);
+        return Err(invalid("[recordings] file_limit_mb", problem));
     }
     Ok(RecordingsSettings { is_enabled: table.enabled.unwrap_or(false), path, run_limit_bytes, file_limit_bytes })
 }
 
-/// Recordings have a folder of their own: what is in the others is removed and replaced by rules of theirs.
-pub(super) fn check_place(
+/// Checks that recordings have a folder of their own: files in the folders of the state, the archive and the tables are
+/// removed and replaced by other rules.
+pub(super) fn check_folder(
     path: &Path,
     state: &Path,
     archive: &Path,
@@ -59,10 +61,10 @@ pub(super) fn check_place(
 ) -> Result<(), ConfigError> {
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let path = absolute(path);
-    let refused = |what: &str, other: &Path| {
+    let refused = |relation: &str, other: &Path| {
         let problem =
-            format!("{} is {what} {}: recordings need a folder of their own", path.display(), other.display());
-        Err(value("[recordings] path", problem))
+            format!("{} is {relation} {}: recordings need a folder of their own", path.display(), other.display());
+        Err(invalid("[recordings] path", problem))
     };
     let (state, archive) = (absolute(state), absolute(archive));
     if state.starts_with(&path) {
@@ -75,26 +77,26 @@ pub(super) fn check_place(
     if parquet.starts_with(&path) {
         return refused("the Parquet folder, or above it:", &parquet);
     }
-    // Beside the tables: what is in the folder of one goes with it.
+    // Next to the folders of the tables, the folder of recordings is safe. Inside one of them it is not.
     match path.strip_prefix(&parquet).map(|below| below.components().count()) {
         Ok(1) if path.file_name().is_some_and(|name| name == FOLDER) => Ok(()),
-        Ok(_) => refused("in the Parquet folder, where only 'recordings' may be:", &parquet),
+        Ok(_) => refused("in the Parquet folder, where only 'recordings' is allowed:", &parquet),
         Err(_) => Ok(()),
     }
 }
 
-/// The passage of the file that `init` writes.
+/// Returns this section of the file that `init` writes.
 pub(super) fn template() -> String {
     format!(
         r#"[recordings]
-# The files of recorded answers (VIDEOVOICE), fetched by their links after the answers: named after their content, with status, hash, size and
-# media type in response_media. Erasing a person removes them. Off: they are large, and show faces and voices.
+# Download the files of recorded answers (VIDEOVOICE) after the answers. A file is named after its content; response_media has its status,
+# hash, size and media type. Erasing a person removes the files. Off by default: recordings are large, and contain faces and voices.
 # enabled = false
-# Where Parquet is written, the default is {FOLDER} in its folder.
+# The folder of the recordings. With a Parquet warehouse the default is {FOLDER} in the Parquet folder.
 # path = "studysync-state/{FOLDER}"
-# What one run may fetch, in millions of bytes; the next run goes on.
+# Limit of one run, in millions of bytes; the next run downloads the rest.
 # run_limit_mb = {RUN_LIMIT_MB}
-# A larger recording is not fetched.
+# Size above which a recording is not downloaded, in millions of bytes.
 # file_limit_mb = {FILE_LIMIT_MB}
 "#
     )

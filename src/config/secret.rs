@@ -1,4 +1,5 @@
-//! Secrets: the key of the service and the secret of webhooks, from a file, a command or the environment.
+//! Reads a secret (the key of the service, the secret of webhooks, the token of the status page) from a file, a command
+//! or an environment variable.
 
 use std::{
     fs::File,
@@ -9,13 +10,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{ConfigError, error::value, variable::environment};
+use super::{ConfigError, environment::variable, error::invalid};
 use crate::{
     redact::{ApiKey, bare_secret},
     text,
 };
 
-/// Names by which people put a secret into the configuration file.
+/// Names under which people write a secret into the configuration file by mistake.
 const SECRET_KEYS: [&str; 13] = [
     "api_key",
     "apikey",
@@ -31,31 +32,31 @@ const SECRET_KEYS: [&str; 13] = [
     "webhook_token",
     "bearer_token",
 ];
-/// The shortest file name that may be a key which somebody wrote where a path belongs.
+/// A missing file whose name has this length may be a key that was written in place of a path.
 const KEY_BYTES_MIN: usize = 16;
 
-/// How long a command may take to print a secret: a secret manager may ask for a finger or a code first.
+/// Time limit of a command that prints a secret. A secret manager may first ask for a fingerprint or a code.
 const COMMAND_WAIT: Duration = Duration::from_secs(60);
-/// How often is looked whether a command has ended.
-const COMMAND_LOOK: Duration = Duration::from_millis(10);
-/// How long the output of a command may stay open after it has ended.
+/// Interval between two checks whether a command has ended.
+const COMMAND_POLL: Duration = Duration::from_millis(10);
+/// Time limit for the output of a command to close after the command has ended.
 const OUTPUT_WAIT: Duration = Duration::from_secs(5);
-/// What a command may print.
+/// Limit of the output of a command.
 const COMMAND_BYTES_MAX: u64 = 64 * 1024;
 
 /// Where a secret comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretSource {
-    /// A file that holds nothing else.
+    /// A file that contains only the secret.
     File(PathBuf),
-    /// A command line for `/bin/sh` that prints it.
+    /// A command line for `/bin/sh` that prints the secret.
     Command(String),
     /// An environment variable.
     Variable(String),
 }
 
 impl SecretSource {
-    /// The environment variable that holds the secret, if one does.
+    /// Returns the environment variable of the secret; `None` for a file or a command.
     pub fn variable(&self) -> Option<&str> {
         match self {
             SecretSource::Variable(name) => Some(name),
@@ -63,35 +64,36 @@ impl SecretSource {
         }
     }
 
-    /// Whether nobody has named a source: the variable of the default, which may be unset.
-    pub fn is_default(&self) -> bool {
-        matches!(self, SecretSource::Variable(name) if name.starts_with("STUDYSYNC_") && environment(name).is_none())
+    /// Returns true if the source is a variable of this program that is not set: the user has configured no secret.
+    pub fn is_unset_default(&self) -> bool {
+        matches!(self, SecretSource::Variable(name) if name.starts_with("STUDYSYNC_") && variable(name).is_none())
     }
 }
 
-/// What the configuration says of one secret.
-pub(super) struct WrittenSource {
-    /// The table in which the keys stand.
+/// The keys of the configuration that name the source of one secret.
+pub(super) struct SecretKeys {
+    /// The table of the keys.
     pub table: &'static str,
-    /// The keys' common beginning: `api_key` of `api_key_file`.
+    /// The common prefix of the keys: `api_key` of `api_key_file`.
     pub name: &'static str,
     pub file: Option<PathBuf>,
     pub command: Option<String>,
-    /// The variable's name, and that of the default.
+    /// The variable that the configuration names.
     pub variable: Option<String>,
+    /// The variable that is read if the configuration names no source.
     pub default_variable: &'static str,
 }
 
-impl WrittenSource {
-    /// Decides for one source: a file or a command, if one is named, else the environment.
+impl SecretKeys {
+    /// Returns the source of the secret: the file or command if one is set, else the variable.
     ///
     /// # Errors
-    /// Both a file and a command, or an empty command.
+    /// Both a file and a command are set, or the command is empty.
     pub fn resolve(self) -> Result<SecretSource, ConfigError> {
-        let place = format!("[{}] {}_command", self.table, self.name);
+        let setting = format!("[{}] {}_command", self.table, self.name);
         match (self.file, self.command) {
-            (Some(_), Some(_)) => Err(value(place, format!("{}_file is set too: keep one of the two", self.name))),
-            (_, Some(command)) if command.trim().is_empty() => Err(value(place, "the command is empty".to_owned())),
+            (Some(_), Some(_)) => Err(invalid(setting, format!("{}_file is set too: keep one of the two", self.name))),
+            (_, Some(command)) if command.trim().is_empty() => Err(invalid(setting, "the command is empty")),
             (Some(file), None) => Ok(SecretSource::File(file)),
             (None, Some(command)) => Ok(SecretSource::Command(command)),
             (None, None) => {
@@ -101,94 +103,99 @@ impl WrittenSource {
     }
 }
 
-/// Reads a secret. `missing`: what to say if its variable is not set. `name`: the configuration key of a command.
-pub(super) fn secret(
+/// Reads a secret from its source. `key`: the configuration key of a command, for error messages. `missing`: returns the
+/// error for a variable that is not set.
+pub(super) fn read_secret(
     source: &SecretSource,
-    name: &str,
+    key: &str,
     missing: impl FnOnce(&str) -> ConfigError,
 ) -> Result<ApiKey, ConfigError> {
-    let (secret, origin) = match source {
+    let (text, origin) = match source {
         SecretSource::File(path) => {
             let read = File::open(path).and_then(text::read);
-            (read.map_err(|source| unreadable(path, source))?, format!("file {}", path.display()))
+            (read.map_err(|source| key_file_error(path, source))?, format!("file {}", path.display()))
         }
-        // The command line is not shown: it may hold a secret of its own.
-        SecretSource::Command(line) => (printed_by(line, name, COMMAND_WAIT)?, format!("the command {name}")),
-        SecretSource::Variable(variable) => {
-            (environment(variable).ok_or_else(|| missing(variable))?, format!("environment variable {variable}"))
+        // The command line is not shown: it may contain a secret itself.
+        SecretSource::Command(line) => (command_output(line, key, COMMAND_WAIT)?, format!("the command {key}")),
+        SecretSource::Variable(name) => {
+            (variable(name).ok_or_else(|| missing(name))?, format!("environment variable {name}"))
         }
     };
-    let (bare, left_out) = bare_secret(&secret);
+    let (bare, left_out) = bare_secret(&text);
     if bare.is_empty() {
         return Err(ConfigError::EmptyKey { origin });
     }
     if bare.chars().any(char::is_control) {
         return Err(ConfigError::KeyOfLines { origin });
     }
-    if let Some(what) = left_out {
-        tracing::warn!(origin, "the key is used without {what}");
+    if let Some(left_out) = left_out {
+        tracing::warn!(origin, "the key is used without {left_out}");
     }
     Ok(ApiKey::new(bare, origin))
 }
 
-/// What a command line prints. It shares this program's stderr and terminal, so that it can ask for a password there.
-/// Time and output are bounded, whatever it does:
-/// it may close its output and go on, or leave something behind that keeps the output open.
-fn printed_by(line: &str, name: &str, wait_max: Duration) -> Result<String, ConfigError> {
-    let failed = |problem: String| value(name, problem);
+/// Runs a command line and returns its output. The command shares stderr and the terminal with this program, so that it
+/// can ask for a password.
+///
+/// Time and output are limited even if the command closes its output and keeps running, or leaves a process behind that
+/// keeps the output open. `key`: the configuration key, for error messages.
+fn command_output(line: &str, key: &str, wait_max: Duration) -> Result<String, ConfigError> {
+    let failed = |problem: String| invalid(key, problem);
     let mut command = Command::new("/bin/sh");
     command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| failed(format!("/bin/sh cannot be started: {error}")))?;
-    let (sender, printed) = mpsc::channel();
+    let mut child = command.spawn().map_err(|error| failed(format!("cannot start /bin/sh: {error}")))?;
+    let (sender, output) = mpsc::channel();
     if let Some(stdout) = child.stdout.take() {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
             let read = stdout.take(COMMAND_BYTES_MAX + 1).read_to_end(&mut bytes);
-            // Nobody waits any more when the time is over.
+            // The receiver is gone if the time limit has passed.
             sender.send(read.map(|_| bytes)).ok();
         });
     }
     let until = Instant::now() + wait_max;
     let ended =
-        wait_until(&mut child, until).map_err(|error| failed(format!("the command cannot be waited for: {error}")))?;
+        wait_until(&mut child, until).map_err(|error| failed(format!("cannot wait for the command: {error}")))?;
     let Some(status) = ended else {
         child.kill().ok();
         child.wait().ok();
         let secs = wait_max.as_secs();
         return Err(failed(format!("the command did not end within {secs} s; its shell was killed")));
     };
-    // What it left behind may keep the output open: it has a moment to close it.
-    let left = until.saturating_duration_since(Instant::now()).min(OUTPUT_WAIT);
-    let bytes = printed.recv_timeout(left).map_err(|_| {
-        failed("the command ended, and something that it started keeps its output open: let it print the key and nothing else".to_owned())
+    let time_left = until.saturating_duration_since(Instant::now()).min(OUTPUT_WAIT);
+    let bytes = output.recv_timeout(time_left).map_err(|_| {
+        failed(
+            "the command ended, and a process that it started keeps its output open: it must only print the key"
+                .to_owned(),
+        )
     })?;
-    let bytes = bytes.map_err(|error| failed(format!("the command's output cannot be read: {error}")))?;
+    let bytes = bytes.map_err(|error| failed(format!("cannot read the output of the command: {error}")))?;
     if bytes.len() as u64 > COMMAND_BYTES_MAX {
         return Err(failed(format!("the command printed more than {COMMAND_BYTES_MAX} bytes: that is no key")));
     }
     if !status.success() {
-        return Err(failed(format!("the command {}: run it by hand to see why", how_it_ended(status))));
+        return Err(failed(format!("the command {}: run it by hand to see why", exit_description(status))));
     }
-    text::read(bytes.as_slice()).map_err(|_| failed("the command's output is no text".to_owned()))
+    text::read(bytes.as_slice()).map_err(|_| failed("the output of the command is not text".to_owned()))
 }
 
-/// Waits for a process until a moment; `None` if it is still there then.
+/// Waits until a process ends. Returns `None` if the process still runs at the moment `until`.
 fn wait_until(child: &mut Child, until: Instant) -> io::Result<Option<ExitStatus>> {
     loop {
         match child.try_wait()? {
             Some(status) => return Ok(Some(status)),
             None if Instant::now() >= until => return Ok(None),
-            None => std::thread::sleep(COMMAND_LOOK),
+            None => std::thread::sleep(COMMAND_POLL),
         }
     }
 }
 
-fn how_it_ended(status: ExitStatus) -> String {
+fn exit_description(status: ExitStatus) -> String {
     status.code().map_or_else(|| "was ended by a signal".to_owned(), |code| format!("ended with exit code {code}"))
 }
 
-/// Some people write the key itself where the path of its file belongs: such a path is not shown.
-fn unreadable(path: &Path, source: io::Error) -> ConfigError {
+/// Returns the error for a key file that cannot be read. The path is not shown if it may be the key itself.
+fn key_file_error(path: &Path, source: io::Error) -> ConfigError {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let may_be_a_key = source.kind() == io::ErrorKind::NotFound && name.len() >= KEY_BYTES_MIN && !name.contains('.');
     match may_be_a_key {
@@ -197,7 +204,7 @@ fn unreadable(path: &Path, source: io::Error) -> ConfigError {
     }
 }
 
-/// Whether a key of the configuration file is one that people put a secret into.
+/// Returns true if people use this name for a key that holds a secret.
 pub(super) fn is_secret_key(name: &str) -> bool {
     SECRET_KEYS.contains(&name.to_ascii_lowercase().replace('-', "_").as_str())
 }
@@ -214,13 +221,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key.txt");
         std::fs::write(&path, bytes).unwrap();
-        secret(&SecretSource::File(path), "", no_key)
+        read_secret(&SecretSource::File(path), "", no_key)
             .map(|key| key.expose().to_owned())
             .map_err(|error| error.to_string())
     }
 
     #[test]
-    fn a_key_file_is_read_as_editors_write_it() {
+    fn a_key_file_may_have_a_byte_order_mark_and_blanks() {
         let utf16: Vec<u8> = "\u{feff}k3y\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
         for bytes in
             [b"k3y".as_slice(), b"k3y\n", b"k3y\r\n", b"\n  k3y \t\r\n\r\n", "\u{feff}k3y\n".as_bytes(), &utf16]
@@ -242,8 +249,8 @@ mod tests {
     }
 
     #[test]
-    fn p11_a_key_in_the_place_of_its_file_or_variable_is_not_shown() {
-        let file = |path: &str| secret(&SecretSource::File(path.into()), "", no_key).unwrap_err();
+    fn p11_a_key_written_in_place_of_its_path_is_not_shown() {
+        let file = |path: &str| read_secret(&SecretSource::File(path.into()), "", no_key).unwrap_err();
         for error in [file("/etc/studysync/sk_live_0123456789abcdef"), no_key("sk_live_0123456789abcdef")] {
             assert!(!error.to_string().contains("0123456789"), "{error}");
         }
@@ -252,13 +259,13 @@ mod tests {
     }
 
     #[test]
-    fn p11_a_command_prints_the_key_and_is_not_shown() {
+    fn p11_a_command_and_its_output_are_not_shown_in_errors() {
         let printed = |line: &str, wait_secs: u64| {
-            printed_by(line, "[service] api_key_command", Duration::from_secs(wait_secs))
+            command_output(line, "[service] api_key_command", Duration::from_secs(wait_secs))
                 .map_err(|error| error.to_string())
         };
         let from_command = |line: &str| {
-            let key = secret(&SecretSource::Command(line.to_owned()), "[service] api_key_command", no_key);
+            let key = read_secret(&SecretSource::Command(line.to_owned()), "[service] api_key_command", no_key);
             key.map(|key| key.expose().to_owned()).map_err(|error| error.to_string())
         };
         assert_eq!(from_command("printf '%s\\n' \"  k3y \" | cat").as_deref(), Ok("k3y"));
@@ -284,22 +291,16 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_has_one_source() {
-        let written = |file: Option<&str>, command: Option<&str>| {
+    fn a_file_and_a_command_for_one_secret_are_refused() {
+        let resolved = |file: Option<&str>, command: Option<&str>| {
             let (file, command) = (file.map(PathBuf::from), command.map(str::to_owned));
-            let written = WrittenSource {
-                table: "service",
-                name: "api_key",
-                file,
-                command,
-                variable: None,
-                default_variable: "X",
-            };
-            written.resolve().map_err(|error| error.to_string())
+            let keys =
+                SecretKeys { table: "service", name: "api_key", file, command, variable: None, default_variable: "X" };
+            keys.resolve().map_err(|error| error.to_string())
         };
-        assert_eq!(written(None, None), Ok(SecretSource::Variable("X".to_owned())));
-        assert_eq!(written(None, Some("pass x")), Ok(SecretSource::Command("pass x".to_owned())));
-        assert!(written(Some("k"), Some("pass x")).unwrap_err().contains("keep one of the two"));
-        assert!(written(None, Some(" ")).unwrap_err().contains("empty"));
+        assert_eq!(resolved(None, None), Ok(SecretSource::Variable("X".to_owned())));
+        assert_eq!(resolved(None, Some("pass x")), Ok(SecretSource::Command("pass x".to_owned())));
+        assert!(resolved(Some("k"), Some("pass x")).unwrap_err().contains("keep one of the two"));
+        assert!(resolved(None, Some(" ")).unwrap_err().contains("empty"));
     }
 }

@@ -1,11 +1,11 @@
-//! Files as people write them, right and wrong.
+//! Configuration files with valid and invalid values.
 
 use std::path::{Path, PathBuf};
 
-use super::{environment::Variables, file::ConfigFile, resolve::resolve_with, *};
+use super::{file::ConfigFile, resolve::resolve_with, setting_variables::SettingVariables, *};
 use crate::model::{DriftMode, DriftRules, Flag, FlagSet, Stream};
 
-/// Keys whose comment in the template is an example.
+/// Keys whose commented value in the template is an example, not the default.
 const WITHOUT_DEFAULT: [&str; 20] = [
     "api_key_command",
     "api_key_file",
@@ -36,7 +36,9 @@ fn settings(text: &str) -> Result<Settings, String> {
 fn settings_with(text: &str, variables: &[(&str, &str)]) -> Result<Settings, String> {
     let path = Path::new("/etc/studysync/studysync.toml");
     ConfigFile::parse(text, path)
-        .and_then(|file| resolve_with(file, Variables::of(variables), Some(path.to_owned()), Overrides::default()))
+        .and_then(|file| {
+            resolve_with(file, &SettingVariables::of(variables), Some(path.to_owned()), Overrides::default())
+        })
         .map_err(|error| error.to_string())
 }
 
@@ -66,7 +68,7 @@ fn the_comments_of_the_template_are_the_defaults() {
 }
 
 #[test]
-fn an_unknown_key_is_refused_with_the_nearest_one_and_its_line() {
+fn an_unknown_key_error_has_its_line_and_the_nearest_key() {
     let error = settings("[service]\nbase_ulr = 'https://x.example'\n").unwrap_err();
     assert!(
         error.contains("line 2") && error.contains("'base_ulr'") && error.contains("did you mean 'base_url'?"),
@@ -83,18 +85,18 @@ fn a_value_of_the_wrong_type_names_its_key() {
     for (text, expected) in [
         (
             "[service]\ntimeout_secs = \"ten\"\n",
-            "line 2: [service] timeout_secs: it takes a whole number from 0 on, and not a text",
+            "line 2: [service] timeout_secs: expected a whole number of 0 or more, not a text",
         ),
-        ("[service]\nbase_url = 5", "[service] base_url: it takes a text in quotes, and not this whole number"),
-        ("[throttle]\nin_flight_max = -1", "[throttle] in_flight_max: it takes a whole number from 0 on"),
+        ("[service]\nbase_url = 5", "[service] base_url: expected a text in quotes, not this whole number"),
+        ("[throttle]\nin_flight_max = -1", "[throttle] in_flight_max: expected a whole number of 0 or more"),
         (
             "[throttle]\nrequests_per_sec_max = true",
-            "[throttle] requests_per_sec_max: it takes a number, and not true or false",
+            "[throttle] requests_per_sec_max: expected a number, not true or false",
         ),
-        ("[streams.responses]\nenabled = \"yes\"", "[streams.responses] enabled: it takes true or false"),
-        ("[streams.responses]\nflags = \"with_urls\"", "[streams.responses] flags: it takes a list"),
-        ("[warehouse]\nduckdb = 1", "[warehouse] duckdb: it takes a text"),
-        ("service = 1", "service: it takes a table"),
+        ("[streams.responses]\nenabled = \"yes\"", "[streams.responses] enabled: expected true or false"),
+        ("[streams.responses]\nflags = \"with_urls\"", "[streams.responses] flags: expected a list"),
+        ("[warehouse]\nduckdb = 1", "[warehouse] duckdb: expected a text"),
+        ("service = 1", "service: expected a table"),
     ] {
         let error = settings(text).unwrap_err();
         assert!(error.contains(expected), "{text}: {error}");
@@ -102,7 +104,7 @@ fn a_value_of_the_wrong_type_names_its_key() {
 }
 
 #[test]
-fn p11_a_secret_in_the_file_is_told_where_it_belongs() {
+fn p11_an_error_says_where_a_misplaced_secret_belongs() {
     for (text, expected) in [
         ("[service]\napi_key = \"s3cr3t\"", "api_key_file under [service]"),
         ("[service]\ntoken = \"s3cr3t\"", "STUDYSYNC_API_KEY"),
@@ -119,7 +121,7 @@ fn p11_a_secret_in_the_file_is_told_where_it_belongs() {
 }
 
 #[test]
-fn studies_are_surveys() {
+fn studies_is_another_name_of_surveys() {
     let read =
         settings("[streams.studies]\nenabled = false\n[streams.studies.drift]\ntype_clashes = 'freeze'").unwrap();
     assert!(read.streams.iter().all(|stream| stream.stream != Stream::Surveys));
@@ -129,7 +131,7 @@ fn studies_are_surveys() {
 }
 
 #[test]
-fn a_file_is_read_with_the_marks_that_editors_write() {
+fn a_file_may_begin_with_a_byte_order_mark() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("studysync.toml");
     let text = "\u{feff}[service]\r\nbase_url = 'https://a.example'\r\nenvironment = 'ü'\r\n";
@@ -144,7 +146,7 @@ fn a_file_is_read_with_the_marks_that_editors_write() {
 }
 
 #[test]
-fn the_address_that_init_writes_is_refused_until_it_is_edited() {
+fn the_example_address_of_the_template_is_refused() {
     for unedited in [template(), "[service]\nbase_url = \"https://api.example.com/\"".to_owned()] {
         let refused = settings(&unedited).unwrap().base_url().map(str::to_owned).unwrap_err().to_string();
         assert!(refused.contains("only an example"), "{refused}");
@@ -199,8 +201,8 @@ fn the_command_line_wins() {
         state: Some(PathBuf::from("/tmp/s/state.sqlite")),
         ..Overrides::default()
     };
-    let variables = Variables::of(&[("STUDYSYNC_SERVICE_BASE_URL", "http://127.0.0.1:2")]);
-    let settings = resolve_with(file, variables, None, overrides).unwrap();
+    let variables = SettingVariables::of(&[("STUDYSYNC_SERVICE_BASE_URL", "http://127.0.0.1:2")]);
+    let settings = resolve_with(file, &variables, None, overrides).unwrap();
     assert_eq!(settings.base_url().unwrap(), "http://127.0.0.1:1");
     assert_eq!(settings.streams.iter().map(|stream| stream.stream).collect::<Vec<_>>(), [Stream::Themes]);
     assert_eq!(
@@ -211,7 +213,7 @@ fn the_command_line_wins() {
 }
 
 #[test]
-fn deleted_answers_are_asked_for_unless_the_file_says_no() {
+fn deleted_answers_are_requested_by_default() {
     let flags = |text: &str| {
         let settings = settings(text).unwrap();
         settings.streams.iter().find(|stream| stream.stream == Stream::Responses).unwrap().flags
@@ -221,7 +223,7 @@ fn deleted_answers_are_asked_for_unless_the_file_says_no() {
 }
 
 #[test]
-fn drift_has_a_mode_for_each_stream_enabled_or_not() {
+fn disabled_streams_have_a_drift_policy_too() {
     let text = "[streams.themes]\nenabled = false\n[streams.themes.drift]\nunknown_fields = \"discard_row\"\n";
     let read = settings(text).unwrap();
     assert_eq!(read.drift.of(Stream::Themes).unknown_fields, DriftMode::DiscardRow);
@@ -274,16 +276,16 @@ fn the_environment_wins_over_the_file() {
 }
 
 #[test]
-fn a_variable_that_cannot_be_taken_is_named() {
+fn an_error_names_the_invalid_variable() {
     for (name, text, expected) in [
-        ("STUDYSYNC_THROTTLE_IN_FLIGHT_MAX", "four", "STUDYSYNC_THROTTLE_IN_FLIGHT_MAX: 'four' is no whole number"),
+        ("STUDYSYNC_THROTTLE_IN_FLIGHT_MAX", "four", "STUDYSYNC_THROTTLE_IN_FLIGHT_MAX: 'four' is not a whole number"),
         ("STUDYSYNC_STREAMS_RESPONSES_PAGE_ROWS", "1001", "STUDYSYNC_STREAMS_RESPONSES_PAGE_ROWS: 1001 is not between"),
         ("STUDYSYNC_SERVICE_AUTH", "basic", "STUDYSYNC_SERVICE_AUTH: 'basic' is neither"),
-        ("STUDYSYNC_ERASE_GRACE_DAYS", "-1", "no whole number from 0 on"),
+        ("STUDYSYNC_ERASE_GRACE_DAYS", "-1", "not a whole number of 0 or more"),
         ("STUDYSYNC_WAREHOUSE_FULL_TEXT_SEARCH", "yes", "neither true nor false"),
         ("STUDYSYNC_WAREHOUSE_PARQUET", "s3://bucket/x", "STUDYSYNC_WAREHOUSE_PARQUET: 's3://bucket/x' is an address"),
-        ("STUDYSYNC_WAREHOUSE_DUCKDB", "$HOME/x", "variables are not put in here"),
-        ("STUDYSYNC_STREAMS_RESPONSES_FLAGS", "[1, 2", "is no list"),
+        ("STUDYSYNC_WAREHOUSE_DUCKDB", "$HOME/x", "variables are not expanded"),
+        ("STUDYSYNC_STREAMS_RESPONSES_FLAGS", "[1, 2", "is not a list"),
         ("STUDYSYNC_SERVICE_BASE_ULR", "https://x", "did you mean STUDYSYNC_SERVICE_BASE_URL?"),
         ("STUDYSYNC_WAREHOUSE_DUCK_DB", "x", "did you mean STUDYSYNC_WAREHOUSE_DUCKDB?"),
         ("STUDYSYNC_DUCKDB", "x", "did you mean STUDYSYNC_WAREHOUSE_DUCKDB?"),
@@ -301,7 +303,7 @@ fn a_variable_that_cannot_be_taken_is_named() {
 }
 
 #[test]
-fn a_variable_takes_the_place_of_what_the_file_says_instead() {
+fn a_variable_replaces_an_alternative_key_of_the_file() {
     let text = "[service]\napi_key_command = 'pass x'\n[notify]\nurl_file = 'hook'\n";
     let read = settings_with(
         text,

@@ -1,19 +1,19 @@
-//! Paths as people write them. `~` is the home of this user, as in a shell; what else a shell would have put in is
-//! refused, since it would become a folder of that name.
+//! Expands `~` in paths, as a shell does. Other forms that a shell would expand are errors: without a shell, the program
+//! would create a folder with that name.
 
 use std::path::{Component, Path, PathBuf};
 
-use super::variable::environment;
+use super::environment::variable;
 
-/// The path that is meant.
+/// Returns the path with a leading `~` replaced by the home folder.
 ///
 /// # Errors
-/// If it begins with another user's home or a variable, or is an address.
-pub fn expanded(path: PathBuf) -> Result<PathBuf, String> {
-    expanded_at(path, || environment("HOME").filter(|home| !home.is_empty()).map(PathBuf::from))
+/// A path that is empty, begins with another user's home or a variable, or is a URL.
+pub(super) fn expand_tilde(path: PathBuf) -> Result<PathBuf, String> {
+    expand_tilde_with(path, || variable("HOME").filter(|home| !home.is_empty()).map(PathBuf::from))
 }
 
-fn expanded_at(path: PathBuf, home: impl FnOnce() -> Option<PathBuf>) -> Result<PathBuf, String> {
+fn expand_tilde_with(path: PathBuf, home: impl FnOnce() -> Option<PathBuf>) -> Result<PathBuf, String> {
     let shown = path.display();
     if path.as_os_str().is_empty() {
         return Err("the path is empty".to_owned());
@@ -23,19 +23,19 @@ fn expanded_at(path: PathBuf, home: impl FnOnce() -> Option<PathBuf>) -> Result<
     let (first, rest) = (first.to_string_lossy(), components.as_path());
     let has_rest = rest != Path::new("");
     if first == "~" {
-        let home =
-            home().ok_or_else(|| format!("'{shown}': there is no HOME to put in place of ~: write the whole path"))?;
+        let home = home()
+            .ok_or_else(|| format!("'{shown}': ~ cannot be expanded, since HOME is not set: write the full path"))?;
         return Ok(home.join(rest));
     }
     if first.starts_with('~') && has_rest {
-        return Err(format!("'{shown}': only ~/ is known, not the home of another user: write the whole path"));
+        return Err(format!("'{shown}': only ~/ is expanded, not the home of another user: write the full path"));
     }
     let is_name =
         |name: &str| name.starts_with(|letter: char| letter.is_ascii_alphabetic() || matches!(letter, '_' | '{'));
     let is_variable = first.strip_prefix('$').is_some_and(is_name)
         || (first.starts_with('%') && first.ends_with('%') && first.len() > 2);
     if is_variable {
-        return Err(format!("'{shown}': variables are not put in here: write the path itself, or ~/ for your home"));
+        return Err(format!("'{shown}': variables are not expanded: write the path itself, or ~/ for your home"));
     }
     let is_scheme = |name: &str| name.len() > 2 && name.ends_with(':');
     if is_scheme(&first) && path.to_string_lossy().contains("://") {
@@ -49,11 +49,11 @@ mod tests {
     use super::*;
 
     fn path(text: &str) -> Result<String, String> {
-        expanded_at(PathBuf::from(text), || Some("/home/me".into())).map(|path| path.display().to_string())
+        expand_tilde_with(PathBuf::from(text), || Some("/home/me".into())).map(|path| path.display().to_string())
     }
 
     #[test]
-    fn the_tilde_is_the_home_and_nothing_else_is_put_in() {
+    fn only_the_tilde_is_expanded() {
         for (written, meant) in [
             ("~", "/home/me/"),
             ("~/w.duckdb", "/home/me/w.duckdb"),
@@ -80,6 +80,6 @@ mod tests {
             let problem = path(written).unwrap_err();
             assert!(problem.contains(expected), "{written}: {problem}");
         }
-        assert!(expanded_at("~/x".into(), || None).unwrap_err().contains("no HOME"));
+        assert!(expand_tilde_with("~/x".into(), || None).unwrap_err().contains("HOME is not set"));
     }
 }

@@ -39,13 +39,13 @@ impl EndedRun {
 
 /// Writes the textfile and notifies after a run. Takes a limited time and never fails.
 pub async fn after_run(settings: &Settings, run: &EndedRun, rules: HealthRules) {
-    if settings.metrics.textfile.is_none() && !settings.notify.is_on() && !otlp::is_on() {
+    if settings.metrics.textfile.is_none() && !settings.notify.is_enabled() && !otlp::is_on() {
         return;
     }
     let status = status_with(settings, run);
     let health = Health::new(&status, settings, rules);
     write_metrics(settings, &status, &health);
-    if settings.notify.is_on() {
+    if settings.notify.is_enabled() {
         notify(settings, &status, &health, rules, true).await;
     }
 }
@@ -62,7 +62,7 @@ pub async fn between_runs(settings: &Settings, now_ms: i64, rules: HealthRules) 
     if is_known && (settings.metrics.textfile.is_some() || otlp::is_on()) {
         write_metrics(settings, &status, &health);
     }
-    if settings.notify.is_on() {
+    if settings.notify.is_enabled() {
         notify(settings, &status, &health, rules, false).await;
     }
 }

@@ -51,9 +51,9 @@ impl ToldWait {
 pub fn recall(
     state: &State,
     settings: &mut SourceSettings,
-    ignores_told_wait: bool,
+    ignores_retry_after: bool,
 ) -> Result<Option<LearnedRate>, StateError> {
-    if !ignores_told_wait {
+    if !ignores_retry_after {
         let told = state.behaviour::<ToldWait>(TOLD_WAIT)?;
         settings.not_before = told.and_then(|(told, _)| told.left(settings.clock.now_ms()));
     }

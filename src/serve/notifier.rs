@@ -30,7 +30,7 @@ pub(super) struct Notifier {
 
 impl Notifier {
     pub fn new(settings: &Settings, rules: HealthRules) -> Notifier {
-        let is_on = settings.metrics.textfile.is_some() || settings.notify.is_on() || otlp::is_on();
+        let is_on = settings.metrics.textfile.is_some() || settings.notify.is_enabled() || otlp::is_on();
         Notifier {
             settings: Arc::new(settings.clone()),
             is_on,

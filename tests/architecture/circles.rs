@@ -19,7 +19,6 @@ const CIRCLES_LEFT: &[&str] = &[
     "cli cli/command_line cli/completions",
     "cli/output cli/printer",
     "cli/query cli/query/formats cli/query/table",
-    "config/file config/limits config/paths config/places config/resolve config/serve config/streams",
     "flatten flatten/page flatten/responses flatten/surveys flatten/themes flatten/users",
     "sandbox/request_log sandbox/service sandbox/service/delivery sandbox/service/lists sandbox/service/purge \
      sandbox/service/query sandbox/service/rate_limit sandbox/service/strikes sandbox/service/users",

@@ -105,7 +105,7 @@ fn the_exit_codes_are_those_of_the_program() {
 
 #[test]
 fn the_reference_has_the_variables_of_settings() {
-    let row = |key: studysync::config::Key| format!("| `{}` | `{}` |\n", key.variable(), key.place());
+    let row = |key: studysync::config::SettingKey| format!("| `{}` | `{}` |\n", key.variable(), key.label());
     let rows: String = studysync::config::keys().map(row).collect();
     let text = format!("| variable | setting |\n|---|---|\n{rows}");
     assert_generated_part("docs/reference/environment.md", "settings", &text);

@@ -243,7 +243,7 @@ fn check_reads_every_setting_including_those_of_serve() {
         assert!(done.stdout.contains("FAIL serve") && done.stdout.contains(expected), "{setting}: {}", done.stdout);
     }
     for (setting, expected) in [
-        ("[service]\ntimeout_secs = \"ten\"\n", "[service] timeout_secs: it takes a whole number"),
+        ("[service]\ntimeout_secs = \"ten\"\n", "[service] timeout_secs: expected a whole number"),
         ("[service]\napi_key = \"k\"\n", "STUDYSYNC_API_KEY"),
         ("[warehouse]\npublish = \"~root/w.duckdb\"\n", "[warehouse] publish: '~root/w.duckdb'"),
     ] {

@@ -353,7 +353,7 @@ fn an_error_states_the_cause_first_and_repeats_nothing() {
     assert_eq!(error.matches("refused").count(), 1, "{error}");
     assert!(done.stderr.contains("\nhint: ") && !done.stderr.contains('\u{1b}'), "{}", done.stderr);
     let missing = nobody.run(&["sync", "--api-key-file", "/no/such/key.txt"]).expect(2);
-    assert!(missing.stderr.starts_with("error: the key file /no/such/key.txt cannot be read: "), "{}", missing.stderr);
+    assert!(missing.stderr.starts_with("error: cannot read the key file /no/such/key.txt: "), "{}", missing.stderr);
 }
 
 #[test]

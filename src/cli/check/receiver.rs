@@ -12,7 +12,7 @@ pub(super) fn finding(settings: &Settings) -> Finding {
     if let Err(error) = check_schedule(serve) {
         return Finding::broken("serve", CommandError::Serve(error));
     }
-    if serve.webhook.is_some() && serve.token_source.is_default() && serve.token().is_err() {
+    if serve.webhook.is_some() && serve.token_source.is_unset_default() && serve.token().is_err() {
         return Finding::well("serve", "not set up: it would need the secret of webhooks, or webhook = \"off\"");
     }
     if let Err(error) = serve.webhook.as_ref().map_or(Ok(()), |_| serve.token().map(drop)) {

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::config::{Settings, programs_path};
+use crate::config::{Settings, program_folders};
 
 use super::{finding::Finding, trial::can_be_made};
 
@@ -52,5 +52,5 @@ fn found(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(PathBuf::from(program)).filter(is_program);
     }
-    programs_path().into_iter().map(|folder| folder.join(program)).find(is_program)
+    program_folders().into_iter().map(|folder| folder.join(program)).find(is_program)
 }

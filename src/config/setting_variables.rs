@@ -1,0 +1,188 @@
+//! Settings from environment variables, one variable for each key of the file: `STUDYSYNC_WAREHOUSE_DUCKDB` sets `duckdb`
+//! under `[warehouse]`. A variable wins over the file, and the command line wins over the variable.
+
+use std::path::PathBuf;
+
+use super::{
+    environment::{names_with_prefix, variable, variables_with_prefix},
+    error::{ConfigError, invalid},
+    keys::{PREFIX, SettingKey, ValueType, keys},
+    secret::is_secret_key,
+    tilde::expand_tilde,
+};
+
+/// The variable that names the configuration file.
+const CONFIG_VARIABLE: &str = "STUDYSYNC_CONFIG";
+
+/// The environment variables with the prefix of this program.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SettingVariables(Vec<Variable>);
+
+#[derive(Clone, Debug)]
+struct Variable {
+    name: String,
+    text: String,
+}
+
+/// Returns the path in `STUDYSYNC_CONFIG`; `None` if the variable is not set or empty.
+pub(super) fn config_file() -> Option<PathBuf> {
+    variable(CONFIG_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// Returns the names of the variables of this process that must not reach other programs: settings, and variables that
+/// may contain a secret.
+pub fn private_variables() -> Vec<String> {
+    let settings = names_with_prefix(PREFIX).into_iter().filter(|name| name != CONFIG_VARIABLE);
+    // The headers for an OpenTelemetry collector contain its token.
+    let of_otlp = names_with_prefix("OTEL_EXPORTER_OTLP_").into_iter();
+    settings.chain(of_otlp.filter(|name| name.ends_with("HEADERS"))).collect()
+}
+
+impl SettingVariables {
+    /// Reads the variables of this process. An empty variable counts as not set.
+    ///
+    /// # Errors
+    /// A variable whose value is not UTF-8.
+    pub fn of_this_process() -> Result<SettingVariables, ConfigError> {
+        let read = variables_with_prefix(PREFIX).map_err(|name| invalid(name, "its value is not UTF-8"))?;
+        let read = read.into_iter().map(|(name, text)| Variable { name, text });
+        Ok(SettingVariables(read.filter(|variable| !variable.text.trim().is_empty()).collect()))
+    }
+
+    #[cfg(test)]
+    pub fn of(pairs: &[(&str, &str)]) -> SettingVariables {
+        let variable = |(name, text): &(&str, &str)| Variable { name: (*name).to_owned(), text: (*text).to_owned() };
+        SettingVariables(pairs.iter().map(variable).collect())
+    }
+
+    /// Writes the values of the variables into the tables of the file. Returns the keys that were set.
+    ///
+    /// # Errors
+    /// A value that its key does not accept.
+    pub fn write_into(&self, file: &mut toml::Table) -> Result<Vec<SettingKey>, ConfigError> {
+        let mut set = Vec::new();
+        for key in keys() {
+            let name = key.variable();
+            let Some(variable) = self.0.iter().find(|variable| variable.name == name) else { continue };
+            let value = toml_value(&key, variable.text.trim()).map_err(|problem| invalid(&name, problem))?;
+            let table = table_of(file, key.table);
+            let table = table.ok_or_else(|| invalid(&name, format!("the file has no table [{}]", key.table)))?;
+            // The variable replaces an alternative key of the file. Two variables for alternative keys are refused
+            // later, as two keys of the file are.
+            let is_of_file =
+                |other: &&&str| !set.iter().any(|set: &SettingKey| set.table == key.table && set.name == **other);
+            for other in alternatives(&key).iter().filter(is_of_file) {
+                table.remove(*other);
+            }
+            table.insert(key.name.to_owned(), value);
+            set.push(key);
+        }
+        Ok(set)
+    }
+
+    /// Refuses a variable whose name looks like a setting but is none, as the file refuses an unknown key.
+    /// `named_in_file`: variables that the configuration names, for example for the key of the service.
+    ///
+    /// # Errors
+    /// The unknown variable, with the nearest known one.
+    pub fn check_names(&self, named_in_file: &[&str]) -> Result<(), ConfigError> {
+        let looks_like_setting = |name: &str| {
+            let Some(rest) = name.strip_prefix(PREFIX) else { return false };
+            keys().any(|key| {
+                let table = key.table.split('.').next().unwrap_or_default().to_ascii_uppercase();
+                // `STUDYSYNC_DUCKDB` is a key without its table.
+                rest.strip_prefix(&table).is_some_and(|rest| rest.starts_with('_'))
+                    || key.name.eq_ignore_ascii_case(rest)
+            })
+        };
+        let unknown = self.0.iter().find(|variable| {
+            let name = variable.name.as_str();
+            looks_like_setting(name)
+                && !named_in_file.contains(&name)
+                && !is_set_by_kubernetes(variable)
+                && !keys().any(|key| key.variable() == name)
+        });
+        let Some(Variable { name, .. }) = unknown else { return Ok(()) };
+        let bare = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('_')).map_or("", |(_, key)| key);
+        if is_secret_key(bare) {
+            let problem = "there is no such setting: put the key of the service into STUDYSYNC_API_KEY, and the secret of \
+                           webhooks into STUDYSYNC_WEBHOOK_SECRET";
+            return Err(invalid(name, problem));
+        }
+        let likeness = |key: &String| strsim::jaro_winkler(name, key);
+        let nearest = keys().map(|key| key.variable()).max_by(|left, right| likeness(left).total_cmp(&likeness(right)));
+        Err(invalid(name, format!("there is no such setting; did you mean {}?", nearest.unwrap_or_default())))
+    }
+}
+
+/// Groups of keys of which at most one can be set.
+const ALTERNATIVES: &[&[&str]] = &[
+    &["api_key_file", "api_key_command"],
+    &["token_file", "token_command"],
+    &["status_token_file", "status_token_command"],
+    &["url", "url_file", "url_env"],
+];
+
+/// Returns the keys that cannot be set together with this one.
+fn alternatives(key: &SettingKey) -> Vec<&'static str> {
+    let group = ALTERNATIVES.iter().find(|group| group.contains(&key.name)).copied().unwrap_or_default();
+    group.iter().copied().filter(|name| *name != key.name).collect()
+}
+
+/// Returns true if Kubernetes may have set the variable, for a service called `studysync` or `studysync-serve`.
+fn is_set_by_kubernetes(variable: &Variable) -> bool {
+    let Variable { name, text } = variable;
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    name.ends_with("_SERVICE_HOST")
+        || (name.ends_with("_SERVICE_PORT") && is_number)
+        || name.contains("_SERVICE_PORT_")
+        || (name.ends_with("_PORT") && text.contains("://"))
+        || name.contains("_PORT_")
+}
+
+/// Returns the table with this dotted name, and creates it if it is missing. A file's `studies` are the surveys. `None`
+/// if the name belongs to a value that is no table.
+fn table_of<'file>(file: &'file mut toml::Table, name: &str) -> Option<&'file mut toml::Table> {
+    let mut table = file;
+    for part in name.split('.') {
+        let part = if part == "surveys" && table.contains_key("studies") { "studies" } else { part };
+        table = table.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new())).as_table_mut()?;
+    }
+    Some(table)
+}
+
+fn toml_value(key: &SettingKey, text: &str) -> Result<toml::Value, String> {
+    Ok(match key.value_type {
+        ValueType::Text => text.into(),
+        ValueType::PathOrNone if text == "none" => text.into(),
+        ValueType::Path | ValueType::PathOrNone => {
+            // As on the command line: relative to the working folder, not to the configuration file.
+            let path = std::path::absolute(expand_tilde(PathBuf::from(text))?).map_err(|error| error.to_string())?;
+            path.to_string_lossy().into_owned().into()
+        }
+        ValueType::Whole => {
+            let number: Option<i64> = text.parse().ok().filter(|number| *number >= 0);
+            number.ok_or_else(|| format!("'{text}' is not a whole number of 0 or more"))?.into()
+        }
+        ValueType::Number => {
+            let number: f64 = text.parse().map_err(|_| format!("'{text}' is not a number"))?;
+            number.into()
+        }
+        ValueType::Switch => match text {
+            "true" | "1" => true.into(),
+            "false" | "0" => false.into(),
+            _ => return Err(format!("'{text}' is neither true nor false")),
+        },
+        ValueType::List => list(text)?,
+    })
+}
+
+/// Parses `a, b`, or a TOML list: `["a", "b"]`.
+fn list(text: &str) -> Result<toml::Value, String> {
+    if !text.starts_with('[') {
+        return Ok(text.split(',').map(|item| item.trim().to_owned()).collect::<Vec<_>>().into());
+    }
+    let table: Option<toml::Table> = format!("list = {text}").parse().ok();
+    let list = table.and_then(|table| table.get("list").cloned()).filter(toml::Value::is_array);
+    list.ok_or_else(|| format!("'{text}' is not a list: write a, b or [\"a\", \"b\"]"))
+}

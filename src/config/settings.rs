@@ -1,0 +1,240 @@
+//! The settings of a command, after file, environment and command line were merged.
+
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+
+use crate::{
+    files,
+    model::{DriftPolicy, FlagSet, Stream, SurveyStatus},
+    plan::RescanRules,
+    redact::ApiKey,
+};
+
+use super::{
+    MetricsSettings, NotifySettings, RecordingsSettings, ServeSettings,
+    defaults::{CONFIG_FILE_NAME, EXAMPLE_URL},
+    error::ConfigError,
+    secret::{SecretSource, read_secret},
+};
+
+/// Memory of the program itself during a query, in bytes.
+const QUERY_PROGRAM_BYTES: u64 = 64 << 20;
+
+/// Values of the command line, which win over the file and the environment.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    pub config: Option<PathBuf>,
+    pub base_url: Option<String>,
+    pub api_key_file: Option<PathBuf>,
+    pub duckdb: Option<PathBuf>,
+    pub parquet: Option<PathBuf>,
+    pub state: Option<PathBuf>,
+    pub archive: Option<ArchiveChoice>,
+    pub streams: Vec<Stream>,
+    pub surveys: Vec<i64>,
+    pub concurrency: Option<usize>,
+    pub deadline: Option<Duration>,
+    pub max_requests: Option<u64>,
+    pub ignore_rate_limit: bool,
+}
+
+/// `--archive PATH|none`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ArchiveChoice {
+    /// Keeps the pages in this folder.
+    Folder(PathBuf),
+    /// Deletes the pages of a scan once the scan is committed.
+    Nothing,
+}
+
+/// All settings of a command. A secret is read only when a method returns it ([`Settings::api_key`]).
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The configuration file; `None` if there is none.
+    pub config: Option<PathBuf>,
+    pub service: ServiceSettings,
+    pub throttle: ThrottleSettings,
+    /// The enabled lists, in the order in which a run reads them.
+    pub streams: Vec<StreamSettings>,
+    /// The stream of users, which is not a list.
+    pub users: UsersSettings,
+    /// The drift policy of every stream. `replay` needs it for disabled streams too.
+    pub drift: DriftPolicy,
+    /// The streams of `--stream`; only these are read. Empty reads every enabled stream.
+    pub named_streams: Vec<Stream>,
+    /// The surveys of `--survey`, to which streams with a survey filter are restricted. Empty reads all surveys.
+    pub surveys: Vec<i64>,
+    pub warehouse: WarehouseSettings,
+    pub state_path: PathBuf,
+    pub archive: ArchiveChoice,
+    /// The folder of the pages of unfinished scans, and of the archive.
+    pub archive_root: PathBuf,
+    /// The file name of the state before links were resolved. It marks the pages of this state in the archive.
+    pub archive_owner: String,
+    /// Days that archived pages are kept; `None` keeps them for ever.
+    pub archive_keep_days: Option<u32>,
+    /// Days after which vanished sessions are erased; `None` keeps them, marked.
+    pub erase_vanished_after_days: Option<u32>,
+    /// Time after which a run stops early, resumable.
+    pub deadline: Option<Duration>,
+    /// Number of requests after which a run stops early, resumable.
+    pub max_requests: Option<u64>,
+    pub recordings: RecordingsSettings,
+    pub serve: ServeSettings,
+    pub metrics: MetricsSettings,
+    pub notify: NotifySettings,
+}
+
+/// `[service]`.
+#[derive(Clone, Debug)]
+pub struct ServiceSettings {
+    /// The address without a slash at its end. [`Settings::base_url`] returns an error if it is `None`.
+    pub base_url: Option<String>,
+    /// The label of the environment. A key belongs to one environment of the service, and so does a warehouse (promise
+    /// P10).
+    pub environment: String,
+    pub api_key_source: SecretSource,
+    /// Time limit of one request.
+    pub timeout: Duration,
+    pub auth: AuthChoice,
+}
+
+/// The form of the `Authorization` header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuthChoice {
+    /// The documented form: `Bearer KEY`, and for users `API-Key KEY`.
+    #[default]
+    Documented,
+    /// `Bearer KEY` in every request.
+    Bearer,
+    /// `API-Key KEY` in every request.
+    ApiKey,
+}
+
+/// `[throttle]`.
+#[derive(Clone, Debug)]
+pub struct ThrottleSettings {
+    /// Concurrent requests, and windows that are pulled concurrently.
+    pub in_flight_max: usize,
+    /// Upper limit of the learned rate.
+    pub requests_per_sec_max: Option<f64>,
+    /// The longest `Retry-After` that a run waits for; a longer one stops the run early, resumable.
+    pub patience: Duration,
+    /// True if requests are sent before the `Retry-After` of an earlier run is over.
+    pub ignores_retry_after: bool,
+}
+
+/// `[streams.NAME]`.
+#[derive(Clone, Debug)]
+pub struct StreamSettings {
+    pub stream: Stream,
+    pub flags: FlagSet,
+    /// Rows per page.
+    pub page_rows: u32,
+    /// Answers younger than this are left to the next run.
+    pub settle: Duration,
+    pub rescan: RescanRules,
+    /// Start of the first sync, epoch milliseconds; `None` starts
+    /// [`FIRST_SYNC_DAYS`](super::FIRST_SYNC_DAYS) days back.
+    pub since_ms: Option<i64>,
+    /// The states of surveys to request. Empty requests all states; streams other than surveys always have it empty.
+    pub statuses: Vec<SurveyStatus>,
+}
+
+/// `[streams.users]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsersSettings {
+    /// Off by default: the stream takes one request per person.
+    pub is_enabled: bool,
+    /// Age at which a stored user is read again.
+    pub refresh_after: Duration,
+    /// Time after which a user that the service did not know is requested again.
+    pub ask_again_after: Duration,
+}
+
+/// `[warehouse]`.
+#[derive(Clone, Debug)]
+pub struct WarehouseSettings {
+    pub duckdb: Option<PathBuf>,
+    pub parquet: Option<PathBuf>,
+    /// True if Parquet is partitioned by day, false if by month.
+    pub parquet_by_day: bool,
+    /// Memory limit of the process, kept within a quarter. An engine spills to disk beyond its share.
+    pub memory_limit_bytes: u64,
+    /// How long a run waits for a warehouse that another process has locked.
+    pub lock_wait: Duration,
+    /// The copy of the DuckDB file for readers, written at the end of each run that changed the file.
+    pub publish: Option<PathBuf>,
+    /// True if the DuckDB file has a full-text index for `search_answers`.
+    pub full_text_search: bool,
+    /// DuckDB's folder of extensions; `None` is DuckDB's default.
+    pub extension_directory: Option<PathBuf>,
+}
+
+impl WarehouseSettings {
+    /// Returns the names of the configured warehouses, as the state file stores them.
+    pub fn names(&self) -> Vec<&'static str> {
+        let named = [("duckdb", self.duckdb.is_some()), ("parquet", self.parquet.is_some())];
+        named.into_iter().filter(|(_, is_named)| *is_named).map(|(name, _)| name).collect()
+    }
+
+    /// Returns the memory for the engine of a query: the limit without the memory of the program itself.
+    pub fn query_memory_bytes(&self) -> u64 {
+        self.memory_limit_bytes.saturating_sub(QUERY_PROGRAM_BYTES)
+    }
+}
+
+impl Settings {
+    /// Returns the address of the service.
+    ///
+    /// # Errors
+    /// No address is set, or the one of the template.
+    pub fn base_url(&self) -> Result<&str, ConfigError> {
+        match self.service.base_url.as_deref() {
+            None | Some("") => Err(ConfigError::NoService { file: CONFIG_FILE_NAME }),
+            Some(EXAMPLE_URL) => Err(ConfigError::ExampleService { file: CONFIG_FILE_NAME }),
+            Some(base_url) => Ok(base_url),
+        }
+    }
+
+    /// Returns the `--stream` and `--survey` flags that restrict the run; `None` if there are none.
+    pub fn narrowed_to(&self) -> Option<String> {
+        let streams: BTreeSet<&str> = self.named_streams.iter().map(|stream| stream.name()).collect();
+        let surveys: BTreeSet<i64> = self.surveys.iter().copied().collect();
+        let streams = streams.into_iter().map(|stream| format!("--stream {stream}"));
+        let surveys = surveys.into_iter().map(|survey| format!("--survey {survey}"));
+        let flags: Vec<String> = streams.chain(surveys).collect();
+        (!flags.is_empty()).then(|| flags.join(" "))
+    }
+
+    /// Returns an error unless at least one warehouse is configured.
+    pub fn require_warehouse(&self) -> Result<(), ConfigError> {
+        match (&self.warehouse.duckdb, &self.warehouse.parquet) {
+            (None, None) => Err(ConfigError::NoWarehouse { file: CONFIG_FILE_NAME }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the folder next to the state file with the suppression list and the receipts of erasures.
+    pub fn erasures_folder(&self) -> PathBuf {
+        files::beside(&self.state_path, ".erasures")
+    }
+
+    /// Reads the key from its file or variable, or runs the command that prints it.
+    pub fn api_key(&self) -> Result<ApiKey, ConfigError> {
+        let missing = |variable: &str| ConfigError::NoKey { variable: variable.to_owned() };
+        read_secret(&self.service.api_key_source, "[service] api_key_command", missing)
+    }
+
+    /// Returns the settings of a run that reads only new rows of these streams. Re-scans of closed windows, and users,
+    /// are left to the nightly run: no webhook reports a change of a user.
+    #[must_use]
+    pub fn trailing(&self, streams: &[Stream]) -> Settings {
+        let mut settings = self.clone();
+        settings.streams.retain(|stream| streams.contains(&stream.stream));
+        for stream in settings.streams.iter_mut().filter(|stream| stream.stream.is_windowed()) {
+            stream.rescan = RescanRules::never();
+        }
+        settings.users.is_enabled = false;
+        settings
+    }
+}
