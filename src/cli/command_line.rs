@@ -1,18 +1,95 @@
-//! The command line as clap reads it: which flags each command's help lists,
-//! and what is said of a flag that a command lacks.
+//! The definition of the command line: commands, global options, and the flags that each command's help lists.
 
-use std::io::Write as _;
+use std::path::PathBuf;
 
 use clap::{
-    Arg, ArgMatches, Command, CommandFactory as _,
+    Arg, ArgAction, ArgMatches, CommandFactory as _, Parser, Subcommand, ValueEnum,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use super::{Cli, help};
+use super::{
+    check, completions, demo, diff, erase, exit, forget, health, help, init, plan, printer::write_stderr, query,
+    rebind, replay, report, sandbox, schema, serve, status, sync, users, verify,
+};
 
-/// Flags of a place that a command takes, so that one set of them serves a whole job, and does not read:
-/// its help leaves them out.
-const UNREAD: &[(&str, &[&str])] = &[
+/// Keeps a warehouse in step with a study feedback service.
+#[derive(Debug, Parser)]
+#[command(name = "studysync", version, max_term_width = 80)]
+#[command(after_help = exit::ALL_CODES)]
+pub(super) struct Cli {
+    /// Configuration file [default: STUDYSYNC_CONFIG, else studysync.toml if it exists]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    pub config: Option<PathBuf>,
+
+    /// Format of log lines
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value = "text",
+        hide_possible_values = false,
+        help_heading = "Global options"
+    )]
+    pub log_format: LogFormatArg,
+
+    /// More log lines; -vv also logs every request
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Global options")]
+    pub verbose: u8,
+
+    /// No progress line, and only log lines of errors
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Global options")]
+    pub quiet: bool,
+
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(super) enum LogFormatArg {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    Init(init::InitArgs),
+    Check(check::CheckArgs),
+    Plan(plan::PlanArgs),
+    Sync(sync::SyncArgs),
+    Backfill(sync::BackfillArgs),
+    Status(status::StatusArgs),
+    Verify(verify::VerifyArgs),
+    Replay(replay::ReplayArgs),
+    Rebind(rebind::RebindArgs),
+    Erase(erase::EraseArgs),
+    Forget(forget::ForgetArgs),
+    Query(query::QueryArgs),
+    Report(report::ReportArgs),
+    Diff(diff::DiffArgs),
+    Users(users::UsersArgs),
+    Schema(schema::SchemaArgs),
+    Serve(serve::ServeArgs),
+    Health(health::HealthArgs),
+    Sandbox(sandbox::SandboxArgs),
+    Demo(demo::DemoArgs),
+    Completions(completions::CompletionsArgs),
+}
+
+impl Command {
+    /// Returns the name of a command that reads no configuration file; `None` for all others.
+    pub fn without_config(&self) -> Option<&'static str> {
+        match self {
+            Command::Schema(_) => Some("schema"),
+            Command::Sandbox(_) => Some("sandbox"),
+            Command::Demo(_) => Some("demo"),
+            Command::Completions(_) => Some("completions"),
+            _ => None,
+        }
+    }
+}
+
+/// For each command, the location flags that it accepts and ignores. The help of the command does not list them.
+const IGNORED_FLAGS: &[(&str, &[&str])] = &[
     ("plan", &["archive"]),
     ("status", &["base_url", "api_key_file", "archive"]),
     ("query", &["base_url", "api_key_file", "state", "archive"]),
@@ -22,18 +99,20 @@ const UNREAD: &[(&str, &[&str])] = &[
     ("forget", &["base_url", "api_key_file", "duckdb", "parquet", "archive"]),
 ];
 
-/// The command line, with examples in the help of each command.
-pub(super) fn build() -> Command {
+/// Returns the command line, with examples in the help of each command.
+pub(super) fn build() -> clap::Command {
     let cli = help::with_examples(Cli::command());
-    UNREAD.iter().fold(cli, |cli, (name, flags)| {
+    IGNORED_FLAGS.iter().fold(cli, |cli, (name, flags)| {
         cli.mut_subcommand(name, |command| {
             flags.iter().fold(command, |command, flag| command.mut_arg(flag, |flag| flag.hide(true)))
         })
     })
 }
 
-/// Whether the program takes this command line, its own name left out; else the error.
-/// Tests of the documentation ask it.
+/// Checks that the program accepts these arguments (without the program's name). Tests of the documentation call it.
+///
+/// # Errors
+/// The message that the program would print.
 pub fn accepts(arguments: &[&str]) -> Result<(), String> {
     match build().try_get_matches_from(std::iter::once(&"studysync").chain(arguments)) {
         Err(error) if error.use_stderr() => Err(error.to_string()),
@@ -41,21 +120,20 @@ pub fn accepts(arguments: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Prints what clap says, and ends the program. A flag of other commands is told from one that nobody knows.
-pub(super) fn refuse(error: &clap::Error) -> ArgMatches {
+/// Prints an error of clap and ends the program. If another command has the flag, the message says so first.
+pub(super) fn exit_with(error: &clap::Error) -> ArgMatches {
     let flag = match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) => Some(flag.as_str()),
         _ => None,
     };
     let name = std::env::args().skip(1).find(|word| build().find_subcommand(word).is_some());
     if let (Some(flag), Some(name)) = (flag.filter(|flag| is_known(flag)), name) {
-        let text = format!("error: `studysync {name}` has no {flag}: it would change nothing there\n\n");
-        std::io::stderr().write_all(text.as_bytes()).ok();
+        write_stderr(&format!("error: `studysync {name}` has no {flag}: other commands have it\n\n"));
     }
     error.exit()
 }
 
-/// Whether any command has the flag.
+/// Returns true if any command has the flag.
 fn is_known(flag: &str) -> bool {
     let name = flag.trim_start_matches("--");
     let name = name.split_once('=').map_or(name, |(name, _)| name);
@@ -95,5 +173,19 @@ mod tests {
     #[test]
     fn a_flag_of_another_command_is_known() {
         assert!(is_known("--stream") && is_known("--max-requests=3") && !is_known("--streams"));
+    }
+
+    #[test]
+    fn the_command_line_fits_together() {
+        Cli::command().debug_assert();
+        build().debug_assert();
+    }
+
+    #[test]
+    fn every_command_lists_its_exit_codes() {
+        for command in Cli::command().get_subcommands_mut() {
+            let help = command.render_long_help().to_string();
+            assert!(help.to_lowercase().contains("exit codes"), "{} --help", command.get_name());
+        }
     }
 }

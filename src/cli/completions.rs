@@ -1,9 +1,9 @@
 //! `studysync completions`: shell completions.
 
-use clap::Args;
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use super::{CommandError, Context, command_line};
+use super::{CommandError, Context};
 
 /// Prints completions for a shell.
 ///
@@ -15,9 +15,10 @@ pub(super) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(super) fn run(args: &CompletionsArgs, context: Context) -> Result<u8, CommandError> {
+/// `command_line` is the whole command line of the program.
+pub(super) fn run(args: &CompletionsArgs, mut command_line: Command, context: Context) -> Result<u8, CommandError> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command_line::build(), "studysync", &mut script);
-    context.printer.write(|out| out.write_all(&script))?;
+    clap_complete::generate(args.shell, &mut command_line, "studysync", &mut script);
+    context.printer.write(|out| Ok(out.write_all(&script)?))?;
     Ok(0)
 }

@@ -1,25 +1,44 @@
-//! What every command is handed.
+//! The values that every command gets.
 
-use std::{io::Write as _, path::PathBuf};
+use std::path::PathBuf;
 
 use indicatif::MultiProgress;
+use serde::Serialize;
 
-use super::printer::Printer;
+use super::{
+    CommandError,
+    printer::{Printer, write_stderr},
+};
 
-/// What the options before a command say, and where it speaks.
+/// The global options of the command line, and the outputs for data and messages.
 pub(super) struct Context {
+    /// The file of `--config`.
     pub config: Option<PathBuf>,
     pub printer: Printer,
-    pub bars: MultiProgress,
+    /// The progress line on stderr; hidden if stderr is not a terminal.
+    pub progress: MultiProgress,
     pub is_quiet: bool,
 }
 
 impl Context {
-    /// Says something to people on stderr, unless they asked for quiet.
-    pub fn tell(&self, text: &str) {
+    /// Writes a message for people to stderr, unless `--quiet` is set.
+    pub fn message(&self, text: &str) {
         if !self.is_quiet {
-            // Without stderr there is nobody to be told.
-            self.bars.suspend(|| std::io::stderr().write_all(text.as_bytes())).ok();
+            self.progress.suspend(|| write_stderr(text));
         }
+    }
+
+    /// Reports a run that has ended: its summary as a message, and with `--json` also the report on stdout.
+    pub fn report<T: Serialize>(
+        &self,
+        is_json: bool,
+        report: &T,
+        summary: impl FnOnce(&T) -> String,
+    ) -> Result<(), CommandError> {
+        if is_json {
+            self.printer.print_json(report)?;
+        }
+        self.message(&summary(report));
+        Ok(())
     }
 }

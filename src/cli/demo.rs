@@ -1,7 +1,6 @@
-//! `studysync demo`: the whole story in under a minute, with the very commands that a user would type.
+//! `studysync demo`: shows the program in under a minute, with the commands that a user would type.
 //!
-//! The sandbox runs as a server of its own on a free port;
-//! every step is this program run once more, so what is shown is what happens.
+//! The sandbox runs as a separate process on a free port. Each step runs this program once more.
 
 use std::{
     fs::OpenOptions,
@@ -28,51 +27,50 @@ const CHANGES: &str = r#"{"seed":7,"new_answers":600,"edits":40,"soft_deletes":1
 
 /// Shows a backfill, a nightly sync and SQL on generated data.
 ///
-/// Everything happens in a temporary folder, which stays with its configuration.
-/// Three commands to go on with are printed at the end.
+/// The demo writes to a temporary folder, which stays. At its end it prints three commands to try on the data.
 ///
 /// Exit codes: 0 shown; 1 a step failed.
 #[derive(Args, Debug)]
 pub(super) struct DemoArgs {
-    /// Answers that the service holds
+    /// Answers to generate
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     responses: u64,
 
-    /// Where to do it [default: a new temporary folder]
+    /// Folder to write to [default: a new temporary folder]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &DemoArgs, context: Context) -> Result<u8, CommandError> {
     let started = Instant::now();
-    let demo = Demo::begin(args, &context)?;
+    let demo = Demo::start(args, &context)?;
     let from = format_ms((clock::now_ms() - DAYS * DAY_MS).div_euclid(DAY_MS) * DAY_MS);
-    demo.tell(&format!(
-        "A study feedback service with {} answers of {DAYS} days is listening on {}.\nFirst night: everything.",
+    demo.explain(&format!(
+        "A study feedback service with {} answers of {DAYS} days is listening on {}.\nFirst night: a backfill.",
         args.responses, demo.service.base_url
     ))?;
     demo.studysync(&["backfill", "--from", &from])?;
     demo.service.post("/_sandbox/clock", &format!("{{\"advance_ms\":{DAY_MS}}}"))?;
     demo.service.post("/_sandbox/changes", CHANGES)?;
-    demo.tell(
-        "A day goes by at the service: new answers, late ones, edits, deletions, a visitor who is purged, a survey that is paused.\n\
-         Second night: the same command that cron would run.",
+    demo.explain(
+        "A day passes at the service: new answers, late answers, edits, deletions, a purged visitor, a paused survey.\n\
+         Second night: the command that cron would run.",
     )?;
     demo.studysync(&["sync"])?;
-    demo.tell("What the night brought, and what is no longer true:")?;
+    demo.explain("What the second night changed:")?;
     demo.query(WHAT_CHANGED)?;
     demo.query(ONE_EDIT)?;
     demo.query(STATUS_CHANGES)?;
-    demo.tell("Three questions, in plain SQL. How do people like us, by month?")?;
+    demo.explain("Three questions, in plain SQL. What is our NPS by month?")?;
     demo.query(NPS_BY_MONTH)?;
-    demo.tell("Which options do they choose?")?;
+    demo.explain("Which options do people choose?")?;
     demo.query(CHOICES)?;
-    demo.tell("What do they talk about?")?;
+    demo.explain("Which themes do answers have?")?;
     demo.query(THEMES)?;
     demo.studysync(&["status"])?;
-    demo.tell(&format!(
-        "That took {:.0} s. The folder {} has the warehouses (warehouse.duckdb, parquet/) and the configuration.\n\
-         To look around, paste:\n\n{}\nRemove the folder when you are done.",
+    demo.explain(&format!(
+        "This took {:.0} s. The folder {} has the warehouses (warehouse.duckdb, parquet/) and the configuration.\n\
+         To explore the data, paste:\n\n{}\nRemove the folder when you are done.",
         started.elapsed().as_secs_f64(),
         demo.folder.display(),
         demo.commands_to_paste()
@@ -111,13 +109,13 @@ GROUP BY c.label ORDER BY chosen DESC, c.label LIMIT 5";
 const THEMES: &str = "\
 SELECT theme, count(*) AS answers FROM themes WHERE _vanished_at IS NULL GROUP BY theme ORDER BY answers DESC, theme LIMIT 5";
 
-/// What the demo makes in its folder.
-const TAKEN: [&str; 4] = [CONFIG_FILE_NAME, "warehouse.duckdb", "parquet", "state"];
+/// The files and folders that the demo creates in its folder.
+const CREATED: [&str; 4] = [CONFIG_FILE_NAME, "warehouse.duckdb", "parquet", "state"];
 
-/// What the demo's folder has as its configuration.
+/// Returns the configuration file of the demo.
 fn config(base_url: &str) -> String {
     format!(
-        "# Written by `studysync demo`. Its service has ended; `studysync sandbox` starts another one.\n\
+        "# Written by `studysync demo`. Its service has ended; `studysync sandbox` starts another.\n\
          [service]\nbase_url = \"{base_url}\"\n\n\
          [warehouse]\nduckdb = \"warehouse.duckdb\"\nparquet = \"parquet\"\n\n\
          [state]\npath = \"state/checkpoints.sqlite\"\n"
@@ -132,18 +130,18 @@ struct Demo<'a> {
 }
 
 impl<'a> Demo<'a> {
-    fn begin(args: &DemoArgs, context: &'a Context) -> Result<Self, CommandError> {
-        let program =
-            std::env::current_exe().map_err(|source| CommandError::failed("cannot find this program", source))?;
+    fn start(args: &DemoArgs, context: &'a Context) -> Result<Self, CommandError> {
+        let program = std::env::current_exe()
+            .map_err(|source| CommandError::failed("cannot find the path of this program", source))?;
         let folder = match &args.folder {
             Some(folder) => folder.clone(),
             None => std::env::temp_dir().join(format!("studysync-demo-{}", clock::now_ms())),
         };
         std::fs::create_dir_all(&folder)
             .map_err(|source| CommandError::failed(format!("cannot create {}", folder.display()), source))?;
-        // What is there may be somebody's own, or an earlier demo's.
-        if let Some(taken) = TAKEN.iter().map(|name| folder.join(name)).find(|path| path.exists()) {
-            return Err(CommandError::Usage(format!("{} exists already: name another --folder", taken.display())));
+        // An existing file may belong to the user, or to an earlier demo.
+        if let Some(existing) = CREATED.iter().map(|name| folder.join(name)).find(|path| path.exists()) {
+            return Err(CommandError::Usage(format!("{} exists already: name another --folder", existing.display())));
         }
         let path = folder.join(CONFIG_FILE_NAME);
         let failed = |source| CommandError::failed(format!("cannot write {}", path.display()), source);
@@ -153,7 +151,7 @@ impl<'a> Demo<'a> {
         Ok(Self { program, folder, service, context })
     }
 
-    /// Three lines for a shell that go on from here.
+    /// Returns three command lines for a shell that explore the data.
     fn commands_to_paste(&self) -> String {
         let quoted = |path: &Path| format!("'{}'", path.display().to_string().replace('\'', "'\\''"));
         let (folder, program) = (quoted(&self.folder), quoted(&self.program));
@@ -162,11 +160,11 @@ impl<'a> Demo<'a> {
         )
     }
 
-    fn tell(&self, text: &str) -> Result<(), CommandError> {
+    fn explain(&self, text: &str) -> Result<(), CommandError> {
         self.context.printer.print(&format!("\n{text}"))
     }
 
-    /// Runs one command as a user would, and shows it.
+    /// Prints a command line and runs it.
     fn studysync(&self, arguments: &[&str]) -> Result<(), CommandError> {
         self.context.printer.print(&format!("\n$ studysync {}", arguments.join(" ")))?;
         self.command(arguments)
@@ -180,7 +178,7 @@ impl<'a> Demo<'a> {
     fn command(&self, arguments: &[&str]) -> Result<(), CommandError> {
         let failed = |source| CommandError::failed("cannot run this program again", source);
         let mut command = Command::new(&self.program);
-        // What somebody has set for their own warehouse is not meant here.
+        // The settings of the user's own warehouse do not apply to the demo.
         keys().for_each(|key| {
             command.env_remove(key.variable());
         });
@@ -200,7 +198,7 @@ impl<'a> Demo<'a> {
     }
 }
 
-/// The sandbox, as a process of its own.
+/// The sandbox process; killed when it is dropped.
 struct Service {
     process: Child,
     base_url: String,
@@ -226,7 +224,7 @@ impl Service {
         }
     }
 
-    /// A control call of the sandbox. Too little to ask a client library for.
+    /// Sends a control call to the sandbox. One plain request needs no client library.
     fn post(&self, path: &str, body: &str) -> Result<(), CommandError> {
         let call = || -> std::io::Result<String> {
             let address = self.base_url.trim_start_matches("http://");

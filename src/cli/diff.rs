@@ -1,43 +1,37 @@
-//! `studysync diff`: what changed between two moments.
+//! `studysync diff`: shows the changes between two moments.
 
 use clap::Args;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::{
-    load::{Reader, ReaderLimits},
-    pipeline::unknown_surveys,
-    report::{
-        Changes, FigureChange, RowChange, changes, shown_value,
-        words::{clean, whole},
-    },
+use crate::report::{
+    Changes, FigureChange, RowChange, changes, shown_value,
+    words::{clean, whole},
 };
 
 use super::{
     CommandError, Context,
-    flags::{PlaceFlags, SurveyFlags, between, parse_moment},
+    flags::{LocationArgs, SurveyArgs, between, parse_moment},
+    warehouse::open_for_surveys,
 };
 
-/// Figures that the text lists; `--json` has all.
+/// Figures in the text; `--json` has all.
 const FIGURES_SHOWN: usize = 60;
-/// Columns of a name, a title and a label on a line of 80.
+/// Columns of a name, a title and a label in a line of 80 columns.
 const NAME_COLUMNS: usize = 24;
 const TITLE_COLUMNS: usize = 70;
 const LABEL_COLUMNS: usize = 26;
 
-/// Shows what changed in the warehouse between two moments.
+/// Shows the changes in the warehouse between two moments.
 ///
-/// Rows by survey, and NPS, top-two box and choice shares with their errors.
+/// The changes: rows by survey, and NPS, top-two box and choice shares with their errors.
 ///
-/// A change is dated by the scan that saw it: an edit of Monday that a scan found on Tuesday counts on Tuesday. The
-/// command reads the DuckDB file if one is named, else the Parquet files, and changes nothing. The SQL macros
-/// row_changes and figure_changes return the same.
+/// The date of a change is that of the scan that found the change: an edit of Monday that a scan found on Tuesday counts
+/// on Tuesday. The command reads the DuckDB file if one is configured, else the Parquet files, and changes nothing. The
+/// SQL macros row_changes and figure_changes return the same.
 ///
-/// Exit codes: 0 shown, whether or not something changed; 1 the warehouse cannot be read; 2 usage or configuration;
-/// 5 a run has the warehouse open.
+/// Exit codes: 0 shown, with or without changes; 1 the warehouse cannot be read; 2 usage or configuration;
+/// 5 a run has locked the warehouse.
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Examples:\n  studysync diff --since 2026-01-26\n  studysync diff --since 2026-01-01 --until 2026-02-01 --survey 4100 --json"
-)]
 pub(super) struct DiffArgs {
     /// The earlier moment: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
@@ -52,38 +46,25 @@ pub(super) struct DiffArgs {
     json: bool,
 
     #[command(flatten)]
-    place: PlaceFlags,
+    locations: LocationArgs,
 
     #[command(flatten)]
-    surveys: SurveyFlags,
+    surveys: SurveyArgs,
 }
 
 pub(super) fn run(args: &DiffArgs, context: Context) -> Result<u8, CommandError> {
     let between = between(args.since, args.until)?;
-    let settings = args.place.given(&context).surveys(&args.surveys).settings()?;
-    settings.require_warehouse().map_err(CommandError::Config)?;
-    let (duckdb, parquet) = (settings.warehouse.duckdb.as_deref(), settings.warehouse.parquet.as_deref());
-    let limits = ReaderLimits { memory_bytes: settings.warehouse.query_memory_bytes(), ..ReaderLimits::default() };
-    let mut reader = Reader::open_limited(duckdb, parquet, limits).map_err(CommandError::Load)?;
-    if !settings.surveys.is_empty()
-        && let Some(unknown) = unknown_surveys(&mut reader, &settings.surveys).map_err(CommandError::Load)?
-    {
-        return Err(CommandError::Usage(format!("there is nothing to compare: {unknown}")));
-    }
-    let changes = changes(&mut reader, &settings.surveys, between).map_err(CommandError::Load)?;
+    let settings = args.locations.settings(&context).surveys(&args.surveys).build()?;
+    let mut reader = open_for_surveys(&settings, "compare")?;
+    let changes = changes(&mut reader, &settings.surveys, between)?;
     drop(reader);
-    match args.json {
-        true => context.printer.print_json(&changes)?,
-        false => context.printer.print(&shown(&changes))?,
-    }
+    context.printer.print_value(args.json, &changes, describe)?;
     Ok(0)
 }
 
-fn shown(changes: &Changes) -> String {
-    let mut text = format!("what changed from {} to {}, as scans saw it\n", changes.since, changes.until);
-    text.push_str(&rows(changes));
-    text.push_str(&figures(changes));
-    text
+fn describe(changes: &Changes) -> String {
+    let (since, until) = (&changes.since, &changes.until);
+    format!("changes that scans found from {since} to {until}\n{}{}", rows(changes), figures(changes))
 }
 
 fn rows(changes: &Changes) -> String {
@@ -161,25 +142,25 @@ fn signed(figure: &str, change: f64) -> String {
     if text.starts_with('-') { text } else { format!("+{text}") }
 }
 
-/// A text as wide as so many columns of a terminal: cut, or filled up with blanks.
+/// Returns a text of exactly this width on a terminal: cut, or padded with blanks.
 fn fitted(text: &str, columns: usize) -> String {
-    let (mut fitted, mut taken) = (String::new(), 0);
+    let (mut fitted, mut used) = (String::new(), 0);
     let is_cut = text.width() > columns;
-    // A cut text ends with a mark, which takes one column.
-    let room = columns - usize::from(is_cut);
+    // A cut text ends with an ellipsis of one column.
+    let available = columns - usize::from(is_cut);
     for letter in text.chars() {
-        taken += letter.width().unwrap_or(0);
-        if taken > room {
-            taken -= letter.width().unwrap_or(0);
+        used += letter.width().unwrap_or(0);
+        if used > available {
+            used -= letter.width().unwrap_or(0);
             break;
         }
         fitted.push(letter);
     }
     if is_cut {
         fitted.push('…');
-        taken += 1;
+        used += 1;
     }
-    fitted.extend(std::iter::repeat_n(' ', columns.saturating_sub(taken)));
+    fitted.extend(std::iter::repeat_n(' ', columns.saturating_sub(used)));
     fitted
 }
 
@@ -188,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_takes_as_many_columns_as_it_is_given() {
+    fn a_fitted_text_has_exactly_the_given_width() {
         for (text, columns, shown) in [
             ("abc", 5, "abc  "),
             ("abcdef", 5, "abcd…"),

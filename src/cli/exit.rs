@@ -1,5 +1,4 @@
-//! Errors become exit codes, and a hint where there is a way out.
-//! The whole chain of an error is printed here and nowhere else.
+//! The error of a command, with its exit code and its hint. No other file prints the causes of an error.
 
 use std::io;
 
@@ -14,41 +13,45 @@ use crate::{
     state::StateError,
 };
 
-/// For `--help`.
-pub(super) const ALL_CODES: &str = "Exit codes: 0 done; 1 failed; 2 usage or configuration; 3 done, but something needs a look; \
+/// The exit codes in the help of the program.
+pub(super) const ALL_CODES: &str = "Exit codes: 0 done; 1 failed; 2 usage or configuration; 3 done, but something needs attention; \
      4 key refused; 5 another run holds the lease; 6 stopped early, resumable; 130 interrupted, resumable.";
 
-/// Why a command did not end well.
+/// The error that ends a command.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommandError {
     #[error(transparent)]
-    Config(ConfigError),
+    Config(#[from] ConfigError),
     #[error(transparent)]
-    Pipeline(PipelineError),
-    #[error("nobody was erased, or not everything: run the same command again")]
+    Pipeline(#[from] PipelineError),
+    /// An erasure failed after it may have removed rows.
+    #[error("the erasure did not finish: run the same command again")]
     Erase(#[source] EraseError),
+    /// An erasure failed before it removed anything.
     #[error("nobody was erased, and nothing was changed")]
     NotErased(#[source] EraseError),
     #[error(transparent)]
-    Load(LoadError),
+    Load(#[from] LoadError),
     #[error(transparent)]
-    Serve(ServeError),
-    #[error("the statement cannot be answered")]
+    Serve(#[from] ServeError),
+    #[error("cannot execute the statement")]
     Query(#[source] LoadError),
     #[error(transparent)]
-    State(StateError),
+    State(#[from] StateError),
     #[error("{what}")]
     Failed {
         what: String,
         #[source]
         source: io::Error,
     },
+    /// The command line or the environment of the command is wrong.
     #[error("{0}")]
     Usage(String),
+    /// The command failed for a reason that is no error of a library.
     #[error("{0}")]
     Refused(String),
-    /// Whoever read the output has enough.
-    #[error("the output is no longer read")]
+    /// The reader of stdout has closed the pipe.
+    #[error("the reader of the output has closed the pipe")]
     PipeClosed,
 }
 
@@ -57,6 +60,12 @@ impl CommandError {
         CommandError::Failed { what: what.into(), source }
     }
 
+    /// Returns the error for a blocking task that panicked.
+    pub fn panicked(error: tokio::task::JoinError) -> Self {
+        CommandError::failed("a part of the program stopped", error.into())
+    }
+
+    /// Returns the error for a sandbox that cannot start.
     pub fn sandbox(source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::InvalidInput => CommandError::Usage(source.to_string()),
@@ -64,17 +73,17 @@ impl CommandError {
         }
     }
 
-    /// Tells the user, and returns the exit code.
+    /// Writes the error to stderr, and returns the exit code.
     pub fn report(&self) -> u8 {
         if matches!(self, CommandError::PipeClosed) {
             return 0;
         }
-        // When stderr is gone, the exit code has to say it all.
+        // A closed stderr is no further error: the exit code tells the result.
         self.write_to(&mut anstream::stderr()).ok();
         self.exit_code()
     }
 
-    /// Writes what happened and why, and what to do. The colours are taken out where they cannot be shown.
+    /// Writes the error with its causes, and the hint. `anstream` removes the colours if the output cannot show them.
     fn write_to(&self, out: &mut impl io::Write) -> io::Result<()> {
         let styles = clap::builder::Styles::styled();
         let (error, hint) = (styles.get_error(), styles.get_valid());
@@ -85,7 +94,7 @@ impl CommandError {
         }
     }
 
-    /// The error and its causes on one line.
+    /// Returns the error and its causes on one line.
     pub fn chain(&self) -> String {
         chain(self)
     }
@@ -103,28 +112,28 @@ impl CommandError {
         }
     }
 
-    /// A way out, where there is one.
+    /// Returns what the user can do about the error; `None` if the error itself says so, or nothing is known.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            CommandError::Erase(EraseError::Pipeline(error)) | CommandError::NotErased(EraseError::Pipeline(error)) => {
-                pipeline_hint(error)
-            }
-            CommandError::Erase(EraseError::Io { path, source, .. })
-            | CommandError::NotErased(EraseError::Io { path, source, .. }) => refusal_hint(path, source, Wish::Write),
+            CommandError::Erase(error) | CommandError::NotErased(error) => match error {
+                EraseError::Pipeline(error) => pipeline_hint(error),
+                EraseError::Io { path, source, .. } => refusal_hint(path, source, Wish::Write),
+                _ => None,
+            },
             CommandError::Pipeline(error) => pipeline_hint(error),
             CommandError::Load(LoadError::Locked { holder, .. }) if is_own(holder.as_deref()) => Some(
-                "a run of studysync writes to it: ask again when the run has ended; `publish` under [warehouse] leaves a copy that \
+                "a run of studysync writes to it: try again when the run has ended; `publish` under [warehouse] keeps a copy that \
                  can be read at any time",
             ),
             CommandError::Load(LoadError::Io { path, source, .. }) => refusal_hint(path, source, Wish::Read),
             CommandError::Load(source) => load_hint(source),
             CommandError::Query(LoadError::TimedOut { .. }) => {
-                Some("ask for less (a range of created_at, one survey), or allow more with --time-limit")
+                Some("query less (a range of created_at, one survey), or raise the limit with --time-limit")
             }
             CommandError::Query(LoadError::Engine { source, .. })
                 if source.to_string().contains("Out of Memory Error") || source.to_string().contains("bad_alloc") =>
             {
-                Some("ask for less, or raise memory_limit_mb under [warehouse]")
+                Some("query less, or raise memory_limit_mb under [warehouse]")
             }
             CommandError::State(error) => state_hint(error),
             CommandError::Serve(error) => serve_hint(error),
@@ -150,16 +159,16 @@ fn serve_hint(error: &ServeError) -> Option<&'static str> {
     match error {
         ServeError::Pipeline(PipelineError::State(error)) => state_hint(error),
         ServeError::State(StateError::Damaged { .. }) => Some(
-            "stop everything that uses it, and move the file away together with what begins with its name: deliveries that no \
-             warehouse has yet are in it, so keep it; scans find the answers that they told of",
+            "stop every program that uses the file, then move it away with all files whose names begin with its name. Keep it: \
+             it has deliveries that no warehouse has yet. Scans find the answers that the deliveries reported",
         ),
         ServeError::State(error) => state_hint(error),
         ServeError::OpenStatusPage { .. } => Some(
             "put a token of 16 characters or more into STUDYSYNC_STATUS_TOKEN (or status_token_file under [serve]), or set \
              status_page = \"off\" there",
         ),
-        ServeError::AlreadyRunning { .. } => Some("stop the other one, or name another --state"),
-        ServeError::Listen { .. } => Some("stop what listens there, or name another address with --listen"),
+        ServeError::AlreadyRunning { .. } => Some("stop the other `serve`, or name another --state"),
+        ServeError::Listen { .. } => Some("stop the program that listens there, or name another address with --listen"),
         _ => None,
     }
 }
@@ -169,17 +178,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_cause_of_a_refusal_has_its_own_way_out() {
-        let held = |holder: &str| LoadError::Locked { path: "w".into(), holder: Some(holder.to_owned()) };
+    fn each_cause_of_a_locked_file_has_its_own_hint() {
+        let locked = |holder: &str| LoadError::Locked { path: "w".into(), holder: Some(holder.to_owned()) };
         let refused = || LoadError::LockRefused { path: "w".into(), source: io::Error::other("No locks available") };
-        let asked = |error| CommandError::Load(error).hint().unwrap_or_default();
-        let synced = |source| CommandError::Pipeline(PipelineError::Load { destination: "duckdb", source });
+        let hint = |error| CommandError::Load(error).hint().unwrap_or_default();
+        let in_run = |source| CommandError::Pipeline(PipelineError::Load { destination: "duckdb", source });
         let run = "process 7, /usr/local/bin/studysync";
-        assert!(asked(held(run)).contains("when the run has ended"));
-        assert!(asked(held("process 7, /usr/bin/duckdb")).contains("close the program"));
-        assert!(synced(held(run)).hint().unwrap_or_default().contains("another command of studysync"));
-        assert!(synced(held("process 7, /usr/bin/duckdb")).hint().unwrap_or_default().contains("lock_wait_secs"));
-        for error in [CommandError::Load(refused()), synced(refused())] {
+        assert!(hint(locked(run)).contains("when the run has ended"));
+        assert!(hint(locked("process 7, /usr/bin/duckdb")).contains("close the program"));
+        assert!(in_run(locked(run)).hint().unwrap_or_default().contains("another command of studysync"));
+        assert!(in_run(locked("process 7, /usr/bin/duckdb")).hint().unwrap_or_default().contains("lock_wait_secs"));
+        for error in [CommandError::Load(refused()), in_run(refused())] {
             assert_eq!(error.exit_code(), 1);
             assert!(error.hint().unwrap_or_default().contains("gives locks"));
         }

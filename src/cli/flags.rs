@@ -1,7 +1,6 @@
-//! Flags that several commands share. Every command takes the location flags;
-//! the other flags belong to the commands that read them.
+//! Flags that several commands share, and the settings that follow from them.
 
-use std::{io::Write as _, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 
@@ -13,12 +12,12 @@ use crate::{
     report::Between,
 };
 
-use super::{CommandError, Context};
+use super::{CommandError, Context, printer::write_stderr};
 
-/// Locations of files and of the service. Every command takes all of them, so that one set serves a whole job. Its help
-/// lists the flags that the command reads.
+/// The address of the service, and the paths of files. Every command takes all of these flags, so that all steps of a job
+/// can have the same flags. The help of a command lists only the flags that the command reads.
 #[derive(Args, Clone, Debug, Default)]
-pub(super) struct PlaceFlags {
+pub(super) struct LocationArgs {
     /// Address of the service, without /v1/responses
     #[arg(long, value_name = "URL", help_heading = "Locations")]
     pub base_url: Option<String>,
@@ -47,7 +46,7 @@ pub(super) struct PlaceFlags {
 
 /// The selected streams.
 #[derive(Args, Clone, Debug, Default)]
-pub(super) struct StreamFlags {
+pub(super) struct StreamArgs {
     /// Only this stream: responses, surveys (or studies), themes or users; repeatable
     #[arg(long = "stream", value_name = "STREAM", help_heading = "Selection")]
     pub streams: Vec<Stream>,
@@ -55,15 +54,25 @@ pub(super) struct StreamFlags {
 
 /// The selected surveys.
 #[derive(Args, Clone, Debug, Default)]
-pub(super) struct SurveyFlags {
+pub(super) struct SurveyArgs {
     /// Only answers and themes of this survey; repeatable
     #[arg(long = "survey", visible_alias = "study", value_name = "ID", help_heading = "Selection")]
     pub surveys: Vec<i64>,
 }
 
+/// The selected streams and surveys.
+#[derive(Args, Clone, Debug, Default)]
+pub(super) struct SelectionArgs {
+    #[command(flatten)]
+    pub streams: StreamArgs,
+
+    #[command(flatten)]
+    pub surveys: SurveyArgs,
+}
+
 /// Limits of a run.
 #[derive(Args, Clone, Debug, Default)]
-pub(super) struct EffortFlags {
+pub(super) struct LimitArgs {
     /// Concurrent requests [default: 4]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub concurrency: Option<usize>,
@@ -81,10 +90,10 @@ pub(super) struct EffortFlags {
     pub ignore_rate_limit: bool,
 }
 
-impl PlaceFlags {
-    /// Starts the overrides of the command line with the location flags.
-    pub fn given(&self, context: &Context) -> Given {
-        Given(Overrides {
+impl LocationArgs {
+    /// Returns a builder for the settings of the command, with these flags and `--config`.
+    pub fn settings(&self, context: &Context) -> SettingsBuilder {
+        SettingsBuilder(Overrides {
             config: context.config.clone(),
             base_url: self.base_url.clone(),
             api_key_file: self.api_key_file.clone(),
@@ -97,65 +106,71 @@ impl PlaceFlags {
     }
 }
 
-/// Settings that the command line overrides.
-pub(super) struct Given(Overrides);
+/// Collects the flags of a command that override settings.
+pub(super) struct SettingsBuilder(Overrides);
 
-impl Given {
-    pub fn streams(self, flags: &StreamFlags) -> Given {
-        Given(Overrides { streams: flags.streams.clone(), ..self.0 })
+impl SettingsBuilder {
+    pub fn streams(self, args: &StreamArgs) -> SettingsBuilder {
+        SettingsBuilder(Overrides { streams: args.streams.clone(), ..self.0 })
     }
 
-    pub fn surveys(self, flags: &SurveyFlags) -> Given {
-        Given(Overrides { surveys: flags.surveys.clone(), ..self.0 })
+    pub fn surveys(self, args: &SurveyArgs) -> SettingsBuilder {
+        SettingsBuilder(Overrides { surveys: args.surveys.clone(), ..self.0 })
     }
 
-    pub fn effort(self, flags: &EffortFlags) -> Given {
-        let EffortFlags { concurrency, deadline, max_requests, ignore_rate_limit } = *flags;
-        Given(Overrides { concurrency, deadline, max_requests, ignore_rate_limit, ..self.0 })
+    pub fn selection(self, args: &SelectionArgs) -> SettingsBuilder {
+        self.streams(&args.streams).surveys(&args.surveys)
     }
 
-    /// The settings of the command.
-    pub fn settings(self) -> Result<Settings, CommandError> {
-        config::resolve(self.0).map_err(CommandError::Config)
+    pub fn limits(self, args: &LimitArgs) -> SettingsBuilder {
+        let LimitArgs { concurrency, deadline, max_requests, ignore_rate_limit } = *args;
+        SettingsBuilder(Overrides { concurrency, deadline, max_requests, ignore_rate_limit, ..self.0 })
     }
-}
 
-impl SurveyFlags {
-    /// Prints the selected surveys that the warehouse does not know on stderr. Returns true if there are any.
-    pub fn tell_unknown(&self, settings: &Settings) -> bool {
-        let Some(unknown) = unknown_in_warehouse(&settings.warehouse, &settings.surveys) else { return false };
-        let text = format!("{unknown} (in the warehouse; `sync --survey` asks the service)\n");
-        // When stderr is gone, the exit code has to say it.
-        std::io::stderr().write_all(text.as_bytes()).ok();
-        true
+    /// Returns the settings: the collected flags over environment, file and defaults.
+    pub fn build(self) -> Result<Settings, CommandError> {
+        Ok(config::resolve(self.0)?)
     }
 }
 
-/// Refuses an empty range and a range in the future.
+/// Writes the surveys of `--survey` that the warehouse does not know to stderr. Returns true if there are any.
+pub(super) fn warn_of_unknown_surveys(settings: &Settings) -> bool {
+    let Some(unknown) = unknown_in_warehouse(&settings.warehouse, &settings.surveys) else { return false };
+    write_stderr(&format!("{unknown} (in the warehouse; `sync --survey` asks the service)\n"));
+    true
+}
+
+/// Checks the range of `--from` and `--to`, epoch milliseconds.
+///
+/// # Errors
+/// The range is empty, or starts in the future.
 pub(super) fn check_range(from: Option<i64>, to: Option<i64>) -> Result<(), CommandError> {
-    let wrong = match (from, to) {
-        (Some(from), Some(to)) if to <= from => "--to must lie after --from",
-        // The service's clock, which says what is past, may be ahead of this machine's.
-        (Some(from), _) if clock::now_ms().saturating_add(DAY_MS) <= from => "--from lies in the future",
+    let problem = match (from, to) {
+        (Some(from), Some(to)) if to <= from => "--to must be later than --from",
+        // The service's clock decides, and may be ahead of this machine's.
+        (Some(from), _) if clock::now_ms().saturating_add(DAY_MS) <= from => "--from is in the future",
         _ => return Ok(()),
     };
-    Err(CommandError::Usage(wrong.to_owned()))
+    Err(CommandError::Usage(problem.to_owned()))
 }
 
-/// Returns the range to compare. The range ends now if no end is named.
+/// Returns the two moments of `--since` and `--until` to compare. Without `--until` the later moment is now.
+///
+/// # Errors
+/// `--since` is in the future, or `--until` is not later.
 pub(super) fn between(since_ms: i64, until_ms: Option<i64>) -> Result<Between, CommandError> {
     let now_ms = clock::now_ms();
-    let wrong = match until_ms {
-        // The service's clock, by which scans are dated, may be ahead of this machine's.
-        _ if since_ms >= now_ms.saturating_add(DAY_MS) => "--since lies in the future",
-        Some(until_ms) if until_ms <= since_ms => "--until must lie after --since",
+    let problem = match until_ms {
+        // The service's clock dates the scans, and may be ahead of this machine's.
+        _ if since_ms >= now_ms.saturating_add(DAY_MS) => "--since is in the future",
+        Some(until_ms) if until_ms <= since_ms => "--until must be later than --since",
         Some(until_ms) => return Ok(Between { since_ms, until_ms, now_ms: None }),
         None => return Ok(Between::until_now(since_ms, now_ms)),
     };
-    Err(CommandError::Usage(wrong.to_owned()))
+    Err(CommandError::Usage(problem.to_owned()))
 }
 
-/// Reads a moment on the command line, in epoch milliseconds.
+/// Parses a moment of the command line. Returns epoch milliseconds.
 pub(super) fn parse_moment(text: &str) -> Result<i64, String> {
     model::parse_moment(text, clock::now_ms())
 }

@@ -1,4 +1,4 @@
-//! `studysync forget`: what is known complete of a survey is forgotten. No row is touched.
+//! `studysync forget`: removes the checkpoints of single surveys, and no row.
 
 use clap::Args;
 
@@ -6,68 +6,64 @@ use crate::{
     load::Identity,
     model::Scope,
     pipeline::{Session, System},
-    state::{State, StateError},
+    state::State,
 };
 
 use super::{
     CommandError, Context,
-    flags::{PlaceFlags, SurveyFlags},
+    flags::{LocationArgs, SurveyArgs},
 };
 
-/// Forgets what is known of single surveys; deletes no row.
+/// Removes the checkpoints of single surveys; deletes no row.
 ///
 /// Removes the coverage, the last read time and the unfinished scans of each named survey from the checkpoints.
 ///
-/// `sync --survey ID` and `backfill --survey ID` record these, and `status` and `report` list them separately. Use this
-/// command for surveys that were mistyped or are no longer read alone. Rows and pages stay, and so does the coverage of
-/// all surveys together. A later run that names the survey reads it again. To remove people, use `erase`.
+/// `sync --survey ID` and `backfill --survey ID` write these checkpoints, and `status` and `report` list them separately.
+/// Use this command for surveys that were mistyped or are no longer synced separately. Rows and pages stay, and so does
+/// the coverage of all surveys together. A later run that names the survey reads it again. To remove people, use `erase`.
 ///
-/// Exit codes: 0 forgotten; 1 the checkpoints cannot be written; 2 usage or configuration, or nothing is known of such
-/// a survey alone; 5 another run holds the lease.
+/// Exit codes: 0 forgotten; 1 the checkpoints cannot be written; 2 usage or configuration, or a survey has no
+/// checkpoints of its own; 5 another run holds the lease.
 #[derive(Args, Debug)]
 pub(super) struct ForgetArgs {
     #[command(flatten)]
-    place: PlaceFlags,
+    locations: LocationArgs,
 
     #[command(flatten)]
-    surveys: SurveyFlags,
+    surveys: SurveyArgs,
 }
 
 pub(super) fn run(args: &ForgetArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.place.given(&context).surveys(&args.surveys).settings()?;
+    let settings = args.locations.settings(&context).surveys(&args.surveys).build()?;
     if settings.surveys.is_empty() {
         return Err(CommandError::Usage("name a survey with --survey".to_owned()));
     }
     let path = &settings.state_path;
-    let Some(read) = State::open_read_only(path).map_err(CommandError::State)? else {
-        return Err(CommandError::Usage(format!("nothing is known yet: there is no state file {}", path.display())));
+    let Some(state) = State::open_read_only(path)? else {
+        return Err(CommandError::Usage(format!("nothing was synced yet: there is no state file {}", path.display())));
     };
-    let facts = || -> Result<(String, String, Vec<Scope>), StateError> {
-        let fact = |key| read.meta(key).map(Option::unwrap_or_default);
-        Ok((fact("base_url")?, fact("environment")?, read.single_surveys()?))
-    };
-    let (base_url, environment, known) = facts().map_err(CommandError::State)?;
-    drop(read);
+    let meta = |key| state.meta(key).map(Option::unwrap_or_default);
+    let identity = Identity { base_url: meta("base_url")?, environment: meta("environment")? };
+    let known = state.single_surveys()?;
+    drop(state);
     let is_known = |id: &i64| known.iter().any(|scope| scope.survey_id == Some(*id));
     if let Some(unknown) = settings.surveys.iter().find(|id| !is_known(id)) {
-        return Err(CommandError::Usage(nothing_known(*unknown, &known)));
+        return Err(CommandError::Usage(no_checkpoints(*unknown, &known)));
     }
-    let forget = || -> Result<(), StateError> {
-        let session = Session::open(&settings, &Identity { base_url, environment }, "forget", &System::default())?;
-        settings.surveys.iter().try_for_each(|id| session.state().forget_survey(*id))
-    };
-    forget().map_err(CommandError::State)?;
+    let session = Session::open(&settings, &identity, "forget", &System::default())?;
+    settings.surveys.iter().try_for_each(|id| session.state().forget_survey(*id))?;
+    drop(session);
     for scope in known.iter().filter(|scope| scope.survey_id.is_some_and(|id| settings.surveys.contains(&id))) {
         context.printer.print(&format!("forgotten: {scope}"))?;
     }
     Ok(0)
 }
 
-fn nothing_known(id: i64, known: &[Scope]) -> String {
+fn no_checkpoints(id: i64, known: &[Scope]) -> String {
     let mut ids: Vec<String> = known.iter().filter_map(|scope| scope.survey_id).map(|id| id.to_string()).collect();
     ids.dedup();
     match ids.is_empty() {
-        true => format!("nothing is known of survey {id} alone, nor of any other"),
-        false => format!("nothing is known of survey {id} alone; there are {}", ids.join(", ")),
+        true => format!("survey {id} has no checkpoints of its own, and neither has any other survey"),
+        false => format!("survey {id} has no checkpoints of its own; these surveys have: {}", ids.join(", ")),
     }
 }

@@ -1,5 +1,5 @@
-//! `studysync health`: asks a running `serve` for `/healthz`, or `/readyz`.
-//! For container engines and monitors on a machine without curl.
+//! `studysync health`: requests `/healthz` or `/readyz` of a running `serve`, for container engines and monitors without
+//! curl.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -9,18 +9,18 @@ use std::{
 
 use clap::Args;
 
-use super::{CommandError, Context, flags::PlaceFlags};
+use super::{CommandError, Context, flags::LocationArgs};
 
-/// Longest wait for the connection, and for each part of the answer.
-const WAIT_MAX: Duration = Duration::from_secs(5);
+/// Time limit of the connection, and of each read and write.
+const TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
-/// Asks the `serve` of this machine for its health, and prints the answer.
+/// Requests the health of a running `serve`, and prints the response.
 ///
 /// Sends GET /healthz to the address of `serve` in the configuration, or to --listen; with --ready GET /readyz.
-/// The answer is one line of JSON.
+/// The response is one line of JSON.
 ///
-/// Exit codes: 0 serve is well, or with --ready can store deliveries; 1 it is not, or does not answer;
+/// Exit codes: 0 serve is healthy, or with --ready can store deliveries; 1 it is not, or does not answer;
 /// 2 usage or configuration.
 #[derive(Args, Debug)]
 pub(super) struct HealthArgs {
@@ -28,40 +28,40 @@ pub(super) struct HealthArgs {
     #[arg(long, value_name = "ADDRESS", help_heading = "Locations")]
     listen: Option<SocketAddr>,
 
-    /// Ask only whether deliveries can be stored: a restart can repair that
+    /// Request only whether deliveries can be stored; if not, a restart may help
     #[arg(long)]
     ready: bool,
 
     #[command(flatten)]
-    place: PlaceFlags,
+    locations: LocationArgs,
 }
 
 pub(super) fn run(args: &HealthArgs, context: Context) -> Result<u8, CommandError> {
     let listen = match args.listen {
         Some(listen) => listen,
-        None => args.place.given(&context).settings()?.serve.listen,
+        None => args.locations.settings(&context).build()?.serve.listen,
     };
     if listen.port() == 0 {
         return Err(CommandError::Usage(
-            "port 0 is no address to ask: name the port of `serve` with --listen".to_owned(),
+            "port 0 is not the address of a server: name the port of `serve` with --listen".to_owned(),
         ));
     }
     let address = reachable(listen);
     let path = if args.ready { "/readyz" } else { "/healthz" };
     let answer =
-        ask(address, path).map_err(|source| CommandError::failed(format!("no answer from {address}"), source))?;
+        get(address, path).map_err(|source| CommandError::failed(format!("no answer from {address}"), source))?;
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body.trim());
     match answer.split_whitespace().nth(1) {
         Some("200") => context.printer.print(body).map(|()| 0),
         Some("503") => {
             context.printer.print(body)?;
-            Err(CommandError::Refused("serve is not well".to_owned()))
+            Err(CommandError::Refused("serve is not healthy".to_owned()))
         }
-        _ => Err(CommandError::Refused(format!("{address} is no studysync serve: it has no {path}"))),
+        _ => Err(CommandError::Refused(format!("the server at {address} is not studysync serve: it has no {path}"))),
     }
 }
 
-/// The address to connect to. A server that listens on every address of the machine is asked on the loopback address.
+/// Returns the address to connect to: the loopback address for a server that listens on all addresses.
 fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -71,11 +71,11 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listen.port())
 }
 
-/// Sends one request and reads the whole answer. A client library would bring TLS and a runtime for these few lines.
-fn ask(address: SocketAddr, path: &str) -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, WAIT_MAX)?;
-    stream.set_read_timeout(Some(WAIT_MAX))?;
-    stream.set_write_timeout(Some(WAIT_MAX))?;
+/// Sends one request and reads the complete response. A client library would bring TLS and a runtime for these lines.
+fn get(address: SocketAddr, path: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = String::new();

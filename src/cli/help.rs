@@ -1,4 +1,4 @@
-//! Examples in the help of each command. A test reads every one of them as the command line does.
+//! Examples in the help of each command. A test parses each of them.
 
 use clap::Command;
 
@@ -11,7 +11,7 @@ const fn examples(command: &'static str, lines: &'static [&'static str]) -> Exam
     Examples { command, lines }
 }
 
-/// The last word is the name of the command; those before it are the commands above.
+/// A subcommand follows its parent command: `users pull`.
 const EXAMPLES: &[Examples] = &[
     examples("init", &["studysync init", "studysync init /etc/studysync/studysync.toml"]),
     examples("check", &["studysync check", "studysync check --service-profile"]),
@@ -77,7 +77,7 @@ fn add(cli: Command, path: &str, text: &str) -> Command {
 mod tests {
     use super::{super::command_line::build, *};
 
-    /// The words of a command line of a shell, up to a redirection.
+    /// Splits a command line as a shell does, up to a redirection.
     fn words(line: &str) -> Vec<String> {
         let mut words = Vec::new();
         for (at, piece) in line.split('"').enumerate() {

@@ -1,6 +1,10 @@
 //! `studysync init`: writes a commented configuration file.
 
-use std::{fs::OpenOptions, io::Write, path::PathBuf};
+use std::{
+    fs::OpenOptions,
+    io::{self, Write as _},
+    path::PathBuf,
+};
 
 use clap::Args;
 
@@ -10,28 +14,29 @@ use super::{CommandError, Context};
 
 /// Writes a commented configuration file.
 ///
-/// Every key stands in it with its default and a sentence on what it does. An existing file is never overwritten.
+/// The file has every key with its default and a comment. An existing file is never overwritten.
 ///
 /// Exit codes: 0 written; 1 cannot be written; 2 the file exists.
 #[derive(Args, Debug)]
 pub(super) struct InitArgs {
-    /// Where to write it [default: what --config names, else studysync.toml]
+    /// File to write [default: the file of --config, else studysync.toml]
     #[arg(value_name = "FILE")]
     path: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &InitArgs, context: Context) -> Result<u8, CommandError> {
     let path = args.path.clone().or_else(|| context.config.clone()).unwrap_or_else(|| PathBuf::from(CONFIG_FILE_NAME));
-    let file = OpenOptions::new().write(true).create_new(true).open(&path);
-    let mut file = match file {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            return Err(CommandError::Usage(format!("{} exists already; it stays as it is", path.display())));
-        }
-        file => file.map_err(|source| CommandError::failed(format!("cannot write {}", path.display()), source))?,
+    let write = || -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        crate::files::share_as_usual(&file)?;
+        file.write_all(template().as_bytes())
     };
-    crate::files::share_as_usual(&file)
-        .and_then(|()| file.write_all(template().as_bytes()))
-        .map_err(|source| CommandError::failed(format!("cannot write {}", path.display()), source))?;
+    write().map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => {
+            CommandError::Usage(format!("{} exists already; it stays unchanged", path.display()))
+        }
+        _ => CommandError::failed(format!("cannot write {}", path.display()), source),
+    })?;
     context.printer.print(&format!(
         "{} is written. Next: set base_url in it, put the key into STUDYSYNC_API_KEY, and run `studysync check`.",
         path.display()

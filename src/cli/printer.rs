@@ -1,10 +1,39 @@
-//! The one place that writes to stdout.
+//! Writes data to stdout, and messages to stderr. No other file of the program writes to stdout.
 
 use std::io::{self, Write};
 
-use super::{CommandError, output::WriteError};
+use serde::Serialize;
 
-/// Writes data to stdout. A reader that closes the pipe ends the program quietly, as for any filter.
+use super::CommandError;
+
+/// The cause of incomplete output.
+#[derive(Debug)]
+pub(super) enum WriteError {
+    /// The data could not be produced.
+    Data(CommandError),
+    /// The output did not accept the data.
+    Output(io::Error),
+}
+
+impl From<io::Error> for WriteError {
+    fn from(error: io::Error) -> Self {
+        WriteError::Output(error)
+    }
+}
+
+impl WriteError {
+    /// Returns the error of the command; `output` names the output that was written to. A reader that closes a pipe is not
+    /// a failure, as for any filter.
+    pub fn into_command_error(self, output: &str) -> CommandError {
+        match self {
+            WriteError::Data(error) => error,
+            WriteError::Output(source) if source.kind() == io::ErrorKind::BrokenPipe => CommandError::PipeClosed,
+            WriteError::Output(source) => CommandError::failed(format!("cannot write {output}"), source),
+        }
+    }
+}
+
+/// Writes data to stdout.
 #[derive(Debug)]
 pub(super) struct Printer {
     _private: (),
@@ -15,45 +44,51 @@ impl Printer {
         Self { _private: () }
     }
 
-    /// Writes the text as it is, and a line end if it has none.
+    /// Writes a text, and a line end if the text has none.
     pub fn print(&self, text: &str) -> Result<(), CommandError> {
         self.write(|out| {
             out.write_all(text.as_bytes())?;
-            if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") }
+            if !text.ends_with('\n') {
+                out.write_all(b"\n")?;
+            }
+            Ok(())
         })
     }
 
     /// Writes a value as one line of JSON.
-    pub fn print_json(&self, value: &impl serde::Serialize) -> Result<(), CommandError> {
+    pub fn print_json(&self, value: &impl Serialize) -> Result<(), CommandError> {
         let text =
             serde_json::to_string(value).map_err(|error| CommandError::failed("cannot write JSON", error.into()))?;
         self.print(&text)
     }
 
-    /// Lets `write` write, buffered.
-    pub fn write(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CommandError> {
-        self.write_made(|out| Ok(write(out)?))
+    /// Writes a value as one line of JSON, or as the text that `describe` returns.
+    pub fn print_value<T: Serialize>(
+        &self,
+        is_json: bool,
+        value: &T,
+        describe: impl FnOnce(&T) -> String,
+    ) -> Result<(), CommandError> {
+        if is_json { self.print_json(value) } else { self.print(&describe(value)) }
     }
 
-    /// Lets `write` write what it makes meanwhile, buffered.
-    pub fn write_made<T>(
-        &self,
-        write: impl FnOnce(&mut dyn Write) -> Result<T, WriteError>,
-    ) -> Result<T, CommandError> {
+    /// Calls `write` with a buffered stdout, and returns its value.
+    pub fn write<T>(&self, write: impl FnOnce(&mut dyn Write) -> Result<T, WriteError>) -> Result<T, CommandError> {
         let mut out = io::BufWriter::new(io::stdout().lock());
         let written = write(&mut out).and_then(|value| {
             out.flush()?;
             Ok(value)
         });
-        written.map_err(|error| match error {
-            WriteError::Made(error) => error,
-            WriteError::Taken(source) if source.kind() == io::ErrorKind::BrokenPipe => CommandError::PipeClosed,
-            WriteError::Taken(source) => CommandError::failed("cannot write to stdout", source),
-        })
+        written.map_err(|error| error.into_command_error("to stdout"))
     }
 
-    /// Whether a person reads stdout, as far as can be told.
+    /// Returns true if stdout is a terminal.
     pub fn is_terminal(&self) -> bool {
         io::IsTerminal::is_terminal(&io::stdout())
     }
+}
+
+/// Writes a text to stderr. A closed stderr is no error: the exit code tells the result.
+pub(super) fn write_stderr(text: &str) {
+    io::stderr().write_all(text.as_bytes()).ok();
 }

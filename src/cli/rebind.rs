@@ -1,4 +1,4 @@
-//! `studysync rebind`: the service has moved, or its environment has another label.
+//! `studysync rebind`: binds the stored data to another address or label of the same service.
 
 use clap::Args;
 
@@ -8,15 +8,15 @@ use crate::{
     source::{SettingsError, SourceError, checked_address},
 };
 
-use super::{CommandError, Context, flags::PlaceFlags};
+use super::{CommandError, Context, flags::LocationArgs};
 
 /// Binds the stored data to a new address of the same service.
 ///
-/// Checkpoints, warehouse and archive are bound to the address and the label of their service, and refuse others: rows
-/// of a second service would make the rows of the first look vanished. When the service has moved, first set base_url
-/// (or environment) to the new value. Then name the old value with --from (or --from-environment). No row changes and
-/// no request is sent. The archive's files are rewritten, which takes as long as copying them.
-/// The same command resumes after an interruption.
+/// Checkpoints, warehouse and archive are bound to the address of their service and the label of its environment. They
+/// refuse data of another service, in which all their rows would look vanished. When the service has moved, first set
+/// base_url (or environment) to the new value. Then name the old value with --from (or --from-environment). No row
+/// changes, and no request is sent. The archive's files are rewritten, which takes as long as copying them. After an
+/// interruption, the same command resumes.
 ///
 /// Use this only for the same service at another address.
 /// For another service or environment, name another --state, warehouse and archive.
@@ -34,29 +34,29 @@ pub(super) struct RebindArgs {
     from_environment: Option<String>,
 
     #[command(flatten)]
-    place: PlaceFlags,
+    locations: LocationArgs,
 }
 
 pub(super) fn run(args: &RebindArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.place.given(&context).settings()?;
-    let to = pipeline::identity(&settings).map_err(CommandError::Pipeline)?;
-    let wrong = |error: SettingsError| CommandError::Pipeline(PipelineError::Source(SourceError::from(error)));
+    let settings = args.locations.settings(&context).build()?;
+    let to = pipeline::identity(&settings)?;
+    let invalid = |error: SettingsError| PipelineError::Source(SourceError::from(error));
     let from = Identity {
-        base_url: args.from.as_deref().map_or(Ok(to.base_url.clone()), checked_address).map_err(wrong)?,
+        base_url: args.from.as_deref().map_or(Ok(to.base_url.clone()), checked_address).map_err(invalid)?,
         environment: args.from_environment.clone().unwrap_or_else(|| to.environment.clone()),
     };
     if pipeline::is_same_identity(&from, &to) {
         let why = format!(
-            "{} ({}) is what the configuration says now: set the new value there first",
+            "the configuration still has the old value, {} ({}): set the new value there first",
             to.base_url, to.environment
         );
         return Err(CommandError::Usage(why));
     }
-    let bound = pipeline::rebind(&settings, &from).map_err(CommandError::Pipeline)?;
+    let bound = pipeline::rebind(&settings, &from)?;
     let mut text = format!("bound to {} ({}):", to.base_url, to.environment);
     match bound.is_empty() {
-        true => text.push_str(" nothing was bound to the other one"),
-        false => bound.iter().for_each(|one| text.push_str(&format!("\n  {one}"))),
+        true => text.push_str(" nothing was bound to the old value"),
+        false => bound.iter().for_each(|part| text.push_str(&format!("\n  {part}"))),
     }
     context.printer.print(&text)?;
     Ok(0)

@@ -1,9 +1,8 @@
-//! `studysync replay`: tables from the archive, without a request.
+//! `studysync replay`: rebuilds tables from the archive, without requests.
 
 use std::sync::Arc;
 
 use clap::Args;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     model::{Stream, Window},
@@ -12,23 +11,24 @@ use crate::{
 
 use super::{
     CommandError, Context,
-    bars::{self, Watch},
-    flags::{PlaceFlags, StreamFlags, check_range, parse_moment},
-    sync::stop_on_signal,
+    flags::{LocationArgs, StreamArgs, check_range, parse_moment},
+    progress,
+    signals::SignalHandler,
+    wording::outcome_words,
 };
 
 /// Rebuilds tables from the archive; sends nothing.
 ///
-/// Without --from, --to or --stream each warehouse is rebuilt next to the old one, which it then replaces atomically.
-/// Until then the old warehouse stays unchanged. The result equals the original in every table, history and ledger
-/// included. A lost warehouse is restored. The replay is refused if the archive lacks pages of rows in the warehouse.
+/// Without --from, --to or --stream, the command rebuilds each warehouse next to the old one, and then replaces the old one
+/// atomically. The result equals the original in every table, including history and ledger. A lost warehouse is restored
+/// in the same way. The replay is refused if the archive lacks pages of rows in the warehouse.
 ///
-/// With a range, the windows that overlap it are rebuilt inside the warehouse, in one transaction. Surveys have no
+/// With a range, the windows that overlap the range are rebuilt inside the warehouse, in one transaction. Surveys have no
 /// windows: only a full replay rebuilds them.
 ///
-/// Exit codes: 0 done; 1 failed or refused, the warehouse is as it was; 2 usage or configuration; 3 done, but the
-/// archive proves less than the checkpoints counted, and the next sync pulls the rest; 5 another run holds the lease,
-/// or a program the file; 130 interrupted, the warehouse is as it was.
+/// Exit codes: 0 done; 1 failed or refused, the warehouse is unchanged; 2 usage or configuration; 3 done, but the archive
+/// proves fewer windows than the checkpoints had, and the next sync pulls the others; 5 another run holds the lease, or
+/// another program the file; 130 interrupted, the warehouse is unchanged.
 #[derive(Args, Debug)]
 pub(super) struct ReplayArgs {
     /// Start of the range: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds [default: the beginning]
@@ -44,65 +44,57 @@ pub(super) struct ReplayArgs {
     json: bool,
 
     #[command(flatten)]
-    place: PlaceFlags,
+    locations: LocationArgs,
 
     #[command(flatten)]
-    streams: StreamFlags,
+    streams: StreamArgs,
 }
 
 pub(super) async fn run(args: ReplayArgs, context: Context) -> Result<u8, CommandError> {
     let request = ReplayRequest { window: range_of(&args)? };
-    let settings = args.place.given(&context).streams(&args.streams).settings()?;
-    let stop = CancellationToken::new();
-    let signals = tokio::spawn(stop_on_signal(stop.clone()));
-    let progress = Arc::new(ReplayProgress::default());
-    let bar = (!context.is_quiet).then(|| watch(&context, Arc::clone(&progress)));
-    let worked = tokio::task::spawn_blocking(move || {
-        Replay::open(settings, request).map(|replay| replay.execute(&stop, &progress))
+    let settings = args.locations.settings(&context).streams(&args.streams).build()?;
+    let signals = SignalHandler::start();
+    let (stop, replay_progress) = (signals.token(), Arc::new(ReplayProgress::default()));
+    let shown = Arc::clone(&replay_progress);
+    let progress_line = progress::show_text(&context, move || progress_text(&shown));
+    let replayed = tokio::task::spawn_blocking(move || {
+        Replay::open(settings, request).map(|replay| replay.execute(&stop, &replay_progress))
     });
-    let worked = worked.await;
-    signals.abort();
-    drop(bar);
-    let (report, outcome) = worked
-        .map_err(|error| CommandError::failed("a part of the program stopped", error.into()))?
-        .map_err(CommandError::Pipeline)?;
-    if args.json {
-        context.printer.print_json(&report)?;
-    }
-    context.tell(&summary(&report));
-    outcome.map_err(CommandError::Pipeline)?;
+    let replayed = replayed.await;
+    drop(signals);
+    drop(progress_line);
+    let (report, outcome) = replayed.map_err(CommandError::panicked)??;
+    context.report(args.json, &report, summary)?;
+    outcome?;
     Ok(report.header.exit_code)
 }
 
-/// The range that is asked for; `None` rebuilds everything.
+/// Returns the range to rebuild; `None` rebuilds everything.
 fn range_of(args: &ReplayArgs) -> Result<Option<Window>, CommandError> {
-    let is_whole = args.from.is_none() && args.to.is_none() && args.streams.streams.is_empty();
-    if is_whole {
+    let is_full = args.from.is_none() && args.to.is_none() && args.streams.streams.is_empty();
+    if is_full {
         return Ok(None);
     }
     if !args.streams.streams.is_empty() && args.streams.streams.iter().all(|stream| *stream == Stream::Surveys) {
-        let why = "surveys are always read whole, so no range of them can be replayed; replay everything instead";
+        let why = "surveys have no windows, so no range of them can be replayed: replay everything instead";
         return Err(CommandError::Usage(why.to_owned()));
     }
     check_range(args.from, args.to)?;
     Ok(Some(Window::new(args.from.unwrap_or(i64::MIN), args.to.unwrap_or(i64::MAX))))
 }
 
-/// Shows the progress until the returned guard is dropped.
-fn watch(context: &Context, progress: Arc<ReplayProgress>) -> Watch {
-    bars::watch_line(&context.bars, move || {
-        let now = progress.snapshot();
-        let percent = now.scans_done * 100 / now.scans.max(1);
-        let (done, all, pages, records) = (now.scans_done, now.scans, now.pages_done, now.records_done);
-        format!("{percent}%  {done}/{all} scans  {pages} pages  {records} records")
-    })
+fn progress_text(progress: &ReplayProgress) -> String {
+    let now = progress.snapshot();
+    let percent = now.scans_done * 100 / now.scans.max(1);
+    let (done, all, pages, records) = (now.scans_done, now.scans, now.pages_done, now.records_done);
+    format!("{percent}%  {done}/{all} scans  {pages} pages  {records} records")
 }
 
 fn summary(report: &ReplayReport) -> String {
     let done = &report.replayed;
     let mut text = format!(
-        "replay {}: {} scans, {} pages, {} records in {:.1} s, no request\n",
-        report.header.outcome.name().replace('_', " "),
+        "replay {}: {} scans, {} pages, {} records in {:.1} s, no requests\n",
+        outcome_words(report.header.outcome.name()),
         done.scans,
         done.pages,
         done.records,

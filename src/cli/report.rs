@@ -1,4 +1,4 @@
-//! `studysync report`: one HTML file about the warehouse.
+//! `studysync report`: writes an HTML page about the warehouse.
 
 use std::path::{Path, PathBuf};
 
@@ -8,35 +8,34 @@ use crate::{
     clock,
     config::Settings,
     files::Access,
-    load::{Reader, ReaderLimits},
-    pipeline::unknown_surveys,
     report::{self, DAYS_DEFAULT, DAYS_MAX, ReportError, ReportSettings},
     state::{State, StateError},
 };
 
 use super::{
     CommandError, Context,
-    flags::{PlaceFlags, SurveyFlags, between, parse_moment},
+    flags::{LocationArgs, SurveyArgs, between, parse_moment},
     output::write_to,
+    warehouse::open_for_surveys,
 };
 
-/// Writes one HTML page: answers, NPS, surveys, completeness.
+/// Writes an HTML page: answers, NPS, surveys, coverage.
 ///
-/// Answers per day, NPS, surveys and their questions, themes, coverage, and where the time went.
+/// The page shows answers per day, NPS, surveys and their questions, themes, coverage, and the time that runs took.
 ///
-/// The page needs no network and no script, and lists the numbers of its charts in tables. The command reads the DuckDB
-/// file if one is named, else the Parquet files, and changes nothing. Coverage comes from the checkpoints, or from the
-/// ledger in the warehouse if there are none. With --survey the page shows these surveys alone.
+/// The page needs no network and no script, and has the numbers of its charts in tables. The command reads the DuckDB file
+/// if one is configured, else the Parquet files, and changes nothing. Coverage comes from the checkpoints, or from the
+/// ledger in the warehouse if there are none. With --survey the page shows only these surveys.
 ///
-/// Exit codes: 0 written; 1 the warehouse cannot be read; 2 usage or configuration; 5 a run has the warehouse open.
+/// Exit codes: 0 written; 1 the warehouse cannot be read; 2 usage or configuration; 5 a run has locked the warehouse.
 #[derive(Args, Debug)]
 pub(super) struct ReportArgs {
-    /// Write to this file, which is replaced atomically. A new file has the mode that your umask gives it; an existing
-    /// file keeps its mode [default: standard output]
+    /// File to write; it is replaced atomically. A new file gets the mode of your umask, an existing file keeps its mode
+    /// [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
-    /// Days that the daily chart and the maps of days show
+    /// Days in the daily chart and in the maps of days
     #[arg(long, value_name = "N", default_value_t = DAYS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=i64::from(DAYS_MAX)))]
     days: u32,
 
@@ -45,46 +44,39 @@ pub(super) struct ReportArgs {
     since: Option<i64>,
 
     #[command(flatten)]
-    place: PlaceFlags,
+    locations: LocationArgs,
 
     #[command(flatten)]
-    surveys: SurveyFlags,
+    surveys: SurveyArgs,
 }
 
 pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.place.given(&context).surveys(&args.surveys).settings()?;
-    settings.require_warehouse().map_err(CommandError::Config)?;
+    let settings = args.locations.settings(&context).surveys(&args.surveys).build()?;
+    settings.require_warehouse()?;
     if args.out.is_none() && context.printer.is_terminal() {
-        let what = "a page is not for a terminal: name a file with --out report.html, or redirect the output";
+        let what = "the page is not for a terminal: name a file with --out report.html, or redirect the output";
         return Err(CommandError::Usage(what.to_owned()));
     }
-    let (duckdb, parquet) = (settings.warehouse.duckdb.as_deref(), settings.warehouse.parquet.as_deref());
-    let limits = ReaderLimits { memory_bytes: settings.warehouse.query_memory_bytes(), ..ReaderLimits::default() };
-    let mut reader = Reader::open_limited(duckdb, parquet, limits).map_err(CommandError::Load)?;
-    if !settings.surveys.is_empty()
-        && let Some(unknown) = unknown_surveys(&mut reader, &settings.surveys).map_err(CommandError::Load)?
-    {
-        return Err(CommandError::Usage(format!("there is nothing to report: {unknown}")));
-    }
+    let mut reader = open_for_surveys(&settings, "report")?;
     let state = checkpoints(&settings)?;
-    let of = ReportSettings {
-        warehouse: name_of(duckdb.or(parquet)),
+    let report_settings = ReportSettings {
+        warehouse: file_name(settings.warehouse.duckdb.as_deref().or(settings.warehouse.parquet.as_deref())),
         made_ms: clock::now_ms(),
         days: args.days,
         surveys: settings.surveys.clone(),
         changes: args.since.map(|since_ms| between(since_ms, None)).transpose()?,
     };
-    let page = report::make(&mut reader, state.as_ref(), &of).map_err(|error| match error {
+    let page = report::make(&mut reader, state.as_ref(), &report_settings).map_err(|error| match error {
         ReportError::Load(source) => CommandError::Load(source),
         ReportError::State(source) => CommandError::State(source),
-        drawing @ ReportError::Draw(_) => CommandError::Refused(drawing.to_string()),
+        error @ ReportError::Draw(_) => CommandError::Refused(error.to_string()),
     })?;
     drop(reader);
     write_to(args.out.as_deref(), Access::Usual, &context.printer, |out| Ok(out.write_all(page.as_bytes())?))?;
     Ok(0)
 }
 
-/// The checkpoints, if they are to be read: the ledger in the warehouse does without them.
+/// Opens the checkpoints. Returns `None` if they are missing or damaged: then the report uses the ledger.
 fn checkpoints(settings: &Settings) -> Result<Option<State>, CommandError> {
     match State::open_read_only(&settings.state_path) {
         Ok(state) => Ok(state),
@@ -96,8 +88,8 @@ fn checkpoints(settings: &Settings) -> Result<Option<State>, CommandError> {
     }
 }
 
-/// The last part of a path: the page says which warehouse, not where on whose machine it lies.
-fn name_of(path: Option<&Path>) -> String {
+/// Returns the file name of a path, or an empty text. The page does not show the folder of the warehouse.
+fn file_name(path: Option<&Path>) -> String {
     let name = path.and_then(Path::file_name).unwrap_or_default();
     name.to_string_lossy().into_owned()
 }

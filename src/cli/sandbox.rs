@@ -1,5 +1,4 @@
-//! `studysync sandbox`: runs the sandbox service until Ctrl-C or SIGTERM.
-//! `crates/sandbox/README.md` documents what it can do.
+//! `studysync sandbox`: runs the sandbox service until Ctrl-C or SIGTERM. `crates/sandbox/README.md` documents it.
 
 use std::{io, net::SocketAddr};
 
@@ -7,23 +6,23 @@ use chrono::DateTime;
 use clap::{Args, ValueEnum};
 use studysync_sandbox::{EndMark, Faults, Order, RateLimit, Rough, Sandbox, Settings, Ties};
 
-use super::{CommandError, Context};
+use super::{CommandError, Context, signals::next_signal};
 use crate::clock;
 
 /// Runs a stand-in for the service with generated data.
 ///
-/// Point any command at it with `--base-url http://127.0.0.1:8787` and the key `sandbox-key`. When it is ready it
-/// prints one line to stdout: `listening on http://ADDRESS`. Control calls (clock, changes, faults, request log, the
+/// Every command can use it with `--base-url http://127.0.0.1:8787` and the key `sandbox-key`. When the sandbox is ready,
+/// it prints one line to stdout: `listening on http://ADDRESS`. Control calls (clock, changes, faults, request log, the
 /// true rows) are under `/_sandbox/`.
 ///
-/// Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 the address is taken; 2 a setting cannot be.
+/// Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 the address is in use; 2 a setting is invalid.
 #[derive(Args, Clone, Debug)]
 pub(super) struct SandboxArgs {
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
     pub listen: SocketAddr,
 
-    /// Responses to generate, exactly
+    /// Exact number of responses to generate
     #[arg(long, value_name = "N", default_value_t = Settings::default().responses)]
     pub responses: u64,
 
@@ -43,51 +42,51 @@ pub(super) struct SandboxArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     pub now: Option<i64>,
 
-    /// Let the service's clock stand still; control calls can still move it
+    /// Stop the service's clock; control calls can still set it
     #[arg(long)]
     pub frozen_clock: bool,
 
-    /// The one key that is accepted
+    /// The key that is accepted
     #[arg(long, value_name = "KEY", default_value_t = Settings::default().api_key)]
     pub api_key: String,
 
-    /// End when standard input ends, so that it does not outlive whoever started it
+    /// Stop when standard input ends, so that the sandbox does not outlive the program that started it
     #[arg(long, hide = true)]
     pub until_stdin_ends: bool,
 
-    /// What the data is like
+    /// Kind of data
     #[arg(long, value_enum, default_value = "smooth")]
     pub data: DataArg,
 
-    /// Order of lists [default: newest-first; of rough data shuffled]
+    /// Order of lists [default: newest-first; shuffled for rough data]
     #[arg(long, value_enum)]
     pub order: Option<OrderArg>,
 
-    /// What becomes of rows that share a millisecond at a page edge
+    /// Treatment of rows that share a millisecond at a page boundary
     #[arg(long, value_enum, default_value = "kept")]
     pub ties: TiesArg,
 
-    /// Responses that share each millisecond; 0 leaves the times as they fall
+    /// Responses that share each millisecond; 0 keeps the generated times
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub ties_per_ms: u32,
 
-    /// What marks the last page
+    /// Form of the cursor of the last page
     #[arg(long, value_enum, default_value = "null")]
     pub end_style: EndStyleArg,
 
-    /// Requests a second that are answered, the others get a 429; 0 is no limit
+    /// Requests per second that are answered; others get a 429; 0 is no limit
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     pub rate_limit: f64,
 
-    /// Requests that may come at once under --rate-limit
+    /// Burst of requests that --rate-limit allows
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub burst: u32,
 
-    /// Time that each request takes, in milliseconds
+    /// Delay of each response, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 0)]
     pub latency_ms: u64,
 
-    /// Compress answers for clients that accept gzip
+    /// Compress responses for clients that accept gzip
     #[arg(long)]
     pub gzip: bool,
 
@@ -95,22 +94,22 @@ pub(super) struct SandboxArgs {
     #[arg(long)]
     pub media: bool,
 
-    /// Share of responses that break the contract's habits, 0.0 to 1.0
+    /// Share of responses with unusual values, 0.0 to 1.0
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     pub hostile_share: f64,
 
-    /// More faults, as JSON; wins over the flags above. Example: '{"server_error":{"when":{"every":10}}}'
+    /// Faults as JSON; they win over the flags above. Example: '{"server_error":{"when":{"every":10}}}'
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub faults: String,
 }
 
-/// What the data is like.
+/// Kind of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum DataArg {
-    /// As even as it is generated
+    /// Evenly distributed
     Smooth,
-    /// Sessions at the edges of hours and days, equal milliseconds, sessions over days, records that are rejected, keys
-    /// that come twice, snapshots that differ within a session, longer texts
+    /// Sessions at boundaries of hours and days, equal milliseconds, sessions over days, records that are rejected,
+    /// duplicate keys, snapshots that differ within a session, longer texts
     Rough,
 }
 
@@ -121,22 +120,22 @@ pub(super) enum OrderArg {
     NewestFirst,
     /// The oldest row first
     OldestFirst,
-    /// No order of time, but always the same
+    /// A fixed order that is not by time
     Shuffled,
 }
 
-/// Rows that share a millisecond at a page edge.
+/// Treatment of rows that share a millisecond at a page boundary.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum TiesArg {
     /// Each row is sent once
     Kept,
-    /// They are sent again
+    /// The rows are sent again
     Repeated,
-    /// They are never sent
+    /// The rows are never sent
     Lost,
 }
 
-/// What marks the last page.
+/// Form of the cursor of the last page.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum EndStyleArg {
     /// `cursor` is null
@@ -153,7 +152,7 @@ pub(super) async fn run(args: SandboxArgs, context: Context) -> Result<u8, Comma
     let running = Sandbox::start(settings, args.listen).await.map_err(CommandError::sandbox)?;
     context.printer.print(&format!("listening on {}", running.base_url()))?;
     tokio::select! {
-        asked = stop_asked() => asked.map_err(CommandError::sandbox)?,
+        signal = next_signal() => signal.map_err(CommandError::sandbox)?,
         () = stdin_ended(), if args.until_stdin_ends => {}
     }
     running.shutdown().await;
@@ -161,7 +160,7 @@ pub(super) async fn run(args: SandboxArgs, context: Context) -> Result<u8, Comma
 }
 
 fn settings(args: &SandboxArgs) -> io::Result<Settings> {
-    let unfit = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
+    let invalid = |problem: String| io::Error::new(io::ErrorKind::InvalidInput, problem);
     let mut faults = Faults {
         seed: args.seed,
         order: match args.order {
@@ -186,8 +185,9 @@ fn settings(args: &SandboxArgs) -> io::Result<Settings> {
     };
     faults.latency.ms = args.latency_ms;
     faults.media.is_served = args.media;
-    let patch = serde_json::from_str(&args.faults).map_err(|error| unfit(format!("--faults is not JSON: {error}")))?;
-    let faults = faults.merged(patch).map_err(|error| unfit(format!("--faults: {error}")))?;
+    let patch =
+        serde_json::from_str(&args.faults).map_err(|error| invalid(format!("--faults is not JSON: {error}")))?;
+    let faults = faults.merged(patch).map_err(|error| invalid(format!("--faults: {error}")))?;
     Ok(Settings {
         seed: args.seed,
         now_ms: args.now.unwrap_or_else(clock::now_ms),
@@ -204,31 +204,15 @@ fn settings(args: &SandboxArgs) -> io::Result<Settings> {
     })
 }
 
-/// Ends with standard input.
+/// Returns when standard input ends or cannot be read.
 async fn stdin_ended() {
     let ended = tokio_util::sync::CancellationToken::new();
-    let guard = ended.clone();
+    let cancel = ended.clone();
     std::thread::spawn(move || {
-        // An input that cannot be read has ended.
         io::copy(&mut io::stdin(), &mut io::sink()).ok();
-        guard.cancel();
+        cancel.cancel();
     });
     ended.cancelled().await;
-}
-
-/// Ends when somebody asks the process to stop.
-async fn stop_asked() -> io::Result<()> {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate())?;
-        tokio::select! {
-            asked = tokio::signal::ctrl_c() => asked,
-            _ = terminate.recv() => Ok(()),
-        }
-    }
-    #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await
 }
 
 fn parse_moment(text: &str) -> Result<i64, String> {

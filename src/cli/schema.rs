@@ -1,4 +1,4 @@
-//! `studysync schema`: the data dictionary.
+//! `studysync schema`: prints the data dictionary.
 
 use clap::{Args, ValueEnum};
 use comfy_table::{ColumnConstraint, ContentArrangement, Table as Grid, Width, presets};
@@ -9,7 +9,7 @@ use super::{CommandError, Context};
 
 /// Prints the data dictionary: tables, views and columns.
 ///
-/// Shows the meaning and the origin of each, for all tables and views or for the named ones.
+/// Prints the meaning and the origin of each column, for all tables and views or for the named ones.
 ///
 /// Exit codes: 0 printed; 1 cannot be printed; 2 no such table or view.
 #[derive(Args, Debug)]
@@ -25,15 +25,15 @@ pub(super) struct SchemaArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For a terminal: the list of tables and views; with names, their columns
+    /// Text for a terminal: the list of tables and views; with names, their columns
     Text,
     /// Markdown
     Md,
     /// DuckDB DDL of an empty warehouse, with comments
     Sql,
-    /// For programs
+    /// One JSON object
     Json,
-    /// A script that reads the Parquet warehouse in plain DuckDB
+    /// SQL script that reads the Parquet warehouse in plain DuckDB
     Parquet,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn run(args: &SchemaArgs, context: Context) -> Result<u8, CommandErro
     let default = if context.printer.is_terminal() { Format::Text } else { Format::Md };
     let format = args.format.unwrap_or(default);
     if format == Format::Parquet && !args.names.is_empty() {
-        return Err(CommandError::Usage("--format parquet is one script for all tables: name none".to_owned()));
+        return Err(CommandError::Usage("--format parquet prints one script for all tables: name no table".to_owned()));
     }
     let dictionary = Dictionary::of(&args.names).map_err(CommandError::Usage)?;
     let text = match format {
@@ -58,16 +58,16 @@ pub(super) fn run(args: &SchemaArgs, context: Context) -> Result<u8, CommandErro
     Ok(0)
 }
 
-/// A line for each table and view.
+/// Returns a line for each table and view.
 fn overview(dictionary: &Dictionary) -> String {
     let mut tables = grid();
     tables.add_rows(dictionary.tables().iter().map(|table| [&table.name, &table.grain]));
     let mut views = grid();
     views.add_rows(dictionary.views().iter().map(|view| [&view.name, &view.comment]));
-    format!("Tables, and what one row is:\n{tables}\n\nViews:\n{views}\n\nColumns: studysync schema TABLE\n")
+    format!("Tables, and the meaning of one row:\n{tables}\n\nViews:\n{views}\n\nColumns: studysync schema TABLE\n")
 }
 
-/// The columns of each table and view.
+/// Returns the columns of each table and view.
 fn details(dictionary: &Dictionary) -> String {
     let mut text = String::new();
     for table in dictionary.tables() {
@@ -98,7 +98,7 @@ fn type_of(column: &Column) -> String {
     format!("{}{null}", column.column_type.duckdb())
 }
 
-/// Names that stay whole, and texts that wrap beside them.
+/// Returns an empty grid, whose first column is never narrower than a name and whose other columns wrap.
 fn grid() -> Grid {
     let mut grid = Grid::new();
     grid.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);

@@ -1,42 +1,41 @@
-//! `studysync serve`: the receiver of webhooks and the schedule, until a signal.
+//! `studysync serve`: receives webhooks and runs `sync` by a schedule, until a signal.
 
 use std::net::SocketAddr;
 
 use clap::Args;
-use tokio_util::sync::CancellationToken;
 
 use crate::{pipeline::System, serve::Server};
 
 use super::{
     CommandError, Context,
-    flags::{EffortFlags, PlaceFlags, StreamFlags, SurveyFlags},
-    sync::stop_on_signal,
+    flags::{LimitArgs, LocationArgs, SelectionArgs},
+    signals::SignalHandler,
 };
 
 /// Receives webhooks and runs `sync` on a schedule.
 ///
 /// It runs until Ctrl-C or SIGTERM.
 ///
-/// A delivery is on disk before the response 200, is in the table webhook_events within a minute, and starts a scan of
-/// what it tells about. `[serve]` in the configuration says where to listen, when to run and where the webhooks' secret
-/// is (the environment variable STUDYSYNC_WEBHOOK_SECRET unless set otherwise). It speaks plain HTTP: put a TLS proxy
-/// in front of it that forwards the webhook's path only. When it is ready it prints one line to stdout: `listening on
-/// http://ADDRESS`.
+/// Each delivery is stored on disk before the response 200. It is in the table webhook_events within a minute, and starts
+/// a scan of the data that it reports. `[serve]` in the configuration sets the address, the schedule and the source of the
+/// webhooks' secret (default: the environment variable STUDYSYNC_WEBHOOK_SECRET). `serve` speaks plain HTTP: put a TLS
+/// proxy in front of it that forwards only the path of webhooks. When it is ready, it prints one line to stdout:
+/// `listening on http://ADDRESS`.
 ///
-/// GET /healthz is red (503) when somebody has to act: nights fail, a stream has too large a lag, deliveries cannot be
-/// stored; its JSON names the reasons. /readyz is red while deliveries cannot be stored, the only failure that a
-/// restart may mend. /metrics is for Prometheus.
+/// GET /healthz is red (503) when someone must act: nightly runs fail, the lag of a stream is too large, or deliveries
+/// cannot be stored. Its JSON names the reasons. /readyz is red while deliveries cannot be stored, the only failure that
+/// a restart may repair. /metrics is for Prometheus.
 ///
-/// / is a status page for people, /api/status the same as JSON. On another address than loopback it needs a token of 16
-/// characters or more (the environment variable STUDYSYNC_STATUS_TOKEN unless set otherwise),
+/// The status page is at /, and as JSON at /api/status. On an address other than loopback it needs a token of 16
+/// characters or more (default: the environment variable STUDYSYNC_STATUS_TOKEN),
 /// or status_page = "off" under `[serve]`.
 ///
-/// A run that was missed or killed is caught up once. While another process holds the lease (a backfill by hand),
-/// deliveries wait in the inbox and the run waits for the next time of the schedule. A failed run is retried, not
-/// before the service's Retry-After. The next time of the schedule always starts a run.
+/// After missed or killed runs, one run starts at once. While another process holds the lease (for example a manual
+/// backfill), deliveries wait in the inbox, and a due run waits for the next time of the schedule. A failed run is
+/// retried, but not before the service's Retry-After. The next time of the schedule always starts a run.
 ///
-/// Exit codes: 0 stopped by a signal; 1 failed: the inbox cannot be used or the address is taken; 2 usage or
-/// configuration; 5 another `serve` is at work with the same state file.
+/// Exit codes: 0 stopped by a signal; 1 failed: the inbox cannot be used or the address is in use; 2 usage or
+/// configuration; 5 another `serve` uses the same state file.
 #[derive(Args, Debug)]
 pub(super) struct ServeArgs {
     /// Address to listen on; port 0 takes a free one [default: 127.0.0.1:8788]
@@ -44,30 +43,23 @@ pub(super) struct ServeArgs {
     listen: Option<SocketAddr>,
 
     #[command(flatten)]
-    place: PlaceFlags,
+    locations: LocationArgs,
 
     #[command(flatten)]
-    streams: StreamFlags,
+    selection: SelectionArgs,
 
     #[command(flatten)]
-    surveys: SurveyFlags,
-
-    #[command(flatten)]
-    effort: EffortFlags,
+    limits: LimitArgs,
 }
 
 pub(super) async fn run(args: ServeArgs, context: Context) -> Result<u8, CommandError> {
-    let mut settings =
-        args.place.given(&context).streams(&args.streams).surveys(&args.surveys).effort(&args.effort).settings()?;
+    let mut settings = args.locations.settings(&context).selection(&args.selection).limits(&args.limits).build()?;
     settings.serve.listen = args.listen.unwrap_or(settings.serve.listen);
-    // First of all: as process 1 of a container the kernel drops a signal that nobody handles yet.
-    let stop = CancellationToken::new();
-    let signals = tokio::spawn(stop_on_signal(stop.clone()));
-    let server = Server::bind(settings, System::default()).await.map_err(CommandError::Serve)?;
-    let address = server.address().map_err(|source| CommandError::failed("the address cannot be told", source))?;
+    // Before anything else: in a container, the kernel drops signals for process 1 that have no handler.
+    let signals = SignalHandler::start();
+    let server = Server::bind(settings, System::default()).await?;
+    let address = server.address().map_err(|source| CommandError::failed("the address is unknown", source))?;
     context.printer.print(&format!("listening on http://{address}"))?;
-    let outcome = server.run(stop).await;
-    signals.abort();
-    outcome.map_err(CommandError::Serve)?;
+    server.run(signals.token()).await?;
     Ok(0)
 }

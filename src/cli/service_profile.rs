@@ -1,67 +1,71 @@
-//! How behaviours are shown by `check --service-profile` and `status`: a line with the value, and below it when and how
-//! it was measured. No line is longer than a terminal of 80 columns.
+//! The service profile as text, for `check --service-profile` and `status`. Each behaviour has a line with its value, and
+//! below it when and how it was measured. Lines have at most 80 columns.
 
 use serde_json::Value;
 
 use crate::{
-    model::{behaviour_names, format_ms},
+    model::behaviour_names,
     pipeline::{KnownBehaviour, Measured},
 };
 
-/// The columns of a line.
+use super::wording::{counted, format_second};
+
+/// Columns of a line.
 const WIDTH: usize = 80;
-/// The columns of a name.
-const NAME: usize = 24;
+/// Columns of a behaviour's name.
+const NAME_WIDTH: usize = 24;
 const EVIDENCE_INDENT: &str = "      ";
 
-/// Each behaviour with its value, its date, and how it was measured or why it could not be.
+/// Returns the behaviours that were just measured, each with its value, its date, and how it was measured or why it could
+/// not be.
 pub(super) fn describe_measured(measured: &[Measured]) -> String {
-    let total: u64 = measured.iter().map(|one| one.requests).sum();
+    let total: u64 = measured.iter().map(|behaviour| behaviour.requests).sum();
     let mut text = "\nbehaviour of the service:\n".to_owned();
-    for one in measured {
-        let requests = match one.requests {
-            1 => "1 request".to_owned(),
-            requests => format!("{requests} requests"),
-        };
-        text.push_str(&value_line(one.name, one.value.as_ref()));
-        text.push_str(&evidence_line(one.measured_ms, &format!("{} ({requests})", one.how)));
-        text.push_str(&warning(one.name, one.value.as_ref()));
+    for Measured { name, value, how, requests, measured_ms } in measured {
+        text.push_str(&value_line(name, value.as_ref()));
+        text.push_str(&evidence_line(*measured_ms, &format!("{how} ({})", counted(*requests, "request"))));
+        text.push_str(&warning(name, value.as_ref()));
     }
-    text.push_str(&format!("{total} requests; what is known is remembered, and `studysync status` shows it\n"));
+    text.push_str(&format!(
+        "{}; the values are stored, and `studysync status` shows them\n",
+        counted(total, "request")
+    ));
     text
 }
 
-/// The known ones with their date and evidence, and the names of the others.
+/// Returns the stored behaviours: the known ones with date and evidence, the others with `unknown`.
 pub(super) fn describe_known(known: &[KnownBehaviour]) -> String {
-    if known.iter().all(|one| one.value.is_none()) {
-        return "\nnothing is known yet of how the service behaves (`studysync check --service-profile` measures them)\n".to_owned();
+    if known.iter().all(|behaviour| behaviour.value.is_none()) {
+        return "\nno behaviour of the service is known yet (`studysync check --service-profile` measures them)\n"
+            .to_owned();
     }
     let mut text = "\nbehaviour of the service:\n".to_owned();
-    for one in known {
-        text.push_str(&value_line(one.name, one.value.as_ref()));
-        if let Some(at_ms) = one.measured_ms {
-            text.push_str(&evidence_line(Some(at_ms), one.evidence.as_deref().unwrap_or_default()));
+    for KnownBehaviour { name, value, measured_ms, evidence } in known {
+        text.push_str(&value_line(name, value.as_ref()));
+        if measured_ms.is_some() {
+            text.push_str(&evidence_line(*measured_ms, evidence.as_deref().unwrap_or_default()));
         }
-        text.push_str(&warning(one.name, one.value.as_ref()));
+        text.push_str(&warning(name, value.as_ref()));
     }
     text
 }
 
 fn value_line(name: &str, value: Option<&Value>) -> String {
-    wrapped(&format!("{name:<NAME$} {}", shown(value)), "  ", &" ".repeat(NAME + 3))
+    wrapped(&format!("{name:<NAME_WIDTH$} {}", shown(value)), "  ", &" ".repeat(NAME_WIDTH + 3))
 }
 
 fn evidence_line(measured_ms: Option<i64>, evidence: &str) -> String {
-    let when = measured_ms.map(|at_ms| format_ms(at_ms.div_euclid(1000) * 1000)).unwrap_or_default();
+    let when = measured_ms.map(format_second).unwrap_or_default();
     let gap = if when.is_empty() || evidence.is_empty() { "" } else { ": " };
     wrapped(&format!("{when}{gap}{evidence}"), EVIDENCE_INDENT, EVIDENCE_INDENT)
 }
 
-/// A key belongs to one environment: webhooks of several are not all of this service's data.
+/// Returns a warning if webhooks came from several environments: a key belongs to one, so some webhooks are about other
+/// data.
 fn warning(name: &str, value: Option<&Value>) -> String {
     match value.and_then(Value::as_array) {
         Some(ids) if name == behaviour_names::ENVIRONMENT_IDS && ids.len() > 1 => wrapped(
-            "warning: a key belongs to one environment; set environment_id under [serve], and let the service post webhooks of that one alone",
+            "warning: webhooks came from several environments, and a key belongs to one; set environment_id under [serve], and let the service send only webhooks of that environment",
             EVIDENCE_INDENT,
             EVIDENCE_INDENT,
         ),
@@ -69,7 +73,8 @@ fn warning(name: &str, value: Option<&Value>) -> String {
     }
 }
 
-/// The text in lines that end at spaces; a word that is longer than a line has a line of its own.
+/// Wraps a text at spaces. `first` and `next` indent the first line and the others. A word that is longer than a line gets
+/// its own line.
 fn wrapped(text: &str, first: &str, next: &str) -> String {
     let (mut lines, mut line, mut has_word) = (String::new(), first.to_owned(), false);
     for word in text.split(' ') {
@@ -111,7 +116,7 @@ mod tests {
     #[test]
     fn no_line_is_longer_than_a_terminal() {
         let words = "word ".repeat(60);
-        for line in wrapped(&format!("{:<NAME$} {words}", "name"), "  ", "     ").lines() {
+        for line in wrapped(&format!("{:<NAME_WIDTH$} {words}", "name"), "  ", "     ").lines() {
             assert!(line.chars().count() <= WIDTH && !line.ends_with(' '), "{line}");
         }
         assert_eq!(wrapped("", "  ", "  "), "\n");

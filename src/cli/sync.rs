@@ -1,4 +1,4 @@
-//! `studysync sync` and `studysync backfill`: one run of the pipeline, from the signal handlers to the summary.
+//! `studysync sync` and `studysync backfill`: run the pipeline, and show its progress and result.
 
 use std::sync::Arc;
 
@@ -12,25 +12,28 @@ use crate::{
     model::{Window, format_ms},
     notify::{EndedRun, after_run},
     pipeline::{
-        OPEN_END_MS, Outcome, PeopleAsk, Progress, Reached, RecordingsReport, Request, Run, RunMoments, RunReport,
-        drift_lines,
+        OPEN_END_MS, Outcome, PeopleAsk, PipelineError, Progress, Reached, RecordingsReport, Request, Run, RunMoments,
+        RunReport, drift_lines,
     },
     sync_status::HealthRules,
 };
 
 use super::{
-    CommandError, Context, bars,
-    flags::{EffortFlags, Given, PlaceFlags, StreamFlags, SurveyFlags, check_range, parse_moment},
+    CommandError, Context,
+    flags::{LimitArgs, LocationArgs, SelectionArgs, SettingsBuilder, check_range, parse_moment},
+    progress,
+    signals::{SignalHandler, next_signal},
+    wording::{nonzero_counts, outcome_words, stopped_line},
 };
 
 /// Pulls new data and re-scans closed windows: the nightly job.
 ///
-/// A first sync begins 30 days back (`since` in the configuration changes this), or where a backfill began. `backfill`
-/// pulls older answers. A sync also pulls every later range that was never proven complete.
+/// The first sync starts 30 days back (`since` in the configuration changes this), or at the start of a backfill.
+/// `backfill` pulls older answers. A sync also pulls every later range that was never proven complete.
 /// The next run resumes a run that was stopped or killed.
 ///
 /// Fields and values that this version does not know are stored and reported. [streams.NAME.drift] in the configuration
-/// chooses another policy: evolve, freeze, discard_row, discard_value.
+/// sets another policy: evolve, freeze, discard_row, discard_value.
 ///
 /// Exit codes: 0 done; 1 failed, completely or in some windows or lists (also if a frozen stream met drift), committed
 /// data stays; 2 usage or configuration; 3 done, but something needs attention (rejects, withheld deletions,
@@ -39,21 +42,18 @@ use super::{
 #[derive(Args, Debug)]
 pub(super) struct SyncArgs {
     #[command(flatten)]
-    run: RunFlags,
+    run: RunArgs,
 
     #[command(flatten)]
-    streams: StreamFlags,
-
-    #[command(flatten)]
-    surveys: SurveyFlags,
+    selection: SelectionArgs,
 }
 
 /// Pulls history between two moments, resumable.
 ///
-/// Pulls everything created in that range that is not in the warehouse yet.
+/// Pulls every row that was created in the range and is not in the warehouse yet.
 ///
-/// Windows are pulled concurrently. A backfill that was killed resumes when the same command runs again. It sends
-/// nothing when the range is covered.
+/// Windows are pulled concurrently. After an interruption, the same command resumes. If the range is covered, it sends no
+/// request.
 ///
 /// Exit codes: 0 done; 1 failed, completely or in some windows or lists (also if a frozen stream met drift), committed
 /// data stays; 2 usage or configuration; 3 done, but something needs attention (rejects, withheld deletions,
@@ -70,102 +70,89 @@ pub(super) struct BackfillArgs {
     to: Option<i64>,
 
     #[command(flatten)]
-    run: RunFlags,
+    run: RunArgs,
 
     #[command(flatten)]
-    streams: StreamFlags,
-
-    #[command(flatten)]
-    surveys: SurveyFlags,
+    selection: SelectionArgs,
 }
 
+/// Flags of the commands that run the pipeline.
 #[derive(Args, Debug)]
-pub(super) struct RunFlags {
-    /// Mark rows as vanished if the service no longer returns them, however many they are
+pub(super) struct RunArgs {
+    /// Mark all rows as vanished that the service no longer returns, even if they are very many
     #[arg(long)]
-    pub accept_vanished: bool,
+    accept_vanished: bool,
 
     /// Print one JSON object on stdout when the run ends
     #[arg(long)]
-    pub json: bool,
+    json: bool,
 
     #[command(flatten)]
-    pub place: PlaceFlags,
+    locations: LocationArgs,
 
     #[command(flatten)]
-    pub effort: EffortFlags,
+    limits: LimitArgs,
 }
 
 pub(super) async fn sync(args: SyncArgs, context: Context) -> Result<u8, CommandError> {
-    let accept_vanished = args.run.accept_vanished;
-    let request = Request { command: "sync", backfill: None, accept_vanished, people: PeopleAsk::AfterLists };
-    let given = args.run.given(&context).streams(&args.streams).surveys(&args.surveys);
-    run_request(request, given.settings()?, args.run.json, context).await
-}
-
-/// Reports where a first sync begins: a sync does not pull older answers.
-fn tell_first_start(since_ms: i64, context: &Context) {
-    let since = format_ms(since_ms);
-    tracing::info!(since, "starting the first sync");
-    // The log line says it where there is no terminal.
-    if !context.bars.is_hidden() {
-        context.tell(&format!(
-            "first sync: answers from {since} on; older ones come with `studysync backfill --from DATE`\n"
-        ));
-    }
+    let request = args.run.request("sync", None, PeopleAsk::AfterLists);
+    let settings = args.run.settings(&context).selection(&args.selection).build()?;
+    run_request(request, settings, args.run.json, context).await
 }
 
 pub(super) async fn backfill(args: BackfillArgs, context: Context) -> Result<u8, CommandError> {
     check_range(Some(args.from), args.to)?;
-    let backfill = Some(Window::new(args.from, args.to.unwrap_or(OPEN_END_MS)));
-    let accept_vanished = args.run.accept_vanished;
-    let request = Request { command: "backfill", backfill, accept_vanished, people: PeopleAsk::AfterLists };
-    let given = args.run.given(&context).streams(&args.streams).surveys(&args.surveys);
-    run_request(request, given.settings()?, args.run.json, context).await
+    let range = Window::new(args.from, args.to.unwrap_or(OPEN_END_MS));
+    let request = args.run.request("backfill", Some(range), PeopleAsk::AfterLists);
+    let settings = args.run.settings(&context).selection(&args.selection).build()?;
+    run_request(request, settings, args.run.json, context).await
 }
 
-impl RunFlags {
-    pub fn given(&self, context: &Context) -> Given {
-        self.place.given(context).effort(&self.effort)
+/// `users pull`: runs the pipeline for users only.
+pub(super) async fn pull_users(args: RunArgs, people: PeopleAsk, context: Context) -> Result<u8, CommandError> {
+    let request = args.request("users pull", None, people);
+    run_request(request, args.settings(&context).build()?, args.json, context).await
+}
+
+impl RunArgs {
+    fn settings(&self, context: &Context) -> SettingsBuilder {
+        self.locations.settings(context).limits(&self.limits)
+    }
+
+    fn request(&self, command: &'static str, backfill: Option<Window>, people: PeopleAsk) -> Request {
+        Request { command, backfill, accept_vanished: self.accept_vanished, people }
     }
 }
 
-/// One run, from the signal handlers to the summary.
-pub(super) async fn run_request(
+/// Runs the pipeline, from the signal handlers to the summary and the notifications.
+async fn run_request(
     request: Request,
     settings: Settings,
     is_json: bool,
     context: Context,
 ) -> Result<u8, CommandError> {
-    let (stop, command, started_ms) = (CancellationToken::new(), request.command, clock::now_ms());
-    let signals = tokio::spawn(stop_on_signal(stop.clone()));
-    let progress = Arc::new(Progress::default());
-    let outcome = match Run::open(settings.clone(), request, stop.clone(), Arc::clone(&progress)).await {
-        Ok(run) => {
-            run.first_sync_since().into_iter().for_each(|since_ms| tell_first_start(since_ms, &context));
-            let _watch = (!context.is_quiet).then(|| bars::watch(&context.bars, progress, run.source().clone()));
-            Ok(run.execute().await)
-        }
-        Err(error) => Err(error),
-    };
+    let (signals, command, started_ms) = (SignalHandler::start(), request.command, clock::now_ms());
+    let outcome = open_and_execute(request, &settings, signals.token(), &context).await;
     let erased = match &outcome {
-        // Only after a night that knows all that it was to know.
-        Ok((report, Ok(()))) if report.header.outcome == Outcome::Done => erase_vanished(settings.clone(), stop).await,
+        // Only a run that read everything knows which sessions have vanished.
+        Ok((report, Ok(()))) if report.header.outcome == Outcome::Done => {
+            erase_vanished(settings.clone(), signals.token()).await
+        }
         _ => Ok(None),
     };
-    signals.abort();
-    let shown = outcome.as_ref().map_or(Ok(()), |(report, _)| show(report, is_json, &context));
+    drop(signals);
+    let reported = outcome.as_ref().map_or(Ok(()), |(report, _)| context.report(is_json, report, summary));
     let error = outcome.as_ref().map_or_else(Some, |(_, outcome)| outcome.as_ref().err());
     let moments = RunMoments { started_ms, finished_ms: clock::now_ms() };
     let (ended, rules) = (EndedRun::new(&settings, command, moments, error), HealthRules::for_one_shot(&settings));
-    // A signal leaves what is not delivered yet to the next run.
+    // After a signal, the next run sends the notifications that are not delivered yet.
     tokio::select! {
         () = after_run(&settings, &ended, rules) => {}
         _ = next_signal() => {}
     }
-    shown?;
-    let (report, outcome) = outcome.map_err(CommandError::Pipeline)?;
-    outcome.map_err(CommandError::Pipeline)?;
+    reported?;
+    let (report, outcome) = outcome?;
+    outcome?;
     match erased.map_err(CommandError::Erase)? {
         None => Ok(report.header.exit_code),
         Some((receipt, path)) => {
@@ -176,55 +163,48 @@ pub(super) async fn run_request(
     }
 }
 
-/// The run's JSON and its summary.
-fn show(report: &RunReport, is_json: bool, context: &Context) -> Result<(), CommandError> {
-    if is_json {
-        context.printer.print_json(report)?;
+/// Executes the run and shows its progress. Returns an error if the run could not begin, else its report and outcome.
+async fn open_and_execute(
+    request: Request,
+    settings: &Settings,
+    stop: CancellationToken,
+    context: &Context,
+) -> Result<(RunReport, Result<(), PipelineError>), PipelineError> {
+    let progress = Arc::new(Progress::default());
+    let run = Run::open(settings.clone(), request, stop, Arc::clone(&progress)).await?;
+    if let Some(since_ms) = run.first_sync_since() {
+        report_first_sync(since_ms, context);
     }
-    context.tell(&summary(report));
-    Ok(())
+    let _line = progress::show_run(context, progress, run.source());
+    Ok(run.execute().await)
 }
 
-/// The first signal asks the run to end in order; a second one ends the program at once, which is safe as well.
-pub(super) async fn stop_on_signal(stop: CancellationToken) {
-    if next_signal().await.is_err() {
-        return;
-    }
-    tracing::warn!(
-        "stopping: the commit under way is finished, the rest waits for the next run (once more ends at once)"
-    );
-    stop.cancel();
-    if next_signal().await.is_ok() {
-        std::process::exit(130);
-    }
-}
-
-async fn next_signal() -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        outcome = tokio::signal::ctrl_c() => outcome,
-        _ = terminate.recv() => Ok(()),
+/// Reports the start of a first sync, which does not pull older answers.
+fn report_first_sync(since_ms: i64, context: &Context) {
+    let since = format_ms(since_ms);
+    tracing::info!(since, "starting the first sync");
+    // Without a terminal, the log line reports the start.
+    if !context.progress.is_hidden() {
+        context.message(&format!(
+            "first sync: answers from {since} on; `studysync backfill --from DATE` pulls older ones\n"
+        ));
     }
 }
 
 fn recordings_line(recordings: RecordingsReport) -> String {
     let RecordingsReport { fetched, bytes, missing, waiting } = recordings;
-    let fates = [(fetched, "fetched"), (missing, "not to be had"), (waiting, "wait for the next run")];
-    let mut fates: Vec<String> =
-        fates.iter().filter(|(count, _)| *count > 0).map(|(count, fate)| format!("{count} {fate}")).collect();
-    if bytes > 0 {
-        fates.push(format!("{:.1} MB", bytes as f64 / 1e6));
-    }
-    format!("  recordings {}\n", if fates.is_empty() { "nothing to do".to_owned() } else { fates.join(", ") })
+    let counts = nonzero_counts(&[(fetched, "fetched"), (missing, "unavailable"), (waiting, "left to the next run")]);
+    let megabytes = (bytes > 0).then(|| format!("{:.1} MB", bytes as f64 / 1e6));
+    let parts: Vec<String> = counts.into_iter().chain(megabytes).collect();
+    format!("  recordings {}\n", if parts.is_empty() { "nothing to do".to_owned() } else { parts.join(", ") })
 }
 
-/// What people want to know when a run has ended.
+/// Returns the summary of a run for people.
 fn summary(report: &RunReport) -> String {
     let mut text = format!(
         "{} {}: {} requests in {:.1} s\n",
         report.header.command,
-        report.header.outcome.name().replace('_', " "),
+        outcome_words(report.header.outcome.name()),
         report.requests.total,
         report.header.secs()
     );
@@ -235,7 +215,7 @@ fn summary(report: &RunReport) -> String {
     }
     for (name, stream) in &report.streams {
         let counts = &stream.counts;
-        let fates = [
+        let counts = nonzero_counts(&[
             (counts.rows_read, "read"),
             (counts.inserted, "new"),
             (counts.updated, "changed"),
@@ -245,20 +225,16 @@ fn summary(report: &RunReport) -> String {
             (counts.withheld, "WITHHELD"),
             (counts.rejected, "REJECTED"),
             (counts.collisions, "COLLISIONS"),
-        ];
-        let fates: Vec<String> =
-            fates.iter().filter(|(count, _)| *count > 0).map(|(count, fate)| format!("{count} {fate}")).collect();
-        let scans = if *name == "users" { "batches" } else { "windows" };
-        let come_to = match (stream.reached, fates.is_empty()) {
+        ]);
+        let scans = format!("{} {}", stream.windows, if *name == "users" { "batches" } else { "windows" });
+        let result = match (stream.reached, counts) {
             (Reached::None, _) => "not reached".to_owned(),
-            (Reached::All, true) => format!("{} {scans}: nothing to do", stream.windows),
-            (Reached::All, false) => format!("{} {scans}: {}", stream.windows, fates.join(", ")),
-            (Reached::Part, true) => format!("{} {scans}; the rest was not reached", stream.windows),
-            (Reached::Part, false) => {
-                format!("{} {scans}: {}; the rest was not reached", stream.windows, fates.join(", "))
-            }
+            (Reached::All, None) => format!("{scans}: nothing to do"),
+            (Reached::All, Some(counts)) => format!("{scans}: {counts}"),
+            (Reached::Part, None) => format!("{scans}; the rest was not reached"),
+            (Reached::Part, Some(counts)) => format!("{scans}: {counts}; the rest was not reached"),
         };
-        text.push_str(&format!("  {name:<10} {come_to}\n"));
+        text.push_str(&format!("  {name:<10} {result}\n"));
     }
     text.push_str(&report.recordings.map(recordings_line).unwrap_or_default());
     for line in drift_lines(&report.drift, report.drift_unlisted) {
@@ -270,11 +246,9 @@ fn summary(report: &RunReport) -> String {
     for note in &report.notes {
         text.push_str(&format!("  note: {note}\n"));
     }
-    for look in report.looks.iter().filter(|look| !report.notes.contains(look)) {
-        text.push_str(&format!("  needs a look: {look}\n"));
+    for problem in report.looks.iter().filter(|problem| !report.notes.contains(problem)) {
+        text.push_str(&format!("  needs a look: {problem}\n"));
     }
-    if let Some(reason) = &report.stopped_because {
-        text.push_str(&format!("  ended early: {reason}. Run the same command again to go on\n"));
-    }
+    text.push_str(&stopped_line(report.stopped_because.as_ref()));
     text
 }

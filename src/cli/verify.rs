@@ -1,9 +1,8 @@
-//! `studysync verify`: windows pulled once more and held against each warehouse.
+//! `studysync verify`: pulls windows again and compares them with each warehouse.
 
 use std::sync::Arc;
 
 use clap::Args;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     load::Difference,
@@ -11,27 +10,29 @@ use crate::{
 };
 
 use super::{
-    CommandError, Context, bars,
-    flags::{EffortFlags, PlaceFlags, StreamFlags, SurveyFlags, check_range, parse_moment},
-    sync::stop_on_signal,
+    CommandError, Context,
+    flags::{LimitArgs, LocationArgs, SelectionArgs, check_range, parse_moment, warn_of_unknown_surveys},
+    progress,
+    signals::SignalHandler,
+    wording::scope_name,
 };
 
-/// Rows that are named of each kind of difference of a window.
+/// Keys that are listed by default for each window and kind of difference.
 const KEYS_DEFAULT: usize = 5;
-/// No window has more rows; the engine takes no larger limit.
+/// More rows than any window has. DuckDB accepts no larger limit.
 const ALL_KEYS: usize = 1 << 60;
-/// Windows that are shown one by one; `--json` has all of them.
+/// Windows with differences that the text lists; `--json` has all.
 const WINDOWS_SHOWN: usize = 20;
 
 /// Compares a range with the service, row by row; writes nothing.
 ///
-/// Reports rows that are missing (only at the service), extra (only here) and stale (different content, with the
-/// columns that differ), and the parts of the range that were never read. Rows that changed at the service since a
-/// window was last read differ too: the report shows when it was last read, and the next `sync` that scans the window
-/// fetches them. `replay` repairs damage that was done here.
+/// Pulls the range again and reports rows that are missing (only at the service), extra (only here) or stale (different
+/// content, with the columns that differ), and the parts of the range that were never read. Rows that changed at the
+/// service after the last scan of their window differ too. The report shows the date of that scan, and the next scan of
+/// the window stores the changes. `replay` repairs damage of the warehouse.
 ///
 /// Exit codes: 0 all read and equal; 1 failed; 2 usage or configuration; 3 something differs or was never read; 4 key
-/// refused; 5 another run holds the lease, or a program the file; 6 stopped early at a deadline, a budget or a rate
+/// refused; 5 another run holds the lease, or another program the file; 6 stopped early at a deadline, a budget or a rate
 /// limit, continue with --from; 130 interrupted.
 #[derive(Args, Debug)]
 pub(super) struct VerifyArgs {
@@ -39,7 +40,7 @@ pub(super) struct VerifyArgs {
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
     from: i64,
 
-    /// End of the range, exclusive [default: where the coverage ends]
+    /// End of the range, exclusive [default: the end of the coverage]
     #[arg(long, value_name = "DATE", value_parser = parse_moment)]
     to: Option<i64>,
 
@@ -47,83 +48,67 @@ pub(super) struct VerifyArgs {
     #[arg(long)]
     json: bool,
 
-    /// Rows to name of each kind of difference of a window, by key; `left_out` counts the others
+    /// Keys to list for each window and kind of difference; `left_out` counts the others
     #[arg(long, value_name = "N", default_value_t = KEYS_DEFAULT, conflicts_with = "all_keys")]
     keys: usize,
 
-    /// Name every row that differs
+    /// List the key of every row that differs
     #[arg(long)]
     all_keys: bool,
 
     #[command(flatten)]
-    place: PlaceFlags,
+    locations: LocationArgs,
 
     #[command(flatten)]
-    streams: StreamFlags,
+    selection: SelectionArgs,
 
     #[command(flatten)]
-    surveys: SurveyFlags,
-
-    #[command(flatten)]
-    effort: EffortFlags,
+    limits: LimitArgs,
 }
 
 pub(super) async fn run(args: VerifyArgs, context: Context) -> Result<u8, CommandError> {
     check_range(Some(args.from), args.to)?;
-    let settings =
-        args.place.given(&context).streams(&args.streams).surveys(&args.surveys).effort(&args.effort).settings()?;
+    let settings = args.locations.settings(&context).selection(&args.selection).limits(&args.limits).build()?;
     if settings.streams.is_empty() {
-        return Err(CommandError::Usage(
-            "verify does not look at people: name responses, surveys or themes".to_owned(),
-        ));
+        let problem = "verify does not compare users: name responses, surveys or themes";
+        return Err(CommandError::Usage(problem.to_owned()));
     }
-    let is_unknown = args.surveys.tell_unknown(&settings);
+    let has_unknown_survey = warn_of_unknown_surveys(&settings);
     let request = VerifyRequest {
         from_ms: args.from,
         to_ms: args.to,
         keys_max: if args.all_keys { ALL_KEYS } else { args.keys },
     };
-    let stop = CancellationToken::new();
-    let signals = tokio::spawn(stop_on_signal(stop.clone()));
-    let progress = Arc::new(Progress::default());
-    let opened = Verify::open(settings, request, stop, Arc::clone(&progress));
-    let outcome = match opened {
-        Ok(verify) => {
-            let _watch = (!context.is_quiet).then(|| bars::watch(&context.bars, progress, verify.source().clone()));
-            Ok(verify.execute().await)
-        }
-        Err(error) => Err(error),
-    };
-    signals.abort();
-    let (report, outcome) = outcome.map_err(CommandError::Pipeline)?;
-    match args.json {
-        true => context.printer.print_json(&report)?,
-        false => context.printer.print(&describe(&report))?,
-    }
-    outcome.map_err(CommandError::Pipeline)?;
-    // What nobody knows is equal everywhere.
-    Ok(if is_unknown && report.header.exit_code == 0 { 3 } else { report.header.exit_code })
+    let (signals, progress) = (SignalHandler::start(), Arc::new(Progress::default()));
+    let verify = Verify::open(settings, request, signals.token(), Arc::clone(&progress))?;
+    let progress_line = progress::show_run(&context, progress, verify.source());
+    let (report, outcome) = verify.execute().await;
+    drop(progress_line);
+    drop(signals);
+    context.printer.print_value(args.json, &report, describe)?;
+    outcome?;
+    // A survey that nobody knows has no rows on either side, and would look equal.
+    Ok(if has_unknown_survey && report.header.exit_code == 0 { 3 } else { report.header.exit_code })
 }
 
 fn describe(report: &VerifyReport) -> String {
     let mut text = String::new();
     for window in report.windows.iter().filter(|window| !window.is_equal()).take(WINDOWS_SHOWN) {
-        let survey = window.survey_id.map(|id| format!(" of survey {id}")).unwrap_or_default();
-        let range = &window.range;
+        let (scope, range) = (scope_name(window.stream, window.survey_id), &window.range);
         text.push_str(&format!(
-            "{}{survey} {} .. {}   last read {}, {} records at the service\n",
-            window.stream, range.start, range.end, window.last_read, window.service_rows
+            "{scope} {} .. {}   last read {}, {} records at the service\n",
+            range.start, range.end, window.last_read, window.service_rows
         ));
-        for (name, found) in window.warehouses.iter().filter(|(_, found)| !found.is_equal()) {
-            text.push_str(&format!("  {name} has {} that stand\n", found.rows));
-            let kinds = [("missing", &found.missing), ("extra", &found.extra), ("stale", &found.stale)];
+        for (name, differences) in window.warehouses.iter().filter(|(_, differences)| !differences.is_equal()) {
+            text.push_str(&format!("  {name} has {} current rows\n", differences.rows));
+            let kinds =
+                [("missing", &differences.missing), ("extra", &differences.extra), ("stale", &differences.stale)];
             for (kind, difference) in kinds {
                 text.push_str(&describe_kind(kind, difference));
             }
-            if !found.columns.is_empty() {
-                let columns: Vec<String> =
-                    found.columns.iter().map(|(column, rows)| format!("{column} ({rows})")).collect();
-                text.push_str(&format!("    stale in  {}\n", columns.join(", ")));
+            if !differences.columns.is_empty() {
+                let columns = differences.columns.iter().map(|(column, rows)| format!("{column} ({rows})"));
+                text.push_str(&format!("    stale in  {}\n", columns.collect::<Vec<_>>().join(", ")));
             }
         }
         text.push('\n');
@@ -132,9 +117,9 @@ fn describe(report: &VerifyReport) -> String {
     if more > 0 {
         text.push_str(&format!("... and {more} more windows that differ; --json has them all\n\n"));
     }
-    for never in &report.never_read {
-        let survey = never.survey_id.map(|id| format!(" of survey {id}")).unwrap_or_default();
-        text.push_str(&format!("never read: {}{survey} {} .. {}\n", never.stream, never.range.start, never.range.end));
+    for gap in &report.never_read {
+        let scope = scope_name(gap.stream, gap.survey_id);
+        text.push_str(&format!("never read: {scope} {} .. {}\n", gap.range.start, gap.range.end));
     }
     for failure in &report.failures {
         text.push_str(&format!("FAILED {} {}: {}\n", failure.stream, failure.window, failure.error));
@@ -142,7 +127,7 @@ fn describe(report: &VerifyReport) -> String {
     for note in &report.notes {
         text.push_str(&format!("note: {note}\n"));
     }
-    text.push_str(&verdict(report));
+    text.push_str(&describe_totals(report));
     text
 }
 
@@ -159,12 +144,12 @@ fn describe_kind(kind: &str, difference: &Difference) -> String {
         text.push_str(&format!("              {}{columns}\n", example.key));
     }
     if difference.left_out > 0 {
-        text.push_str(&format!("              and {} more (--all-keys names them all)\n", difference.left_out));
+        text.push_str(&format!("              and {} more (--all-keys lists all)\n", difference.left_out));
     }
     text
 }
 
-fn verdict(report: &VerifyReport) -> String {
+fn describe_totals(report: &VerifyReport) -> String {
     let totals = &report.totals;
     let mut text = format!(
         "{} windows compared, {} records at the service, {} requests in {:.1} s\n",
@@ -174,17 +159,17 @@ fn verdict(report: &VerifyReport) -> String {
         report.header.secs()
     );
     for (name, sums) in &totals.warehouses {
-        let verdict = match (sums.missing, sums.extra, sums.stale) {
+        let result = match (sums.missing, sums.extra, sums.stale) {
             (0, 0, 0) => "equal".to_owned(),
             (missing, extra, stale) => format!("{missing} missing, {extra} extra, {stale} stale"),
         };
-        text.push_str(&format!("  {name:<8} {} that stand: {verdict}\n", sums.rows));
+        text.push_str(&format!("  {name:<8} {} current rows: {result}\n", sums.rows));
     }
     if let Some(reason) = &report.stopped_because {
-        text.push_str(&format!("ended early: {reason}\n"));
+        text.push_str(&format!("stopped early: {reason}\n"));
     }
     if let Some(from) = &report.resume_from {
-        text.push_str(&format!("not looked at from {from} on: go on with --from {from}\n"));
+        text.push_str(&format!("not compared from {from} on: continue with --from {from}\n"));
     }
     text
 }

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     json::{self, Entry},
-    model::{RowContent, DriftRules, TableBatch, column_name_hash},
+    model::{DriftRules, RowContent, TableBatch, column_name_hash},
 };
 
 wire_fields! {

@@ -1,61 +1,51 @@
-//! Whether the disks have room.
+//! Checks that the disks have enough free space.
 
-use std::{
-    collections::BTreeMap,
-    os::unix::fs::MetadataExt as _,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, os::unix::fs::MetadataExt as _, path::PathBuf};
 
 use crate::config::Settings;
 
-use super::finding::Finding;
+use super::{finding::Finding, writable::existing_folder};
 
-/// A run with less than this ends with a full disk sooner or later.
+/// Free space that every file system needs, in bytes. With less, the disk of a run is soon full.
 const FREE_MIN_BYTES: u64 = 256 << 20;
 
-/// A finding for each file system that something is kept on.
+/// Returns a finding for each file system on which a configured file or folder is.
 pub(super) fn findings(settings: &Settings) -> Vec<Finding> {
     let warehouse = &settings.warehouse;
-    let places = [&settings.state_path, &settings.archive_root].into_iter();
-    let places = places.chain(&warehouse.duckdb).chain(&warehouse.parquet).chain(&warehouse.publish);
-    let places = places.chain(settings.recordings.is_enabled.then_some(&settings.recordings.path));
+    let paths = [&settings.state_path, &settings.archive_root].into_iter();
+    let paths = paths.chain(&warehouse.duckdb).chain(&warehouse.parquet).chain(&warehouse.publish);
+    let paths = paths.chain(settings.recordings.is_enabled.then_some(&settings.recordings.path));
     let mut disks: BTreeMap<u64, Disk> = BTreeMap::new();
-    for place in places {
-        let Some(folder) = existing_folder(place) else { continue };
+    for path in paths {
+        let Some(folder) = existing_folder(path) else { continue };
         let Ok(device) = folder.metadata().map(|folder| folder.dev()) else { continue };
-        disks.entry(device).or_insert_with(|| Disk { folder, places: Vec::new() }).places.push(place);
+        disks.entry(device).or_insert_with(|| Disk { folder, paths: Vec::new() }).paths.push(path);
     }
     disks.into_values().filter_map(|disk| disk.finding(settings)).collect()
 }
 
+/// A file system, with an existing folder on it and the configured paths on it.
 struct Disk<'a> {
     folder: PathBuf,
-    places: Vec<&'a PathBuf>,
+    paths: Vec<&'a PathBuf>,
 }
 
 impl Disk<'_> {
-    /// `None` if the system does not say how much is free.
+    /// Returns `None` if the free space is unknown.
     fn finding(&self, settings: &Settings) -> Option<Finding> {
         let disk = rustix::fs::statvfs(&self.folder).ok()?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
         let folder = self.folder.display();
-        // A copy is written beside the one before, and then takes its place.
-        let copy = settings.warehouse.publish.as_ref().filter(|copy| self.places.contains(copy));
+        // The new copy for readers is written next to the old one, which it then replaces.
+        let copy = settings.warehouse.publish.as_ref().filter(|copy| self.paths.contains(copy));
         let copied = copy.and(settings.warehouse.duckdb.as_ref()).and_then(|file| file.metadata().ok());
         let needed = FREE_MIN_BYTES + copied.map_or(0, |file| file.len());
         let found = format!("{} free at {folder}", size(free));
         if free >= needed {
-            return Some(Finding::well("disk", found));
+            return Some(Finding::ok("disk", found));
         }
-        let hint = format!("make room: {} are needed there", size(needed));
-        Some(Finding::wrong("disk", found, hint, 1))
+        Some(Finding::problem("disk", found, format!("make room: {} are needed there", size(needed)), 1))
     }
-}
-
-/// The folder that something is in, or would be made in.
-fn existing_folder(place: &Path) -> Option<PathBuf> {
-    let above = place.ancestors().map(|path| if path == Path::new("") { Path::new(".") } else { path });
-    above.into_iter().find(|path| path.is_dir()).map(Path::to_owned)
 }
 
 fn size(bytes: u64) -> String {

@@ -1,4 +1,4 @@
-//! What a plan costs altogether, and how fast its requests will go.
+//! The total of a plan, and the estimated speed of its requests.
 
 use serde::Serialize;
 
@@ -10,30 +10,30 @@ use crate::{
     state::{State, StateError},
 };
 
-use super::{people::PlannedPeople, probe::Probed};
+use super::{probe::ProbeResult, users::PlannedUsers};
 
-/// Earlier runs that are looked through for their speed.
-const RUNS_LOOKED_AT: u32 = 20;
-/// A run with fewer requests says little of its speed.
+/// The newest runs that are searched for a speed.
+const RUNS_SEARCHED: u32 = 20;
+/// A run with fewer requests does not show the speed.
 const REQUESTS_MIN: u64 = 10;
 
-/// Everything together.
+/// The sums over all streams and users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Total {
     pub windows: usize,
-    /// Of the streams of which that is known; `None` if of none is.
+    /// The sum over the streams with an estimate; `None` if no stream has one.
     pub rows: Option<u64>,
     pub requests: Option<u64>,
     pub minutes: Option<f64>,
-    /// Whether there are streams of which nothing is known: the numbers are those of the others.
+    /// True if a stream has no estimate, and so is missing in the sums.
     pub is_partial: bool,
 }
 
 impl Total {
-    /// Adds up the streams and the people.
+    /// Returns the sums over the streams and the users.
     pub fn of<'a>(
         streams: impl Iterator<Item = &'a Estimate>,
-        people: Option<&PlannedPeople>,
+        users: Option<&PlannedUsers>,
         requests_per_sec: Option<f64>,
     ) -> Total {
         let add = |sum: Option<u64>, number: Option<u64>| match (sum, number) {
@@ -46,42 +46,43 @@ impl Total {
             total.is_partial |= stream.requests.is_none();
             (total.rows, total.requests) = (add(total.rows, stream.rows), add(total.requests, stream.requests));
         }
-        total.requests = add(total.requests, people.map(|people| people.due));
+        total.requests = add(total.requests, users.map(|users| users.due));
         total.minutes = total.requests.and_then(|requests| minutes(requests, requests_per_sec));
         total
     }
 }
 
-/// How fast requests go.
+/// The estimated speed of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Speed {
     pub requests_per_sec: f64,
     pub basis: SpeedBasis,
 }
 
-/// Where a speed is from.
+/// The source of an estimated speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum SpeedBasis {
-    /// The limit of the service, as runs have learned it.
+    /// The service's rate limit, as runs have learned it.
     Limit,
     /// `requests_per_sec_max` of the settings.
     Setting,
-    /// How fast an earlier run was.
+    /// The speed of an earlier run.
     EarlierRun,
-    /// How fast the sample was.
+    /// The speed of the sample of --probe.
     Probe,
 }
 
 impl Speed {
-    /// The best that is known. The cap of the settings bounds all of them.
+    /// Returns the best known speed: the learned limit, else the speed of an earlier run, else that of the sample. The
+    /// configured maximum limits all of them. `None` if no speed is known.
     ///
     /// # Errors
     /// The checkpoints cannot be read.
     pub fn known(
         settings: &Settings,
         state: Option<&State>,
-        probed: Option<&Probed>,
+        probed: Option<&ProbeResult>,
     ) -> Result<Option<Speed>, StateError> {
         let learned = state.map(|state| state.behaviour::<LearnedRate>(LEARNED_RATE)).transpose()?.flatten();
         let earlier = state.map(earlier_run).transpose()?.flatten();
@@ -98,7 +99,7 @@ impl Speed {
     }
 }
 
-/// Requests per second of the newest run that sent enough of them.
+/// Returns the requests per second of the newest run that sent enough requests.
 fn earlier_run(state: &State) -> Result<Option<f64>, StateError> {
     let speed = |report: &str| {
         let report: serde_json::Value = serde_json::from_str(report).ok()?;
@@ -106,5 +107,5 @@ fn earlier_run(state: &State) -> Result<Option<f64>, StateError> {
         let wall_ms = report["time_ms"]["wall"].as_u64().filter(|wall_ms| *wall_ms > 0)?;
         Some(requests as f64 * 1000.0 / wall_ms as f64)
     };
-    Ok(state.runs(RUNS_LOOKED_AT)?.iter().find_map(|run| run.report.as_deref().and_then(speed)))
+    Ok(state.runs(RUNS_SEARCHED)?.iter().find_map(|run| run.report.as_deref().and_then(speed)))
 }

@@ -1,40 +1,42 @@
-//! `studysync plan`: what `sync` or `backfill` would do. Sends nothing, but for the sample of --probe.
+//! `studysync plan`: estimates what `sync` or `backfill` would request. Only --probe sends requests.
 
 mod cost;
-mod people;
-mod planned;
+mod describe;
+mod json;
 mod probe;
-mod text;
+mod users;
 
-pub(super) use people::{PlannedPeople, planned_people};
+pub(super) use users::{PlannedUsers, planned_users};
 
 use clap::Args;
 
 use crate::{
     clock,
     config::Settings,
-    model::{Ties, Window, behaviour_names, format_ms},
+    model::{Ties, Window, behaviour_names},
     pipeline::{self, CLOCK_SKEW, Sample, ScopeBacklog},
     plan::{Cutter, estimate, minutes},
-    state::State,
+    state::{State, StateError},
 };
 
 use super::{
     CommandError, Context,
-    flags::{PlaceFlags, StreamFlags, SurveyFlags, check_range, parse_moment},
+    flags::{LocationArgs, SelectionArgs, check_range, parse_moment, warn_of_unknown_surveys},
+    wording::format_second,
 };
 use cost::{Speed, Total};
-use planned::{Plan, PlannedStream};
+use describe::describe;
+use json::{Plan, PlannedStream};
 use probe::probe;
 
 /// Shows what `sync` or `backfill` would request; sends nothing.
 ///
-/// With --from it plans a backfill. Records, requests and minutes are estimated from earlier runs. Where no run
-/// has seen data, --probe asks the service for a sample, with 6 to 36 requests for each stream.
+/// With --from it plans a backfill. Records, requests and minutes are estimated from earlier runs. For ranges that no run
+/// has read, --probe requests a sample from the service, with 6 to 36 requests per stream.
 ///
 /// Exit codes: 0 planned; 1 the checkpoints cannot be read, or the service does not answer to --probe; 2 usage or
-/// configuration; 3 planned, and the warehouse does not know a survey that was named; 4 key refused;
-/// 6 the service asks to be left alone: try later.
+/// configuration; 3 planned, but the warehouse does not know a named survey; 4 key refused;
+/// 6 rate limited: try later.
 #[derive(Args, Debug)]
 pub(super) struct PlanArgs {
     /// Plan a backfill from this moment on: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds
@@ -49,7 +51,7 @@ pub(super) struct PlanArgs {
     #[arg(long)]
     days: bool,
 
-    /// Ask the service for a sample of each stream first
+    /// Request a sample of each stream from the service first
     #[arg(long)]
     probe: bool,
 
@@ -58,79 +60,95 @@ pub(super) struct PlanArgs {
     json: bool,
 
     #[command(flatten)]
-    place: PlaceFlags,
+    locations: LocationArgs,
 
     #[command(flatten)]
-    streams: StreamFlags,
-
-    #[command(flatten)]
-    surveys: SurveyFlags,
+    selection: SelectionArgs,
 }
 
 pub(super) fn run(args: &PlanArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.place.given(&context).streams(&args.streams).surveys(&args.surveys).settings()?;
+    let settings = args.locations.settings(&context).selection(&args.selection).build()?;
     check_range(args.from, args.to)?;
     let plan = plan(args, &settings, &context)?;
-    if args.json {
-        context.printer.print_json(&plan)?;
-    } else {
-        context.printer.print(&text::describe(&plan, args.days))?;
+    context.printer.print_value(args.json, &plan, |plan| describe(plan, args.days))?;
+    Ok(if warn_of_unknown_surveys(&settings) { 3 } else { 0 })
+}
+
+/// The values of the checkpoints that a plan needs.
+struct StoredValues {
+    /// Milliseconds by which the service's clock is ahead of this machine's.
+    clock_skew_ms: i64,
+    /// Scans that an earlier run began and did not finish.
+    unfinished_scans: usize,
+    ties: Ties,
+}
+
+impl StoredValues {
+    fn read(state: Option<&State>) -> Result<StoredValues, StateError> {
+        let Some(state) = state else {
+            return Ok(StoredValues { clock_skew_ms: 0, unfinished_scans: 0, ties: Ties::Unknown });
+        };
+        Ok(StoredValues {
+            clock_skew_ms: state.behaviour::<i64>(CLOCK_SKEW)?.map_or(0, |(skew_ms, _)| skew_ms),
+            unfinished_scans: state.scans_under_way()?.len(),
+            ties: state.behaviour::<Ties>(behaviour_names::TIES)?.map_or(Ties::Unknown, |(ties, _)| ties),
+        })
     }
-    Ok(if args.surveys.tell_unknown(&settings) { 3 } else { 0 })
 }
 
 fn plan(args: &PlanArgs, settings: &Settings, context: &Context) -> Result<Plan, CommandError> {
-    let state = State::open_read_only(&settings.state_path).map_err(CommandError::State)?;
-    // Without an address there is nothing to be held against: what is planned is that of the state file.
+    let state = State::open_read_only(&settings.state_path)?;
+    // Without an address in the settings, the plan is for the service of the state file.
     if let (Some(state), Ok(identity)) = (&state, pipeline::identity(settings)) {
-        state.check_owner(&identity.base_url, &identity.environment).map_err(CommandError::State)?;
+        state.check_owner(&identity.base_url, &identity.environment)?;
     }
-    let read = |error| CommandError::State(error);
-    let skew_ms = state.as_ref().map(|state| state.behaviour::<i64>(CLOCK_SKEW)).transpose().map_err(read)?.flatten();
-    let under_way = state.as_ref().map(State::scans_under_way).transpose().map_err(read)?.unwrap_or_default().len();
+    let stored = StoredValues::read(state.as_ref())?;
     let backfill = |now_ms: i64| args.from.map(|from| Window::new(from, args.to.unwrap_or(now_ms)));
-    let work_at = |now_ms: i64| pipeline::backlog(settings, state.as_ref(), backfill(now_ms), now_ms).map_err(read);
-    let mut probed = if args.probe { Some(probe(settings, context, work_at)?) } else { None };
-    let now_ms = match &probed {
-        Some(probed) => probed.now_ms,
-        None => clock::now_ms() + skew_ms.map_or(0, |(skew_ms, _)| skew_ms),
+    let backlog_at = |now_ms: i64| Ok(pipeline::backlog(settings, state.as_ref(), backfill(now_ms), now_ms)?);
+    let mut probed = if args.probe { Some(probe(settings, context, backlog_at)?) } else { None };
+    let now_ms = probed.as_ref().map_or_else(|| clock::now_ms() + stored.clock_skew_ms, |probed| probed.now_ms);
+    let (backlog, samples) = match &mut probed {
+        Some(probed) => (std::mem::take(&mut probed.backlog), std::mem::take(&mut probed.samples)),
+        None => (backlog_at(now_ms)?, Vec::new()),
     };
-    let work = match &mut probed {
-        Some(probed) => std::mem::take(&mut probed.work),
-        None => work_at(now_ms)?,
-    };
-    let speed = Speed::known(settings, state.as_ref(), probed.as_ref()).map_err(read)?;
-    let ties = state.as_ref().map(|state| state.behaviour::<Ties>(behaviour_names::TIES)).transpose().map_err(read)?;
-    let ties = ties.flatten().map_or(Ties::Unknown, |(ties, _)| ties);
+    let speed = Speed::known(settings, state.as_ref(), probed.as_ref())?;
     let requests_per_sec = speed.map(|speed| speed.requests_per_sec);
-    let mut samples = probed.as_ref().map(|probed| probed.samples.clone()).unwrap_or_default().into_iter();
-    let streams: Vec<PlannedStream> =
-        work.into_iter().map(|work| planned(work, samples.next().flatten(), requests_per_sec, ties)).collect();
-    let users = settings.users.is_enabled.then(|| planned_people(settings, state.as_ref(), now_ms)).flatten();
-    let users = users.map(|people| PlannedPeople { minutes: minutes(people.due, requests_per_sec), ..people });
+    let mut samples = samples.into_iter();
+    let streams: Vec<PlannedStream> = backlog
+        .into_iter()
+        .map(|backlog| planned_stream(backlog, samples.next().flatten(), requests_per_sec, stored.ties))
+        .collect();
+    let users = settings.users.is_enabled.then(|| planned_users(settings, state.as_ref(), now_ms)).flatten();
+    let users = users.map(|users| PlannedUsers { minutes: minutes(users.due, requests_per_sec), ..users });
     Ok(Plan {
         command: if args.from.is_some() { "backfill" } else { "sync" },
-        now: format_ms(now_ms / 1000 * 1000),
+        now: format_second(now_ms),
         total: Total::of(streams.iter().map(|stream| &stream.estimate), users.as_ref(), requests_per_sec),
-        under_way,
+        under_way: stored.unfinished_scans,
         requests_per_sec,
         speed_from: speed.map(|speed| speed.basis),
-        ties,
+        ties: stored.ties,
         probe_requests: probed.map(|probed| probed.requests),
         streams,
         users,
     })
 }
 
-fn planned(work: ScopeBacklog, sample: Option<Sample>, requests_per_sec: Option<f64>, ties: Ties) -> PlannedStream {
-    let is_windowed = work.scope.stream.is_windowed();
-    let mut cutter = Cutter::new(work.due, work.covered, work.page_rows, is_windowed);
+/// Estimates the due windows of a stream, or of one survey of it. `sample`: the sample of --probe.
+fn planned_stream(
+    backlog: ScopeBacklog,
+    sample: Option<Sample>,
+    requests_per_sec: Option<f64>,
+    ties: Ties,
+) -> PlannedStream {
+    let is_windowed = backlog.scope.stream.is_windowed();
+    let mut cutter = Cutter::new(backlog.due, backlog.covered, backlog.page_rows, is_windowed);
     if let Some(Sample { rows, length_ms }) = sample {
         cutter.sampled(rows, length_ms);
     }
     PlannedStream {
-        stream: work.scope.stream.name(),
-        survey_id: work.scope.survey_id,
-        estimate: estimate(cutter, work.page_rows, ties).at_rate(requests_per_sec),
+        stream: backlog.scope.stream.name(),
+        survey_id: backlog.scope.survey_id,
+        estimate: estimate(cutter, backlog.page_rows, ties).at_rate(requests_per_sec),
     }
 }

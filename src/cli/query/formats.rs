@@ -1,4 +1,4 @@
-//! Rows for programs: CSV, JSON lines, Parquet. All are streamed: none holds more than some batches.
+//! Writes rows as CSV, JSON lines or Parquet. Each format streams: memory has only some batches at a time.
 
 use std::{
     io::{self, Write},
@@ -14,7 +14,7 @@ use arrow::{
 
 use crate::load::ParquetRows;
 
-use super::Rows;
+use super::rows::RowWriter;
 
 /// CSV with a header.
 #[derive(Debug, Default)]
@@ -22,9 +22,9 @@ pub(super) struct Csv {
     has_header: bool,
 }
 
-impl Rows for Csv {
-    fn take(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
-        // In memory first: the writer would make a text of the output's error, and a closed pipe could not be told.
+impl RowWriter for Csv {
+    fn write(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
+        // Formats in memory first: the CSV writer would turn an error of the output into text, and hide a closed pipe.
         let mut text = Vec::new();
         let mut writer = arrow::csv::WriterBuilder::new().with_header(!self.has_header).build(&mut text);
         flat(batch).and_then(|batch| writer.write(&batch)).map_err(io::Error::other)?;
@@ -38,7 +38,7 @@ impl Rows for Csv {
     }
 }
 
-/// Lists and structs as their text: CSV has no form for them.
+/// Replaces lists and structs by their text, since CSV has no form for them.
 fn flat(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let flat_column = |(field, column): (&FieldRef, &ArrayRef)| {
         if !field.data_type().is_nested() {
@@ -56,12 +56,12 @@ fn flat(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
 }
 
-/// One JSON object a line, NULLs included.
+/// One JSON object per line, with NULLs.
 #[derive(Debug)]
 pub(super) struct Json;
 
-impl Rows for Json {
-    fn take(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
+impl RowWriter for Json {
+    fn write(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
         let mut text = Vec::new();
         let builder = arrow::json::writer::WriterBuilder::new().with_explicit_nulls(true);
         let mut writer = builder.build::<_, arrow::json::writer::LineDelimited>(&mut text);
@@ -75,14 +75,14 @@ impl Rows for Json {
     }
 }
 
-/// A Parquet file, a row group at a time.
+/// A Parquet file, written row group by row group.
 #[derive(Default)]
 pub(super) struct Parquet {
     file: Option<ParquetRows>,
 }
 
-impl Rows for Parquet {
-    fn take(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
+impl RowWriter for Parquet {
+    fn write(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
         let mut file = match self.file.take() {
             Some(file) => file,
             None => ParquetRows::new(&batch.schema())?,

@@ -1,50 +1,52 @@
-//! `studysync query`: read-only SQL over the warehouse. How rows look is in `table` and `formats`.
+//! `studysync query`: runs read-only SQL over the warehouse. `table` and `formats` write the rows.
 
 mod formats;
+mod rows;
 mod table;
 
 use std::{
     fs::File,
-    io::Write,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use arrow::array::RecordBatch;
 use clap::{Args, ValueEnum};
 
 use crate::{
     files::Access,
-    load::{LoadError, Reader, ReaderLimits, in_place, statements},
+    load::{LoadError, ReaderLimits, in_place, statements},
     model::parse_duration,
     text,
 };
 
 use super::{
     CommandError, Context,
-    flags::PlaceFlags,
-    output::{WriteError, write_to},
+    flags::LocationArgs,
+    output::write_to,
+    printer::{WriteError, write_stderr},
+    warehouse::open_reader,
 };
 use formats::{Csv, Json, Parquet};
+use rows::RowWriter;
 use table::{Layout, Table};
 
 const ROWS_DEFAULT: usize = 1000;
-/// What the program takes beside the engine's data: threads' stacks, the engine's code, rows on their way out.
+/// Memory beyond the data of DuckDB: stacks of threads, code, and rows that are being written.
 const OWN_MEMORY_BYTES: u64 = 1 << 30;
 
 /// Runs read-only SQL over the warehouse.
 ///
 /// DuckDB's SQL: one statement, or several with a semicolon after each.
 ///
-/// The DuckDB file is read if one is named, else the Parquet files; with both, Parquet's tables are `parquet.NAME`.
-/// Times are UTC. SQL cannot write, and cannot reach other files, the network, the environment or an extension. Memory
-/// is bounded by `memory_limit_mb` of the warehouse settings.
+/// The command reads the DuckDB file if one is configured, else the Parquet files. With both, the tables in Parquet are
+/// `parquet.NAME`. Times are UTC. SQL cannot write, and cannot access other files, the network, the environment or
+/// extensions. `memory_limit_mb` under [warehouse] limits the memory.
 ///
-/// Every statement is checked before the first runs.
-/// Their results are printed in order, with an empty line between tables.
+/// All statements are checked before the first one runs.
+/// The results are printed in order, with an empty line between tables.
 ///
-/// Exit codes: 0 answered; 1 the statement failed or took too long, or the warehouse cannot be read; 2 usage or
-/// configuration; 5 a run has the warehouse open.
+/// Exit codes: 0 done; 1 the statement failed or took too long, or the warehouse cannot be read; 2 usage or
+/// configuration; 5 a run has locked the warehouse.
 #[derive(Args, Debug)]
 pub(super) struct QueryArgs {
     /// The statements, comments included; '-' reads them from standard input
@@ -52,7 +54,7 @@ pub(super) struct QueryArgs {
     #[arg(required_unless_present = "file", conflicts_with = "file")]
     sql: Option<String>,
 
-    /// Refused. It is taken so that a mistyped flag before a value is named, and not the value
+    /// Always refused. With this argument, the error can name a mistyped flag instead of the flag's value
     #[arg(hide = true)]
     surplus: Option<String>,
 
@@ -60,15 +62,15 @@ pub(super) struct QueryArgs {
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// How to write the rows [default: as the name of --out ends (.csv, .json, .ndjson, .jsonl, .parquet), else table]
+    /// Format of the rows [default: by the extension of --out (.csv, .json, .ndjson, .jsonl, .parquet), else table]
     #[arg(long, value_enum)]
     format: Option<Format>,
 
-    /// Most rows to write for each result; a notice says when there are more [default: 1000 in a table, else all]
+    /// Limit of the rows of each result; a notice reports a cut result [default: 1000 in a table, else all]
     #[arg(long, value_name = "N")]
     rows: Option<usize>,
 
-    /// Write to this file, which is replaced atomically. A new file is for you alone; an existing file keeps its mode
+    /// File to write; it is replaced atomically. Only you can read a new file, an existing file keeps its mode
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
@@ -77,26 +79,26 @@ pub(super) struct QueryArgs {
     time_limit: Duration,
 
     #[command(flatten)]
-    place: PlaceFlags,
+    locations: LocationArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For people; on a terminal that is too narrow, a line for each column
+    /// A table for people; if the terminal is too narrow, a line for each column
     Table,
-    /// For people: a line for each column
+    /// A line for each column, for people
     Lines,
-    /// With a header
+    /// CSV with a header
     Csv,
-    /// One object a line
+    /// One JSON object per line
     Json,
     /// A Parquet file
     Parquet,
 }
 
 impl Format {
-    /// The format that a file's name tells.
-    fn of(file: &Path) -> Option<Format> {
+    /// Returns the format of a file by its extension; `None` if the extension is unknown.
+    fn of_file(file: &Path) -> Option<Format> {
         let ending = file.extension()?.to_str()?.to_ascii_lowercase();
         match ending.as_str() {
             "csv" => Some(Format::Csv),
@@ -114,7 +116,7 @@ impl Format {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    fn rows(self, is_terminal: bool) -> Box<dyn Rows> {
+    fn writer(self, is_terminal: bool) -> Box<dyn RowWriter> {
         match self {
             Format::Table if is_terminal => Box::new(Table::new(Layout::Terminal)),
             Format::Table => Box::new(Table::new(Layout::Wide)),
@@ -126,7 +128,8 @@ impl Format {
     }
 }
 
-/// A statement may begin with a comment, which looks like a flag. One word in dashes is a flag that there is not.
+/// Accepts a statement, which may begin with a comment (`--`). A single word that begins with a dash is refused as an
+/// unknown flag.
 fn parse_sql(text: &str) -> Result<String, String> {
     match text.starts_with('-') && text.len() > 1 && !text.contains(char::is_whitespace) {
         true => Err(format!("there is no flag {text}")),
@@ -134,88 +137,80 @@ fn parse_sql(text: &str) -> Result<String, String> {
     }
 }
 
-/// One way to write rows.
-trait Rows {
-    /// Takes the next rows. The first batch is empty and tells the columns.
-    fn take(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> std::io::Result<()>;
-    /// Writes what is left.
-    fn finish(&mut self, out: &mut dyn Write) -> std::io::Result<()>;
-}
-
 impl From<LoadError> for WriteError {
     fn from(error: LoadError) -> Self {
-        WriteError::Made(CommandError::Query(error))
+        WriteError::Data(CommandError::Query(error))
     }
 }
 
-/// The engine does not count single values, and one call of `repeat` makes a text of gigabytes:
-/// the system refuses such.
-fn bound_memory(engine_bytes: u64) {
+/// Limits the memory of the process. DuckDB's own limit does not include single values, and one call of `repeat` creates a
+/// text of gigabytes.
+fn limit_memory(engine_bytes: u64) {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Data);
     let bytes = engine_bytes.saturating_mul(2).saturating_add(OWN_MEMORY_BYTES);
-    limit.current = Some(limit.current.map_or(bytes, |held| held.min(bytes)));
-    // Where the system knows no such limit there is none.
+    limit.current = Some(limit.current.map_or(bytes, |current| current.min(bytes)));
+    // A system without this limit runs the query unlimited.
     setrlimit(Resource::Data, limit).ok();
 }
 
 pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.place.given(&context).settings()?;
-    settings.require_warehouse().map_err(CommandError::Config)?;
+    let settings = args.locations.settings(&context).build()?;
+    settings.require_warehouse()?;
     let is_terminal = args.out.is_none() && context.printer.is_terminal();
     let format = format_of(args);
     if format == Format::Parquet && is_terminal {
-        let what = "Parquet is not for a terminal: name a file with --out, or redirect the output";
-        return Err(CommandError::Usage(what.to_owned()));
+        let problem = "Parquet is not for a terminal: name a file with --out, or redirect the output";
+        return Err(CommandError::Usage(problem.to_owned()));
     }
     let script = script_of(args)?;
-    let found = statements(&script);
-    let asked: Vec<String> = found.iter().map(|statement| in_place(&script, statement)).collect();
-    if asked.len() > 1 && format == Format::Parquet {
-        let what = format!("a Parquet file holds the answer to one statement, and these are {}", asked.len());
-        return Err(CommandError::Usage(what));
+    let statements: Vec<String> = statements(&script).iter().map(|statement| in_place(&script, statement)).collect();
+    if statements.len() > 1 && format == Format::Parquet {
+        let problem = format!("a Parquet file has the result of one statement, and these are {}", statements.len());
+        return Err(CommandError::Usage(problem));
     }
-    let (duckdb, parquet) = (settings.warehouse.duckdb.as_deref(), settings.warehouse.parquet.as_deref());
     let limits =
         ReaderLimits { memory_bytes: settings.warehouse.query_memory_bytes(), statement_time: args.time_limit };
-    bound_memory(limits.memory_bytes);
-    let mut reader = Reader::open_limited(duckdb, parquet, limits).map_err(CommandError::Load)?;
-    if asked.is_empty() {
-        return Err(CommandError::Usage("there is no statement: nothing but blanks and comments".to_owned()));
+    limit_memory(limits.memory_bytes);
+    let mut reader = open_reader(&settings.warehouse, limits)?;
+    if statements.is_empty() {
+        return Err(CommandError::Usage("there is no statement, only blanks and comments".to_owned()));
     }
-    for sql in asked.iter().filter(|_| asked.len() > 1) {
+    for sql in statements.iter().filter(|_| statements.len() > 1) {
         reader.check(sql).map_err(CommandError::Query)?;
     }
     let rows_max = args.rows.unwrap_or(if format.is_for_people() { ROWS_DEFAULT } else { usize::MAX });
     let is_truncated = write_to(args.out.as_deref(), Access::Private, &context.printer, |out| {
         let mut is_truncated = false;
-        for (at, sql) in asked.iter().enumerate() {
+        for (at, sql) in statements.iter().enumerate() {
             if at > 0 && format != Format::Json {
                 out.write_all(b"\n")?;
             }
-            let mut rows = format.rows(is_terminal);
-            let streamed = reader.stream(sql, rows_max, |batch| Ok::<(), WriteError>(rows.take(out, &batch)?))?;
-            rows.finish(out)?;
+            let mut writer = format.writer(is_terminal);
+            let streamed = reader.stream(sql, rows_max, |batch| Ok::<(), WriteError>(writer.write(out, &batch)?))?;
+            writer.finish(out)?;
             is_truncated |= streamed.truncated;
         }
         Ok(is_truncated)
     })?;
     if is_truncated {
-        notice(&format!("only the first {rows_max} rows are shown; --rows N shows more"));
+        write_stderr(&format!("only the first {rows_max} rows are shown; --rows N shows more\n"));
     }
     Ok(0)
 }
 
-/// What --format says, else what the name of the file tells. Where they disagree, that is said.
+/// Returns the format of --format, else that of the file's extension. Reports a conflict of the two.
 fn format_of(args: &QueryArgs) -> Format {
-    let told = args.out.as_deref().and_then(Format::of);
-    if let (Some(format), Some(told), Some(out)) = (args.format, told, &args.out)
-        && format != told
+    let of_file = args.out.as_deref().and_then(Format::of_file);
+    if let (Some(format), Some(of_file), Some(out)) = (args.format, of_file, &args.out)
+        && format != of_file
     {
-        let (name, format) = (out.display(), format.name());
-        notice(&format!("{name} gets {format}, as --format says, and not {}, as its name does", told.name()));
+        let (name, format, of_file) = (out.display(), format.name(), of_file.name());
+        write_stderr(&format!(
+            "{name} is written as {format} because of --format, despite its extension for {of_file}\n"
+        ));
     }
-    args.format.or(told).unwrap_or(Format::Table)
+    args.format.or(of_file).unwrap_or(Format::Table)
 }
 
 fn script_of(args: &QueryArgs) -> Result<String, CommandError> {
@@ -229,9 +224,4 @@ fn script_of(args: &QueryArgs) -> Result<String, CommandError> {
         (None, Some(sql)) if sql != "-" => Ok(text::without_mark(sql).to_owned()),
         _ => text::read(std::io::stdin()).map_err(|source| CommandError::failed("cannot read standard input", source)),
     }
-}
-
-fn notice(text: &str) {
-    // When stderr is gone, the answer has to do.
-    std::io::stderr().write_all(format!("{text}\n").as_bytes()).ok();
 }

@@ -1,7 +1,7 @@
-//! Rows for people: a table, or a line for each column where a table would be too wide.
+//! Writes rows for people: a table, or a line for each column if a table is too wide for the terminal.
 //!
-//! What is shown can do nothing to a terminal: control characters, and those that turn the direction of writing, are
-//! shown as their code. Long values are cut; the other formats have them whole.
+//! Control characters, and characters that change the direction of writing, are replaced by their codes, so that data
+//! cannot control the terminal. Long values are cut.
 
 use std::io::{self, Write};
 
@@ -14,45 +14,53 @@ use comfy_table::{ColumnConstraint, ContentArrangement, Width, presets};
 
 use crate::model::is_display_control;
 
-use super::Rows;
+use super::rows::RowWriter;
 
-/// A longer value is cut: a text can have megabytes.
+/// Characters after which a value is cut: a text can have megabytes.
 const CELL_CHARS_MAX: usize = 200;
-/// On a terminal a column of texts is folded down to so many letters, and no further.
+/// Smallest width to which a column of texts is wrapped on a terminal.
 const COLUMN_WIDTH_MIN: usize = 12;
-/// What stands between two columns: a line, and a blank on either side.
+/// Width of the border between two columns: a line, and a blank on either side.
 const BORDER_WIDTH: usize = 3;
 
-/// How a table fits where it goes.
+/// The layout of rows for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// As wide as it needs to be.
+    /// A table as wide as its content.
     Wide,
-    /// As wide as the terminal; in lines, if that is too narrow.
+    /// A table that fits the terminal, or lines if the terminal is too narrow.
     Terminal,
     /// A line for each column.
     Lines,
 }
 
-/// Gathers the rows: the width of a column is known when all of it was seen.
+/// Collects all rows, since the width of a column depends on all its values.
 #[derive(Debug)]
 pub(super) struct Table {
     layout: Layout,
     names: Vec<String>,
+    /// For each column, whether it has numbers, which are aligned to the right.
     are_numbers: Vec<bool>,
-    /// Whether the column holds texts, lists or the like, which may be folded.
-    are_folded: Vec<bool>,
+    /// For each column, whether its values may be wrapped: texts, binary values, lists and structs.
+    are_wrapped: Vec<bool>,
     rows: Vec<Vec<String>>,
-    cut: usize,
+    cut_values: usize,
 }
 
 impl Table {
     pub fn new(layout: Layout) -> Self {
-        Self { layout, names: Vec::new(), are_numbers: Vec::new(), are_folded: Vec::new(), rows: Vec::new(), cut: 0 }
+        Self {
+            layout,
+            names: Vec::new(),
+            are_numbers: Vec::new(),
+            are_wrapped: Vec::new(),
+            rows: Vec::new(),
+            cut_values: 0,
+        }
     }
 
-    /// The table, at most so wide; `None` where it cannot be.
-    fn drawn(&self, width_max: Option<u16>) -> Option<String> {
+    /// Returns the table, at most `width_max` columns wide; `None` if that is too narrow.
+    fn draw(&self, width_max: Option<u16>) -> Option<String> {
         let mut table = comfy_table::Table::new();
         table.load_preset(presets::UTF8_FULL_CONDENSED);
         table.set_header(&self.names);
@@ -65,10 +73,10 @@ impl Table {
             table.add_row(row);
         }
         if let Some(width_max) = width_max {
-            let needed = self.least_widths();
+            let needed = self.min_widths();
             let borders = needed.len() * BORDER_WIDTH + 1;
             let width = usize::from(width_max);
-            if needed.iter().sum::<usize>() + borders > width && widest(&self.plain(&table)) > width {
+            if needed.iter().sum::<usize>() + borders > width && widest(&unwrapped(&table)) > width {
                 return None;
             }
             table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width_max);
@@ -82,24 +90,19 @@ impl Table {
         Some(table.to_string())
     }
 
-    /// How far each column can be folded: a number, a time or a word keeps its digits together.
-    fn least_widths(&self) -> Vec<usize> {
-        let least = |(at, is_folded): (usize, &bool)| {
+    /// Returns the smallest width of each column. Wrapping never splits a number or a time.
+    fn min_widths(&self) -> Vec<usize> {
+        let min_width = |(at, is_wrapped): (usize, &bool)| {
             let cells = || self.rows.iter().filter_map(move |row| row.get(at));
-            let whole = cells().map(|cell| cell.chars().count()).max().unwrap_or(0);
+            let longest = cells().map(|cell| cell.chars().count()).max().unwrap_or(0);
             let numbers = || cells().flat_map(|cell| cell.split_whitespace()).filter(|word| is_number(word));
             let name = self.names.get(at).map_or(0, |name| name.chars().count());
-            match is_folded {
-                false => whole,
-                true => numbers().map(str::len).max().unwrap_or(0).max(whole.max(name).min(COLUMN_WIDTH_MIN)),
+            match is_wrapped {
+                false => longest,
+                true => numbers().map(str::len).max().unwrap_or(0).max(longest.max(name).min(COLUMN_WIDTH_MIN)),
             }
         };
-        self.are_folded.iter().enumerate().map(least).collect()
-    }
-
-    /// The table as wide as it needs to be.
-    fn plain(&self, table: &comfy_table::Table) -> String {
-        table.clone().set_content_arrangement(ContentArrangement::Disabled).to_string()
+        self.are_wrapped.iter().enumerate().map(min_width).collect()
     }
 
     fn lines(&self) -> String {
@@ -116,13 +119,13 @@ impl Table {
     }
 }
 
-impl Rows for Table {
-    fn take(&mut self, _: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
+impl RowWriter for Table {
+    fn write(&mut self, _: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
         if self.names.is_empty() {
             let schema = batch.schema();
-            self.names = schema.fields().iter().map(|field| shown(field.name()).0).collect();
-            let is_folded = |kind: &DataType| kind.is_nested() || kind.is_string() || kind.is_binary();
-            self.are_folded = schema.fields().iter().map(|field| is_folded(field.data_type())).collect();
+            self.names = schema.fields().iter().map(|field| displayed(field.name()).0).collect();
+            let is_wrapped = |kind: &DataType| kind.is_nested() || kind.is_string() || kind.is_binary();
+            self.are_wrapped = schema.fields().iter().map(|field| is_wrapped(field.data_type())).collect();
             self.are_numbers = schema.fields().iter().map(|field| field.data_type().is_numeric()).collect();
         }
         let options = FormatOptions::default().with_null("NULL").with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f"));
@@ -136,8 +139,8 @@ impl Rows for Table {
             let mut cells = Vec::with_capacity(formatters.len());
             for formatter in &formatters {
                 let text = formatter.value(row).try_to_string().map_err(io::Error::other)?;
-                let (cell, is_cut) = shown(&text);
-                self.cut += usize::from(is_cut);
+                let (cell, is_cut) = displayed(&text);
+                self.cut_values += usize::from(is_cut);
                 cells.push(cell);
             }
             self.rows.push(cells);
@@ -148,8 +151,8 @@ impl Rows for Table {
     fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
         let drawn = match self.layout {
             Layout::Lines => None,
-            Layout::Wide => self.drawn(None),
-            Layout::Terminal => self.drawn(Some(comfy_table::Table::new().width().unwrap_or(u16::MAX))),
+            Layout::Wide => self.draw(None),
+            Layout::Terminal => self.draw(Some(comfy_table::Table::new().width().unwrap_or(u16::MAX))),
         };
         match drawn {
             Some(table) => writeln!(out, "{table}")?,
@@ -157,21 +160,26 @@ impl Rows for Table {
         }
         let rows = self.rows.len();
         writeln!(out, "{rows} {}", if rows == 1 { "row" } else { "rows" })?;
-        match self.cut {
+        match self.cut_values {
             0 => Ok(()),
-            1 => writeln!(out, "1 value is cut to {CELL_CHARS_MAX} characters; the other formats have it whole"),
+            1 => writeln!(out, "1 value is cut to {CELL_CHARS_MAX} characters; other formats have it complete"),
             cut => {
-                writeln!(out, "{cut} values are cut to {CELL_CHARS_MAX} characters; the other formats have them whole")
+                writeln!(out, "{cut} values are cut to {CELL_CHARS_MAX} characters; other formats have them complete")
             }
         }
     }
+}
+
+/// Returns the table as wide as its content.
+fn unwrapped(table: &comfy_table::Table) -> String {
+    table.clone().set_content_arrangement(ContentArrangement::Disabled).to_string()
 }
 
 fn widest(text: &str) -> usize {
     text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
 }
 
-/// Whether a word is a number, with what stands around it in a list or a sentence.
+/// Returns true if a word is a number or a time, with at most two other characters around it.
 fn is_number(word: &str) -> bool {
     let bare = word.trim_matches(|letter: char| !letter.is_ascii_digit());
     !bare.is_empty()
@@ -179,8 +187,8 @@ fn is_number(word: &str) -> bool {
         && bare.len() + 3 > word.len()
 }
 
-/// A value as it is shown, and whether it was cut.
-fn shown(text: &str) -> (String, bool) {
+/// Returns a value for display, and whether it was cut.
+fn displayed(text: &str) -> (String, bool) {
     let mut letters = text.chars();
     let mut cell = String::new();
     for letter in letters.by_ref().take(CELL_CHARS_MAX) {
@@ -204,10 +212,10 @@ mod tests {
         let mut table = Table::new(Layout::Terminal);
         let rows = columns.first().map_or(0, |(.., cells)| cells.len());
         table.rows = vec![Vec::new(); rows];
-        for (name, is_folded, cells) in columns {
+        for (name, is_wrapped, cells) in columns {
             table.names.push((*name).to_owned());
-            table.are_folded.push(*is_folded);
-            table.are_numbers.push(!is_folded);
+            table.are_wrapped.push(*is_wrapped);
+            table.are_numbers.push(!is_wrapped);
             table.rows.iter_mut().zip(*cells).for_each(|(row, cell)| row.push((*cell).to_owned()));
         }
         table
@@ -225,7 +233,7 @@ mod tests {
             columns.push(("words", true, texts.as_slice()));
             columns.extend((0..count).map(|_| ("a_rather_long_name_of_a_column", false, numbers.as_slice())));
             columns.push(("more words", true, more_texts.as_slice()));
-            let Some(drawn) = table(&columns).drawn(Some(80)) else {
+            let Some(drawn) = table(&columns).draw(Some(80)) else {
                 assert!(count > 1, "one number fits");
                 continue;
             };
@@ -235,16 +243,16 @@ mod tests {
                 assert_eq!(drawn.matches(number).count(), wanted, "{number}: {drawn}");
             }
         }
-        assert!(table(&[("n", false, one); 30]).drawn(Some(80)).is_none(), "30 columns are lines");
-        let fits = table(&[("n", false, one); 10]).drawn(Some(80)).unwrap();
+        assert!(table(&[("n", false, one); 30]).draw(Some(80)).is_none(), "30 columns are lines");
+        let fits = table(&[("n", false, one); 10]).draw(Some(80)).unwrap();
         assert_eq!(widest(&fits), 41);
     }
 
     #[test]
-    fn nothing_that_steers_a_terminal_is_shown() {
-        assert_eq!(shown("a\u{1b}[2Jb\nc\u{202e}d é 日本").0, "a\\u{1b}[2Jb\\nc\\u{202e}d é 日本");
-        let (cell, is_cut) = shown(&"x".repeat(CELL_CHARS_MAX + 1));
+    fn control_characters_are_escaped() {
+        assert_eq!(displayed("a\u{1b}[2Jb\nc\u{202e}d é 日本").0, "a\\u{1b}[2Jb\\nc\\u{202e}d é 日本");
+        let (cell, is_cut) = displayed(&"x".repeat(CELL_CHARS_MAX + 1));
         assert!(is_cut && cell.chars().count() == CELL_CHARS_MAX + 1);
-        assert!(!shown(&"é".repeat(CELL_CHARS_MAX)).1);
+        assert!(!displayed(&"é".repeat(CELL_CHARS_MAX)).1);
     }
 }

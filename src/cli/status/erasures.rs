@@ -1,24 +1,25 @@
-//! Who is kept out, by count: the erasures whose people the service may still send.
+//! The erasures whose people the service may still send. They are suppressed until it has purged them.
 
 use serde::Serialize;
 
 use crate::{
     config::Settings,
-    model::format_ms,
     person::{SuppressionError, SuppressionList},
 };
 
-/// An erasure that waits for the service.
+use super::super::wording::format_second;
+
+/// An erasure that waits for the service to purge.
 #[derive(Serialize)]
 pub(super) struct WaitingErasure {
     erasure_id: String,
-    /// Identifiers that were named.
+    /// Number of named identifiers.
     people: usize,
-    /// Until when at least its people are kept out, by the service's clock.
+    /// Earliest end of the suppression, by the service's clock.
     until: String,
 }
 
-/// The erasures that wait, the first to be over first.
+/// Returns the waiting erasures, ordered by the end of their suppression.
 pub(super) fn waiting(settings: &Settings) -> Result<Vec<WaitingErasure>, SuppressionError> {
     let list = SuppressionList::read(&settings.erasures_folder())?;
     let mut entries: Vec<_> = list.entries().iter().collect();
@@ -26,12 +27,12 @@ pub(super) fn waiting(settings: &Settings) -> Result<Vec<WaitingErasure>, Suppre
     let waiting = entries.into_iter().map(|entry| WaitingErasure {
         erasure_id: entry.erasure_id.clone(),
         people: entry.named.len(),
-        until: format_ms(entry.until_ms.div_euclid(1000) * 1000),
+        until: format_second(entry.until_ms),
     });
     Ok(waiting.collect())
 }
 
-/// Lines for people; nothing where nobody is kept out.
+/// Returns the waiting erasures as text; empty if there are none.
 pub(super) fn describe(waiting: &[WaitingErasure]) -> String {
     let (Some(first), Some(last)) = (waiting.first(), waiting.last()) else { return String::new() };
     let people: usize = waiting.iter().map(|erasure| erasure.people).sum();
@@ -41,7 +42,7 @@ pub(super) fn describe(waiting: &[WaitingErasure]) -> String {
     };
     let erasures = if waiting.len() == 1 { "erasure waits" } else { "erasures wait" };
     format!(
-        "\n{} {erasures} for the service to purge: {people} named, kept out until {until}, and until\n  complete scans meet nobody\n",
+        "\n{} {erasures} for the service to purge: {people} named, suppressed until {until}, and until\n  complete scans meet none of them\n",
         waiting.len()
     )
 }

@@ -1,5 +1,5 @@
-//! For any interval of creation time: is the warehouse complete there, since when, when was it last read,
-//! and how was that proven.
+//! The proofs of completeness: for each interval of creation time, whether it is complete, since when, when it was last
+//! read, and how that is proven.
 
 use serde::Serialize;
 
@@ -7,56 +7,57 @@ use crate::{
     config::Settings,
     model::{EndStyle, Flag, IntervalSet, NEEDS_RECHECK_MS, Scope, Window, format_ms},
     state::{Proven, State, StateError, StoredInterval},
+    sync_status::is_selected,
 };
 
-use crate::sync_status::is_selected;
+use super::super::wording::{counted, format_second, scope_name};
 
-use super::shown::seconds;
-
-/// What is known of an interval.
+/// The state of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Standing {
-    /// Every record was read, to the end of results.
+pub(super) enum IntervalState {
+    /// A scan read every record, to the end of results.
     Complete,
-    /// Complete once; rows seem to be gone at the service since, and that is not believed yet.
-    InDoubt,
-    /// No scan of it came to its end.
+    /// A scan proved the interval complete, but the last scan was unsure, so that every run scans it again.
+    #[serde(rename = "in_doubt")]
+    NeedsRecheck,
+    /// No scan of the interval was completed.
     NeverRead,
 }
 
-/// An interval in which everything below holds alike.
+/// An interval with one proof.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct ProofStatus {
     pub stream: &'static str,
     pub survey_id: Option<i64>,
     pub start: String,
     pub end: String,
-    pub state: Standing,
-    /// When the scan began that first proved it complete, by the service's clock.
+    pub state: IntervalState,
+    /// Start of the scan that first proved the interval complete, by the service's clock.
     pub complete_since: Option<String>,
-    /// When the last scans that read it began; the earliest of them.
+    /// Start of the last scans of the interval; if there are several, the earliest start.
     pub last_read: Option<String>,
-    /// The optional parts that the last scans asked for.
+    /// The optional parts that the last scans requested.
     pub flags: Vec<&'static str>,
-    /// Records that they returned, those that came twice included; an estimate where an interval was cut.
+    /// Records of the last scans, including duplicates; an estimate if the interval is part of a scan.
     pub records: Option<u64>,
-    /// How many scans they were.
+    /// Number of the last scans.
     pub scans: u64,
-    /// Their pages; an estimate where an interval was cut.
+    /// Pages of the last scans; an estimate if the interval is part of a scan.
     pub pages: u64,
-    /// How the service said that there was no more.
+    /// How the service marked the end of results.
     pub ends: Vec<&'static str>,
-    /// The latest of them: `sync_windows.scan_id`, if it changed anything.
+    /// The latest scan: `sync_windows.scan_id`, if the scan changed rows.
     pub scan_id: Option<String>,
-    /// The same ends for people.
+    /// `ends` in words.
     #[serde(skip)]
-    said: Vec<String>,
+    end_words: Vec<String>,
+    /// True if the stream has no windows, so that a scan always reads the whole stream.
     #[serde(skip)]
-    is_whole: bool,
+    is_unwindowed: bool,
 }
 
-/// What is known of a range; `None` means all that was ever covered.
+/// Returns the proofs of the selected streams in a range; `None` is the whole coverage. `now_ms`: the service's time.
 pub(super) fn proofs(
     settings: &Settings,
     state: &State,
@@ -75,17 +76,18 @@ pub(super) fn proofs(
     for scope in scopes {
         let intervals = state.intervals(scope)?;
         let covered: IntervalSet = intervals.iter().map(|stored| stored.interval.window).collect();
-        let whole = covered.bounding_range();
-        let Some(range) = range.map(|range| Window::new(range.start_ms, range.end_ms.min(now_ms))).or(whole) else {
+        let bounding_range = covered.bounding_range();
+        let Some(range) = range.map(|range| Window::new(range.start_ms, range.end_ms.min(now_ms))).or(bounding_range)
+        else {
             continue;
         };
-        // A stream that is read whole is told whole.
-        let range = if scope.stream.is_windowed() { range } else { whole.unwrap_or(range) };
+        let range = if scope.stream.is_windowed() { range } else { bounding_range.unwrap_or(range) };
         all.extend(of_scope(scope, &intervals, &state.proofs(scope)?, &covered, range));
     }
     Ok(all)
 }
 
+/// Returns the proofs of one scope, ordered by time. `proven`: when each part was first proven complete.
 fn of_scope(
     scope: Scope,
     intervals: &[StoredInterval],
@@ -93,9 +95,9 @@ fn of_scope(
     covered: &IntervalSet,
     range: Window,
 ) -> Vec<ProofStatus> {
-    let mut found: Vec<(i64, ProofStatus)> = Vec::new();
+    let mut statuses: Vec<(i64, ProofStatus)> = Vec::new();
     for gap in covered.gaps_in(range) {
-        found.push((gap.start_ms, ProofStatus::never(scope, gap)));
+        statuses.push((gap.start_ms, ProofStatus::never_read(scope, gap)));
     }
     for stored in intervals.iter().filter_map(|stored| stored.part(range)) {
         let known: IntervalSet = proven.iter().map(|proof| proof.window).collect();
@@ -103,22 +105,22 @@ fn of_scope(
         let unknown = known.gaps_in(stored.interval.window).into_iter().map(|gap| (gap, None));
         for (piece, proven_ms) in pieces.chain(unknown).filter(|(piece, _)| !piece.is_empty()) {
             if let Some(part) = stored.part(piece) {
-                found.push((piece.start_ms, ProofStatus::read(scope, &part, proven_ms)));
+                statuses.push((piece.start_ms, ProofStatus::read(scope, &part, proven_ms)));
             }
         }
     }
-    found.sort_by_key(|(start_ms, _)| *start_ms);
-    found.into_iter().map(|(_, status)| status).collect()
+    statuses.sort_by_key(|(start_ms, _)| *start_ms);
+    statuses.into_iter().map(|(_, status)| status).collect()
 }
 
 impl ProofStatus {
-    fn never(scope: Scope, window: Window) -> Self {
+    fn never_read(scope: Scope, window: Window) -> Self {
         ProofStatus {
             stream: scope.stream.name(),
             survey_id: scope.survey_id,
             start: format_ms(window.start_ms),
             end: format_ms(window.end_ms),
-            state: Standing::NeverRead,
+            state: IntervalState::NeverRead,
             complete_since: None,
             last_read: None,
             flags: Vec::new(),
@@ -127,45 +129,45 @@ impl ProofStatus {
             pages: 0,
             ends: Vec::new(),
             scan_id: None,
-            said: Vec::new(),
-            is_whole: !scope.stream.is_windowed(),
+            end_words: Vec::new(),
+            is_unwindowed: !scope.stream.is_windowed(),
         }
     }
 
     fn read(scope: Scope, stored: &StoredInterval, proven_ms: Option<i64>) -> Self {
         let StoredInterval { interval, read } = stored;
         let needs_recheck = interval.scanned_ms == NEEDS_RECHECK_MS;
-        // Coverage of an earlier version with a doubt on it knows no time at all.
-        let moment = |at_ms: i64| (at_ms > 0).then(|| seconds(at_ms));
+        // Coverage of an earlier version that needs a recheck has no times.
+        let moment = |at_ms: i64| (at_ms > 0).then(|| format_second(at_ms));
         ProofStatus {
-            state: if needs_recheck { Standing::InDoubt } else { Standing::Complete },
+            state: if needs_recheck { IntervalState::NeedsRecheck } else { IntervalState::Complete },
             complete_since: proven_ms.and_then(moment),
             last_read: moment(read.read_ms),
             flags: interval.flags.iter().map(Flag::name).collect(),
             records: Some(interval.rows),
             scans: read.scans,
-            // A small part of a page is on a page.
+            // Rounding must not leave a scan without pages.
             pages: read.pages.max(u64::from(read.scans > 0)),
             ends: read.ends.iter().map(EndStyle::name).collect(),
             scan_id: read.scan_id.as_ref().map(|id| id.0.clone()),
-            said: read.ends.iter().map(|end| end.to_string()).collect(),
-            ..ProofStatus::never(scope, interval.window)
+            end_words: read.ends.iter().map(|end| end.to_string()).collect(),
+            ..ProofStatus::never_read(scope, interval.window)
         }
     }
 
     fn name(&self) -> String {
-        self.survey_id.map_or(self.stream.to_owned(), |id| format!("{} of survey {id}", self.stream))
+        scope_name(self.stream, self.survey_id)
     }
 }
 
-/// The intervals for people, stream by stream.
+/// Returns the proofs as text, stream by stream.
 pub(super) fn describe(proofs: &[ProofStatus]) -> String {
     let mut text = String::new();
     let mut last = None;
     for proof in proofs {
         if last.as_ref() != Some(&proof.name()) {
-            let whole = if proof.is_whole { " (always read whole)" } else { "" };
-            text.push_str(&format!("\n{}{whole}\n", proof.name()));
+            let note = if proof.is_unwindowed { " (without windows: each scan reads all)" } else { "" };
+            text.push_str(&format!("\n{}{note}\n", proof.name()));
             last = Some(proof.name());
         }
         text.push_str(&describe_one(proof));
@@ -174,30 +176,29 @@ pub(super) fn describe(proofs: &[ProofStatus]) -> String {
 }
 
 fn describe_one(proof: &ProofStatus) -> String {
-    let unknown = || "before this was noted".to_owned();
-    let stored = format!("{} .. {}", proof.start, proof.end);
+    let unknown = || "an unknown time".to_owned();
+    let range = format!("{} .. {}", proof.start, proof.end);
     let since = || proof.complete_since.clone().unwrap_or_else(unknown);
     let mut text = match proof.state {
-        Standing::NeverRead => return format!("  NEVER READ  {stored}\n"),
-        Standing::Complete => format!("  complete    {stored}\n              complete since {}", since()),
-        Standing::InDoubt => format!(
-            "  IN DOUBT    {stored}\n              rows seem to be gone at the service; `sync --accept-vanished` believes it\n              \
+        IntervalState::NeverRead => return format!("  NEVER READ  {range}\n"),
+        IntervalState::Complete => format!("  complete    {range}\n              complete since {}", since()),
+        IntervalState::NeedsRecheck => format!(
+            "  RECHECK     {range}\n              the last scan was unsure; if it withheld vanished rows, `sync --accept-vanished` accepts them\n              \
              complete since {}",
             since()
         ),
     };
     match (&proof.last_read, &proof.complete_since) {
-        // Moments of one calendar, written alike: their texts are in their order.
+        // Both texts have the same format, whose order is that of time.
         (Some(last_read), Some(since)) if last_read <= since => text.push_str(", not read again since\n"),
         (last_read, _) => text.push_str(&format!(", last read {}\n", last_read.clone().unwrap_or_else(unknown))),
     }
     text.push_str(&format!("              {} records", proof.records.unwrap_or(0)));
     if proof.scans > 0 {
-        let many = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-        text.push_str(&format!(" in {} of {}", many(proof.pages, "page"), many(proof.scans, "scan")));
+        text.push_str(&format!(" in {} of {}", counted(proof.pages, "page"), counted(proof.scans, "scan")));
     }
-    if !proof.said.is_empty() {
-        text.push_str(&format!(", to the end of results ({})", proof.said.join("; ")));
+    if !proof.end_words.is_empty() {
+        text.push_str(&format!(", to the end of results ({})", proof.end_words.join("; ")));
     }
     text.push('\n');
     if !proof.flags.is_empty() {

@@ -1,33 +1,34 @@
-//! How many rows the tables of the warehouse have, as `count(*)` says. What scans read is another number:
-//! some records come twice.
+//! Counts the rows in the tables of the warehouse. Scans read more records: some are duplicates.
 
 use arrow::{array::AsArray as _, datatypes::Int64Type};
 
 use crate::{
     config::WarehouseSettings,
-    load::{LoadError, Reader, ReaderLimits},
+    load::{LoadError, Reader},
     model::{Scope, Stream},
 };
 
-/// A warehouse that is open for counting, if one can be read now.
+use super::super::warehouse::reader_limits;
+
+/// Counts rows in a warehouse, if one can be read.
 pub(super) struct RowCounter {
     reader: Option<Reader>,
 }
 
 impl RowCounter {
-    /// Opens the DuckDB file or, where that cannot be read, the Parquet folder.
+    /// Opens the DuckDB file, or the Parquet folder if the file cannot be read.
     pub fn open(warehouse: &WarehouseSettings) -> RowCounter {
-        let limits = ReaderLimits { memory_bytes: warehouse.query_memory_bytes(), ..ReaderLimits::default() };
-        let places = [(warehouse.duckdb.as_deref(), None), (None, warehouse.parquet.as_deref())];
-        let named = places.into_iter().filter(|(duckdb, parquet)| duckdb.is_some() || parquet.is_some());
-        let reader = named.into_iter().find_map(|(duckdb, parquet)| {
+        let limits = reader_limits(warehouse);
+        let warehouses = [(warehouse.duckdb.as_deref(), None), (None, warehouse.parquet.as_deref())];
+        let configured = warehouses.into_iter().filter(|(duckdb, parquet)| duckdb.is_some() || parquet.is_some());
+        let reader = configured.into_iter().find_map(|(duckdb, parquet)| {
             let opened = Reader::open_limited(duckdb, parquet, limits);
             opened.inspect_err(|error| tracing::info!(%error, "cannot count rows")).ok()
         });
         RowCounter { reader }
     }
 
-    /// The rows of a stream's table, or those of one survey in it. `None`: the warehouse cannot be read now.
+    /// Returns the rows of a stream's table, or of one survey in it; `None` if the warehouse cannot be read now.
     pub fn count(&mut self, scope: Scope) -> Option<u64> {
         let reader = self.reader.as_mut()?;
         let counted = count(reader, scope);
@@ -43,8 +44,8 @@ fn count(reader: &mut Reader, scope: Scope) -> Result<u64, LoadError> {
         Stream::Users => "users",
     };
     let survey = scope.survey_id.map(|id| format!(" WHERE survey_id = {id}")).unwrap_or_default();
-    let found = reader.query(&format!("SELECT count(*) FROM {table}{survey}"), 1)?;
-    let column = found.batches.first().and_then(|batch| batch.column(0).as_primitive_opt::<Int64Type>());
+    let result = reader.query(&format!("SELECT count(*) FROM {table}{survey}"), 1)?;
+    let column = result.batches.first().and_then(|batch| batch.column(0).as_primitive_opt::<Int64Type>());
     let rows = column.and_then(|column| column.iter().next().flatten());
     Ok(rows.map_or(0, i64::unsigned_abs))
 }

@@ -1,4 +1,4 @@
-//! What `serve` did and will do, from its inbox file: also while it runs.
+//! The state of `serve`, read from its inbox file, also while `serve` runs.
 
 use std::path::Path;
 
@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use crate::state::{Inbox, StateError};
 
-use super::shown::seconds;
+use super::super::wording::{format_second, outcome_words};
 
 #[derive(Serialize)]
 pub(super) struct ServeStatus {
-    /// Whether a `serve` is at work now.
+    /// True if a `serve` process runs now.
     is_running: bool,
-    /// The cron expression and its zone; "off".
+    /// The cron expression and its time zone, or "off".
     schedule: String,
     next_run: Option<String>,
     last_run: Option<String>,
@@ -23,7 +23,7 @@ pub(super) struct ServeStatus {
     waiting_since: Option<String>,
 }
 
-/// `None` where there is no inbox, or nothing was noted in it yet.
+/// Returns the state of `serve`; `None` if it never ran with this state file.
 pub(super) fn serving(state: &Path) -> Result<Option<ServeStatus>, StateError> {
     let Some(inbox) = Inbox::open_read_only(state)? else { return Ok(None) };
     let (schedule, waiting) = (inbox.schedule()?.unwrap_or_default(), inbox.count_waiting()?);
@@ -31,13 +31,13 @@ pub(super) fn serving(state: &Path) -> Result<Option<ServeStatus>, StateError> {
     Ok(Some(ServeStatus {
         is_running,
         schedule: schedule.expression,
-        // Only a running one will keep its word.
-        next_run: schedule.next_ms.filter(|_| is_running).map(seconds),
-        last_run: schedule.last_started_ms.map(seconds),
-        last_run_ended: schedule.last_finished_ms.map(seconds),
+        // A stopped `serve` starts no run.
+        next_run: schedule.next_ms.filter(|_| is_running).map(format_second),
+        last_run: schedule.last_started_ms.map(format_second),
+        last_run_ended: schedule.last_finished_ms.map(format_second),
         last_outcome: schedule.last_outcome,
         waiting_deliveries: waiting.deliveries,
-        waiting_since: waiting.oldest_ms.map(seconds),
+        waiting_since: waiting.oldest_ms.map(format_second),
     }))
 }
 
@@ -49,10 +49,13 @@ impl ServeStatus {
             text.push_str(&format!("  next run  {next}\n"));
         }
         if let (Some(last), Some(outcome)) = (&self.last_run, &self.last_outcome) {
-            text.push_str(&format!("  last run  {last}, {}\n", outcome.replace('_', " ")));
+            text.push_str(&format!("  last run  {last}, {}\n", outcome_words(outcome)));
         }
         if let Some(since) = &self.waiting_since {
-            text.push_str(&format!("  {} deliveries wait for the warehouses since {since}\n", self.waiting_deliveries));
+            text.push_str(&format!(
+                "  {} deliveries wait since {since} to be written to the warehouses\n",
+                self.waiting_deliveries
+            ));
         }
         text
     }

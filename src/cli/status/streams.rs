@@ -1,24 +1,32 @@
-//! Streams as `status` shows them.
+//! The coverage and the lag of each stream.
 
 use serde::Serialize;
 
-/// How far a stream, or a survey of it, is read.
+use crate::{
+    config::Settings,
+    model::{CoverageInterval, IntervalSet, NEEDS_RECHECK_MS, Scope, Window, format_ms},
+    state::{Proven, State, StateError},
+    sync_status::{is_selected, lag_secs},
+};
+
+use super::{super::wording::format_second, rows::RowCounter};
+
+/// The coverage and the lag of a stream, or of one survey of it.
 #[derive(Serialize)]
 pub(super) struct StreamStatus {
     pub stream: &'static str,
     pub survey_id: Option<i64>,
-    /// Stretches proven complete.
+    /// Ranges that are proven complete.
     pub complete: Vec<TimeRangeJson>,
-    /// Stretches between them that never were.
+    /// Ranges between complete ones that were never proven complete.
     pub missing: Vec<TimeRangeJson>,
-    /// Stretches whose last scan left a doubt:
-    /// rows that seem to be gone and were not believed, or that a page's edge may hide.
+    /// Ranges that need a recheck: their last scan withheld vanished rows, or a page boundary may hide rows.
     pub in_doubt: Vec<TimeRangeJson>,
-    /// Rows of its table, or those of its survey; absent where the warehouse cannot be read now.
+    /// Rows in the table of the stream, or those of the survey; `None` if the warehouse cannot be read now.
     pub rows: Option<u64>,
-    /// How far the newest complete moment lies back.
+    /// Seconds between the newest complete moment and the service's clock.
     pub lag_secs: i64,
-    /// The oldest of the last scans of all intervals.
+    /// The oldest date of the last scan of a range.
     pub oldest_scan: String,
 }
 
@@ -27,7 +35,59 @@ pub(super) struct StreamStatus {
 pub(super) struct TimeRangeJson {
     pub start: String,
     pub end: String,
-    /// Since when all of it is proven complete.
+    /// When the last part of the range was first proven complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub complete_since: Option<String>,
+}
+
+impl TimeRangeJson {
+    fn of(window: &Window) -> TimeRangeJson {
+        TimeRangeJson { start: format_ms(window.start_ms), end: format_ms(window.end_ms), complete_since: None }
+    }
+}
+
+/// Returns the status of each selected stream with coverage. `now_ms`: the service's time.
+pub(super) fn streams(settings: &Settings, state: &State, now_ms: i64) -> Result<Vec<StreamStatus>, StateError> {
+    let mut counter = RowCounter::open(&settings.warehouse);
+    let mut streams = Vec::new();
+    for scope in state.covered_scopes()?.into_iter().filter(|scope| is_selected(settings, *scope)) {
+        streams.extend(stream(state, scope, &mut counter, now_ms)?);
+    }
+    Ok(streams)
+}
+
+/// Returns `None` if the coverage is empty.
+fn stream(
+    state: &State,
+    scope: Scope,
+    counter: &mut RowCounter,
+    now_ms: i64,
+) -> Result<Option<StreamStatus>, StateError> {
+    let coverage = state.coverage(scope)?;
+    let covered: IntervalSet = coverage.iter().map(|interval| interval.window).collect();
+    let Some(bounding_range) = covered.bounding_range() else { return Ok(None) };
+    let proofs = state.proofs(scope)?;
+    let complete = |window: &Window| TimeRangeJson {
+        complete_since: complete_since(&proofs, *window),
+        ..TimeRangeJson::of(window)
+    };
+    let (rechecks, scanned): (Vec<&CoverageInterval>, Vec<&CoverageInterval>) =
+        coverage.iter().partition(|interval| interval.scanned_ms == NEEDS_RECHECK_MS);
+    let oldest_ms = scanned.iter().map(|interval| interval.scanned_ms).min().unwrap_or(now_ms);
+    Ok(Some(StreamStatus {
+        stream: scope.stream.name(),
+        survey_id: scope.survey_id,
+        complete: covered.windows().iter().map(complete).collect(),
+        missing: covered.gaps_in(bounding_range).iter().map(TimeRangeJson::of).collect(),
+        in_doubt: rechecks.iter().map(|interval| TimeRangeJson::of(&interval.window)).collect(),
+        rows: counter.count(scope),
+        lag_secs: lag_secs(bounding_range.end_ms, now_ms),
+        oldest_scan: format_second(oldest_ms),
+    }))
+}
+
+/// Returns when the last part of a window was first proven complete; `None` if that is unknown.
+fn complete_since(proofs: &[Proven], window: Window) -> Option<String> {
+    let last_ms = proofs.iter().filter(|proof| proof.window.overlaps(window)).map(|proof| proof.proven_ms).max();
+    last_ms.filter(|proven_ms| *proven_ms > 0).map(format_second)
 }

@@ -1,4 +1,4 @@
-//! `studysync users`: people, read one by one and sent one by one.
+//! `studysync users`: reads or sends users, one request each.
 
 mod pull;
 mod push;

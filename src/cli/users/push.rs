@@ -1,9 +1,8 @@
-//! `studysync users push`: users from a file or a query to the service.
+//! `studysync users push`: sends users from a file or a query to the service.
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     pipeline::{Push, PushFormat, PushInput, PushReport, PushRequest, Written, push_dry},
@@ -12,35 +11,36 @@ use crate::{
 
 use super::super::{
     CommandError, Context,
-    bars::{self, Watch},
-    flags::{EffortFlags, PlaceFlags},
-    sync::stop_on_signal,
+    flags::{LimitArgs, LocationArgs},
+    progress,
+    signals::SignalHandler,
+    wording::{nonzero_counts, outcome_words, stopped_line},
 };
 
-/// Where the fates of rows go that have no file to stand beside.
+/// The results file of a query or of standard input.
 const RESULTS: &str = "users-push.results.csv";
 
 /// Sends users to the service, one request each: their e-mail address, attributes and historical events.
 ///
-/// Columns, or members of a JSON object a line: userId (the only one that must be there), email, attributes.NAME for
-/// each attribute (or attributes, an object), events (a list of {"event": NAME, "timestamp": EPOCH_MS}). In CSV events
-/// are JSON text, an empty cell says nothing, and an attribute is a text unless its column says otherwise:
-/// attributes.seats:integer, attributes.is_admin:boolean, attributes.score:number, attributes.tags:json. At most 100
-/// attributes a user. Texts, integers and true or false are known to be taken; about fractions, lists and objects the
-/// service decides. A row that cannot be right is set aside with its line and the reason. Times of events may be RFC
-/// 3339 as well. Null says nothing: it deletes no attribute.
+/// The columns of a table, or the members of one JSON object per line, are: userId (required), email, attributes.NAME for
+/// each attribute (or attributes, an object), events (a list of {"event": NAME, "timestamp": EPOCH_MS}). In CSV, events
+/// are JSON text, an empty cell sends nothing, and an attribute is a text unless its column has a type:
+/// attributes.seats:integer, attributes.is_admin:boolean, attributes.score:number, attributes.tags:json. A user has at
+/// most 100 attributes. The service accepts texts, integers, true and false; whether it accepts fractions, lists and
+/// objects is not documented. An invalid row is set aside with its line and the reason. Times of events can also be RFC
+/// 3339. Null sends nothing, and deletes no attribute.
 ///
-/// CSV may be what a spreadsheet writes: cells separated by commas, semicolons, tabs or bars, UTF-8 or UTF-16 (other
-/// encodings are named with --encoding), empty columns and rows, 5.0 in a column of integers, blanks around ids. A
-/// quote that is not closed costs its own row. An id that a spreadsheet has changed (1002.0, 1.2E+15) is set aside.
+/// CSV files of spreadsheets are accepted: cells separated by commas, semicolons, tabs or bars, UTF-8 or UTF-16 (other
+/// encodings with --encoding), empty columns and rows, 5.0 in a column of integers, blanks around ids. An unclosed quote
+/// invalidates only its own row. An id that a spreadsheet has changed (1002.0, 1.2E+15) is set aside.
 ///
 /// The result of every row is written to the results file, and stored by the row's content in the state file: the
 /// intent before the request, the result after. A restarted push resumes. A row with a known result is never sent
 /// again, even if another file has the same row. Rows of one user are sent in order, one at a time.
 ///
-/// The result of a row is unknown if the push was killed during its request, or if the response was not conclusive: the
-/// results say so (unknown_sends). Its attributes are sent again, which is idempotent. Its events are sent again only
-/// with --resend-events, since the service would count them twice.
+/// The result of a row is unknown if the push was killed during its request, or if the response was not conclusive
+/// (unknown_sends in the results). Its attributes are sent again, which is idempotent. Its events are sent again only with
+/// --resend-events, since the service would count them twice.
 ///
 /// Exit codes: 0 all rows are accepted; 1 failed, known results stay stored; 2 usage, configuration, or columns that
 /// are not those of users; 3 done, but something needs attention (rows set aside, refused or with an unknown result,
@@ -56,11 +56,11 @@ pub(super) struct PushArgs {
     #[arg(long, value_name = "SQL")]
     query: Option<String>,
 
-    /// How FILE is written [default: as its name says; for '-' ndjson]
+    /// Format of FILE [default: by the extension of its name; ndjson for '-']
     #[arg(long, value_enum)]
     format: Option<FormatArg>,
 
-    /// Encoding of a text that says nothing of its own: windows-1252 is what Excel's plain 'CSV' has [default: utf-8]
+    /// Encoding of a text without a byte order mark, for example windows-1252 for Excel's plain 'CSV' [default: utf-8]
     #[arg(long, value_name = "NAME", value_parser = parse_encoding)]
     encoding: Option<Encoding>,
 
@@ -69,7 +69,7 @@ pub(super) struct PushArgs {
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
 
-    /// Read, check and look up every row, and say what would be sent; send nothing
+    /// Read, check and look up every row, and report what would be sent; send nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -87,10 +87,10 @@ pub(super) struct PushArgs {
     json: bool,
 
     #[command(flatten)]
-    place: PlaceFlags,
+    locations: LocationArgs,
 
     #[command(flatten)]
-    effort: EffortFlags,
+    limits: LimitArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -101,8 +101,9 @@ enum FormatArg {
 }
 
 fn parse_encoding(name: &str) -> Result<Encoding, String> {
-    Encoding::named(name)
-        .ok_or_else(|| format!("there is no encoding '{name}'; there are utf-8, utf-16le, windows-1252 and others"))
+    Encoding::named(name).ok_or_else(|| {
+        format!("there is no encoding '{name}'; known encodings are utf-8, utf-16le, windows-1252 and others")
+    })
 }
 
 impl From<FormatArg> for PushFormat {
@@ -116,7 +117,7 @@ impl From<FormatArg> for PushFormat {
 }
 
 pub(super) async fn run(args: PushArgs, context: Context) -> Result<u8, CommandError> {
-    let settings = args.place.given(&context).effort(&args.effort).settings()?;
+    let settings = args.locations.settings(&context).limits(&args.limits).build()?;
     let request = PushRequest {
         input: input_of(&args)?,
         results: results_of(&args),
@@ -125,40 +126,37 @@ pub(super) async fn run(args: PushArgs, context: Context) -> Result<u8, CommandE
         sends_again: args.again,
     };
     if matches!(request.input, PushInput::Query(_)) {
-        settings.require_warehouse().map_err(CommandError::Config)?;
+        settings.require_warehouse()?;
     }
     let (report, outcome) = match args.dry_run {
-        true => (push_dry(&settings, &request).map_err(CommandError::Pipeline)?, Ok(())),
+        true => (push_dry(&settings, &request)?, Ok(())),
         false => {
-            let stop = CancellationToken::new();
-            let signals = tokio::spawn(stop_on_signal(stop.clone()));
-            let push = Push::open(settings, request, stop).map_err(CommandError::Pipeline)?;
-            let _watch = (!context.is_quiet).then(|| watch(&push, &context));
-            let ended = push.execute().await;
-            signals.abort();
-            ended
+            let signals = SignalHandler::start();
+            let push = Push::open(settings, request, signals.token())?;
+            let _line = progress::show_text(&context, progress_text(&push));
+            push.execute().await
         }
     };
-    tell(&report, args.json, &context)?;
-    outcome.map_err(CommandError::Pipeline)?;
+    context.report(args.json, &report, summary)?;
+    outcome?;
     Ok(report.header.exit_code)
 }
 
 fn input_of(args: &PushArgs) -> Result<PushInput, CommandError> {
     let format = args.format.map(PushFormat::from);
     let usage = |problem: String| Err(CommandError::Usage(problem));
-    let written = |format| Written { format, encoding: args.encoding };
+    let input_format = |format| Written { format, encoding: args.encoding };
     match (&args.query, &args.file) {
-        (Some(_), _) if format.is_some() => usage("--format says how a file is written; there is none".to_owned()),
+        (Some(_), _) if format.is_some() => usage("--format is the format of a file, and there is no file".to_owned()),
         (Some(sql), _) => Ok(PushInput::Query(sql.clone())),
         (None, Some(file)) if file == Path::new("-") => match format.unwrap_or(PushFormat::Ndjson) {
             PushFormat::Parquet => usage("Parquet cannot be read from standard input: name a file".to_owned()),
-            format => Ok(PushInput::Stdin(written(format))),
+            format => Ok(PushInput::Stdin(input_format(format))),
         },
         (None, Some(file)) => match format.or(PushFormat::of(file)) {
-            Some(format) => Ok(PushInput::File(file.clone(), written(format))),
+            Some(format) => Ok(PushInput::File(file.clone(), input_format(format))),
             None => usage(format!(
-                "the name of {} does not tell its format (.csv, .ndjson, .jsonl, .parquet): say --format",
+                "the format of {} is unknown: name it .csv, .ndjson, .jsonl or .parquet, or add --format",
                 file.display()
             )),
         },
@@ -180,10 +178,10 @@ fn results_of(args: &PushArgs) -> PathBuf {
     }
 }
 
-/// Shows the progress until the returned guard is dropped.
-fn watch(push: &Push, context: &Context) -> Watch {
+/// Returns a function that returns the current progress of the push as text.
+fn progress_text(push: &Push) -> impl FnMut() -> String + Send + 'static {
     let (rows, source) = (push.watch(), push.source().clone());
-    bars::watch_line(&context.bars, move || {
+    move || {
         let now = rows();
         let wait = source.waiting().map(|waiting| {
             let left = waiting.until.saturating_duration_since(tokio::time::Instant::now());
@@ -193,58 +191,46 @@ fn watch(push: &Push, context: &Context) -> Watch {
         let text =
             format!("{} rows read, {} accepted, {} known, {requests} requests", now.read, now.accepted, now.known);
         text + &wait.unwrap_or_default()
-    })
-}
-
-fn tell(report: &PushReport, is_json: bool, context: &Context) -> Result<(), CommandError> {
-    if is_json {
-        context.printer.print_json(report)?;
     }
-    context.tell(&summary(report));
-    Ok(())
 }
 
 fn summary(report: &PushReport) -> String {
     let rows = &report.rows;
-    let fates = [
+    let counts = nonzero_counts(&[
         (rows.accepted, "accepted"),
         (rows.known, "known from an earlier push and not sent again"),
         (rows.would_send, "would be sent"),
         (rows.refused, "REFUSED by the service"),
         (rows.set_aside, "SET ASIDE"),
-        (rows.unknown, "of UNKNOWN fate: run the same command again"),
+        (rows.unknown, "with an UNKNOWN result: run the same command again"),
         (rows.not_sent, "not sent"),
-    ];
-    let fates: Vec<String> =
-        fates.iter().filter(|(count, _)| *count > 0).map(|(count, fate)| format!("{count} {fate}")).collect();
+    ]);
     let mut text = format!(
         "users push{} {}: {} rows read, {} requests in {:.1} s\n  {}\n",
         if report.dry_run { " (dry run)" } else { "" },
-        report.header.outcome.name().replace('_', " "),
+        outcome_words(report.header.outcome.name()),
         rows.read,
         report.requests.total,
         report.header.secs(),
-        if fates.is_empty() { "nothing to do".to_owned() } else { fates.join(", ") }
+        counts.unwrap_or_else(|| "nothing to do".to_owned())
     );
     let notes = [
         (
             rows.sent_unknown,
-            "rows were sent without knowing what became of it, some of them perhaps twice (unknown_sends)",
+            "rows were sent, and the result of a send is unknown; some may be sent twice (unknown_sends)",
         ),
-        (rows.events_unknown, "rows have events of unknown fate; --resend-events sends them once more"),
+        (rows.events_unknown, "rows have events with an unknown result; --resend-events sends the events again"),
         (
             rows.known_and_overtaken,
-            "of the known rows were overtaken by other content for the same user; --again sends them",
+            "of the known rows were replaced by later content for the same user; --again sends them",
         ),
     ];
     for (count, note) in notes.iter().filter(|(count, _)| *count > 0) {
         text.push_str(&format!("  {count} {note}\n"));
     }
-    if let Some(reason) = &report.stopped_because {
-        text.push_str(&format!("  ended early: {reason}. Run the same command again to go on\n"));
-    }
+    text.push_str(&stopped_line(report.stopped_because.as_ref()));
     if !report.results.is_empty() {
-        text.push_str(&format!("  each row's fate: {}\n", report.results));
+        text.push_str(&format!("  result of each row: {}\n", report.results));
     }
     text
 }

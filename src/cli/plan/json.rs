@@ -1,4 +1,4 @@
-//! A plan as it is printed, as JSON or for people.
+//! The result of `plan`. `--json` prints these fields.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use crate::{model::Ties, plan::Estimate};
 
 use super::{
     cost::{SpeedBasis, Total},
-    people::PlannedPeople,
+    users::PlannedUsers,
 };
 
 #[derive(Serialize)]
@@ -20,23 +20,24 @@ pub(super) struct PlannedStream {
 #[derive(Serialize)]
 pub(super) struct Plan {
     pub command: &'static str,
-    /// The service's time as far as it is known.
+    /// The service's time, estimated from this machine's clock if unknown.
     pub now: String,
     pub total: Total,
-    /// Scans that an earlier run began; they are resumed first.
+    /// Unfinished scans of an earlier run, which the next run resumes first.
     pub under_way: usize,
-    /// The rate behind the minutes; `None` if none is known.
+    /// The rate from which `minutes` are estimated; `None` if no rate is known.
     pub requests_per_sec: Option<f64>,
-    /// Where that rate is from.
+    /// The source of the rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed_from: Option<SpeedBasis>,
-    /// What is known of rows that share a millisecond: each edge of a page is looked at, or a sample.
+    /// The service's measured behaviour for rows that share a millisecond at a page boundary. It decides how many page
+    /// boundaries are probed.
     pub ties: Ties,
-    /// Requests that --probe sent.
+    /// Requests of --probe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_requests: Option<u64>,
     pub streams: Vec<PlannedStream>,
     /// The stream of users, if it is enabled.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub users: Option<PlannedPeople>,
+    pub users: Option<PlannedUsers>,
 }

@@ -1,20 +1,24 @@
-//! A plan for people: the total, a line for each stream, and each window if asked for.
+//! A plan as text: the total, a line for each stream, and with --days a line for each window.
 
 use crate::{
     model::{format_duration, format_ms},
-    plan::Estimate,
+    plan::{Estimate, PlannedWindow},
+    report::words::whole,
 };
+
+use super::super::wording::{counted, scope_name};
 
 use super::{
     cost::SpeedBasis,
-    people::PlannedPeople,
-    planned::{Plan, PlannedStream},
+    json::{Plan, PlannedStream},
+    users::PlannedUsers,
 };
 
+/// Returns the plan as text. `with_windows` lists every window.
 pub(super) fn describe(plan: &Plan, with_windows: bool) -> String {
     let mut text = format!("{}\n", total(plan));
     if let (Some(rate), Some(basis)) = (plan.requests_per_sec, plan.speed_from) {
-        text.push_str(&format!("{rate:.1} requests per second: {}\n", basis.explained()));
+        text.push_str(&format!("{rate:.1} requests per second: {}\n", basis.description()));
     }
     if plan.under_way > 0 {
         text.push_str(&format!("{} unfinished scans of an earlier run are resumed first.\n", plan.under_way));
@@ -29,25 +33,29 @@ pub(super) fn describe(plan: &Plan, with_windows: bool) -> String {
             text.push_str(&windows(&stream.estimate));
         }
     }
-    if let Some(PlannedPeople { named, due, minutes }) = &plan.users {
+    if let Some(PlannedUsers { named, due, minutes }) = &plan.users {
         let minutes = minutes.map(|minutes| format!("{minutes:.1}")).unwrap_or_default();
         let (requests, named) = (grouped(*due), grouped(*named));
         text.push_str(&format!("{:<22} {:>8} {:>12} {requests:>10} {minutes:>9}\n", "users", "", ""));
-        text.push_str(&format!("  {requests} of {named} known users are due; those in new answers come on top\n"));
+        text.push_str(&format!(
+            "  {requests} of {named} known users are due, and every user that is first named in a new answer\n"
+        ));
     }
     let has_unknown = plan.streams.iter().any(|stream| stream.estimate.requests.is_none());
     match (has_unknown, plan.probe_requests) {
         (true, Some(requests)) => {
             text.push_str(&format!(
-                "\nThe sample took {requests} requests. ?: it met no row; is the range longer than the data?\n"
+                "\nThe sample took {requests} requests. ?: the sample has no row; the range may be longer than the data\n"
             ));
         }
         (false, Some(requests)) => text.push_str(&format!("\nThe sample took {requests} requests.\n")),
-        (true, None) => text.push_str("\n?: not seen yet. --probe asks for a sample, some 10 to 30 requests.\n"),
+        (true, None) => {
+            text.push_str("\n?: no data read yet. --probe requests a sample, with some 10 to 30 requests.\n")
+        }
         (false, None) => {}
     }
     if !with_windows && plan.total.windows > 0 {
-        text.push_str("Each window: --days\n");
+        text.push_str("--days lists every window\n");
     }
     text
 }
@@ -58,7 +66,7 @@ fn total(plan: &Plan) -> String {
     let Some(requests) = total.requests else {
         return match total.windows {
             0 => format!("{command}: nothing is due"),
-            _ => format!("{command} would pull data of which nothing is known yet"),
+            _ => format!("{command} would pull data for which no estimate is known"),
         };
     };
     let bound = if total.is_partial { "at least" } else { "about" };
@@ -70,8 +78,7 @@ fn total(plan: &Plan) -> String {
 }
 
 fn line(stream: &PlannedStream) -> String {
-    let survey = stream.survey_id.map(|id| format!(" of survey {id}")).unwrap_or_default();
-    let name = format!("{}{survey}", stream.stream);
+    let name = scope_name(stream.stream, stream.survey_id);
     let Estimate { windows, rows, requests, minutes } = &stream.estimate;
     if windows.is_empty() {
         return format!("{name:<22} nothing is due\n");
@@ -83,36 +90,28 @@ fn line(stream: &PlannedStream) -> String {
 }
 
 fn windows(estimate: &Estimate) -> String {
-    let line = |planned: &crate::plan::PlannedWindow| {
+    let line = |planned: &PlannedWindow| {
         let window = planned.due.window;
         let requests = planned.requests.map(|requests| format!("  {requests} requests")).unwrap_or_default();
-        let (reason, start, end) =
-            (planned.due.reason.to_string(), format_ms(window.start_ms), format_ms(window.end_ms));
+        let reason = planned.due.reason.to_string();
+        let (start, end) = (format_ms(window.start_ms), format_ms(window.end_ms));
         format!("  {reason:<13} {start} .. {end}{requests}\n")
     };
     estimate.windows.iter().map(line).collect()
 }
 
-/// A number with its thousands apart.
+/// Formats a number with thousands separators: `12,345`.
 fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    whole(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
 impl SpeedBasis {
-    fn explained(self) -> &'static str {
+    fn description(self) -> &'static str {
         match self {
-            SpeedBasis::Limit => "the service's limit, as earlier runs learned it",
-            SpeedBasis::Setting => "requests_per_sec_max of the configuration",
-            SpeedBasis::EarlierRun => "as fast as an earlier run; no limit was met",
-            SpeedBasis::Probe => "as fast as the sample; the service's limit is not known",
+            SpeedBasis::Limit => "the service's limit, learned by earlier runs",
+            SpeedBasis::Setting => "requests_per_sec_max in the configuration",
+            SpeedBasis::EarlierRun => "the speed of an earlier run, which met no rate limit",
+            SpeedBasis::Probe => "the speed of the sample; the service's limit is unknown",
         }
     }
 }

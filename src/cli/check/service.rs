@@ -1,0 +1,122 @@
+//! Checks that the service answers, accepts the key and has a correct clock.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock,
+    config::Settings,
+    model::TimeAccount,
+    pipeline::{self, PipelineError},
+    source::{Source, SourceError},
+    state::State,
+};
+
+use super::{super::Context, finding::Finding};
+
+/// The longest `Retry-After` that the command waits for: a person waits for the result.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Rows of the sample that is compared with the service's clock.
+const CLOCK_ROWS: u32 = 10;
+/// Attempts per request.
+const ATTEMPTS_MAX: u32 = 2;
+/// Longest time limit of a request.
+const TIMEOUT_MAX: Duration = Duration::from_secs(20);
+/// A larger difference of the clocks is shown.
+const SKEW_MS_MAX: i64 = 60_000;
+
+/// Returns findings about the service, the key, the clocks, and each list that does not answer.
+pub(super) async fn findings(settings: &Settings, context: &Context) -> Vec<Finding> {
+    let source = match short_lived_source(settings, None) {
+        Ok(source) => source,
+        Err(error) => return vec![Finding::error("service", error)],
+    };
+    let base_url = settings.service.base_url.as_deref().unwrap_or_default();
+    context.message(&format!("requesting {base_url} ...\n"));
+    let findings = probe(&source, settings, base_url).await;
+    store_rate_limits(&source, settings);
+    findings
+}
+
+/// Returns a client for a command that a person waits for: with few attempts and short waits. It obeys the rate limits
+/// that earlier runs stored. `requests_max` limits its requests, if it is set.
+pub(in super::super) fn short_lived_source(
+    settings: &Settings,
+    requests_max: Option<u64>,
+) -> Result<Source, PipelineError> {
+    let mut source = pipeline::source_settings(settings)?;
+    source.requests_max = requests_max.or(source.requests_max);
+    (source.attempts_max, source.timeout) = (ATTEMPTS_MAX, source.timeout.min(TIMEOUT_MAX));
+    source.patience = source.patience.min(PATIENCE);
+    let learned = match stored_state(settings)? {
+        Some(state) => pipeline::recall(&state, &mut source, settings.throttle.ignores_retry_after)?,
+        None => None,
+    };
+    Source::new(source, learned, TimeAccount::default(), CancellationToken::new()).map_err(PipelineError::Source)
+}
+
+/// Returns the checkpoints of this service, read-only; `None` if there are none. A file that cannot be read is reported by
+/// another check.
+fn stored_state(settings: &Settings) -> Result<Option<State>, PipelineError> {
+    let identity = pipeline::identity(settings)?;
+    let state = State::open_read_only(&settings.state_path).ok().flatten();
+    Ok(state.filter(|state| state.is_of(&identity.base_url, &identity.environment).unwrap_or(false)))
+}
+
+/// Stores the `Retry-After` that the service sent, for the next command. A failure is only logged: the next command then
+/// learns the rate limit from the service.
+pub(in super::super) fn store_rate_limits(source: &Source, settings: &Settings) {
+    let is_new = source.told_until_ms().is_some() || settings.throttle.ignores_retry_after;
+    if !is_new || !matches!(stored_state(settings), Ok(Some(_))) {
+        return;
+    }
+    let Ok(identity) = pipeline::identity(settings) else { return };
+    let state = State::open(&settings.state_path, &identity.base_url, &identity.environment);
+    if let Err(error) = state.and_then(|state| pipeline::remember(&state, source, clock::now_ms())) {
+        tracing::warn!(why = pipeline::chain(&error), "cannot store the rate limits that the service reported");
+    }
+}
+
+async fn probe(source: &Source, settings: &Settings, base_url: &str) -> Vec<Finding> {
+    let probe = match source.probe().await {
+        Err(error @ SourceError::KeyRefused { .. }) => {
+            return vec![Finding::ok("service", "it answers"), Finding::error("key", PipelineError::Source(error))];
+        }
+        Err(error) => return vec![Finding::error("service", PipelineError::Source(error))],
+        Ok(probe) => probe,
+    };
+    let mut findings = vec![
+        Finding::ok("service", format!("{base_url} answers in {} ms", probe.latency_ms)),
+        Finding::ok("key", "accepted"),
+        clocks(source, settings, probe.service_now_ms).await,
+    ];
+    let lists = settings.streams.iter().map(|stream| stream.stream).filter(|list| *list != probe.list);
+    for list in lists {
+        if let Err(error) = source.try_list(list).await {
+            findings.push(Finding::error(list.name(), PipelineError::Source(error)));
+        }
+    }
+    findings
+}
+
+/// Compares the clocks of the service and of this machine. A small difference is harmless, since windows go by the
+/// service's clock, but may surprise a reader of logs.
+async fn clocks(source: &Source, settings: &Settings, service_now_ms: Option<i64>) -> Finding {
+    let list = settings.streams.iter().find(|stream| stream.stream.is_windowed());
+    let sample = list.map(|list| pipeline::ClockSample { list: list.stream, page_rows: CLOCK_ROWS });
+    let Some(service_ms) = service_now_ms else {
+        return Finding::ok("clock", "the service does not send its time; this machine's is used");
+    };
+    if let Ok(Some(mismatch)) = pipeline::compare_clocks(source, sample, service_ms, clock::now_ms(), None).await {
+        let hint = "correct the wrong clock: rows that are newer than the service's clock are not read";
+        return Finding::problem("clock", mismatch.to_string(), hint, 3);
+    }
+    let skew_ms = service_ms - clock::now_ms();
+    if skew_ms.abs() <= SKEW_MS_MAX {
+        return Finding::ok("clock", "both agree within a minute");
+    }
+    let minutes = skew_ms.abs() as f64 / 60_000.0;
+    let relation = if skew_ms > 0 { "ahead of" } else { "behind" };
+    Finding::ok("clock", format!("the service is {minutes:.1} min {relation} this machine; windows go by its clock"))
+}

@@ -1,0 +1,153 @@
+//! The plan of an erasure, as JSON and as text.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{
+    erase::{NotFollowed, Plan},
+    model::{Identifier, is_display_control},
+    pipeline::ResultsFound,
+    recordings::StoredRecordings,
+};
+
+/// Lines of a list in the text, except for identifiers that the service purges: the text lists all of them.
+const LINES_SHOWN: usize = 40;
+
+/// The plan as JSON, with identifiers of people: print it only to the user.
+#[derive(Serialize)]
+pub(super) struct PlanJson<'a> {
+    erasure_id: &'a str,
+    resumes: bool,
+    named: Vec<String>,
+    led_to: Vec<String>,
+    not_followed: Vec<(String, &'static str)>,
+    /// The named identifiers without a match here.
+    unknown: Vec<String>,
+    leads_are_complete: bool,
+    rounds: u32,
+    rows: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
+    archive_files: u64,
+    archive_files_with_them: usize,
+    archive_pages: u64,
+    archive_records: u64,
+    push_result_rows: u64,
+    recordings: u64,
+    hard_linked: Vec<String>,
+}
+
+impl<'a> PlanJson<'a> {
+    pub fn of(plan: &'a Plan) -> Self {
+        let identifiers = &plan.identifiers;
+        let shown = |identifier: &Identifier| format!("{} {}", identifier.kind.name(), identifier.value);
+        PlanJson {
+            erasure_id: &plan.erasure_id,
+            resumes: plan.is_resumed,
+            named: identifiers.named.iter().map(shown).collect(),
+            led_to: identifiers.linked.iter().map(shown).collect(),
+            not_followed: identifiers.not_followed.iter().map(|(linked, why)| (shown(linked), reason(*why))).collect(),
+            unknown: plan.unknown.iter().map(shown).collect(),
+            leads_are_complete: identifiers.is_complete,
+            rounds: identifiers.rounds,
+            rows: plan.warehouses.iter().map(|(name, found)| (*name, found.rows.clone())).collect(),
+            archive_files: plan.archive.files,
+            archive_files_with_them: plan.archive.found_in.len(),
+            archive_pages: plan.archive.pages,
+            archive_records: plan.archive.records,
+            push_result_rows: plan.results.rows,
+            recordings: plan.recordings.files,
+            hard_linked: plan.hard_linked.iter().map(|file| file.path.display().to_string()).collect(),
+        }
+    }
+}
+
+/// Returns why a linked identifier was not followed.
+fn reason(why: NotFollowed) -> &'static str {
+    match why {
+        NotFollowed::Shared => "people who were not named have it too",
+        NotFollowed::Strangers => "visitors without a user id have it too; name it if all of them are the same person",
+        NotFollowed::OtherUser => "it is another person's user id; name it too if it is the same person",
+        NotFollowed::TooMany => "more visitors or sessions have it than one person does",
+    }
+}
+
+/// Returns the plan as text.
+pub(super) fn describe(plan: &Plan) -> String {
+    let heading = match plan.is_resumed {
+        true => format!("resuming the erasure {}\n", plan.erasure_id),
+        false => "to be erased\n".to_owned(),
+    };
+    heading + &describe_identifiers(plan) + &describe_data(plan)
+}
+
+fn describe_identifiers(plan: &Plan) -> String {
+    let identifiers = &plan.identifiers;
+    let shown = |identifier: &Identifier| format!("{}: {}", identifier.kind, identifier.value);
+    let mut text = list("named", identifiers.named.iter().map(shown).collect(), usize::MAX);
+    // The service purges every visitor of these identifiers, so the list is complete.
+    let (purged, others): (Vec<_>, Vec<_>) =
+        identifiers.linked.iter().partition(|linked| identifiers.visitors_of.contains_key(linked));
+    let title = format!("linked identifiers that the service purges (found in {} rounds)", identifiers.rounds);
+    text.push_str(&list(&title, purged.into_iter().map(shown).collect(), usize::MAX));
+    text.push_str(&list("other linked identifiers", others.into_iter().map(shown).collect(), LINES_SHOWN));
+    let not_followed =
+        identifiers.not_followed.iter().map(|(linked, why)| format!("{}: {}", shown(linked), reason(*why)));
+    text.push_str(&list("NOT FOLLOWED", not_followed.collect(), LINES_SHOWN));
+    text.push_str(&list("NO MATCH HERE", plan.unknown.iter().map(shown).collect(), LINES_SHOWN));
+    if !identifiers.is_complete {
+        text.push_str("  more identifiers are linked than the search followed: run this command again afterwards with the last ones\n");
+    }
+    text
+}
+
+fn describe_data(plan: &Plan) -> String {
+    let mut text = String::new();
+    for (name, found) in &plan.warehouses {
+        let rows = found.rows.iter().map(|(table, rows)| format!("{table}: {rows}")).collect();
+        text.push_str(&list(&format!("rows in {name}: {}", found.total()), rows, LINES_SHOWN));
+        if found.rows.is_empty() {
+            text.push_str(&format!("  rows in {name}: none\n"));
+        }
+    }
+    let archive = &plan.archive;
+    text.push_str(&format!(
+        "  archived records: {} in {} of {} files\n",
+        archive.records,
+        archive.found_in.len(),
+        archive.files
+    ));
+    if plan.results.files > 0 {
+        let ResultsFound { files, rows, .. } = plan.results;
+        text.push_str(&format!("  rows in results of users push: {rows} in {files} files\n"));
+    }
+    if plan.recordings.sessions > 0 {
+        let StoredRecordings { sessions, files, bytes } = plan.recordings;
+        text.push_str(&format!("  recordings: {files} files of {sessions} sessions, {bytes} bytes\n"));
+    }
+    let linked = plan.hard_linked.iter().map(|file| file.path.display().to_string()).collect();
+    text.push_str(&list("FILES WITH HARD LINKS, whose other names keep the removed data", linked, LINES_SHOWN));
+    if plan.others_unfinished > 0 {
+        text.push_str(&format!(
+            "  {} other erasures are unfinished: run their commands again\n",
+            plan.others_unfinished
+        ));
+    }
+    text
+}
+
+/// Returns a titled list of at most `lines_max` lines; empty if there are no lines.
+fn list(title: &str, lines: Vec<String>, lines_max: usize) -> String {
+    if lines.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("  {title}\n");
+    let more = lines.len().saturating_sub(lines_max);
+    for line in lines.into_iter().take(lines_max) {
+        let line: String = line.chars().filter(|letter| !is_display_control(*letter)).collect();
+        text.push_str(&format!("    {line}\n"));
+    }
+    if more > 0 {
+        text.push_str(&format!("    and {more} more\n"));
+    }
+    text
+}

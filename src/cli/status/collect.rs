@@ -1,0 +1,105 @@
+//! Collects the status from checkpoints, warehouse, suppression list and inbox.
+
+use crate::{
+    clock,
+    config::Settings,
+    model::Window,
+    pipeline::{CLOCK_SKEW, LEARNED_RATE, known_behaviours, told_wait_until},
+    source::LearnedRate,
+    state::{RunEntry, State, StateError},
+    sync_status::{RunSummary, is_selected},
+};
+
+use super::{
+    super::wording::format_second,
+    erasures::WaitingErasure,
+    json::{LastDrift, RunStatus, ScanStatus, Status},
+    proofs::proofs,
+    serving::serving,
+    streams::streams,
+    users::users,
+};
+
+/// Recent runs that `status` shows.
+const RUNS_SHOWN: u32 = 5;
+
+/// The clock of the service, estimated from this machine's.
+pub(super) struct ServiceClock {
+    pub now_ms: i64,
+    /// Milliseconds by which the service's clock is ahead; `None` if no run has measured the difference.
+    pub skew_ms: Option<i64>,
+}
+
+impl ServiceClock {
+    pub fn read(state: &State) -> Result<ServiceClock, StateError> {
+        let skew_ms = state.behaviour::<i64>(CLOCK_SKEW)?.map(|(skew_ms, _)| skew_ms);
+        Ok(ServiceClock { now_ms: clock::now_ms() + skew_ms.unwrap_or(0), skew_ms })
+    }
+}
+
+/// Returns the status, without the result of --max-lag. `range`: the range whose proofs are requested.
+pub(super) fn collect(
+    settings: &Settings,
+    state: &State,
+    range: Option<Window>,
+    erasures_waiting: Vec<WaitingErasure>,
+) -> Result<Status, StateError> {
+    let ServiceClock { now_ms, skew_ms } = ServiceClock::read(state)?;
+    let streams = streams(settings, state, now_ms)?;
+    let unfinished =
+        state.scans_under_way()?.into_iter().filter(|unfinished| is_selected(settings, unfinished.scan.scope));
+    let unfinished = unfinished.map(|unfinished| ScanStatus {
+        stream: unfinished.scan.scope.stream.name(),
+        window: unfinished.scan.window.to_string(),
+        pages: unfinished.pages,
+        records: unfinished.rows,
+    });
+    let holder = state.current_holder()?;
+    let runs = state.runs(RUNS_SHOWN)?;
+    let last_drift = last_drift(&runs);
+    let is_running = |run: &RunEntry| holder.as_ref().is_some_and(|holder| holder.run_id == run.run_id);
+    let runs = runs.into_iter().map(|run| {
+        let is_running = is_running(&run);
+        run_status(RunSummary::from_entry(run, is_running))
+    });
+    Ok(Status {
+        state: state.path().display().to_string(),
+        base_url: state.meta("base_url")?,
+        environment: state.meta("environment")?,
+        running: holder.as_ref().map(ToString::to_string),
+        streams,
+        users: users(settings, state, now_ms)?,
+        proofs: proofs(settings, state, range, now_ms)?,
+        under_way: unfinished.collect(),
+        requests_per_sec: state.behaviour::<LearnedRate>(LEARNED_RATE)?.and_then(|(rate, _)| rate.requests_per_sec),
+        no_request_before: told_wait_until(state, clock::now_ms())?.map(format_second),
+        clock_skew_ms: skew_ms,
+        lag: None,
+        traits: known_behaviours(state)?,
+        runs: runs.collect(),
+        erasures_waiting,
+        serve: serving(&settings.state_path)?,
+        last_drift,
+    })
+}
+
+fn run_status(run: RunSummary) -> RunStatus {
+    RunStatus {
+        secs: run.finished_ms.map(|finished_ms| (finished_ms - run.started_ms) as f64 / 1000.0),
+        outcome: run.outcome,
+        started: format_second(run.started_ms),
+        run_id: run.run_id,
+        command: run.command,
+        exit_code: run.exit_code,
+        reason: run.reason,
+        why: run.why,
+        hint: run.hint,
+    }
+}
+
+/// Returns the drift of the newest run whose report has drift. Reports of earlier versions, of `verify` and of `replay`
+/// have none.
+fn last_drift(runs: &[RunEntry]) -> LastDrift {
+    let reports = runs.iter().filter_map(|run| run.report.as_deref());
+    reports.filter_map(|report| serde_json::from_str(report).ok()).next().unwrap_or_default()
+}

@@ -1,0 +1,116 @@
+//! The status as text.
+
+use crate::{model::format_duration, pipeline::drift_lines, sync_status::LagCheck};
+
+use super::{
+    super::{
+        service_profile::describe_known,
+        wording::{outcome_words, scope_name},
+    },
+    erasures,
+    json::{LastDrift, RunStatus, ScanStatus, Status},
+    proofs,
+    streams::StreamStatus,
+    users,
+};
+
+/// A smaller difference of the clocks is not shown, in milliseconds.
+const SKEW_MS_MIN: i64 = 2000;
+
+/// Returns the whole status as text.
+pub(super) fn describe(status: &Status) -> String {
+    let mut text = status.lag.as_ref().map(LagCheck::describe).unwrap_or_default();
+    text.push_str(&service_line(status));
+    if let Some(holder) = &status.running {
+        text.push_str(&format!("running now: {holder}\n"));
+    }
+    if status.streams.is_empty() {
+        text.push_str("\nNothing is proven complete yet.\n");
+    }
+    text.extend(status.streams.iter().map(describe_stream));
+    text.push_str(&status.users.as_ref().map(users::describe).unwrap_or_default());
+    text.push_str(&erasures::describe(&status.erasures_waiting));
+    text.push_str(&describe_unfinished(&status.under_way));
+    text.push_str(&describe_runs(&status.runs));
+    if let Some(serve) = &status.serve {
+        text.push_str(&serve.describe());
+    }
+    text.push_str(&describe_drift(&status.last_drift));
+    text.push_str(&describe_limits(status));
+    text.push_str(&describe_known(&status.traits));
+    text
+}
+
+/// Returns the proofs of a range as text.
+pub(super) fn describe_range(status: &Status) -> String {
+    service_line(status) + &proofs::describe(&status.proofs)
+}
+
+fn service_line(status: &Status) -> String {
+    let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "?".to_owned());
+    format!("{} ({})\n", known(&status.base_url), known(&status.environment))
+}
+
+fn describe_stream(stream: &StreamStatus) -> String {
+    let unknown = || "rows unknown (the warehouse cannot be read now)".to_owned();
+    let rows = stream.rows.map_or_else(unknown, |rows| format!("{rows} rows"));
+    let (name, lag) = (scope_name(stream.stream, stream.survey_id), format_duration(stream.lag_secs.unsigned_abs()));
+    let mut text = format!("\n{name}: {rows}, lag {lag}, oldest scan {}\n", stream.oldest_scan);
+    for range in &stream.complete {
+        let since = range.complete_since.as_ref().map(|since| format!("   since {since}")).unwrap_or_default();
+        text.push_str(&format!("  complete  {} .. {}{since}\n", range.start, range.end));
+    }
+    for range in &stream.missing {
+        text.push_str(&format!("  MISSING   {} .. {}\n", range.start, range.end));
+    }
+    for range in &stream.in_doubt {
+        text.push_str(&format!(
+            "  RECHECK   {} .. {} (every run scans it again; the notes of the run say why)\n",
+            range.start, range.end
+        ));
+    }
+    text
+}
+
+fn describe_unfinished(scans: &[ScanStatus]) -> String {
+    if scans.is_empty() {
+        return String::new();
+    }
+    let line = |scan: &ScanStatus| {
+        format!("  {} {}: {} pages, {} records\n", scan.stream, scan.window, scan.pages, scan.records)
+    };
+    "\nunfinished scans (the next run resumes them):\n".to_owned() + &scans.iter().map(line).collect::<String>()
+}
+
+fn describe_runs(runs: &[RunStatus]) -> String {
+    let Some(newest) = runs.first() else { return String::new() };
+    let mut text = "\nlast runs:\n".to_owned();
+    for run in runs {
+        let took = run.secs.map(|secs| format!(" in {secs:.1} s")).unwrap_or_default();
+        text.push_str(&format!("  {}  {:<8} {}{took}\n", run.started, run.command, outcome_words(&run.outcome)));
+        text.push_str(&run.why.as_ref().map(|why| format!("    {why}\n")).unwrap_or_default());
+    }
+    text + &newest.hint.as_ref().map(|hint| format!("  hint: {hint}\n")).unwrap_or_default()
+}
+
+fn describe_drift(LastDrift { drift, drift_unlisted }: &LastDrift) -> String {
+    let lines = drift_lines(drift, *drift_unlisted);
+    let heading = if lines.is_empty() { "" } else { "\nunknown to this version, in the last run:\n" };
+    heading.to_owned() + &lines.iter().map(|line| format!("  {line}\n")).collect::<String>()
+}
+
+fn describe_limits(status: &Status) -> String {
+    let mut text = String::new();
+    if let Some(until) = &status.no_request_before {
+        text.push_str(&format!("\nrate limited: no request before {until} (--ignore-rate-limit sends requests now)\n"));
+    }
+    match status.requests_per_sec {
+        Some(rate) => text.push_str(&format!("\nlearned rate: {rate:.1} requests per second\n")),
+        None => text.push_str("\nlearned rate: no limit was met\n"),
+    }
+    if let Some(skew_ms) = status.clock_skew_ms.filter(|skew_ms| skew_ms.abs() >= SKEW_MS_MIN) {
+        let (secs, relation) = (skew_ms.abs() as f64 / 1000.0, if skew_ms > 0 { "ahead of" } else { "behind" });
+        text.push_str(&format!("the service's clock is {secs:.1} s {relation} this machine's\n"));
+    }
+    text
+}

@@ -1,0 +1,34 @@
+//! Opens the configured warehouse for commands that only read.
+
+use crate::{
+    config::{Settings, WarehouseSettings},
+    load::{LoadError, Reader, ReaderLimits},
+    pipeline::unknown_surveys,
+};
+
+use super::CommandError;
+
+/// Returns the limits of a reader that the configuration sets.
+pub(super) fn reader_limits(warehouse: &WarehouseSettings) -> ReaderLimits {
+    ReaderLimits { memory_bytes: warehouse.query_memory_bytes(), ..ReaderLimits::default() }
+}
+
+/// Opens the configured warehouses with these limits.
+pub(super) fn open_reader(warehouse: &WarehouseSettings, limits: ReaderLimits) -> Result<Reader, LoadError> {
+    Reader::open_limited(warehouse.duckdb.as_deref(), warehouse.parquet.as_deref(), limits)
+}
+
+/// Opens the configured warehouses, and checks that they know every survey of `--survey`.
+///
+/// # Errors
+/// No warehouse is configured or readable, or it does not know a survey. `purpose` completes "there is nothing to ...".
+pub(super) fn open_for_surveys(settings: &Settings, purpose: &str) -> Result<Reader, CommandError> {
+    settings.require_warehouse()?;
+    let mut reader = open_reader(&settings.warehouse, reader_limits(&settings.warehouse))?;
+    if !settings.surveys.is_empty()
+        && let Some(unknown) = unknown_surveys(&mut reader, &settings.surveys)?
+    {
+        return Err(CommandError::Usage(format!("there is nothing to {purpose}: {unknown}")));
+    }
+    Ok(reader)
+}
