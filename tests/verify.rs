@@ -263,9 +263,9 @@ fn p4_a_doubt_survives_a_kill_before_its_checkpoint() {
     }
     state.execute("UPDATE coverage SET scanned_ms = read_ms WHERE stream = 'responses'", []).unwrap();
     drop(state);
-    assert!(!place.run(&["status"]).expect(0).stdout.contains("IN DOUBT"));
+    assert!(!place.run(&["status"]).expect(0).stdout.contains("RECHECK"));
     // All of it is covered: a backfill has nothing to do but to make good what the kill left,
     // and to look at what is in doubt.
     place.run(&["backfill", "--from", &days_ago(DAYS), "--to", &days_ago(1), "--stream", "responses"]);
-    assert!(place.run(&["status"]).expect(0).stdout.contains("IN DOUBT"), "the doubt was lost");
+    assert!(place.run(&["status"]).expect(0).stdout.contains("RECHECK"), "the doubt was lost");
 }

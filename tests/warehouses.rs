@@ -75,12 +75,12 @@ fn p4_a_doubt_stays_until_a_scan_resolves_it() {
         assert_eq!(withheld(&report), gone.len(), "{night} run: {report}");
     }
     let status = place.run(&["status"]).expect(0).stdout;
-    assert!(status.contains("IN DOUBT"), "{status}");
+    assert!(status.contains("RECHECK"), "{status}");
     let report = place.report(&["sync", "--accept-vanished"], 0);
     assert_eq!(report["streams"]["responses"]["vanished"].as_u64().unwrap() as usize, gone.len(), "{report}");
     let report = place.report(&["sync"], 0);
     assert_eq!(withheld(&report), 0);
-    assert!(!place.run(&["status"]).expect(0).stdout.contains("IN DOUBT"));
+    assert!(!place.run(&["status"]).expect(0).stdout.contains("RECHECK"));
     for (name, tables) in place.warehouses() {
         let vanished = tables.count("SELECT count(*) FROM responses WHERE _vanished_at IS NOT NULL");
         assert_eq!(vanished as usize, gone.len(), "{name}");

@@ -25,9 +25,9 @@ const LABEL_COLUMNS: usize = 26;
 ///
 /// The changes: rows by survey, and NPS, top-two box and choice shares with their errors.
 ///
-/// The date of a change is that of the scan that found the change: an edit of Monday that a scan found on Tuesday counts
-/// on Tuesday. The command reads the DuckDB file if one is configured, else the Parquet files, and changes nothing. The
-/// SQL macros row_changes and figure_changes return the same.
+/// The date of a change is that of the scan that found the change: an edit of Monday that a scan found on Tuesday
+/// counts on Tuesday. The command reads the DuckDB file if one is configured, else the Parquet files, and changes
+/// nothing. The SQL macros row_changes and figure_changes return the same.
 ///
 /// Exit codes: 0 shown, with or without changes; 1 the warehouse cannot be read; 2 usage or configuration;
 /// 5 a run has locked the warehouse.

@@ -14,8 +14,8 @@ use crate::{
 
 use super::{CommandError, Context, printer::write_stderr};
 
-/// The address of the service, and the paths of files. Every command takes all of these flags, so that all steps of a job
-/// can have the same flags. The help of a command lists only the flags that the command reads.
+/// The address of the service, and the paths of files. Every command takes all of these flags, so that all steps of a
+/// job can have the same flags. The help of a command lists only the flags that the command reads.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct LocationArgs {
     /// Address of the service, without /v1/responses

@@ -18,9 +18,10 @@ use super::{
 ///
 /// Removes the coverage, the last read time and the unfinished scans of each named survey from the checkpoints.
 ///
-/// `sync --survey ID` and `backfill --survey ID` write these checkpoints, and `status` and `report` list them separately.
-/// Use this command for surveys that were mistyped or are no longer synced separately. Rows and pages stay, and so does
-/// the coverage of all surveys together. A later run that names the survey reads it again. To remove people, use `erase`.
+/// `sync --survey ID` and `backfill --survey ID` write these checkpoints, and `status` and `report` list them
+/// separately. Use this command for surveys that were mistyped or are no longer synced separately. Rows and pages stay,
+/// and so does the coverage of all surveys together. A later run that names the survey reads it again. To remove
+/// people, use `erase`.
 ///
 /// Exit codes: 0 forgotten; 1 the checkpoints cannot be written; 2 usage or configuration, or a survey has no
 /// checkpoints of its own; 5 another run holds the lease.

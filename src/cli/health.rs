@@ -1,5 +1,5 @@
-//! `studysync health`: requests `/healthz` or `/readyz` of a running `serve`, for container engines and monitors without
-//! curl.
+//! `studysync health`: requests `/healthz` or `/readyz` of a running `serve`, for container engines and monitors
+//! without curl.
 
 use std::{
     io::{self, Read as _, Write as _},

@@ -22,8 +22,8 @@ impl From<io::Error> for WriteError {
 }
 
 impl WriteError {
-    /// Returns the error of the command; `output` names the output that was written to. A reader that closes a pipe is not
-    /// a failure, as for any filter.
+    /// Returns the error of the command; `output` names the output that was written to. A reader that closes a pipe is
+    /// not a failure, as for any filter.
     pub fn into_command_error(self, output: &str) -> CommandError {
         match self {
             WriteError::Data(error) => error,

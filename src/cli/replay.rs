@@ -19,16 +19,16 @@ use super::{
 
 /// Rebuilds tables from the archive; sends nothing.
 ///
-/// Without --from, --to or --stream, the command rebuilds each warehouse next to the old one, and then replaces the old one
-/// atomically. The result equals the original in every table, including history and ledger. A lost warehouse is restored
-/// in the same way. The replay is refused if the archive lacks pages of rows in the warehouse.
+/// Without --from, --to or --stream, the command rebuilds each warehouse next to the old one, and then replaces the old
+/// one atomically. The result equals the original in every table, including history and ledger. A lost warehouse is
+/// restored in the same way. The replay is refused if the archive lacks pages of rows in the warehouse.
 ///
-/// With a range, the windows that overlap the range are rebuilt inside the warehouse, in one transaction. Surveys have no
-/// windows: only a full replay rebuilds them.
+/// With a range, the windows that overlap the range are rebuilt inside the warehouse, in one transaction. Surveys have
+/// no windows: only a full replay rebuilds them.
 ///
-/// Exit codes: 0 done; 1 failed or refused, the warehouse is unchanged; 2 usage or configuration; 3 done, but the archive
-/// proves fewer windows than the checkpoints had, and the next sync pulls the others; 5 another run holds the lease, or
-/// another program the file; 130 interrupted, the warehouse is unchanged.
+/// Exit codes: 0 done; 1 failed or refused, the warehouse is unchanged; 2 usage or configuration; 3 done, but the
+/// archive proves fewer windows than the checkpoints had, and the next sync pulls the others; 5 another run holds the
+/// lease, or another program the file; 130 interrupted, the warehouse is unchanged.
 #[derive(Args, Debug)]
 pub(super) struct ReplayArgs {
     /// Start of the range: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds [default: the beginning]

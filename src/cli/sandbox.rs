@@ -11,9 +11,9 @@ use crate::clock;
 
 /// Runs a stand-in for the service with generated data.
 ///
-/// Every command can use it with `--base-url http://127.0.0.1:8787` and the key `sandbox-key`. When the sandbox is ready,
-/// it prints one line to stdout: `listening on http://ADDRESS`. Control calls (clock, changes, faults, request log, the
-/// true rows) are under `/_sandbox/`.
+/// Every command can use it with `--base-url http://127.0.0.1:8787` and the key `sandbox-key`. When the sandbox is
+/// ready, it prints one line to stdout: `listening on http://ADDRESS`. Control calls (clock, changes, faults, request
+/// log, the true rows) are under `/_sandbox/`.
 ///
 /// Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 the address is in use; 2 a setting is invalid.
 #[derive(Args, Clone, Debug)]

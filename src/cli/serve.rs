@@ -16,15 +16,15 @@ use super::{
 ///
 /// It runs until Ctrl-C or SIGTERM.
 ///
-/// Each delivery is stored on disk before the response 200. It is in the table webhook_events within a minute, and starts
-/// a scan of the data that it reports. `[serve]` in the configuration sets the address, the schedule and the source of the
-/// webhooks' secret (default: the environment variable STUDYSYNC_WEBHOOK_SECRET). `serve` speaks plain HTTP: put a TLS
-/// proxy in front of it that forwards only the path of webhooks. When it is ready, it prints one line to stdout:
-/// `listening on http://ADDRESS`.
+/// Each delivery is stored on disk before the response 200. It is in the table webhook_events within a minute, and
+/// starts a scan of the data that it reports. `[serve]` in the configuration sets the address, the schedule and the
+/// source of the webhooks' secret (default: the environment variable STUDYSYNC_WEBHOOK_SECRET). `serve` speaks plain
+/// HTTP: put a TLS proxy in front of it that forwards only the path of webhooks. When it is ready, it prints one line
+/// to stdout: `listening on http://ADDRESS`.
 ///
 /// GET /healthz is red (503) when someone must act: nightly runs fail, the lag of a stream is too large, or deliveries
-/// cannot be stored. Its JSON names the reasons. /readyz is red while deliveries cannot be stored, the only failure that
-/// a restart may repair. /metrics is for Prometheus.
+/// cannot be stored. Its JSON names the reasons. /readyz is red while deliveries cannot be stored, the only failure
+/// that a restart may repair. /metrics is for Prometheus.
 ///
 /// The status page is at /, and as JSON at /api/status. On an address other than loopback it needs a token of 16
 /// characters or more (default: the environment variable STUDYSYNC_STATUS_TOKEN),

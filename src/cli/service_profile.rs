@@ -1,5 +1,5 @@
-//! The service profile as text, for `check --service-profile` and `status`. Each behaviour has a line with its value, and
-//! below it when and how it was measured. Lines have at most 80 columns.
+//! The service profile as text, for `check --service-profile` and `status`. Each behaviour has a line with its value,
+//! and below it when and how it was measured. Lines have at most 80 columns.
 
 use serde_json::Value;
 
@@ -16,8 +16,8 @@ const WIDTH: usize = 80;
 const NAME_WIDTH: usize = 24;
 const EVIDENCE_INDENT: &str = "      ";
 
-/// Returns the behaviours that were just measured, each with its value, its date, and how it was measured or why it could
-/// not be.
+/// Returns the behaviours that were just measured, each with its value, its date, and how it was measured or why it
+/// could not be.
 pub(super) fn describe_measured(measured: &[Measured]) -> String {
     let total: u64 = measured.iter().map(|behaviour| behaviour.requests).sum();
     let mut text = "\nbehaviour of the service:\n".to_owned();
@@ -73,8 +73,8 @@ fn warning(name: &str, value: Option<&Value>) -> String {
     }
 }
 
-/// Wraps a text at spaces. `first` and `next` indent the first line and the others. A word that is longer than a line gets
-/// its own line.
+/// Wraps a text at spaces. `first` and `next` indent the first line and the others. A word that is longer than a line
+/// gets its own line.
 fn wrapped(text: &str, first: &str, next: &str) -> String {
     let (mut lines, mut line, mut has_word) = (String::new(), first.to_owned(), false);
     for word in text.split(' ') {

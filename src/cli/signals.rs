@@ -8,8 +8,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Handles signals until it is dropped. The first signal cancels a token, so that the run stops in order. A second signal
-/// ends the process at once, which loses nothing either.
+/// Handles signals until it is dropped. The first signal cancels a token, so that the run stops in order. A second
+/// signal ends the process at once, which loses nothing either.
 pub(super) struct SignalHandler {
     stop: CancellationToken,
     task: JoinHandle<()>,

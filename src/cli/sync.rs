@@ -52,8 +52,8 @@ pub(super) struct SyncArgs {
 ///
 /// Pulls every row that was created in the range and is not in the warehouse yet.
 ///
-/// Windows are pulled concurrently. After an interruption, the same command resumes. If the range is covered, it sends no
-/// request.
+/// Windows are pulled concurrently. After an interruption, the same command resumes. If the range is covered, it sends
+/// no request.
 ///
 /// Exit codes: 0 done; 1 failed, completely or in some windows or lists (also if a frozen stream met drift), committed
 /// data stays; 2 usage or configuration; 3 done, but something needs attention (rejects, withheld deletions,

@@ -32,8 +32,8 @@ const WINDOWS_SHOWN: usize = 20;
 /// the window stores the changes. `replay` repairs damage of the warehouse.
 ///
 /// Exit codes: 0 all read and equal; 1 failed; 2 usage or configuration; 3 something differs or was never read; 4 key
-/// refused; 5 another run holds the lease, or another program the file; 6 stopped early at a deadline, a budget or a rate
-/// limit, continue with --from; 130 interrupted.
+/// refused; 5 another run holds the lease, or another program the file; 6 stopped early at a deadline, a budget or a
+/// rate limit, continue with --from; 130 interrupted.
 #[derive(Args, Debug)]
 pub(super) struct VerifyArgs {
     /// Start of the range: 2026-01-31, 2026-01, 7d, yesterday, RFC 3339 or epoch milliseconds

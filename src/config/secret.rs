@@ -103,8 +103,8 @@ impl SecretKeys {
     }
 }
 
-/// Reads a secret from its source. `key`: the configuration key of a command, for error messages. `missing`: returns the
-/// error for a variable that is not set.
+/// Reads a secret from its source. `key`: the configuration key of a command, for error messages. `missing`: returns
+/// the error for a variable that is not set.
 pub(super) fn read_secret(
     source: &SecretSource,
     key: &str,

@@ -146,17 +146,6 @@ pub(super) fn resolve(
     let listen = listen.parse().map_err(|_| {
         invalid("[serve] listen", format!("'{listen}' is not an address with a port, such as {LISTEN}"))
     })?;
-    let webhook = table.webhook.unwrap_or_else(|| WEBHOOK_PATH.to_owned());
-    if webhook != OFF && (!webhook.starts_with('/') || webhook.contains(['?', '#', '{', '}', '*'])) {
-        let problem = format!("'{webhook}' is not a path such as {WEBHOOK_PATH}, nor '{OFF}'");
-        return Err(invalid("[serve] webhook", problem));
-    }
-    if RESERVED_PATHS.contains(&webhook.as_str()) {
-        return Err(invalid(
-            "[serve] webhook",
-            format!("serve uses '{webhook}' itself: set another path, such as {WEBHOOK_PATH}"),
-        ));
-    }
     let jitter_secs = table.jitter_secs.unwrap_or(JITTER_SECS);
     if jitter_secs > JITTER_SECS_MAX {
         return Err(invalid("[serve] jitter_secs", format!("{jitter_secs} is more than {JITTER_SECS_MAX}")));
@@ -185,7 +174,7 @@ pub(super) fn resolve(
     };
     Ok(ServeSettings {
         listen,
-        webhook: (webhook != OFF).then_some(webhook),
+        webhook: webhook_path(table.webhook)?,
         token_source: token_source.resolve()?,
         environment_id: table.environment_id.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
         schedule: (schedule != OFF).then_some(schedule),
@@ -201,6 +190,26 @@ pub(super) fn resolve(
             Some(text) => MaxLag::Fixed(parse_duration(text).map_err(|problem| invalid("[serve] max_lag", problem))?),
         },
     })
+}
+
+/// Returns the path that receives webhooks; `None` if it is off.
+///
+/// # Errors
+/// The text is no path, or `serve` uses the path itself.
+fn webhook_path(path: Option<String>) -> Result<Option<String>, ConfigError> {
+    let path = path.unwrap_or_else(|| WEBHOOK_PATH.to_owned());
+    if path == OFF {
+        return Ok(None);
+    }
+    if !path.starts_with('/') || path.contains(['?', '#', '{', '}', '*']) {
+        let problem = format!("'{path}' is not a path such as {WEBHOOK_PATH}, nor '{OFF}'");
+        return Err(invalid("[serve] webhook", problem));
+    }
+    if RESERVED_PATHS.contains(&path.as_str()) {
+        let problem = format!("serve uses '{path}' itself: set another path, such as {WEBHOOK_PATH}");
+        return Err(invalid("[serve] webhook", problem));
+    }
+    Ok(Some(path))
 }
 
 /// Returns this section of the file that `init` writes.

@@ -1,5 +1,5 @@
-//! Settings from environment variables, one variable for each key of the file: `STUDYSYNC_WAREHOUSE_DUCKDB` sets `duckdb`
-//! under `[warehouse]`. A variable wins over the file, and the command line wins over the variable.
+//! Settings from environment variables, one variable for each key of the file: `STUDYSYNC_WAREHOUSE_DUCKDB` sets
+//! `duckdb` under `[warehouse]`. A variable wins over the file, and the command line wins over the variable.
 
 use std::path::PathBuf;
 

@@ -56,8 +56,8 @@ pub(super) fn drift_policy(tables: &StreamTables) -> Result<DriftPolicy, ConfigE
     Ok(policy)
 }
 
-/// Returns the settings of the enabled lists, in the order in which a run reads them. `only`: the streams of the command
-/// line; if there are any, they are enabled and all others are not.
+/// Returns the settings of the enabled lists, in the order in which a run reads them. `only`: the streams of the
+/// command line; if there are any, they are enabled and all others are not.
 pub(super) fn enabled(mut tables: StreamTables, only: &[Stream]) -> Result<Vec<StreamSettings>, ConfigError> {
     let mut enabled = Vec::new();
     for stream in Stream::LISTS {

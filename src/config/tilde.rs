@@ -1,5 +1,5 @@
-//! Expands `~` in paths, as a shell does. Other forms that a shell would expand are errors: without a shell, the program
-//! would create a folder with that name.
+//! Expands `~` in paths, as a shell does. Other forms that a shell would expand are errors: without a shell, the
+//! program would create a folder with that name.
 
 use std::path::{Component, Path, PathBuf};
 

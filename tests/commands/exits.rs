@@ -70,7 +70,7 @@ fn exit_1_the_error_names_an_unreachable_service() {
 fn exit_2_wrong_usage_and_configuration_are_rejected() {
     let place = Place::at("http://127.0.0.1:9");
     let done = place.run(&["backfill", "--from", "2026-01-02", "--to", "2026-01-01"]).expect(2);
-    assert!(done.stderr.contains("--to must lie after --from"), "{}", done.stderr);
+    assert!(done.stderr.contains("--to must be later than --from"), "{}", done.stderr);
     place.run(&["sync", "--no-such-flag"]).expect(2);
     place.run(&["sync", "--deadline", "soon"]).expect(2);
     let done = Done::from(place.bare(&["sync", "--base-url", "http://127.0.0.1:9"]).output().unwrap()).expect(2);
@@ -318,7 +318,8 @@ fn check_inspects_disks_proxy_certificates_and_serve() {
         .with_env("STUDYSYNC_NOTIFY_COMMAND", "no-such-program, studysync");
     let broken = place.run(&["check"]).expect(1).stdout;
     assert!(
-        broken.contains("FAIL metrics") && broken.contains("FAIL notify     there is no program 'no-such-program'"),
+        broken.contains("FAIL metrics")
+            && broken.contains("FAIL notify     there is no executable program 'no-such-program'"),
         "{broken}"
     );
     let place =

@@ -114,7 +114,7 @@ fn forget_removes_the_coverage_of_one_survey() {
     assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM responses"), before);
     let done = place.run(&["forget", "--survey", &one]).expect(2);
     assert!(
-        done.stderr.contains(&format!("nothing is known of survey {one} alone; there are {other}")),
+        done.stderr.contains(&format!("survey {one} has no checkpoints of its own; these surveys have: {other}")),
         "{}",
         done.stderr
     );

@@ -51,7 +51,7 @@ fn diff_prints_what_the_macros_return_as_text_and_json() {
     let text = place.run(&arguments).expect(0).stdout;
     let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
     assert!(widest <= 80, "{widest} columns:\n{text}");
-    assert!(text.starts_with("what changed from 2026-") && text.contains("\nall "), "{text}");
+    assert!(text.starts_with("changes that scans found from 2026-") && text.contains("\nall "), "{text}");
     assert!(text.contains("    NPS ") && text.contains(" ± ") && text.contains("  status: "), "{text}");
     // The same from Parquet.
     let parquet = place.run_on_parquet(&arguments).expect(0).stdout;
@@ -66,8 +66,8 @@ fn diff_reports_no_change_and_refuses_nonsense() {
     let text = place.run(&["diff", "--since", &quiet, "--until", &until]).expect(0).stdout;
     assert!(text.contains("no row changed") && text.contains("no NPS, top-two box or choice share changed"), "{text}");
     for (arguments, why) in [
-        (vec!["--since", &until, "--until", &quiet], "--until must lie after --since"),
-        (vec!["--since", "2999-01-01"], "--since lies in the future"),
+        (vec!["--since", &until, "--until", &quiet], "--until must be later than --since"),
+        (vec!["--since", "2999-01-01"], "--since is in the future"),
         (vec!["--since", "yesteryear"], "yesteryear"),
         (vec!["--since", &quiet, "--survey", "1"], "there is nothing to compare"),
     ] {

@@ -232,7 +232,7 @@ fn check_notify_sends_a_test_message() {
     let receiver = Receiver::start();
     let place = place_for(&service, &webhook(&receiver, TELLS));
     let done = place.run(&["check", "--notify"]).expect(0);
-    assert!(done.stdout.contains("the webhook took a test message"), "{}", done.stdout);
+    assert!(done.stdout.contains("the webhook accepted a test message"), "{}", done.stdout);
     assert_eq!(events(&receiver.take()), ["test"]);
     assert_eq!(std::fs::read_to_string(place.path("told.events")).unwrap(), "test\n");
     receiver.answers(Answer::Status(404));

@@ -94,7 +94,7 @@ fn an_empty_day(place: &Place, service: &Service) {
     let report = place.report(&["sync"], 0);
     assert_eq!(report["streams"]["responses"]["withheld"], 0, "{report}");
     assert_warehouses_equal(place, &held, "the next night");
-    assert!(!place.run(&["status"]).expect(0).stdout.contains("IN DOUBT"), "the doubt is settled");
+    assert!(!place.run(&["status"]).expect(0).stdout.contains("RECHECK"), "the doubt is settled");
 }
 
 #[test]

@@ -26,15 +26,15 @@ use super::{
 use finding::Finding;
 pub(super) use service::{short_lived_source, store_rate_limits};
 
-/// Checks whose failure does not prevent measuring the service profile. A list that fails only leaves its own behaviours
-/// unknown.
+/// Checks whose failure does not prevent measuring the service profile. A list that fails only leaves its own
+/// behaviours unknown.
 const NOT_NEEDED_BY_PROFILE: [&str; 6] = ["warehouse", "search", "disk", "serve", "metrics", "notify"];
 
 /// Checks everything that a run needs, and says what to do about each failure.
 ///
-/// The checks: the service answers and accepts the key, the clocks agree, proxy and certificates work, state, archive and
-/// warehouse can be written, the disks have room, and `serve` could start. They take some seconds and pull no data. With
-/// `full_text_search` the command also loads DuckDB's extension.
+/// The checks: the service answers and accepts the key, the clocks agree, proxy and certificates work, state, archive
+/// and warehouse can be written, the disks have room, and `serve` could start. They take some seconds and pull no data.
+/// With `full_text_search` the command also loads DuckDB's extension.
 ///
 /// With --service-profile the command also measures behaviours that the service's documents leave open: the order of
 /// lists, the meaning of `start` and `end`, how a list ends, rows that share a millisecond at a page boundary, the

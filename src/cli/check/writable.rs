@@ -14,8 +14,8 @@ pub(super) fn existing_folder(path: &Path) -> Option<PathBuf> {
     above.into_iter().find(|path| path.is_dir()).map(Path::to_owned)
 }
 
-/// Checks that a file or folder could be created at this path: creates a file in the nearest existing folder, and removes
-/// it.
+/// Checks that a file or folder could be created at this path: creates a file in the nearest existing folder, and
+/// removes it.
 pub(super) fn check_can_create(path: &Path) -> Result<(), CommandError> {
     let mut folders =
         path.ancestors().skip(1).map(|folder| if folder == Path::new("") { Path::new(".") } else { folder });

@@ -36,14 +36,14 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 ///
 /// After confirmation, it asks the service to delete these people, at most 100 per request. It then removes them from
 /// every table, history, Parquet file, archived page, recording, reject, `users push` result and from the checkpoints.
-/// The DuckDB file is rewritten, so that no deleted byte is left. Finally it searches every file for every identifier. The
-/// receipt says what was searched, found and removed, without identifiers: it is a file next to the state file, and a row
-/// of the table `erasures`.
+/// The DuckDB file is rewritten, so that no deleted byte is left. Finally it searches every file for every identifier.
+/// The receipt says what was searched, found and removed, without identifiers: it is a file next to the state file, and
+/// a row of the table `erasures`.
 ///
-/// The service continues to send these people until its delay (ten days by default) is over. A list of keyed hashes, the
-/// suppression list, keeps them out of scans, replays and webhooks until two days later, and until complete scans have
-/// met none of them. Back up the folder of this list (FILE.erasures next to the state file). Restored backups of the
-/// archive are filtered as well. After restoring a warehouse, run the same command again.
+/// The service continues to send these people until its delay (ten days by default) is over. A list of keyed hashes,
+/// the suppression list, keeps them out of scans, replays and webhooks until two days later, and until complete scans
+/// have met none of them. Back up the folder of this list (FILE.erasures next to the state file). Restored backups of
+/// the archive are filtered as well. After restoring a warehouse, run the same command again.
 ///
 /// Texts that other people wrote about them stay, and are counted by table (exit code 3). With --redact-mentions the
 /// identifiers in these texts are replaced. The service still has the texts: a scan that finds them changed stores them
@@ -179,8 +179,8 @@ fn request(args: &EraseArgs) -> Result<EraseRequest, CommandError> {
     }
 }
 
-/// Asks for confirmation on the terminal. The user types the number of rows, and so notices a wrong identifier that would
-/// erase too many.
+/// Asks for confirmation on the terminal. The user types the number of rows, and so notices a wrong identifier that
+/// would erase too many.
 fn is_confirmed(rows: u64) -> bool {
     write_stderr(&format!("This cannot be undone. To continue, type the number of rows ({rows}): "));
     let mut answer = String::new();

@@ -31,8 +31,8 @@ use probe::probe;
 
 /// Shows what `sync` or `backfill` would request; sends nothing.
 ///
-/// With --from it plans a backfill. Records, requests and minutes are estimated from earlier runs. For ranges that no run
-/// has read, --probe requests a sample from the service, with 6 to 36 requests per stream.
+/// With --from it plans a backfill. Records, requests and minutes are estimated from earlier runs. For ranges that no
+/// run has read, --probe requests a sample from the service, with 6 to 36 requests per stream.
 ///
 /// Exit codes: 0 planned; 1 the checkpoints cannot be read, or the service does not answer to --probe; 2 usage or
 /// configuration; 3 planned, but the warehouse does not know a named survey; 4 key refused;

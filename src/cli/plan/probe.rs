@@ -28,7 +28,8 @@ pub(super) struct ProbeResult {
     pub requests_per_sec: f64,
 }
 
-/// Requests the service's time, and a sample of each scope that is due at that time. `backlog_at` returns the due scopes.
+/// Requests the service's time, and a sample of each scope that is due at that time. `backlog_at` returns the due
+/// scopes.
 pub(super) fn probe(
     settings: &Settings,
     context: &Context,

@@ -20,8 +20,8 @@ pub(in super::super) struct PlannedUsers {
     pub minutes: Option<f64>,
 }
 
-/// Counts the users in the warehouse that are due, and leaves `minutes` empty. Returns `None` if the warehouse is missing
-/// or cannot be read.
+/// Counts the users in the warehouse that are due, and leaves `minutes` empty. Returns `None` if the warehouse is
+/// missing or cannot be read.
 pub(in super::super) fn planned_users(settings: &Settings, state: Option<&State>, now_ms: i64) -> Option<PlannedUsers> {
     let rules = people_rules(&settings.users, now_ms);
     let is_due = |user_id: &str| state.map_or(Ok(true), |state| state.is_person_due(user_id, &rules));

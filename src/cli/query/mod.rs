@@ -143,8 +143,8 @@ impl From<LoadError> for WriteError {
     }
 }
 
-/// Limits the memory of the process. DuckDB's own limit does not include single values, and one call of `repeat` creates a
-/// text of gigabytes.
+/// Limits the memory of the process. DuckDB's own limit does not include single values, and one call of `repeat`
+/// creates a text of gigabytes.
 fn limit_memory(engine_bytes: u64) {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Data);

@@ -33,9 +33,9 @@ use describe::{describe, describe_range};
 ///
 /// Shows the ranges that are proven complete, the lag of each stream, recent runs and pending work. Sends no request.
 ///
-/// With --from and --to the command shows each interval of that range: since when it is complete, when it was last read,
-/// with which optional parts, and how many records it had. It also shows the proof: the scan, its number of pages, and
-/// how the service marked the end. `verify` compares the range with the service.
+/// With --from and --to the command shows each interval of that range: since when it is complete, when it was last
+/// read, with which optional parts, and how many records it had. It also shows the proof: the scan, its number of
+/// pages, and how the service marked the end. `verify` compares the range with the service.
 ///
 /// With --max-lag the command first lists the streams with a larger lag, and exits with code 3, for monitors.
 ///

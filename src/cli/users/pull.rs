@@ -14,10 +14,9 @@ use super::super::{
 
 /// Reads users into the tables users, user_attributes and user_events, one request each.
 ///
-/// Without --user-id the command reads every user that answers and snapshots name (external_user_id), unless the user was
-/// read within `refresh_after` under [streams.users] (30d). A user that the service did not know (404) is requested again
-/// after `ask_again_after` (7d).
-/// `sync` and `backfill` do the same at their end if [streams.users] is enabled.
+/// Without --user-id the command reads every user that answers and snapshots name (external_user_id), unless the user
+/// was read within `refresh_after` under [streams.users] (30d). A user that the service did not know (404) is requested
+/// again after `ask_again_after` (7d). `sync` and `backfill` do the same at their end if [streams.users] is enabled.
 ///
 /// The key is sent as `API-Key KEY`; `[service] auth` in the configuration changes this.
 ///

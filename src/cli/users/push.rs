@@ -22,25 +22,25 @@ const RESULTS: &str = "users-push.results.csv";
 
 /// Sends users to the service, one request each: their e-mail address, attributes and historical events.
 ///
-/// The columns of a table, or the members of one JSON object per line, are: userId (required), email, attributes.NAME for
-/// each attribute (or attributes, an object), events (a list of {"event": NAME, "timestamp": EPOCH_MS}). In CSV, events
-/// are JSON text, an empty cell sends nothing, and an attribute is a text unless its column has a type:
+/// The columns of a table, or the members of one JSON object per line, are: userId (required), email, attributes.NAME
+/// for each attribute (or attributes, an object), events (a list of {"event": NAME, "timestamp": EPOCH_MS}). In CSV,
+/// events are JSON text, an empty cell sends nothing, and an attribute is a text unless its column has a type:
 /// attributes.seats:integer, attributes.is_admin:boolean, attributes.score:number, attributes.tags:json. A user has at
 /// most 100 attributes. The service accepts texts, integers, true and false; whether it accepts fractions, lists and
 /// objects is not documented. An invalid row is set aside with its line and the reason. Times of events can also be RFC
 /// 3339. Null sends nothing, and deletes no attribute.
 ///
 /// CSV files of spreadsheets are accepted: cells separated by commas, semicolons, tabs or bars, UTF-8 or UTF-16 (other
-/// encodings with --encoding), empty columns and rows, 5.0 in a column of integers, blanks around ids. An unclosed quote
-/// invalidates only its own row. An id that a spreadsheet has changed (1002.0, 1.2E+15) is set aside.
+/// encodings with --encoding), empty columns and rows, 5.0 in a column of integers, blanks around ids. An unclosed
+/// quote invalidates only its own row. An id that a spreadsheet has changed (1002.0, 1.2E+15) is set aside.
 ///
 /// The result of every row is written to the results file, and stored by the row's content in the state file: the
 /// intent before the request, the result after. A restarted push resumes. A row with a known result is never sent
 /// again, even if another file has the same row. Rows of one user are sent in order, one at a time.
 ///
 /// The result of a row is unknown if the push was killed during its request, or if the response was not conclusive
-/// (unknown_sends in the results). Its attributes are sent again, which is idempotent. Its events are sent again only with
-/// --resend-events, since the service would count them twice.
+/// (unknown_sends in the results). Its attributes are sent again, which is idempotent. Its events are sent again only
+/// with --resend-events, since the service would count them twice.
 ///
 /// Exit codes: 0 all rows are accepted; 1 failed, known results stay stored; 2 usage, configuration, or columns that
 /// are not those of users; 3 done, but something needs attention (rows set aside, refused or with an unknown result,
