@@ -6,7 +6,7 @@ use crate::{
     report::words::whole,
 };
 
-use super::super::wording::{counted, scope_name};
+use super::super::wording::scope_name;
 
 use super::{
     cost::SpeedBasis,
