@@ -153,7 +153,7 @@ pub(super) fn invalid(what: &str) -> impl Fn(ArrowError) -> LoadError + Copy + u
     move |error| LoadError::Bug(format!("{what}: {error}"))
 }
 
-/// Whether the engine ran out of disk space. The engine has no error codes, so the message is matched. The last sign is
+/// Returns true if the engine ran out of disk space. The engine has no error codes, so the message is matched. The last sign is
 /// the limit of the spill folder, which follows the free space.
 pub(super) fn is_full(message: &str) -> bool {
     let signs = ["No space left on device", "Disk quota exceeded", "File too large", "max_temp_directory_size"];

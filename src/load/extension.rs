@@ -17,7 +17,7 @@ const NAME: &str = "fts";
 /// Settings of the search index that `search_answers` reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FullTextSearch {
-    /// Whether a run builds the index.
+    /// True if a run builds the index.
     pub is_on: bool,
     /// Folder of DuckDB's extensions, if it is not the default one.
     pub extension_directory: Option<PathBuf>,

@@ -47,7 +47,7 @@ pub struct LedgerEntry {
 pub struct CommitOptions {
     /// Policy for rows that the scan did not return.
     pub vanish: VanishPolicy,
-    /// Whether a scan without changes gets a row in the ledger: true for the first proof of a window, false for a
+    /// True if a scan without changes gets a row in the ledger: true for the first proof of a window, false for a
     /// re-scan, which then writes nothing.
     pub record_unchanged: bool,
     /// How the scan proved its window complete.
@@ -83,9 +83,9 @@ impl Default for VanishPolicy {
 pub struct Applied {
     /// Counts of rows by kind of change.
     pub counts: RowCounts,
-    /// Whether the warehouse changed.
+    /// True if the warehouse changed.
     pub wrote: bool,
-    /// Whether the ledger listed the scan before; the counts are then those of its first application.
+    /// True if the ledger listed the scan before; the counts are then those of its first application.
     pub already_applied: bool,
 }
 

@@ -72,7 +72,7 @@ pub struct QueryResult {
     /// Times carry no zone and are UTC.
     pub schema: SchemaRef,
     pub batches: Vec<RecordBatch>,
-    /// Whether the result has more rows than the limit.
+    /// True if the result has more rows than the limit.
     pub truncated: bool,
 }
 
@@ -80,7 +80,7 @@ pub struct QueryResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Streamed {
     pub rows: usize,
-    /// Whether the result has more rows than the limit.
+    /// True if the result has more rows than the limit.
     pub truncated: bool,
 }
 
@@ -266,7 +266,7 @@ fn no_rows_of(table: &Table) -> String {
     format!("SELECT {} WHERE false", columns.join(", "))
 }
 
-/// Whether a table has files. The engine silently skips what this user may not read, so that is an error here.
+/// Returns true if a table has files. The engine silently skips what this user may not read, so that is an error here.
 fn has_files(root: &Path, table: &Table) -> Result<bool, LoadError> {
     let folder = root.join(&table.name);
     let is_file = |path: &Path| match files::metadata(path) {

@@ -24,7 +24,7 @@ pub struct Warehouse {
     scans: Option<HashSet<ScanId>>,
     /// The last scan that was applied and not committed.
     uncommitted: Option<ScanId>,
-    /// Whether an error rolled back applied scans and [`Warehouse::commit`] has not reported the loss yet.
+    /// True if an error rolled back applied scans and [`Warehouse::commit`] has not reported the loss yet.
     lost_uncommitted: bool,
     threads: usize,
 }
@@ -47,7 +47,7 @@ impl Warehouse {
         self.store.as_store().location()
     }
 
-    /// Whether the ledger lists the scan.
+    /// Returns true if the ledger lists the scan.
     pub fn holds(&mut self, scan: &ScanId) -> Result<bool, LoadError> {
         self.commit_pending()?;
         self.is_in_ledger(scan)
@@ -173,7 +173,7 @@ impl Warehouse {
         self.store.store().publish()
     }
 
-    /// Whether so many changes are pending that [`Warehouse::publish`] should run now and not at the end of the run.
+    /// Returns true if so many changes are pending that [`Warehouse::publish`] should run now and not at the end of the run.
     pub fn should_compact(&self) -> bool {
         self.store.as_store().should_compact()
     }

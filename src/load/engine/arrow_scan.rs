@@ -167,7 +167,7 @@ impl VTab for ArrowScan {
     }
 }
 
-/// Whether two batches have the same columns. Columns are read by position.
+/// Returns true if two batches have the same columns. Columns are read by position.
 fn has_columns_of(batch: &RecordBatch, first: &RecordBatch) -> bool {
     let (schema, first) = (batch.schema(), first.schema());
     let is_same =

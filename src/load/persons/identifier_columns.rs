@@ -65,7 +65,7 @@ pub(super) fn columns_to_read(id_columns: &[IdentifierColumn]) -> Vec<&'static s
 }
 
 impl IdentifierColumn {
-    /// Whether the column can contain one of the wanted identifiers.
+    /// Returns true if the column can contain one of the wanted identifiers.
     pub fn may_hold(&self, wanted: &IdentifierSet) -> bool {
         match self.value_type {
             ValueType::Texts => wanted.has_any_of(self.kind),
@@ -100,7 +100,7 @@ enum Values<'a> {
 }
 
 impl IdentifierValues<'_> {
-    /// Whether the value of a row is one of the wanted identifiers.
+    /// Returns true if the value of a row is one of the wanted identifiers.
     pub fn is_wanted(&self, row: usize, wanted: &IdentifierSet, lowercase: &mut LowercaseBuffer) -> bool {
         let is_wanted = match self.values {
             Values::Texts(texts) => texts.is_valid(row) && wanted.contains_text(self.kind, texts.value(row), lowercase),

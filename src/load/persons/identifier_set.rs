@@ -35,7 +35,7 @@ impl IdentifierSet {
         wanted
     }
 
-    /// Whether the set is empty.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.identifiers.is_empty()
     }
@@ -45,17 +45,17 @@ impl IdentifierSet {
         self.identifiers.iter()
     }
 
-    /// Whether the set contains this identifier.
+    /// Returns true if the set contains this identifier.
     pub fn contains(&self, identifier: &Identifier) -> bool {
         self.identifiers.contains(identifier)
     }
 
-    /// Whether the set contains a visitor number.
+    /// Returns true if the set contains a visitor number.
     pub fn has_numbers(&self) -> bool {
         !self.numbers.is_empty()
     }
 
-    /// Whether the set contains this visitor number.
+    /// Returns true if the set contains this visitor number.
     pub fn contains_number(&self, number: i64) -> bool {
         self.numbers.contains(&number)
     }
@@ -65,13 +65,13 @@ impl IdentifierSet {
         *self = Self::of(self.identifiers.iter().filter(|identifier| !gone.contains(*identifier)));
     }
 
-    /// Whether a text column for this kind can contain an identifier of the set. A column for visitors can contain
+    /// Returns true if a text column for this kind can contain an identifier of the set. A column for visitors can contain
     /// numbers or UUIDs.
     pub fn has_any_of(&self, kind: IdentifierKind) -> bool {
         self.kinds.contains(&kind) || (is_visitor(kind) && self.kinds.iter().copied().any(is_visitor))
     }
 
-    /// Whether the text, read as an identifier of this kind, is in the set.
+    /// Returns true if the text, read as an identifier of this kind, is in the set.
     pub fn contains_text(&self, kind: IdentifierKind, text: &str, lowercase: &mut LowercaseBuffer) -> bool {
         self.may_contain_text(kind, text, lowercase)
             && Identifier::read(kind, text).is_some_and(|identifier| self.identifiers.contains(&identifier))
@@ -99,12 +99,12 @@ impl IdentifierSet {
 #[derive(Debug, Default)]
 pub(super) struct LowercaseBuffer(Vec<u8>);
 
-/// Whether the kind identifies a visitor.
+/// Returns true if the kind identifies a visitor.
 pub(super) fn is_visitor(kind: IdentifierKind) -> bool {
     matches!(kind, IdentifierKind::VisitorId | IdentifierKind::VisitorUuid)
 }
 
-/// Whether [`Identifier::read`] may change more than the case of a text of visible ASCII characters.
+/// Returns true if [`Identifier::read`] may change more than the case of a text of visible ASCII characters.
 fn may_be_normalized(kind: IdentifierKind, bytes: &[u8]) -> bool {
     let may_be_uuid = || OTHER_UUID_BYTES.contains(&bytes.len());
     match kind {
@@ -178,7 +178,7 @@ mod tests {
             .collect()
     }
 
-    /// Whether a text names an identifier is decided by `Identifier::read` alone.
+    /// Returns true if a text names an identifier is decided by `Identifier::read` alone.
     #[test]
     fn p9_the_quick_test_has_no_false_negatives_for_texts() {
         let (texts, mut lowercase) = (texts(), LowercaseBuffer::default());

@@ -17,7 +17,7 @@ pub(super) struct RecordMatcher<'a> {
     /// Finds the bytes of an identifier, unless a record writes it with other letters; `None` if it could not be
     /// built.
     bytes: Option<AhoCorasick>,
-    /// Whether an identifier contains a character that JSON always escapes.
+    /// True if an identifier contains a character that JSON always escapes.
     has_escaped: bool,
 }
 
@@ -36,7 +36,7 @@ impl<'a> RecordMatcher<'a> {
         }
     }
 
-    /// Whether the text is a record with a wanted identifier: of any stream, or a webhook delivery.
+    /// Returns true if the text is a record with a wanted identifier: of any stream, or a webhook delivery.
     pub fn matches(&self, record: &str) -> bool {
         static EVENTS: LazyLock<IdentifyingFields> =
             LazyLock::new(|| table("webhook_events").map(identifying_fields_of_table).unwrap_or_default());

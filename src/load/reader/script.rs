@@ -58,7 +58,7 @@ pub(super) fn error_position(sql: &str, position: usize) -> String {
     format!("{head}{after}{more}\n{}^", " ".repeat(head.chars().count()))
 }
 
-/// Whether the quote opens a text of the form E'...', in which a backslash escapes a quote.
+/// Returns true if the quote opens a text of the form E'...', in which a backslash escapes a quote.
 fn is_escaped(bytes: &[u8], quote: usize) -> bool {
     let before = |back: usize| quote.checked_sub(back).and_then(|at| bytes.get(at)).copied();
     matches!(before(1), Some(b'e' | b'E')) && !before(2).is_some_and(is_of_name)

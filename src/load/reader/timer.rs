@@ -59,7 +59,7 @@ impl StatementTimer {
         outcome
     }
 
-    /// Whether the time is up.
+    /// Returns true if the time is up.
     pub fn is_used_up(&self) -> bool {
         self.is_used_up.load(Ordering::SeqCst)
     }

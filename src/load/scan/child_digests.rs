@@ -1,5 +1,6 @@
-//! Digests of child rows: for each parent row the number of its child rows and one hash of their contents. Child rows
-//! that a scan did not request move with their parent row.
+//! Digests of child rows: for each parent row the number of its child rows and one hash of their contents. They show
+//! in which child tables the rows of a parent changed. Also moves stored child rows that a scan did not request, when
+//! their parent row moves.
 
 use arrow::{
     array::{RecordBatch, UInt64Array},
@@ -38,9 +39,9 @@ struct Digest {
 }
 
 impl ChildDigests {
-    /// Digests of no rows.
+    /// Digests without rows. Child tables that need a flag are left out: their rows are built from a column of the
+    /// parent with the same flag, and that column is compared.
     pub fn new(base: &'static Table) -> Self {
-        // A child that comes with a flag is built from a column with the same flag, and is compared there.
         let compared = children_of(&base.name).filter(|child| child.flag.is_none());
         Self { base, tables: compared.map(|child| (child, HashMap::default())).collect() }
     }
@@ -51,26 +52,26 @@ impl ChildDigests {
         base: &'static Table,
         filter: impl Fn(&'static Table) -> Filter<'f>,
     ) -> Result<Self, LoadError> {
-        let mut sums = Self::new(base);
-        for (child, sums) in &mut sums.tables {
-            store.full_rows(child, &filter(child))?.iter().try_for_each(|rows| add(sums, base, child, rows))?;
+        let mut digests = Self::new(base);
+        for (child, digests) in &mut digests.tables {
+            store.full_rows(child, &filter(child))?.iter().try_for_each(|rows| add(digests, base, child, rows))?;
         }
-        Ok(sums)
+        Ok(digests)
     }
 
-    /// Adds the child rows of the wanted records of a page.
+    /// Adds the child rows of those records of a page for whose number `is_wanted` returns true.
     pub fn add_page(&mut self, page: &FlatPage, is_wanted: impl Fn(i64) -> bool) -> Result<(), LoadError> {
-        for (child, sums) in &mut self.tables {
+        for (child, digests) in &mut self.tables {
             let Some(rows) = page.table(&child.name) else { continue };
             let records = number_column(rows, RECORD_COLUMN)?.values();
             let rows = rows_where(child, rows, |row| records.get(row).is_some_and(|record| is_wanted(*record)))?;
-            add(sums, self.base, child, &rows)?;
+            add(digests, self.base, child, &rows)?;
         }
         Ok(())
     }
 
-    /// The child tables in which the rows of this key differ from those in `other`.
-    pub fn differing(&self, other: &Self, key: u128) -> impl Iterator<Item = &'static Table> {
+    /// The child tables in which the rows of the parent with this key differ between `self` and `other`.
+    pub fn differing_tables(&self, other: &Self, key: u128) -> impl Iterator<Item = &'static Table> {
         let both = self.tables.iter().zip(&other.tables);
         both.filter_map(move |((child, digests), (_, others))| {
             (digests.get(&key) != others.get(&key)).then_some(*child)
@@ -78,30 +79,31 @@ impl ChildDigests {
     }
 }
 
+/// Adds child rows to the digests of their parents.
 fn add(
-    sums: &mut HashMap<u128, Digest>,
+    digests: &mut HashMap<u128, Digest>,
     base: &'static Table,
     child: &'static Table,
     rows: &RecordBatch,
 ) -> Result<(), LoadError> {
     let columns: Vec<&str> = child.flat_columns().map(|column| column.name.as_str()).collect();
     let contents = value_hashes(&columns, rows)?;
-    for (owner, content) in parent_keys(base, child, rows)?.into_iter().zip(contents) {
-        let sum = sums.entry(owner).or_default();
-        *sum = Digest { rows: sum.rows + 1, contents: sum.contents ^ content };
+    for (parent, content) in parent_keys(base, child, rows)?.into_iter().zip(contents) {
+        let digest = digests.entry(parent).or_default();
+        *digest = Digest { rows: digest.rows + 1, contents: digest.contents ^ content };
     }
     Ok(())
 }
 
-/// The hash of the key of the parent row, for each row of a child table.
+/// For each row of a child table the hash of the key of its parent row.
 fn parent_keys(base: &'static Table, child: &'static Table, rows: &RecordBatch) -> Result<Vec<u128>, LoadError> {
     let parents = renamed(rows, &owner_columns(child), &base.key.iter().map(String::as_str).collect::<Vec<_>>())?;
     key_hashes(&base.key_in_order(), &parents).map_err(invalid_rows(child))
 }
 
-/// Gives stored child rows the columns that they share with their parent row, such as its creation time, as the parent
-/// row has them now. For child tables that the scan did not ask for: their rows stay, and are looked up by those
-/// columns. `old` and `new` are the parent rows before and after, in the same order.
+/// Copies changed values of shared columns, such as the creation time, from parent rows to their stored child rows.
+/// Child rows are looked up by these columns. For child tables that the scan did not request, whose rows stay. `old`
+/// and `new` are the parent rows before and after the change, in the same order.
 pub(super) fn move_with_parents(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -111,11 +113,11 @@ pub(super) fn move_with_parents(
     new: &RecordBatch,
 ) -> Result<(), LoadError> {
     let is_shared = |name: &str| {
-        let [of_base, of_child] = [base, child].map(|table| table.column(name).and_then(|column| column.json.as_ref()));
-        of_base.is_some() && of_base == of_child
+        let [in_base, in_child] = [base, child].map(|table| table.column(name).and_then(|column| column.json.as_ref()));
+        in_base.is_some() && in_base == in_child
     };
     let shared: Vec<&str> =
-        child.columns.iter().map(|column| column.name.as_str()).filter(|it| is_shared(it)).collect();
+        child.columns.iter().map(|column| column.name.as_str()).filter(|name| is_shared(name)).collect();
     let (before, after) = (value_hashes(&shared, old)?, value_hashes(&shared, new)?);
     let moved = removal_keys(base, &rows_where(base, old, |row| before.get(row) != after.get(row))?, child)?;
     if moved.num_rows() == 0 {

@@ -1,61 +1,64 @@
 //! Decides what becomes of each record of a scan, and of each stored row that the scan should have returned (promises
 //! P1, P2, P4).
 //!
-//! A pure function of keys and hashes, without store or clock. Records outside the window, rejects and repeated keys
-//! are ordinary input. Where hashes do not decide whether content changed, the caller compares columns.
+//! [`classify`] is a pure function of keys and hashes, without store or clock. Records outside the window, rejects and
+//! repeated keys are ordinary input. Where hashes do not decide whether content changed, the caller compares columns.
 
 use foldhash::{HashMap, HashMapExt as _, HashSet};
 
 use super::records::{Record, StoredRow};
 use crate::load::{VanishPolicy, store::TimeRange};
 
-/// Rows that may vanish by an empty scan: about as many as one person writes in one session.
+/// Most rows that a scan without a record marks as vanished: about as many as one person writes in one session. More
+/// are withheld.
 const EMPTY_SCAN_VANISHED_MAX: u64 = 6;
 
 /// What the scan requested, as far as the classification depends on it.
 #[derive(Clone, Debug)]
 pub(in crate::load) struct ClassifyOptions {
-    /// Range of creation time; `None` for a table without a partition column, whose scans cover all stored rows.
+    /// Range of creation time that was scanned; `None` for a table without a partition column: then the scan covers all
+    /// stored rows that it is compared with.
     pub window: Option<TimeRange>,
     /// The survey, if the scan is of one survey.
     pub survey_id: Option<i64>,
     /// The bits of the scan's flags, for a table that stores flags.
     pub flags: Option<i64>,
-    /// Whether the scan returns rows that are soft-deleted at the service.
+    /// True if the scan returns also rows that are soft-deleted at the service.
     pub asks_for_deleted: bool,
-    /// Keys of records that the drift rules discarded: their stored rows have not vanished.
+    /// Keys of the scan's records that the drift rules discarded. Stored rows with these keys have not vanished.
     pub discarded: HashSet<u128>,
     /// What to do about rows that the scan did not return.
     pub vanish: VanishPolicy,
-    /// Whether the service returned no record.
+    /// True if the service returned no record.
     pub is_empty_answer: bool,
-    /// Whether a record was not JSON: it may be the record of any missing row.
+    /// True if a record of the scan was not JSON. Its key is unknown, so it may be the record of any missing row.
     pub has_broken_records: bool,
 }
 
 /// What becomes of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::load) enum RecordChange {
-    /// Another record with its key is current.
+    /// Another record of the scan with the same key is current: it was updated or returned later.
     Superseded,
     /// No stored row has its key.
     New,
-    /// The stored row of its key has the same content.
+    /// The stored row of its key has the same content and stays as it is.
     Unchanged,
-    /// The stored row of its key, by index, is replaced, or must be compared first.
+    /// The stored row of its key, with the index `stored`, is replaced, or must be compared first: see `cause`.
+    /// `has_duplicate_rows` is true if further stored rows of the key are removed.
     Stored { stored: usize, cause: UpdateCause, has_duplicate_rows: bool },
 }
 
 /// Why a stored row is replaced, or may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::load) enum UpdateCause {
-    /// The hash differs; its columns must be compared.
+    /// The hash of the content differs. The columns must be compared.
     OtherHash,
-    /// The row was scanned with other flags, or has no hash; its columns must be compared.
+    /// The row was stored by a scan with other flags, or has no hash. The columns must be compared.
     Unclear,
-    /// The row had vanished.
+    /// The content is the same, but the row had vanished and is back.
     Returned,
-    /// Its key has other stored rows, which are removed.
+    /// The content is the same, but the key has further stored rows, which are removed.
     HasDuplicateRows,
 }
 
@@ -64,20 +67,21 @@ pub(in crate::load) enum UpdateCause {
 pub(in crate::load) struct Classification {
     /// The change of each record, in order.
     pub records: Vec<RecordChange>,
-    /// Indexes of records that lost to another record with their key and other content; one for each content.
+    /// Indexes of records that lost to the current record of their key, which has other content. If several losers have
+    /// the same key and content, only the newest is listed.
     pub collision_losers: Vec<usize>,
     /// Indexes of stored rows that have vanished.
     pub vanished: Vec<usize>,
     /// Indexes of stored rows that are removed in favour of another row with their key.
     pub duplicate_rows: Vec<usize>,
-    /// Missing rows that are too many to be believed.
+    /// Number of missing rows that are not marked as vanished, because the policy does not believe so many.
     pub withheld: u64,
-    /// Number of current records.
+    /// Number of current records: one for each key of the scan.
     pub current: u64,
 }
 
 impl Classification {
-    /// Whether nothing has to be written or compared.
+    /// Returns true if no row has to be written, removed or compared.
     pub fn changes_nothing(&self) -> bool {
         let changes_nothing =
             |change: &RecordChange| matches!(change, RecordChange::Superseded | RecordChange::Unchanged);
@@ -88,7 +92,7 @@ impl Classification {
     }
 }
 
-/// Classifies the records, in the order in which the scan returned them, and the stored rows.
+/// Classifies the records of a scan and the stored rows. `records` are in the order in which the scan returned them.
 pub(in crate::load) fn classify(records: &[Record], stored: &[StoredRow], options: &ClassifyOptions) -> Classification {
     let mut classification =
         Classification { records: vec![RecordChange::Superseded; records.len()], ..Classification::default() };
@@ -103,7 +107,7 @@ pub(in crate::load) fn classify(records: &[Record], stored: &[StoredRow], option
         let is_in_scope = options.is_in_scope(row);
         match current.get(&row.key) {
             Some(record) => rows_of_records.push((*record, index)),
-            None if options.expects(row) => missing.push(index),
+            None if options.counts_as_missing(row) => missing.push(index),
             None => {}
         }
         in_scope += u64::from(is_in_scope);
@@ -128,21 +132,22 @@ pub(in crate::load) fn classify(records: &[Record], stored: &[StoredRow], option
             );
         }
     }
-    match options.believes(missing.len() as u64, in_scope) {
-        true => classification.vanished = missing,
-        false => classification.withheld = missing.len() as u64,
+    if options.believes_vanished(missing.len() as u64, in_scope) {
+        classification.vanished = missing;
+    } else {
+        classification.withheld = missing.len() as u64;
     }
     classification
 }
 
-fn set_change(classification: &mut [RecordChange], index: usize, change: RecordChange) {
-    if let Some(slot) = classification.get_mut(index) {
+fn set_change(changes: &mut [RecordChange], index: usize, change: RecordChange) {
+    if let Some(slot) = changes.get_mut(index) {
         *slot = change;
     }
 }
 
-/// For each key the index of the current record: the one updated last, then the one returned last. Also the indexes
-/// of all records whose key came more than once.
+/// Returns two things: for each key the index of its current record, and the sorted indexes of all records whose key
+/// came more than once. Of records with one key, the current is the one updated last, then the one returned last.
 fn current_records(records: &[Record]) -> (HashMap<u128, usize>, Vec<usize>) {
     let mut current = HashMap::with_capacity(records.len());
     let mut repeated = Vec::new();
@@ -159,13 +164,15 @@ fn current_records(records: &[Record]) -> (HashMap<u128, usize>, Vec<usize>) {
     (current, repeated)
 }
 
-/// Of the records whose content differs from the current record, the newest of each content.
+/// Returns the sorted indexes of the records that lost a collision: their content differs from that of the current
+/// record of their key. Of losers with one key and content, only the newest is returned. `repeated` are the indexes of
+/// the records whose key came more than once.
 fn collision_losers(records: &[Record], current: &HashMap<u128, usize>, repeated: &[usize]) -> Vec<usize> {
     let content = |index: usize| records.get(index).map(|record| record.content);
     let mut newest: HashMap<(u128, i64), usize> = HashMap::new();
     for &index in repeated {
         let Some(record) = records.get(index) else { continue };
-        if current.get(&record.key).and_then(|stands| content(*stands)) == Some(record.content) {
+        if current.get(&record.key).and_then(|winner| content(*winner)) == Some(record.content) {
             continue;
         }
         let slot = newest.entry((record.key, record.content)).or_insert(index);
@@ -179,8 +186,8 @@ fn collision_losers(records: &[Record], current: &HashMap<u128, usize>, repeated
     collision_losers
 }
 
-/// Of the stored rows of one key the one that stays: the row at the record's creation time, then a row that has not
-/// vanished, then the latest. The other rows are added to `duplicate_rows`.
+/// Chooses which of the stored rows of one key stays: the row at the record's creation time; if none, a row that has
+/// not vanished; then the latest. Adds the indexes of the other rows to `duplicate_rows`.
 fn row_that_stays<'s>(
     record: &Record,
     indexes: impl Iterator<Item = usize>,
@@ -188,8 +195,8 @@ fn row_that_stays<'s>(
     duplicate_rows: &mut Vec<usize>,
 ) -> Option<(usize, &'s StoredRow)> {
     let rank = |row: &StoredRow| {
-        let is_at_its_moment = row.created_us == record.created_us;
-        (is_at_its_moment, row.vanished_us.is_none(), row.vanished_us, row.created_us)
+        let has_time_of_record = row.created_us == record.created_us;
+        (has_time_of_record, row.vanished_us.is_none(), row.vanished_us, row.created_us)
     };
     let mut kept: Option<(usize, &StoredRow)> = None;
     for (index, row) in indexes.filter_map(|index| Some((index, stored.get(index)?))) {
@@ -202,23 +209,26 @@ fn row_that_stays<'s>(
 }
 
 impl ClassifyOptions {
-    /// Whether the scan covers a row, and the row has not vanished.
+    /// Returns true if the row is inside the window and the survey of the scan, and had not vanished before.
     fn is_in_scope(&self, row: &StoredRow) -> bool {
         self.window.is_none_or(|window| window.holds(row.created_us))
             && self.survey_id.is_none_or(|survey| row.survey_id == Some(survey))
             && row.vanished_us.is_none()
     }
 
-    /// Whether a complete scan returns the row unless it has vanished.
-    pub fn expects(&self, row: &StoredRow) -> bool {
-        self.vanish != VanishPolicy::Ignore && self.counts(row) && !self.discarded.contains(&row.key)
+    /// Returns true if the row is missing when the scan has no record of its key. False under
+    /// [`VanishPolicy::Ignore`], and for the key of a discarded record.
+    pub fn counts_as_missing(&self, row: &StoredRow) -> bool {
+        self.vanish != VanishPolicy::Ignore && self.is_expected(row) && !self.discarded.contains(&row.key)
     }
 
-    /// Whether the scan returns the row if nothing changed.
-    pub fn counts(&self, row: &StoredRow) -> bool {
+    /// Returns true if the scan must return the row as long as the service still has it.
+    pub fn is_expected(&self, row: &StoredRow) -> bool {
         self.is_in_scope(row) && (self.asks_for_deleted || !row.is_deleted)
     }
 
+    /// Compares the current record of a key with the stored row that stays, by hash and flags. `stored` is the row's
+    /// index.
     fn change_of(&self, record: &Record, row: &StoredRow, stored: usize, has_duplicate_rows: bool) -> RecordChange {
         let has_same_flags = self.flags.is_none_or(|flags| flags == row.flags);
         let cause = match row.content.filter(|_| has_same_flags) {
@@ -231,16 +241,17 @@ impl ClassifyOptions {
         RecordChange::Stored { stored, cause, has_duplicate_rows }
     }
 
-    /// Whether so many missing rows, of the rows in scope, are believed to have vanished.
-    fn believes(&self, vanished: u64, in_scope: u64) -> bool {
+    /// Returns true if the policy believes that `missing` rows have vanished. `in_scope` is the number of stored rows
+    /// that the scan covers.
+    fn believes_vanished(&self, missing: u64, in_scope: u64) -> bool {
         match self.vanish {
             VanishPolicy::Accept | VanishPolicy::Ignore => true,
-            _ if self.has_broken_records && vanished > 0 => false,
+            _ if self.has_broken_records && missing > 0 => false,
             // An empty scan can mean that the service failed, so the limit is lower.
-            VanishPolicy::Guarded { .. } if self.is_empty_answer => vanished <= EMPTY_SCAN_VANISHED_MAX,
+            VanishPolicy::Guarded { .. } if self.is_empty_answer => missing <= EMPTY_SCAN_VANISHED_MAX,
             // Row counts are far below 2^53, so they are exact as f64.
             VanishPolicy::Guarded { share_max, rows_max } => {
-                vanished <= rows_max || vanished as f64 <= share_max * in_scope as f64
+                missing <= rows_max || missing as f64 <= share_max * in_scope as f64
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Collision losers: records with the key of a newer record and other content. Losing responses go to the history.
-//! Other streams have no such history, so their losers become rejects, with the text of the row they would have been.
+//! Collision losers: records whose key a newer record of the same scan has, with other content. Responses that lost
+//! go to the history. Other streams have no such history: there a loser becomes a reject, with its row as JSON text.
 
 use arrow::array::{Array as _, RecordBatch};
 use foldhash::HashSet;
@@ -20,12 +20,12 @@ use crate::{
     schema::{ROW_HASH_COLUMN, Table},
 };
 
-/// The reason of a lost version in the history.
+/// The value of the column `reason` for a collision loser in the history.
 const COLLISION: &str = "collision";
 
-/// Writes collision losers to the history and returns how many are new. It skips those that the history has already,
-/// and those that this scan has just written as edited. Known losers must not report the scan for review again in
-/// every run.
+/// Writes collision losers to the history and returns how many were written. Skips losers that the history has
+/// already, and the rows `edited`, which this scan has just written to the history. Otherwise every scan of the window
+/// would report the same losers as new.
 pub(super) fn write_to_history(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -60,7 +60,7 @@ pub(super) fn write_to_history(
     Ok(written)
 }
 
-/// The hashes of key and content of the collision losers in the history.
+/// The hashes of key and content of the collision losers that the history has already, among these.
 fn known_losers(
     store: &mut BufferedStore,
     base: &'static Table,
@@ -81,16 +81,16 @@ fn known_losers(
     Ok(known)
 }
 
-/// The hashes of key and content of each row.
+/// For each row the hashes of its key and of its content.
 fn identities_of(base: &Table, rows: &RecordBatch) -> Result<Vec<(u128, i64)>, LoadError> {
     let keys = key_hashes(&base.key_in_order(), rows).map_err(invalid_rows(base))?;
     let contents = number_column(rows, ROW_HASH_COLUMN)?;
-    // A row without a content hash equals no other row.
+    // A row without a content hash gets a value that is hardly ever a hash, so that no other row equals it.
     let content = |row: usize| if contents.is_valid(row) { contents.value(row) } else { i64::MIN };
     Ok(keys.into_iter().enumerate().map(|(row, key)| (key, content(row))).collect())
 }
 
-/// Collision losers as rejects, each with the hash of its content.
+/// The collision losers as rejects, each with the hash of its content as the hash of the reject.
 pub(super) fn as_rejects(
     base: &'static Table,
     collision_losers: &[RecordBatch],

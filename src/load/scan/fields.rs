@@ -1,9 +1,9 @@
-//! Compares the fields of records, wherever rows store them: in a column of their own, or in the JSON of fields
-//! without a column.
+//! Compares the fields of two rows, although a field can be in its own column in one row, and in the JSON column for
+//! fields without a column in the other.
 //!
 //! A new version of the program can give a field a column. Rows that an earlier version stored still have the field
-//! in the JSON. Both rows have the same content. So fields are compared by their names at the service, and by the
-//! values that their columns make of them.
+//! in the JSON column. So fields are compared by their paths in the service's JSON, and by the values that their columns
+//! would store.
 
 use std::{
     borrow::Cow,
@@ -27,13 +27,13 @@ use crate::{
 pub(super) struct FieldRows<'t> {
     /// Columns that store one field, by its path at the service.
     columns: BTreeMap<&'t str, (&'t Column, ArrayRef)>,
-    /// Columns that store, as JSON, the fields below a path that have no column.
-    rests: Vec<(&'t Column, ArrayRef)>,
-    /// Paths of objects that have at least one field with a column.
-    objects: BTreeSet<&'t str>,
+    /// JSON columns, each for the fields below one path that have no column of their own.
+    rest_columns: Vec<(&'t Column, ArrayRef)>,
+    /// Paths of JSON split_objects of which at least one field has a column.
+    split_objects: BTreeSet<&'t str>,
 }
 
-/// The value of a field.
+/// The value of a field, with the type of its column.
 #[derive(Debug, PartialEq)]
 enum Value<'a> {
     Text(Cow<'a, str>),
@@ -43,75 +43,81 @@ enum Value<'a> {
     /// Epoch microseconds.
     Moment(i64),
     Integers(Vec<i64>),
-    /// The JSON text of a value that does not fit its column.
+    /// The JSON text of a value that does not fit the type of its column.
     Other(&'a str),
 }
 
 impl<'t> FieldRows<'t> {
-    /// Reads the columns among these that contain fields.
+    /// The fields in those of these columns that the batch has. Columns that the program computes contain no field.
     pub fn of(columns: impl IntoIterator<Item = &'t Column>, rows: &RecordBatch) -> Self {
-        let mut fields = Self { columns: BTreeMap::new(), rests: Vec::new(), objects: BTreeSet::new() };
+        let mut fields = Self { columns: BTreeMap::new(), rest_columns: Vec::new(), split_objects: BTreeSet::new() };
         for column in columns {
             let Some(values) = rows.column_by_name(&column.name).cloned() else { continue };
             if column.rest_of.is_some() {
-                fields.rests.push((column, values));
+                fields.rest_columns.push((column, values));
             } else if let Some(path) = column.json.as_deref().filter(|_| column.origin == Origin::Wire) {
-                fields.objects.extend(path.match_indices('.').filter_map(|(at, _)| path.get(..at)));
+                fields.split_objects.extend(path.match_indices('.').filter_map(|(dot, _)| path.get(..dot)));
                 fields.columns.insert(path, (column, values));
             }
         }
         fields
     }
 
-    /// Whether a row has the same fields as a row of another batch with the same columns. Only columns for which
-    /// `counts` returns true are compared.
+    /// Returns true if a row has the same fields as a row of another batch with the same columns. Only columns for
+    /// which `is_compared` returns true are compared.
     pub fn are_same(
         &self,
         row: usize,
         other: &FieldRows<'_>,
         other_row: usize,
-        counts: impl Fn(&Column) -> bool,
+        is_compared: impl Fn(&Column) -> bool,
     ) -> bool {
-        let (rest, mut other_rest) = (self.rest(row, &counts), other.rest(other_row, &counts));
-        for (path, (column, values)) in self.columns.iter().filter(|(_, (column, _))| counts(column)) {
+        let (rest, mut other_rest) = (self.rest(row, &is_compared), other.rest(other_row, &is_compared));
+        for (path, (column, values)) in self.columns.iter().filter(|(_, (column, _))| is_compared(column)) {
             let (raw, other_raw) = (rest.get(*path).copied(), other_rest.remove(*path));
-            // Where a column cannot hold the complete value, the JSON text decides.
-            let differ = raw.zip(other_raw).is_some_and(|(raw, other)| raw != other);
-            let value = cell(column, values, row).or_else(|| read(column, raw?));
-            let other_cell = other.columns.get(*path).and_then(|(_, values)| cell(column, values, other_row));
-            if differ || value != other_cell.or_else(|| read(column, other_raw?)) {
+            // A field with a column is also in the JSON if its column cannot store the complete value.
+            let texts_differ = raw.zip(other_raw).is_some_and(|(raw, other)| raw != other);
+            let value = stored_value(column, values, row).or_else(|| parsed_value(column, raw?));
+            let other_cell = other.columns.get(*path).and_then(|(_, values)| stored_value(column, values, other_row));
+            if texts_differ || value != other_cell.or_else(|| parsed_value(column, other_raw?)) {
                 return false;
             }
         }
         rest.iter().filter(|(path, _)| !self.columns.contains_key(path.as_str())).eq(&other_rest)
     }
 
-    /// The fields of a row without a column, or with a value that does not fit it: their JSON texts by path.
-    fn rest(&self, row: usize, counts: impl Fn(&Column) -> bool) -> BTreeMap<String, &str> {
+    /// The JSON texts, by path, of the fields of a row that have no column, or whose value does not fit their column.
+    fn rest(&self, row: usize, is_compared: impl Fn(&Column) -> bool) -> BTreeMap<String, &str> {
         let mut fields = BTreeMap::new();
-        for (column, values) in self.rests.iter().filter(|(column, values)| counts(column) && values.is_valid(row)) {
+        let is_filled = |column: &Column, values: &ArrayRef| is_compared(column) && values.is_valid(row);
+        for (column, values) in self.rest_columns.iter().filter(|(column, values)| is_filled(column, values)) {
             let path = column.rest_of.as_deref().unwrap_or_default();
-            self.add_fields(path, values.as_string::<i32>().value(row), &mut fields);
+            self.flatten_object(path, values.as_string::<i32>().value(row), &mut fields);
         }
         fields
     }
 
-    fn add_fields<'a>(&self, path: &str, object: &'a str, fields: &mut BTreeMap<String, &'a str>) {
+    /// Adds the fields of the JSON object at `path` to `fields`, each under its dotted path, so that they can be
+    /// compared with columns. A nested object is split only if one of its fields has a column. Text that is not an
+    /// object is added as one field.
+    fn flatten_object<'a>(&self, path: &str, object: &'a str, fields: &mut BTreeMap<String, &'a str>) {
         let mut entries = Vec::new();
         if read_entries(object, &mut entries).is_none() {
             fields.insert(path.to_owned(), object);
         }
         for entry in entries {
             let field = if path.is_empty() { entry.key.to_owned() } else { format!("{path}.{}", entry.key) };
-            match self.objects.contains(field.as_str()) && shape(entry.value) == Shape::Object {
-                true => self.add_fields(&field, entry.value, fields),
-                false => drop(fields.insert(field, entry.value)),
+            if self.split_objects.contains(field.as_str()) && shape(entry.value) == Shape::Object {
+                self.flatten_object(&field, entry.value, fields);
+            } else {
+                fields.insert(field, entry.value);
             }
         }
     }
 }
 
-fn cell<'a>(column: &Column, values: &'a ArrayRef, row: usize) -> Option<Value<'a>> {
+/// The value that a column stores in a row; `None` for NULL.
+fn stored_value<'a>(column: &Column, values: &'a ArrayRef, row: usize) -> Option<Value<'a>> {
     if values.is_null(row) {
         return None;
     }
@@ -128,8 +134,8 @@ fn cell<'a>(column: &Column, values: &'a ArrayRef, row: usize) -> Option<Value<'
     })
 }
 
-/// The value that the column makes of the field's JSON text; `None` for null.
-fn read<'a>(column: &Column, raw: &'a str) -> Option<Value<'a>> {
+/// The value that the column would store for the field's JSON text; `None` for a JSON null.
+fn parsed_value<'a>(column: &Column, raw: &'a str) -> Option<Value<'a>> {
     if shape(raw) == Shape::Null {
         return None;
     }

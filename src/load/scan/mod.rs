@@ -8,10 +8,10 @@
 //! 5. Read the pages again and write the changes ([`mod@write`]): base table, children, history, snapshots, versions,
 //!    rejects. This step is skipped if nothing changes.
 //!
-//! A stored row is looked up at the record's creation time. If the service moves a record's creation time to another
-//! window, the record is new there and vanishes from its old window. Records with one key in two windows have a row
-//! each until one scan returns both. Then the row at the record's creation time stays, and the others move to the
-//! history.
+//! The stored row of a record is searched near the record's creation time. If the service moves a record's creation
+//! time to another window, the record is new in that window and vanishes from the old window. If two records in two
+//! windows have the same key, each has a row until one scan returns both. Then the row at the creation time of the
+//! current record stays, and the other row moves to the history.
 
 mod child_digests;
 mod classify;
@@ -54,10 +54,10 @@ use crate::{
     schema::Table,
 };
 
-/// Compares a complete scan with the store, and writes the differences. The caller adds the row of the ledger, and
-/// commits. After an error the caller rolls back.
+/// Compares a complete scan with the store, and writes the differences. The caller adds the row of the ledger and
+/// commits the transaction, or rolls it back after an error.
 ///
-/// The cost depends on the scan and the stored rows in its window, not on the size of the store.
+/// The cost grows with the scan and the stored rows of its window, not with the size of the store.
 pub(in crate::load) fn apply(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -97,12 +97,13 @@ pub(in crate::load) fn apply(
     })
 }
 
-/// Writes the changes of each page, then the changes that need all pages.
+/// Reads the pages again and writes the changes of each, then the changes that need all pages: versions, status changes
+/// of surveys, and collision losers of responses.
 fn write_pages(store: &mut BufferedStore, pages: &dyn Pages, input: WriteInput<'_>) -> Result<WriteResult, LoadError> {
     let WriteInput { scan, staged, classification, old, .. } = input;
     let base = staged.base;
     let mut writer = ScanWriter::begin(store, input)?;
-    pages.for_each(&mut |page| writer.page(store, page))?;
+    pages.for_each(&mut |page| writer.write_page(store, page))?;
     let mut written = writer.written;
     let vanished = || old.take(base, classification.vanished.iter().copied());
     match scan.scope.stream {
@@ -122,7 +123,8 @@ fn write_pages(store: &mut BufferedStore, pages: &dyn Pages, input: WriteInput<'
     Ok(written)
 }
 
-/// Writes the rejects of a scan, and the collision losers of streams without a history.
+/// Writes the rejects of a scan that are not stored yet. The collision losers of streams without a history become
+/// rejects too.
 fn write_rejects(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -142,10 +144,10 @@ fn write_rejects(
 /// Reads all pages once and summarizes them.
 fn stage(scan: &Scan, pages: &dyn Pages) -> Result<StagedScan, LoadError> {
     let mut staged = StagedScan::new(scan)?;
-    let mut number = 0;
+    let mut page_number = 0;
     pages.for_each(&mut |page| {
-        staged.add(scan, number, page)?;
-        number += 1;
+        staged.add(scan, page_number, page)?;
+        page_number += 1;
         Ok(())
     })?;
     Ok(staged)
@@ -165,7 +167,7 @@ fn classify_options(scan: &Scan, staged: &StagedScan, vanish: VanishPolicy) -> C
     }
 }
 
-/// The indexes of the stored rows of which all columns are needed.
+/// The indexes of the stored rows of which all columns are needed: rows that are replaced, compared or removed.
 fn indexes_to_read(classification: &Classification) -> Vec<usize> {
     let compared = classification.records.iter().filter_map(|change| match change {
         RecordChange::Stored { stored, .. } => Some(*stored),

@@ -8,39 +8,39 @@ use crate::{
     schema::{RECORD_COLUMN, Table},
 };
 
-/// Records of a page, by their numbers in the page.
+/// Records of a page: for each record number in the page, true if the record is in the set.
 #[derive(Debug, Default)]
 pub(super) struct RecordSet(Vec<bool>);
 
 impl RecordSet {
-    /// The records of all these rows.
+    /// The records to which the rows belong.
     pub fn of(rows: &RecordBatch) -> Result<Self, LoadError> {
         let mut records = Self::default();
         records.add(rows, 0..rows.num_rows())?;
         Ok(records)
     }
 
-    /// Adds the records of the rows with these indexes.
-    pub fn add(&mut self, rows: &RecordBatch, at: impl Iterator<Item = usize>) -> Result<(), LoadError> {
-        let indexes = number_column(rows, RECORD_COLUMN)?.values();
-        at.filter_map(|row| indexes.get(row)).for_each(|record| self.insert(*record));
+    /// Adds the records to which the rows with these indexes belong.
+    pub fn add(&mut self, rows: &RecordBatch, row_indexes: impl Iterator<Item = usize>) -> Result<(), LoadError> {
+        let records = number_column(rows, RECORD_COLUMN)?.values();
+        row_indexes.filter_map(|row| records.get(row)).for_each(|record| self.insert(*record));
         Ok(())
     }
 
     fn insert(&mut self, record: i64) {
-        let Ok(at) = usize::try_from(record) else { return };
-        if self.0.len() <= at {
-            self.0.resize(at + 1, false);
+        let Ok(number) = usize::try_from(record) else { return };
+        if self.0.len() <= number {
+            self.0.resize(number + 1, false);
         }
-        self.0.iter_mut().skip(at).take(1).for_each(|present| *present = true);
+        self.0.iter_mut().skip(number).take(1).for_each(|present| *present = true);
     }
 
     fn contains(&self, record: i64) -> bool {
-        usize::try_from(record).is_ok_and(|at| self.0.get(at).copied().unwrap_or(false))
+        usize::try_from(record).is_ok_and(|number| self.0.get(number).copied().unwrap_or(false))
     }
 
     /// The rows that belong to records of the set.
-    pub fn keep(&self, table: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
+    pub fn rows_of(&self, table: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
         let records = number_column(rows, RECORD_COLUMN)?.values();
         rows_where(table, rows, |row| records.get(row).is_some_and(|record| self.contains(*record)))
     }

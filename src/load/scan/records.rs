@@ -15,7 +15,7 @@ use crate::{
     schema::{ROW_HASH_COLUMN, Table},
 };
 
-/// A record of a scan.
+/// A record of a scan, reduced to key, hash and times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::load) struct Record {
     /// Hash of its key.
@@ -28,7 +28,7 @@ pub(in crate::load) struct Record {
     pub updated_us: i64,
 }
 
-/// A stored row: key, hash and state.
+/// A stored row, reduced to key, hash and state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::load) struct StoredRow {
     pub key: u128,
@@ -39,14 +39,17 @@ pub(in crate::load) struct StoredRow {
     /// The bits of the scan's flags when the row was written; 0 in tables without flags.
     pub flags: i64,
     pub survey_id: Option<i64>,
+    /// True if the service has soft-deleted the row.
     pub is_deleted: bool,
+    /// When a scan found that the row had vanished, in epoch microseconds; `None` if it has not vanished.
     pub vanished_us: Option<i64>,
 }
 
 /// Update time of records without one.
 const NEVER_US: i64 = i64::MIN;
 
-/// The records of a page that have a row in the base table, in order.
+/// Reads the records of a page that have a row in the base table, in page order. Fails if the page has another number
+/// of key hashes than of these rows.
 pub(super) fn records_of(base: &Table, page: &FlatPage) -> Result<Vec<Record>, LoadError> {
     let rows = page.table(&base.name);
     let count = rows.map_or(0, RecordBatch::num_rows);
@@ -55,7 +58,7 @@ pub(super) fn records_of(base: &Table, page: &FlatPage) -> Result<Vec<Record>, L
     }
     let Some(rows) = rows else { return Ok(Vec::new()) };
     let contents = number_column(rows, ROW_HASH_COLUMN)?.values();
-    let created = base.partition.as_deref().map(|at| time_column(rows, at)).transpose()?;
+    let created = base.partition.as_deref().map(|column| time_column(rows, column)).transpose()?;
     let updated = base.column("updated_at").map(|column| time_column(rows, &column.name)).transpose()?;
     let record = |(row, (key, content)): (usize, (&u128, &i64))| Record {
         key: *key,
@@ -71,7 +74,7 @@ fn value<T: ArrowPrimitiveType>(column: Option<&PrimitiveArray<T>>, row: usize) 
     column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
 }
 
-/// The columns that [`stored_rows`] needs.
+/// The columns of a base table that [`stored_rows`] reads.
 pub(super) fn stored_columns(base: &'static Table) -> Vec<&'static str> {
     let is_read = |name: &str| {
         base.key.iter().any(|key| key == name)
@@ -81,14 +84,14 @@ pub(super) fn stored_columns(base: &'static Table) -> Vec<&'static str> {
     base.column_names().into_iter().filter(|name| is_read(name)).collect()
 }
 
-/// Reads key, hash and state of rows with the columns of [`stored_columns`].
+/// Reads key, hash and state of rows. The rows have at least the columns of [`stored_columns`].
 pub(super) fn stored_rows(base: &'static Table, rows: &RecordBatch) -> Result<Vec<StoredRow>, LoadError> {
     let keys = key_hashes(&base.key_in_order(), rows).map_err(invalid_rows(base))?;
     let numbers = |name: &str| base.column(name).map(|_| number_column(rows, name)).transpose();
-    let moments = |name: &str| base.column(name).map(|_| time_column(rows, name)).transpose();
+    let times = |name: &str| base.column(name).map(|_| time_column(rows, name)).transpose();
     let (contents, flags, surveys) = (numbers(ROW_HASH_COLUMN)?, numbers("_flags")?, numbers("survey_id")?);
-    let created = base.partition.as_deref().map(|at| time_column(rows, at)).transpose()?;
-    let (deleted, vanished) = (moments("deleted_at")?, moments("_vanished_at")?);
+    let created = base.partition.as_deref().map(|column| time_column(rows, column)).transpose()?;
+    let (deleted, vanished) = (times("deleted_at")?, times("_vanished_at")?);
     let row = |(row, key): (usize, u128)| StoredRow {
         key,
         content: value(contents, row),

@@ -1,4 +1,4 @@
-//! `rejects`: records that do not fit their table, each text once.
+//! The table `rejects`: records that do not fit their table. Each stream stores each text once.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     model::{Reject, RejectReason, Scan},
 };
 
-/// Number of new rejects.
+/// Numbers of rejects that were written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RejectCounts {
     /// Records that do not fit their table.
@@ -24,8 +24,8 @@ pub(super) struct RejectCounts {
     pub collisions: u64,
 }
 
-/// The rejects whose hash is not stored yet. A stored reject has been reported, and must not be reported again in
-/// every run. Of rejects with one hash the last is used.
+/// The rejects whose hash is not stored yet for the scan's stream, sorted by hash. A stored reject has been reported
+/// before, and must not be reported again in every run. If two rejects have one hash, the later in `rejects` is used.
 pub(super) fn find_new<'r>(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -42,7 +42,7 @@ pub(super) fn find_new<'r>(
     let stream = scan.scope.stream.name();
     store.read(table, &["stream", "raw_hash"], &Filter::all().with_keys(&keys), &mut |rows| {
         let hashes = number_column(&rows, "raw_hash")?.values();
-        let of_stream = text_column(&rows, "stream")?.iter().zip(hashes).filter(|(of, _)| *of == Some(stream));
+        let of_stream = text_column(&rows, "stream")?.iter().zip(hashes).filter(|(name, _)| *name == Some(stream));
         known.extend(of_stream.map(|(_, hash)| *hash));
         Ok(())
     })?;
@@ -50,7 +50,7 @@ pub(super) fn find_new<'r>(
     Ok(rejects.into_iter().collect())
 }
 
-/// Writes new rejects.
+/// Writes rejects with their hashes, and returns their numbers.
 pub(super) fn write(
     store: &mut BufferedStore,
     scan: &Scan,

@@ -14,15 +14,15 @@ use crate::{
     schema::{Column, Table},
 };
 
-/// How a record differs from the stored row.
+/// How a record differs from the stored row of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowDifference {
     None,
     /// The fields are the same, but some are stored in other columns now.
     Moved,
-    /// Only columns differ that the stored row was scanned without.
+    /// The only columns that differ are columns that the scan of the stored row did not request.
     Enriched,
-    /// A column differs that both scans requested.
+    /// At least one column differs that this scan and the scan of the stored row requested.
     Edited,
 }
 
@@ -36,47 +36,48 @@ pub(super) struct Comparer<'t> {
 }
 
 impl<'t> Comparer<'t> {
+    /// Prepares the comparison of `rows` of a page with `stored` rows. Fails if a requested column is not in both.
     pub fn new(base: &'t Table, scan: &Scan, rows: &RecordBatch, stored: &RecordBatch) -> Result<Self, LoadError> {
         let missing = |column: &Column| LoadError::Bug(format!("rows of {} without {}", base.name, column.name));
         let mut columns = Vec::new();
-        let asked_for = || base.content_columns().filter(|column| is_requested(scan, column));
-        for column in asked_for() {
-            let of = |rows: &'_ RecordBatch| rows.column_by_name(&column.name).cloned().ok_or_else(|| missing(column));
-            let (row, stored_column) = (of(rows)?, of(stored)?);
-            // Most columns are NULL on both sides.
-            if row.null_count() == row.len() && stored_column.null_count() == stored_column.len() {
+        let requested = || base.content_columns().filter(|column| is_requested(scan, column));
+        for column in requested() {
+            let values =
+                |rows: &'_ RecordBatch| rows.column_by_name(&column.name).cloned().ok_or_else(|| missing(column));
+            let (scanned_values, stored_values) = (values(rows)?, values(stored)?);
+            // Most columns are NULL in all rows of both batches.
+            if [&scanned_values, &stored_values].iter().all(|values| values.null_count() == values.len()) {
                 continue;
             }
-            columns.push((
-                column,
-                make_comparator(&row, &stored_column, SortOptions::default()).map_err(invalid_rows(base))?,
-            ));
+            let comparator = make_comparator(&scanned_values, &stored_values, SortOptions::default());
+            columns.push((column, comparator.map_err(invalid_rows(base))?));
         }
         let flags = base.column("_flags").map(|column| number_column(stored, &column.name)).transpose()?;
         let flags = flags.map(|flags| flags.iter().map(Option::unwrap_or_default).collect());
-        let (fields, stored_fields) = (FieldRows::of(asked_for(), rows), FieldRows::of(asked_for(), stored));
+        let (fields, stored_fields) = (FieldRows::of(requested(), rows), FieldRows::of(requested(), stored));
         Ok(Self { columns, flags, fields, stored_fields })
     }
 
-    /// How the row of the page differs from the stored row. Columns that are computed from fields do not count: a
-    /// better computation is no edit.
+    /// How the row of the page differs from the stored row. Columns that this program computes from fields do not
+    /// count, because a new version of the program may compute them differently.
     pub fn difference(&self, row: usize, stored: usize) -> RowDifference {
         let (differing, have_moved) = self.differing_fields(row, stored);
-        let mut sent = differing.into_iter().filter(|column| column.is_hashed()).peekable();
-        match (sent.peek().is_some(), have_moved) {
-            (true, _) if sent.any(|column| self.was_known(column, stored)) => RowDifference::Edited,
+        let mut hashed = differing.into_iter().filter(|column| column.is_hashed()).peekable();
+        match (hashed.peek().is_some(), have_moved) {
+            (true, _) if hashed.any(|column| self.was_requested(column, stored)) => RowDifference::Edited,
             (true, _) => RowDifference::Enriched,
             (false, true) => RowDifference::Moved,
             (false, false) => RowDifference::None,
         }
     }
 
-    /// The columns that differ, without fields that only moved between columns; and whether fields have moved.
+    /// Returns the columns that differ, and true if fields have moved between columns. Columns that differ only because
+    /// of a move are left out.
     pub fn differing_fields(&self, row: usize, stored: usize) -> (Vec<&'t Column>, bool) {
         let mut differing: Vec<&Column> = self.differing(row, stored).collect();
-        let may_move = |column: &Column| column.is_hashed() && self.was_known(column, stored);
-        let known: Vec<&Column> = differing.iter().copied().filter(|column| may_move(column)).collect();
-        let have_moved = self.have_moved(&known, row, stored);
+        let may_move = |column: &Column| column.is_hashed() && self.was_requested(column, stored);
+        let movable: Vec<&Column> = differing.iter().copied().filter(|column| may_move(column)).collect();
+        let have_moved = self.have_moved(&movable, row, stored);
         differing.retain(|column| !(have_moved && may_move(column)));
         (differing, have_moved)
     }
@@ -86,14 +87,15 @@ impl<'t> Comparer<'t> {
         self.columns.iter().filter(move |(_, compare)| differs(compare)).map(|(column, _)| *column)
     }
 
-    /// Whether these columns, all that differ, differ only because fields moved between them.
+    /// Returns true if fields moved between columns and all fields have the same value as before. `differing` are the
+    /// columns that differ.
     fn have_moved(&self, differing: &[&Column], row: usize, stored: usize) -> bool {
         differing.iter().any(|column| column.rest_of.is_some())
-            && self.fields.are_same(row, &self.stored_fields, stored, |column| self.was_known(column, stored))
+            && self.fields.are_same(row, &self.stored_fields, stored, |column| self.was_requested(column, stored))
     }
 
-    /// Whether the stored row was scanned with the flag of the column.
-    fn was_known(&self, column: &Column, stored: usize) -> bool {
+    /// Returns true if the scan that stored the row requested the column.
+    fn was_requested(&self, column: &Column, stored: usize) -> bool {
         column.flag.is_none_or(|flag| self.had_flag(stored, FlagSet::EMPTY.with(flag)))
     }
 

@@ -1,7 +1,7 @@
-//! `visitor_snapshots`: one row for each session, although each response of the session contains a copy.
+//! The table `visitor_snapshots`: one row for each session, although each response of the session contains a snapshot.
 //!
-//! The snapshot of the session's earliest response is stored, so the result does not depend on the order of scans. A
-//! snapshot never vanishes: it records what was known when the survey was shown.
+//! The snapshot of the session's earliest response is stored, so that the order of scans does not matter. A snapshot
+//! is not marked as vanished: it records what was known of the visitor when the survey was shown.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,7 +14,7 @@ use foldhash::{HashMap, HashMapExt as _, HashSet};
 use super::{
     records::rows_where,
     staged::{EarliestSnapshot, SESSION_COLUMNS, StagedSnapshots},
-    stamps::{at_the_latest_started, ended, new_rows, rows_of},
+    stamps::{ended, new_rows, not_later_than_scan, rows_of},
 };
 use crate::{
     load::{
@@ -27,17 +27,18 @@ use crate::{
     schema::{RECORD_COLUMN, ROW_HASH_COLUMN, Table, history_of},
 };
 
-/// Longest expected session. A session may cross the edge of a window, so its row is looked up this far around. A
-/// longer session can get a second row with another time; the earliest row is then the session's.
+/// Longest expected session, in microseconds. A session may cross the edge of a window, so its stored row is searched
+/// this far before and after the scanned snapshots. A longer session can get a second row with another time.
 const SESSION_US_MAX: i64 = 7 * DAY_MS * 1000;
 
-/// The snapshots of a scan that must be written, by page.
+/// The snapshots of a scan that must be written, and the stored rows that they replace.
 #[derive(Debug, Default)]
 pub(super) struct NewSnapshots {
+    /// The snapshots to write, by the number of their page.
     by_page: BTreeMap<usize, Vec<NewSnapshot>>,
     /// The stored rows that new snapshots replace.
     replaced: Vec<RecordBatch>,
-    /// The replaced rows of the same response with other content: the service edited them.
+    /// The replaced rows whose new snapshot has the same time and other content: the service edited them.
     edited: Vec<RecordBatch>,
 }
 
@@ -46,7 +47,7 @@ pub(super) struct NewSnapshots {
 pub(super) struct NewSnapshot {
     /// Number of its record in the page.
     pub record: i64,
-    /// When the replaced row was first seen.
+    /// `_first_seen_at` of the replaced row in epoch microseconds; `None` if no row is replaced.
     first_seen_us: Option<i64>,
 }
 
@@ -56,29 +57,30 @@ struct StoredSnapshot {
     created_us: i64,
     content: Option<i64>,
     first_seen_us: Option<i64>,
-    /// Index of the batch and row.
-    at: (usize, usize),
+    /// Index of its batch, and its row in the batch.
+    location: (usize, usize),
 }
 
 impl StoredSnapshot {
-    /// Whether this row is the session's rather than the other row of the session.
+    /// Returns true if this row, and not `other`, counts as the row of their session: it is earlier.
     fn is_before(&self, other: &Self) -> bool {
         (self.created_us, self.content) < (other.created_us, other.content)
     }
 
-    fn is_replaced_by(&self, first: &EarliestSnapshot) -> bool {
-        first.created_us < self.created_us
-            || (first.created_us == self.created_us && Some(first.content) != self.content)
+    /// Returns true if the scanned snapshot is earlier than this row, or has the same time and other content.
+    fn is_replaced_by(&self, scanned: &EarliestSnapshot) -> bool {
+        scanned.created_us < self.created_us
+            || (scanned.created_us == self.created_us && Some(scanned.content) != self.content)
     }
 }
 
 impl NewSnapshots {
-    /// The new snapshots of a page.
+    /// The snapshots to write from the page with this number.
     pub fn of_page(&self, page: usize) -> &[NewSnapshot] {
         self.by_page.get(&page).map_or(&[], Vec::as_slice)
     }
 
-    /// All new snapshots, each with the number of its page.
+    /// All snapshots to write, each with the number of its page.
     pub fn all(&self) -> impl Iterator<Item = (usize, &NewSnapshot)> {
         self.by_page.iter().flat_map(|(page, new)| new.iter().map(|new| (*page, new)))
     }
@@ -87,7 +89,7 @@ impl NewSnapshots {
         self.by_page.is_empty()
     }
 
-    /// Removes the replaced rows and their children. Edited rows go to the history.
+    /// Removes the replaced rows and their child rows from the store. Writes the edited rows to the history before.
     pub fn remove_replaced(&self, store: &mut BufferedStore, scan: &Scan) -> Result<(), LoadError> {
         let table = contract("visitor_snapshots")?;
         if let (Some(history), false) = (history_of(&table.name), self.edited.is_empty()) {
@@ -97,12 +99,13 @@ impl NewSnapshots {
                 store.change(ended(history, scan, &rows, "edited")?)?;
             }
         }
-        let Some(first) = self.replaced.first() else { return Ok(()) };
-        store
-            .remove_with_children(table, &concat_batches(&first.schema(), &self.replaced).map_err(invalid_rows(table))?)
+        let Some(batch) = self.replaced.first() else { return Ok(()) };
+        let replaced = concat_batches(&batch.schema(), &self.replaced).map_err(invalid_rows(table))?;
+        store.remove_with_children(table, &replaced)
     }
 
-    /// Rows of a page, of snapshots or of a child table, ready to be written.
+    /// Rows of a page as new rows of `table`, which is `visitor_snapshots` or one of its child tables. A snapshot that
+    /// replaces a row keeps the time at which that row was first seen.
     pub fn rows(&self, table: &Table, scan: &Scan, page: usize, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
         let new = new_rows(table, scan, rows)?;
         if table.column("_first_seen_at").is_none() {
@@ -112,7 +115,7 @@ impl NewSnapshots {
             self.of_page(page).iter().map(|new| (new.record, new.first_seen_us)).collect();
         let records = number_column(rows, RECORD_COLUMN)?.values();
         let before = records.iter().map(|record| seen.get(record).copied().flatten());
-        let first_seen = at_the_latest_started(scan, &before.collect::<TimestampMicrosecondArray>());
+        let first_seen = not_later_than_scan(scan, &before.collect::<TimestampMicrosecondArray>());
         rows_of(table, rows.num_rows(), |column| {
             Ok(match column.name.as_str() {
                 "_first_seen_at" => Some(Arc::clone(&first_seen)),
@@ -122,8 +125,8 @@ impl NewSnapshots {
     }
 }
 
-/// Finds the snapshots that must be written: the session has no row, has a later row, or has a row of the same
-/// response with other content.
+/// Finds the snapshots that must be written. A session's earliest snapshot is written if the session has no stored row,
+/// has a later row, or has a row of the same time with other content.
 pub(super) fn find(store: &mut BufferedStore, staged: &StagedSnapshots) -> Result<NewSnapshots, LoadError> {
     let mut new = NewSnapshots::default();
     let Some(bounds) = staged.bounds else { return Ok(new) };
@@ -133,23 +136,23 @@ pub(super) fn find(store: &mut BufferedStore, staged: &StagedSnapshots) -> Resul
     let batches = store.rows(table, &columns, &filter)?;
     let stored = stored_by_session(table, &batches)?;
     let (mut replaced, mut edited) = (HashSet::default(), HashSet::default());
-    for (session, first) in &staged.earliest {
+    for (session, earliest) in &staged.earliest {
         let row = stored.get(session);
-        if row.is_some_and(|row| !row.is_replaced_by(first)) {
+        if row.is_some_and(|row| !row.is_replaced_by(earliest)) {
             continue;
         }
         let first_seen_us = row.and_then(|row| row.first_seen_us);
-        let found = NewSnapshot { record: first.record, first_seen_us };
-        new.by_page.entry(first.page).or_default().push(found);
-        replaced.extend(row.map(|row| row.at));
-        edited.extend(row.filter(|row| row.created_us == first.created_us).map(|row| row.at));
+        let snapshot = NewSnapshot { record: earliest.record, first_seen_us };
+        new.by_page.entry(earliest.page).or_default().push(snapshot);
+        replaced.extend(row.map(|row| row.location));
+        edited.extend(row.filter(|row| row.created_us == earliest.created_us).map(|row| row.location));
     }
     new.replaced = rows_at(table, &batches, &replaced)?;
     new.edited = rows_at(table, &batches, &edited)?;
     Ok(new)
 }
 
-/// The removal columns of rows, which are given by batch and row.
+/// The rows at these locations (batch and row), reduced to the columns by which rows are removed.
 fn rows_at(
     table: &'static Table,
     batches: &[RecordBatch],
@@ -160,29 +163,30 @@ fn rows_at(
         return Ok(rows);
     }
     for (batch_index, batch) in batches.iter().enumerate() {
-        let some = project(batch, &removal_columns(table))?;
-        rows.push(rows_where(table, &some, |row| locations.contains(&(batch_index, row)))?);
+        let batch = project(batch, &removal_columns(table))?;
+        rows.push(rows_where(table, &batch, |row| locations.contains(&(batch_index, row)))?);
     }
     rows.retain(|rows| rows.num_rows() > 0);
     Ok(rows)
 }
 
+/// The earliest stored snapshot of each session, by the hash of the session.
 fn stored_by_session(table: &Table, batches: &[RecordBatch]) -> Result<HashMap<u128, StoredSnapshot>, LoadError> {
     let mut stored: HashMap<u128, StoredSnapshot> = HashMap::new();
     for (batch_index, batch) in batches.iter().enumerate() {
         let sessions = key_hashes(&SESSION_COLUMNS, batch).map_err(invalid_rows(table))?;
-        let (moments, contents) = (time_column(batch, "created_at")?, number_column(batch, ROW_HASH_COLUMN)?);
+        let (times, contents) = (time_column(batch, "created_at")?, number_column(batch, ROW_HASH_COLUMN)?);
         let first_seen = time_column(batch, "_first_seen_at")?;
         for (row, session) in sessions.into_iter().enumerate() {
-            let found = StoredSnapshot {
-                created_us: moments.value(row),
+            let snapshot = StoredSnapshot {
+                created_us: times.value(row),
                 content: contents.is_valid(row).then(|| contents.value(row)),
                 first_seen_us: first_seen.is_valid(row).then(|| first_seen.value(row)),
-                at: (batch_index, row),
+                location: (batch_index, row),
             };
-            let best = stored.entry(session).or_insert(found);
-            if found.is_before(best) {
-                *best = found;
+            let earliest = stored.entry(session).or_insert(snapshot);
+            if snapshot.is_before(earliest) {
+                *earliest = snapshot;
             }
         }
     }

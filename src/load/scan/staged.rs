@@ -33,18 +33,18 @@ pub(in crate::load) struct StagedScan {
     pub records: Vec<Record>,
     /// Number of records of all pages, rejects included.
     pub rows_read: u64,
-    /// Rejects by the hash of their text; of rejects with one text the first.
+    /// Rejects by the hash of their text. If several rejects have the same text, the first is kept.
     pub rejects: BTreeMap<i64, Reject>,
-    /// Whether a reject is not JSON.
+    /// True if at least one record is not JSON.
     pub has_broken_records: bool,
     /// Key hashes of the records that the drift rules discarded.
     pub discarded: HashSet<u128>,
-    /// Keys of the records outside the window.
-    pub outside: KeySet,
-    /// Creation times of the records outside the window.
+    /// Keys of the records that were created outside the window. Empty for a table without a partition column.
+    pub outside_keys: KeySet,
+    /// Creation times of the records outside the window, in epoch microseconds.
     pub outside_us: Vec<i64>,
-    /// Keys that were requested, found or not. Only for scans of users, which request records by key.
-    pub asked: KeySet,
+    /// Keys that were requested, found or not. Used only for scans of users, which request records by key.
+    pub requested_keys: KeySet,
     pub snapshots: StagedSnapshots,
 }
 
@@ -55,12 +55,12 @@ pub(in crate::load) struct StagedSnapshots {
     pub earliest: HashMap<u128, EarliestSnapshot>,
     /// The keys of the sessions.
     pub sessions: KeySet,
-    /// Time range of all snapshots.
+    /// Range of the creation times of all snapshots; `None` if there is no snapshot.
     pub bounds: Option<TimeRange>,
 }
 
-/// A snapshot's time, content and location. The least value is the session's snapshot, so snapshots of one
-/// microsecond have a fixed order.
+/// A snapshot's time, content and location. Of the snapshots of a session the least value is stored: the earliest. The
+/// other fields decide between snapshots of one microsecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::load) struct EarliestSnapshot {
     /// Creation time of the response that contained the snapshot.
@@ -72,11 +72,11 @@ pub(in crate::load) struct EarliestSnapshot {
     pub record: i64,
 }
 
-/// The columns that name a session.
+/// The columns that identify a session.
 pub(super) const SESSION_COLUMNS: [&str; 1] = ["response_group_uid"];
 
 impl StagedScan {
-    /// The summary of no page.
+    /// A summary to which no page was added yet.
     pub fn new(scan: &Scan) -> Result<Self, LoadError> {
         let base = contract(scan.scope.stream.name())?;
         let keys = || KeySet::new(base.key_in_order());
@@ -87,9 +87,9 @@ impl StagedScan {
             rejects: BTreeMap::new(),
             has_broken_records: false,
             discarded: HashSet::default(),
-            outside: keys(),
+            outside_keys: keys(),
             outside_us: Vec::new(),
-            asked: keys(),
+            requested_keys: keys(),
             snapshots: StagedSnapshots {
                 earliest: HashMap::new(),
                 sessions: KeySet::new(SESSION_COLUMNS.to_vec()),
@@ -98,16 +98,16 @@ impl StagedScan {
         })
     }
 
-    /// Adds the next page; `number` counts from 0.
-    pub fn add(&mut self, scan: &Scan, number: usize, page: &FlatPage) -> Result<(), LoadError> {
+    /// Adds the next page. `page_number` counts from 0. Fails if a batch of the page does not fit its table.
+    pub fn add(&mut self, scan: &Scan, page_number: usize, page: &FlatPage) -> Result<(), LoadError> {
         for batch in &page.batches {
             check_columns(contract(batch.table)?, scan, &batch.rows)?;
         }
         let records = records_of(self.base, page)?;
         if let Some(rows) = page.table(&self.base.name) {
-            self.note_outside(scan, rows, &records)?;
+            self.note_records_outside(scan, rows, &records)?;
             if self.base.partition.is_none() {
-                self.asked.add(rows)?;
+                self.requested_keys.add(rows)?;
             }
         }
         self.records.extend(records);
@@ -119,23 +119,25 @@ impl StagedScan {
             self.discarded.extend(&discarded.key_hashes);
         }
         if !page.absent.is_empty() {
-            self.asked.add(&absent_keys(self.base, &page.absent)?)?;
+            self.requested_keys.add(&absent_keys(self.base, &page.absent)?)?;
         }
         if includes_snapshots(scan) {
-            self.snapshots.add(number, page)?;
+            self.snapshots.add(page_number, page)?;
         }
         self.rows_read += page.records as u64;
         Ok(())
     }
 
-    fn note_outside(&mut self, scan: &Scan, rows: &RecordBatch, records: &[Record]) -> Result<(), LoadError> {
+    /// Adds keys and creation times of the records outside the window. [`super::stored::StoredRows::read`] needs them
+    /// to find the stored rows of these records. Tables without partitions are not read by window, so they need no note.
+    fn note_records_outside(&mut self, scan: &Scan, rows: &RecordBatch, records: &[Record]) -> Result<(), LoadError> {
         if self.base.partition.is_none() {
             return Ok(());
         }
         let window = TimeRange::of(scan.window);
         let is_outside = |row: usize| records.get(row).is_some_and(|record| !window.holds(record.created_us));
         if (0..records.len()).any(is_outside) {
-            self.outside.add(&rows_where(self.base, rows, is_outside)?)?;
+            self.outside_keys.add(&rows_where(self.base, rows, is_outside)?)?;
             let outside = records.iter().map(|record| record.created_us).filter(|created| !window.holds(*created));
             self.outside_us.extend(outside);
         }
@@ -144,39 +146,43 @@ impl StagedScan {
 }
 
 impl StagedSnapshots {
-    fn add(&mut self, page: usize, flat: &FlatPage) -> Result<(), LoadError> {
+    /// Adds the snapshots of a page, and keeps the earliest of each session.
+    fn add(&mut self, page_number: usize, page: &FlatPage) -> Result<(), LoadError> {
         let table = contract("visitor_snapshots")?;
-        let Some(rows) = flat.table(&table.name) else { return Ok(()) };
+        let Some(rows) = page.table(&table.name) else { return Ok(()) };
         self.bounds = TimeRange::bounding_range(self.bounds, TimeRange::over(table, std::slice::from_ref(rows))?);
         self.sessions.add(rows)?;
         let sessions = key_hashes(&SESSION_COLUMNS, rows).map_err(invalid_rows(table))?;
-        let moments = time_column(rows, "created_at")?.values();
+        let times = time_column(rows, "created_at")?.values();
         let contents = number_column(rows, ROW_HASH_COLUMN)?.values();
         let records = number_column(rows, RECORD_COLUMN)?.values();
-        for (((session, created_us), content), record) in sessions.iter().zip(moments).zip(contents).zip(records) {
-            let found = EarliestSnapshot { created_us: *created_us, content: *content, page, record: *record };
-            let first = self.earliest.entry(*session).or_insert(found);
-            *first = found.min(*first);
+        for (((session, created_us), content), record) in sessions.iter().zip(times).zip(contents).zip(records) {
+            let snapshot =
+                EarliestSnapshot { created_us: *created_us, content: *content, page: page_number, record: *record };
+            let earliest = self.earliest.entry(*session).or_insert(snapshot);
+            *earliest = snapshot.min(*earliest);
         }
         Ok(())
     }
 }
 
-/// The hash that identifies a reject, as the signed number of its column.
+/// The xxh3 hash of the reject's text, as `i64` because the column `raw_hash` is signed.
 fn reject_hash(reject: &Reject) -> i64 {
     xxh3_64(reject.raw.as_bytes()).cast_signed()
 }
 
-/// Keys as rows of a base table whose key is one text.
+/// Rows that have only the key column, for requested keys that the service does not know. Fails if the key of the base
+/// table is not one column.
 fn absent_keys(base: &Table, keys: &[String]) -> Result<RecordBatch, LoadError> {
     let column: ArrayRef = Arc::new(StringArray::from_iter_values(keys));
     match base.key.as_slice() {
         [name] => RecordBatch::try_from_iter([(name.as_str(), column)]).map_err(invalid_rows(base)),
-        _ => Err(LoadError::Bug(format!("{} is not asked for by key", base.name))),
+        _ => Err(LoadError::Bug(format!("{} is not requested by key", base.name))),
     }
 }
 
-/// Returns an error if a batch does not have the columns of the contract, in its order.
+/// Returns an error if the scan's stream does not fill the table, or if the batch does not fit the table: the same
+/// columns in the same order, without NULL where the table allows none.
 fn check_columns(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<(), LoadError> {
     if !is_filled_by(table, scan) {
         return Err(LoadError::Bug(format!("{} is not filled by {}", table.name, scan.scope.stream)));
@@ -187,8 +193,5 @@ fn check_columns(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<(), L
             let nulls_fit = wanted.is_nullable() || values.null_count() == 0;
             wanted.name() == found.name() && wanted.data_type() == found.data_type() && nulls_fit
         });
-    match fits {
-        true => Ok(()),
-        false => Err(LoadError::Bug(format!("the columns of {} are {found}", table.name))),
-    }
+    if fits { Ok(()) } else { Err(LoadError::Bug(format!("the columns of {} are {found}", table.name))) }
 }

@@ -20,22 +20,22 @@ use crate::{
     schema::{Column, Origin, Table},
 };
 
-/// When the scan began, in epoch microseconds, as it is stored.
+/// When the scan began, in epoch microseconds, limited to the times that a warehouse can store.
 pub(super) fn started_us(scan: &Scan) -> i64 {
     written_us(scan.started_ms.saturating_mul(1000))
 }
 
-/// The start of the scan in every row.
+/// A column with the start of the scan in every row.
 pub(super) fn started(scan: &Scan, rows: usize) -> ArrayRef {
     Arc::new(TimestampMicrosecondArray::from_value(started_us(scan), rows))
 }
 
-/// A text in every row.
+/// A column with one text in every row.
 pub(super) fn text(text: &str, rows: usize) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(std::iter::repeat_n(text, rows)))
 }
 
-/// NULL in every row.
+/// A column of the type of `column`, with NULL in every row.
 pub(super) fn null(column: &Column, rows: usize) -> ArrayRef {
     new_null_array(&column.column_type.arrow(), rows)
 }
@@ -51,16 +51,17 @@ pub(super) fn stamp(scan: &Scan, column: &Column, rows: usize) -> Option<ArrayRe
     }
 }
 
-/// Builds rows of a table from one array for each column. A column without an array is left out, and is NULL.
+/// Builds rows of a table from the array that `column` returns for each column. A column for which `column` returns
+/// `None` is left out of the batch, and is stored as NULL.
 pub(super) fn rows_of(
     table: &Table,
     rows: usize,
     mut column: impl FnMut(&Column) -> Result<Option<ArrayRef>, LoadError>,
 ) -> Result<RecordBatch, LoadError> {
     let (mut fields, mut arrays) = (Vec::with_capacity(table.columns.len()), Vec::with_capacity(table.columns.len()));
-    for of in &table.columns {
-        if let Some(array) = column(of)? {
-            fields.push(Field::new(&of.name, array.data_type().clone(), true));
+    for table_column in &table.columns {
+        if let Some(array) = column(table_column)? {
+            fields.push(Field::new(&table_column.name, array.data_type().clone(), true));
             arrays.push(array);
         }
     }
@@ -76,14 +77,15 @@ pub(super) fn new_rows(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result
             (Some(stamp), _) => Some(stamp),
             (None, "_first_seen_at") => Some(started(scan, count)),
             (None, _) if !is_requested(scan, column) => None,
-            // Filled later, by another writer than a scan.
+            // Another writer than a scan fills this column later.
             (None, name) if column.origin == Origin::Load && rows.column_by_name(name).is_none() => None,
             (None, name) => Some(column_of(table, rows, name)?),
         })
     })
 }
 
-/// Stored rows as history rows that end with this scan.
+/// The change that adds stored rows to the history, as versions that end when this scan began. A version begins when
+/// its row was last written.
 pub(super) fn ended(
     history: &'static Table,
     scan: &Scan,
@@ -104,15 +106,16 @@ pub(super) fn ended(
     Ok(change)
 }
 
-/// A column of a batch.
+/// The column of a batch with this name. A missing column is a [`LoadError::Bug`].
 pub(super) fn column_of(table: &Table, rows: &RecordBatch, name: &str) -> Result<ArrayRef, LoadError> {
     let column = rows.column_by_name(name).map(Arc::clone);
     column.ok_or_else(|| LoadError::Bug(format!("a batch of {} without {name}", table.name)))
 }
 
-/// The earlier of each moment and the start of the scan: scans can be committed in another order than they began.
-pub(super) fn at_the_latest_started(scan: &Scan, moments: &TimestampMicrosecondArray) -> ArrayRef {
+/// For each row the earlier of its time and the start of the scan; the start of the scan if the row has no time. Scans
+/// can be committed in another order than they began, so a stored time can be later than this scan.
+pub(super) fn not_later_than_scan(scan: &Scan, times: &TimestampMicrosecondArray) -> ArrayRef {
     let started_us = started_us(scan);
-    let earlier = moments.iter().map(|moment| Some(moment.map_or(started_us, |moment| moment.min(started_us))));
+    let earlier = times.iter().map(|time| Some(time.map_or(started_us, |time| time.min(started_us))));
     Arc::new(earlier.collect::<TimestampMicrosecondArray>())
 }

@@ -21,41 +21,43 @@ use crate::{
     schema::Table,
 };
 
-/// Margin around the window that is read together with it: records outside the window are nearly always at its edges.
-const EDGE_US: i64 = 1_000_000;
+/// Microseconds before and after the window whose stored rows are read together with the window. Nearly all records
+/// outside the window are that close to it, so their stored rows need no further read.
+const WINDOW_MARGIN_US: i64 = 1_000_000;
 
 /// The stored rows that a scan is compared with.
 #[derive(Debug, Default)]
 pub(super) struct StoredRows {
     pub rows: Vec<StoredRow>,
-    /// The same rows, as they were read.
+    /// The same rows in the same order, with the columns of [`stored_columns`].
     batches: Vec<RecordBatch>,
 }
 
 impl StoredRows {
-    /// Reads the rows of the window, and those with the keys of records outside it, around their creation times.
+    /// Reads the stored rows of the window, and the stored rows of the scan's records outside the window. A table
+    /// without partitions is read completely, or by the requested keys for a scan of users.
     pub fn read(store: &mut BufferedStore, scan: &Scan, staged: &StagedScan) -> Result<Self, LoadError> {
         let base = staged.base;
         let mut stored = Self::default();
         if base.partition.is_none() {
-            let asked = Filter::all().with_keys(&staged.asked);
-            // A list of surveys is complete: rows that are not in the list have vanished.
-            let filter = if scan.scope.stream == Stream::Users { asked } else { Filter::all() };
+            let requested = Filter::all().with_keys(&staged.requested_keys);
+            // A scan of surveys returns all surveys, so stored surveys that it does not return have vanished.
+            let filter = if scan.scope.stream == Stream::Users { requested } else { Filter::all() };
             stored.add(store, base, &filter)?;
             return Ok(stored);
         }
-        let around = TimeRange::of(scan.window).widened_by(EDGE_US);
+        let around = TimeRange::of(scan.window).widened_by(WINDOW_MARGIN_US);
         stored.add(store, base, &Filter::within(Some(around)))?;
-        let far = staged.outside_us.iter().copied().filter(|moment| !around.holds(*moment)).collect();
+        let far = staged.outside_us.iter().copied().filter(|time_us| !around.holds(*time_us)).collect();
         for range in TimeRange::clusters(far) {
             for range in range.without(around) {
-                stored.add(store, base, &Filter::within(Some(range)).with_keys(&staged.outside))?;
+                stored.add(store, base, &Filter::within(Some(range)).with_keys(&staged.outside_keys))?;
             }
         }
         Ok(stored)
     }
 
-    /// Reads only the rows of the window.
+    /// Reads only the stored rows of the window. A table without partitions is read as by [`StoredRows::read`].
     pub fn of_window(store: &mut BufferedStore, scan: &Scan, staged: &StagedScan) -> Result<Self, LoadError> {
         let base = staged.base;
         if base.partition.is_none() {
@@ -66,6 +68,7 @@ impl StoredRows {
         Ok(stored)
     }
 
+    /// Reads the rows that the filter selects and appends them.
     fn add(&mut self, store: &mut BufferedStore, base: &'static Table, filter: &Filter<'_>) -> Result<(), LoadError> {
         store.read(base, &stored_columns(base), filter, &mut |rows| {
             self.rows.extend(stored_rows(base, &rows)?);
@@ -74,29 +77,29 @@ impl StoredRows {
         })
     }
 
-    /// The keys of the rows with the wanted indexes.
+    /// The keys of the rows for whose index `is_wanted` returns true.
     fn keys(&self, base: &'static Table, mut is_wanted: impl FnMut(usize) -> bool) -> Result<KeySet, LoadError> {
         let mut keys = KeySet::new(base.key_in_order());
-        let mut first = 0;
+        let mut batch_start = 0;
         for batch in &self.batches {
-            keys.add(&rows_where(base, batch, |row| is_wanted(first + row))?)?;
-            first += batch.num_rows();
+            keys.add(&rows_where(base, batch, |row| is_wanted(batch_start + row))?)?;
+            batch_start += batch.num_rows();
         }
         Ok(keys)
     }
 }
 
-/// Stored rows with all their columns.
+/// Stored rows that change or may change, with all their columns.
 #[derive(Debug)]
 pub(super) struct OldRows {
-    /// All columns of the base table.
+    /// The rows, with all columns of the base table.
     pub rows: RecordBatch,
-    /// Row in the batch for each index among the stored rows.
-    indexes: HashMap<usize, usize>,
+    /// The row in the batch for each index in [`StoredRows::rows`].
+    batch_rows: HashMap<usize, usize>,
 }
 
 impl OldRows {
-    /// Reads all columns of the stored rows with these indexes.
+    /// Reads all columns of the stored rows with the indexes `wanted`. Fails if one of them is no longer stored.
     pub fn read(
         store: &mut BufferedStore,
         base: &'static Table,
@@ -107,33 +110,34 @@ impl OldRows {
         let mut is_wanted = vec![false; stored.rows.len()];
         wanted.iter().for_each(|index| is_wanted.iter_mut().skip(*index).take(1).for_each(|wanted| *wanted = true));
         let keys = stored.keys(base, |index| is_wanted.get(index).copied().unwrap_or(false))?;
-        let moments = wanted.iter().filter_map(|index| stored.rows.get(*index)).map(|row| row.created_us);
+        let times = wanted.iter().filter_map(|index| stored.rows.get(*index)).map(|row| row.created_us);
         let mut batches = Vec::new();
-        for range in TimeRange::clusters_in(base, moments.collect()) {
+        for range in TimeRange::clusters_in(base, times.collect()) {
             batches.extend(store.full_rows(base, &Filter::within(range).with_keys(&keys))?);
         }
         let rows = concat_rows(base, &schema, &batches)?;
-        let mut by_name: HashMap<(u128, i64), usize> = HashMap::with_capacity(rows.num_rows());
-        for (at, row) in stored_rows(base, &rows)?.iter().enumerate() {
-            by_name.insert((row.key, row.created_us), at);
+        let mut by_key_and_time: HashMap<(u128, i64), usize> = HashMap::with_capacity(rows.num_rows());
+        for (batch_row, row) in stored_rows(base, &rows)?.iter().enumerate() {
+            by_key_and_time.insert((row.key, row.created_us), batch_row);
         }
-        let mut indexes = HashMap::with_capacity(wanted.len());
+        let mut batch_rows = HashMap::with_capacity(wanted.len());
         for index in wanted {
-            let at = stored.rows.get(*index).and_then(|row| by_name.get(&(row.key, row.created_us)));
-            let at = at.ok_or_else(|| LoadError::Bug(format!("a row of {} that was there is gone", base.name)))?;
-            indexes.insert(*index, *at);
+            let batch_row = stored.rows.get(*index).and_then(|row| by_key_and_time.get(&(row.key, row.created_us)));
+            let is_gone = || LoadError::Bug(format!("a row of {} that was there is gone", base.name));
+            batch_rows.insert(*index, *batch_row.ok_or_else(is_gone)?);
         }
-        Ok(Self { rows, indexes })
+        Ok(Self { rows, batch_rows })
     }
 
-    /// The row in the batch for an index among the stored rows.
-    pub fn at(&self, index: usize) -> Result<usize, LoadError> {
-        self.indexes.get(&index).copied().ok_or_else(|| LoadError::Bug("a stored row that was not read".to_owned()))
+    /// The row in the batch for an index in [`StoredRows::rows`].
+    pub fn batch_row(&self, index: usize) -> Result<usize, LoadError> {
+        self.batch_rows.get(&index).copied().ok_or_else(|| LoadError::Bug("a stored row that was not read".to_owned()))
     }
 
-    /// The rows with these indexes among the stored rows, in this order.
+    /// The rows with these indexes in [`StoredRows::rows`], in the order of `indexes`.
     pub fn take(&self, base: &Table, indexes: impl IntoIterator<Item = usize>) -> Result<RecordBatch, LoadError> {
-        let at = indexes.into_iter().map(|index| self.at(index).map(|at| at as u64)).collect::<Result<Vec<_>, _>>()?;
-        take_record_batch(&self.rows, &UInt64Array::from(at)).map_err(invalid_rows(base))
+        let batch_rows = indexes.into_iter().map(|index| self.batch_row(index).map(|row| row as u64));
+        let batch_rows = batch_rows.collect::<Result<Vec<_>, _>>()?;
+        take_record_batch(&self.rows, &UInt64Array::from(batch_rows)).map_err(invalid_rows(base))
     }
 }

@@ -23,8 +23,8 @@ use crate::{
     schema::Table,
 };
 
-/// Writes the versions and the changes of status that the scan found. `old` are the full stored rows that the scan
-/// changes, `vanished` the rows among them that vanished.
+/// Writes versions and status changes of the surveys that are new, changed or vanished. `old` are the stored rows that
+/// were read in full, to which `written.changed` refers; `vanished` are the rows that vanished.
 pub(super) fn write(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -47,7 +47,8 @@ pub(super) fn write(
     status_changes::add_scanned(store, &statuses, Stamp { run_id: &scan.run_id, at_ms: scan.started_ms })
 }
 
-/// The statuses of new and changed surveys. A survey that is new, or was vanished, had no status before.
+/// The statuses of new and changed surveys, before and after the scan. A survey that is new, or that had vanished, has
+/// no status before.
 fn statuses_of_changed(
     written: &WriteResult,
     changed: &RecordBatch,
@@ -64,7 +65,7 @@ fn statuses_of_changed(
     Ok(statuses.collect())
 }
 
-/// Closes the current versions of all these surveys, and opens a version of each changed one.
+/// Closes the current versions of changed and vanished surveys, and opens a version of each changed survey.
 fn write_history(
     store: &mut BufferedStore,
     scan: &Scan,

@@ -10,20 +10,21 @@ use crate::{
     model::{RowContent, column_name_hash},
 };
 
-/// For each row, a hash of its values in these columns. NULL hashes as a value of its own.
+/// For each row a hash of its values in these columns. NULL is distinct from every value. Fails if a column is missing
+/// or has a type that the tables do not use.
 pub(super) fn value_hashes(columns: &[&str], rows: &RecordBatch) -> Result<Vec<u128>, LoadError> {
-    let mut named = Vec::with_capacity(columns.len());
+    let mut filled = Vec::with_capacity(columns.len());
     for name in columns {
         let column = rows.column_by_name(name).ok_or_else(|| LoadError::Bug(format!("a batch without {name}")))?;
-        // Most columns are entirely NULL.
+        // A column that is entirely NULL adds nothing to a hash. Most columns are.
         if column.null_count() < column.len() {
-            named.push((column_name_hash(name), column));
+            filled.push((column_mark(name), column));
         }
     }
     let (mut content, mut hashes) = (RowContent::default(), Vec::with_capacity(rows.num_rows()));
     for row in 0..rows.num_rows() {
         content.clear();
-        for (mark, column) in named.iter().filter(|(_, column)| column.is_valid(row)) {
+        for (mark, column) in filled.iter().filter(|(_, column)| column.is_valid(row)) {
             match column.data_type() {
                 DataType::Utf8 => content.text(*mark, column.as_string::<i32>().value(row)),
                 DataType::Int64 => content.bigint(*mark, column.as_primitive::<Int64Type>().value(row)),

@@ -1,7 +1,7 @@
 //! Tables that keep every version of parts of rows: attributes of users; questions, options and constraints of
-//! surveys. A changed part is closed and a new version opened. Unchanged parts stay.
+//! surveys. When a part changes, its current version is closed and a new version is opened.
 //!
-//! A vanished row has no current parts. A row that returned has the parts that the scan found.
+//! A vanished row has no current versions. A row that returned gets new versions of the parts that the scan found.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ use crate::{
     schema::{Table, versioned_parts_of},
 };
 
-/// Writes the new versions of all parts of a base table's rows. `vanished` are the rows that the service no longer
-/// returns.
+/// Closes and opens versions of the parts of written rows, and closes all versions of the parts of `vanished` rows.
+/// Does this for each table that keeps versions of parts of the base table.
 pub(super) fn write(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -35,31 +35,33 @@ pub(super) fn write(
     vanished: &RecordBatch,
 ) -> Result<(), LoadError> {
     for table in versioned_parts_of(&base.name) {
-        let mut owners = KeySet::new(owner_columns(table, base));
-        owners.add(&owners_of(table, base, vanished)?)?;
-        written.changed.iter().try_for_each(|(rows, _)| owners.add(&owners_of(table, base, rows)?))?;
+        let mut parent_keys = KeySet::new(parent_key_columns(table, base));
+        parent_keys.add(&parent_keys_of(table, base, vanished)?)?;
+        written.changed.iter().try_for_each(|(rows, _)| parent_keys.add(&parent_keys_of(table, base, rows)?))?;
         let parts: Vec<&RecordBatch> =
-            written.parts.iter().filter(|(of, _)| *of == table.name.as_str()).map(|(_, rows)| rows).collect();
-        write_parts(store, scan, table, &owners, &parts)?;
+            written.parts.iter().filter(|(name, _)| *name == table.name.as_str()).map(|(_, rows)| rows).collect();
+        write_parts(store, scan, table, &parent_keys, &parts)?;
     }
     Ok(())
 }
 
-/// The columns of the parts that contain the key of their base row.
-fn owner_columns(table: &'static Table, base: &Table) -> Vec<&'static str> {
+/// The columns of a table of parts that contain the key of the base row to which the part belongs.
+fn parent_key_columns(table: &'static Table, base: &Table) -> Vec<&'static str> {
     table.key.iter().take(base.key.len()).map(String::as_str).collect()
 }
 
-/// The keys of base rows, under the names that these columns have among the parts.
-fn owners_of(table: &'static Table, base: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
-    renamed(rows, &base.key.iter().map(String::as_str).collect::<Vec<_>>(), &owner_columns(table, base))
+/// The keys of base rows, with the column names that the key has in the table of parts.
+fn parent_keys_of(table: &'static Table, base: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
+    renamed(rows, &base.key.iter().map(String::as_str).collect::<Vec<_>>(), &parent_key_columns(table, base))
 }
 
+/// Replaces the current versions of the parts of these base rows by `parts`, which the scan found. Parts with equal
+/// content keep their version.
 fn write_parts(
     store: &mut BufferedStore,
     scan: &Scan,
     table: &'static Table,
-    owners: &KeySet,
+    parent_keys: &KeySet,
     parts: &[&RecordBatch],
 ) -> Result<(), LoadError> {
     let columns: Vec<&str> = table.flat_columns().map(|column| column.name.as_str()).collect();
@@ -69,13 +71,13 @@ fn write_parts(
     }
     let mut stored: HashSet<u128> = HashSet::default();
     let mut change = TableChange::new(table);
-    for rows in store.full_rows(table, &Filter::all().with_keys(owners))? {
+    for rows in store.full_rows(table, &Filter::all().with_keys(parent_keys))? {
         let rows = current_versions(table, &rows)?;
         let values = value_hashes(&columns, &rows)?;
         stored.extend(&values);
         let ended = rows_where(table, &rows, |row| values.get(row).is_some_and(|value| !found.contains(value)))?;
         change.remove(&ended)?;
-        // A version that opened in the same instant was never valid, and is dropped.
+        // A version that would end when it began, or before, was never valid and is dropped.
         let (opened, started_us) = (time_column(&ended, "valid_from")?, started_us(scan));
         let closed = rows_where(table, &ended, |row| opened.is_valid(row) && opened.value(row) < started_us)?;
         change.add(closed_versions(table, scan, &closed)?);
@@ -88,7 +90,7 @@ fn write_parts(
     store.change(change)
 }
 
-/// The rows that are current versions.
+/// The versions among these rows that are current.
 pub(super) fn current_versions(table: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
     let is_current = boolean_column(rows, "is_current")?;
     rows_where(table, rows, |row| is_current.is_valid(row) && is_current.value(row))
@@ -108,7 +110,7 @@ pub(super) fn opened_versions(table: &Table, scan: &Scan, rows: &RecordBatch) ->
     })
 }
 
-/// Stored versions that end with this scan.
+/// Stored versions, changed so that they end with this scan and are not current.
 pub(super) fn closed_versions(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
     let count = rows.num_rows();
     rows_of(table, count, |column| {
@@ -121,14 +123,14 @@ pub(super) fn closed_versions(table: &Table, scan: &Scan, rows: &RecordBatch) ->
     })
 }
 
-/// Writes the first versions in a warehouse that an earlier version of the program filled, which stored parts only in
-/// child tables. The first version of a part begins with the scan that wrote it. If its row has vanished, the version
-/// ends then.
+/// Fills an empty table of versions from the child table that it keeps versions of. Earlier versions of the program
+/// filled only the child tables. The first version of a part begins with the scan that wrote it, and ends when its base
+/// row vanished.
 pub(super) fn backfill_missing(store: &mut BufferedStore, base: &'static Table) -> Result<(), LoadError> {
     for table in versioned_parts_of(&base.name) {
         let Some(child) = table.versions_of.as_deref() else { continue };
-        let owner = owner_columns(table, base);
-        let has_versions = store.rows(table, &owner, &Filter::all())?.iter().any(|rows| rows.num_rows() > 0);
+        let key_columns = parent_key_columns(table, base);
+        let has_versions = store.rows(table, &key_columns, &Filter::all())?.iter().any(|rows| rows.num_rows() > 0);
         if has_versions {
             continue;
         }
@@ -136,7 +138,7 @@ pub(super) fn backfill_missing(store: &mut BufferedStore, base: &'static Table) 
         if parts.iter().all(|rows| rows.num_rows() == 0) {
             continue;
         }
-        let vanished = vanished(store, base)?;
+        let vanished = vanished_at(store, base)?;
         let mut change = TableChange::new(table);
         for rows in &parts {
             change.add(first_versions(table, base, rows, &vanished)?);
@@ -146,27 +148,29 @@ pub(super) fn backfill_missing(store: &mut BufferedStore, base: &'static Table) 
     Ok(())
 }
 
-/// When each vanished row of the base table vanished, by the hash of its key.
-fn vanished(store: &mut BufferedStore, base: &'static Table) -> Result<HashMap<u128, i64>, LoadError> {
+/// When each vanished row of the base table vanished, in epoch microseconds, by the hash of its key.
+fn vanished_at(store: &mut BufferedStore, base: &'static Table) -> Result<HashMap<u128, i64>, LoadError> {
     let mut vanished = HashMap::default();
     let mut columns = base.key_in_order();
     columns.push("_vanished_at");
     for rows in store.rows(base, &columns, &Filter::all())? {
         let keys = key_hashes(&base.key_in_order(), &rows).map_err(invalid_rows(base))?;
-        let moments = time_column(&rows, "_vanished_at")?.iter();
-        vanished.extend(keys.into_iter().zip(moments).filter_map(|(key, moment)| Some((key, moment?))));
+        let times = time_column(&rows, "_vanished_at")?.iter();
+        vanished.extend(keys.into_iter().zip(times).filter_map(|(key, time)| Some((key, time?))));
     }
     Ok(vanished)
 }
 
+/// Child rows as first versions. `vanished` has the time at which each vanished base row vanished, by key hash.
 fn first_versions(
     table: &'static Table,
     base: &'static Table,
     rows: &RecordBatch,
     vanished: &HashMap<u128, i64>,
 ) -> Result<RecordBatch, LoadError> {
-    let owners = renamed(rows, &owner_columns(table, base), &base.key.iter().map(String::as_str).collect::<Vec<_>>())?;
-    let keys = key_hashes(&base.key_in_order(), &owners).map_err(invalid_rows(base))?;
+    let parent_keys =
+        renamed(rows, &parent_key_columns(table, base), &base.key.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let keys = key_hashes(&base.key_in_order(), &parent_keys).map_err(invalid_rows(base))?;
     let ended: TimestampMicrosecondArray = keys.iter().map(|key| vanished.get(key).copied()).collect();
     let is_current: BooleanArray = ended.iter().map(|ended| Some(ended.is_none())).collect();
     rows_of(table, rows.num_rows(), |column| {

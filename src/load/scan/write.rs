@@ -15,7 +15,7 @@ use super::{
     row_difference::{Comparer, RowDifference},
     snapshots::NewSnapshots,
     staged::StagedScan,
-    stamps::{at_the_latest_started, column_of, ended, new_rows, rows_of, stamp, started, text},
+    stamps::{column_of, ended, new_rows, not_later_than_scan, rows_of, stamp, started, text},
     stored::{OldRows, StoredRows},
 };
 use crate::{
@@ -29,36 +29,42 @@ use crate::{
     schema::{Table, children_of, history_of, versioned_parts_of},
 };
 
-/// Why a row is replaced.
+/// Why a stored row is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChangeKind {
+    /// The content changed at the service.
     Edited {
+        /// True if the service soft-deleted the record.
         is_deletion: bool,
     },
-    /// The content is the same, with more columns.
+    /// The content is the same, but the scan requested columns that the scan of the stored row did not.
     Enriched,
+    /// The row had vanished and is back.
     Returned,
+    /// Further stored rows of its key are removed.
     HadDuplicateRows,
-    /// The fields are the same, stored in other columns or under another hash.
+    /// The fields are the same, but belong in other columns or have another hash.
     Moved,
 }
 
 /// A row of a page that replaces a stored row.
 #[derive(Clone, Copy, Debug)]
 struct RowReplacement {
+    /// Row in the page's batch of the base table.
     row: usize,
-    /// Row among the old rows.
+    /// Row in [`OldRows::rows`].
     old: usize,
     kind: ChangeKind,
+    /// True if further stored rows of its key are removed.
     has_duplicate_rows: bool,
 }
 
 impl RowReplacement {
-    /// Whether its rows in the child table are replaced too.
-    fn replaces(&self, child: &Table) -> bool {
-        // A scan with a new flag can return more columns, and children that come with this flag.
-        let is_enriched = child.flag.is_some() && self.kind == ChangeKind::Enriched;
-        self.has_duplicate_rows || is_enriched || matches!(self.kind, ChangeKind::Edited { .. })
+    /// Returns true if the row's child rows in this table are replaced too.
+    fn replaces_children(&self, child: &Table) -> bool {
+        // Child rows that need a flag may be missing if the row was stored by a scan without this flag.
+        let may_be_missing = child.flag.is_some() && self.kind == ChangeKind::Enriched;
+        self.has_duplicate_rows || may_be_missing || matches!(self.kind, ChangeKind::Edited { .. })
     }
 }
 
@@ -66,17 +72,19 @@ impl RowReplacement {
 #[derive(Debug, Default)]
 pub(super) struct WriteResult {
     pub counts: RowCounts,
-    /// New and changed records of streams with versions, each with the row of its old version among the old rows.
+    /// New and changed records of streams with versions, one batch for each page. For each record of the batch the row
+    /// in [`OldRows::rows`] that it replaces; `None` if the record is new.
     pub changed: Vec<(RecordBatch, Vec<Option<usize>>)>,
-    /// The versioned parts of these records, each with the name of its table.
+    /// The versioned parts of the records in `changed`, each batch with the name of its table.
     pub parts: Vec<(&'static str, RecordBatch)>,
     /// The records that lost a collision.
     pub collision_losers: Vec<RecordBatch>,
-    /// Key and content hash of the edited rows, which are in the history.
+    /// Hashes of key and content of the stored rows that were edited and went to the history. Collected only if the
+    /// scan has collision losers.
     pub edited: HashSet<(u128, i64)>,
 }
 
-/// What is known of a scan before its pages are written.
+/// A scan with its summary, its classification and the stored rows that it is compared with.
 #[derive(Clone, Copy)]
 pub(super) struct WriteInput<'a> {
     pub scan: &'a Scan,
@@ -90,30 +98,34 @@ pub(super) struct WriteInput<'a> {
 /// Writes the pages of a scan, each once and in order.
 pub(super) struct ScanWriter<'a> {
     input: WriteInput<'a>,
+    /// Indexes of the records that lost a collision.
     collision_losers: HashSet<usize>,
-    /// Digests of the stored child rows; only for surveys, whose children are not built from columns of the survey's
-    /// row.
-    children: Option<ChildDigests>,
-    /// Whether the rows of the stream have versions, which are written after the last page.
+    /// Digests of the stored child rows. Only for surveys: their child rows are not built from columns of the survey's
+    /// row, so comparing columns does not show changes in them.
+    stored_children: Option<ChildDigests>,
+    /// True if the stream has tables of versions, which are written after the last page.
     keeps_versions: bool,
+    /// Index of the first record of the next page.
     next_record: usize,
+    /// Number of the next page.
     next_page: usize,
     pub written: WriteResult,
 }
 
 impl<'a> ScanWriter<'a> {
-    /// Begins with the changes that need no page: vanished rows and duplicate rows.
+    /// Writes the changes that need no page (vanished rows and duplicate rows), and returns a writer for the pages.
     pub fn begin(store: &mut BufferedStore, input: WriteInput<'a>) -> Result<Self, LoadError> {
         let (stream, classification) = (input.scan.scope.stream, input.classification);
         let is_compared = |change: &RecordChange| {
             matches!(change, RecordChange::Stored { cause: UpdateCause::OtherHash | UpdateCause::Unclear, .. })
         };
         let compares_children = stream == Stream::Surveys && classification.records.iter().any(is_compared);
-        let children = compares_children.then(|| ChildDigests::of_stored(store, input.staged.base, |_| Filter::all()));
+        let stored_children =
+            compares_children.then(|| ChildDigests::of_stored(store, input.staged.base, |_| Filter::all()));
         let mut writer = Self {
             input,
             collision_losers: classification.collision_losers.iter().copied().collect(),
-            children: children.transpose()?,
+            stored_children: stored_children.transpose()?,
             keeps_versions: matches!(stream, Stream::Surveys | Stream::Users),
             next_record: 0,
             next_page: 0,
@@ -128,6 +140,7 @@ impl<'a> ScanWriter<'a> {
         self.input.staged.base
     }
 
+    /// Sets `_vanished_at` of the vanished rows, and writes a copy of each to the history.
     fn write_vanished(&mut self, store: &mut BufferedStore) -> Result<(), LoadError> {
         if self.input.classification.vanished.is_empty() {
             return Ok(());
@@ -150,8 +163,8 @@ impl<'a> ScanWriter<'a> {
         self.write_history(store, &rows, "vanished")
     }
 
-    /// Removes duplicate rows. They go to the history unless the scan returned their content: the current record and
-    /// collision losers are written elsewhere.
+    /// Removes duplicate rows with their child rows. A duplicate row goes to the history, unless the scan returned a
+    /// record with its key and content: the current record and collision losers are written elsewhere.
     fn remove_duplicate_rows(&mut self, store: &mut BufferedStore) -> Result<(), LoadError> {
         if self.input.classification.duplicate_rows.is_empty() {
             return Ok(());
@@ -167,19 +180,20 @@ impl<'a> ScanWriter<'a> {
             .zip(&self.input.classification.records)
             .filter(|(_, change)| **change != RecordChange::Superseded);
         let collision_losers =
-            self.input.classification.collision_losers.iter().filter_map(|place| self.input.staged.records.get(*place));
+            self.input.classification.collision_losers.iter().filter_map(|index| self.input.staged.records.get(*index));
         let content = |record: &Record| (record.key, record.content);
-        let found: HashSet<(u128, i64)> =
+        let returned: HashSet<(u128, i64)> =
             current.map(|(record, _)| content(record)).chain(collision_losers.map(content)).collect();
-        let mut is_ended = self.input.classification.duplicate_rows.iter().map(|place| {
-            let row = self.input.stored.rows.get(*place);
-            row.is_none_or(|row| row.content.is_none_or(|content| !found.contains(&(row.key, content))))
+        let mut is_ended = self.input.classification.duplicate_rows.iter().map(|index| {
+            let row = self.input.stored.rows.get(*index);
+            row.is_none_or(|row| row.content.is_none_or(|content| !returned.contains(&(row.key, content))))
         });
         let ended = rows_where(base, &rows, |_| is_ended.next().unwrap_or(true))?;
         self.write_history(store, &ended, "edited")
     }
 
-    /// Writes stored rows as versions that end with this scan, if the table has a history.
+    /// Writes stored rows to the history of the base table, as versions that end with this scan. Does nothing if the
+    /// table has no history.
     fn write_history(&self, store: &mut BufferedStore, rows: &RecordBatch, reason: &str) -> Result<(), LoadError> {
         match history_of(&self.base().name) {
             Some(history) => store.change(ended(history, self.input.scan, rows, reason)?),
@@ -187,56 +201,57 @@ impl<'a> ScanWriter<'a> {
         }
     }
 
-    /// Writes the changes of the next page.
-    pub fn page(&mut self, store: &mut BufferedStore, page: &FlatPage) -> Result<(), LoadError> {
-        let number = self.next_page;
+    /// Writes the changes of the next page. Fails if the page has more records than when it was read first.
+    pub fn write_page(&mut self, store: &mut BufferedStore, page: &FlatPage) -> Result<(), LoadError> {
+        let page_number = self.next_page;
         self.next_page += 1;
-        self.write_snapshots(store, page, number)?;
+        self.write_snapshots(store, page, page_number)?;
         let base = self.base();
         let Some(rows) = page.table(&base.name) else { return Ok(()) };
-        let first = self.next_record;
+        let first_record = self.next_record;
         self.next_record += rows.num_rows();
-        let classification = self.input.classification.records.get(first..self.next_record);
-        let classification =
-            classification.ok_or_else(|| LoadError::Bug("a page has other records than before".to_owned()))?;
+        let record_changes = self.input.classification.records.get(first_record..self.next_record);
+        let record_changes =
+            record_changes.ok_or_else(|| LoadError::Bug("a page has other records than before".to_owned()))?;
         if !self.collision_losers.is_empty() {
-            let lost = rows_where(base, rows, |row| self.collision_losers.contains(&(first + row)))?;
+            let lost = rows_where(base, rows, |row| self.collision_losers.contains(&(first_record + row)))?;
             self.written.collision_losers.extend((lost.num_rows() > 0).then_some(lost));
         }
-        let changes = self.changes(page, rows, classification)?;
+        let replacements = self.replacements(page, rows, record_changes)?;
         let (moved, changes): (Vec<RowReplacement>, Vec<RowReplacement>) =
-            changes.into_iter().partition(|change| change.kind == ChangeKind::Moved);
+            replacements.into_iter().partition(|change| change.kind == ChangeKind::Moved);
         self.write_moved(store, rows, &moved)?;
-        let is_new = |row: usize| matches!(classification.get(row), Some(RecordChange::New));
+        let is_new = |row: usize| matches!(record_changes.get(row), Some(RecordChange::New));
         let new = rows_where(base, rows, is_new)?;
         if new.num_rows() == 0 && changes.is_empty() {
             return Ok(());
         }
         self.written.counts.inserted += new.num_rows() as u64;
         self.written.counts.updated += changes.len() as u64;
-        let old = self.old_of(&changes)?;
+        let old = self.replaced_rows(&changes)?;
         let mut change = TableChange::new(base);
         change.remove(&old)?;
         change.add(new_rows(base, self.input.scan, &new)?);
         let changed = self.changed_rows(rows, &old, &changes)?;
         change.add(changed.clone());
         store.change(change)?;
-        self.write_ended(store, &old, &changes)?;
-        let of = PageWrites { rows, new: &new, old: &old, changed: &changed, changes: &changes };
-        self.write_children(store, page, &of)?;
+        self.write_edits_to_history(store, &old, &changes)?;
+        let writes = PageWrites { rows, new: &new, old: &old, changed: &changed, changes: &changes };
+        self.write_children(store, page, &writes)?;
         if self.keeps_versions {
-            self.keep_versions(page, rows, classification, &changes)?;
+            self.collect_versions(page, rows, record_changes, &changes)?;
         }
         Ok(())
     }
 
-    fn old_of(&self, changes: &[RowReplacement]) -> Result<RecordBatch, LoadError> {
+    /// The stored rows that are replaced, in the order of `changes`.
+    fn replaced_rows(&self, changes: &[RowReplacement]) -> Result<RecordBatch, LoadError> {
         let old = UInt64Array::from_iter_values(changes.iter().map(|change| change.old as u64));
         take_record_batch(&self.input.old.rows, &old).map_err(invalid_rows(self.base()))
     }
 
-    /// Writes fields into the columns that they have now. The content is the same, so the rows keep the run and time
-    /// of their last change.
+    /// Replaces stored rows whose content is the same, but whose fields belong in other columns or whose hash differs.
+    /// Because the content did not change, the rows keep `_run_id` and `_synced_at`.
     fn write_moved(
         &self,
         store: &mut BufferedStore,
@@ -246,7 +261,7 @@ impl<'a> ScanWriter<'a> {
         if moved.is_empty() {
             return Ok(());
         }
-        let (base, old) = (self.base(), self.old_of(moved)?);
+        let (base, old) = (self.base(), self.replaced_rows(moved)?);
         let changed = self.changed_rows(rows, &old, moved)?;
         let mut change = TableChange::new(base);
         change.remove(&old)?;
@@ -257,29 +272,30 @@ impl<'a> ScanWriter<'a> {
         store.change(change)
     }
 
-    /// The rows of a page that replace stored rows.
-    fn changes(
+    /// Decides which rows of a page replace stored rows. Compares columns where the hashes did not decide; a row
+    /// without a difference replaces nothing.
+    fn replacements(
         &self,
         page: &FlatPage,
         rows: &RecordBatch,
-        classification: &[RecordChange],
+        record_changes: &[RecordChange],
     ) -> Result<Vec<RowReplacement>, LoadError> {
-        let mut changes = Vec::new();
-        let mut compared = None;
-        for (row, change) in classification.iter().enumerate() {
+        let mut replacements = Vec::new();
+        let mut comparison = None;
+        for (row, change) in record_changes.iter().enumerate() {
             let RecordChange::Stored { stored, cause, has_duplicate_rows } = *change else { continue };
-            let old = self.input.old.at(stored)?;
+            let old = self.input.old.batch_row(stored)?;
             let kind = match cause {
                 UpdateCause::Returned => Some(ChangeKind::Returned),
                 UpdateCause::HasDuplicateRows => Some(ChangeKind::HadDuplicateRows),
                 UpdateCause::OtherHash | UpdateCause::Unclear => {
-                    let compared = match &compared {
-                        Some(compared) => compared,
-                        None => compared.insert(self.compare(page, rows)?),
+                    let comparison = match &comparison {
+                        Some(comparison) => comparison,
+                        None => comparison.insert(self.compare(page, rows)?),
                     };
                     let is_deletion = self.is_deletion(rows, row, old)?;
                     let has_vanished = self.input.stored.rows.get(stored).is_some_and(|row| row.vanished_us.is_some());
-                    match compared.difference(page, row, old) {
+                    match comparison.difference(page, row, old) {
                         _ if is_deletion => Some(ChangeKind::Edited { is_deletion }),
                         RowDifference::Edited => Some(ChangeKind::Edited { is_deletion }),
                         RowDifference::Enriched => Some(ChangeKind::Enriched),
@@ -290,24 +306,24 @@ impl<'a> ScanWriter<'a> {
                     }
                 }
             };
-            changes.extend(kind.map(|kind| RowReplacement { row, old, kind, has_duplicate_rows }));
+            replacements.extend(kind.map(|kind| RowReplacement { row, old, kind, has_duplicate_rows }));
         }
-        Ok(changes)
+        Ok(replacements)
     }
 
     /// Prepares the comparison of the rows of a page with stored rows.
     fn compare(&self, page: &FlatPage, rows: &RecordBatch) -> Result<PageComparison<'_>, LoadError> {
         let columns = Comparer::new(self.base(), self.input.scan, rows, &self.input.old.rows)?;
-        let children = self.children.as_ref().map(|here| {
-            let mut there = ChildDigests::new(self.base());
-            there.add_page(page, |_| true).map(|()| (here, there))
+        let children = self.stored_children.as_ref().map(|stored| {
+            let mut returned = ChildDigests::new(self.base());
+            returned.add_page(page, |_| true).map(|()| (stored, returned))
         });
         Ok(PageComparison { columns, children: children.transpose()? })
     }
 
-    /// Whether the row is soft-deleted now and was not when it was stored. Without the flag the service omits deleted
-    /// rows, so a stored row without deletion time was not deleted under any flags. So a deletion is an edit even
-    /// where the flags would make it an enrichment.
+    /// Returns true if the record is soft-deleted now and its stored row has no deletion time. Without the flag, the
+    /// service omits deleted rows. So a stored row without deletion time was not deleted when it was read, with or
+    /// without the flag, and the deletion is an edit and no enrichment.
     fn is_deletion(&self, rows: &RecordBatch, row: usize, old: usize) -> Result<bool, LoadError> {
         if self.base().column("deleted_at").is_none() || !self.input.scan.flags.contains(Flag::WithDeletedResponses) {
             return Ok(false);
@@ -316,7 +332,8 @@ impl<'a> ScanWriter<'a> {
         Ok(now.is_valid(row) && before.is_null(old))
     }
 
-    /// The rows that replace `old`. Columns that the scan did not request keep their stored values.
+    /// The rows that replace `old`, in the order of `changes`. Columns that the scan did not request keep their stored
+    /// values.
     fn changed_rows(
         &self,
         rows: &RecordBatch,
@@ -324,18 +341,20 @@ impl<'a> ScanWriter<'a> {
         changes: &[RowReplacement],
     ) -> Result<RecordBatch, LoadError> {
         let (base, scan, count) = (self.base(), self.input.scan, changes.len());
-        let at = UInt64Array::from_iter_values(changes.iter().map(|change| change.row as u64));
+        let row_indexes = UInt64Array::from_iter_values(changes.iter().map(|change| change.row as u64));
         rows_of(base, count, |column| {
             Ok(Some(match (stamp(scan, column, count), column.name.as_str()) {
                 (Some(stamp), _) => stamp,
-                (None, "_first_seen_at") => at_the_latest_started(scan, time_column(old, "_first_seen_at")?),
+                (None, "_first_seen_at") => not_later_than_scan(scan, time_column(old, "_first_seen_at")?),
                 (None, name) if !is_requested(scan, column) => column_of(base, old, name)?,
-                (None, name) => take(&column_of(base, rows, name)?, &at, None).map_err(invalid_rows(base))?,
+                (None, name) => take(&column_of(base, rows, name)?, &row_indexes, None).map_err(invalid_rows(base))?,
             }))
         })
     }
 
-    fn write_ended(
+    /// Writes the replaced rows that were edited or soft-deleted to the history, and counts the soft-deleted ones. If
+    /// the scan has collision losers, also notes the hashes of these rows.
+    fn write_edits_to_history(
         &mut self,
         store: &mut BufferedStore,
         old: &RecordBatch,
@@ -358,96 +377,108 @@ impl<'a> ScanWriter<'a> {
         Ok(())
     }
 
-    /// Replaces all children of a row together with it. Rows that only vanished, returned or were enriched keep their
-    /// children, except those that come with a flag.
-    /// Children that the scan did not request stay, and move with the row.
-    fn write_children(&self, store: &mut BufferedStore, page: &FlatPage, of: &PageWrites<'_>) -> Result<(), LoadError> {
-        let (base, scan) = (self.base(), self.input.scan);
+    /// Writes the child rows of new records, and replaces those of records for which
+    /// [`RowReplacement::replaces_children`] is true. Child rows that the scan did not request stay, and move with
+    /// their parent row.
+    fn write_children(
+        &self,
+        store: &mut BufferedStore,
+        page: &FlatPage,
+        writes: &PageWrites<'_>,
+    ) -> Result<(), LoadError> {
+        let (base, scan, changes) = (self.base(), self.input.scan, writes.changes);
         for child in children_of(&base.name) {
             if !includes_child(scan, child) {
-                move_with_parents(store, scan, base, child, of.old, of.changed)?;
+                move_with_parents(store, scan, base, child, writes.old, writes.changed)?;
                 continue;
             }
-            let replaced = rows_where(base, of.old, |row| of.changes.get(row).is_some_and(|it| it.replaces(child)))?;
-            let changed = of.changes.iter().filter(|change| change.replaces(child)).map(|change| change.row);
-            let mut records = RecordSet::of(of.new)?;
-            records.add(of.rows, changed)?;
+            let is_replaced = |row: usize| changes.get(row).is_some_and(|change| change.replaces_children(child));
+            let replaced = rows_where(base, writes.old, is_replaced)?;
+            let changed = changes.iter().filter(|change| change.replaces_children(child)).map(|change| change.row);
+            let mut records = RecordSet::of(writes.new)?;
+            records.add(writes.rows, changed)?;
             let mut change = TableChange::new(child);
             change.remove(&removal_keys(base, &replaced, child)?)?;
             if let Some(rows) = page.table(&child.name) {
-                change.add(new_rows(child, self.input.scan, &records.keep(child, rows)?)?);
+                change.add(new_rows(child, self.input.scan, &records.rows_of(child, rows)?)?);
             }
             store.change(change)?;
         }
         Ok(())
     }
 
-    fn write_snapshots(&self, store: &mut BufferedStore, page: &FlatPage, number: usize) -> Result<(), LoadError> {
-        let records = self.input.snapshots.of_page(number);
+    /// Writes the new snapshots of the page with this number, and their child rows.
+    fn write_snapshots(&self, store: &mut BufferedStore, page: &FlatPage, page_number: usize) -> Result<(), LoadError> {
+        let records = self.input.snapshots.of_page(page_number);
         if records.is_empty() {
             return Ok(());
         }
         let table = contract("visitor_snapshots")?;
         let records = RecordSet::from_iter(records.iter().map(|new| new.record));
-        for of in std::iter::once(table).chain(children_of(&table.name)) {
-            let Some(rows) = page.table(&of.name) else { continue };
-            let rows = records.keep(of, rows)?;
-            let mut change = TableChange::new(of);
-            change.add(self.input.snapshots.rows(of, self.input.scan, number, &rows)?);
+        for target in std::iter::once(table).chain(children_of(&table.name)) {
+            let Some(rows) = page.table(&target.name) else { continue };
+            let rows = records.rows_of(target, rows)?;
+            let mut change = TableChange::new(target);
+            change.add(self.input.snapshots.rows(target, self.input.scan, page_number, &rows)?);
             store.change(change)?;
         }
         Ok(())
     }
 
-    fn keep_versions(
+    /// Keeps the new and changed records of the page and their parts: their versions are written after the last page.
+    fn collect_versions(
         &mut self,
         page: &FlatPage,
         rows: &RecordBatch,
-        classification: &[RecordChange],
+        record_changes: &[RecordChange],
         changes: &[RowReplacement],
     ) -> Result<(), LoadError> {
         let base = self.base();
-        let old_of = |row: usize| changes.iter().find(|change| change.row == row).map(|change| change.old);
+        let replaced = |row: usize| changes.iter().find(|change| change.row == row).map(|change| change.old);
         let is_written =
-            |row: usize| matches!(classification.get(row), Some(RecordChange::New)) || old_of(row).is_some();
+            |row: usize| matches!(record_changes.get(row), Some(RecordChange::New)) || replaced(row).is_some();
         let written = rows_where(base, rows, is_written)?;
         let records = RecordSet::of(&written)?;
-        let old = (0..rows.num_rows()).filter(|row| is_written(*row)).map(old_of).collect();
+        let replaced = (0..rows.num_rows()).filter(|row| is_written(*row)).map(replaced).collect();
         for parts in versioned_parts_of(&base.name) {
             if let Some(rows) = page.table(parts.versions_of.as_deref().unwrap_or(&parts.name)) {
-                self.written.parts.push((&parts.name, records.keep(parts, rows)?));
+                self.written.parts.push((&parts.name, records.rows_of(parts, rows)?));
             }
         }
-        self.written.changed.push((written, old));
+        self.written.changed.push((written, replaced));
         Ok(())
     }
 }
 
-/// The comparison of the rows of a page with the stored rows.
+/// Compares the rows of a page with stored rows, by columns and by child rows.
 struct PageComparison<'a> {
     columns: Comparer<'a>,
-    /// Digests of the stored children and of the page's children, where children are compared.
+    /// Digests of the stored child rows, then of the page's child rows; `None` if child rows are not compared.
     children: Option<(&'a ChildDigests, ChildDigests)>,
 }
 
 impl PageComparison<'_> {
+    /// How the row of the page differs from the row `old` in [`OldRows::rows`]. Different child rows count as an edit.
     fn difference(&self, page: &FlatPage, row: usize, old: usize) -> RowDifference {
         let key = page.key_hashes.get(row).copied().unwrap_or_default();
         match &self.children {
-            Some((stored, returned)) if stored.differing(returned, key).next().is_some() => RowDifference::Edited,
+            Some((stored, returned)) if stored.differing_tables(returned, key).next().is_some() => {
+                RowDifference::Edited
+            }
             _ => self.columns.difference(row, old),
         }
     }
 }
 
-/// The rows of a page that are written.
+/// The rows of the base table that a page brings, and those of them that are written.
 struct PageWrites<'p> {
-    /// All rows of the base table.
+    /// All rows of the page.
     rows: &'p RecordBatch,
+    /// The rows of new records.
     new: &'p RecordBatch,
-    /// The old row of each change.
+    /// The stored row that each change replaces, in the order of `changes`.
     old: &'p RecordBatch,
-    /// The row that replaces it.
+    /// The row that replaces the stored row, in the order of `changes`.
     changed: &'p RecordBatch,
     changes: &'p [RowReplacement],
 }

@@ -16,7 +16,7 @@ pub(in crate::load) struct BufferedStore {
     buffered: BTreeMap<&'static str, BufferedTable>,
     buffered_bytes: usize,
     buffer_bytes_max: usize,
-    /// Whether the store has an open transaction.
+    /// True if the store has an open transaction.
     is_open: bool,
     /// Number of changes so far.
     changes: u64,
@@ -74,7 +74,7 @@ impl BufferedRows {
         Ok(Self { rows, bounds, bytes })
     }
 
-    /// Whether some of the rows may be within the range.
+    /// Returns true if some of the rows may be within the range.
     fn may_hold(&self, range: Option<TimeRange>) -> bool {
         self.bounds.zip(range).is_none_or(|(bounds, range)| bounds.overlaps(range))
     }
@@ -96,7 +96,7 @@ impl BufferedStore {
         self.store.as_ref()
     }
 
-    /// Whether something changed since the last commit.
+    /// Returns true if something changed since the last commit.
     #[cfg(test)]
     pub fn has_changes(&self) -> bool {
         self.is_open || !self.buffered.is_empty()

@@ -40,12 +40,12 @@ impl TimeRange {
         Self { start_us: moment_us, end_us: moment_us.saturating_add(1) }
     }
 
-    /// Whether a time is within the range.
+    /// Returns true if a time is within the range.
     pub fn holds(self, moment_us: i64) -> bool {
         self.start_us <= moment_us && moment_us < self.end_us
     }
 
-    /// Whether the ranges overlap.
+    /// Returns true if the ranges overlap.
     pub fn overlaps(self, other: Self) -> bool {
         self.start_us < other.end_us && other.start_us < self.end_us
     }

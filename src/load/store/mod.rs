@@ -83,7 +83,7 @@ pub(in crate::load) trait Store: Send {
     /// Makes committed rows visible to readers of files, and compacts them. Cheap when nothing changed.
     fn publish(&mut self) -> Result<(), LoadError>;
 
-    /// Whether so many changes are pending, committed or not, that [`Store::publish`] should run now and not at the end
+    /// Returns true if so many changes are pending, committed or not, that [`Store::publish`] should run now and not at the end
     /// of the run.
     fn should_compact(&self) -> bool {
         false

@@ -42,7 +42,7 @@ pub struct WantedRecording {
     pub created_us: i64,
     /// The outcome of an earlier fetch.
     pub status: Option<String>,
-    /// Whether the response is soft-deleted or vanished: its recording is not fetched.
+    /// True if the response is soft-deleted or vanished: its recording is not fetched.
     pub is_gone: bool,
 }
 

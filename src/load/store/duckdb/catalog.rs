@@ -189,7 +189,7 @@ fn check_meta(meta: &BTreeMap<String, String>, path: &Path, identity: &Identity)
     })
 }
 
-/// Whether the file holds rows of a service. Runs and windows that returned nothing do not count.
+/// Returns true if the file holds rows of a service. Runs and windows that returned nothing do not count.
 fn holds_rows(engine: &Engine, found: &BTreeMap<String, Option<String>>) -> Result<bool, LoadError> {
     let tables = schema::tables().iter().filter(|table| found.contains_key(&table.name) && table.name != RUNS_TABLE);
     let any: Vec<String> = tables
@@ -244,7 +244,7 @@ fn list(engine: &Engine) -> Result<BTreeMap<String, Option<String>>, LoadError> 
     engine.query("list the tables", &sql, |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Whether every table has exactly the CREATE statement of this program. Then its columns need not be listed, which
+/// Returns true if every table has exactly the CREATE statement of this program. Then its columns need not be listed, which
 /// takes long: the engine binds every view for that.
 fn match_contracts(found: &BTreeMap<String, Option<String>>) -> bool {
     schema::tables().iter().all(|table| {

@@ -22,7 +22,7 @@ pub(super) const UNFINISHED: &str = ".unfinished";
 /// Mode of the first copy; later copies keep the mode of the copy before.
 const READ_ONLY: u32 = 0o400;
 
-/// Whether the copy has the content of the file. A copy has the time and the size of its original.
+/// Returns true if the copy has the content of the file. A copy has the time and the size of its original.
 pub(super) fn is_current(original: &Path, copy: &Path) -> bool {
     let stamp = |metadata: Metadata| Some((metadata.len(), metadata.modified().ok()?));
     let stamp_of = |path: &Path| fs::metadata(path).ok().and_then(stamp);

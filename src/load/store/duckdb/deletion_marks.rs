@@ -38,12 +38,12 @@ impl DeletionMarks {
         self.vectors = 0;
     }
 
-    /// Whether hardly a row was removed.
+    /// Returns true if hardly a row was removed.
     pub fn is_small(&self) -> bool {
         self.vectors <= FEW
     }
 
-    /// Whether the marks take so much memory that the file should be closed.
+    /// Returns true if the marks take so much memory that the file should be closed.
     pub fn is_large(&self) -> bool {
         self.vectors * VECTOR_BYTES >= self.bytes_max
     }

@@ -89,7 +89,7 @@ fn attach_file(engine: &Engine, [file, path]: [&Path; 2], catalog: &str, how: &s
     engine.connection().execute_batch(&sql).map_err(explain("open the warehouse", path))
 }
 
-/// Whether a commit log exists: its writer was killed, or is running.
+/// Returns true if a commit log exists: its writer was killed, or is running.
 pub(super) fn has_commit_log(path: &Path) -> bool {
     commit_log(path).exists()
 }

@@ -56,13 +56,13 @@ pub(in crate::load) struct DuckDbStore {
     access: Access,
     /// Held while the file is attached.
     claim: Option<Claim>,
-    /// Whether the views are up to date: checked once, not at each attach.
+    /// True if the views are up to date: checked once, not at each attach.
     has_views: bool,
     /// Of rows that were removed since the file was attached.
     marks: DeletionMarks,
-    /// Whether something was committed since the last checkpoint.
+    /// True if something was committed since the last checkpoint.
     is_dirty: bool,
-    /// Whether a transaction is open.
+    /// True if a transaction is open.
     is_open: bool,
 }
 

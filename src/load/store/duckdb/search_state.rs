@@ -43,12 +43,12 @@ impl IndexState {
     }
 }
 
-/// Whether this program's macro can read the index.
+/// Returns true if this program's macro can read the index.
 pub(super) fn is_readable(meta: &BTreeMap<String, String>) -> bool {
     meta.get(INDEX_KEY).and_then(|value| value.split(' ').next()) == Some(VERSION)
 }
 
-/// Whether a change of this table makes the index old.
+/// Returns true if a change of this table makes the index old.
 pub(super) fn is_indexed(table: &str) -> bool {
     INDEXED_TABLES.contains(&table)
 }

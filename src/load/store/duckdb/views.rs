@@ -55,12 +55,12 @@ fn defined(view: &'static View, has_index: bool) -> &'static View {
     if has_index && view.name == indexed.name { indexed } else { view }
 }
 
-/// Whether this program made the macro `search_answers` of the file.
+/// Returns true if this program made the macro `search_answers` of the file.
 pub(super) fn is_ours(meta: &BTreeMap<String, String>) -> bool {
     meta.contains_key(&key(indexed_search()))
 }
 
-/// Whether the macro `search_answers` of the file is current, with or without a search index.
+/// Returns true if the macro `search_answers` of the file is current, with or without a search index.
 pub(super) fn is_search_current(meta: &BTreeMap<String, String>, has_index: bool) -> bool {
     search(has_index).is_some_and(|view| meta.get(&key(view)) == Some(&fingerprint(view)))
 }

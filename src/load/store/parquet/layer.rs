@@ -36,7 +36,7 @@ impl RowsFile {
         self.bounds_us.map(|[start_us, end_us]| TimeRange { start_us, end_us })
     }
 
-    /// Whether the file can hold rows of the partition within the range.
+    /// Returns true if the file can hold rows of the partition within the range.
     pub(super) fn may_hold(&self, partition: Option<Partition>, range: Option<TimeRange>) -> bool {
         let is_of_partition = partition.is_none_or(|partition| self.partitions.contains(&partition));
         is_of_partition && self.bounds().zip(range).is_none_or(|(bounds, range)| bounds.overlaps(range))

@@ -29,7 +29,7 @@ pub(super) fn sorting_columns(table: &Table) -> Vec<SortingColumn> {
     sort_columns(table).map(column).collect()
 }
 
-/// Whether a file's footer says that its rows are in the order of the table.
+/// Returns true if a file's footer says that its rows are in the order of the table.
 pub(super) fn is_in_order(table: &Table, footer: &ParquetMetaData) -> bool {
     let columns = footer.file_metadata().schema_descr().root_schema().get_fields();
     let name = |column: &SortingColumn| {

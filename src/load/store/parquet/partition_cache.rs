@@ -84,7 +84,7 @@ impl CachedRows {
         Pick { groups: pick.groups.iter().filter_map(group).collect() }
     }
 
-    /// Whether all of these columns are cached.
+    /// Returns true if all of these columns are cached.
     pub(super) fn has(&self, columns: &[&str]) -> bool {
         columns.iter().all(|name| self.columns.iter().any(|cached| cached == name))
     }
@@ -174,7 +174,7 @@ impl PartitionCache {
     }
 }
 
-/// Whether every column belongs to the key or has a fixed length.
+/// Returns true if every column belongs to the key or has a fixed length.
 fn are_narrow(table: &'static Table, columns: &[&str]) -> bool {
     let keys = removal_columns(table);
     let is_narrow = |name: &&str| {

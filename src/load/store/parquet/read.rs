@@ -41,7 +41,7 @@ struct PartitionRead<'a> {
     range: Option<TimeRange>,
     columns: &'a [&'a str],
     filter: &'a Filter<'a>,
-    /// Whether more windows of the partition are likely to follow.
+    /// True if more windows of the partition are likely to follow.
     is_main: bool,
 }
 

@@ -44,7 +44,7 @@ impl<'a> RemovedKeys<'a> {
         Ok(Self { columns, range, removals, keys_max, loaded: None })
     }
 
-    /// Whether a layer after this order removes rows.
+    /// Returns true if a layer after this order removes rows.
     pub(super) fn removes_after(&self, order: usize) -> bool {
         self.removals.iter().any(|removal| removal.order > order)
     }

@@ -150,7 +150,7 @@ impl Root {
         disk.replace(&path, &text)
     }
 
-    /// Whether any file holds rows of a service. Runs and windows that returned nothing do not count.
+    /// Returns true if any file holds rows of a service. Runs and windows that returned nothing do not count.
     fn holds_rows(&self) -> Result<bool, LoadError> {
         for file in self.files()? {
             let below_root = file.strip_prefix(&self.path).unwrap_or(&file).to_string_lossy().into_owned();

@@ -139,7 +139,7 @@ impl RowsReader {
         columns.iter().position(|column| column.path().parts() == [name])
     }
 
-    /// Whether the footer says that the rows are in the order of the table.
+    /// Returns true if the footer says that the rows are in the order of the table.
     pub(super) fn is_in_order(&self, table: &Table) -> bool {
         order::is_in_order(table, self.footer())
     }

@@ -22,11 +22,11 @@ pub(super) struct Run {
     pub(super) pick: Pick,
     /// Number of rows in the file.
     pub(super) file_rows: usize,
-    /// Whether the footer says that the rows are in the order of the table.
+    /// True if the footer says that the rows are in the order of the table.
     pub(super) is_in_order: bool,
     /// Memory of reading the file, in bytes.
     buffer_bytes: usize,
-    /// Whether the file is removed with the run.
+    /// True if the file is removed with the run.
     is_intermediate: bool,
 }
 
@@ -56,7 +56,7 @@ impl Run {
         self.pick.count()
     }
 
-    /// Whether all rows of the file take part.
+    /// Returns true if all rows of the file take part.
     pub(super) fn has_all_rows(&self) -> bool {
         self.rows() == self.file_rows
     }

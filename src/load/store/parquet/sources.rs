@@ -8,7 +8,7 @@ use crate::{load::store::TimeRange, schema::Table};
 /// Order of the partition's own file: before every layer.
 pub(super) const FILE_ORDER: usize = 0;
 
-/// Whether a file also has rows of other partitions.
+/// True if a file also has rows of other partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     OnePartition,

@@ -196,7 +196,7 @@ impl ParquetStore {
         Ok(())
     }
 
-    /// Whether a file contains a part that still waits. Layers cannot be applied to such a file, so the interrupted
+    /// Returns true if a file contains a part that still waits. Layers cannot be applied to such a file, so the interrupted
     /// publish must finish first.
     fn publish_was_cut_short(&mut self) -> Result<bool, LoadError> {
         let Some(first) = self.waiting.first().map(Part::number) else { return Ok(false) };

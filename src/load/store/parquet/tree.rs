@@ -49,7 +49,7 @@ impl Tree {
         Ok(Self { files: tables().iter().map(list).collect::<Result<_, LoadError>>()? })
     }
 
-    /// Whether no table has a file.
+    /// Returns true if no table has a file.
     pub(super) fn is_empty(&self) -> bool {
         self.files.values().all(BTreeMap::is_empty)
     }
