@@ -166,7 +166,7 @@ fn p2_replay_refuses_to_empty_a_foreign_column() {
     place.run(&["replay"]).expect(0);
     open(&place).execute_batch("UPDATE responses SET mine = 'seen'").unwrap();
     let done = place.run(&["replay"]).expect(2);
-    assert!(done.stderr.contains("the column responses.mine is not of studysync"), "{}", done.stderr);
+    assert!(done.stderr.contains("the column responses.mine was not created by studysync"), "{}", done.stderr);
     assert!(place.duckdb_tables().count("SELECT count(*) FROM responses WHERE mine = 'seen'") > 0);
 }
 

@@ -1,5 +1,5 @@
-//! Creates the tables of the file, adds columns that a contract gained, and refuses a file of somebody else. Views
-//! change in the same transaction.
+//! Creates the tables of the file, adds columns that later versions of the table contracts have, and refuses a file
+//! that is not this warehouse. Views are brought up to date in the same transaction.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -15,13 +15,13 @@ use crate::load::{Identity, LoadError, engine::Engine};
 use crate::model::{DurableStep, is_same_service};
 use crate::schema::{self, Column, Table, quote_identifier, quote_text};
 
-/// Version of the file's layout. A newer one is refused: writing could break its rules.
+/// Version of the file's layout. A file with a newer layout is refused, because writing could damage it.
 const FORMAT_VERSION: u32 = 1;
 const LEDGER_TABLE: &str = "sync_windows";
 const RUNS_TABLE: &str = "sync_runs";
 
-/// Checks that the attached file is this warehouse, and creates missing tables and columns. Views are checked unless
-/// `has_views`. Returns the state of the search index.
+/// Checks that the attached file is this warehouse, and creates missing tables and columns. Also brings the views up to
+/// date, unless `has_views` says that they are. Returns the state of the search index.
 pub(super) fn make_ready(
     engine: &Engine,
     path: &Path,
@@ -34,7 +34,7 @@ pub(super) fn make_ready(
         return create(engine, path, identity).map(|()| IndexState::Missing);
     }
     if !found.contains_key(META_TABLE) {
-        let why = "it is a DuckDB database with tables of its own".into();
+        let why = "it is a DuckDB database that studysync did not create".into();
         return Err(LoadError::NotOurs { path: path.to_owned(), why });
     }
     let meta = read_meta(engine)?;
@@ -44,13 +44,11 @@ pub(super) fn make_ready(
         }
         checked => checked?,
     }
-    let mut changes = match match_contracts(&found) {
-        true => Vec::new(),
-        false => missing_parts(&columns_by_table(engine)?, path)?,
-    };
+    let mut changes =
+        if match_contracts(&found) { Vec::new() } else { create_missing_sql(&columns_by_table(engine)?, path)? };
     if !has_views {
-        let taken = found.keys().map(String::as_str).collect();
-        changes.extend(views::missing(engine, &meta, META_TABLE, &taken, is_readable(&meta))?);
+        let existing = found.keys().map(String::as_str).collect();
+        changes.extend(views::update_statements(engine, &meta, META_TABLE, &existing, is_readable(&meta))?);
     }
     let index = IndexState::of(&meta, views::is_search_current(&meta, is_readable(&meta)));
     if index == IndexState::Old && meta.contains_key(CURRENT_KEY) {
@@ -65,14 +63,14 @@ pub(super) fn make_ready(
     Ok(index)
 }
 
-/// Missing columns by table; all columns for a missing table.
+/// The columns that a file lacks, by table; all columns of a table that the file lacks.
 pub(super) type MissingColumns = BTreeMap<&'static str, Vec<&'static Column>>;
 
 /// Checks that the attached file is this warehouse, and returns the columns that it lacks. Changes nothing.
 pub(super) fn check(engine: &Engine, path: &Path, identity: &Identity) -> Result<MissingColumns, LoadError> {
     let found = list(engine)?;
     if !found.contains_key(META_TABLE) {
-        let why = "it is a DuckDB database with tables of its own, or with none".into();
+        let why = "it is a DuckDB database that studysync did not create".into();
         return Err(LoadError::NotOurs { path: path.to_owned(), why });
     }
     check_meta(&read_meta(engine)?, path, identity)?;
@@ -115,20 +113,26 @@ fn columns_missing_from<'t>(
     Ok(missing)
 }
 
-/// A relation for a table, with NULL in its missing columns.
+/// A SQL relation with all columns of a table, which is NULL in the columns that the file lacks. It has no rows if the
+/// file lacks the table.
 pub(super) fn with_null_columns(table: &Table, missing_columns: &[&Column]) -> String {
     let nulls: Vec<String> = missing_columns
         .iter()
         .map(|column| format!("NULL::{} AS {}", column.column_type.duckdb(), quote_identifier(&column.name)))
         .collect();
-    match missing_columns.len() == table.columns.len() {
-        true => format!("(SELECT {} WHERE false)", nulls.join(", ")),
-        false => format!("(SELECT t.*, {} FROM {} t)", nulls.join(", "), qualified(&table.name)),
+    if missing_columns.len() == table.columns.len() {
+        format!("(SELECT {} WHERE false)", nulls.join(", "))
+    } else {
+        format!("(SELECT t.*, {} FROM {} t)", nulls.join(", "), qualified(&table.name))
     }
 }
 
-/// The statements that create missing tables and columns.
-fn missing_parts(found: &BTreeMap<String, BTreeMap<String, String>>, path: &Path) -> Result<Vec<String>, LoadError> {
+/// The statements that create the tables and columns that the file lacks. `found` has the type of each existing column,
+/// by table.
+fn create_missing_sql(
+    found: &BTreeMap<String, BTreeMap<String, String>>,
+    path: &Path,
+) -> Result<Vec<String>, LoadError> {
     let mut statements = Vec::new();
     for table in schema::tables() {
         let Some(columns) = found.get(&table.name) else {
@@ -148,7 +152,7 @@ fn missing_parts(found: &BTreeMap<String, BTreeMap<String, String>>, path: &Path
     Ok(statements)
 }
 
-/// Creates all tables, views and the metadata in one transaction: a kill leaves an empty file.
+/// Creates all tables, views and the metadata. Does so in one transaction, so that a kill leaves an empty file.
 fn create(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
     let mut statements: Vec<String> = schema::tables().iter().map(Table::create_sql).collect();
     statements.extend(schema::tables().iter().flat_map(Table::comment_sql));
@@ -165,7 +169,7 @@ fn create(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadE
     in_transaction(engine, path, "create the tables", || in_the_file(engine, &statements.join(";\n")))
 }
 
-/// Runs statements that name tables without their catalog.
+/// Runs statements that name the tables of the file without its catalog.
 pub(super) fn in_the_file(engine: &Engine, sql: &str) -> Result<(), duckdb::Error> {
     engine.connection().execute_batch(&format!("USE {CATALOG}.main"))?;
     let done = engine.connection().execute_batch(sql);
@@ -173,6 +177,8 @@ pub(super) fn in_the_file(engine: &Engine, sql: &str) -> Result<(), duckdb::Erro
     done
 }
 
+/// Checks the metadata of the file: `Newer` if a newer version of the program wrote the file, `OtherIdentity` if the
+/// file belongs to another service.
 fn check_meta(meta: &BTreeMap<String, String>, path: &Path, identity: &Identity) -> Result<(), LoadError> {
     let value = |key: &str| meta.get(key).map_or("", String::as_str);
     let version = value("format_version");
@@ -189,13 +195,14 @@ fn check_meta(meta: &BTreeMap<String, String>, path: &Path, identity: &Identity)
     })
 }
 
-/// Returns true if the file holds rows of a service. Runs and windows that returned nothing do not count.
+/// Returns true if the file has rows that came from a service. The table of runs does not count, nor do ledger rows of
+/// windows without records.
 fn holds_rows(engine: &Engine, found: &BTreeMap<String, Option<String>>) -> Result<bool, LoadError> {
     let tables = schema::tables().iter().filter(|table| found.contains_key(&table.name) && table.name != RUNS_TABLE);
     let any: Vec<String> = tables
         .map(|table| {
-            let only = if table.name == LEDGER_TABLE { " WHERE rows_read > 0" } else { "" };
-            format!("EXISTS (SELECT 1 FROM {}{only})", qualified(&table.name))
+            let condition = if table.name == LEDGER_TABLE { " WHERE rows_read > 0" } else { "" };
+            format!("EXISTS (SELECT 1 FROM {}{condition})", qualified(&table.name))
         })
         .collect();
     let sql = format!("SELECT {}", any.join(" OR "));
@@ -203,7 +210,7 @@ fn holds_rows(engine: &Engine, found: &BTreeMap<String, Option<String>>) -> Resu
     engine.connection().query_row(&sql, [], |row| row.get(0)).map_err(failed)
 }
 
-/// Binds a file without rows to another service, and deletes its ledger and its runs.
+/// Binds a file without rows of a service to another service, and empties its ledger and its table of runs.
 fn rebind_empty_file(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
     let forget: Vec<String> =
         [LEDGER_TABLE, RUNS_TABLE].iter().map(|table| format!("DELETE FROM {}", qualified(table))).collect();
@@ -212,7 +219,7 @@ fn rebind_empty_file(engine: &Engine, path: &Path, identity: &Identity) -> Resul
     })
 }
 
-/// The statement that binds the file to an identity.
+/// The SQL statements that bind the file to an identity.
 fn bind_sql(identity: &Identity) -> String {
     format!(
         "UPDATE {meta} SET value = {} WHERE key = 'base_url'; UPDATE {meta} SET value = {} WHERE key = 'environment'",
@@ -222,7 +229,7 @@ fn bind_sql(identity: &Identity) -> String {
     )
 }
 
-/// Binds the attached file to an identity, whatever it was bound to.
+/// Binds the attached file to an identity, without a check of the service to which it was bound before.
 pub(super) fn bind(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
     in_transaction(engine, path, "bind the file to another address", || {
         engine.connection().execute_batch(&bind_sql(identity))
@@ -235,7 +242,7 @@ pub(super) fn read_meta(engine: &Engine) -> Result<BTreeMap<String, String>, Loa
     engine.query("read what the file knows of itself", &sql, |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Every table and view in the file's main schema; tables with their CREATE statement.
+/// The tables and views in the file's schema `main`, by name: the CREATE statement of a table, `None` for a view.
 fn list(engine: &Engine) -> Result<BTreeMap<String, Option<String>>, LoadError> {
     let here = format!("database_name = '{CATALOG}' AND schema_name = 'main' AND NOT internal");
     let sql = format!(
@@ -244,21 +251,22 @@ fn list(engine: &Engine) -> Result<BTreeMap<String, Option<String>>, LoadError> 
     engine.query("list the tables", &sql, |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Returns true if every table has exactly the CREATE statement of this program. Then its columns need not be listed, which
-/// takes long: the engine binds every view for that.
+/// Returns true if the CREATE statement of every table is that of this program version. Then no column is missing, and
+/// the columns need not be listed. Listing columns is slow, because the engine then binds every view.
 fn match_contracts(found: &BTreeMap<String, Option<String>>) -> bool {
     schema::tables().iter().all(|table| {
         let sql = found.get(&table.name).and_then(Option::as_ref);
-        sql.is_some_and(|sql| words(sql).eq(words(&table.create_sql().replacen("IF NOT EXISTS ", "", 1))))
+        sql.is_some_and(|sql| letters(sql).eq(letters(&table.create_sql().replacen("IF NOT EXISTS ", "", 1))))
     })
 }
 
-/// A statement without spaces, quotes and the final semicolon, which may differ.
-fn words(sql: &str) -> impl Iterator<Item = char> {
+/// The characters of a statement without spaces, quotes and the final semicolon: the engine formats statements in its
+/// own way.
+fn letters(sql: &str) -> impl Iterator<Item = char> {
     sql.trim_end_matches(';').chars().filter(|letter| !letter.is_whitespace() && *letter != '"')
 }
 
-/// The types of all columns in the file's main schema, by table.
+/// The SQL types of the columns of tables and views in the file's schema `main`, by table and column.
 pub(super) fn columns_by_table(engine: &Engine) -> Result<BTreeMap<String, BTreeMap<String, String>>, LoadError> {
     let sql = format!(
         "SELECT table_name, column_name, data_type FROM duckdb_columns()

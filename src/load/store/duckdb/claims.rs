@@ -9,32 +9,35 @@ use std::{
 
 use crate::load::LoadError;
 
-/// Number of open handles by file; [`WRITER`] for a writer.
+/// Number of readers that this process has for each open file; [`WRITER`] if it has a writer.
 static OPEN: Mutex<BTreeMap<PathBuf, usize>> = Mutex::new(BTreeMap::new());
 const WRITER: usize = usize::MAX;
 
-/// A file that this process has open, until dropped: one writer or any number of readers.
+/// The right to open a file in this process, until dropped. A file has one claim of a writer, or any number of claims
+/// of readers.
 #[derive(Debug)]
 pub(in crate::load) struct Claim {
     path: PathBuf,
 }
 
 impl Claim {
-    /// Claims the file for a writer.
+    /// Claims the file for a writer. Fails with `Locked` if this process has the file open.
     pub(in crate::load) fn for_writing(path: &Path) -> Result<Self, LoadError> {
         Self::take(path, |open| (open == 0).then_some(WRITER))
     }
 
-    /// Claims the file for a reader.
+    /// Claims the file for a reader. Fails with `Locked` if this process has a writer of the file.
     pub(in crate::load) fn for_reading(path: &Path) -> Result<Self, LoadError> {
         Self::take(path, |open| (open != WRITER).then(|| open + 1))
     }
 
-    fn take(path: &Path, count: impl FnOnce(usize) -> Option<usize>) -> Result<Self, LoadError> {
+    /// Changes the count of the file to the result of `new_count`, which gets the count before. Fails if it returns
+    /// `None`.
+    fn take(path: &Path, new_count: impl FnOnce(usize) -> Option<usize>) -> Result<Self, LoadError> {
         let key = key_of(path);
         // A panic cannot break the map: each change is one statement.
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        match count(open.get(&key).copied().unwrap_or(0)) {
+        match new_count(open.get(&key).copied().unwrap_or(0)) {
             Some(count) => {
                 open.insert(key.clone(), count);
                 Ok(Self { path: key })
@@ -54,7 +57,7 @@ impl Drop for Claim {
     }
 }
 
-/// One name for a file, whether it exists or not, and whatever links lead to it.
+/// The path of the file without links, so that one file has one key. Works also if the file does not exist yet.
 fn key_of(path: &Path) -> PathBuf {
     let resolved = path.canonicalize().ok();
     let in_folder = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));

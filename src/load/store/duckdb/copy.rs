@@ -1,7 +1,7 @@
-//! The read-only copy for analysts, made byte by byte under the lock and replaced atomically.
+//! The read-only copy of the file for analysts. The copy is written under another name and renamed, so a new session
+//! opens either the old copy or the new one.
 //!
-//! A session keeps the copy that it opened. A new session opens the old copy or the new one, never a part of one. No
-//! session on a copy blocks a run.
+//! A session that has a copy open keeps it, and does not block a run.
 
 use std::{
     fs::{self, File, FileTimes, Metadata, Permissions},
@@ -17,22 +17,24 @@ use crate::{
     model::DurableStep,
 };
 
-/// Suffix of an unfinished copy. The next run overwrites one that a killed run left.
+/// Suffix of an unfinished copy. The next copy replaces the file if a killed run left it.
 pub(super) const UNFINISHED: &str = ".unfinished";
-/// Mode of the first copy; later copies keep the mode of the copy before.
+/// File mode of the first copy. Later copies get the mode of the copy that they replace.
 const READ_ONLY: u32 = 0o400;
 
-/// Returns true if the copy has the content of the file. A copy has the time and the size of its original.
+/// Returns true if the copy has the content of the original: the same size and modification time, and the original has
+/// no commit log. A copy gets the modification time of its original.
 pub(super) fn is_current(original: &Path, copy: &Path) -> bool {
     let stamp = |metadata: Metadata| Some((metadata.len(), metadata.modified().ok()?));
     let stamp_of = |path: &Path| fs::metadata(path).ok().and_then(stamp);
     stamp_of(original).is_some_and(|stamp| stamp_of(copy) == Some(stamp)) && !file::has_commit_log(original)
 }
 
-/// Returns an error if the path holds something else than an earlier copy. No file may be attached.
+/// Returns an error if the file at the path is neither empty nor a copy of this warehouse. The warehouse's file must
+/// not be attached.
 pub(super) fn check_target(engine: &Engine, copy: &Path, identity: &Identity) -> Result<(), LoadError> {
     let found = files::metadata(copy).map_err(LoadError::io("look at", copy))?;
-    // An erasure leaves an empty copy.
+    // An empty file is what an erasure leaves in place of the copy.
     if found.is_none_or(|found| found.len() == 0) {
         return Ok(());
     }
@@ -43,7 +45,8 @@ pub(super) fn check_target(engine: &Engine, copy: &Path, identity: &Identity) ->
     checked.map(drop)
 }
 
-/// Makes the copy. The original is attached, so nobody writes to it, and its commit log is empty.
+/// Makes the copy and replaces the earlier one. The original must be attached, so that nobody else writes to it, and
+/// its commit log must have been folded in.
 pub(super) fn make(engine: &Engine, original: &Path, copy: &Path) -> Result<(), LoadError> {
     let folder = files::folder_of(copy);
     files::create_folders(folder).map_err(LoadError::io("create the folder", folder))?;
@@ -55,20 +58,21 @@ pub(super) fn make(engine: &Engine, original: &Path, copy: &Path) -> Result<(), 
     }
     made.map_err(LoadError::io("write", &unfinished))?;
     engine.hit(DurableStep::DuckDbCopied, copy)?;
-    // The log of a session that wrote to the last copy fits no other file.
+    // A session may have written to the last copy. Its commit log does not fit the new copy.
     file::remove(&file::commit_log(copy))?;
     file::replace(&unfinished, copy)
 }
 
+/// Copies the bytes of the original, gives the copy its modification time, and makes the copy read-only and durable.
 fn write(original: &Path, unfinished: &Path) -> io::Result<()> {
-    // An earlier copy may be read-only.
+    // A leftover of a killed run may be read-only, so it is removed and not overwritten.
     files::remove(unfinished)?;
     let metadata = fs::metadata(original)?;
     // Shares the blocks of the original where the file system can.
     fs::copy(original, unfinished)?;
     let file = File::options().write(true).open(unfinished)?;
     file.set_times(FileTimes::new().set_modified(metadata.modified()?))?;
-    // The next copy would lose what somebody writes to this one.
+    // Read-only, because the next copy would lose everything that somebody writes to this copy.
     file.set_permissions(Permissions::from_mode(READ_ONLY))?;
     file.sync_all()
 }

@@ -1,44 +1,46 @@
-//! Estimates the memory of deletion marks. The engine cannot spill them, and keeps them until a checkpoint has written
-//! them and the file is closed.
+//! Estimates the memory of the engine's deletion marks: its notes of which rows are removed. The engine cannot spill
+//! these marks to disk, and keeps them until a checkpoint has written them and the file is closed.
 
 use super::{names::qualified, transaction::with_keys};
 use crate::load::{LoadError, engine::Engine, store::TableChange};
 
-/// Rows of a vector, the unit in which the engine marks rows.
+/// Rows of a vector: the engine keeps its marks by vector.
 const VECTOR_ROWS: u64 = 2048;
-/// Memory of a vector's marks, in bytes, whatever the number of its removed rows. Measured with 50,000 removals among a
-/// million rows.
+/// Memory of the marks of one vector in bytes, for any number of removed rows in it. Measured with 50,000 removals
+/// among a million rows.
 const VECTOR_BYTES: u64 = 18 * 1024;
-/// Up to this number of removals, each counts as a vector of its own.
+/// A change that removes at most so many rows is counted as one vector for each row, which saves a query.
 const FEW: u64 = 256;
 
-/// The removals since the file was opened.
+/// The estimated marks of all removals since the file was opened.
 #[derive(Debug)]
 pub(super) struct DeletionMarks {
+    /// Number of vectors with marks.
     vectors: u64,
+    /// Memory for marks, in bytes.
     bytes_max: u64,
 }
 
 impl DeletionMarks {
-    /// No marks. `memory_limit_bytes` is the engine's memory: a quarter of it is for marks, since a commit needs the
+    /// No marks. A quarter of the engine's memory, `memory_limit_bytes`, may be used for marks. A commit needs the
     /// rest.
     pub fn none(memory_limit_bytes: u64) -> Self {
         Self { vectors: 0, bytes_max: memory_limit_bytes / 4 }
     }
 
-    /// Counts the vectors in which a change will remove rows.
+    /// Adds the vectors in which a change is about to remove rows.
     pub fn add(&mut self, engine: &Engine, change: &TableChange) -> Result<(), LoadError> {
         let removed = change.removed.len() as u64;
         self.vectors += if removed <= FEW { removed } else { vectors_of(engine, change)? };
         Ok(())
     }
 
-    /// Resets the count: the file is closed.
+    /// Resets the count, because the file was closed.
     pub fn clear(&mut self) {
         self.vectors = 0;
     }
 
-    /// Returns true if hardly a row was removed.
+    /// Returns true if so few rows were removed that a checkpoint has little to write.
     pub fn is_small(&self) -> bool {
         self.vectors <= FEW
     }
@@ -49,7 +51,7 @@ impl DeletionMarks {
     }
 }
 
-/// The number of vectors in which a change removes rows.
+/// Queries the number of vectors in which a change removes rows.
 fn vectors_of(engine: &Engine, change: &TableChange) -> Result<u64, LoadError> {
     let (table, removed) = (change.table, &change.removed);
     let sql = |rows: &str| {

@@ -1,4 +1,4 @@
-//! Attaches the file, and translates the engine's errors.
+//! Creates, attaches and detaches the DuckDB file, and turns the engine's errors into [`LoadError`]s.
 
 use std::{
     io,
@@ -13,11 +13,12 @@ use crate::{
     schema::quote_text,
 };
 
-/// Messages about a file that may not be written.
-const REFUSALS: [&str; 3] = ["Read-only file system", "Permission denied", "Operation not permitted"];
-/// Messages about a lock that somebody holds. Any other reason is the file system's.
-const HELD: [&str; 4] = ["onflicting lock", "already held", "temporarily unavailable", "Resource unavailable"];
-/// Messages about a damaged database: wrong checksums, missing pages, a torn log.
+/// Parts of messages that say that the user may not write the file.
+const ACCESS_DENIED: [&str; 3] = ["Read-only file system", "Permission denied", "Operation not permitted"];
+/// Parts of messages that say that somebody holds the lock. Other messages about a lock mean that the file system
+/// refuses locks.
+const LOCK_HELD: [&str; 4] = ["onflicting lock", "already held", "temporarily unavailable", "Resource unavailable"];
+/// Parts of messages about a damaged database: wrong checksums, missing pages, a truncated log.
 const DAMAGE: [&str; 6] = [
     "Corrupt database file",
     "checksum",
@@ -27,12 +28,12 @@ const DAMAGE: [&str; 6] = [
     "Failed to load metadata pointer",
 ];
 
-/// Options for a new file. DuckDB's default is for readers of version 1.0: statistics are converted whenever the file
-/// is opened, and strings take more space. An older file keeps its version.
-pub(super) const AS_NEW: &str = "TYPE duckdb, STORAGE_VERSION 'v1.4.0'";
+/// Options of ATTACH for a new file. DuckDB's default format is that of version 1.0: there, statistics are converted
+/// whenever the file is opened, and strings take more space. An existing file keeps its format.
+pub(super) const NEW_FILE_OPTIONS: &str = "TYPE duckdb, STORAGE_VERSION 'v1.4.0'";
 
-/// Suffix of an unfinished file.
-const NEW: &str = ".new";
+/// Suffix of a file that is being created.
+const NEW_SUFFIX: &str = ".new";
 
 /// Attaches the file for writing; creates it if there is none.
 pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
@@ -42,14 +43,14 @@ pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     attach_as(engine, path, CATALOG, "TYPE duckdb")
 }
 
-/// Creates the file under another name and renames it. The engine writes the head of a new file in several steps, and
-/// refuses what a kill between them leaves.
+/// Creates the file under another name and renames it. The engine writes the header of a new file in several steps, and
+/// could not open a file that a kill between the steps left.
 fn create(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    let new = files::beside(path, NEW);
-    clear(&new)?;
-    attach_file(engine, [&new, path], CATALOG, AS_NEW)?;
+    let new = files::beside(path, NEW_SUFFIX);
+    remove_database(&new)?;
+    attach_file(engine, [&new, path], CATALOG, NEW_FILE_OPTIONS)?;
     detach(engine, &new)?;
-    // A leftover log of a deleted file fits no other.
+    // The commit log of a deleted file does not fit the new file.
     remove(&commit_log(path))?;
     replace(&new, path)
 }
@@ -59,13 +60,13 @@ pub(super) fn replace(new: &Path, path: &Path) -> Result<(), LoadError> {
     files::replace(new, path).map_err(LoadError::io("replace", path))
 }
 
-/// Removes an unfinished database, if there is one.
-pub(super) fn clear(path: &Path) -> Result<(), LoadError> {
+/// Removes a database file and its commit log, if they exist.
+pub(super) fn remove_database(path: &Path) -> Result<(), LoadError> {
     remove(path)?;
     remove(&commit_log(path))
 }
 
-/// Removes a file, if it is there.
+/// Removes a file, if it exists.
 pub(super) fn remove(path: &Path) -> Result<(), LoadError> {
     files::remove(path).map_err(LoadError::io("remove", path))
 }
@@ -75,36 +76,36 @@ pub(super) fn attach_read_only(engine: &Engine, path: &Path) -> Result<(), LoadE
     attach_as(engine, path, CATALOG, "TYPE duckdb, READ_ONLY")
 }
 
-/// Attaches the file under a name.
-pub(super) fn attach_as(engine: &Engine, path: &Path, catalog: &str, how: &str) -> Result<(), LoadError> {
-    attach_file(engine, [path, path], catalog, how)
+/// Attaches the file as `catalog`. `options` are those of the SQL statement ATTACH.
+pub(super) fn attach_as(engine: &Engine, path: &Path, catalog: &str, options: &str) -> Result<(), LoadError> {
+    attach_file(engine, [path, path], catalog, options)
 }
 
-/// Attaches `file`; an error names `path`.
-fn attach_file(engine: &Engine, [file, path]: [&Path; 2], catalog: &str, how: &str) -> Result<(), LoadError> {
+/// Attaches `file` as `catalog`; an error names `path`.
+fn attach_file(engine: &Engine, [file, path]: [&Path; 2], catalog: &str, options: &str) -> Result<(), LoadError> {
     let Some(text) = file.to_str() else {
         return Err(LoadError::NotOurs { path: path.to_owned(), why: "its name is not UTF-8".into() });
     };
-    let sql = format!("ATTACH {} AS {catalog} ({how})", quote_text(text));
+    let sql = format!("ATTACH {} AS {catalog} ({options})", quote_text(text));
     engine.connection().execute_batch(&sql).map_err(explain("open the warehouse", path))
 }
 
-/// Returns true if a commit log exists: its writer was killed, or is running.
+/// Returns true if the file has a commit log: its writer was killed, or has the file open.
 pub(super) fn has_commit_log(path: &Path) -> bool {
     commit_log(path).exists()
 }
 
-/// Size of the commit log, in bytes.
+/// Size of the file's commit log in bytes; 0 if there is none.
 pub(super) fn commit_log_bytes(path: &Path) -> u64 {
     commit_log(path).metadata().map_or(0, |log| log.len())
 }
 
-/// Path of the commit log.
+/// Path of the commit log (WAL) of a database file.
 pub(super) fn commit_log(path: &Path) -> PathBuf {
     files::beside(path, ".wal")
 }
 
-/// Closes the file.
+/// Detaches the warehouse's file, which closes it.
 pub(super) fn detach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let sql = format!("DETACH {CATALOG}");
     engine.connection().execute_batch(&sql).map_err(explain("close the warehouse", path))
@@ -117,8 +118,8 @@ pub(super) fn checkpoint(engine: &Engine, path: &Path) -> Result<(), LoadError> 
     engine.connection().execute_batch(&sql).map_err(explain("write the warehouse", path))
 }
 
-/// For `map_err`: an error of the engine about a file, by what the caller can do. The engine has no error codes, so its
-/// messages are matched.
+/// For `map_err`: turns an engine error about the file at `path` into the [`LoadError`] that tells what can be done.
+/// The engine has no error codes, so its messages are matched. `action` says what failed.
 pub(in crate::load) fn explain<'a>(
     action: &'a str,
     path: &'a Path,
@@ -130,15 +131,17 @@ fn explained(error: duckdb::Error, action: &str, path: &Path) -> LoadError {
     let message = error.to_string();
     let path = path.to_owned();
     if message.contains("Could not set lock on file") {
-        return match HELD.iter().any(|sign| message.contains(sign)) {
-            true => LoadError::Locked { path, holder: holder_of(&message) },
-            false => LoadError::LockRefused { path, source: io::Error::other(message) },
+        let is_held = LOCK_HELD.iter().any(|sign| message.contains(sign));
+        return if is_held {
+            LoadError::Locked { path, holder: holder_of(&message) }
+        } else {
+            LoadError::LockRefused { path, source: io::Error::other(message) }
         };
     }
     if is_full(&message) {
         return LoadError::Full { path, source: io::Error::new(io::ErrorKind::StorageFull, message) };
     }
-    if REFUSALS.iter().any(|sign| message.contains(sign)) {
+    if ACCESS_DENIED.iter().any(|sign| message.contains(sign)) {
         return LoadError::io("open", &path)(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
     if let Some(sign) = DAMAGE.iter().find(|sign| message.contains(**sign)) {
@@ -154,7 +157,8 @@ fn explained(error: duckdb::Error, action: &str, path: &Path) -> LoadError {
     LoadError::engine(action)(error)
 }
 
-/// `PID 4711 (/usr/bin/duckdb)` of "Conflicting lock is held in /usr/bin/duckdb (PID 4711) by user ...".
+/// Reads the holder of a lock from the engine's message: `process 4711, /usr/bin/duckdb` for "Conflicting lock is held
+/// in /usr/bin/duckdb (PID 4711) by user ...". `None` if the message does not name a process.
 fn holder_of(message: &str) -> Option<String> {
     let (_, held) = message.split_once("Conflicting lock is held in ")?;
     let (program, rest) = held.split_once(" (PID ")?;
@@ -162,7 +166,8 @@ fn holder_of(message: &str) -> Option<String> {
     pid.bytes().all(|byte| byte.is_ascii_digit()).then(|| format!("process {pid}, {program}"))
 }
 
-/// "Trying to read a database file with version number 68, but we can only read versions between 64 and 67."
+/// Reads the version of the file from the engine's message: "Trying to read a database file with version number 68,
+/// but we can only read versions between 64 and 67." `None` for any other message.
 fn newer_format(message: &str) -> Option<String> {
     let (_, rest) = message.split_once("database file with version number ")?;
     let version: String = rest.chars().take_while(char::is_ascii_digit).collect();

@@ -1,4 +1,4 @@
-//! Creates a second file with everything that analysts keep in the warehouse, for a replay to fill.
+//! Transfers the tables, views and indexes that users created from a warehouse to the new file that a replay fills.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use super::{
     file,
     names::{CATALOG, META_TABLE, qualified},
     objects::{
-        ACTION, NEW_CATALOG, blocking_object, clone_schema, copy_rows, is_our_table, require_no_key_to_ours, tables,
+        ACTION, NEW_CATALOG, clone_schema, copy_error, copy_rows, is_our_table, require_no_key_to_ours, tables,
         with_new_file, with_search_path,
     },
     search_state::{INDEX_SCHEMA, is_of_index},
@@ -18,15 +18,17 @@ use crate::{
 };
 
 /// Catalog name of the file that a replay replaces.
-const LEFT_CATALOG: &str = "left_behind";
+const OLD_CATALOG: &str = "left_behind";
 
-/// An index of somebody else on a table of ours, with its SQL.
+/// An index that a user created on a table of this program.
 struct Index {
     name: String,
+    /// The CREATE INDEX statement.
     sql: String,
     comment: Option<String>,
 }
 
+/// The indexes on the tables of this program. Users created all of them: the program creates none.
 fn indexes_on_ours(engine: &Engine, catalog: &str) -> Result<Vec<Index>, LoadError> {
     let sql = format!(
         "SELECT table_name, index_name, sql, comment FROM duckdb_indexes()
@@ -40,19 +42,20 @@ fn indexes_on_ours(engine: &Engine, catalog: &str) -> Result<Vec<Index>, LoadErr
     Ok(found.into_iter().filter(|(table, _)| is_our_table(table)).map(|(_, index)| index).collect())
 }
 
-/// Creates a file with all objects of the attached file but no rows, and without indexes of others on our tables.
-pub(super) fn create_empty(engine: &Engine, path: &Path, fresh: &Path) -> Result<(), LoadError> {
+/// Creates a file at `new_file` with all objects of the attached file, but without rows except the metadata, and without
+/// indexes on tables of this program. Fails if the rebuilt rows could not keep what users added to them.
+pub(super) fn create_empty(engine: &Engine, path: &Path, new_file: &Path) -> Result<(), LoadError> {
     require_no_key_to_ours(&tables(engine, CATALOG)?, path)?;
     require_no_values_in_ours(engine, path)?;
-    with_new_file(engine, fresh, || {
+    with_new_file(engine, new_file, || {
         with_search_path(engine, || clone_schema(engine, path))?;
-        // Rows change faster without indexes. They are created when all rows are there.
+        // Rows are written faster without indexes, so [`import`] creates the indexes after the rows.
         for index in indexes_on_ours(engine, NEW_CATALOG)? {
             let name = quote_identifier(&index.name);
             engine.execute(ACTION, &format!("DROP INDEX {NEW_CATALOG}.main.{name}"))?;
         }
         let meta = quote_identifier(META_TABLE);
-        // A search index without its answers is useless; the end of a run makes it again.
+        // The search index does not fit the empty tables. The end of a run makes a new index.
         engine.execute(ACTION, &format!("DROP SCHEMA IF EXISTS {NEW_CATALOG}.{INDEX_SCHEMA} CASCADE"))?;
         let rows = format!(
             "INSERT INTO {NEW_CATALOG}.main.{meta} SELECT * FROM {CATALOG}.main.{meta} WHERE NOT ({})",
@@ -62,22 +65,24 @@ pub(super) fn create_empty(engine: &Engine, path: &Path, fresh: &Path) -> Result
     })
 }
 
-/// Imports the rows of others, and their indexes on our tables, from the file at `left`.
-pub(super) fn import(engine: &Engine, left: &Path, patience: &LockPatience) -> Result<(), LoadError> {
-    let how = "TYPE duckdb, READ_ONLY";
-    patience.until_free(|| file::attach_as(engine, left, LEFT_CATALOG, how))?;
-    let imported = import_attached(engine, left);
-    let closed = engine.execute(ACTION, &format!("DETACH {LEFT_CATALOG}"));
+/// Imports the rows of users' tables, and users' indexes on tables of this program, from `old_file` into the attached
+/// file. Waits while another process has the old file open.
+pub(super) fn import(engine: &Engine, old_file: &Path, patience: &LockPatience) -> Result<(), LoadError> {
+    let options = "TYPE duckdb, READ_ONLY";
+    patience.until_free(|| file::attach_as(engine, old_file, OLD_CATALOG, options))?;
+    let imported = import_attached(engine, old_file);
+    let closed = engine.execute(ACTION, &format!("DETACH {OLD_CATALOG}"));
     imported.and(closed)
 }
 
-fn import_attached(engine: &Engine, left: &Path) -> Result<(), LoadError> {
+/// Imports from the old file, which is attached as [`OLD_CATALOG`].
+fn import_attached(engine: &Engine, old_file: &Path) -> Result<(), LoadError> {
     with_search_path(engine, || {
-        for table in tables(engine, LEFT_CATALOG)?.iter().filter(|table| !table.is_ours()) {
-            copy_rows(engine, left, table, [LEFT_CATALOG, CATALOG])?;
+        for table in tables(engine, OLD_CATALOG)?.iter().filter(|table| !table.is_ours()) {
+            copy_rows(engine, old_file, table, [OLD_CATALOG, CATALOG])?;
         }
-        for Index { name, sql, comment } in indexes_on_ours(engine, LEFT_CATALOG)? {
-            let failed = |error| blocking_object(error, left, format!("the index {name}"), "cannot be made again");
+        for Index { name, sql, comment } in indexes_on_ours(engine, OLD_CATALOG)? {
+            let failed = |error| copy_error(error, old_file, format!("the index {name}"), "cannot be made again");
             engine.connection().execute_batch(&sql).map_err(failed)?;
             if let Some(comment) = comment {
                 let comment = format!("COMMENT ON INDEX {} IS {}", quote_identifier(&name), quote_text(&comment));
@@ -88,7 +93,8 @@ fn import_attached(engine: &Engine, left: &Path) -> Result<(), LoadError> {
     })
 }
 
-/// Returns an error if somebody added a column to a table of ours and values to it: rebuilt rows would lose the values.
+/// Returns an error if a user added a column with values to a table of this program: rows that are built again would
+/// not have these values.
 fn require_no_values_in_ours(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     for (name, columns) in columns_by_table(engine)? {
         let Some(table) = schema::table(&name) else { continue };
@@ -98,7 +104,7 @@ fn require_no_values_in_ours(engine: &Engine, path: &Path) -> Result<(), LoadErr
             if values > 0 {
                 let object = format!("the column {name}.{column}");
                 let why = format!(
-                    "is not of studysync and holds {values} values, which rows that are built anew would not have"
+                    "was not created by studysync and has {values} values, which rows that are built again would not have"
                 );
                 return Err(LoadError::ForeignObject { path: path.to_owned(), object, why });
             }

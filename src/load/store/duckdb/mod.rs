@@ -1,7 +1,7 @@
 //! The warehouse as one DuckDB file.
 //!
-//! The file is attached to an in-memory engine while there is work, and detached by [`Store::publish`]. DuckDB locks a
-//! file that is open for writing, and analysts read it between runs.
+//! The file is attached to an in-memory engine when it is needed, and detached by [`Store::publish`]. DuckDB locks a
+//! file that is open for writing; detaching it lets analysts read the file between runs.
 
 mod catalog;
 mod claims;
@@ -38,8 +38,8 @@ use crate::{
     schema::Table,
 };
 
-/// Size at which the commit log is folded into the file. Its rows stay in memory until then, and a crash makes the next
-/// reader replay it. Large inserts bypass the log: a million responses leave some 20 MiB.
+/// Size of DuckDB's commit log (WAL) at which a checkpoint should fold it into the file. Until then its rows stay in
+/// memory, and after a crash the next reader must replay it. Large inserts bypass the log.
 const COMMIT_LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The warehouse in one DuckDB file.
@@ -49,16 +49,16 @@ pub(in crate::load) struct DuckDbStore {
     /// Path of the copy for readers, made when a run ends.
     copy: Option<PathBuf>,
     search: FullTextSearch,
-    /// State of the search index when the file was attached.
+    /// State of the search index: read when the file is attached, then updated by every change.
     index: IndexState,
     identity: Identity,
     patience: LockPatience,
     access: Access,
-    /// Held while the file is attached.
+    /// `Some` while the file is attached: keeps this process from opening the file twice.
     claim: Option<Claim>,
-    /// True if the views are up to date: checked once, not at each attach.
+    /// True once the views have been brought up to date. They are checked only at the first attach.
     has_views: bool,
-    /// Of rows that were removed since the file was attached.
+    /// The deletion marks of the rows that were removed since the file was attached.
     marks: DeletionMarks,
     /// True if something was committed since the last checkpoint.
     is_dirty: bool,
@@ -69,13 +69,14 @@ pub(in crate::load) struct DuckDbStore {
 /// How the file is opened.
 enum Access {
     Write,
-    /// Nothing is created or changed; columns that the file lacks are read as NULL.
+    /// Read-only: nothing is created or changed. Columns that the file lacks are read as NULL.
     Compare(MissingColumns),
 }
 
-/// How a DuckDB file is opened.
+/// Which DuckDB file to open, and how.
 pub(in crate::load) struct DuckDbPlace<'p> {
     pub path: &'p Path,
+    /// The service that the file must belong to.
     pub identity: &'p Identity,
     /// How long to wait while another process has the file open, each time it is attached.
     pub patience: LockPatience,
@@ -100,7 +101,7 @@ impl DuckDbStore {
         Self::open_as(place, engine, Access::Write)
     }
 
-    /// Opens the warehouse read-only, also where nothing may be written.
+    /// Opens the warehouse read-only. The file and its folder may be read-only.
     ///
     /// # Errors
     /// As [`DuckDbStore::open`]; `Missing` if there is no such file.
@@ -134,6 +135,8 @@ impl DuckDbStore {
         Ok(store)
     }
 
+    /// Attaches the file unless it is attached. For writing, also creates missing tables and brings the views up to
+    /// date.
     fn attach(&mut self) -> Result<(), LoadError> {
         if self.claim.is_some() {
             return Ok(());
@@ -146,7 +149,7 @@ impl DuckDbStore {
             return Ok(());
         }
         let claim = Claim::for_writing(&self.path)?;
-        // The next publish folds in the commit log of a killed run.
+        // A killed run leaves its commit log; then the next publish makes a checkpoint.
         self.is_dirty |= file::has_commit_log(&self.path);
         self.patience.until_free(|| file::attach(&self.engine, &self.path))?;
         self.claim = Some(claim);
@@ -157,7 +160,7 @@ impl DuckDbStore {
                 Ok(())
             }
             Err(error) => {
-                // The first error is returned.
+                // An error of detaching is dropped: the first error is returned.
                 self.detach().ok();
                 Err(error)
             }
@@ -174,15 +177,16 @@ impl DuckDbStore {
         Ok(())
     }
 
-    /// Makes the search index if it is wanted and out of date; drops it if it is not wanted or cannot be made. No
-    /// failure of the index ends a run: without it, the search is plain.
+    /// Makes the search index if the settings want it and it is out of date. Drops the index if they do not want it or
+    /// it cannot be made: without the index, `search_answers` still works, but more slowly. A failure to make the index
+    /// is only a warning.
     fn update_index(&mut self) -> Result<(), LoadError> {
         if !self.search.is_on {
             return if self.index == IndexState::Missing { Ok(()) } else { self.drop_index() };
         }
         let made = self.search.require_installed(&self.engine).and_then(|()| self.make_index());
         let Err(error) = made else { return Ok(()) };
-        // After some errors the engine refuses everything.
+        // After some errors the engine refuses every statement.
         self.restart_engine();
         let why = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
         tracing::warn!(
@@ -193,12 +197,14 @@ impl DuckDbStore {
         self.drop_index()
     }
 
+    /// Makes the search index unless it is current, and closes the file. Makes none if somebody else created a macro
+    /// `search_answers`.
     fn make_index(&mut self) -> Result<(), LoadError> {
         if self.index == IndexState::Current {
             return Ok(());
         }
         self.attach()?;
-        // Attaching has read the state again.
+        // If the file was not attached, attaching has read the state again.
         if self.index == IndexState::Current {
             return self.detach();
         }
@@ -213,6 +219,7 @@ impl DuckDbStore {
         self.publish()
     }
 
+    /// Drops the search index if there is one, and closes the file.
     fn drop_index(&mut self) -> Result<(), LoadError> {
         if self.remove_index()? {
             tracing::info!("dropped the index of words; search_answers is the plain search");
@@ -220,18 +227,19 @@ impl DuckDbStore {
         self.publish()
     }
 
-    /// Drops the index, and returns whether there was one.
+    /// Drops the search index. Returns true if there was one.
     fn remove_index(&mut self) -> Result<bool, LoadError> {
         self.attach()?;
-        let is_there = self.index != IndexState::Missing;
-        if is_there {
+        let has_index = self.index != IndexState::Missing;
+        if has_index {
             search_index::drop_index(&self.engine, &self.path)?;
             (self.is_dirty, self.index) = (true, IndexState::Missing);
         }
-        Ok(is_there)
+        Ok(has_index)
     }
 
-    /// Starts a new engine. If that fails, the next step returns the error.
+    /// Replaces the engine by a new one, which has no file attached. If that fails, the next statement returns the
+    /// error.
     fn restart_engine(&mut self) {
         if self.engine.restart().is_ok() {
             self.claim = None;
@@ -239,11 +247,12 @@ impl DuckDbStore {
         }
     }
 
+    /// Folds the commit log into the file.
     fn checkpoint(&mut self) -> Result<(), LoadError> {
         self.attach()?;
         let checkpoint = || file::checkpoint(&self.engine, &self.path);
-        // After removals the engine may rewrite many row groups. Otherwise there is little to write, and more threads
-        // would wait busily.
+        // After many removals the engine may rewrite many row groups, which more threads speed up. Otherwise there is
+        // little to write, and further threads would only spin.
         if self.marks.is_small() {
             checkpoint()?
         } else {
@@ -263,7 +272,7 @@ impl Store for DuckDbStore {
         self.path.display().to_string()
     }
 
-    /// Empties the copy for readers too: the next run makes another.
+    /// Also empties the copy for readers, which is of the old service. The next run makes a new copy.
     fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
         self.attach()?;
         catalog::bind(&self.engine, &self.path, identity)?;
@@ -280,9 +289,9 @@ impl Store for DuckDbStore {
         take: &mut Take<'_>,
     ) -> Result<(), LoadError> {
         self.attach()?;
-        let nothing = MissingColumns::default();
+        let no_columns = MissingColumns::default();
         let missing_columns = match &self.access {
-            Access::Write => &nothing,
+            Access::Write => &no_columns,
             Access::Compare(missing_columns) => missing_columns,
         };
         read::rows(&self.engine, missing_columns, table, columns, filter, take)
@@ -308,7 +317,7 @@ impl Store for DuckDbStore {
 
     fn commit(&mut self, _label: &str) -> Result<(), LoadError> {
         if self.is_open {
-            transaction::close(&self.engine, &self.path)?;
+            transaction::commit(&self.engine, &self.path)?;
             self.is_open = false;
         }
         Ok(())
@@ -318,10 +327,9 @@ impl Store for DuckDbStore {
         if !std::mem::take(&mut self.is_open) {
             return;
         }
-        // Some errors have ended the transaction already.
+        // Some errors have ended the transaction already; then this fails, and the failure means nothing.
         self.engine.connection().execute_batch("ROLLBACK").ok();
-        // After some failures, a full disk among them, the engine refuses everything until the file is opened again.
-        // The caller returns the error that led here.
+        // After some errors, such as a full disk, the engine refuses every statement until the file is opened again.
         self.restart_engine();
     }
 
@@ -350,22 +358,23 @@ impl Store for DuckDbStore {
         copy::check_target(&self.engine, &copy, &self.identity)?;
         self.checkpoint()?;
         let made = copy::make(&self.engine, &self.path, &copy);
-        // Copying dropped the lock: DuckDB's locks belong to the process, and closing any handle drops them.
+        // Detached also after an error. Copying has dropped the lock already: DuckDB's locks belong to the process, and
+        // closing any handle of the file drops them.
         self.detach().and(made)?;
         tracing::info!(path = %copy.display(), "the copy for readers is replaced");
         Ok(())
     }
 
-    /// Replaces the file by a new one with the same rows: the old file may still contain bytes of removed rows.
+    /// Replaces the file by a new one with the same rows, because the old file may still contain bytes of removed rows.
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError> {
-        // The index contains words of removed answers; the end of the run makes it again.
+        // The index contains words of removed answers. The end of the run makes a new index.
         self.remove_index()?;
         self.checkpoint()?;
         rewrite::write(&self.engine, &self.path)?;
         self.detach()?;
         rewrite::replace_old_file(&self.engine, &self.path)?;
         if let Some(copy) = &self.copy {
-            // The copy contains the removed rows; the end of the run makes a new one.
+            // The copy contains the removed rows. The end of the run makes a new copy.
             rewrite::empty_copy(copy)?;
         }
         Ok(())
@@ -391,11 +400,11 @@ impl Store for DuckDbStore {
         foreign::create_empty(&self.engine, &self.path, fresh)
     }
 
-    fn import_foreign(&mut self, left: &Path) -> Result<(), LoadError> {
+    fn import_foreign(&mut self, old_file: &Path) -> Result<(), LoadError> {
         self.attach()?;
-        let _claim = Claim::for_reading(left)?;
+        let _claim = Claim::for_reading(old_file)?;
         self.is_dirty = true;
-        foreign::import(&self.engine, left, &self.patience)
+        foreign::import(&self.engine, old_file, &self.patience)
     }
 }
 

@@ -2,12 +2,12 @@
 
 use crate::schema::quote_identifier;
 
-/// The table of the file's metadata: keys and values.
+/// The table with the metadata of the file: pairs of key and value.
 pub(super) const META_TABLE: &str = "_studysync";
 /// Catalog name of the attached file.
 pub(super) const CATALOG: &str = "warehouse";
 
-/// The SQL name of one of our tables.
+/// The SQL name of a table of this program in the attached file.
 pub(super) fn qualified(table: &str) -> String {
     format!("{CATALOG}.main.{}", quote_identifier(table))
 }

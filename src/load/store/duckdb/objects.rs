@@ -1,9 +1,9 @@
-//! The objects of others in the file: tables, views, macros, sequences, types, schemas, indexes and comments. All of
-//! them are copied when the file is rewritten and when a replay builds another file. An object that cannot be copied is
-//! reported before anything changes.
+//! Copies tables, views, macros, sequences, types, schemas, indexes and comments into another DuckDB file, also those
+//! that users created. Used to rewrite the file, and to build the file that a replay fills. [`require_copyable`] reports
+//! an object that cannot be copied before anything changes.
 //!
-//! `COPY FROM DATABASE (SCHEMA)` creates the objects. Rows are copied table by table, in the order of foreign keys:
-//! within one statement the engine does not see the statement's own rows.
+//! `COPY FROM DATABASE (SCHEMA)` creates the objects. Rows are copied table by table, referenced tables first, because
+//! the engine checks foreign keys against rows that earlier statements inserted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,12 +26,12 @@ use crate::{
 };
 
 pub(super) const ACTION: &str = "copy the objects of the warehouse";
-/// Catalog name of a new file.
-pub(super) const NEW_CATALOG: &str = "fresh";
-/// Condition for columns whose type can hold a name.
-const HOLDS_TEXT: &str =
+/// Catalog name of the new file while it is attached.
+pub(super) const NEW_CATALOG: &str = "new_file";
+/// SQL condition for columns whose type can contain text.
+const CAN_HOLD_TEXT: &str =
     "NOT regexp_full_match(data_type, '.*INT|.*INTEGER|DOUBLE|FLOAT|BOOLEAN|DECIMAL.*|DATE|TIME.*|INTERVAL')";
-/// Longest chain of rows of one table that reference each other.
+/// Longest chain of rows that reference each other, in one table, that can be copied.
 const GENERATIONS_MAX: usize = 1000;
 
 /// A table of the file.
@@ -39,30 +39,35 @@ const GENERATIONS_MAX: usize = 1000;
 pub(super) struct StoredTable {
     schema: String,
     name: String,
+    /// True if the table may have generated columns, which cannot be inserted.
     may_have_generated: bool,
+    /// The foreign keys of the table.
     keys: Vec<ForeignKey>,
 }
 
-/// A foreign key. Its tables are in one schema.
+/// A foreign key. DuckDB allows it only between tables of one schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ForeignKey {
     columns: Vec<String>,
+    /// Name of the referenced table.
     to: String,
+    /// The referenced columns, in the order of `columns`.
     to_columns: Vec<String>,
 }
 
 impl StoredTable {
+    /// Returns true if this program created the table, or the extension `fts` for its search index.
     pub(super) fn is_ours(&self) -> bool {
         self.schema == INDEX_SCHEMA || self.schema == "main" && is_our_table(&self.name)
     }
 
-    /// The table in SQL.
+    /// The qualified SQL name of the table in this catalog.
     pub(super) fn sql(&self, catalog: &str) -> String {
         format!("{catalog}.{}.{}", quote_identifier(&self.schema), quote_identifier(&self.name))
     }
 
-    /// The table, for people.
-    pub(super) fn shown(&self) -> String {
+    /// The name of the table in messages to people.
+    pub(super) fn for_people(&self) -> String {
         match self.schema.as_str() {
             "main" => format!("the table {}", self.name),
             schema => format!("the table {schema}.{}", self.name),
@@ -70,11 +75,12 @@ impl StoredTable {
     }
 }
 
+/// Returns true if a table with this name in the schema `main` is a table of this program.
 pub(super) fn is_our_table(name: &str) -> bool {
     name == META_TABLE || schema::table(name).is_some()
 }
 
-/// Every table of an attached file, in the order of foreign keys.
+/// The tables of an attached file, each after the tables that its foreign keys reference.
 pub(super) fn tables(engine: &Engine, catalog: &str) -> Result<Vec<StoredTable>, LoadError> {
     let sql = format!(
         "SELECT schema_name, table_name, contains(sql, 'GENERATED ALWAYS') FROM duckdb_tables()
@@ -92,9 +98,9 @@ pub(super) fn tables(engine: &Engine, catalog: &str) -> Result<Vec<StoredTable>,
     Ok(parents_first(tables))
 }
 
-/// The foreign keys, with the schema and the name of their tables.
+/// The foreign keys of an attached file, each with the schema and the name of its table.
 fn foreign_keys(engine: &Engine, catalog: &str) -> Result<Vec<(String, String, ForeignKey)>, LoadError> {
-    // The query returns a row for each pair of columns.
+    // The query returns one row for each pair of referencing and referenced column.
     let sql = format!(
         "SELECT schema_name, table_name, constraint_index, referenced_table, unnest(constraint_column_names),
             unnest(referenced_column_names) FROM duckdb_constraints()
@@ -111,70 +117,74 @@ fn foreign_keys(engine: &Engine, catalog: &str) -> Result<Vec<(String, String, F
     Ok(keys.into_iter().map(|((schema, name, _), key)| (schema, name, key)).collect())
 }
 
-/// Sorts tables after the tables that they reference. A table references only earlier ones or itself, so there is no
-/// cycle.
-fn parents_first(mut left: Vec<StoredTable>) -> Vec<StoredTable> {
-    let mut sorted: Vec<StoredTable> = Vec::with_capacity(left.len());
-    while !left.is_empty() {
-        let waits = |table: &StoredTable| {
-            let is_left = |key: &ForeignKey| {
-                key.to != table.name && left.iter().any(|other| other.schema == table.schema && other.name == key.to)
+/// Sorts tables so that each stands after the tables that it references. Tables in a circle of references come last.
+fn parents_first(mut unsorted: Vec<StoredTable>) -> Vec<StoredTable> {
+    let mut sorted: Vec<StoredTable> = Vec::with_capacity(unsorted.len());
+    while !unsorted.is_empty() {
+        let has_unsorted_parent = |table: &StoredTable| {
+            let is_unsorted = |key: &ForeignKey| {
+                let mut others = unsorted.iter().filter(|other| other.schema == table.schema);
+                key.to != table.name && others.any(|other| other.name == key.to)
             };
-            table.keys.iter().any(is_left)
+            table.keys.iter().any(is_unsorted)
         };
-        let (later, now): (Vec<StoredTable>, Vec<StoredTable>) = left.iter().cloned().partition(waits);
-        if now.is_empty() {
+        let (later, next): (Vec<StoredTable>, Vec<StoredTable>) =
+            unsorted.iter().cloned().partition(has_unsorted_parent);
+        if next.is_empty() {
             sorted.extend(later);
             return sorted;
         }
-        sorted.extend(now);
-        left = later;
+        sorted.extend(next);
+        unsorted = later;
     }
     sorted
 }
 
-/// The tables of others, with their columns that can hold a text.
+/// The tables that users created, each with its columns that can contain text.
 pub(super) fn foreign_tables(engine: &Engine) -> Result<Vec<ForeignTable>, LoadError> {
-    let theirs = tables(engine, CATALOG)?.into_iter().filter(|table| !table.is_ours());
+    let foreign = tables(engine, CATALOG)?.into_iter().filter(|table| !table.is_ours());
     let of_table = |table: StoredTable| {
         let name = if table.schema == "main" { table.name.clone() } else { format!("{}.{}", table.schema, table.name) };
-        let columns = columns(engine, &table, CATALOG, HOLDS_TEXT)?;
+        let columns = columns(engine, &table, CATALOG, CAN_HOLD_TEXT)?;
         Ok(ForeignTable { name, relation: table.sql(CATALOG), columns })
     };
-    theirs.map(of_table).collect()
+    foreign.map(of_table).collect()
 }
 
-/// Calls `take` with the columns of such a table as texts; lists and structures too.
+/// Calls `take` with batches of a user's table: the columns of [`ForeignTable::columns`], converted to text. Lists and
+/// structs are converted too.
 pub(super) fn read_foreign(engine: &Engine, table: &ForeignTable, take: &mut Take<'_>) -> Result<(), LoadError> {
-    let shown: Vec<String> =
+    let as_texts: Vec<String> =
         table.columns.iter().map(|name| format!("CAST({} AS VARCHAR)", quote_identifier(name))).collect();
-    if shown.is_empty() {
+    if as_texts.is_empty() {
         return Ok(());
     }
-    engine.each_batch("read a table", &format!("SELECT {} FROM {}", shown.join(", "), table.relation), take)
+    engine.each_batch("read a table", &format!("SELECT {} FROM {}", as_texts.join(", "), table.relation), take)
 }
 
-fn columns(engine: &Engine, table: &StoredTable, catalog: &str, which: &str) -> Result<Vec<String>, LoadError> {
+/// The names of the columns of a table that match the SQL condition, in table order.
+fn columns(engine: &Engine, table: &StoredTable, catalog: &str, condition: &str) -> Result<Vec<String>, LoadError> {
     let sql = format!(
         "SELECT column_name FROM duckdb_columns() WHERE database_name = '{catalog}' AND schema_name = {} AND table_name = {}
-            AND {which} ORDER BY column_index",
+            AND {condition} ORDER BY column_index",
         quote_text(&table.schema),
         quote_text(&table.name)
     );
     engine.query("list the columns", &sql, |row| row.get(0))
 }
 
-/// Creates every object of the warehouse, without rows, in the attached new file. Must run inside [`with_search_path`].
+/// Creates every object of the warehouse, without rows, in the attached new file. On failure the error names the user's
+/// object that cannot be created. Must run inside [`with_search_path`].
 pub(super) fn clone_schema(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let sql = format!("COPY FROM DATABASE {CATALOG} TO {NEW_CATALOG} (SCHEMA)");
     engine.connection().execute_batch(&sql).map_err(|error| {
-        let object = unbound_table(engine).unwrap_or_else(|| "an object that is not of studysync".to_owned());
-        blocking_object(error, path, object, "cannot be made in a new file")
+        let object = unbound_table(engine).unwrap_or_else(|| "an object that studysync did not create".to_owned());
+        copy_error(error, path, object, "cannot be made in a new file")
     })
 }
 
-/// Runs work with all schemas in the search path: statements find macros and sequences by their names alone, as in the
-/// session that created them.
+/// Runs work with all schemas of the warehouse in the search path. Then statements find macros and sequences by
+/// unqualified names, as in the session that created them.
 pub(super) fn with_search_path<T>(
     engine: &Engine,
     work: impl FnOnce() -> Result<T, LoadError>,
@@ -190,24 +200,28 @@ pub(super) fn with_search_path<T>(
     done
 }
 
-/// The first table whose defaults, checks or indexes the engine cannot bind here.
+/// The name of the first user's table whose defaults, checks or indexes the engine cannot bind, such as a default that
+/// calls a missing function. `None` if there is no such table.
 fn unbound_table(engine: &Engine) -> Option<String> {
-    let theirs = tables(engine, CATALOG).ok()?.into_iter().filter(|table| !table.is_ours());
+    let foreign = tables(engine, CATALOG).ok()?.into_iter().filter(|table| !table.is_ours());
     let is_unbound = |table: &StoredTable| {
         let sql = format!("EXPLAIN INSERT INTO {} DEFAULT VALUES", table.sql(CATALOG));
         engine.connection().execute_batch(&sql).is_err()
     };
-    theirs.into_iter().find(is_unbound).map(|table| table.shown())
+    foreign.into_iter().find(is_unbound).map(|table| table.for_people())
 }
 
-pub(super) fn blocking_object(error: duckdb::Error, path: &Path, object: String, why: &str) -> LoadError {
-    match is_full(&error.to_string()) {
-        true => LoadError::engine(ACTION)(error),
-        false => LoadError::ForeignObject { path: path.to_owned(), object, why: format!("{why}: {error}") },
+/// The error for a user's object that cannot be copied: `ForeignObject`, or the engine's error if the disk is full.
+pub(super) fn copy_error(error: duckdb::Error, path: &Path, object: String, why: &str) -> LoadError {
+    if is_full(&error.to_string()) {
+        LoadError::engine(ACTION)(error)
+    } else {
+        LoadError::ForeignObject { path: path.to_owned(), object, why: format!("{why}: {error}") }
     }
 }
 
-/// Copies all rows of a table from one attached file to another. Must run inside [`with_search_path`].
+/// Copies all rows of a table between two attached files: from the first of `catalogs` to the second. Must run inside
+/// [`with_search_path`].
 pub(super) fn copy_rows(
     engine: &Engine,
     path: &Path,
@@ -215,9 +229,12 @@ pub(super) fn copy_rows(
     catalogs: [&str; 2],
 ) -> Result<(), LoadError> {
     let [from, to] = catalogs.map(|catalog| table.sql(catalog));
-    let failed = |error| match table.is_ours() {
-        true => LoadError::engine(ACTION)(error),
-        false => blocking_object(error, path, table.shown(), "cannot be copied"),
+    let failed = |error| {
+        if table.is_ours() {
+            LoadError::engine(ACTION)(error)
+        } else {
+            copy_error(error, path, table.for_people(), "cannot be copied")
+        }
     };
     let columns = if table.may_have_generated { columns_with_values(engine, table, catalogs[0])? } else { None };
     let (into, columns) = match columns {
@@ -229,23 +246,24 @@ pub(super) fn copy_rows(
             let sql = format!("INSERT INTO {into} SELECT {columns} FROM {from}");
             engine.connection().execute_batch(&sql).map_err(failed)
         };
-        // The order of our rows has no meaning; that of others may have.
+        // The order of rows in tables of this program has no meaning. In tables that users created, it may have one.
         return if table.is_ours() { engine.in_any_order(insert) } else { insert() };
     }
     copy_generations(engine, path, table, &RowCopy { from, to, into, columns }, failed)
 }
 
-/// The tables and columns of a copy, as SQL.
+/// The source and the target of a copy of rows, as SQL.
 struct RowCopy {
     from: String,
     to: String,
-    /// `to` with its list of columns.
+    /// The target of INSERT INTO: `to`, with a list of columns if the table has generated columns.
     into: String,
+    /// The columns to select.
     columns: String,
 }
 
-/// Copies the rows of a table that reference each other: first those that reference none, then those that reference
-/// copied ones, and so on.
+/// Copies the rows of a table with a foreign key to itself: first the rows that reference no row, then the rows that
+/// reference only copied rows, and so on. Fails if rows reference each other in a circle.
 fn copy_generations(
     engine: &Engine,
     path: &Path,
@@ -255,23 +273,23 @@ fn copy_generations(
 ) -> Result<(), LoadError> {
     let RowCopy { from, to, into, columns } = copy;
     let own_keys = table.keys.iter().filter(|key| key.to == table.name);
-    let is_known = |key: &ForeignKey| {
+    let has_copied_parent = |key: &ForeignKey| {
         let pairs = || key.columns.iter().zip(&key.to_columns);
         let equal = pairs().map(|(column, to)| format!("p.{} = o.{}", quote_identifier(to), quote_identifier(column)));
         let empty = pairs().map(|(column, _)| format!("o.{} IS NULL", quote_identifier(column)));
         let (equal, empty) = (equal.collect::<Vec<_>>().join(" AND "), empty.collect::<Vec<_>>().join(" OR "));
         format!("({empty} OR EXISTS (SELECT 1 FROM {to} p WHERE {equal}))")
     };
-    let is_known = own_keys.map(is_known).collect::<Vec<_>>().join(" AND ");
+    let have_copied_parents = own_keys.map(has_copied_parent).collect::<Vec<_>>().join(" AND ");
     engine.execute(ACTION, &format!("CREATE OR REPLACE TEMP TABLE work_left AS SELECT rowid AS id FROM {from}"))?;
     for _ in 0..GENERATIONS_MAX {
-        let now = format!(
+        let select_next = format!(
             "CREATE OR REPLACE TEMP TABLE work_now AS SELECT o.rowid AS id FROM {from} o
-             WHERE o.rowid IN (SELECT id FROM work_left) AND {is_known}"
+             WHERE o.rowid IN (SELECT id FROM work_left) AND {have_copied_parents}"
         );
-        engine.execute(ACTION, &now)?;
-        let [found] = engine.integers(ACTION, "SELECT count(*) FROM work_now")?;
-        if found == 0 {
+        engine.execute(ACTION, &select_next)?;
+        let [rows] = engine.integers(ACTION, "SELECT count(*) FROM work_now")?;
+        if rows == 0 {
             break;
         }
         let insert = format!(
@@ -286,60 +304,64 @@ fn copy_generations(
         0 => Ok(()),
         left => Err(LoadError::ForeignObject {
             path: path.to_owned(),
-            object: table.shown(),
+            object: table.for_people(),
             why: format!(
-                "has {left} rows that name each other in a circle, or in too long a chain, by its foreign key to itself"
+                "has {left} rows that reference each other in a circle, or in too long a chain, by its foreign key to itself"
             ),
         }),
     }
 }
 
-/// The columns that are not generated, as a SQL list; `None` if no column is generated.
+/// The columns of a table that are not generated, as a SQL list; `None` if no column is generated.
 fn columns_with_values(engine: &Engine, table: &StoredTable, catalog: &str) -> Result<Option<String>, LoadError> {
     let names = columns(engine, table, catalog, "true")?;
     let quoted: Vec<String> = names.iter().map(|name| quote_identifier(name)).collect();
-    // No catalog table tells generated columns. The engine refuses a value for one.
-    let is_refused = |column: &&String| {
+    // DuckDB's catalog does not list generated columns. So the engine is asked to plan an INSERT into each column: it
+    // refuses a value for a generated column.
+    let is_generated = |column: &&String| {
         let sql = format!("EXPLAIN INSERT INTO {} ({column}) SELECT NULL", table.sql(catalog));
         let error = engine.connection().execute_batch(&sql).err();
         error.is_some_and(|refusal| refusal.to_string().contains("generated column"))
     };
-    let given: Vec<String> = quoted.iter().filter(|column| !is_refused(column)).cloned().collect();
-    Ok((given.len() < quoted.len()).then(|| given.join(", ")))
+    let with_values: Vec<String> = quoted.iter().filter(|column| !is_generated(column)).cloned().collect();
+    Ok((with_values.len() < quoted.len()).then(|| with_values.join(", ")))
 }
 
-/// Returns an error if a foreign key references one of our tables.
+/// Returns an error if a foreign key references a table of this program: the engine would then refuse to delete its
+/// rows.
 pub(super) fn require_no_key_to_ours(tables: &[StoredTable], path: &Path) -> Result<(), LoadError> {
     for table in tables {
         if let Some(key) = table.keys.iter().find(|key| table.schema == "main" && is_our_table(&key.to)) {
-            let why = format!("has a foreign key to {}, whose rows could then not be taken out", key.to);
-            return Err(LoadError::ForeignObject { path: path.to_owned(), object: table.shown(), why });
+            let why = format!("has a foreign key to {}, whose rows could then not be removed", key.to);
+            return Err(LoadError::ForeignObject { path: path.to_owned(), object: table.for_people(), why });
         }
     }
     Ok(())
 }
 
-/// Runs work with a new file attached next to the warehouse. Removes the file after an error.
+/// Attaches a new database file at `new_file` as [`NEW_CATALOG`], runs `work` and detaches the file. Removes the file
+/// if `work` or detaching fails.
 pub(super) fn with_new_file(
     engine: &Engine,
-    fresh: &Path,
+    new_file: &Path,
     work: impl FnOnce() -> Result<(), LoadError>,
 ) -> Result<(), LoadError> {
-    file::clear(fresh)?;
-    let text = quote_text(&fresh.to_string_lossy());
-    engine.execute(ACTION, &format!("ATTACH {text} AS {NEW_CATALOG} ({})", file::AS_NEW))?;
+    file::remove_database(new_file)?;
+    let text = quote_text(&new_file.to_string_lossy());
+    engine.execute(ACTION, &format!("ATTACH {text} AS {NEW_CATALOG} ({})", file::NEW_FILE_OPTIONS))?;
     let done = work();
     let closed = engine.execute(ACTION, &format!("DETACH {NEW_CATALOG}"));
     let worked = done.and(closed);
     if worked.is_err() {
-        // The first error is returned. An unfinished file would take space.
-        file::clear(fresh).ok();
+        // The first error is returned. The unfinished file would take space.
+        file::remove_database(new_file).ok();
     }
     worked
 }
 
-/// Tries whether the file can be rewritten with all objects of others.
-pub(super) fn require_copyable(engine: &Engine, path: &Path, fresh: &Path) -> Result<(), LoadError> {
+/// Returns an error if the warehouse cannot be rewritten with all objects that users created. Tries it with a file at
+/// `new_file`, which is removed again.
+pub(super) fn require_copyable(engine: &Engine, path: &Path, new_file: &Path) -> Result<(), LoadError> {
     let tables = tables(engine, CATALOG)?;
     require_no_key_to_ours(&tables, path)?;
     let sql = format!("SELECT count(*) FROM duckdb_indexes() WHERE database_name = '{CATALOG}'");
@@ -347,17 +369,18 @@ pub(super) fn require_copyable(engine: &Engine, path: &Path, fresh: &Path) -> Re
     if indexes == 0 && tables.iter().all(StoredTable::is_ours) {
         return Ok(());
     }
-    // Rows without foreign keys can always be copied; the others are tried.
-    let named: BTreeSet<(String, String)> =
+    // Foreign keys can keep rows from being copied, so the rows of tables with foreign keys, and of the tables that
+    // they reference, are copied to try it.
+    let referenced: BTreeSet<(String, String)> =
         tables.iter().flat_map(|table| table.keys.iter().map(|key| (table.schema.clone(), key.to.clone()))).collect();
-    let is_tried =
-        |table: &&StoredTable| !table.keys.is_empty() || named.contains(&(table.schema.clone(), table.name.clone()));
-    with_new_file(engine, fresh, || {
+    let is_referenced = |table: &StoredTable| referenced.contains(&(table.schema.clone(), table.name.clone()));
+    let is_tried = |table: &&StoredTable| !table.keys.is_empty() || is_referenced(table);
+    with_new_file(engine, new_file, || {
         with_search_path(engine, || {
             clone_schema(engine, path)?;
             let mut tried = tables.iter().filter(is_tried);
             tried.try_for_each(|table| copy_rows(engine, path, table, [CATALOG, NEW_CATALOG]))
         })
     })?;
-    file::clear(fresh)
+    file::remove_database(new_file)
 }

@@ -5,7 +5,7 @@ use arrow::array::RecordBatch;
 use super::{
     catalog::{MissingColumns, with_null_columns},
     names::qualified,
-    transaction::{with_keys, within},
+    transaction::{in_range, with_keys},
 };
 use crate::{
     load::{
@@ -19,7 +19,7 @@ use crate::{
 
 const ACTION: &str = "read the warehouse";
 
-/// Calls `take` with these columns of the rows that match the filter.
+/// Calls `take` with batches of these columns of the rows that match the filter. `missing_columns` are read as NULL.
 pub(super) fn rows(
     engine: &Engine,
     missing_columns: &MissingColumns,
@@ -38,8 +38,8 @@ pub(super) fn rows(
     let schema = read_schema(table, columns)?;
     let mut take = |batch: RecordBatch| take(fit(&batch, &schema).map_err(invalid_rows(table))?);
     let Some(keys) = filter.keys else {
-        let inside = within(table, filter.range);
-        let sql = format!("SELECT {list} FROM {relation} t WHERE true{inside}");
+        let in_range = in_range(table, filter.range);
+        let sql = format!("SELECT {list} FROM {relation} t WHERE true{in_range}");
         return match filter.range {
             Some(_) => engine.each_batch(ACTION, &sql, take),
             None => engine.with_all_threads(|| engine.each_batch(ACTION, &sql, take)),

@@ -1,8 +1,8 @@
-//! Replaces the file by a new one with the same content. DuckDB neither zeroes unused blocks nor returns all of them,
-//! so deleted rows stay readable until the whole file is rewritten.
+//! Replaces the file by a new one with the same content. DuckDB neither zeroes unused blocks nor truncates all of them,
+//! so the bytes of deleted rows stay in the file until the file is rewritten.
 //!
-//! All objects are copied, whoever made them ([`super::objects`]). One rename replaces the file; a reader that has the
-//! old file open keeps it.
+//! The objects of this program and of users are copied ([`super::objects`]). One rename replaces the file. A reader that
+//! has the old file open keeps reading it.
 
 use std::{fs::File, io, path::Path};
 
@@ -18,14 +18,14 @@ use crate::{
     model::DurableStep,
 };
 
-/// Suffix of the new file. The next rewrite removes one that a killed run left.
-const FRESH: &str = ".rewrite";
+/// Suffix of the new file. The next rewrite removes the file if a killed run left it.
+const NEW_SUFFIX: &str = ".rewrite";
 
-/// Writes the new file next to the attached one, and checks that it has every row.
+/// Writes the new file next to the attached one, and checks that all tables have the same number of rows in both.
 pub(super) fn write(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    let fresh = files::beside(path, FRESH);
+    let new_file = files::beside(path, NEW_SUFFIX);
     let action = "write the warehouse anew";
-    with_new_file(engine, &fresh, || {
+    with_new_file(engine, &new_file, || {
         let copy = || {
             clone_schema(engine, path)?;
             let mut tables = tables(engine, CATALOG)?.into_iter();
@@ -37,17 +37,17 @@ pub(super) fn write(engine: &Engine, path: &Path) -> Result<(), LoadError> {
         })?;
         check(engine, path)
     })?;
-    let synced = File::open(&fresh).and_then(|file| file.sync_all());
+    let synced = File::open(&new_file).and_then(|file| file.sync_all());
     if synced.is_err() {
-        // The first error is returned. An unfinished file would take space.
-        file::clear(&fresh).ok();
+        // The first error is returned. The unfinished file would take space.
+        file::remove_database(&new_file).ok();
     }
-    synced.map_err(LoadError::io("sync", &fresh))
+    synced.map_err(LoadError::io("sync", &new_file))
 }
 
-/// Returns an error if the attached file holds an object that cannot be copied. Leaves no file behind.
+/// Returns an error if the attached file has an object that cannot be copied. Leaves no file behind.
 pub(super) fn require_possible(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    require_copyable(engine, path, &files::beside(path, FRESH))
+    require_copyable(engine, path, &files::beside(path, NEW_SUFFIX))
 }
 
 /// Checks that every table has as many rows in the new file as in the old one.
@@ -55,9 +55,9 @@ fn check(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     for table in tables(engine, CATALOG)? {
         let (old, new) = (table.sql(CATALOG), table.sql(NEW_CATALOG));
         let sql = format!("SELECT (SELECT count(*) FROM {old}), (SELECT count(*) FROM {new})");
-        let [old, new] = engine.integers("check the fresh file", &sql)?;
+        let [old, new] = engine.integers("check the new file", &sql)?;
         if old != new {
-            let why = format!("{} has {old} rows, and {new} in the fresh file", table.shown());
+            let why = format!("{} has {old} rows, and {new} in the new file", table.for_people());
             return Err(LoadError::io("write anew", path)(io::Error::other(why)));
         }
     }
@@ -66,19 +66,19 @@ fn check(engine: &Engine, path: &Path) -> Result<(), LoadError> {
 
 /// Replaces the old file by the new one. This process must not have the old file open.
 pub(super) fn replace_old_file(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    let fresh = files::beside(path, FRESH);
+    let new_file = files::beside(path, NEW_SUFFIX);
     engine.hit(DurableStep::DuckDbRewritten, path)?;
     if file::has_commit_log(path) {
-        file::clear(&fresh)?;
-        // The engine would take it for the log of the new file.
+        file::remove_database(&new_file)?;
+        // The engine would apply the old file's commit log to the new file.
         let source = io::Error::other("its commit log is not folded in");
         return Err(LoadError::io("replace", path)(source));
     }
-    file::replace(&fresh, path)
+    file::replace(&new_file, path)
 }
 
-/// Replaces the copy for readers by an empty file, which keeps its access rights for the next copy. Removes an
-/// unfinished copy.
+/// Replaces the copy for readers by an empty file, if there is a copy. An empty file, and no missing one, keeps the
+/// copy's access rights for the next copy. Also removes an unfinished copy and the copy's commit log.
 pub(super) fn empty_copy(copy: &Path) -> Result<(), LoadError> {
     let empty = files::beside(copy, UNFINISHED);
     file::remove(&empty)?;

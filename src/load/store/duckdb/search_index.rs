@@ -1,8 +1,8 @@
 //! Makes and drops the search index that `search_answers` reads.
 //!
-//! DuckDB's extension `fts` makes the tables of the index. The macro reads them with plain SQL, so a session without
-//! the extension can search, and no object of the file needs the extension. The copy of the texts that `fts` reads
-//! exists only within the transaction.
+//! DuckDB's extension `fts` makes the tables of the index. The macro `search_answers` reads these tables with plain
+//! SQL, so a session without the extension can search. `fts` reads the answers from a temporary copy, which exists only
+//! within the transaction.
 
 use std::path::Path;
 
@@ -11,21 +11,22 @@ use super::{
     names::{CATALOG, META_TABLE},
     search_state::{INDEX_SCHEMA, forget_sql, mark_current_sql},
     transaction::in_transaction,
-    views::{is_ours, search_sql},
+    views::{is_search_ours, search_sql},
 };
 use crate::load::{LoadError, engine::Engine};
 
 /// The table with the texts to index.
 const TEXTS_TABLE: &str = "_studysync_texts";
-/// Letters of languages without blanks between words: each is a word of the index. The macro uses the same expression.
+/// Letters of languages without blanks between words. Each letter becomes a word of the index. The macro uses the same
+/// expression.
 const WITHOUT_BLANKS: &str = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]";
 /// Characters between words. The default of `fts` keeps only the letters a to z. The macro uses the same expression.
 const BETWEEN_WORDS: &str = r"[^\p{L}\p{M}\p{N}]+";
 
-/// Makes the index, replaces an earlier one, and creates the macro that reads it. The extension must be loaded. Returns
-/// false if somebody else owns the macro, which would not read the index.
+/// Makes the index (replacing an earlier one) and the macro that reads it. The extension must be loaded. Returns false,
+/// and makes nothing, if the macro `search_answers` of the file is not of this program.
 pub(super) fn make(engine: &Engine, path: &Path) -> Result<bool, LoadError> {
-    if !is_ours(&read_meta(engine)?) {
+    if !is_search_ours(&read_meta(engine)?) {
         return Ok(false);
     }
     let scan = last_scan(engine)?;
@@ -35,7 +36,7 @@ pub(super) fn make(engine: &Engine, path: &Path) -> Result<bool, LoadError> {
          SELECT question_id || ' ' || response_group_uid AS name, regexp_replace(answer, '({WITHOUT_BLANKS})', ' \\1 ', 'g') AS words
          FROM open_answers WHERE NOT is_empty"
     );
-    // A statement of its own: the engine binds the table when it parses the text.
+    // Executed alone: the engine looks up the table when it parses the statement, so the table must exist before.
     let index = format!(
         "PRAGMA create_fts_index('{TEXTS_TABLE}', 'name', 'words', stemmer = 'none', stopwords = 'none', ignore = '{BETWEEN_WORDS}',
             strip_accents = 1, lower = 1)"
@@ -52,17 +53,17 @@ pub(super) fn make(engine: &Engine, path: &Path) -> Result<bool, LoadError> {
     engine.with_all_threads(|| engine.in_any_order(work)).map(|()| true)
 }
 
-/// Drops the index and restores the plain macro. Needs no extension.
+/// Drops the index and restores the macro that searches without an index. The extension is not needed.
 pub(super) fn drop_index(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let mut statements = vec![format!("DROP SCHEMA IF EXISTS {INDEX_SCHEMA} CASCADE"), forget_sql()];
-    if is_ours(&read_meta(engine)?) {
+    if is_search_ours(&read_meta(engine)?) {
         statements.extend(search_sql(META_TABLE, false));
     }
     let sql = statements.join(";\n");
     in_transaction(engine, path, "drop the index of words", || in_the_file(engine, &sql))
 }
 
-/// The scan that was applied last.
+/// The identifier of the scan that was applied last; `None` if no scan was applied.
 fn last_scan(engine: &Engine) -> Result<Option<String>, LoadError> {
     let sql = format!("SELECT arg_max(scan_id, (_synced_at, scan_id)) FROM {CATALOG}.main.sync_windows");
     let failed = LoadError::engine("read the ledger");

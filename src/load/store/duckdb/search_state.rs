@@ -1,7 +1,7 @@
 //! The state of the search index, read from the file's metadata.
 //!
-//! DuckDB's extension `fts` does not update an index. A change of answers therefore marks the index as old in its own
-//! transaction, and the end of a run makes it again. No kill leaves an old index that counts as current.
+//! DuckDB's extension `fts` does not update an index. So a transaction that changes answers also marks the index as
+//! old, and the end of a run makes a new index. After a kill, an old index is still marked as old.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use crate::schema::quote_text;
 
 /// The schema of the index. `fts` derives it from the name of the table.
 pub(super) const INDEX_SCHEMA: &str = "fts_main__studysync_texts";
-/// Metadata key: the version of the index, and the last scan in it.
+/// Metadata key whose value names the version of the index and the last scan that the index contains.
 pub(super) const INDEX_KEY: &str = "search_index";
 /// Metadata key that exists while the index contains every answer.
 pub(super) const CURRENT_KEY: &str = "search_index_current";
-/// Version of the index. Changes when the index is made or read in another way.
+/// Version of the index. A change to how the index is made or read changes the version.
 const VERSION: &str = "1";
 /// Tables whose rows are indexed.
 const INDEXED_TABLES: [&str; 2] = ["responses", "response_media"];
@@ -32,45 +32,48 @@ pub(super) enum IndexState {
 }
 
 impl IndexState {
-    /// The state by the file's metadata. `is_macro_current` tells whether the macro is this program's. Earlier versions
-    /// restore their own macro and do not mark an index as old.
+    /// The state of the index according to the file's metadata. `is_macro_current` is true if the macro
+    /// `search_answers` is that of this program version. Earlier versions create their own macro and do not mark the
+    /// index as old, so with their macro the index counts as old.
     pub fn of(meta: &BTreeMap<String, String>, is_macro_current: bool) -> Self {
-        match meta.contains_key(INDEX_KEY) {
-            false => IndexState::Missing,
-            true if is_readable(meta) && is_macro_current && meta.contains_key(CURRENT_KEY) => IndexState::Current,
-            true => IndexState::Old,
+        if !meta.contains_key(INDEX_KEY) {
+            IndexState::Missing
+        } else if is_readable(meta) && is_macro_current && meta.contains_key(CURRENT_KEY) {
+            IndexState::Current
+        } else {
+            IndexState::Old
         }
     }
 }
 
-/// Returns true if this program's macro can read the index.
+/// Returns true if the file has an index that this version's macro can read.
 pub(super) fn is_readable(meta: &BTreeMap<String, String>) -> bool {
     meta.get(INDEX_KEY).and_then(|value| value.split(' ').next()) == Some(VERSION)
 }
 
-/// Returns true if a change of this table makes the index old.
+/// Returns true if the index contains rows of this table, so that a change of the table makes the index old.
 pub(super) fn is_indexed(table: &str) -> bool {
     INDEXED_TABLES.contains(&table)
 }
 
-/// The statement that marks the index as old.
+/// The SQL statement that marks the index as old.
 pub(super) fn mark_old_sql() -> String {
     format!("DELETE FROM {} WHERE key = '{CURRENT_KEY}'", qualified(META_TABLE))
 }
 
-/// The statement that marks the index as current, as of this scan.
+/// The SQL statements that mark the index as current. `scan` is the last scan that the index contains.
 pub(super) fn mark_current_sql(scan: Option<&str>) -> String {
     let value = quote_text(&format!("{VERSION} made after scan {}", scan.unwrap_or("none")));
     let meta = qualified(META_TABLE);
     format!("{}; INSERT INTO {meta} VALUES ('{INDEX_KEY}', {value}), ('{CURRENT_KEY}', 'true')", forget_sql())
 }
 
-/// The statement that forgets the index.
+/// The SQL statement that removes all metadata of the index.
 pub(super) fn forget_sql() -> String {
     format!("DELETE FROM {} WHERE {}", qualified(META_TABLE), is_of_index())
 }
 
-/// The condition on metadata rows of the index.
+/// The SQL condition that selects the metadata rows of the index.
 pub(super) fn is_of_index() -> String {
     format!("key IN ('{INDEX_KEY}', '{CURRENT_KEY}')")
 }

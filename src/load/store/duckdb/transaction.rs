@@ -25,14 +25,14 @@ pub(super) fn open(engine: &Engine) -> Result<(), LoadError> {
     engine.execute(ACTION, "BEGIN TRANSACTION")
 }
 
-/// Commits durably.
-pub(super) fn close(engine: &Engine, path: &Path) -> Result<(), LoadError> {
+/// Commits the open transaction durably.
+pub(super) fn commit(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     engine.hit(DurableStep::DuckDbCommitted, path)?;
     engine.connection().execute_batch("COMMIT").map_err(explain(ACTION, path))?;
     engine.hit(DurableStep::DuckDbCommittedNow, path)
 }
 
-/// Changes a table in the open transaction.
+/// Removes and inserts the rows of a change in the open transaction.
 ///
 /// `DELETE ... USING` and `INSERT` are several times faster than `MERGE` on tables without an index, with half the
 /// memory.
@@ -41,39 +41,42 @@ pub(super) fn change(engine: &Engine, path: &Path, change: &TableChange) -> Resu
     let failed = explain(ACTION, path);
     if !change.removed.is_empty() {
         let delete = |rows: &str| {
-            let same = are_same(change.table, &change.removed);
-            let inside = within(change.table, change.removed_range);
-            format!("DELETE FROM {target} AS t USING {rows} k WHERE {same}{inside}")
+            let has_key = has_key(change.table, &change.removed);
+            let in_range = in_range(change.table, change.removed_range);
+            format!("DELETE FROM {target} AS t USING {rows} k WHERE {has_key}{in_range}")
         };
         engine.execute_with_rows(change.removed.values(), delete).map_err(failed)?;
     }
-    engine.insert(&target, &filled(change.table, &change.added)?).map_err(failed)
+    engine.insert(&target, &without_empty_columns(change.table, &change.added)?).map_err(failed)
 }
 
-/// ` AND t.created_at >= ...`. The constants prune row groups; a join alone would read the key of the whole table.
-pub(super) fn within(table: &Table, range: Option<TimeRange>) -> String {
-    let at = table.partition.as_deref().map(|at| format!("t.{}", quote_identifier(at)));
-    at.zip(range).map_or(String::new(), |(at, range)| format!(" AND {}", range.condition(&at)))
+/// The SQL condition ` AND t.created_at >= ...` for the rows of table `t` within the range; empty if there is no range
+/// or no partition column. Its constants let the engine skip row groups; a join alone would read the key of every row.
+pub(super) fn in_range(table: &Table, range: Option<TimeRange>) -> String {
+    let column = table.partition.as_deref().map(|column| format!("t.{}", quote_identifier(column)));
+    column.zip(range).map_or(String::new(), |(column, range)| format!(" AND {}", range.condition(&column)))
 }
 
-/// The `FROM` clause for the rows of a table with one of the keys, within the range. `t` is the table, `rows` the keys.
+/// The SQL after FROM for the rows of `relation` with one of the keys, within the range. `rows` is the SQL name of a
+/// relation with the values of `keys`. In the query, `t` is the table and `k` the keys.
 pub(super) fn with_keys(table: &Table, relation: &str, rows: &str, keys: &KeySet, range: Option<TimeRange>) -> String {
-    let (same, inside) = (are_same(table, keys), within(table, range));
-    format!("{relation} t SEMI JOIN {rows} k ON {same} WHERE true{inside}")
+    let (has_key, in_range) = (has_key(table, keys), in_range(table, range));
+    format!("{relation} t SEMI JOIN {rows} k ON {has_key} WHERE true{in_range}")
 }
 
-/// `t.x = k.x AND ...`; NULL equals NULL where a key is nullable.
-fn are_same(table: &Table, keys: &KeySet) -> String {
-    let same = |name: &&str| {
+/// The SQL condition `t.x = k.x AND ...` for each column of the keys. NULL equals NULL if the column is nullable.
+fn has_key(table: &Table, keys: &KeySet) -> String {
+    let is_equal = |name: &&str| {
         let equals =
             if table.column(name).is_some_and(|column| column.nullable) { "IS NOT DISTINCT FROM" } else { "=" };
         format!("t.{0} {equals} k.{0}", quote_identifier(name))
     };
-    keys.columns().iter().map(same).collect::<Vec<_>>().join(" AND ")
+    keys.columns().iter().map(is_equal).collect::<Vec<_>>().join(" AND ")
 }
 
-/// The rows without columns that are NULL in every batch. Most columns are, and they cost time.
-fn filled(table: &Table, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>, LoadError> {
+/// The rows without those columns that are NULL in every batch. Most columns are entirely NULL, and inserting NULL
+/// costs time.
+fn without_empty_columns(table: &Table, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>, LoadError> {
     let has_values = |name: &str| {
         let mut columns = batches.iter().filter_map(|rows| rows.column_by_name(name));
         columns.any(|column| column.null_count() < column.len())
@@ -84,8 +87,8 @@ fn filled(table: &Table, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>, Lo
     batches.iter().map(|rows| with_columns(table, &schema, rows)).collect()
 }
 
-/// Runs statements in a transaction of their own. Any error rolls back: a statement that fails while it is bound leaves
-/// the transaction open with half of the work.
+/// Runs the statements of `work` in one transaction, which is rolled back after any error. Without the rollback, a
+/// statement that fails while it is bound would leave the transaction open.
 pub(super) fn in_transaction(
     engine: &Engine,
     path: &Path,
@@ -98,7 +101,7 @@ pub(super) fn in_transaction(
         engine.hit(DurableStep::DuckDbCommitted, path)?;
     }
     worked.and_then(|()| connection.execute_batch("COMMIT")).map_err(|error| {
-        // A failed COMMIT has rolled back. The first error is returned.
+        // Fails after a failed COMMIT, which has rolled back itself. The first error is returned.
         connection.execute_batch("ROLLBACK").ok();
         explain(action, path)(error)
     })?;

@@ -1,7 +1,7 @@
-//! Creates the views of the file with its tables, and replaces a view whose definition changed.
+//! Creates the views and table macros of the file, and replaces them if a definition changed.
 //!
-//! An object of somebody else with the name of a view stays: that view and the views that read it are skipped. An
-//! unchanged set of views costs one query and writes nothing.
+//! If a user's object has the name of a view, the object stays: that view and the views that read it are not created.
+//! If all views are up to date, nothing is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,35 +11,36 @@ use super::names::{CATALOG, qualified};
 use crate::load::{LoadError, engine::Engine};
 use crate::schema::{View, ViewKind, indexed_search, quote_identifier, quote_text, views};
 
-/// Prefix of the metadata keys of our views. Their values are fingerprints.
+/// Prefix of the metadata keys of views that this program created. The values are fingerprints of their definitions.
 const KEY_PREFIX: &str = "view:";
 
-/// The statements that bring the views up to date; empty if they are. `meta` is the file's metadata in `meta_table`,
-/// `taken` the names of its tables and views. `has_index` tells whether it has a search index.
-pub(super) fn missing(
+/// Returns the statements that bring the views up to date: if one view is out of date, all are created again. Empty if
+/// none is. `meta` is the content of `meta_table`, `existing` are the names of the file's tables and views, and
+/// `has_index` is true if the file has a search index that this program can read.
+pub(super) fn update_statements(
     engine: &Engine,
     meta: &BTreeMap<String, String>,
     meta_table: &str,
-    taken: &BTreeSet<&str>,
+    existing: &BTreeSet<&str>,
     has_index: bool,
 ) -> Result<Vec<String>, LoadError> {
     let macros = table_macros(engine)?;
-    let is_there = |view: &View| match view.kind {
-        ViewKind::View => taken.contains(view.name.as_str()),
+    let exists = |view: &View| match view.kind {
+        ViewKind::View => existing.contains(view.name.as_str()),
         ViewKind::Macro => macros.contains(&view.name),
     };
-    let wanted = without_foreign(|view| is_there(view) && !meta.contains_key(&key(view)));
+    let wanted = without_foreign_and_their_readers(|view| exists(view) && !meta.contains_key(&key(view)));
     let wanted: Vec<&View> = wanted.into_iter().map(|view| defined(view, has_index)).collect();
-    let is_current = |view: &&View| is_there(view) && meta.get(&key(view)) == Some(&fingerprint(view));
-    let no_longer: Vec<&str> = meta
+    let is_current = |view: &&View| exists(view) && meta.get(&key(view)) == Some(&fingerprint(view));
+    let obsolete: Vec<&str> = meta
         .keys()
         .filter_map(|key| key.strip_prefix(KEY_PREFIX))
         .filter(|name| !views().iter().any(|view| view.name == *name))
         .collect();
-    if wanted.iter().all(is_current) && no_longer.is_empty() {
+    if wanted.iter().all(is_current) && obsolete.is_empty() {
         return Ok(Vec::new());
     }
-    let mut statements: Vec<String> = no_longer.into_iter().map(drop_sql).collect();
+    let mut statements: Vec<String> = obsolete.into_iter().map(drop_sql).collect();
     statements.extend(create(meta_table, &wanted));
     Ok(statements)
 }
@@ -49,23 +50,25 @@ pub(super) fn create_all(meta_table: &str) -> Vec<String> {
     create(meta_table, &views().iter().collect::<Vec<_>>())
 }
 
-/// The definition of a view, with or without a search index.
+/// The definition of a view for a file with or without a search index. Only `search_answers` differs.
 fn defined(view: &'static View, has_index: bool) -> &'static View {
     let indexed = indexed_search();
     if has_index && view.name == indexed.name { indexed } else { view }
 }
 
-/// Returns true if this program made the macro `search_answers` of the file.
-pub(super) fn is_ours(meta: &BTreeMap<String, String>) -> bool {
+/// Returns true if this program created the macro `search_answers` of the file.
+pub(super) fn is_search_ours(meta: &BTreeMap<String, String>) -> bool {
     meta.contains_key(&key(indexed_search()))
 }
 
-/// Returns true if the macro `search_answers` of the file is current, with or without a search index.
+/// Returns true if the macro `search_answers` of the file is this program version's macro for a file with, or without,
+/// a search index.
 pub(super) fn is_search_current(meta: &BTreeMap<String, String>, has_index: bool) -> bool {
     search(has_index).is_some_and(|view| meta.get(&key(view)) == Some(&fingerprint(view)))
 }
 
-/// The statements that create the macro `search_answers`, with or without a search index.
+/// The statements that create the macro `search_answers` for a file with, or without, a search index, and note its
+/// fingerprint.
 pub(super) fn search_sql(meta_table: &str, has_index: bool) -> Vec<String> {
     let Some(view) = search(has_index) else { return Vec::new() };
     let note =
@@ -73,11 +76,13 @@ pub(super) fn search_sql(meta_table: &str, has_index: bool) -> Vec<String> {
     std::iter::once(view.create_sql()).chain(view.comment_sql()).chain([note]).collect()
 }
 
+/// The definition of the macro `search_answers`.
 fn search(has_index: bool) -> Option<&'static View> {
     let plain = views().iter().find(|view| view.name == indexed_search().name);
     plain.map(|view| defined(view, has_index))
 }
 
+/// The statements that create these views and note their fingerprints as the only ones in the metadata.
 fn create(meta_table: &str, wanted: &[&View]) -> Vec<String> {
     let forget = format!("DELETE FROM {meta_table} WHERE key LIKE '{KEY_PREFIX}%'");
     let keys = wanted.iter().map(|view| format!("({}, '{}')", quote_text(&key(view)), fingerprint(view)));
@@ -87,8 +92,9 @@ fn create(meta_table: &str, wanted: &[&View]) -> Vec<String> {
     made.chain([forget]).chain(note).collect()
 }
 
-/// The views that neither are foreign nor read a skipped view.
-fn without_foreign(is_foreign: impl Fn(&View) -> bool) -> Vec<&'static View> {
+/// All views of this program, without those for which `is_foreign` returns true (a user's object has their name) and
+/// without those that read a view that is left out.
+fn without_foreign_and_their_readers(is_foreign: impl Fn(&View) -> bool) -> Vec<&'static View> {
     let mut skipped = BTreeSet::new();
     // Views come after the views that they read, so one pass is enough.
     for view in views() {
@@ -113,24 +119,24 @@ fn key(view: &View) -> String {
     format!("{KEY_PREFIX}{}", view.name)
 }
 
-/// Changes with the definition and its comments.
+/// A hash of the definition of a view and its comments.
 fn fingerprint(view: &View) -> String {
     let text = format!("{}\n{}", view.create_sql(), view.comment_sql().join("\n"));
     format!("{:016x}", xxh3_64(text.as_bytes()))
 }
 
-/// Names of the table macros in the file. If all of ours exist, only ours.
+/// Names of the table macros in the file. If all macros of this program exist, only their names are returned.
 fn table_macros(engine: &Engine) -> Result<BTreeSet<String>, LoadError> {
     let failed = LoadError::engine("list the macros");
     let ours = || views().iter().filter(|view| view.kind == ViewKind::Macro);
-    // A comment on a missing macro fails, and the rollback leaves nothing. Listing macros takes a hundred times as
-    // long, since the engine lists every function; binding ours takes ten times as long.
+    // COMMENT ON fails if the macro does not exist, so it shows that all exist; it is rolled back. Listing the macros
+    // takes a hundred times as long, because the engine lists every function. Binding a call takes ten times as long.
     let connection = engine.connection();
     connection.execute_batch("BEGIN TRANSACTION").map_err(failed)?;
     let comment = |view: &View| format!("COMMENT ON MACRO TABLE {} IS NULL", qualified(&view.name));
-    let are_there = connection.execute_batch(&ours().map(comment).collect::<Vec<_>>().join("; ")).is_ok();
+    let do_all_exist = connection.execute_batch(&ours().map(comment).collect::<Vec<_>>().join("; ")).is_ok();
     connection.execute_batch("ROLLBACK").map_err(failed)?;
-    if are_there {
+    if do_all_exist {
         return Ok(ours().map(|view| view.name.clone()).collect());
     }
     let sql = format!(
