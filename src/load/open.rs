@@ -91,7 +91,7 @@ impl Place {
             }
             Place::Parquet { root, partition_by } => {
                 let options = parquet_options(*partition_by, opening);
-                Ok(Box::new(ParquetStore::open_watched(root, identity, &options, patience, failpoints)?))
+                Ok(Box::new(ParquetStore::open(root, identity, &options, patience, failpoints)?))
             }
         }
     }

@@ -320,9 +320,9 @@ impl Warehouse {
 
     /// Creates a warehouse at `fresh` with the objects of others but no rows, for a replay to fill. An error names an
     /// object that cannot be copied. Does nothing if this warehouse has no such objects.
-    pub fn create_empty_beside(&mut self, fresh: &Path) -> Result<(), LoadError> {
+    pub fn create_empty_at(&mut self, fresh: &Path) -> Result<(), LoadError> {
         self.commit_pending()?;
-        self.store.store().create_empty_beside(fresh)
+        self.store.store().create_empty_at(fresh)
     }
 
     /// Imports the rows of others from the warehouse at `left`, and creates their indexes on our tables.

@@ -1,4 +1,5 @@
-//! A store with a buffer of changes: a statement or a file costs the same for few rows as for many.
+//! A store with a buffer of changes. Many small changes become few writes, because a statement or a file costs about the
+//! same for few rows as for many.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +11,29 @@ use super::{
 };
 use crate::schema::{Table, TableKind, children_of, tables};
 
-/// A store with buffered changes of its open transaction. Reads show the store's rows and the buffered ones.
+/// A store with buffered changes of its open transaction. Reads see the buffered changes too.
 pub(in crate::load) struct BufferedStore {
     store: Box<dyn Store>,
+    /// The buffered changes by table.
     buffered: BTreeMap<&'static str, BufferedTable>,
     buffered_bytes: usize,
+    /// Bytes at which the buffer is written to the store.
     buffer_bytes_max: usize,
-    /// True if the store has an open transaction.
+    /// True if changes were written to the store and not committed yet.
     is_open: bool,
-    /// Number of changes so far.
+    /// Number of changes since the store was opened.
     changes: u64,
 }
 
 /// The buffered changes of a table.
 struct BufferedTable {
-    /// Keys of stored rows to remove.
+    /// A change with the keys of rows to remove from the store, and without additions.
     removals: TableChange,
     /// Rows to add.
     added: Vec<BufferedRows>,
 }
 
-/// Buffered rows with their range and size, which each change and each read needs.
+/// Buffered rows with their time range and size, so that these are computed once.
 struct BufferedRows {
     rows: RecordBatch,
     bounds: Option<TimeRange>,
@@ -42,12 +45,13 @@ impl BufferedTable {
         Self { removals: TableChange::new(table), added: Vec::new() }
     }
 
-    /// Applies the removals of a change to the buffered rows, and returns the bytes that this freed.
+    /// Applies the removals of a change to the buffered rows, and keeps them for the rows in the store. Returns the
+    /// bytes of buffered rows that this freed.
     fn remove(&mut self, change: &TableChange) -> Result<usize, LoadError> {
         let table = change.table;
         let mut freed = 0;
         for buffered in self.added.iter_mut().filter(|buffered| buffered.may_hold(change.removed_range)) {
-            let kept = change.removed.keep(table, buffered.rows.clone(), false)?;
+            let kept = change.removed.rows_not_in(table, buffered.rows.clone())?;
             if kept.num_rows() < buffered.rows.num_rows() {
                 let kept = BufferedRows::of(table, kept)?;
                 freed += buffered.bytes.saturating_sub(kept.bytes);
@@ -59,7 +63,7 @@ impl BufferedTable {
         Ok(freed)
     }
 
-    /// The buffered changes as one change.
+    /// The buffered removals and additions as one change.
     fn into_change(self) -> TableChange {
         let mut change = self.removals;
         self.added.into_iter().for_each(|buffered| change.add(buffered.rows));
@@ -74,24 +78,25 @@ impl BufferedRows {
         Ok(Self { rows, bounds, bytes })
     }
 
-    /// Returns true if some of the rows may be within the range.
+    /// Returns true if some of the rows may be within the range. `None` stands for every time.
     fn may_hold(&self, range: Option<TimeRange>) -> bool {
         self.bounds.zip(range).is_none_or(|(bounds, range)| bounds.overlaps(range))
     }
 }
 
 impl BufferedStore {
-    /// Buffers changes of this store. Rows to add and keys to remove take at most `buffer_bytes_max` bytes.
+    /// Buffers changes of this store. The buffer is written to the store when its rows and keys take `buffer_bytes_max`
+    /// bytes.
     pub fn new(store: Box<dyn Store>, buffer_bytes_max: usize) -> Self {
         Self { store, buffered: BTreeMap::new(), buffered_bytes: 0, buffer_bytes_max, is_open: false, changes: 0 }
     }
 
-    /// The store, for operations that touch no rows of our tables.
+    /// The store without the buffer, for operations that neither read nor write rows of this program's tables.
     pub fn store(&mut self) -> &mut dyn Store {
         self.store.as_mut()
     }
 
-    /// The store, for questions.
+    /// The store without the buffer, for queries of its state.
     pub fn as_store(&self) -> &dyn Store {
         self.store.as_ref()
     }
@@ -102,12 +107,12 @@ impl BufferedStore {
         self.is_open || !self.buffered.is_empty()
     }
 
-    /// Number of changes of a table, rolled back or not.
+    /// Number of calls of [`BufferedStore::change`] with a change that was not empty, rolled back or not.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Calls `take` with these columns of exactly the rows that match the filter.
+    /// Calls `take` with batches of these columns of exactly the rows that match the filter, buffered rows included.
     pub fn read(
         &mut self,
         table: &'static Table,
@@ -120,9 +125,10 @@ impl BufferedStore {
         }
         let buffered = self.buffered.get(table.name.as_str());
         let removed = buffered.map(|buffered| &buffered.removals.removed).filter(|removed| !removed.is_empty());
+        // Rows are filtered here, so the columns for that are read too.
         let mut wanted: Vec<&str> = columns.to_vec();
-        let removal = removed.map_or_else(Vec::new, |_| removal_columns(table));
-        for column in filter.columns(table).chain(removal) {
+        let removal_columns = removed.map_or_else(Vec::new, |_| removal_columns(table));
+        for column in filter.columns(table).chain(removal_columns) {
             if !wanted.contains(&column) {
                 wanted.push(column);
             }
@@ -133,21 +139,21 @@ impl BufferedStore {
             _ => take(project(&rows, columns)?),
         };
         self.store.read(table, &wanted, filter, &mut |rows| {
-            let rows = filter.keep(table, rows)?;
+            let rows = filter.select(table, rows)?;
             hand_over(match removed {
-                Some(removed) => removed.keep(table, rows, false)?,
+                Some(removed) => removed.rows_not_in(table, rows)?,
                 None => rows,
             })
         })?;
         let schema = read_schema(table, &wanted)?;
         let added = buffered.into_iter().flat_map(|buffered| &buffered.added);
         for buffered in added.filter(|buffered| buffered.may_hold(filter.range)) {
-            hand_over(filter.keep(table, with_columns(table, &schema, &buffered.rows)?)?)?;
+            hand_over(filter.select(table, with_columns(table, &schema, &buffered.rows)?)?)?;
         }
         Ok(())
     }
 
-    /// As [`BufferedStore::read`], collected.
+    /// Returns the batches that [`BufferedStore::read`] passes to `take`.
     pub fn rows(
         &mut self,
         table: &'static Table,
@@ -162,12 +168,12 @@ impl BufferedStore {
         Ok(batches)
     }
 
-    /// All columns of the rows that match the filter.
+    /// The rows that match the filter, with all columns of the table.
     pub fn full_rows(&mut self, table: &'static Table, filter: &Filter<'_>) -> Result<Vec<RecordBatch>, LoadError> {
         self.rows(table, &table.column_names(), filter)
     }
 
-    /// Changes a table in the open transaction, or in a new one.
+    /// Adds a change to the buffer. Writes the buffer to the store if it is full.
     pub fn change(&mut self, change: TableChange) -> Result<(), LoadError> {
         if change.is_empty() {
             return Ok(());
@@ -187,11 +193,11 @@ impl BufferedStore {
         if self.buffered_bytes >= self.buffer_bytes_max { self.flush() } else { Ok(()) }
     }
 
-    /// Removes rows of a table, and their child rows.
+    /// Removes rows of a table, and the rows of its child tables that belong to them.
     pub fn remove_with_children(&mut self, table: &'static Table, rows: &RecordBatch) -> Result<(), LoadError> {
-        for member in std::iter::once(table).chain(children_of(&table.name)) {
-            let mut change = TableChange::new(member);
-            change.remove(&removal_keys(table, rows, member)?)?;
+        for target in std::iter::once(table).chain(children_of(&table.name)) {
+            let mut change = TableChange::new(target);
+            change.remove(&removal_keys(table, rows, target)?)?;
             self.change(change)?;
         }
         Ok(())
@@ -201,12 +207,12 @@ impl BufferedStore {
     fn flush(&mut self) -> Result<(), LoadError> {
         self.buffered_bytes = 0;
         let mut buffered = std::mem::take(&mut self.buffered);
-        // Parents come before children, and the ledger near the end.
+        // `tables` lists parent tables before their child tables.
         let mut changes = Vec::new();
         for buffered in tables().iter().filter_map(|table| buffered.remove(table.name.as_str())) {
             let mut change = buffered.into_change();
             if change.table.kind == TableKind::Child && !change.removed.is_empty() {
-                self.drop_absent_removals(&mut change)?;
+                self.drop_removals_without_rows(&mut change)?;
             }
             changes.extend((!change.is_empty()).then_some(change));
         }
@@ -217,20 +223,20 @@ impl BufferedStore {
         self.store.write(&changes)
     }
 
-    /// Drops the removals of rows that the store does not have. Most rows of a parent have no row in a child table, and
-    /// a file without removals is left alone. One lookup for all buffered keys costs little more than one for a few.
-    fn drop_absent_removals(&mut self, change: &mut TableChange) -> Result<(), LoadError> {
+    /// Drops the removals for which the store has no row. Most parent rows have no row in a given child table, and a
+    /// store need not write a file for a table without removals. One lookup for all buffered keys is cheap.
+    fn drop_removals_without_rows(&mut self, change: &mut TableChange) -> Result<(), LoadError> {
         let (table, columns) = (change.table, removal_columns(change.table));
         let wanted = std::mem::replace(&mut change.removed, KeySet::new(columns.clone()));
         change.removed_range = None;
         for range in TimeRange::clusters_of(table, wanted.values())? {
             let filter = Filter::within(range).with_keys(&wanted);
-            self.store.read(table, &columns, &filter, &mut |rows| change.remove(&filter.keep(table, rows)?))?;
+            self.store.read(table, &columns, &filter, &mut |rows| change.remove(&filter.select(table, rows)?))?;
         }
         Ok(())
     }
 
-    /// Commits all changes durably. After an error none of them is stored.
+    /// Commits all changes since the last commit durably. After an error all of them are rolled back.
     pub fn commit(&mut self, label: &str) -> Result<(), LoadError> {
         let committed = self.flush().and_then(|()| if self.is_open { self.store.commit(label) } else { Ok(()) });
         match &committed {

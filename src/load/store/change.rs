@@ -1,19 +1,19 @@
-//! The change of a table.
+//! The change of one table: keys of rows to remove, and rows to add.
 
 use arrow::array::RecordBatch;
 
 use super::{super::LoadError, KeySet, TimeRange, renamed};
 use crate::schema::{Table, TableKind, table};
 
-/// The change of one table: removals apply before additions.
+/// The change of one table. Removals apply before additions.
 #[derive(Clone, Debug)]
 pub(in crate::load) struct TableChange {
     pub table: &'static Table,
-    /// Keys: every stored row that equals one in [`removal_columns`] is removed.
+    /// Keys of rows to remove. A stored row is removed if a key has the same values in [`removal_columns`].
     pub removed: KeySet,
-    /// Range of the partition column over `removed`; `None` without removals, and for a table without partitions.
+    /// Range of the partition column over `removed`; `None` without removals, or for a table without partitions.
     pub removed_range: Option<TimeRange>,
-    /// Rows to add: columns of the table, by name; missing columns are NULL.
+    /// Rows to add, with columns of the table. Missing columns are NULL.
     pub added: Vec<RecordBatch>,
 }
 
@@ -29,7 +29,7 @@ impl TableChange {
         self.added.extend((rows.num_rows() > 0).then_some(rows));
     }
 
-    /// Removes the rows that equal one of these in [`removal_columns`].
+    /// Adds removals: of the stored rows with the same values as one of `rows` in [`removal_columns`].
     pub fn remove(&mut self, rows: &RecordBatch) -> Result<(), LoadError> {
         if rows.num_rows() > 0 {
             let bounds = TimeRange::over(self.table, std::slice::from_ref(rows))?;
@@ -44,28 +44,30 @@ impl TableChange {
     }
 }
 
-/// The columns that identify the rows to remove: the key of a table, and its partition column. In a child table the key
-/// is that of the parent's row, because children are removed as a set. NULL equals NULL.
+/// The columns that identify the rows to remove: the key of the table and its partition column. In a child table they
+/// are the key of the parent row and the partition column, because all child rows of a parent are removed together.
+/// NULL equals NULL.
 pub(in crate::load) fn removal_columns(of: &'static Table) -> Vec<&'static str> {
-    let mut columns = owner_columns(of);
+    let mut columns = parent_key_columns(of);
     columns.extend(of.partition.as_deref().filter(|name| !columns.contains(name)));
     columns
 }
 
-/// The key of a table; in a child table the columns that name the parent's row.
-pub(in crate::load) fn owner_columns(of: &'static Table) -> Vec<&'static str> {
-    // The key of a child begins with that of its parent, under other names: `surveys.id` is `survey_id` in the
-    // children. A test of the contracts proves it.
+/// The columns of a child table that contain the key of the parent row; the key of any other table.
+pub(in crate::load) fn parent_key_columns(of: &'static Table) -> Vec<&'static str> {
+    // The key of a child table begins with the key of its parent, with other column names: `surveys.id` is `survey_id`
+    // in the child tables. A test of the contracts checks this.
     let parent = of.parent.as_deref().filter(|_| of.kind == TableKind::Child).and_then(table);
     let length = parent.map_or(of.key.len(), |parent| parent.key.len());
     of.key.iter().take(length).map(String::as_str).collect()
 }
 
-/// The [`removal_columns`] of a table's rows under the names of its parent or child. Their order is the same.
+/// The [`removal_columns`] of rows of the table `of`, renamed to the removal columns of `target`, which is the same
+/// table, its parent or its child. The columns of both are in the same order.
 pub(in crate::load) fn removal_keys(
     of: &'static Table,
     rows: &RecordBatch,
-    named_as_in: &'static Table,
+    target: &'static Table,
 ) -> Result<RecordBatch, LoadError> {
-    renamed(rows, &removal_columns(of), &removal_columns(named_as_in))
+    renamed(rows, &removal_columns(of), &removal_columns(target))
 }

@@ -1,4 +1,5 @@
-//! Converts stored columns to columns of the contract: by name, in its types, NULL where a file is older than a column.
+//! Converts batches to the columns and types of a table contract. Columns are found by name. Columns that a file lacks
+//! are NULL.
 
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use arrow::{
 
 use crate::{load::LoadError, schema::Table};
 
-/// The schema of these columns as a store returns them: times without a zone, in UTC.
+/// The schema of these columns as a store returns them. Times are UTC and have no zone. All columns are nullable,
+/// because a file may be older than a column.
 ///
 /// # Errors
 /// [`LoadError::Bug`] for a column that the table does not have.
@@ -19,13 +21,12 @@ pub(in crate::load) fn read_schema(table: &Table, columns: &[&str]) -> Result<Sc
     let field = |name: &&str| {
         let column = table.column(name);
         let column = column.ok_or_else(|| LoadError::Bug(format!("{} has no column {name}", table.name)))?;
-        // Always nullable: a file may be older than the column.
         Ok(Field::new(*name, column.column_type.arrow(), true))
     };
     Ok(Arc::new(Schema::new(columns.iter().map(field).collect::<Result<Vec<_>, LoadError>>()?)))
 }
 
-/// Converts rows to a schema: columns by name, in the schema's types; missing columns are NULL.
+/// Converts rows to a schema. Columns are found by name and converted to the schema's types; missing columns are NULL.
 pub(in crate::load) fn fit(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let column = |field: &Arc<Field>| match rows.column_by_name(field.name()) {
         Some(column) => fit_column(column, field),
@@ -36,11 +37,11 @@ pub(in crate::load) fn fit(rows: &RecordBatch, schema: &SchemaRef) -> Result<Rec
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
 }
 
-/// Converts a column to the type of a field.
+/// Converts a column to the type of a field. Fails if a value does not fit the type.
 pub(in crate::load) fn fit_column(column: &ArrayRef, field: &Field) -> Result<ArrayRef, ArrowError> {
     match (column.data_type(), field.data_type()) {
         (found, wanted) if found == wanted => Ok(Arc::clone(column)),
-        // All times are UTC. The types differ only in the zone.
+        // All times are UTC, so only the zone of the type changes and not the values.
         (DataType::Timestamp(TimeUnit::Microsecond, _), DataType::Timestamp(TimeUnit::Microsecond, zone)) => {
             let times = column.as_primitive::<TimestampMicrosecondType>().clone();
             Ok(Arc::new(times.with_timezone_opt(zone.clone())))
@@ -50,7 +51,7 @@ pub(in crate::load) fn fit_column(column: &ArrayRef, field: &Field) -> Result<Ar
             let values = fit_column(list.values(), item)?;
             Ok(Arc::new(ListArray::try_new(Arc::clone(item), list.offsets().clone(), values, list.nulls().cloned())?))
         }
-        // A value that does not fit is an error, not NULL.
+        // `safe: true` would turn a value that does not fit into NULL.
         (_, wanted) => cast_with_options(column, wanted, &CastOptions { safe: false, ..CastOptions::default() }),
     }
 }

@@ -14,13 +14,15 @@ use crate::{
     schema::Table,
 };
 
-/// First microsecond of the year 1. Many readers fail on earlier times, so the warehouse's own columns have none.
+/// First microsecond of the year 1. Many readers fail on earlier times, so times that this program writes are limited
+/// to the years 1 to 9999.
 const EARLIEST_US: i64 = -62_135_596_800_000_000;
 /// Last microsecond of the year 9999.
 const LATEST_US: i64 = 253_402_300_799_999_999;
 
-/// Times further apart than this are looked up separately. Stores read by row group or month, so less saves nothing.
-const APART_US: i64 = 32 * DAY_MS * 1000;
+/// Times that are further apart, in microseconds, get separate ranges. Stores read complete row groups or months, so
+/// separate ranges for closer times would save nothing.
+const CLUSTER_GAP_US: i64 = 32 * DAY_MS * 1000;
 
 /// Half-open range of a table's partition column, in epoch microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,60 +32,61 @@ pub struct TimeRange {
 }
 
 impl TimeRange {
-    /// The range of a window.
+    /// The range of creation times of a window.
     pub fn of(window: Window) -> Self {
         Self { start_us: window.start_ms.saturating_mul(1000), end_us: window.end_ms.saturating_mul(1000) }
     }
 
-    /// The range of one time.
-    pub fn at(moment_us: i64) -> Self {
-        Self { start_us: moment_us, end_us: moment_us.saturating_add(1) }
+    /// The range that contains only this time.
+    pub fn at(time_us: i64) -> Self {
+        Self { start_us: time_us, end_us: time_us.saturating_add(1) }
     }
 
-    /// Returns true if a time is within the range.
-    pub fn holds(self, moment_us: i64) -> bool {
-        self.start_us <= moment_us && moment_us < self.end_us
+    /// Returns true if the time is within the range.
+    pub fn holds(self, time_us: i64) -> bool {
+        self.start_us <= time_us && time_us < self.end_us
     }
 
-    /// Returns true if the ranges overlap.
+    /// Returns true if some time is within both ranges.
     pub fn overlaps(self, other: Self) -> bool {
         self.start_us < other.end_us && other.start_us < self.end_us
     }
 
-    /// The smallest range that contains both.
+    /// The smallest range that contains both ranges.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self { start_us: self.start_us.min(other.start_us), end_us: self.end_us.max(other.end_us) }
     }
 
-    /// The smallest range that contains both, as far as they exist.
+    /// The smallest range that contains those of the two ranges that exist; `None` if neither exists.
     pub fn bounding_range(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         one.zip(other).map(|(one, other)| one.with(other)).or(one).or(other)
     }
 
-    /// The range with a margin on either side.
+    /// The range, extended by the margin at its start and at its end.
     #[must_use]
     pub fn widened_by(self, margin_us: i64) -> Self {
         Self { start_us: self.start_us.saturating_sub(margin_us), end_us: self.end_us.saturating_add(margin_us) }
     }
 
-    /// The parts of the range that are outside of another: before it and after it.
+    /// The parts of this range before and after `other`. Empty parts are left out.
     pub fn without(self, other: Self) -> impl Iterator<Item = Self> {
         let before = Self { end_us: self.end_us.min(other.start_us), ..self };
         let after = Self { start_us: self.start_us.max(other.end_us), ..self };
         [before, after].into_iter().filter(|range| range.start_us < range.end_us)
     }
 
-    /// The range of the partition column over rows; `None` without rows, and for a table without partitions.
+    /// The smallest range that contains the partition column of all rows; `None` if there are no rows, or for a table
+    /// without partitions. Fails if a row has no value in the partition column.
     pub(in crate::load) fn over(table: &Table, rows: &[RecordBatch]) -> Result<Option<Self>, LoadError> {
-        let Some(at) = &table.partition else { return Ok(None) };
+        let Some(column) = &table.partition else { return Ok(None) };
         let mut bounding_range = None;
         for batch in rows.iter().filter(|batch| batch.num_rows() > 0) {
-            let moments = time_column(batch, at)?;
+            let times = time_column(batch, column)?;
             let (Some(first), Some(last), 0) =
-                (arrow::compute::min(moments), arrow::compute::max(moments), moments.null_count())
+                (arrow::compute::min(times), arrow::compute::max(times), times.null_count())
             else {
-                return Err(LoadError::Bug(format!("a row of {} without {at}", table.name)));
+                return Err(LoadError::Bug(format!("a row of {} without {column}", table.name)));
             };
             bounding_range =
                 Self::bounding_range(bounding_range, Some(Self { start_us: first, end_us: last.saturating_add(1) }));
@@ -91,60 +94,63 @@ impl TimeRange {
         Ok(bounding_range)
     }
 
-    /// Ranges that together contain all these times. Times far apart get ranges of their own.
-    pub fn clusters(mut moments: Vec<i64>) -> Vec<Self> {
-        moments.sort_unstable();
+    /// Sorted ranges that together contain all these times (in microseconds). Times that are more than
+    /// [`CLUSTER_GAP_US`] apart get separate ranges, so that reading the ranges skips the time between them.
+    pub fn clusters(mut times: Vec<i64>) -> Vec<Self> {
+        times.sort_unstable();
         let mut ranges: Vec<Self> = Vec::new();
-        for moment in moments.into_iter().map(Self::at) {
+        for time in times.into_iter().map(Self::at) {
             match ranges.last_mut() {
-                Some(last) if moment.start_us.saturating_sub(last.end_us) <= APART_US => *last = last.with(moment),
-                _ => ranges.push(moment),
+                Some(last) if time.start_us.saturating_sub(last.end_us) <= CLUSTER_GAP_US => *last = last.with(time),
+                _ => ranges.push(time),
             }
         }
         ranges
     }
 
-    /// As [`TimeRange::clusters`], for lookups in a table; `None` stands for all rows of a table without partitions.
-    pub(in crate::load) fn clusters_in(table: &Table, moments: Vec<i64>) -> Vec<Option<Self>> {
+    /// The ranges in which rows with these times are looked up in a table: those of [`TimeRange::clusters`], or a single
+    /// `None`, which stands for all rows, if the table has no partitions.
+    pub(in crate::load) fn clusters_in(table: &Table, times: Vec<i64>) -> Vec<Option<Self>> {
         match table.partition {
-            Some(_) => Self::clusters(moments).into_iter().map(Some).collect(),
+            Some(_) => Self::clusters(times).into_iter().map(Some).collect(),
             None => vec![None],
         }
     }
 
-    /// As [`TimeRange::clusters_in`], for rows that have the partition column.
+    /// The ranges of [`TimeRange::clusters_in`] for the times in the partition column of these rows.
     pub(in crate::load) fn clusters_of(table: &Table, rows: &[RecordBatch]) -> Result<Vec<Option<Self>>, LoadError> {
-        let mut moments = Vec::new();
-        if let Some(at) = &table.partition {
+        let mut times = Vec::new();
+        if let Some(column) = &table.partition {
             for batch in rows {
-                moments.extend_from_slice(time_column(batch, at)?.values());
+                times.extend_from_slice(time_column(batch, column)?.values());
             }
         }
-        Ok(Self::clusters_in(table, moments))
+        Ok(Self::clusters_in(table, times))
     }
 
-    /// `column >= start AND column < end` with constants, which the engine prunes by.
+    /// The SQL condition `column >= start AND column < end`. Its bounds are constants, so that the engine can skip row
+    /// groups by their statistics.
     pub(in crate::load) fn condition(self, column: &str) -> String {
         format!("({column} >= {} AND {column} < {})", timestamp_sql(self.start_us), timestamp_sql(self.end_us))
     }
 }
 
-/// A time clamped to the years 1 to 9999, as the warehouse writes it.
-pub(in crate::load) fn written_us(at_us: i64) -> i64 {
-    at_us.clamp(EARLIEST_US, LATEST_US)
+/// The time in epoch microseconds, limited to the years 1 to 9999, as the warehouse stores it.
+pub(in crate::load) fn written_us(time_us: i64) -> i64 {
+    time_us.clamp(EARLIEST_US, LATEST_US)
 }
 
-/// A constant time as SQL.
-fn timestamp_sql(at_us: i64) -> String {
-    let at_us = written_us(at_us);
-    match DateTime::from_timestamp_micros(at_us) {
-        Some(moment) => format!("TIMESTAMP '{}'", moment.format("%Y-%m-%d %H:%M:%S%.6f")),
-        // Never used: every time of the years 1 to 9999 can be written.
-        None => format!("make_timestamp({at_us})"),
+/// The time as a SQL constant, limited to the years 1 to 9999.
+fn timestamp_sql(time_us: i64) -> String {
+    let time_us = written_us(time_us);
+    match DateTime::from_timestamp_micros(time_us) {
+        Some(time) => format!("TIMESTAMP '{}'", time.format("%Y-%m-%d %H:%M:%S%.6f")),
+        // Not reached: chrono can represent every time of the years 1 to 9999.
+        None => format!("make_timestamp({time_us})"),
     }
 }
 
-/// Selects the rows within the range, if there is one, and with one of the keys, if there are any.
+/// Selects the rows that are within the range, if there is a range, and have one of the keys, if there is a key set.
 #[derive(Clone, Copy, Default)]
 pub(in crate::load) struct Filter<'k> {
     /// Range of the partition column; ignored for a table without one.
@@ -158,25 +164,25 @@ impl<'k> Filter<'k> {
         Self::default()
     }
 
-    /// Selects the rows within the range.
+    /// Selects the rows within the range; all rows if it is `None`.
     pub fn within(range: Option<TimeRange>) -> Self {
         Self { range, keys: None }
     }
 
-    /// Selects only rows with one of the keys.
+    /// The filter, with the further condition that a row has one of the keys.
     pub fn with_keys(self, keys: &'k KeySet) -> Self {
         Self { keys: Some(keys), ..self }
     }
 
-    /// The columns that [`Filter::keep`] needs.
+    /// The columns by which [`Filter::select`] selects rows.
     pub fn columns(&self, table: &'static Table) -> impl Iterator<Item = &'static str> + use<'_, 'k> {
-        let at = self.range.and(table.partition.as_deref());
+        let partition_column = self.range.and(table.partition.as_deref());
         let keys = self.keys.into_iter().flat_map(|keys| keys.columns.iter().copied());
-        at.into_iter().chain(keys)
+        partition_column.into_iter().chain(keys)
     }
 
-    /// The selected rows of a batch.
-    pub fn keep(&self, table: &'static Table, rows: RecordBatch) -> Result<RecordBatch, LoadError> {
+    /// The rows of a batch that the filter selects.
+    pub fn select(&self, table: &'static Table, rows: RecordBatch) -> Result<RecordBatch, LoadError> {
         let rows = match self.range {
             Some(range) => {
                 let within = rows_within(table, &rows, range)?;
@@ -185,30 +191,31 @@ impl<'k> Filter<'k> {
             None => rows,
         };
         match self.keys {
-            Some(keys) => keys.keep(table, rows, true),
+            Some(keys) => keys.rows_in(table, rows),
             None => Ok(rows),
         }
     }
 }
 
-/// For each row, whether it is within the range of the partition column; true in a table without one.
+/// For each row a bit that is set if the row's partition column is within the range. In a table without partitions all
+/// bits are set.
 pub(in crate::load) fn rows_within(
     table: &Table,
     rows: &RecordBatch,
     range: TimeRange,
 ) -> Result<BooleanBuffer, LoadError> {
-    let Some(at) = &table.partition else { return Ok(BooleanBuffer::new_set(rows.num_rows())) };
-    let moments = time_column(rows, at)?;
-    let is_within = |row: usize| moments.values().get(row).is_some_and(|moment| range.holds(*moment));
+    let Some(column) = &table.partition else { return Ok(BooleanBuffer::new_set(rows.num_rows())) };
+    let times = time_column(rows, column)?;
+    let is_within = |row: usize| times.values().get(row).is_some_and(|time| range.holds(*time));
     let within = BooleanBuffer::collect_bool(rows.num_rows(), is_within);
-    // Rows of a file without the column have no time.
-    Ok(match moments.nulls() {
+    // Rows of a file without the partition column have NULL in it, and are within no range.
+    Ok(match times.nulls() {
         Some(nulls) => &within & nulls.inner(),
         None => within,
     })
 }
 
-/// The rows whose bits are set.
+/// The rows whose bits in `kept` are set.
 pub(in crate::load) fn kept_rows(
     table: &Table,
     rows: RecordBatch,
@@ -220,12 +227,13 @@ pub(in crate::load) fn kept_rows(
     filter_record_batch(&rows, &BooleanArray::new(kept.clone(), None)).map_err(invalid_rows(table))
 }
 
-/// A set of keys: hashes for tests in memory, and values for stores that look them up.
+/// A set of keys. Has their hashes, to test rows in memory, and their values, for stores that look the keys up.
 #[derive(Clone, Debug)]
 pub(in crate::load) struct KeySet {
-    /// In the order of the values.
+    /// The columns of a key.
     columns: Vec<&'static str>,
     hashes: HashSet<u128>,
+    /// The values of each key, in batches of `columns`.
     values: Vec<RecordBatch>,
 }
 
@@ -235,20 +243,20 @@ impl KeySet {
         Self { columns, hashes: HashSet::default(), values: Vec::new() }
     }
 
-    /// The keys in batches that have these columns.
+    /// The keys of all rows in these batches, which have the columns of the key.
     pub fn of(columns: Vec<&'static str>, rows: &[RecordBatch]) -> Result<Self, LoadError> {
         let mut keys = Self::new(columns);
         rows.iter().try_for_each(|batch| keys.add(batch))?;
         Ok(keys)
     }
 
-    /// The keys are the values of one column.
+    /// A set of keys of one column, with these values.
     pub fn of_values(column: &'static str, values: ArrayRef) -> Result<Self, LoadError> {
         let rows = RecordBatch::try_from_iter([(column, values)]).map_err(invalid(column))?;
         Self::of(vec![column], &[rows])
     }
 
-    /// Adds the keys of these rows.
+    /// Adds the keys of these rows, without those that the set has already.
     pub fn add(&mut self, rows: &RecordBatch) -> Result<(), LoadError> {
         let before = self.hashes.len();
         let hashes = self.hashes_of(rows)?;
@@ -273,7 +281,7 @@ impl KeySet {
         self.hashes.len()
     }
 
-    /// Approximate memory, in bytes.
+    /// Approximate memory of the set, in bytes.
     pub fn bytes(&self) -> usize {
         let values: usize = self.values.iter().map(RecordBatch::get_array_memory_size).sum();
         values + self.hashes.capacity() * size_of::<u128>()
@@ -288,20 +296,28 @@ impl KeySet {
         &self.values
     }
 
-    /// For each row, whether its key is in the set.
+    /// For each row a bit that is set if the row's key is in the set.
     pub fn contains(&self, rows: &RecordBatch) -> Result<BooleanBuffer, LoadError> {
         let hashes = self.hashes_of(rows)?;
         Ok(hashes.iter().map(|hash| self.hashes.contains(hash)).collect())
     }
 
-    /// The rows whose key is in the set, or the others.
-    pub fn keep(&self, table: &Table, rows: RecordBatch, with: bool) -> Result<RecordBatch, LoadError> {
+    /// The rows whose key is in the set.
+    pub fn rows_in(&self, table: &Table, rows: RecordBatch) -> Result<RecordBatch, LoadError> {
         if self.is_empty() {
-            return Ok(if with { rows.slice(0, 0) } else { rows });
+            return Ok(rows.slice(0, 0));
         }
-        let found = self.contains(&rows)?;
-        let kept = if with { found } else { !&found };
-        kept_rows(table, rows, &kept)
+        let has_key = self.contains(&rows)?;
+        kept_rows(table, rows, &has_key)
+    }
+
+    /// The rows whose key is not in the set.
+    pub fn rows_not_in(&self, table: &Table, rows: RecordBatch) -> Result<RecordBatch, LoadError> {
+        if self.is_empty() {
+            return Ok(rows);
+        }
+        let has_key = self.contains(&rows)?;
+        kept_rows(table, rows, &!&has_key)
     }
 }
 
@@ -338,14 +354,14 @@ mod tests {
         let keys = KeySet::of(vec!["response_group_uid"], &[rows(&[("b", 9, 9), ("b", 8, 8), ("c", 7, 7)])]).unwrap();
         assert_eq!((keys.len(), keys.values().iter().map(RecordBatch::num_rows).sum::<usize>()), (2, 2));
         let range = Some(TimeRange { start_us: 20, end_us: 30 });
-        let kept = |filter: Filter<'_>| questions(&filter.keep(table, all.clone()).unwrap());
+        let kept = |filter: Filter<'_>| questions(&filter.select(table, all.clone()).unwrap());
         assert_eq!(kept(Filter::all()), [1, 2, 3, 4]);
         assert_eq!(kept(Filter::within(range)), [2]);
         assert_eq!(kept(Filter::all().with_keys(&keys)), [3, 4]);
         assert!(kept(Filter::within(range).with_keys(&keys)).is_empty());
         let none = KeySet::new(vec!["question_id"]);
         assert!(kept(Filter::all().with_keys(&none)).is_empty());
-        assert_eq!(questions(&keys.keep(table, all.clone(), false).unwrap()), [1, 2]);
+        assert_eq!(questions(&keys.rows_not_in(table, all.clone()).unwrap()), [1, 2]);
     }
 
     #[test]
@@ -353,7 +369,7 @@ mod tests {
         let range = |start_us, end_us| TimeRange { start_us, end_us };
         assert_eq!(TimeRange::clusters(vec![]), []);
         assert_eq!(TimeRange::clusters(vec![7, 3, 5]), [range(3, 8)]);
-        let far = 3 + 2 * APART_US;
+        let far = 3 + 2 * CLUSTER_GAP_US;
         assert_eq!(TimeRange::clusters(vec![far, 3, far + 1, 4]), [range(3, 5), range(far, far + 2)]);
     }
 

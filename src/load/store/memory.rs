@@ -1,4 +1,4 @@
-//! A store in memory, for tests. It is the smallest possible store.
+//! A store in memory, for tests.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use crate::schema::Table;
 /// The rows of each table, in batches of all its columns.
 pub(in crate::load) type Tables = BTreeMap<&'static str, Vec<RecordBatch>>;
 
-/// The content that outlives a [`MemoryStore`], as files do.
+/// The content of a [`MemoryStore`]. It outlives the store, as files do.
 #[derive(Clone, Debug, Default)]
 pub(in crate::load) struct Shelf(Arc<Mutex<Content>>);
 
@@ -70,7 +70,7 @@ impl Store for MemoryStore {
         let tables = self.open.as_ref().unwrap_or(&content.tables);
         let range = Filter { keys: None, ..*filter };
         let batches = tables.get(table.name.as_str()).into_iter().flatten();
-        let kept = batches.map(|batch| range.keep(table, batch.clone())).collect::<Result<Vec<_>, _>>()?;
+        let kept = batches.map(|batch| range.select(table, batch.clone())).collect::<Result<Vec<_>, _>>()?;
         content.rows_read += kept.iter().map(|batch| batch.num_rows() as u64).sum::<u64>();
         drop(content);
         kept.iter().filter(|batch| batch.num_rows() > 0).try_for_each(|batch| take(project(batch, columns)?))
@@ -85,7 +85,7 @@ impl Store for MemoryStore {
             let table = change.table;
             let rows = tables.entry(&table.name).or_default();
             for batch in rows.iter_mut() {
-                *batch = change.removed.keep(table, batch.clone(), false)?;
+                *batch = change.removed.rows_not_in(table, batch.clone())?;
             }
             rows.retain(|batch| batch.num_rows() > 0);
             for batch in &change.added {

@@ -1,6 +1,6 @@
-//! Stores keep the rows of the tables in `schemas/`, as Arrow. Their meaning is the business of the layers above.
+//! Stores read and write rows of the tables in `schemas/`, as Arrow batches. They know nothing of scans, people or runs.
 //!
-//! A store knows no scan, no person and no run. The other modules use a store through [`BufferedStore`].
+//! The rest of `load` uses a store through [`BufferedStore`].
 
 mod buffer;
 mod change;
@@ -13,7 +13,7 @@ pub(in crate::load) mod parquet;
 mod rows;
 
 pub(in crate::load) use buffer::BufferedStore;
-pub(in crate::load) use change::{TableChange, owner_columns, removal_columns, removal_keys};
+pub(in crate::load) use change::{TableChange, parent_key_columns, removal_columns, removal_keys};
 pub(in crate::load) use columns::{fit, fit_column, read_schema};
 pub use filter::TimeRange;
 pub(in crate::load) use filter::{Filter, KeySet, kept_rows, rows_within, written_us};
@@ -36,32 +36,36 @@ use arrow::array::RecordBatch;
 /// Receives batches of rows, one after the other.
 pub(in crate::load) type Take<'a> = dyn FnMut(RecordBatch) -> Result<(), LoadError> + 'a;
 
-/// A table of somebody else in the store, with its columns that can hold texts.
+/// A table that a user created in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::load) struct ForeignTable {
+    /// Its name for people.
     pub name: String,
-    /// Its name in the store's language.
+    /// Its qualified SQL name.
     pub relation: String,
+    /// Its columns that can contain text.
     pub columns: Vec<String>,
 }
 
 /// A store of rows. One thread uses it at a time. The first [`Store::write`] opens a transaction, [`Store::commit`] or
 /// [`Store::rollback`] ends it.
 pub(in crate::load) trait Store: Send {
-    /// "duckdb" or "parquet": a name for people, and the key in the checkpoints.
+    /// The kind of the store, "duckdb" or "parquet": for people, and as a key in the checkpoints.
     fn name(&self) -> &'static str;
 
-    /// Its path, for people.
+    /// The path of the store, for people.
     fn location(&self) -> String;
 
-    /// Binds the store to this identity, whatever it was bound to: the service moved, or its environment was renamed.
+    /// Binds the store to this identity, without a check of the identity to which it was bound before. For a service
+    /// that moved, or an environment that was renamed.
     fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError>;
 
-    /// Calls `take` with these columns of the rows that match the filter, in no particular order. Columns have the
-    /// types of [`crate::schema::ColumnType::arrow`], in the given order. Changes of the open transaction are visible.
+    /// Calls `take` with batches of the rows that match the filter, in no particular order of rows. The batches have
+    /// `columns` in this order, in the types of [`crate::schema::ColumnType::arrow`]. Changes of the open transaction
+    /// are visible.
     ///
-    /// A store may return more rows where that is cheaper, since the caller filters again. The cost must depend on the
-    /// filter's range, not on the table.
+    /// A store may return more rows if that is cheaper; the caller filters them again. The cost must grow with the
+    /// filter's range, not with the table.
     fn read(
         &mut self,
         table: &'static Table,
@@ -70,61 +74,61 @@ pub(in crate::load) trait Store: Send {
         take: &mut Take<'_>,
     ) -> Result<(), LoadError>;
 
-    /// Changes tables in the open transaction: first the removals of a table, then its additions. After an error the
-    /// caller rolls back.
+    /// Changes tables in the open transaction, or begins one. The removals of a change apply before its additions. After
+    /// an error the caller must roll back.
     fn write(&mut self, changes: &[TableChange]) -> Result<(), LoadError>;
 
     /// Commits the transaction durably. `label` names it for people who look at the files.
     fn commit(&mut self, label: &str) -> Result<(), LoadError>;
 
-    /// Undoes the transaction.
+    /// Undoes the open transaction, if there is one.
     fn rollback(&mut self);
 
-    /// Makes committed rows visible to readers of files, and compacts them. Cheap when nothing changed.
+    /// Makes committed rows visible to other readers of the files, and compacts the files. Cheap if nothing changed.
     fn publish(&mut self) -> Result<(), LoadError>;
 
-    /// Returns true if so many changes are pending, committed or not, that [`Store::publish`] should run now and not at the end
-    /// of the run.
+    /// Returns true if so many changes are not published yet that [`Store::publish`] should run now, and not only at
+    /// the end of the run.
     fn should_compact(&self) -> bool {
         false
     }
 
-    /// Releases the lock on the file until the store is used again.
+    /// Releases the lock on the store's file, if it locks one. The next use of the store takes the lock again.
     fn release_lock(&mut self) -> Result<(), LoadError> {
         Ok(())
     }
 
-    /// Exports what readers find after a run. Cheap when nothing changed.
+    /// Updates what a run leaves for readers: the search index and the read-only copy. Cheap if nothing changed.
     fn export_reader_copy(&mut self) -> Result<(), LoadError> {
         Ok(())
     }
 
-    /// Removes every byte of removed rows from the files. Called after a commit.
+    /// Removes the bytes of removed rows from the files. Called after a commit.
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError>;
 
-    /// Returns an error that names an object of somebody else which blocks [`Store::purge_removed_bytes`].
+    /// Returns an error if [`Store::purge_removed_bytes`] would fail. The error names the user's object that blocks it.
     fn require_purgeable(&mut self) -> Result<(), LoadError> {
         Ok(())
     }
 
-    /// The tables of others in the store.
+    /// The tables that users created in the store.
     fn foreign_tables(&mut self) -> Result<Vec<ForeignTable>, LoadError> {
         Ok(Vec::new())
     }
 
-    /// Calls `take` with the columns of such a table, as texts.
+    /// Calls `take` with batches of a user's table: its [`ForeignTable::columns`] as texts.
     fn read_foreign(&mut self, _table: &ForeignTable, _take: &mut Take<'_>) -> Result<(), LoadError> {
         Ok(())
     }
 
-    /// Creates a store at `fresh` with the objects of others but no rows, for a replay to fill. An error names an
-    /// object that cannot be copied. Does nothing without such objects.
-    fn create_empty_beside(&mut self, _fresh: &Path) -> Result<(), LoadError> {
+    /// Creates a store at `new_path` with the objects of this store, users' objects included, but without rows. A replay
+    /// fills it. An error names the object that cannot be copied. Stores without users' objects do nothing.
+    fn create_empty_at(&mut self, _new_path: &Path) -> Result<(), LoadError> {
         Ok(())
     }
 
-    /// Imports the rows of others from the store at `left`, and creates their indexes on our tables.
-    fn import_foreign(&mut self, _left: &Path) -> Result<(), LoadError> {
+    /// Imports the rows of users' tables from the store at `old_path`, and users' indexes on tables of this program.
+    fn import_foreign(&mut self, _old_path: &Path) -> Result<(), LoadError> {
         Ok(())
     }
 }

@@ -102,12 +102,12 @@ fn replace_rejects(store: &mut BufferedStore, source: &mut BufferedStore, scans:
     let mut kept = KeySet::new(key);
     let columns: Vec<&str> = kept.columns().iter().copied().chain(["scan_id"]).collect();
     store.read(table, &columns, &Filter::all().with_keys(&added_keys), &mut |rows| {
-        kept.add(&scans.keep(table, rows, false)?)
+        kept.add(&scans.rows_not_in(table, rows)?)
     })?;
     store.change(change)?;
     let mut added = 0;
     source.read(table, &table.column_names(), &of_scans, &mut |rows| {
-        let rows = kept.keep(table, rows, false)?;
+        let rows = kept.rows_not_in(table, rows)?;
         added += rows.num_rows() as u64;
         add_rows(store, table, rows)
     })?;

@@ -158,7 +158,7 @@ fn leave_old(task: &Task<'_>, aside: &Settings) -> Result<BTreeMap<&'static str,
         let of = |settings: &Settings| places(&settings.warehouse).into_iter().find(|place| place.name() == name);
         let (old, fresh) =
             of(&there).zip(of(aside)).ok_or_else(|| PipelineError::WorkerPanicked(format!("the place of {name}")))?;
-        destination.create_empty_beside(fresh.path()).map_err(failed(name))?;
+        destination.create_empty_at(fresh.path()).map_err(failed(name))?;
         // Nothing may be left in a log beside the file that is going to be replaced.
         destination.publish().map_err(failed(name))?;
         let old = Old { warehouse: Mutex::new(destination), path: old.path().to_owned() };

@@ -178,8 +178,7 @@ impl DuckDbStore {
     }
 
     /// Makes the search index if the settings want it and it is out of date. Drops the index if they do not want it or
-    /// it cannot be made: without the index, `search_answers` still works, but more slowly. A failure to make the index
-    /// is only a warning.
+    /// it cannot be made: `search_answers` also works without an index. A failure to make the index is only a warning.
     fn update_index(&mut self) -> Result<(), LoadError> {
         if !self.search.is_on {
             return if self.index == IndexState::Missing { Ok(()) } else { self.drop_index() };
@@ -395,16 +394,16 @@ impl Store for DuckDbStore {
         objects::read_foreign(&self.engine, table, take)
     }
 
-    fn create_empty_beside(&mut self, fresh: &Path) -> Result<(), LoadError> {
+    fn create_empty_at(&mut self, new_path: &Path) -> Result<(), LoadError> {
         self.attach()?;
-        foreign::create_empty(&self.engine, &self.path, fresh)
+        foreign::create_empty(&self.engine, &self.path, new_path)
     }
 
-    fn import_foreign(&mut self, old_file: &Path) -> Result<(), LoadError> {
+    fn import_foreign(&mut self, old_path: &Path) -> Result<(), LoadError> {
         self.attach()?;
-        let _claim = Claim::for_reading(old_file)?;
+        let _claim = Claim::for_reading(old_path)?;
         self.is_dirty = true;
-        foreign::import(&self.engine, old_file, &self.patience)
+        foreign::import(&self.engine, old_path, &self.patience)
     }
 }
 

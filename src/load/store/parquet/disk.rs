@@ -1,6 +1,6 @@
 //! The steps on the file system whose order decides what a crash leaves behind: write, sync, rename, remove.
 //!
-//! Knows no tables and no parts. Tests can make every step fail, as a kill would.
+//! Tests can make every step fail, as if the process were killed at this step.
 
 use std::{
     fs::{self, File},
@@ -14,11 +14,11 @@ use crate::{
     model::{DurableStep, Failpoints},
 };
 
-/// Called before each step with its name. An error stands for a kill at this point.
+/// Called before each step with the step's action and path. If the hook returns an error, the step fails with it.
 #[cfg(test)]
 pub(super) type StepHook = std::sync::Arc<dyn Fn(&str) -> io::Result<()> + Send + Sync>;
 
-/// The file system, as named steps.
+/// Access to the file system in steps that failpoints and tests can interrupt.
 #[derive(Clone, Default)]
 pub(super) struct Disk {
     pub(super) failpoints: Failpoints,
@@ -27,8 +27,8 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// The file system with failpoints.
-    pub(super) fn watched(failpoints: Failpoints) -> Self {
+    /// Access that hits these failpoints before each step.
+    pub(super) fn with_failpoints(failpoints: Failpoints) -> Self {
         Self {
             failpoints,
             #[cfg(test)]
@@ -36,7 +36,8 @@ impl Disk {
         }
     }
 
-    /// Writes a new small file durably. Its folder entry still needs [`Disk::sync_folder`].
+    /// Writes a small file and makes its content durable. Its entry in the folder is durable only after
+    /// [`Disk::sync_folder`].
     pub(super) fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), LoadError> {
         self.step("write", path)?;
         let written = File::create(path).and_then(|mut file| {
@@ -68,7 +69,7 @@ impl Disk {
         path.parent().map_or(Ok(()), |parent| self.sync_folder(parent))
     }
 
-    /// Renames a file or folder durably, and replaces any at the target.
+    /// Renames a file or folder durably. A file at the target is replaced.
     pub(super) fn rename(&self, from: &Path, to: &Path) -> Result<(), LoadError> {
         self.step("rename", to)?;
         if from.is_dir() {
@@ -79,7 +80,7 @@ impl Disk {
         to.parent().map_or(Ok(()), |parent| self.step("sync", parent))
     }
 
-    /// Replaces a small file in one step, durably.
+    /// Replaces the content of a small file atomically and durably.
     pub(super) fn replace(&self, path: &Path, bytes: &[u8]) -> Result<(), LoadError> {
         let new = files::beside(path, ".new");
         self.write(&new, bytes)?;
@@ -93,7 +94,8 @@ impl Disk {
         path.parent().map_or(Ok(()), |parent| self.sync_folder(parent))
     }
 
-    /// Removes a folder with its content, if it exists. Not synced: the next open removes the rest.
+    /// Removes a folder with its content, if it exists. The removal is not made durable: after a crash, the next open
+    /// removes what is left.
     pub(super) fn remove_folder(&self, path: &Path) -> Result<(), LoadError> {
         self.step("remove", path)?;
         match fs::remove_dir_all(path) {
@@ -102,7 +104,8 @@ impl Disk {
         }
     }
 
-    /// Reports a step that the caller is about to take itself.
+    /// Hits the failpoint of a step before the step is taken. Callers that take a step without this module call it
+    /// themselves. `action` is `write`, `sync`, `create`, `rename` or `remove`.
     pub(super) fn step(&self, action: &'static str, path: &Path) -> Result<(), LoadError> {
         #[cfg(test)]
         if let Some(before_step) = &self.before_step {

@@ -1,5 +1,5 @@
-//! The list of files as of the last publish. It tells a lost file from a partition that never had rows: the lost rows
-//! would return only when their windows are scanned again.
+//! The list of the files that exist after a publish. With the list, a lost file is recognized; without it, a lost file
+//! would look like a partition that has no rows, and its windows would not be scanned again.
 
 use std::{collections::HashSet, fs, io, path::Path};
 
@@ -16,11 +16,13 @@ struct Inventory {
     files: Vec<String>,
 }
 
+/// The path relative to the root, as text.
 fn below_root(root: &Root, path: &Path) -> String {
     path.strip_prefix(root.path()).unwrap_or(path).to_string_lossy().into_owned()
 }
 
 impl Inventory {
+    /// The files of the tree.
     fn of(root: &Root, tree: &Tree, published_part: u64) -> Inventory {
         let mut files: Vec<String> = tree.paths(root).iter().map(|path| below_root(root, path)).collect();
         files.sort();
@@ -36,9 +38,9 @@ pub(super) fn write(root: &Root, disk: &Disk, tree: &Tree, published_part: u64) 
     disk.replace(&path, &text)
 }
 
-/// Returns an error that names the first missing file. A list of another publish counts for nothing, because the writer
-/// was killed just before it wrote the list. Neither does an unreadable or missing list. A file from which a waiting
-/// part removes rows may have lost its last row, and with it itself, in an interrupted publish.
+/// Returns an error that names the first file of the list that is missing. Checks nothing if the list is missing,
+/// unreadable, or of another publish (the writer was killed before it wrote the list). A file from which a waiting part
+/// removes rows may be missing: an interrupted publish may have removed its last row and so the file.
 pub(super) fn check(root: &Root, tree: &Tree, published_part: u64, waiting: &[Part]) -> Result<(), LoadError> {
     let path = root.inventory();
     let text = match fs::read(&path) {
@@ -49,16 +51,16 @@ pub(super) fn check(root: &Root, tree: &Tree, published_part: u64, waiting: &[Pa
     if listed.published_part != published_part {
         return Ok(());
     }
-    let there = Inventory::of(root, tree, published_part).files;
+    let existing = Inventory::of(root, tree, published_part).files;
     let may_be_gone = files_with_removals(root, waiting);
-    let is_missing = |file: &&String| there.binary_search(file).is_err() && !may_be_gone.contains(*file);
+    let is_missing = |file: &&String| existing.binary_search(file).is_err() && !may_be_gone.contains(*file);
     match listed.files.iter().find(is_missing) {
         None => Ok(()),
         Some(file) => Err(LoadError::Damaged { path: root.path().to_owned(), why: format!("{file} is missing") }),
     }
 }
 
-/// The files of partitions from which waiting parts remove rows.
+/// The paths, relative to the root, of the files of partitions from which waiting parts remove rows.
 fn files_with_removals(root: &Root, waiting: &[Part]) -> HashSet<String> {
     let changes = waiting.iter().flat_map(|part| &part.layers).flat_map(|layer| &layer.tables);
     let mut files = HashSet::new();

@@ -1,6 +1,7 @@
-//! A layer: the changes of one write, as files in the folder of a part.
+//! A layer: changes of a transaction as files in the folder of a part, at most one change for each table.
 //!
-//! The removals of a layer apply to all rows before the layer, and not to the layer's own additions.
+//! The removals of a layer apply to the rows of older layers and of the partition's file, and not to the rows that the
+//! layer itself adds.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,18 +32,19 @@ impl RowsFile {
         Self { name, rows, bounds_us, partitions }
     }
 
-    /// Range of the partition column over the rows.
+    /// Range of the partition column over the rows; `None` for a table without partitions, or if unknown.
     pub(super) fn bounds(&self) -> Option<TimeRange> {
         self.bounds_us.map(|[start_us, end_us]| TimeRange { start_us, end_us })
     }
 
-    /// Returns true if the file can hold rows of the partition within the range.
+    /// Returns true if the file may have rows of the partition within the range. `None` stands for every partition, or
+    /// every time.
     pub(super) fn may_hold(&self, partition: Option<Partition>, range: Option<TimeRange>) -> bool {
         let is_of_partition = partition.is_none_or(|partition| self.partitions.contains(&partition));
         is_of_partition && self.bounds().zip(range).is_none_or(|(bounds, range)| bounds.overlaps(range))
     }
 
-    /// The partitions of the rows; a table without partitions has `None` as its only one.
+    /// The partitions of the rows. For a table without partitions, the list has one entry: `None`.
     fn partition_keys(&self) -> Vec<Option<Partition>> {
         if self.partitions.is_empty() { vec![None] } else { self.partitions.iter().copied().map(Some).collect() }
     }
@@ -51,10 +53,11 @@ impl RowsFile {
 /// The changes of a layer in one table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TableLayer {
-    /// Keys: the columns of [`crate::load::store::removal_columns`].
+    /// The file with the keys of removed rows, in the columns of [`crate::load::store::removal_columns`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) removed: Option<RowsFile>,
-    /// Rows, in one file for each partition. Parts of earlier versions have rows of several partitions in one file.
+    /// The files with added rows, one for each partition. Parts of earlier program versions have rows of several
+    /// partitions in one file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) added: Vec<RowsFile>,
 }

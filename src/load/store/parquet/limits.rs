@@ -1,22 +1,22 @@
 //! Limits of memory and of open files. Tests set them low.
 
-/// Limits of a store. They never change what it reads or writes.
+/// Limits of a store. They change how much work a read or a merge is, but not its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// Runs that one merge reads at once. Each takes a page of each column in memory.
+    /// Most runs that one merge reads at once. Each run needs memory for a page of each column.
     pub(super) open_runs_max: usize,
-    /// Bytes of rows in merges, for all threads together.
+    /// Most bytes of rows that merges keep in memory.
     pub(super) merge_bytes_max: usize,
-    /// Bytes of rows that are sorted at once if a file is not in order.
+    /// Most bytes of rows that are sorted in memory at once, if a file is not in order.
     pub(super) sort_bytes_max: usize,
-    /// Removed keys in memory: 32 to 64 bytes each.
+    /// Most removed keys in memory. A key takes 32 to 64 bytes.
     pub(super) removed_keys_max: usize,
-    /// Rows in the partition cache for each table: about 100 bytes each.
+    /// Most rows of one file in the partition cache. A row takes about 100 bytes.
     pub(super) cached_rows_max: usize,
 }
 
 impl Limits {
-    /// The limits for this much memory.
+    /// The limits of a store that may use this much memory.
     pub(super) fn for_memory(memory_limit_bytes: u64) -> Self {
         let memory_limit = usize::try_from(memory_limit_bytes).unwrap_or(usize::MAX);
         Self {
@@ -29,7 +29,7 @@ impl Limits {
         }
     }
 
-    /// The same memory, divided among parallel merges.
+    /// The limits of one of `workers` parallel merges that share the memory.
     pub(super) fn shared_by(self, workers: usize) -> Self {
         let share = |bytes: usize| bytes / workers.max(1);
         Self {

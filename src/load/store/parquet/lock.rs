@@ -8,10 +8,11 @@ use std::{
 
 use crate::load::LoadError;
 
-/// Most bytes of a lock file that are read: it names a process.
+/// Most bytes that are read of a lock file, whose text names the process that holds the lock.
 const LOCK_TEXT_BYTES_MAX: u64 = 64;
 
-/// Takes a reader's lock without waiting, which keeps writers out. `None` where there is no lock file, or no locks.
+/// Takes a shared lock, which keeps writers out, without waiting. Returns `None` if the lock file cannot be opened or
+/// the file system has no locks; [`LoadError::Locked`] if a writer has the lock. `root` is the folder to name in errors.
 pub(super) fn shared(root: &Path, path: &Path) -> Result<Option<File>, LoadError> {
     let Ok(file) = File::open(path) else { return Ok(None) };
     match file.try_lock_shared() {
@@ -19,15 +20,16 @@ pub(super) fn shared(root: &Path, path: &Path) -> Result<Option<File>, LoadError
         Err(TryLockError::WouldBlock) => {
             Err(LoadError::Locked { path: root.to_path_buf(), holder: Some("studysync".to_owned()) })
         }
-        // Without locks there is no other lock to respect. A writer refuses such a file system.
+        // On a file system without locks there is no writer either, because a writer refuses to open the folder.
         Err(TryLockError::Error(_)) => Ok(None),
     }
 }
 
-/// Takes the writer's lock without waiting. The system releases it when the process ends.
+/// Takes the writer's lock without waiting, and writes the name of this process into the lock file. The system releases
+/// the lock when the process ends.
 ///
 /// # Errors
-/// [`LoadError::Locked`] while another process holds the lock, with its name if the file has one;
+/// [`LoadError::Locked`] while another process holds the lock, with the holder that the file names;
 /// [`LoadError::LockRefused`] if the file system has no locks.
 pub(super) fn exclusive(root: &Path, path: &Path) -> Result<File, LoadError> {
     let failed = LoadError::io("lock", path);
@@ -43,7 +45,7 @@ pub(super) fn exclusive(root: &Path, path: &Path) -> Result<File, LoadError> {
         }
         Err(TryLockError::Error(source)) => return Err(LoadError::LockRefused { path: path.to_path_buf(), source }),
     }
-    // Only for the error message of other processes, so it need not be durable.
+    // The name is only for the error message of other processes, so it need not be durable.
     let me = format!("process {}, studysync\n", std::process::id());
     if holder != me {
         let written = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(me.as_bytes()));

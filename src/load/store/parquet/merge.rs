@@ -1,4 +1,5 @@
-//! Merges sorted runs into one stream. In memory are one batch of each run and the current chunk.
+//! Merges sorted runs into one sorted stream of chunks. Keeps in memory one batch of each run, finished batches of the
+//! current chunk, and the chunk.
 
 use std::{cmp::Ordering, collections::BinaryHeap, sync::Arc};
 
@@ -18,19 +19,23 @@ use crate::{
 /// A sorted run, open for reading.
 pub(super) struct OpenRun<'a> {
     pub(super) reader: &'a RowsReader,
-    /// The rows that take part.
+    /// The rows of the run that are merged.
     pub(super) pick: &'a Pick,
 }
 
-/// The next row of a run.
+/// The next row of a run that was not merged yet.
 struct Head {
+    /// The sort keys of the run's current batch.
     keys: Arc<Rows>,
+    /// Row in the current batch.
     row: usize,
+    /// Index of the run.
     run: usize,
 }
 
 impl Ord for Head {
-    /// The greatest head is the first row in order; among equal rows the oldest run comes first.
+    /// Reverses the order of the rows, because the heap returns the greatest head first. Among equal rows the row of the
+    /// oldest run comes first.
     fn cmp(&self, other: &Self) -> Ordering {
         let keys = other.keys.row(other.row).cmp(&self.keys.row(self.row));
         keys.then_with(|| other.run.cmp(&self.run))
@@ -54,21 +59,24 @@ impl Eq for Head {}
 /// The read position in a run.
 struct Cursor<'a> {
     batches: Box<dyn Iterator<Item = Result<RecordBatch, LoadError>> + 'a>,
-    /// Index of its current batch in `batches`.
+    /// Index of the run's current batch in [`Merge::batches`]; `None` after the end of the run.
     slot: Option<usize>,
 }
 
-/// The rows of several runs in order, the oldest run first among equal rows.
+/// A merge of several runs: returns their rows in order. Among equal rows, those of the oldest run come first.
 pub(super) struct Merge<'a> {
     table: &'static Table,
     keys: SortKeys,
+    /// The position in each run.
     cursors: Vec<Cursor<'a>>,
+    /// The next row of each run.
     heads: BinaryHeap<Head>,
+    /// The batches in memory.
     batches: Vec<RecordBatch>,
 }
 
 impl<'a> Merge<'a> {
-    /// Merges these runs, the oldest first. `schema` is the schema of the table's Parquet files.
+    /// Begins a merge of these runs, the oldest first. `schema` is the schema of the table's Parquet files.
     pub(super) fn of(table: &'static Table, schema: &'a SchemaRef, runs: &'a [OpenRun<'a>]) -> Result<Self, LoadError> {
         let cursor =
             |run: &'a OpenRun<'a>| Cursor { batches: Box::new(read_picked(run.reader, run.pick, schema)), slot: None };
@@ -79,7 +87,7 @@ impl<'a> Merge<'a> {
         Ok(merge)
     }
 
-    /// The next [`CHUNK_ROWS`] rows, fewer at the end; `None` after the end.
+    /// The next [`CHUNK_ROWS`] rows, or the last rows if fewer are left; `None` after the end.
     pub(super) fn next_chunk(&mut self) -> Result<Option<RecordBatch>, LoadError> {
         self.drop_finished();
         let mut positions = Vec::with_capacity(CHUNK_ROWS);
@@ -100,7 +108,8 @@ impl<'a> Merge<'a> {
         self.batches.len()
     }
 
-    /// Takes rows of one run until another run has the next row.
+    /// Adds the positions of consecutive rows of one run, from `head` on, until another run has the next row, the chunk
+    /// is full, or the batch ends.
     fn take_consecutive(&mut self, mut head: Head, positions: &mut Vec<(usize, usize)>) -> Result<(), LoadError> {
         let Some(slot) = self.cursors.get(head.run).and_then(|cursor| cursor.slot) else { return Ok(()) };
         loop {
@@ -116,7 +125,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Reads the next batch of a run, if there is one.
+    /// Reads the next batch of a run that has rows, if there is one, and adds its first row to the heads.
     fn load_next(&mut self, run: usize) -> Result<(), LoadError> {
         let Some(cursor) = self.cursors.get_mut(run) else { return Ok(()) };
         cursor.slot = None;

@@ -1,9 +1,9 @@
 //! The warehouse as a tree of Parquet files that any reader understands, without a SQL engine.
 //!
-//! A commit is a *part*: a folder of changes outside of the readers' tree, made durable and committed by one rename.
-//! Each write of a transaction is a *layer* of the part: keys of removed rows, and added rows as sorted runs, one for
-//! each partition. *Publish* merges the runs of waiting parts into the files of their partitions. So a commit costs as
-//! much as its rows, and a partition is rewritten once a publish.
+//! A commit is a *part*: a folder of changes that readers do not see, made durable and committed by one rename. Each
+//! write of a transaction is a *layer* of the part: keys of removed rows, and added rows as sorted files (*runs*), one
+//! for each partition. *Publish* merges the runs of waiting parts into the files of their partitions. So the cost of a
+//! commit depends only on its rows, and a partition is rewritten at most once in a publish.
 //!
 //! Reading order:
 //! [`options`] and [`limits`]; [`root`] (the folder), its [`lock`], [`partition`] (how tables are cut) and [`tree`]
@@ -14,7 +14,7 @@
 //! [`pick`], [`rows_reader`], [`row_tests`] and [`removed_keys`] (selecting rows), [`partition_cache`] and [`read`];
 //! [`merge`], [`runs`], [`partition_merge`], [`publish`] and [`parallel`]; [`inventory`] (the list of files);
 //! [`store`];
-//! [`disk`], which takes every durable step.
+//! [`disk`] (the durable steps on the file system).
 
 mod disk;
 mod inventory;

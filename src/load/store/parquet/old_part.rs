@@ -1,7 +1,7 @@
-//! Reads waiting parts of earlier versions, as one layer each.
+//! Reads waiting parts that earlier program versions wrote, as parts with one layer.
 //!
-//! Such a part has a file of keys and a file of rows for each table. Its rows are of several partitions, or a file is a
-//! complete partition that had no rows before.
+//! A part of an earlier version has, for each table, a file of removed keys and a file with rows of several partitions.
+//! A partition that had no rows before is in a file of its own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::load::{LoadError, store::TimeRange};
 
-/// The manifest of such a part.
+/// The file name of the manifest of a part of an earlier version.
 const MANIFEST_FILE: &str = "ledger.json";
 
 /// The fields of the manifest that are still read.
@@ -31,14 +31,17 @@ struct OldManifest {
     tables: BTreeMap<String, OldChanges>,
 }
 
+/// The changes of a table.
 #[derive(Debug, Deserialize)]
 struct OldChanges {
     upserts: Option<OldExtent>,
     deletes: Option<OldExtent>,
+    /// Partitions that had no rows before, each in a file of its own.
     #[serde(default)]
     whole: BTreeSet<Partition>,
 }
 
+/// The extent of a file: number, time range and partitions of its rows.
 #[derive(Debug, Deserialize)]
 struct OldExtent {
     rows: u64,
@@ -53,14 +56,14 @@ impl OldExtent {
     }
 }
 
-/// A part of an earlier version.
+/// The content of a part of an earlier version.
 pub(super) struct OldPart {
     pub(super) number: u64,
     pub(super) run_id: Option<String>,
     pub(super) tables: LayerTables,
 }
 
-/// Reads the part in the folder, if an earlier version wrote it.
+/// Reads the part in the folder; `None` if the folder has no manifest of an earlier version.
 pub(super) fn read(root: &Root, folder: &Path) -> Result<Option<OldPart>, LoadError> {
     let path = folder.join(MANIFEST_FILE);
     let text = match fs::read(&path) {
@@ -77,6 +80,7 @@ pub(super) fn read(root: &Root, folder: &Path) -> Result<Option<OldPart>, LoadEr
     Ok(Some(OldPart { number: manifest.number, run_id: run_id.map(str::to_owned), tables }))
 }
 
+/// Converts the changes of one table.
 fn table_layer(root: &Root, folder: &Path, table: &str, changes: OldChanges) -> Result<TableLayer, LoadError> {
     let removed = changes.deletes.map(|extent| extent.file(format!("{table}.delete.parquet")));
     let mut added: Vec<_> =

@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// Where and how a part is written.
+/// What writing a part needs from the store.
 #[derive(Clone, Copy)]
 pub(super) struct WriteContext<'a> {
     pub(super) root: &'a Root,
@@ -47,7 +47,7 @@ pub(super) struct OpenPart {
 }
 
 impl OpenPart {
-    /// Creates the folder of a part, empty.
+    /// Creates an empty folder for the part with this number.
     pub(super) fn begin(context: WriteContext<'_>, number: u64) -> Result<Self, LoadError> {
         let folder = new_folder(context.root, number);
         context.disk.remove_folder(&folder)?;
@@ -61,16 +61,17 @@ impl OpenPart {
         &self.layers
     }
 
-    /// Writes changes as a layer.
+    /// Writes changes as a layer; as several layers if a table has several changes.
     pub(super) fn write(&mut self, context: WriteContext<'_>, changes: &[TableChange]) -> Result<(), LoadError> {
         self.run_id = run_id_of(changes).or(self.run_id.take());
-        for changes in one_change_a_table(changes) {
+        for changes in split_by_table(changes) {
             let tables = self.write_layer(context, &changes)?;
             self.layers.push(Layer { part: self.number, folder: self.folder.clone(), tables });
         }
         Ok(())
     }
 
+    /// Writes the files of one layer, in which each table has at most one change.
     fn write_layer(&self, context: WriteContext<'_>, changes: &[&TableChange]) -> Result<LayerTables, LoadError> {
         let mut tables = LayerTables::new();
         let mut sorted = Vec::new();
@@ -118,13 +119,14 @@ impl OpenPart {
         Ok(Some(RowsFile::new(name, removed.len() as u64, TimeRange::over(table, &keys)?, partitions)))
     }
 
+    /// The name of the file with the added rows of one partition.
     fn run_name(&self, table: &str, rows: &PartitionRows) -> String {
         let stem = rows.partition.map_or_else(|| "all".to_owned(), |partition| partition.first_day.to_string());
         format!("{:04}.{table}.{stem}.parquet", self.layers.len())
     }
 
-    /// Makes the part durable and renames it into place, which commits it. After an error it is not there, unless the
-    /// disk fails again; then the next refresh tells.
+    /// Makes the part durable and renames its folder, which commits it. After an error the part is removed. If removing
+    /// fails too, the next refresh of the store finds whether the part is committed.
     pub(super) fn commit(self, context: WriteContext<'_>, label: &str) -> Result<Part, LoadError> {
         let finished = finished_folder(context.root, self.number, label);
         let committed = self.rename_into_place(context, &finished);
@@ -138,6 +140,7 @@ impl OpenPart {
         committed
     }
 
+    /// Makes the files durable, writes the manifest, and renames the folder to `finished`.
     fn rename_into_place(&self, context: WriteContext<'_>, finished: &Path) -> Result<Part, LoadError> {
         let disk = context.disk;
         for layer in &self.layers {
@@ -155,19 +158,20 @@ impl OpenPart {
         Part::new(manifest, finished.to_owned())
     }
 
-    /// Removes the files.
+    /// Removes the part with its files.
     pub(super) fn discard(&self, disk: &Disk) -> Result<(), LoadError> {
         disk.remove_folder(&self.folder)
     }
 }
 
-/// The changes in groups that have each table once, in the order of each table's changes.
-fn one_change_a_table(changes: &[TableChange]) -> Vec<Vec<&TableChange>> {
+/// Splits changes into groups in which each table occurs at most once. The n-th change of a table goes to the n-th
+/// group.
+fn split_by_table(changes: &[TableChange]) -> Vec<Vec<&TableChange>> {
     let mut groups: Vec<Vec<&TableChange>> = Vec::new();
     for change in changes.iter().filter(|change| !change.is_empty()) {
         let has_table = |group: &&Vec<&TableChange>| group.iter().any(|other| other.table.name == change.table.name);
-        let before = groups.iter().filter(has_table).count();
-        match groups.get_mut(before) {
+        let earlier_changes = groups.iter().filter(has_table).count();
+        match groups.get_mut(earlier_changes) {
             Some(group) => group.push(change),
             None => groups.push(vec![change]),
         }
@@ -175,7 +179,7 @@ fn one_change_a_table(changes: &[TableChange]) -> Vec<Vec<&TableChange>> {
     groups
 }
 
-/// The run in the last row.
+/// The run that the last added row with `_run_id` names; `None` if no row names a run.
 fn run_id_of(changes: &[TableChange]) -> Option<String> {
     let run_id = |rows: &RecordBatch| {
         let column = rows.column_by_name("_run_id")?.as_string_opt::<i32>()?;

@@ -10,10 +10,11 @@ const THREADS: u32 = 2;
 /// The layout of a Parquet warehouse, and the resources of its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParquetOptions {
-    /// How tables with a creation time are cut. Fixed once the folder has rows.
+    /// Whether tables with a creation time have a partition for each month or for each day. It cannot change once the
+    /// folder exists.
     pub partition_by: PartitionBy,
-    /// Memory for data, in bytes. Default 1 GiB. With less, merges read fewer files at once, and so read and write rows
-    /// more often.
+    /// Memory for data, in bytes. Default 1 GiB. With less memory a merge reads fewer files at once, so it needs more
+    /// passes over the rows.
     pub memory_limit_bytes: u64,
     /// Threads that write files in parallel, at least 1. Default 2.
     pub threads: u32,

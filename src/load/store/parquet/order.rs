@@ -12,13 +12,14 @@ use parquet::file::metadata::{ParquetMetaData, SortingColumn};
 
 use crate::schema::Table;
 
-/// The contract's order, made total by the rest of the key, so that the same rows always give the same file.
+/// The columns by which the rows of a table are sorted: those of the contract's order, then the rest of the key, so that
+/// the order of the same rows does not vary.
 pub(super) fn sort_columns(table: &Table) -> impl Iterator<Item = &str> {
     let rest = table.key.iter().filter(|name| !table.sort.contains(name));
     table.sort.iter().chain(rest).map(String::as_str)
 }
 
-/// The order for a file's footer: ascending, NULL first.
+/// The order of a table's rows, in the form of a Parquet footer: ascending, NULL first.
 pub(super) fn sorting_columns(table: &Table) -> Vec<SortingColumn> {
     let index = |name: &str| table.columns.iter().position(|column| column.name == name).unwrap_or(0);
     let column = |name| SortingColumn {
@@ -51,7 +52,7 @@ pub(super) struct SortKeys {
 }
 
 impl SortKeys {
-    /// For rows of this table, in the types of its Parquet files.
+    /// Prepares sort keys for rows of this table, in the types of its Parquet files.
     pub(super) fn new(table: &Table) -> Result<Self, ArrowError> {
         let schema = table.parquet_schema();
         let options = SortOptions { descending: false, nulls_first: true };

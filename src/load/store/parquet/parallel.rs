@@ -7,13 +7,13 @@ use std::{
 
 use crate::load::LoadError;
 
-/// Number of threads for these items, at most `threads`.
+/// Number of threads for these items: one for each item, at most `threads`.
 pub(super) fn worker_count<I>(threads: u32, items: &[I]) -> usize {
     items.len().min(usize::try_from(threads).unwrap_or(1))
 }
 
-/// Calls `work` with each item on several threads. After an error the other threads finish their current item, and the
-/// first thread's error is returned.
+/// Calls `work` with each item on `workers` threads. After an error no further item begins, items that are being worked
+/// on are finished, and one of the errors is returned.
 pub(super) fn run_parallel<I: Sync>(
     items: &[I],
     workers: usize,
@@ -25,7 +25,7 @@ pub(super) fn run_parallel<I: Sync>(
     let remaining = Mutex::new(items.iter());
     let worker = || -> Result<(), LoadError> {
         loop {
-            // A panic cannot break an iterator.
+            // A panic while the lock is held cannot break the iterator.
             let Some(item) = remaining.lock().unwrap_or_else(PoisonError::into_inner).next() else { return Ok(()) };
             if let Err(error) = work(item) {
                 *remaining.lock().unwrap_or_else(PoisonError::into_inner) = [].iter();

@@ -1,7 +1,7 @@
 //! A part: one commit as a folder of files, durable but not yet visible to readers.
 //!
-//! The folder is written under another name, and its rename is the commit. [`super::old_part`] reads parts of earlier
-//! versions; they are never written.
+//! The folder is written under another name, and its rename is the commit. [`super::old_part`] reads parts that earlier
+//! program versions wrote.
 
 use std::{
     fs,
@@ -18,9 +18,9 @@ use super::{
 };
 use crate::load::LoadError;
 
-/// The manifest of a part.
+/// The file name of the manifest of a part.
 pub(super) const MANIFEST_FILE: &str = "part.json";
-/// Suffix of a part that is being written or removed.
+/// Suffix of the folder of a part that is being written or removed.
 const UNFINISHED_SUFFIX: &str = ".tmp";
 /// Most characters of a label in the folder's name.
 const LABEL_CHARS_MAX: usize = 64;
@@ -35,7 +35,7 @@ pub(super) struct Manifest {
     pub(super) number: u64,
     /// The run that wrote the part, if its rows name one.
     pub(super) run_id: Option<String>,
-    /// Oldest first.
+    /// The layers, oldest first.
     pub(super) layers: Vec<LayerTables>,
 }
 
@@ -53,12 +53,12 @@ pub(super) struct Part {
     folder: PathBuf,
     /// Size of its files, in bytes.
     pub(super) bytes: u64,
-    /// Oldest first.
+    /// The layers, oldest first.
     pub(super) layers: Vec<Layer>,
 }
 
 impl Part {
-    /// The part in a finished folder.
+    /// The part in the folder of a commit, with this manifest.
     pub(super) fn new(manifest: Manifest, folder: PathBuf) -> Result<Self, LoadError> {
         let Manifest { number, run_id, layers, .. } = manifest;
         let layer = |tables| Layer { part: number, folder: folder.clone(), tables };
@@ -66,23 +66,23 @@ impl Part {
         Ok(Self { number, run_id, bytes: folder_bytes(&folder)?, folder, layers })
     }
 
-    /// Its number: larger than that of every earlier part.
+    /// The number of the part: larger than that of every earlier part.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Number of removed keys.
+    /// Number of keys of removed rows in all layers.
     pub(super) fn removed_keys(&self) -> u64 {
         let changes = self.layers.iter().flat_map(|layer| layer.tables.values());
         changes.filter_map(|changes| changes.removed.as_ref()).map(|removed| removed.rows).sum()
     }
 
-    /// Removes the part after its publish.
+    /// Removes the part, which must have been published.
     pub(super) fn remove(&self, disk: &Disk) -> Result<(), LoadError> {
-        // Renamed first: a half removed folder must not look like a part.
-        let going = unfinished_folder(&self.folder);
-        disk.rename(&self.folder, &going)?;
-        disk.remove_folder(&going)
+        // Renamed first, so that a partly removed folder does not look like a part.
+        let renamed = unfinished_folder(&self.folder);
+        disk.rename(&self.folder, &renamed)?;
+        disk.remove_folder(&renamed)
     }
 }
 
@@ -91,7 +91,8 @@ pub(super) fn new_folder(root: &Root, number: u64) -> PathBuf {
     unfinished_folder(&root.parts().join(format!("{number:012}")))
 }
 
-/// The folder after the commit. The label is for people.
+/// The folder of a committed part. The label is for people who look at the folder; other characters than ASCII letters,
+/// digits and `-` are left out of its name.
 pub(super) fn finished_folder(root: &Root, number: u64, label: &str) -> PathBuf {
     let label = label.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(LABEL_CHARS_MAX);
     root.parts().join(format!("{number:012}-{}", label.collect::<String>()))
@@ -103,25 +104,25 @@ fn unfinished_folder(folder: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Reads the parts under the root, in order, and removes unfinished ones.
+/// Reads the committed parts, oldest first, and removes the folders of unfinished parts.
 pub(super) fn read_all(root: &Root, disk: &Disk) -> Result<Vec<Part>, LoadError> {
     let (finished, unfinished) = folders(root)?;
     unfinished.iter().try_for_each(|folder| disk.remove_folder(folder))?;
     read_parts(root, finished)
 }
 
-/// Reads the parts under the root, in order, and leaves unfinished ones alone.
+/// Reads the committed parts, oldest first, and removes nothing.
 pub(super) fn read_finished(root: &Root) -> Result<Vec<Part>, LoadError> {
     let (finished, _) = folders(root)?;
     read_parts(root, finished)
 }
 
-/// The folders of finished parts, and those of unfinished ones.
+/// The folders of committed parts, and the folders of unfinished parts.
 fn folders(root: &Root) -> Result<(Vec<PathBuf>, Vec<PathBuf>), LoadError> {
     let folder = root.parts();
     let failed = LoadError::io("read", &folder);
     let entries = match fs::read_dir(&folder) {
-        // A writer creates the folder; a reader may find none.
+        // The folder can be missing only for a reader: a writer creates it.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((Vec::new(), Vec::new())),
         entries => entries.map_err(failed)?,
     };
@@ -135,6 +136,7 @@ fn read_parts(root: &Root, folders: Vec<PathBuf>) -> Result<Vec<Part>, LoadError
     Ok(parts)
 }
 
+/// Reads one part, also of an earlier program version. Fails with `Damaged` or `Newer` if its manifest cannot be read.
 fn read(root: &Root, folder: PathBuf) -> Result<Part, LoadError> {
     if let Some(old) = old_part::read(root, &folder)? {
         return Part::new(Manifest::new(old.number, old.run_id, vec![old.tables]), folder);
@@ -152,6 +154,7 @@ fn read(root: &Root, folder: PathBuf) -> Result<Part, LoadError> {
     Part::new(manifest, folder)
 }
 
+/// The size of the files in the folder, in bytes.
 fn folder_bytes(folder: &Path) -> Result<u64, LoadError> {
     let failed = LoadError::io("read", folder);
     let mut bytes = 0;

@@ -1,6 +1,6 @@
 //! Cuts tables into partitions by creation time, and names their folders.
 //!
-//! Folder names contain only ISO dates, which every reader of such trees understands.
+//! A folder is named by the column and the ISO date of its first day, as in Hive partitioning.
 
 use std::fmt;
 
@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::load::store::{TimeRange, written_us};
 
-/// Readers know dates of the years 1 to 9999 only. Earlier and later rows go to the first and the last partition.
+/// First and last year of partitions: many readers know only dates of the years 1 to 9999. Earlier and later rows go to
+/// the first and the last partition.
 const YEAR_MIN: i32 = 1;
 const YEAR_MAX: i32 = 9999;
 
@@ -44,7 +45,7 @@ impl PartitionBy {
         format!("{stem}_{suffix}={}", partition.first_day.format("%Y-%m-%d"))
     }
 
-    /// The partition of such a folder; `None` for any other folder.
+    /// The partition of a folder with a name that [`PartitionBy::folder`] gives; `None` for any other name.
     pub(super) fn read_folder(self, column: &str, name: &str) -> Option<Partition> {
         let (_, day) = name.split_once('=')?;
         let partition = Partition { first_day: NaiveDate::parse_from_str(day, "%Y-%m-%d").ok()? };
@@ -61,7 +62,8 @@ impl PartitionBy {
         Partition { first_day }
     }
 
-    /// The creation times of a partition. The first and the last partition have no limit on their outer side.
+    /// The range of creation times of a partition. The first partition begins at `i64::MIN`, the last one ends at
+    /// `i64::MAX`.
     pub(super) fn bounds(self, partition: Partition) -> TimeRange {
         let first = partition.first_day;
         let next = match self {
@@ -74,13 +76,14 @@ impl PartitionBy {
     }
 }
 
-/// A month or a day, by its first day.
+/// A partition, identified by its first day: a month or a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Partition {
     pub(super) first_day: NaiveDate,
 }
 
+/// The start of a day in epoch microseconds.
 fn micros(day: NaiveDate) -> i64 {
     day.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_micros()
 }

@@ -1,11 +1,13 @@
-//! Caches decoded narrow columns of partition files for reads of several windows.
+//! Caches decoded columns of partition files, so that reads of several windows decode a file once. Only columns with
+//! narrow values are cached.
 //!
-//! A partition file is sorted by survey first, so a window's rows are spread over the whole file, and each window would
-//! decode the columns of a whole month. Measured on two cores: 60 windows of a million answers in 12 months took 0.17
-//! s, and 0.29 s without the cache; 120 windows of 2.5 million answers in 3 months took 1.2 s, and 4.2 s without it.
+//! A partition file is sorted by survey first, so the rows of a window are spread over the file. Without the cache, a
+//! read of each window would decode the columns of a month. Measured on two cores: 60 windows of a million answers in
+//! 12 months took 0.17 s, and 0.29 s without the cache; 120 windows of 2.5 million answers in 3 months took 1.2 s, and
+//! 4.2 s without the cache.
 //!
-//! The cache holds rows of the file alone. Each read applies the layers to them, so an entry is valid until a publish
-//! replaces the file.
+//! The cached rows are those of the partition's file. Each read applies the layers to them, so an entry is valid until
+//! a publish replaces the file.
 
 use std::sync::Arc;
 
@@ -26,7 +28,8 @@ use crate::{
     schema::{ColumnType, Table},
 };
 
-/// Cached files, one for each of as many tables. A window is looked up in the answers, the snapshots and the themes.
+/// Most cached files. At most one file of each table is cached; windows are read in the tables of answers, snapshots
+/// and themes.
 const FILES_MAX: usize = 3;
 
 /// Some columns of the rows of a partition's file that are within a range.
@@ -42,7 +45,7 @@ pub(super) struct CachedRows {
 }
 
 impl CachedRows {
-    /// Reads the rows; `None` if there are too many.
+    /// Reads the rows of a file within the range; `None` if there are more than `rows_max`.
     fn read(
         table: &'static Table,
         partition: Partition,
@@ -69,13 +72,13 @@ impl CachedRows {
         Ok(Some(Self { table, partition, range, columns, pick, batches }))
     }
 
-    /// Picks every row.
+    /// Picks every cached row.
     pub(super) fn all(&self) -> Pick {
         let group = |(index, batch): (usize, &RecordBatch)| PickedGroup { index, rows: batch.num_rows(), kept: None };
         Pick { groups: self.batches.iter().enumerate().map(group).collect() }
     }
 
-    /// The positions of picked rows in the file.
+    /// Converts a pick of cached rows to a pick of the same rows in the file.
     pub(super) fn in_file(&self, pick: &Pick) -> Pick {
         let group = |picked: &PickedGroup| {
             let in_file = self.pick.groups.get(picked.index)?;
@@ -102,7 +105,7 @@ impl PickedRows for CachedRows {
     }
 }
 
-/// A lookup in a partition's file.
+/// The rows and columns that a read wants from the cache.
 #[derive(Clone, Copy)]
 pub(super) struct CacheRequest<'a> {
     pub(super) table: &'static Table,
@@ -111,11 +114,11 @@ pub(super) struct CacheRequest<'a> {
     pub(super) columns: &'a [&'a str],
 }
 
-/// The cached rows of a few tables, of one file each.
+/// Cached rows of at most [`FILES_MAX`] files, each of another table.
 pub(super) struct PartitionCache {
     /// Most rows that are cached of one file.
     rows_max: usize,
-    /// Least recently used first.
+    /// The cached files, least recently used first.
     files: Vec<Arc<CachedRows>>,
 }
 
@@ -134,7 +137,7 @@ impl PartitionCache {
         self.files.retain(|cached| cached.table.name != table.name);
     }
 
-    /// Finds cached rows that contain the range and have these columns.
+    /// Finds cached rows that cover the range and have all the columns; `None` if there are none.
     pub(super) fn find(&mut self, request: CacheRequest<'_>) -> Option<Arc<CachedRows>> {
         let CacheRequest { table, partition, range, columns } = request;
         let is_match = |cached: &Arc<CachedRows>| {
@@ -148,7 +151,8 @@ impl PartitionCache {
         Some(cached)
     }
 
-    /// Reads and caches the rows around the range, if the columns are narrow and the rows few enough.
+    /// Reads rows around the range from the file and caches them, in place of the cached file of the table. Returns
+    /// `None`, and caches nothing, if a column is wide or the rows are too many.
     pub(super) fn insert(
         &mut self,
         reader: &RowsReader,
@@ -174,26 +178,26 @@ impl PartitionCache {
     }
 }
 
-/// Returns true if every column belongs to the key or has a fixed length.
+/// Returns true if each column belongs to the key or has values of fixed length.
 fn are_narrow(table: &'static Table, columns: &[&str]) -> bool {
     let keys = removal_columns(table);
     let is_narrow = |name: &&str| {
-        let has_length =
+        let varies_in_length =
             |column_type| matches!(column_type, ColumnType::Text | ColumnType::Json | ColumnType::BigintList);
-        keys.contains(name) || table.column(name).is_some_and(|column| !has_length(column.column_type))
+        keys.contains(name) || table.column(name).is_some_and(|column| !varies_in_length(column.column_type))
     };
     columns.iter().all(is_narrow)
 }
 
-/// The range to cache around a window: all times, or equal slices of a large file. `None` if the file has no rows
-/// within the range, or too many.
+/// The range to cache for a read of `range`: all times, or in a large file the one or two time slices that contain the
+/// range. `None` if the file has no rows within the range, or the range touches more than two slices.
 fn range_to_cache(reader: &RowsReader, table: &Table, range: TimeRange, rows_max: usize) -> Option<TimeRange> {
     let bounds = reader.bounds(table).filter(|bounds| bounds.overlaps(range))?;
     let rows = reader.all().count();
-    // A slice has half of the rows: a window may reach into a second slice.
+    // A slice has about half of `rows_max`, because the range may reach into a second slice.
     let slices = if rows <= rows_max { 1 } else { (2 * rows).div_ceil(rows_max.max(1)) };
     let (slices, length_us) = (i128::try_from(slices).ok()?, i128::from(bounds.end_us) - i128::from(bounds.start_us));
-    let slice_of = |at_us: i64| (i128::from(at_us) - i128::from(bounds.start_us)) * slices / length_us.max(1);
+    let slice_of = |time_us: i64| (i128::from(time_us) - i128::from(bounds.start_us)) * slices / length_us.max(1);
     let start_of = |slice: i128| i64::try_from(i128::from(bounds.start_us) + slice * length_us / slices.max(1)).ok();
     let (first, last) = (slice_of(range.start_us.max(bounds.start_us)), slice_of(range.end_us.min(bounds.end_us) - 1));
     let start_us = if first == 0 { i64::MIN } else { start_of(first)? };

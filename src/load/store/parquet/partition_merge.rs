@@ -21,11 +21,12 @@ use crate::{
     schema::Table,
 };
 
-/// When a file is rewritten.
+/// When a merge rewrites the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rewrite {
+    /// Only if a row changes.
     IfChanged,
-    /// Also if no row changes: the footer changes.
+    /// Also if no row changes, because the footer must change.
     Always,
 }
 
@@ -34,17 +35,18 @@ pub(super) struct PartitionMerge<'a> {
     pub(super) table: &'static Table,
     /// `None` for a table without partitions.
     pub(super) partition: Option<Partition>,
+    /// The partition's file; `None` if there is none yet.
     pub(super) file: Option<DataFile>,
-    /// The layers that are not in the file, oldest first.
+    /// The layers that are not merged into the file yet, oldest first.
     pub(super) layers: Vec<&'a Layer>,
     pub(super) rewrite: Rewrite,
-    /// The last part in the new file, for its footer.
+    /// The number of the last part of `layers`, for the footer.
     pub(super) applied_part: u64,
     pub(super) run_id: Option<&'a str>,
 }
 
 impl PartitionMerge<'_> {
-    /// Upper bound of the rows.
+    /// Upper bound of the number of rows in the new file.
     pub(super) fn rows_max(&self) -> u64 {
         let added = self.layers.iter().filter_map(|layer| layer.table(self.table)).flat_map(|changes| &changes.added);
         let added = added.filter(|file| file.may_hold(self.partition, None)).map(|file| file.rows);
@@ -55,13 +57,15 @@ impl PartitionMerge<'_> {
 /// Result of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Merged {
+    /// No row changed, so the file stayed as it was.
     Untouched,
+    /// A new file with this footer replaced the file.
     Replaced(FooterNotes),
-    /// No row remains.
+    /// No row is left, so the file was removed.
     Removed,
 }
 
-/// Merges partitions.
+/// Merges layers into the files of partitions.
 pub(super) struct Merger<'a> {
     pub(super) root: &'a Root,
     pub(super) disk: &'a Disk,
@@ -71,7 +75,8 @@ pub(super) struct Merger<'a> {
 }
 
 impl Merger<'_> {
-    /// Merges one partition and replaces its file by one rename.
+    /// Merges the layers into the file of one partition. The file is replaced by one rename. If a run of a part is the
+    /// complete partition already, the run itself is moved into place.
     pub(super) fn merge(&self, merge: &PartitionMerge<'_>) -> Result<Merged, LoadError> {
         let PartitionMerge { table, partition, file, rewrite, .. } = merge;
         let target = self.root.data_file(table, *partition);
@@ -91,19 +96,20 @@ impl Merger<'_> {
         }
     }
 
-    /// The rows that no later layer removes, oldest run first.
+    /// The runs of the partition, oldest first, without the rows that later layers remove. Runs without rows are left
+    /// out.
     fn runs(&self, merge: &PartitionMerge<'_>) -> Result<Vec<Run>, LoadError> {
         let PartitionMerge { table, partition, file, layers, .. } = merge;
-        let by = self.root.partition_by();
-        let bounds = partition.map(|partition| by.bounds(partition));
-        let sources = Sources::of(table, *partition, None, file.as_ref().map(|file| file.path.clone()), layers);
+        let partition_by = self.root.partition_by();
+        let bounds = partition.map(|partition| partition_by.bounds(partition));
+        let sources = Sources::find(table, *partition, None, file.as_ref().map(|file| file.path.clone()), layers);
         let mut removed = RemovedKeys::new(table, bounds, &sources.removals, self.limits.removed_keys_max)?;
         let mut runs = Vec::new();
         for Source { order, path, content } in &sources.rows {
             let reader = RowsReader::open(path)?;
             let mut pick = reader.all();
             if let (Content::SeveralPartitions, Some(partition)) = (content, partition) {
-                pick = pick_partition(table, &reader, &pick, by, *partition)?;
+                pick = pick_partition(table, &reader, &pick, partition_by, *partition)?;
             }
             let pick = removed.exclude(&reader, pick, *order)?;
             if pick.count() > 0 {
@@ -113,22 +119,23 @@ impl Merger<'_> {
         Ok(runs)
     }
 
+    /// Writes the runs as a new file, makes it durable, and moves it to `path`.
     fn replace(&self, merge: &PartitionMerge<'_>, runs: Vec<Run>, path: &Path) -> Result<Merged, LoadError> {
         let PartitionMerge { table, partition, applied_part, run_id, .. } = *merge;
         let stem = partition.map_or_else(|| "all".to_owned(), |partition| partition.first_day.to_string());
-        // Not in the table's folder: some readers take every file there for data, whatever its name.
+        // The new file is not written in the table's folder, because some readers read every file of a folder as data.
         let scratch = self.root.scratch().join(format!("{}.{stem}", table.name));
-        let fresh = self.root.scratch().join(format!("{}.{stem}.parquet", table.name));
+        let new_file = self.root.scratch().join(format!("{}.{stem}.parquet", table.name));
         let notes = Notes { applied_part, identity: self.identity, run_id };
         let target = Target { table, partition_by: self.root.partition_by(), partition, notes };
-        self.disk.step("write", &fresh)?;
-        let rows = RunWriter::new(target, scratch, self.limits).write(runs, &fresh)?;
-        self.disk.sync_file(&fresh)?;
-        self.move_into_place(&fresh, path)?;
+        self.disk.step("write", &new_file)?;
+        let rows = RunWriter::new(target, scratch, self.limits).write(runs, &new_file)?;
+        self.disk.sync_file(&new_file)?;
+        self.move_into_place(&new_file, path)?;
         Ok(Merged::Replaced(FooterNotes { applied_part, rows }))
     }
 
-    /// Moves a run of a part into the table: it is the complete partition, and was made durable with its part.
+    /// Moves a run of a part, which is the complete partition, into the table. The run was made durable with its part.
     fn move_run(&self, run: &Path, path: &Path) -> Result<Merged, LoadError> {
         let footer = read_footer(self.root, run)?;
         self.move_into_place(run, path)?;
@@ -142,10 +149,11 @@ impl Merger<'_> {
         self.disk.rename(file, path)
     }
 
-    /// Removes the file of a partition without rows. A repeated merge finds the same parts and again no rows.
+    /// Removes the file of a partition without rows. If the publish is repeated after a kill, the same merge again
+    /// results in no rows.
     fn remove(&self, path: &Path) -> Result<Merged, LoadError> {
         self.disk.remove_file(path)?;
-        // A leftover empty folder harms nobody.
+        // An empty folder that cannot be removed does no harm.
         let _ = path.parent().map(std::fs::remove_dir);
         Ok(Merged::Removed)
     }

@@ -1,4 +1,4 @@
-//! Picks rows of a file: some of its row groups, and some rows of each.
+//! A selection of rows of a Parquet file: some of its row groups, and some rows of each.
 
 use arrow::buffer::BooleanBuffer;
 use parquet::arrow::arrow_reader::RowSelection;
@@ -20,25 +20,25 @@ impl PickedGroup {
         self.kept.as_ref().map_or(self.rows, BooleanBuffer::count_set_bits)
     }
 
-    /// The same for the Parquet reader; `None` if every row is picked.
+    /// The picked rows in the form that the Parquet reader takes; `None` if every row is picked.
     pub(super) fn selection(&self) -> Option<RowSelection> {
         let kept = self.kept.as_ref()?;
         let ranges = kept.set_slices().map(|(start, end)| start..end);
         Some(RowSelection::from_consecutive_ranges(ranges, self.rows))
     }
 
-    /// Narrows the pick to the rows whose bit is set. `kept` has a bit for each picked row.
+    /// The pick reduced to the rows whose bit in `kept` is set. `kept` has one bit for each row that is picked now.
     pub(super) fn narrowed(&self, kept: BooleanBuffer) -> Self {
         let kept = match &self.kept {
             None => kept,
             Some(before) => {
-                let mut all = vec![false; self.rows];
+                let mut kept_of_all_rows = vec![false; self.rows];
                 for (row, is_kept) in before.set_indices().zip(kept.iter()) {
-                    if let Some(bit) = all.get_mut(row) {
+                    if let Some(bit) = kept_of_all_rows.get_mut(row) {
                         *bit = is_kept;
                     }
                 }
-                BooleanBuffer::from(all)
+                BooleanBuffer::from(kept_of_all_rows)
             }
         };
         let has_all_rows = kept.count_set_bits() == self.rows;
@@ -46,7 +46,7 @@ impl PickedGroup {
     }
 }
 
-/// Picked rows of a file, in its order.
+/// Picked rows of a file, in the order of the file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pick {
     /// Row groups with picked rows.

@@ -1,8 +1,9 @@
 //! Merges waiting parts into the files that readers see. One rename replaces the file of a partition.
 //!
-//! A kill between two steps is harmless. Each file names the last part in it, so a repeated merge skips finished files.
-//! `sync_windows` is written last: once it names a part, every other file contains the part, and the part may be
-//! removed. A reader sees the old file or the new one, and some partitions may be ahead of others for a moment.
+//! A publish that was killed is repeated. Each file names the last part that is merged into it, so the repeated merge
+//! skips finished files. The file of `sync_windows` is written last: once it names a part, all other files contain the
+//! part, and the part may be removed. A reader of a partition sees either the old or the new file. During a publish some
+//! partitions are newer than others.
 
 use std::{
     collections::BTreeSet,
@@ -27,7 +28,7 @@ use crate::{
 /// The table whose file is written last.
 const LEDGER_TABLE: &str = "sync_windows";
 
-/// Merges parts.
+/// Merges waiting parts into the files of partitions.
 pub(super) struct Publisher<'a> {
     pub(super) root: &'a Root,
     pub(super) disk: &'a Disk,
@@ -39,7 +40,7 @@ pub(super) struct Publisher<'a> {
 }
 
 impl Publisher<'_> {
-    /// Merges all waiting parts, in order. The caller removes them.
+    /// Merges the parts, oldest first, into the files of all tables. The caller removes the parts afterwards.
     pub(super) fn publish(&mut self, parts: &[Part]) -> Result<(), LoadError> {
         let mut merges = Vec::new();
         for table in tables().iter().filter(|table| table.name != LEDGER_TABLE) {
@@ -56,7 +57,7 @@ impl Publisher<'_> {
         self.run(ledger.as_slice())
     }
 
-    /// Returns an error if the ledger has no file although other tables have files: the ledger was lost.
+    /// Returns an error if the file of the ledger was lost: it is missing although other tables have files.
     pub(super) fn require_ledger(&mut self) -> Result<(), LoadError> {
         if self.tree.file(self.root, contract(LEDGER_TABLE)?, None)?.is_none() && !self.tree.is_empty() {
             let why = format!("its ledger {LEDGER_TABLE}/data.parquet is missing");
@@ -80,13 +81,13 @@ impl Publisher<'_> {
         Ok(())
     }
 
-    /// The last part that is in every file.
+    /// The number of the last part that is merged into all files; 0 if there is none.
     pub(super) fn published_part(&mut self) -> Result<u64, LoadError> {
         let ledger = self.tree.file(self.root, contract(LEDGER_TABLE)?, None)?;
         Ok(ledger.map_or(0, |file| file.footer.applied_part))
     }
 
-    /// The merge of a partition; `None` if its file contains the last part already.
+    /// The merge of these parts into the file of a partition; `None` if the file contains the last part already.
     fn merge<'p>(
         &mut self,
         table: &'static Table,
@@ -101,12 +102,12 @@ impl Publisher<'_> {
         }
         let layers = parts.iter().filter(|part| part.number() > merged_part).flat_map(|part| &part.layers).collect();
         let run_id = parts.iter().rev().find_map(|part| part.run_id.as_deref());
-        // The ledger's footer tells the last part of all files.
+        // The footer of the ledger must name the last published part even if no row of the ledger changed.
         let rewrite = if table.name == LEDGER_TABLE { Rewrite::Always } else { Rewrite::IfChanged };
         Ok(Some(PartitionMerge { table, partition, file, layers, rewrite, applied_part, run_id }))
     }
 
-    /// Merges partitions in parallel.
+    /// Runs merges in parallel, and notes the new files in the tree.
     fn run(&mut self, merges: &[PartitionMerge<'_>]) -> Result<(), LoadError> {
         let workers = worker_count(self.threads, merges);
         let limits = self.limits.shared_by(workers);

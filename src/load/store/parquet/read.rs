@@ -1,4 +1,5 @@
-//! Reads rows of a table from partition files and the layers of parts, only within the range.
+//! Reads rows of a table from the files of partitions and the layers of waiting parts. Opens only files that can have
+//! rows within the range.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
@@ -22,14 +23,14 @@ use crate::{
     schema::Table,
 };
 
-/// The parts of a store that reads need.
+/// The state of a store that a read needs.
 pub(super) struct TableRead<'a> {
     pub(super) root: &'a Root,
     pub(super) tree: &'a mut Tree,
     pub(super) cache: &'a mut PartitionCache,
-    /// The layers that are not in the files, oldest first.
+    /// The layers that are not merged into the files of partitions, oldest first.
     pub(super) layers: Vec<&'a Layer>,
-    /// Removed keys in memory.
+    /// Most removed keys in memory.
     pub(super) removed_keys_max: usize,
 }
 
@@ -37,16 +38,17 @@ pub(super) struct TableRead<'a> {
 struct PartitionRead<'a> {
     table: &'static Table,
     partition: Option<Partition>,
-    /// `None`: all times of the partition.
+    /// The wanted part of the partition's time range; `None` for all of it.
     range: Option<TimeRange>,
     columns: &'a [&'a str],
     filter: &'a Filter<'a>,
-    /// True if more windows of the partition are likely to follow.
+    /// True for the partition with the largest part of the read's range: further windows of this partition are likely to
+    /// follow, so its rows are cached.
     is_main: bool,
 }
 
 impl TableRead<'_> {
-    /// Calls `take` with these columns of the rows that match the filter.
+    /// Calls `take` with batches of these columns of the rows that match the filter.
     pub(super) fn read(
         &mut self,
         table: &'static Table,
@@ -59,19 +61,19 @@ impl TableRead<'_> {
             return Ok(());
         }
         let range = filter.range.filter(|_| table.partition.is_some());
-        let by = self.root.partition_by();
+        let partition_by = self.root.partition_by();
         let partitions = self.partitions(table, range);
         let overlap = |partition: Option<Partition>| {
-            let (range, bounds) = (range?, by.bounds(partition?));
+            let (range, bounds) = (range?, partition_by.bounds(partition?));
             intersection(range, bounds).map(|common| common.end_us.saturating_sub(common.start_us))
         };
-        let main = partitions.iter().copied().max_by_key(|partition| overlap(*partition)).flatten();
+        let main_partition = partitions.iter().copied().max_by_key(|partition| overlap(*partition)).flatten();
         for partition in partitions {
             let range = range.zip(partition).and_then(|(range, partition)| {
-                let bounds = by.bounds(partition);
+                let bounds = partition_by.bounds(partition);
                 intersection(range, bounds).filter(|common| *common != bounds)
             });
-            let is_main = partition == main;
+            let is_main = partition == main_partition;
             self.read_partition(&PartitionRead { table, partition, range, columns, filter, is_main }, take)?;
         }
         Ok(())
@@ -79,24 +81,27 @@ impl TableRead<'_> {
 
     /// The partitions that can have rows within the range.
     fn partitions(&self, table: &'static Table, range: Option<TimeRange>) -> BTreeSet<Option<Partition>> {
-        let by = self.root.partition_by();
+        let partition_by = self.root.partition_by();
         let mut partitions: BTreeSet<_> = self.tree.partitions_within(self.root, table, range).collect();
         let layers = self.layers.iter().filter_map(|layer| layer.table(table));
         let added = layers.flat_map(|changes| &changes.added).filter(|file| file.may_hold(None, range));
         for file in added {
-            let is_within = |partition: &&Partition| range.is_none_or(|range| by.bounds(**partition).overlaps(range));
+            let is_within =
+                |partition: &&Partition| range.is_none_or(|range| partition_by.bounds(**partition).overlaps(range));
             partitions.extend(file.partitions.iter().filter(is_within).copied().map(Some));
             partitions.extend(file.partitions.is_empty().then_some(None));
         }
         partitions
     }
 
+    /// Reads the rows of one partition: from its file (or the cache) and the layers, without the rows that later layers
+    /// remove.
     fn read_partition(&mut self, read: &PartitionRead<'_>, take: &mut Take<'_>) -> Result<(), LoadError> {
         let file = self.tree.file(self.root, read.table, read.partition)?;
         let file = file.map(|file| file.path);
-        let sources = Sources::of(read.table, read.partition, read.range, file, &self.layers);
-        let by = self.root.partition_by();
-        let range = read.range.or(read.partition.map(|partition| by.bounds(partition)));
+        let sources = Sources::find(read.table, read.partition, read.range, file, &self.layers);
+        let partition_by = self.root.partition_by();
+        let range = read.range.or(read.partition.map(|partition| partition_by.bounds(partition)));
         let mut removed = RemovedKeys::new(read.table, range, &sources.removals, self.removed_keys_max)?;
         for source in &sources.rows {
             let cached = if source.order == FILE_ORDER { self.cached_rows(read, &source.path)? } else { None };
@@ -116,7 +121,7 @@ impl TableRead<'_> {
         Ok(())
     }
 
-    /// Reads a source from its file.
+    /// Reads the rows of one source from its file, and not from the cache.
     fn read_source(
         &self,
         read: &PartitionRead<'_>,
@@ -138,7 +143,8 @@ impl TableRead<'_> {
         read.hand_over(&reader, &pick, take)
     }
 
-    /// The cached rows of the partition's file around the range.
+    /// The cached rows of the partition's file, if the cache has or can take the range. Reads the rows into the cache
+    /// for the main partition. `None` for a read of all times, which is not cached.
     fn cached_rows(&mut self, read: &PartitionRead<'_>, path: &Path) -> Result<Option<Arc<CachedRows>>, LoadError> {
         let (Some(partition), Some(range)) = (read.partition, read.range) else { return Ok(None) };
         let (table, columns) = (read.table, read.columns);
@@ -149,14 +155,15 @@ impl TableRead<'_> {
                 found => Ok(found),
             };
         };
-        // Rows of some keys are read after their window: the window is what was cached.
+        // Rows are read by key after the window was read, so the cache may have them. Nothing new is cached.
         let needed = [keys.columns(), &removal_columns(table)].concat();
         Ok(self.cache.find(CacheRequest { table, partition, range, columns: &needed }))
     }
 }
 
 impl PartitionRead<'_> {
-    /// The picked rows that are within the range and have one of the keys.
+    /// Reduces a pick to the rows that are within the range, if there is one, and have one of the filter's keys, if it
+    /// has keys.
     fn pick(&self, rows: &dyn PickedRows, pick: Pick, range: Option<TimeRange>) -> Result<Pick, LoadError> {
         let pick = match range {
             Some(range) => pick_within(self.table, rows, &pick, range)?,
@@ -168,13 +175,14 @@ impl PartitionRead<'_> {
         }
     }
 
+    /// Passes the picked rows to `take`, with the columns of the read.
     fn hand_over(&self, rows: &dyn PickedRows, pick: &Pick, take: &mut Take<'_>) -> Result<(), LoadError> {
         let schema = read_schema(self.table, self.columns)?;
         read_picked(rows, pick, &schema).try_for_each(|batch| take(batch?))
     }
 }
 
-/// The common part of two ranges.
+/// The common part of two ranges; `None` if they do not overlap.
 fn intersection(one: TimeRange, other: TimeRange) -> Option<TimeRange> {
     let common = TimeRange { start_us: one.start_us.max(other.start_us), end_us: one.end_us.min(other.end_us) };
     (common.start_us < common.end_us).then_some(common)

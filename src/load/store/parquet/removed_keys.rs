@@ -1,4 +1,5 @@
-//! Excludes rows that later layers remove, by hashes of keys. The number of hashes in memory is limited.
+//! Excludes the rows of a source that later layers remove. Compares hashes of keys; the number of hashes in memory is
+//! limited.
 
 use arrow::{array::RecordBatch, buffer::BooleanBuffer, datatypes::SchemaRef};
 use foldhash::HashMap;
@@ -18,7 +19,7 @@ use crate::{
     schema::Table,
 };
 
-/// Hash of each removed key, with the order of the last layer that removes it.
+/// For the hash of each removed key the order of the last layer that removes it.
 type LastRemoved = HashMap<u128, usize>;
 
 /// The keys that layers remove from a partition within a range.
@@ -26,13 +27,14 @@ pub(super) struct RemovedKeys<'a> {
     columns: KeyColumns,
     range: Option<TimeRange>,
     removals: &'a [Removal],
+    /// Most keys in memory.
     keys_max: usize,
-    /// All keys, once they were needed and if they are few enough.
+    /// All keys: read at the first use, if there are at most `keys_max`.
     loaded: Option<LastRemoved>,
 }
 
 impl<'a> RemovedKeys<'a> {
-    /// The keys in these files, at most `keys_max` of them in memory. Reads nothing yet.
+    /// Prepares to read the keys in these files, at most `keys_max` of them in memory. Reads nothing yet.
     pub(super) fn new(
         table: &'static Table,
         range: Option<TimeRange>,
@@ -44,14 +46,10 @@ impl<'a> RemovedKeys<'a> {
         Ok(Self { columns, range, removals, keys_max, loaded: None })
     }
 
-    /// Returns true if a layer after this order removes rows.
-    pub(super) fn removes_after(&self, order: usize) -> bool {
-        self.removals.iter().any(|removal| removal.order > order)
-    }
-
-    /// The picked rows of a source that no later layer removes. `order` is that of the source.
+    /// Reduces a pick of a source to the rows that no later layer removes. `order` is that of the source.
     pub(super) fn exclude(&mut self, rows: &dyn PickedRows, pick: Pick, order: usize) -> Result<Pick, LoadError> {
-        if !self.removes_after(order) || pick.count() == 0 {
+        let has_later_removals = self.removals.iter().any(|removal| removal.order > order);
+        if !has_later_removals || pick.count() == 0 {
             return Ok(pick);
         }
         let keys: u64 = self.removals.iter().map(|removal| removal.keys).sum();
@@ -65,6 +63,7 @@ impl<'a> RemovedKeys<'a> {
         self.columns.survivors(self.loaded.insert(loaded), rows, &pick, order)
     }
 
+    /// Reads all keys into memory.
     fn load(&self) -> Result<LastRemoved, LoadError> {
         let mut all = LastRemoved::default();
         self.each_batch(&mut |order, hashes| {
@@ -74,28 +73,30 @@ impl<'a> RemovedKeys<'a> {
         Ok(all)
     }
 
-    /// As [`RemovedKeys::exclude`], with a limited number of keys at a time.
+    /// Does the work of [`RemovedKeys::exclude`] when there are too many keys for the memory: reads the keys in batches,
+    /// and the picked rows once for each batch.
     fn exclude_in_batches(&self, rows: &dyn PickedRows, mut pick: Pick, order: usize) -> Result<Pick, LoadError> {
-        let mut some = LastRemoved::default();
-        self.each_batch(&mut |removed_by, hashes| {
-            insert(&mut some, removed_by, &hashes);
-            if some.len() >= self.keys_max {
-                pick = self.columns.survivors(&some, rows, &pick, order)?;
-                some.clear();
+        let mut batch = LastRemoved::default();
+        self.each_batch(&mut |layer_order, hashes| {
+            insert(&mut batch, layer_order, &hashes);
+            if batch.len() >= self.keys_max {
+                pick = self.columns.survivors(&batch, rows, &pick, order)?;
+                batch.clear();
             }
             Ok(())
         })?;
-        self.columns.survivors(&some, rows, &pick, order)
+        self.columns.survivors(&batch, rows, &pick, order)
     }
 
-    /// Calls `take` with the hashes of the keys within the range, and the order of their layer.
+    /// Calls `take` for each batch of removed keys within the range, with the order of their layer and the hashes of the
+    /// keys.
     fn each_batch(&self, take: &mut dyn FnMut(usize, Vec<u128>) -> Result<(), LoadError>) -> Result<(), LoadError> {
         let KeyColumns { table, schema, .. } = &self.columns;
         for removal in self.removals {
             let reader = RowsReader::open(&removal.path)?;
             let pick = self.range.map_or_else(|| reader.all(), |range| reader.may_be_within(table, range));
             for batch in read_picked(&reader, &pick, schema) {
-                let batch = Filter::within(self.range).keep(table, batch?)?;
+                let batch = Filter::within(self.range).select(table, batch?)?;
                 take(removal.order, self.columns.hashes(&batch)?)?;
             }
         }
@@ -103,6 +104,7 @@ impl<'a> RemovedKeys<'a> {
     }
 }
 
+/// Notes that the layer with this order removes these keys.
 fn insert(removed: &mut LastRemoved, order: usize, hashes: &[u128]) {
     for hash in hashes {
         let last = removed.entry(*hash).or_insert(order);
@@ -122,7 +124,7 @@ impl KeyColumns {
         key_hashes(&self.names, rows).map_err(invalid_rows(self.table))
     }
 
-    /// The picked rows that no layer after this order removes.
+    /// Reduces a pick to the rows whose key is not in `removed` with a later order than `order`.
     fn survivors(
         &self,
         removed: &LastRemoved,

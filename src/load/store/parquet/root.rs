@@ -11,7 +11,7 @@
 //! <root>/.studysync/scratch/                             files that publish is writing; emptied at open
 //! ```
 //!
-//! Knows neither the content of parts nor that of tables.
+//! This module reads neither parts nor rows.
 
 use std::{
     fs::{self, File},
@@ -38,7 +38,7 @@ use crate::{
 const FORMAT_VERSION: u32 = 1;
 /// Folder of everything that readers must not see.
 const PRIVATE_FOLDER: &str = ".studysync";
-/// Tables that have rows even if no row of a service was stored.
+/// Tables in which the program records its own runs and scans. Their rows are not rows of a service.
 const TABLES_OF_RUNS: [&str; 2] = ["sync_runs", "sync_windows"];
 
 /// The content of `warehouse.json`.
@@ -53,14 +53,16 @@ struct Warehouse {
 /// An open warehouse folder. It is locked until dropped.
 pub(super) struct Root {
     path: PathBuf,
+    /// The path as text, for people.
     text: String,
     partition_by: PartitionBy,
-    /// Closing the file releases the lock. A reader has none where there is no lock file.
+    /// The locked file: closing it releases the lock. `None` for a reader if there is no lock file.
     _lock: Option<File>,
 }
 
 impl Root {
-    /// Opens the folder, or creates one. Removes what a killed writer left unfinished.
+    /// Opens and locks the folder for writing. Creates the folder and its subfolders if they are missing, checks that it
+    /// belongs to this service, and removes the unfinished files of a killed publish.
     pub(super) fn open(
         path: &Path,
         identity: &Identity,
@@ -84,7 +86,8 @@ impl Root {
         Ok(root)
     }
 
-    /// Opens the folder read-only. Creates and removes nothing; keeps writers out where the lock can be shared.
+    /// Opens the folder read-only: creates and removes nothing. Takes a shared lock, which keeps writers out, if there
+    /// is a lock file and the file system has locks.
     pub(super) fn open_to_compare(
         path: &Path,
         identity: &Identity,
@@ -103,6 +106,7 @@ impl Root {
         Ok(root)
     }
 
+    /// The content that `warehouse.json` must have.
     fn wanted(&self, identity: &Identity) -> Warehouse {
         Warehouse {
             format_version: FORMAT_VERSION,
@@ -112,14 +116,15 @@ impl Root {
         }
     }
 
-    /// Checks that the folder belongs to this service, or binds a new folder to it.
+    /// Checks that the folder belongs to this service. Binds a new folder to the service, and also a folder of another
+    /// service that has no rows of it. Fails if `warehouse.json` is lost.
     fn claim(&self, identity: &Identity, disk: &Disk) -> Result<(), LoadError> {
         let path = self.path.join(PRIVATE_FOLDER).join("warehouse.json");
         let wanted = self.wanted(identity);
         match fs::read(&path) {
             Ok(bytes) => match self.check(&bytes, &wanted) {
                 Err(LoadError::OtherIdentity { .. }) if !self.holds_rows()? => {
-                    // The ledger of the earlier service goes before the folder changes its owner.
+                    // The ledger of the other service is removed before the folder is bound to this service.
                     self.files()?.iter().try_for_each(|file| disk.remove_file(file))?;
                     disk.remove_folder(&self.parts())?;
                     disk.remove_file(&self.inventory())?;
@@ -128,7 +133,8 @@ impl Root {
                 checked => checked,
             },
             Err(source) if source.kind() == io::ErrorKind::NotFound => {
-                // This file is older than the folder of parts: a folder with parts has lost it.
+                // `warehouse.json` is written before the folder of parts is created. So if that folder exists, the file
+                // was lost.
                 if self.parts().exists() {
                     let why = format!("{PRIVATE_FOLDER}/warehouse.json is missing");
                     return Err(LoadError::Damaged { path: self.path.clone(), why });
@@ -139,7 +145,7 @@ impl Root {
         }
     }
 
-    /// Binds the folder to an identity, whatever it was bound to.
+    /// Binds the folder to an identity, without a check of the service to which it was bound before.
     pub(super) fn rebind(&self, identity: &Identity, disk: &Disk) -> Result<(), LoadError> {
         self.write_identity(&self.wanted(identity), disk)
     }
@@ -150,7 +156,8 @@ impl Root {
         disk.replace(&path, &text)
     }
 
-    /// Returns true if any file holds rows of a service. Runs and windows that returned nothing do not count.
+    /// Returns true if a file other than those of runs and the ledger has rows. A file whose footer cannot be read
+    /// counts as one with rows.
     fn holds_rows(&self) -> Result<bool, LoadError> {
         for file in self.files()? {
             let below_root = file.strip_prefix(&self.path).unwrap_or(&file).to_string_lossy().into_owned();
@@ -186,6 +193,8 @@ impl Root {
         Ok(files)
     }
 
+    /// Compares the content of `warehouse.json` with the wanted one. Fails with `Damaged`, `Newer`, `OtherIdentity` or
+    /// `OtherPartition`.
     fn check(&self, bytes: &[u8], wanted: &Warehouse) -> Result<(), LoadError> {
         let damaged = |why: String| LoadError::Damaged { path: self.path.clone(), why };
         // The version is read first: a newer layout may have other fields.
@@ -212,7 +221,7 @@ impl Root {
         Ok(())
     }
 
-    /// Empties the scratch folder.
+    /// Removes the scratch folder with all files, and creates it again.
     pub(super) fn clear_scratch(&self, disk: &Disk) -> Result<(), LoadError> {
         disk.remove_folder(&self.scratch())?;
         disk.create_folder(&self.scratch())
@@ -223,17 +232,17 @@ impl Root {
         &self.path
     }
 
-    /// The path for people.
+    /// The path of the folder, as text for people.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// How partitioned tables are cut.
+    /// Whether partitions are months or days.
     pub(super) fn partition_by(&self) -> PartitionBy {
         self.partition_by
     }
 
-    /// The path of the list of files.
+    /// The path of the list of files: see [`super::inventory`].
     pub(super) fn inventory(&self) -> PathBuf {
         self.path.join(PRIVATE_FOLDER).join("files.json")
     }
@@ -243,7 +252,8 @@ impl Root {
         self.path.join(PRIVATE_FOLDER).join("parts")
     }
 
-    /// The folder for files that publish is writing, on the file system of the tables.
+    /// The folder for files that publish is writing. It is on the file system of the tables, so that a rename moves a
+    /// file into a table.
     pub(super) fn scratch(&self) -> PathBuf {
         self.path.join(PRIVATE_FOLDER).join("scratch")
     }
@@ -264,7 +274,8 @@ impl Root {
     }
 }
 
-/// The absolute path, which is valid whatever the working directory becomes.
+/// The absolute path without links, and the same as text. Fails if the path is not UTF-8, or has a character that an
+/// engine would take for a pattern.
 fn absolute(path: &Path) -> Result<(PathBuf, String), LoadError> {
     let path = fs::canonicalize(path).map_err(LoadError::io("find", path))?;
     let not_ours = |why: &str| LoadError::NotOurs { path: path.clone(), why: why.to_owned() };

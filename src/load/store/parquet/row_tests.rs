@@ -1,4 +1,4 @@
-//! Picks rows by range, by partition and by keys.
+//! Reduces picks of rows by time range, by partition and by keys.
 
 use super::{
     partition::{Partition, PartitionBy},
@@ -13,7 +13,7 @@ use crate::{
     schema::Table,
 };
 
-/// The picked rows that are within the range.
+/// Reduces a pick to the rows that are within the range.
 pub(super) fn pick_within(
     table: &Table,
     rows: &dyn PickedRows,
@@ -24,23 +24,23 @@ pub(super) fn pick_within(
     narrow(rows, pick, &schema, |batch| rows_within(table, batch, range))
 }
 
-/// The picked rows that belong to the partition.
+/// Reduces a pick to the rows that belong to the partition.
 pub(super) fn pick_partition(
     table: &Table,
     rows: &dyn PickedRows,
     pick: &Pick,
-    by: PartitionBy,
+    partition_by: PartitionBy,
     partition: Partition,
 ) -> Result<Pick, LoadError> {
     let Some(column) = table.partition.as_deref() else { return Ok(pick.clone()) };
     let schema = read_schema(table, &[column])?;
     narrow(rows, pick, &schema, |batch| {
-        let moments = time_column(batch, column)?;
-        Ok(moments.values().iter().map(|at_us| by.of(*at_us) == partition).collect())
+        let times = time_column(batch, column)?;
+        Ok(times.values().iter().map(|time_us| partition_by.of(*time_us) == partition).collect())
     })
 }
 
-/// The picked rows that have one of the keys.
+/// Reduces a pick to the rows that have one of the keys.
 pub(super) fn pick_keys(table: &Table, rows: &dyn PickedRows, pick: &Pick, keys: &KeySet) -> Result<Pick, LoadError> {
     let schema = read_schema(table, keys.columns())?;
     narrow(rows, pick, &schema, |batch| keys.contains(batch))

@@ -36,21 +36,22 @@ use crate::{
 
 /// Most rows of a decoded batch.
 const BATCH_ROWS: usize = 2048;
-/// Encoded bytes of a decoded batch: wide rows come in smaller batches.
+/// Approximate bytes of a decoded batch. Batches of wide rows have fewer rows.
 const BATCH_BYTES: usize = 1 << 20;
-/// Most bytes of a dictionary.
+/// Assumed limit of the size of a dictionary, in bytes.
 const DICTIONARY_BYTES_MAX: usize = 1 << 20;
 
 /// Batches of one row group.
 pub(super) type GroupBatches<'a> = Box<dyn Iterator<Item = Result<RecordBatch, LoadError>> + 'a>;
 
-/// Rows in row groups, from a file or from the cache.
+/// A source of rows in row groups: a file, or rows in the cache.
 pub(super) trait PickedRows {
-    /// The picked rows of a row group with the columns and types of the schema; missing columns are NULL.
+    /// Reads the picked rows of a row group, with the columns and types of the schema. Columns that the source lacks are
+    /// NULL.
     fn read_group(&self, group: &PickedGroup, schema: &SchemaRef) -> Result<GroupBatches<'_>, LoadError>;
 }
 
-/// All picked rows, in order.
+/// Reads all picked rows, in the order of the source.
 pub(super) fn read_picked<'a>(
     rows: &'a dyn PickedRows,
     pick: &'a Pick,
@@ -61,7 +62,8 @@ pub(super) fn read_picked<'a>(
     })
 }
 
-/// The picked rows whose bit the test sets. The test gets the columns of the schema.
+/// Reduces a pick to the rows that pass a test. The test gets batches of the picked rows, with the columns of the
+/// schema, and returns one bit for each row.
 pub(super) fn narrow(
     rows: &dyn PickedRows,
     pick: &Pick,
@@ -82,7 +84,7 @@ pub(super) fn narrow(
     Ok(narrowed)
 }
 
-/// An open file. One thread reads it at a time.
+/// An open Parquet file. Only one thread may read it at a time.
 pub(super) struct RowsReader {
     path: PathBuf,
     file: File,
@@ -108,22 +110,24 @@ impl RowsReader {
 
     /// Picks every row.
     pub(super) fn all(&self) -> Pick {
-        self.within(&|_| true)
+        self.pick_groups(&|_| true)
     }
 
-    /// Picks the row groups that can hold rows within the range.
+    /// Picks the row groups that may have rows within the range, according to their statistics.
     pub(super) fn may_be_within(&self, table: &Table, range: TimeRange) -> Pick {
         let column = self.partition_column(table);
-        self.within(&|group| group_range(group, column).is_none_or(|bounds| bounds.overlaps(range)))
+        self.pick_groups(&|group| group_range(group, column).is_none_or(|bounds| bounds.overlaps(range)))
     }
 
-    fn within(&self, is_within: &dyn Fn(&RowGroupMetaData) -> bool) -> Pick {
-        let groups = self.footer().row_groups().iter().enumerate().filter(|(_, group)| is_within(group));
+    /// Picks all rows of the row groups for which `is_picked` returns true.
+    fn pick_groups(&self, is_picked: &dyn Fn(&RowGroupMetaData) -> bool) -> Pick {
+        let groups = self.footer().row_groups().iter().enumerate().filter(|(_, group)| is_picked(group));
         let rows = |group: &RowGroupMetaData| usize::try_from(group.num_rows()).unwrap_or(0);
         Pick { groups: groups.map(|(index, group)| PickedGroup { index, rows: rows(group), kept: None }).collect() }
     }
 
-    /// Range of the partition column by the statistics; `None` without rows, or if a row group has no statistics.
+    /// Range of the partition column according to the statistics; `None` if the file has no rows, or a row group has no
+    /// statistics.
     pub(super) fn bounds(&self, table: &Table) -> Option<TimeRange> {
         let column = self.partition_column(table);
         let mut bounding_range = None;
@@ -133,6 +137,7 @@ impl RowsReader {
         bounding_range
     }
 
+    /// Index of the partition column among the columns of the file; `None` if the table or the file has none.
     fn partition_column(&self, table: &Table) -> Option<usize> {
         let name = table.partition.as_deref()?;
         let columns = self.footer().file_metadata().schema_descr().columns();
@@ -144,17 +149,18 @@ impl RowsReader {
         order::is_in_order(table, self.footer())
     }
 
-    /// Approximate memory of reading all columns, in bytes: a page and a dictionary of each, and the decoded batch.
+    /// Approximate memory for reading all columns, in bytes: a page and a dictionary of each column, and a decoded batch.
     pub(super) fn buffer_bytes(&self) -> usize {
         let groups = 0..self.footer().num_row_groups();
         groups.map(|group| BATCH_BYTES + self.page_bytes(group)).max().unwrap_or(0)
     }
 
+    /// Approximate bytes of one page and the dictionary of each column in a row group.
     fn page_bytes(&self, group: usize) -> usize {
         let pages = self.footer().offset_index().and_then(|groups| groups.get(group));
         let columns = self.footer().row_groups().get(group).map_or(&[][..], RowGroupMetaData::columns);
-        let of_column = |(at, column): (usize, &ColumnChunkMetaData)| {
-            let pages = pages.and_then(|columns| columns.get(at)).map_or(1, |pages| pages.page_locations.len());
+        let of_column = |(index, column): (usize, &ColumnChunkMetaData)| {
+            let pages = pages.and_then(|columns| columns.get(index)).map_or(1, |pages| pages.page_locations.len());
             let bytes = usize::try_from(column.uncompressed_size()).unwrap_or(0);
             let dictionary = column.dictionary_page_offset().map_or(0, |_| bytes.min(DICTIONARY_BYTES_MAX));
             (bytes / pages.max(1) + dictionary).min(bytes)
@@ -162,6 +168,7 @@ impl RowsReader {
         columns.iter().enumerate().map(of_column).sum()
     }
 
+    /// Rows of a decoded batch of a row group: as many as fit into [`BATCH_BYTES`], at most [`BATCH_ROWS`].
     fn batch_rows(&self, group: usize) -> usize {
         let Some(group) = self.footer().row_groups().get(group) else { return BATCH_ROWS };
         let row_bytes = group.total_byte_size().unsigned_abs() / group.num_rows().unsigned_abs().max(1);
@@ -190,13 +197,15 @@ impl PickedRows for RowsReader {
     }
 }
 
-/// Range of the partition column in a row group, by its statistics.
+/// Range of the partition column in a row group according to the statistics; `None` if it has none.
 fn group_range(group: &RowGroupMetaData, column: Option<usize>) -> Option<TimeRange> {
-    let Some(Statistics::Int64(moments)) = group.columns().get(column?)?.statistics() else { return None };
-    let (first, last) = moments.min_opt().zip(moments.max_opt())?;
+    let Some(Statistics::Int64(times)) = group.columns().get(column?)?.statistics() else { return None };
+    let (first, last) = times.min_opt().zip(times.max_opt())?;
     Some(TimeRange { start_us: *first, end_us: last.saturating_add(1) })
 }
 
+/// The error for a file that cannot be read: [`LoadError::Io`] if the file system failed, or else
+/// [`LoadError::Damaged`].
 fn unreadable(path: &Path, error: ParquetError) -> LoadError {
     match error {
         ParquetError::External(source) => LoadError::io("read", path)(std::io::Error::other(source)),

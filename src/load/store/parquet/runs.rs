@@ -1,4 +1,5 @@
-//! Writes the sorted runs of a partition as one sorted file, with a limited number of open runs.
+//! Merges the runs of a partition into one sorted file, with limits of memory and of open files. Runs that are not
+//! sorted are sorted first.
 
 use std::path::{Path, PathBuf};
 
@@ -15,23 +16,23 @@ use super::{
 };
 use crate::{load::LoadError, schema::Table};
 
-/// Rows of one partition in a file.
+/// A file with rows of one partition that are to be merged.
 pub(super) struct Run {
     pub(super) path: PathBuf,
-    /// The rows that take part.
+    /// The rows of the file that are merged.
     pub(super) pick: Pick,
     /// Number of rows in the file.
     pub(super) file_rows: usize,
     /// True if the footer says that the rows are in the order of the table.
     pub(super) is_in_order: bool,
-    /// Memory of reading the file, in bytes.
+    /// Memory for reading the file, in bytes.
     buffer_bytes: usize,
-    /// True if the file is removed with the run.
+    /// True for a file of an intermediate merge: dropping the run removes the file.
     is_intermediate: bool,
 }
 
 impl Run {
-    /// The picked rows of a file.
+    /// A run of the picked rows of a file, which `reader` has open.
     pub(super) fn new(table: &Table, path: &Path, reader: &RowsReader, pick: Pick) -> Self {
         Self {
             path: path.to_owned(),
@@ -43,6 +44,7 @@ impl Run {
         }
     }
 
+    /// A run of all rows of a file that is removed when the run is dropped.
     fn intermediate(table: &Table, path: &Path) -> Result<Self, LoadError> {
         let reader = RowsReader::open(path)?;
         let pick = reader.all();
@@ -51,12 +53,12 @@ impl Run {
         Ok(run)
     }
 
-    /// Number of rows that take part.
+    /// Number of rows that are merged.
     pub(super) fn rows(&self) -> usize {
         self.pick.count()
     }
 
-    /// Returns true if all rows of the file take part.
+    /// Returns true if all rows of the file are merged.
     pub(super) fn has_all_rows(&self) -> bool {
         self.rows() == self.file_rows
     }
@@ -65,13 +67,13 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         if self.is_intermediate {
-            // Clearing the scratch folder removes a leftover.
+            // If this fails, clearing the scratch folder removes the file.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Properties that all files of one partition share.
+/// The partition whose rows are written, and the footer of its files.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) table: &'static Table,
@@ -81,10 +83,10 @@ pub(super) struct Target<'a> {
     pub(super) notes: Notes<'a>,
 }
 
-/// Writes runs of one partition.
+/// Writes the files of one merge.
 pub(super) struct RunWriter<'a> {
     target: Target<'a>,
-    /// Path of intermediate files; each adds a number and an extension.
+    /// Path with which the paths of intermediate files begin. A number and an extension follow.
     scratch: PathBuf,
     limits: Limits,
     /// Number of intermediate files so far.
@@ -92,26 +94,27 @@ pub(super) struct RunWriter<'a> {
 }
 
 impl<'a> RunWriter<'a> {
-    /// Intermediate files have names that begin with the path `scratch`.
+    /// Prepares a merge into `target`. The paths of intermediate files begin with `scratch`.
     pub(super) fn new(target: Target<'a>, scratch: PathBuf, limits: Limits) -> Self {
         Self { target, scratch, limits, files: 0 }
     }
 
-    /// Merges all runs into one sorted file, the oldest run first, and returns its number of rows. The file is not
-    /// synced.
+    /// Merges runs, oldest first, into one sorted file and returns its number of rows. If too many runs would be open,
+    /// neighbours are merged into intermediate files first. The file is not made durable.
     pub(super) fn write(&mut self, runs: Vec<Run>, path: &Path) -> Result<u64, LoadError> {
         let mut in_order = Vec::new();
         for run in runs {
-            match run.is_in_order {
-                true => in_order.push(run),
-                false => in_order.extend(self.sorted_runs(&run)?),
+            if run.is_in_order {
+                in_order.push(run);
+            } else {
+                in_order.extend(self.sorted_runs(&run)?);
             }
         }
         let mut runs = in_order;
-        let fan_in = self.fan_in(&runs);
-        while runs.len() > fan_in {
-            let width = fan_in.min(runs.len() - fan_in + 1);
-            let first = cheapest(&runs, width);
+        let open_runs_max = self.open_runs_max(&runs);
+        while runs.len() > open_runs_max {
+            let width = open_runs_max.min(runs.len() - open_runs_max + 1);
+            let first = fewest_rows(&runs, width);
             let path = self.intermediate_path();
             self.merge(&runs.drain(first..first + width).collect::<Vec<_>>(), &path)?;
             runs.insert(first, Run::intermediate(self.target.table, &path)?);
@@ -119,6 +122,7 @@ impl<'a> RunWriter<'a> {
         self.merge(&runs, path)
     }
 
+    /// Merges sorted runs, oldest first, into one file, with all runs open at once.
     fn merge(&self, runs: &[Run], path: &Path) -> Result<u64, LoadError> {
         let Target { table, notes, .. } = &self.target;
         let open = |run: &'_ Run| RowsReader::open(&run.path);
@@ -133,7 +137,7 @@ impl<'a> RunWriter<'a> {
         file.finish()
     }
 
-    /// Splits an unsorted run into sorted ones that fit into memory, in the order of the file.
+    /// Splits an unsorted run into pieces that fit into memory, and writes each as a sorted run.
     fn sorted_runs(&mut self, run: &Run) -> Result<Vec<Run>, LoadError> {
         let (mut runs, mut rows, mut bytes) = (Vec::new(), Vec::new(), 0);
         let reader = RowsReader::open(&run.path)?;
@@ -150,6 +154,7 @@ impl<'a> RunWriter<'a> {
         Ok(runs)
     }
 
+    /// Sorts rows in memory and writes those of the partition as an intermediate run; `None` if there are none.
     fn sorted_run(&mut self, rows: &[RecordBatch]) -> Result<Option<Run>, LoadError> {
         let Target { table, partition_by, partition, notes } = self.target;
         let sorted = SortedRows::of(table, partition_by, rows)?;
@@ -167,16 +172,17 @@ impl<'a> RunWriter<'a> {
         name.into()
     }
 
-    /// Number of these runs that may be open at once.
-    fn fan_in(&self, runs: &[Run]) -> usize {
-        let widest = runs.iter().map(|run| run.buffer_bytes).max().unwrap_or(0);
-        (self.limits.merge_bytes_max / widest.max(1)).min(self.limits.open_runs_max).max(2)
+    /// Number of these runs that may be open at once, by the limits of memory and of open files; at least 2.
+    fn open_runs_max(&self, runs: &[Run]) -> usize {
+        let largest_buffer = runs.iter().map(|run| run.buffer_bytes).max().unwrap_or(0);
+        (self.limits.merge_bytes_max / largest_buffer.max(1)).min(self.limits.open_runs_max).max(2)
     }
 }
 
-/// Index of the first of `width` neighbours that have the fewest rows together.
-fn cheapest(runs: &[Run], width: usize) -> usize {
+/// Index of the first of those `width` neighbours that together have the fewest rows. Only neighbours are merged, so
+/// that the runs stay in order of age.
+fn fewest_rows(runs: &[Run], width: usize) -> usize {
     let rows = |neighbours: &[Run]| neighbours.iter().map(Run::rows).sum::<usize>();
-    let cheapest = runs.windows(width).enumerate().min_by_key(|(_, neighbours)| rows(neighbours));
-    cheapest.map_or(0, |(first, _)| first)
+    let fewest = runs.windows(width).enumerate().min_by_key(|(_, neighbours)| rows(neighbours));
+    fewest.map_or(0, |(first, _)| first)
 }

@@ -1,4 +1,4 @@
-//! Sorts rows in memory by partition, and within one by the order of the table.
+//! Sorts rows in memory: by partition, and within a partition in the order of the table.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -18,48 +18,59 @@ use crate::{
     schema::Table,
 };
 
-/// Bytes of a sort key that are compared first: those of the survey, and most of those of the time.
+/// Bytes of a sort key that are kept next to the row's position and compared first. They contain the survey and most of
+/// the time, so the rest of the key is rarely needed.
 const PREFIX_BYTES: usize = 16;
 
-/// The position of a row, with its sort criteria.
+/// The position of a row, with its partition and the first bytes of its sort key.
 struct RowPosition {
+    /// `None` for a table without partitions.
     partition: Option<Partition>,
     prefix: [u8; PREFIX_BYTES],
     batch: usize,
     row: usize,
 }
 
-/// Rows of a table in order. Rows with equal sort keys keep their order.
+/// Sorted rows of a table. Rows with equal sort keys keep the order in which they were given.
 pub(super) struct SortedRows {
     table: &'static Table,
+    /// The rows as they were given.
     batches: Vec<RecordBatch>,
+    /// The positions of the rows in `batches`, sorted.
     positions: Vec<RowPosition>,
 }
 
-/// The rows of one partition.
+/// The rows of one partition among sorted rows.
 pub(super) struct PartitionRows {
     /// `None` for a table without partitions.
     pub(super) partition: Option<Partition>,
+    /// Range of the partition column over the rows.
     pub(super) bounds: Option<TimeRange>,
+    /// Indexes in [`SortedRows::positions`].
     positions: Range<usize>,
 }
 
 impl PartitionRows {
+    /// Number of rows.
     pub(super) fn rows(&self) -> usize {
         self.positions.len()
     }
 }
 
 impl SortedRows {
-    /// Sorts rows: columns of the table, by name; missing columns are NULL.
-    pub(super) fn of(table: &'static Table, by: PartitionBy, rows: &[RecordBatch]) -> Result<Self, LoadError> {
+    /// Sorts rows with columns of the table. Columns are found by name; missing columns are NULL.
+    pub(super) fn of(
+        table: &'static Table,
+        partition_by: PartitionBy,
+        rows: &[RecordBatch],
+    ) -> Result<Self, LoadError> {
         let schema = table.parquet_schema();
         let keys = SortKeys::new(table).map_err(invalid_rows(table))?;
         let (mut batches, mut batch_keys, mut positions) = (Vec::new(), Vec::new(), Vec::new());
         for (batch, rows) in rows.iter().enumerate() {
             let rows = fit(rows, &schema).map_err(invalid_rows(table))?;
             let keys = keys.of(&rows).map_err(invalid_rows(table))?;
-            let partitions = partitions_of(table, by, &rows)?;
+            let partitions = partitions_of(table, partition_by, &rows)?;
             let position =
                 |(row, partition)| RowPosition { partition, prefix: prefix(keys.row(row).data()), batch, row };
             positions.extend(partitions.into_iter().enumerate().map(position));
@@ -67,7 +78,7 @@ impl SortedRows {
             batch_keys.push(keys);
         }
         let full_key = |position: &RowPosition| batch_keys.get(position.batch).map(|keys| keys.row(position.row));
-        // Stable: equal rows keep their order.
+        // The sort is stable: rows with equal keys keep their order.
         positions.sort_by(|one, other| {
             let by_prefix = one.partition.cmp(&other.partition).then_with(|| one.prefix.cmp(&other.prefix));
             by_prefix.then_with(|| full_key(one).cmp(&full_key(other)))
@@ -88,16 +99,16 @@ impl SortedRows {
         Ok(partitions)
     }
 
+    /// Range of the partition column over these rows; `None` for a table without partitions.
     fn bounds(&self, positions: &[RowPosition]) -> Result<Option<TimeRange>, LoadError> {
         let Some(column) = &self.table.partition else { return Ok(None) };
-        let moments = self.batches.iter().map(|batch| time_column(batch, column)).collect::<Result<Vec<_>, _>>()?;
-        let bounds = |position: &RowPosition| {
-            moments.get(position.batch).map(|moments| TimeRange::at(moments.value(position.row)))
-        };
+        let times = self.batches.iter().map(|batch| time_column(batch, column)).collect::<Result<Vec<_>, _>>()?;
+        let bounds =
+            |position: &RowPosition| times.get(position.batch).map(|times| TimeRange::at(times.value(position.row)));
         Ok(positions.iter().filter_map(bounds).reduce(TimeRange::with))
     }
 
-    /// Writes the rows of a partition as a sorted run, and returns their number. The file is not synced.
+    /// Writes the rows of a partition as a sorted run, and returns their number. The file is not made durable.
     pub(super) fn write(
         &self,
         partition: &PartitionRows,
@@ -116,45 +127,45 @@ impl SortedRows {
     }
 }
 
-/// The first bytes of a sort key.
+/// The first bytes of a sort key, followed by zeros if the key is shorter.
 fn prefix(key: &[u8]) -> [u8; PREFIX_BYTES] {
     let mut prefix = [0; PREFIX_BYTES];
-    for (byte, of_key) in prefix.iter_mut().zip(key) {
-        *byte = *of_key;
+    for (byte, key_byte) in prefix.iter_mut().zip(key) {
+        *byte = *key_byte;
     }
     prefix
 }
 
-/// The partition of each row.
+/// The partition of each row; `None` for each row of a table without partitions.
 pub(super) fn partitions_of(
     table: &Table,
-    by: PartitionBy,
+    partition_by: PartitionBy,
     rows: &RecordBatch,
 ) -> Result<Vec<Option<Partition>>, LoadError> {
     let Some(column) = &table.partition else { return Ok(vec![None; rows.num_rows()]) };
-    let moments = time_column(rows, column)?;
-    // Most neighbours belong to the same partition.
+    let times = time_column(rows, column)?;
+    // Neighbouring rows mostly belong to one partition, so the last partition is tried first.
     let mut last: Option<(TimeRange, Partition)> = None;
-    let mut partition = |at_us: i64| match last {
-        Some((bounds, partition)) if bounds.holds(at_us) => partition,
+    let mut partition = |time_us: i64| match last {
+        Some((bounds, partition)) if bounds.holds(time_us) => partition,
         _ => {
-            let partition = by.of(at_us);
-            last = Some((by.bounds(partition), partition));
+            let partition = partition_by.of(time_us);
+            last = Some((partition_by.bounds(partition), partition));
             partition
         }
     };
-    Ok(moments.values().iter().map(|at_us| Some(partition(*at_us))).collect())
+    Ok(times.values().iter().map(|time_us| Some(partition(*time_us))).collect())
 }
 
-/// The partitions that have rows.
+/// The partitions to which these rows belong; none for a table without partitions.
 pub(super) fn distinct_partitions(
     table: &Table,
-    by: PartitionBy,
+    partition_by: PartitionBy,
     rows: &[RecordBatch],
 ) -> Result<BTreeSet<Partition>, LoadError> {
     let mut partitions = BTreeSet::new();
     for batch in rows {
-        partitions.extend(partitions_of(table, by, batch)?.into_iter().flatten());
+        partitions.extend(partitions_of(table, partition_by, batch)?.into_iter().flatten());
     }
     Ok(partitions)
 }

@@ -1,4 +1,4 @@
-//! The files of a partition: its own file, and files of layers, oldest first.
+//! The files from which a partition is read: its own file and the files of layers, oldest first.
 
 use std::path::PathBuf;
 
@@ -8,15 +8,15 @@ use crate::{load::store::TimeRange, schema::Table};
 /// Order of the partition's own file: before every layer.
 pub(super) const FILE_ORDER: usize = 0;
 
-/// True if a file also has rows of other partitions.
+/// Whether a file has rows of one partition only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     OnePartition,
-    /// A file of rows in a part of an earlier version.
+    /// Only parts of earlier program versions have such files.
     SeveralPartitions,
 }
 
-/// A file with rows of the partition.
+/// A file that may have rows of the partition.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     /// Position among the layers, from 1; [`FILE_ORDER`] for the partition's own file.
@@ -28,9 +28,10 @@ pub(super) struct Source {
 /// A file with keys of removed rows.
 #[derive(Clone, Debug)]
 pub(super) struct Removal {
-    /// Position of its layer. The keys apply to sources of a lower order.
+    /// Position of its layer, as in [`Source::order`]. The keys apply to sources of a lower order.
     pub(super) order: usize,
     pub(super) path: PathBuf,
+    /// Number of keys in the file.
     pub(super) keys: u64,
 }
 
@@ -44,8 +45,9 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// The files that can hold rows of the partition within the range. `layers` are newer than `file`, oldest first.
-    pub(super) fn of(
+    /// Finds the files that may have rows of the partition within the range, and the files that name removed rows.
+    /// `file` is the partition's own file; `layers` are newer, oldest first.
+    pub(super) fn find(
         table: &Table,
         partition: Option<Partition>,
         range: Option<TimeRange>,
@@ -54,9 +56,9 @@ impl Sources {
     ) -> Self {
         let file = file.map(|path| Source { order: FILE_ORDER, path, content: Content::OnePartition });
         let mut sources = Self { rows: file.into_iter().collect(), removals: Vec::new() };
-        for (at, layer) in layers.iter().enumerate() {
+        for (index, layer) in layers.iter().enumerate() {
             let Some(changes) = layer.table(table) else { continue };
-            let order = FILE_ORDER + 1 + at;
+            let order = FILE_ORDER + 1 + index;
             for removed in changes.removed.iter().filter(|file| file.may_hold(partition, range)) {
                 sources.removals.push(Removal { order, path: layer.path(removed), keys: removed.rows });
             }

@@ -26,18 +26,19 @@ use crate::{
     schema::Table,
 };
 
-/// Most parts that wait for publish: each read examines every one.
+/// Number of waiting parts at which a publish should run, because each read examines all waiting parts.
 pub(super) const WAITING_PARTS_MAX: usize = 256;
-/// Most bytes of parts that wait for publish.
+/// Bytes of waiting parts at which a publish should run.
 pub(super) const WAITING_BYTES_MAX: u64 = 1 << 30;
-/// Most removed keys in parts that wait for publish: each read holds those of its range in memory.
+/// Number of removed keys in waiting parts at which a publish should run, because each read keeps the keys of its range
+/// in memory.
 pub(super) const WAITING_KEYS_MAX: u64 = 500_000;
 
 /// How the folder is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     Write,
-    /// Nothing in the folder is created, finished or removed.
+    /// Read-only: nothing in the folder is created, published or removed.
     Compare,
 }
 
@@ -45,11 +46,11 @@ enum Access {
 enum Transaction {
     None,
     Open(OpenPart),
-    /// A step failed. Nothing of the transaction is left, and it must be rolled back.
+    /// A step failed. The part of the transaction is removed, and the caller must roll back.
     Failed,
 }
 
-/// A Parquet warehouse in a folder. Dropping it writes nothing: only committed parts count.
+/// A Parquet warehouse in a folder. Dropping it loses an uncommitted transaction, and writes nothing.
 pub(in crate::load) struct ParquetStore {
     root: Root,
     pub(super) disk: Disk,
@@ -62,30 +63,31 @@ pub(in crate::load) struct ParquetStore {
     /// Commits that readers do not see yet, in order.
     pub(super) waiting: Vec<Part>,
     transaction: Transaction,
+    /// The number of the next part.
     next_number: u64,
-    /// A step failed: the folder must be read again before the next step.
+    /// True if the folder must be read again before the next step: at first, and after a failed step.
     is_stale: bool,
 }
 
 impl ParquetStore {
-    /// Opens the warehouse in this folder, and waits while another writer has it open. An empty or missing folder
-    /// becomes a warehouse.
+    /// Opens the warehouse in this folder. Waits, as long as `patience` allows, while another process has it open. An
+    /// empty or missing folder becomes a new warehouse.
     ///
     /// # Errors
-    /// [`LoadError::Locked`] while another writer has it open; [`LoadError::OtherIdentity`],
+    /// [`LoadError::Locked`] while another process has it open; [`LoadError::OtherIdentity`],
     /// [`LoadError::OtherPartition`] and [`LoadError::Newer`] if it is another warehouse; [`LoadError::Damaged`] if a
     /// file is missing; [`LoadError::NotOurs`] for a folder with other files.
-    pub fn open_watched(
+    pub fn open(
         root: &Path,
         identity: &Identity,
         options: &ParquetOptions,
         patience: &LockPatience,
         failpoints: &Failpoints,
     ) -> Result<Self, LoadError> {
-        patience.until_free(|| Self::open_on(Disk::watched(failpoints.clone()), root, identity, options))
+        patience.until_free(|| Self::open_on(Disk::with_failpoints(failpoints.clone()), root, identity, options))
     }
 
-    /// As [`ParquetStore::open_watched`], through this disk and without waiting.
+    /// Opens the warehouse as [`ParquetStore::open`] does, with this access to the file system and without waiting.
     pub(super) fn open_on(
         disk: Disk,
         root: &Path,
@@ -100,11 +102,11 @@ impl ParquetStore {
         Ok(opened)
     }
 
-    /// Opens the warehouse read-only, also where nothing may be written.
+    /// Opens the warehouse read-only. The folder may be read-only.
     ///
     /// # Errors
-    /// Those of [`ParquetStore::open_watched`], [`LoadError::Missing`], and [`LoadError::Unfinished`] after an
-    /// interrupted publish.
+    /// As [`ParquetStore::open`]; [`LoadError::Missing`] if there is no folder; [`LoadError::Unfinished`] after an
+    /// interrupted publish, which only a writer can finish.
     pub fn open_to_compare(root: &Path, identity: &Identity, options: &ParquetOptions) -> Result<Self, LoadError> {
         let root = Root::open_to_compare(root, identity, options.partition_by)?;
         let mut opened = Self::new(Disk::default(), root, identity, options, Access::Compare)?;
@@ -112,13 +114,14 @@ impl ParquetStore {
         opened.waiting = part::read_finished(&opened.root)?;
         opened.waiting.retain(|part| part.number() > published);
         opened.check_files(published)?;
-        if opened.publish_was_cut_short()? {
+        if opened.was_publish_interrupted()? {
             return Err(LoadError::Unfinished { path: opened.root.path().to_owned() });
         }
         opened.is_stale = false;
         Ok(opened)
     }
 
+    /// A store of this folder whose waiting parts were not read yet.
     fn new(
         disk: Disk,
         root: Root,
@@ -151,8 +154,8 @@ impl ParquetStore {
         }
     }
 
-    /// Reads the folder again at open and after a failed step: which parts wait, and which are published and can be
-    /// removed.
+    /// Reads the folder again if [`ParquetStore::is_stale`]: finds the waiting parts, removes published parts, and
+    /// finishes an interrupted publish.
     fn refresh(&mut self) -> Result<(), LoadError> {
         if !self.is_stale {
             return Ok(());
@@ -169,24 +172,25 @@ impl ParquetStore {
         self.check_files(published)?;
         done.iter().try_for_each(|part| part.remove(&self.disk))?;
         self.next_number = self.waiting.last().map_or(published, Part::number).max(published) + 1;
-        if self.publish_was_cut_short()? {
+        if self.was_publish_interrupted()? {
             self.publish_waiting()?;
         }
         self.is_stale = false;
         Ok(())
     }
 
-    /// Returns an error if a file of a table or of a waiting part is missing.
+    /// Returns an error if a file of a table or of a waiting part is missing. `published` is the number of the last
+    /// published part.
     fn check_files(&mut self, published: u64) -> Result<(), LoadError> {
         inventory::check(&self.root, &self.tree, published, &self.waiting)?;
         let Self { root, tree, waiting, .. } = self;
         for layer in waiting.iter().flat_map(|part| &part.layers) {
             for (name, changes) in &layer.tables {
                 for file in changes.added.iter().filter(|file| !layer.path(file).is_file()) {
-                    // An interrupted publish may have moved it into the table.
+                    // An interrupted publish may have moved the file into the table.
                     let partition = file.partitions.first().copied();
-                    let in_place = tree.file(root, contract(name)?, partition)?;
-                    if in_place.is_none_or(|in_place| in_place.footer.applied_part < layer.part) {
+                    let table_file = tree.file(root, contract(name)?, partition)?;
+                    if table_file.is_none_or(|table_file| table_file.footer.applied_part < layer.part) {
                         let why = format!("a commit that waits for publish has lost its file of {name}");
                         return Err(LoadError::Damaged { path: root.path().to_owned(), why });
                     }
@@ -196,9 +200,9 @@ impl ParquetStore {
         Ok(())
     }
 
-    /// Returns true if a file contains a part that still waits. Layers cannot be applied to such a file, so the interrupted
-    /// publish must finish first.
-    fn publish_was_cut_short(&mut self) -> Result<bool, LoadError> {
+    /// Returns true if a waiting part is already merged into a file. The layers of the part would be applied to this
+    /// file twice, so the interrupted publish must be finished first.
+    fn was_publish_interrupted(&mut self) -> Result<bool, LoadError> {
         let Some(first) = self.waiting.first().map(Part::number) else { return Ok(false) };
         let Self { root, tree, waiting, .. } = self;
         for layer in waiting.iter().flat_map(|part| &part.layers) {
@@ -219,6 +223,7 @@ impl ParquetStore {
         Publisher { root, disk, tree, identity, threads: options.threads, limits: *limits }
     }
 
+    /// Merges all waiting parts into the files of tables, writes the list of files, and removes the parts.
     fn publish_waiting(&mut self) -> Result<(), LoadError> {
         let waiting = std::mem::take(&mut self.waiting);
         self.cache.clear();
@@ -228,22 +233,22 @@ impl ParquetStore {
         waiting.iter().try_for_each(|part| part.remove(&self.disk))
     }
 
-    /// Runs a step that changes the disk. After an error the open transaction has failed, and the next step reads the
-    /// folder again.
-    fn change<T>(&mut self, change: impl FnOnce(&mut Self) -> Result<T, LoadError>) -> Result<T, LoadError> {
+    /// Runs a step that changes the disk. After an error the open transaction counts as failed, and the next step reads
+    /// the folder again.
+    fn run_step<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T, LoadError>) -> Result<T, LoadError> {
         self.require_writable()?;
         self.refresh()?;
-        let changed = change(self);
-        if changed.is_err() {
+        let done = step(self);
+        if done.is_err() {
             self.is_stale = true;
             if !matches!(self.transaction, Transaction::None) {
                 self.transaction = Transaction::Failed;
             }
         }
-        changed
+        done
     }
 
-    /// Returns an error after a failed transaction that was not rolled back.
+    /// Returns an error if the transaction failed and was not rolled back yet.
     fn require_no_failure(&self) -> Result<(), LoadError> {
         match self.transaction {
             Transaction::Failed => Err(LoadError::Bug("a failed transaction was not rolled back".to_owned())),
@@ -251,6 +256,7 @@ impl ParquetStore {
         }
     }
 
+    /// Writes changes into the part of the open transaction, or of a new one. After an error the part is removed.
     fn write_layer(&mut self, changes: &[TableChange]) -> Result<(), LoadError> {
         let Self { root, disk, identity, options, .. } = self;
         let context = WriteContext { root, disk, identity, threads: options.threads };
@@ -308,7 +314,7 @@ impl Store for ParquetStore {
         if changes.iter().all(TableChange::is_empty) {
             return Ok(());
         }
-        self.change(|this| this.write_layer(changes))
+        self.run_step(|this| this.write_layer(changes))
     }
 
     fn commit(&mut self, label: &str) -> Result<(), LoadError> {
@@ -316,7 +322,7 @@ impl Store for ParquetStore {
         if matches!(self.transaction, Transaction::None) {
             return Ok(());
         }
-        self.change(|this| {
+        self.run_step(|this| {
             let Transaction::Open(open) = std::mem::replace(&mut this.transaction, Transaction::Failed) else {
                 return Ok(());
             };
@@ -343,7 +349,7 @@ impl Store for ParquetStore {
         if self.access == Access::Compare || (self.waiting.is_empty() && !self.is_stale) {
             return Ok(());
         }
-        self.change(|this| if this.waiting.is_empty() { Ok(()) } else { this.publish_waiting() })
+        self.run_step(|this| if this.waiting.is_empty() { Ok(()) } else { this.publish_waiting() })
     }
 
     fn should_compact(&self) -> bool {
@@ -354,8 +360,9 @@ impl Store for ParquetStore {
 
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError> {
         self.require_no_failure()?;
-        // Publish rewrites the partitions that lose rows, and removes the parts, which contain their keys.
+        // Publish rewrites the partitions from which rows are removed, and removes the parts, which contain the keys of
+        // these rows.
         self.publish()?;
-        self.change(|this| this.root.clear_scratch(&this.disk))
+        self.run_step(|this| this.root.clear_scratch(&this.disk))
     }
 }

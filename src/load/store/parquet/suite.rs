@@ -41,7 +41,7 @@ fn folder(partition_by: PartitionBy, waiting_bytes_max: usize) -> Box<dyn Kind> 
 
 fn open(root: &Path, identity: &Identity, partition_by: PartitionBy) -> Result<ParquetStore, LoadError> {
     let options = ParquetOptions { partition_by, memory_limit_bytes: 256 << 20, threads: 2 };
-    ParquetStore::open_watched(root, identity, &options, &LockPatience::default(), &Failpoints::default())
+    ParquetStore::open(root, identity, &options, &LockPatience::default(), &Failpoints::default())
 }
 
 impl Kind for Folder {

@@ -1,6 +1,6 @@
-//! The files that readers see, with their footers but without rows.
+//! The list of the files that readers see, with notes from their footers.
 //!
-//! The list is read once: under the lock no other process changes the files.
+//! The folders are listed once, because no other process changes the files while this process has the lock.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,14 +16,15 @@ use crate::{
     schema::{Table, tables},
 };
 
-/// Metadata key: the number of the last part in the file.
+/// Metadata key in the footer: the number of the last part that is merged into the file.
 pub(super) const APPLIED_PART_KEY: &str = "studysync.applied_part";
 
-/// Notes in the footer of a file.
+/// What is read from the footer of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FooterNotes {
     /// The last part that is merged into the file.
     pub(super) applied_part: u64,
+    /// Number of rows in the file.
     pub(super) rows: u64,
 }
 
@@ -34,7 +35,7 @@ pub(super) struct DataFile {
     pub(super) footer: FooterNotes,
 }
 
-/// Files by partition; `None` until a footer is needed.
+/// The existing files of a table by partition, with their footers; `None` until a footer is read.
 type Files = BTreeMap<Option<Partition>, Option<FooterNotes>>;
 
 /// All files that readers see.
@@ -61,7 +62,7 @@ impl Tree {
         files.flat_map(|(table, files)| files.keys().map(|partition| root.data_file(table, *partition))).collect()
     }
 
-    /// The file of a partition, if there is one.
+    /// The file of a partition with its footer, which is read at the first call; `None` if there is no file.
     pub(super) fn file(
         &mut self,
         root: &Root,
@@ -72,14 +73,14 @@ impl Tree {
             return Ok(None);
         };
         let path = root.data_file(table, partition);
-        let known = match footer {
-            Some(known) => known,
+        let footer = match footer {
+            Some(footer) => footer,
             None => footer.insert(read_footer(root, &path)?),
         };
-        Ok(Some(DataFile { path, footer: *known }))
+        Ok(Some(DataFile { path, footer: *footer }))
     }
 
-    /// The partitions that have a file and can hold rows within the range.
+    /// The partitions that have a file and overlap the range.
     pub(super) fn partitions_within(
         &self,
         root: &Root,
@@ -87,14 +88,14 @@ impl Tree {
         range: Option<TimeRange>,
     ) -> impl Iterator<Item = Option<Partition>> {
         let files = self.files.get(table.name.as_str()).into_iter().flat_map(BTreeMap::keys).copied();
-        let by = root.partition_by();
+        let partition_by = root.partition_by();
         files.filter(move |partition| match (range, partition) {
-            (Some(range), Some(partition)) => by.bounds(*partition).overlaps(range),
+            (Some(range), Some(partition)) => partition_by.bounds(*partition).overlaps(range),
             _ => true,
         })
     }
 
-    /// Records that a file was written, or removed if there is no footer.
+    /// Notes that a file was written with this footer, or was removed if there is no footer.
     pub(super) fn note(&mut self, table: &'static Table, partition: Option<Partition>, footer: Option<FooterNotes>) {
         let files = self.files.entry(table.name.as_str()).or_default();
         match footer {
@@ -104,16 +105,17 @@ impl Tree {
     }
 }
 
+/// Lists the files of a table.
 fn list(root: &Root, table: &'static Table) -> Result<Files, LoadError> {
     let Some(column) = &table.partition else {
-        let is_there = root.data_file(table, None).is_file();
-        return Ok(is_there.then_some((None, None)).into_iter().collect());
+        let exists = root.data_file(table, None).is_file();
+        return Ok(exists.then_some((None, None)).into_iter().collect());
     };
     let folder = root.table_folder(table);
     let failed = LoadError::io("read", &folder);
     let mut files = Files::new();
     let entries = match fs::read_dir(&folder) {
-        // A writer creates the folder of every table; a reader may find none.
+        // The folder can be missing only for a reader: a writer creates the folders of all tables.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(files),
         entries => entries.map_err(failed)?,
     };
@@ -130,8 +132,8 @@ fn list(root: &Root, table: &'static Table) -> Result<Files, LoadError> {
 /// Reads the footer of a file.
 ///
 /// # Errors
-/// [`LoadError::Damaged`] with the path of the warehouse: the whole folder must be restored, since the rows lost with
-/// one file are not pulled again.
+/// [`LoadError::Damaged`] with the path of the warehouse, because the whole folder must be restored: the program does
+/// not request the rows of a single lost file again.
 pub(super) fn read_footer(root: &Root, path: &Path) -> Result<FooterNotes, LoadError> {
     let below_root = path.strip_prefix(root.path()).unwrap_or(path).display();
     let damaged =

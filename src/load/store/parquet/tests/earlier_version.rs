@@ -113,7 +113,7 @@ fn parts_of_both_versions_can_wait_together() {
     let mut rows = Vec::new();
     store
         .read(responses, &all_columns("responses"), &Filter::within(Some(range)), &mut |batch| {
-            rows.push(Filter::within(Some(range)).keep(responses, batch)?);
+            rows.push(Filter::within(Some(range)).select(responses, batch)?);
             Ok(())
         })
         .unwrap();

@@ -107,7 +107,7 @@ pub(super) fn contents(store: &mut dyn Store, name: &str, columns: &[&str], filt
             for field in batch.schema().fields() {
                 assert_eq!(field.data_type(), &table.column(field.name()).unwrap().column_type.arrow());
             }
-            let kept = filter.keep(table, batch)?;
+            let kept = filter.select(table, batch)?;
             rows.extend(texts(&crate::load::store::project(&kept, columns)?));
             Ok(())
         })
