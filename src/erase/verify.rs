@@ -98,7 +98,7 @@ pub(super) fn search(
             bytes: found.bytes,
             left,
             mentions: by_column(&found.mentions),
-            in_tables_of_others: by_column(&found.in_their_tables),
+            in_tables_of_others: by_column(&found.in_foreign_tables),
             unexplained: 0,
         };
         search.verified.places.insert(name.to_owned(), place);

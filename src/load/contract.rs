@@ -1,4 +1,4 @@
-//! Finds contracts by name.
+//! Finds the contract of a table by its name. A contract defines the columns of a table; see `schemas/`.
 
 use super::LoadError;
 use crate::schema::{self, Table};

@@ -1,5 +1,5 @@
-//! DuckDB as a library: an in-memory database with attached files, its limits, and Arrow rows in and out. Knows no
-//! contract and no scan.
+//! Runs DuckDB inside the process: an in-memory database to which files are attached, with limits, and with Arrow rows
+//! as input and output. This module knows neither tables nor scans.
 
 use std::{
     io::ErrorKind,
@@ -18,46 +18,48 @@ use crate::{
 
 mod arrow_scan;
 
-/// Size at which the engine folds the commit log into the file: large, so that a run does it once, in `publish`.
+/// Size of the commit log at which the engine makes a checkpoint by itself. It is large, so that normally only
+/// `publish` makes checkpoints.
 const CHECKPOINT_THRESHOLD: &str = "1GiB";
 
-/// Memory that a thread takes to write a row group. The engine does not count all of it.
+/// Memory that a thread needs to write a row group, in bytes. The engine does not count all of it in its limit.
 const THREAD_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Bytes of a streamed result that wait for their reader. The engine's default holds one batch of wide rows.
+/// Bytes of a streamed result that the engine buffers. Its default is as small as one batch of wide rows.
 const STREAMED_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Prefix of the engine's spill files.
+/// Prefix of the names of the engine's spill files.
 const SPILL_PREFIX: &str = "duckdb_temp_";
 
-/// The least memory of an engine. A commit holds two blocks of 256 KiB for each changed column, and two of its target:
-/// 45 MiB for the widest table, which has 45 columns. The deletion marks come on top. Measured with a million answers:
-/// transactions of 30,000 to 90,000 edits fail with 62 MiB and succeed from 70 MiB on.
+/// The least memory of an engine, in bytes. A commit needs four blocks of 256 KiB for each changed column, which is 45
+/// MiB for the widest table with its 45 columns. Deletion marks need memory too. Measured with a million answers:
+/// transactions of 30,000 to 90,000 edits fail with 62 MiB and succeed with 70 MiB.
 pub const ENGINE_BYTES_MIN: u64 = 96 * 1024 * 1024;
 
 /// Resources that the engine may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
-    /// Memory for data, in bytes; the rest spills to `temp_directory`.
+    /// Memory for data, in bytes. Data beyond it spills to `temp_directory`.
     pub memory_limit_bytes: u64,
     /// Threads for [`Engine::with_all_threads`], at least 1.
     pub threads: u32,
-    /// The spill folder, which no other engine uses at the same time. The engine creates it when needed and removes it
-    /// when it closes. Opening an engine removes the spill files of a killed process.
+    /// The spill folder. No other engine may use it at the same time. The engine creates it when needed, and removes it
+    /// when it closes. [`StartedEngine::ready`] removes the spill files of a killed process.
     pub temp_directory: PathBuf,
 }
 
-/// A started engine that has touched no file. Starting takes a while, so it happens before the lease is held.
+/// A started engine that has not touched a file yet. Starting an engine takes a while, so a run starts it before it
+/// takes the lease.
 pub struct StartedEngine {
     connection: Connection,
     options: EngineOptions,
 }
 
 impl StartedEngine {
-    /// Starts an empty engine.
+    /// Starts an engine without attached files.
     pub fn start(options: EngineOptions) -> Result<Self, LoadError> {
         let failed = LoadError::engine("open");
-        // The limits are set at open: attaching a file may replay a commit log, which must respect them.
+        // The limits are set before a file is attached, because attaching may replay a commit log.
         let config = common_config(Config::default())
             .and_then(|config| config.max_memory(&format!("{}B", options.memory_limit_bytes)))
             .and_then(|config| config.threads(1))
@@ -67,29 +69,30 @@ impl StartedEngine {
         Ok(Self { connection: Connection::open_in_memory_with_flags(config).map_err(failed)?, options })
     }
 
-    /// The resources that it may use.
+    /// The resources that the engine may use.
     pub(super) fn options(&self) -> &EngineOptions {
         &self.options
     }
 
-    /// Prepares the engine for work, and removes the spill files of a killed process. `failpoints` are hit before its
-    /// durable steps.
+    /// Prepares the engine for work, and removes the spill files of a killed process. [`Engine::hit`] hits these
+    /// `failpoints`.
     pub(super) fn ready(self, failpoints: Failpoints) -> Result<Engine, LoadError> {
-        remove_leftovers(&self.options.temp_directory)?;
+        remove_spill_files(&self.options.temp_directory)?;
         let arrow_tables = ArrowTables::open(&self.connection).map_err(LoadError::engine("open"))?;
         let engine = Engine { connection: self.connection, arrow_tables, failpoints, options: self.options };
         pin_to_utc(&engine.connection)?;
-        // Row groups are compressed and written one by one, and not all at the commit.
+        // Row groups are compressed and written one by one, and not all together at the commit.
         engine.execute("set its buffer", "SET write_buffer_row_group_count = 1")?;
         engine.execute("set its buffer", &format!("SET streaming_buffer_size = '{STREAMED_BYTES}B'"))?;
         Ok(engine)
     }
 }
 
-/// One in-memory database with its one connection. The session is pinned to UTC, and no extension is ever downloaded.
+/// One in-memory database with one connection. The time zone of the session is UTC. Extensions are neither downloaded
+/// nor loaded by themselves.
 ///
-/// The engine has one thread by default. The rows of a scan are a single piece of work, and more threads would wait
-/// busily, at the cost of the threads that pull and flatten.
+/// The engine has one thread by default. The rows of a scan are too few to be split, and further threads would spin,
+/// which slows down the threads that pull and flatten.
 pub struct Engine {
     connection: Connection,
     arrow_tables: ArrowTables,
@@ -98,62 +101,68 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts over with an empty engine. After some errors an engine refuses everything.
+    /// Replaces the engine by a new one without attached files. After some errors an engine refuses every statement.
     pub(super) fn restart(&mut self) -> Result<(), LoadError> {
         *self = StartedEngine::start(self.options.clone())?.ready(self.failpoints.clone())?;
         Ok(())
     }
 
-    /// Runs work on whole files or tables with all threads.
+    /// Runs work with all threads instead of one: work that reads or writes complete files or tables. If the work and
+    /// the reset of the threads both fail, the error of the work is returned.
     pub(super) fn with_all_threads<T>(&self, work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
-        self.use_threads(self.threads())?;
+        self.use_threads(self.all_threads())?;
         let done = work();
-        let back = self.use_threads(1);
-        // The error of the work comes first.
-        done.and_then(|value| back.map(|()| value))
+        let reset = self.use_threads(1);
+        done.and_then(|value| reset.map(|()| value))
     }
 
-    /// Runs an insert that need not keep the order of its rows. To keep the order, the engine writes with one thread,
-    /// unless it has far more memory than the rows take.
+    /// Runs an insert that may change the order of its rows. To keep the order, the engine would write with one thread,
+    /// unless it has far more memory than the rows need.
     pub(super) fn in_any_order<T>(&self, work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
-        let set = |is_kept: bool| {
+        let set_order_kept = |is_kept: bool| {
             self.execute("set the order of its rows", &format!("SET preserve_insertion_order = {is_kept}"))
         };
-        set(false)?;
+        set_order_kept(false)?;
         let done = work();
-        let back = set(true);
-        done.and_then(|value| back.map(|()| value))
+        let reset = set_order_kept(true);
+        done.and_then(|value| reset.map(|()| value))
     }
 
-    /// Threads for whole files and tables: limited by the memory that each of them takes.
-    fn threads(&self) -> u32 {
-        let fitting = u32::try_from(self.options.memory_limit_bytes / THREAD_BYTES).unwrap_or(u32::MAX);
-        self.options.threads.min(fitting).max(1)
+    /// Number of threads for [`Engine::with_all_threads`]: as many as the options and the memory allow.
+    fn all_threads(&self) -> u32 {
+        let threads_in_memory = u32::try_from(self.options.memory_limit_bytes / THREAD_BYTES).unwrap_or(u32::MAX);
+        self.options.threads.min(threads_in_memory).max(1)
     }
 
+    /// Sets the number of the engine's threads. Does nothing if the engine may have only one thread.
     fn use_threads(&self, threads: u32) -> Result<(), LoadError> {
-        if self.threads() == 1 { Ok(()) } else { self.execute("set its threads", &format!("SET threads = {threads}")) }
+        if self.all_threads() == 1 {
+            Ok(())
+        } else {
+            self.execute("set its threads", &format!("SET threads = {threads}"))
+        }
     }
 
-    /// Must be called before each durable step.
+    /// Hits the failpoint of a durable step on the file at `path`. Callers call it before each such step, so that tests
+    /// can stop the run there.
     pub(super) fn hit(&self, step: DurableStep, path: &Path) -> Result<(), LoadError> {
         let failed = |source| LoadError::Io { action: "write", path: path.to_owned(), source };
         self.failpoints.hit(step).map_err(failed)
     }
 
-    /// Runs statements without a result. `action` completes "the engine failed to ...".
+    /// Runs statements without a result. `action` completes the error message "the engine failed to ...".
     pub fn execute(&self, action: &str, sql: &str) -> Result<(), LoadError> {
         tracing::trace!(action, sql);
         self.connection.execute_batch(sql).map_err(LoadError::engine(action))
     }
 
-    /// Inserts rows into the table with this SQL name. All batches have the same columns; the table's other columns are
-    /// NULL.
+    /// Inserts rows into the table with this SQL name. All batches must have the same columns. The other columns of the
+    /// table become NULL.
     pub(super) fn insert(&self, table: &str, rows: &[RecordBatch]) -> Result<(), duckdb::Error> {
         self.arrow_tables.insert(&self.connection, table, rows)
     }
 
-    /// Runs a statement that reads these rows. `sql` gets the relation that stands for the rows.
+    /// Runs a statement that reads these rows. `sql` gets the SQL relation of the rows and returns the statement.
     pub(super) fn execute_with_rows(
         &self,
         rows: &[RecordBatch],
@@ -163,7 +172,8 @@ impl Engine {
         self.connection.execute_batch(&sql(&registered.relation()))
     }
 
-    /// As [`Engine::each_batch`], for a query that reads these rows. `sql` gets the relation that stands for the rows.
+    /// Runs a query that reads these rows, as [`Engine::each_batch`] does. `sql` gets the SQL relation of the rows and
+    /// returns the query.
     pub(super) fn each_batch_with_rows(
         &self,
         action: &str,
@@ -189,18 +199,19 @@ impl Engine {
         rows.collect::<Result<C, _>>().map_err(failed)
     }
 
-    /// Runs a query of one row of integers that are never NULL.
+    /// Runs a query that returns one row of `N` integers. Fails if one of them is NULL.
     pub fn integers<const N: usize>(&self, action: &str, sql: &str) -> Result<[i64; N], LoadError> {
         tracing::trace!(action, sql);
         let read = |row: &duckdb::Row<'_>| {
             let mut values = [0; N];
-            values.iter_mut().enumerate().try_for_each(|(at, value)| row.get(at).map(|found| *value = found))?;
+            let mut values_by_column = values.iter_mut().enumerate();
+            values_by_column.try_for_each(|(column, value)| row.get(column).map(|integer| *value = integer))?;
             Ok(values)
         };
         self.connection.query_row(sql, [], read).map_err(LoadError::engine(action))
     }
 
-    /// Calls `take` with the rows of a query, some thousand at a time.
+    /// Runs a query and calls `take` with batches of its rows, as the engine computes them.
     pub fn each_batch(
         &self,
         action: &str,
@@ -210,7 +221,7 @@ impl Engine {
         tracing::trace!(action, sql);
         let failed = LoadError::engine(action);
         let mut statement = self.connection.prepare(sql).map_err(failed)?;
-        // The returned iterator panics where the engine fails. `step` reads the same stream and returns the error.
+        // The iterator that this returns panics if the engine fails. `step` reads the same stream and returns the error.
         let _ = statement.stream_arrow([]).map_err(failed)?;
         while let Some(chunk) = statement.step().map_err(failed)? {
             take(RecordBatch::from(&chunk))?;
@@ -218,15 +229,15 @@ impl Engine {
         Ok(())
     }
 
-    /// The connection, for anything else.
+    /// The connection, for statements that the other methods do not cover.
     pub fn connection(&self) -> &Connection {
         &self.connection
     }
 }
 
-/// Removes the spill files of a killed process: they may hold rows of people who were erased since. Creates the parent
-/// of the spill folder, which the engine does not.
-fn remove_leftovers(folder: &Path) -> Result<(), LoadError> {
+/// Removes the spill files of a killed process, which may contain rows of people who were erased since. Also creates the
+/// parent of the spill folder, which the engine does not create.
+fn remove_spill_files(folder: &Path) -> Result<(), LoadError> {
     if let Some(parent) = folder.parent() {
         files::create_folders(parent).map_err(LoadError::io("create the folder", parent))?;
     }
@@ -243,13 +254,13 @@ fn remove_leftovers(folder: &Path) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Settings of every session: no extension is downloaded or loaded implicitly.
+/// Adds the settings of every engine: extensions are neither downloaded nor loaded by themselves.
 pub(super) fn common_config(config: Config) -> Result<Config, duckdb::Error> {
     config.with("autoinstall_known_extensions", "false")?.with("autoload_known_extensions", "false")
 }
 
-/// Sets the session's zone to UTC. Only an engine with the extension `icu` has the setting; the bundled build has no
-/// zones and always counts in UTC.
+/// Sets the time zone of the session to UTC. Only an engine with the extension `icu` has this setting. Without the
+/// extension, the engine has no time zones and uses UTC.
 pub(super) fn pin_to_utc(connection: &Connection) -> Result<(), LoadError> {
     let Err(error) = connection.execute_batch("SET TimeZone = 'UTC'") else { return Ok(()) };
     let has_icu: bool = connection

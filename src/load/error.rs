@@ -1,4 +1,4 @@
-//! Errors of a warehouse. Variants are named by what the caller can do.
+//! Errors of a warehouse. The doc of each variant says what happened and what the user can do.
 
 use std::{
     io,
@@ -12,10 +12,10 @@ use crate::{files, schema::Table};
 /// An error of a warehouse.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// Another process has the file open: wait, or close it there.
+    /// Another process has the file open: wait, or end that process.
     #[error("{} is held open by another process{}", path.display(), holder.as_deref().map(|holder| format!(" ({holder})")).unwrap_or_default())]
     Locked { path: PathBuf, holder: Option<String> },
-    /// The file system has no locks, so other writers cannot be excluded: move the warehouse.
+    /// The file system refuses locks, so other writers cannot be kept out: move the warehouse.
     #[error("the file system gives no lock on {}", path.display())]
     LockRefused {
         path: PathBuf,
@@ -34,7 +34,7 @@ pub enum LoadError {
     /// A newer version of this program or of the engine wrote the warehouse: upgrade.
     #[error("{} was written by a newer version ({found})", path.display())]
     Newer { path: PathBuf, found: String },
-    /// The path holds something else than a warehouse of this program: name another path.
+    /// The file or folder at the path is not a warehouse of this program: name another path.
     #[error("{} is not a warehouse of studysync: {why}", path.display())]
     NotOurs { path: PathBuf, why: String },
     /// A killed writer left a publish unfinished, and a reader may not finish it: run `sync` once.
@@ -47,10 +47,10 @@ pub enum LoadError {
         #[source]
         source: io::Error,
     },
-    /// A file is torn, overwritten or missing: restore the warehouse, or fill a new one.
+    /// A file is truncated, overwritten or missing: restore the warehouse, or fill a new one.
     #[error("{} is damaged: {why}", path.display())]
     Damaged { path: PathBuf, why: String },
-    /// An object that somebody else keeps in the file blocks the work: remove the object.
+    /// An object that a user created in the file, such as a table, blocks the work: remove the object.
     #[error("{}: {object} {why}", path.display())]
     ForeignObject { path: PathBuf, object: String, why: String },
     /// An extension of the engine is missing or broken: install it.
@@ -71,31 +71,32 @@ pub enum LoadError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A query exceeded its time limit: ask for less, or raise the limit.
+    /// A query exceeded its time limit: change the query, or raise the limit.
     #[error("no answer within {} s", limit.as_secs_f64())]
     TimedOut { limit: std::time::Duration },
-    /// A page of the scan cannot be read: see the source.
+    /// A page of the scan cannot be read. The source says why.
     #[error("a page of the scan cannot be read")]
     Pages(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Stored rows have values that no version of this program writes: restore the warehouse, or fill a new one.
+    /// Stored rows have values that this program does not write: restore the warehouse, or fill a new one.
     #[error("the warehouse has damaged rows: {0}")]
     DamagedRows(String),
-    /// The input or the command asks for something that is not implemented: change the input, or use another command.
+    /// The input or the command needs something that is not implemented: change the input, or use another command.
     #[error("{0}")]
     Unsupported(String),
-    /// More rows carry the identifiers of one request than fit into memory: split the request.
+    /// More rows contain the identifiers of one request than fit into memory: split the request.
     #[error("more than {rows_max} rows carry these identifiers")]
     TooManyRows { rows_max: usize },
-    /// An error rolled back scans that were applied before it and not committed: apply these scans again.
+    /// An error rolled back scans that had been applied and not committed: apply these scans again.
     #[error("scans that were applied and not committed are rolled back after an error")]
     RolledBack,
-    /// The program broke one of its own rules: report it. The warehouse is unchanged since its last commit.
+    /// The program has a bug: report it. The warehouse is unchanged since its last commit.
     #[error("internal error: {0}")]
     Bug(String),
 }
 
 impl LoadError {
-    /// For `map_err`: an error of the engine. `action` completes "the engine failed to ...".
+    /// For `map_err`: the error for a failed statement; [`LoadError::Full`] if the disk is full. `action` completes the
+    /// message "the engine failed to ...".
     pub(super) fn engine(action: &str) -> impl Fn(duckdb::Error) -> LoadError + Copy + use<'_> {
         move |source| {
             let message = source.to_string();
@@ -103,12 +104,12 @@ impl LoadError {
                 let path = PathBuf::from(quoted(&message).unwrap_or("the engine's files"));
                 return LoadError::Full { path, source: io::Error::new(io::ErrorKind::StorageFull, message) };
             }
-            // The message is complete: the source has only a code that never changes.
+            // The text of the error says everything: its source is only a constant code.
             LoadError::Engine { action: action.to_owned(), source: message.into() }
         }
     }
 
-    /// Returns an error unless the path is a file.
+    /// Returns `Missing` if there is nothing at the path, and `NotOurs` if it is not a file.
     pub(super) fn require_file(path: &Path) -> Result<(), LoadError> {
         match Self::require(path)? {
             found if found.is_file() => Ok(()),
@@ -116,7 +117,7 @@ impl LoadError {
         }
     }
 
-    /// Returns an error unless the path is a folder.
+    /// Returns `Missing` if there is nothing at the path, and `NotOurs` if it is not a folder.
     pub(super) fn require_folder(path: &Path) -> Result<(), LoadError> {
         match Self::require(path)? {
             found if found.is_dir() => Ok(()),
@@ -124,12 +125,14 @@ impl LoadError {
         }
     }
 
+    /// The metadata of the file or folder at the path; `Missing` if there is none.
     fn require(path: &Path) -> Result<std::fs::Metadata, LoadError> {
         let found = files::metadata(path).map_err(LoadError::io("reach", path))?;
         found.ok_or_else(|| LoadError::Missing { path: path.to_owned() })
     }
 
-    /// For `map_err`: an error of the file system. `action` completes "cannot ... PATH".
+    /// For `map_err`: the error for a failed file operation; [`LoadError::Full`] if the disk or a quota is full. `action`
+    /// completes the message "cannot ... PATH".
     pub(super) fn io<'p>(action: &'static str, path: &'p Path) -> impl Fn(io::Error) -> LoadError + Copy + use<'p> {
         move |source| {
             let path = path.to_path_buf();
@@ -143,24 +146,24 @@ impl LoadError {
     }
 }
 
-/// For `map_err`: an error of Arrow about rows of a table. No input causes one, so it is a bug.
+/// For `map_err`: the error for rows of a table that Arrow refuses. Input does not cause such an error, so it is a bug.
 pub(super) fn invalid_rows(table: &Table) -> impl Fn(ArrowError) -> LoadError + Copy + use<'_> {
     invalid(&table.name)
 }
 
-/// As [`invalid_rows`], for rows that belong to no table.
+/// For `map_err`: the error for other rows that Arrow refuses, as in [`invalid_rows`]. `what` names the rows.
 pub(super) fn invalid(what: &str) -> impl Fn(ArrowError) -> LoadError + Copy + use<'_> {
     move |error| LoadError::Bug(format!("{what}: {error}"))
 }
 
-/// Returns true if the engine ran out of disk space. The engine has no error codes, so the message is matched. The last sign is
-/// the limit of the spill folder, which follows the free space.
+/// Returns true if the engine's message says that the disk is full. The engine has no error codes, so the message is
+/// matched. `max_temp_directory_size` is the limit of the spill folder, which the engine derives from the free space.
 pub(super) fn is_full(message: &str) -> bool {
     let signs = ["No space left on device", "Disk quota exceeded", "File too large", "max_temp_directory_size"];
     signs.iter().any(|sign| message.contains(sign))
 }
 
-/// The path in a message of the engine: the first text in double quotes.
+/// The path that a message of the engine names: the first text in double quotes, if it is a path.
 fn quoted(message: &str) -> Option<&str> {
     message.split('"').nth(1).filter(|path| path.contains(std::path::MAIN_SEPARATOR))
 }

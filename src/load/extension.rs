@@ -1,5 +1,5 @@
-//! DuckDB's extension `fts`, which builds the search index. The program never downloads an extension: it uses an
-//! installed one.
+//! Finds and loads DuckDB's extension `fts`, which makes the search index. The program does not download the extension:
+//! the user must have installed it.
 
 use std::path::{Path, PathBuf};
 
@@ -17,14 +17,14 @@ const NAME: &str = "fts";
 /// Settings of the search index that `search_answers` reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FullTextSearch {
-    /// True if a run builds the index.
+    /// True if runs make the index.
     pub is_on: bool,
-    /// Folder of DuckDB's extensions, if it is not the default one.
+    /// Folder of DuckDB's extensions; `None` for DuckDB's default.
     pub extension_directory: Option<PathBuf>,
 }
 
 impl FullTextSearch {
-    /// Checks that the extension can be loaded. Returns the path of its file.
+    /// Loads the extension into a new engine, to check that it can be loaded. Returns the path of its file.
     ///
     /// # Errors
     /// `NoExtension` if it is not installed, or if its file cannot be loaded.
@@ -33,19 +33,19 @@ impl FullTextSearch {
         let config = common_config(Config::default()).map_err(failed)?;
         let connection = Connection::open_in_memory_with_flags(config).map_err(failed)?;
         load(&connection, self.extension_directory.as_deref())?;
-        installed_at(&connection).map(Option::unwrap_or_default)
+        installed_path(&connection).map(Option::unwrap_or_default)
     }
 
-    /// Checks whether the extension is installed, without loading it, which takes much longer.
+    /// Checks that the extension is installed. Does not load it, because loading takes much longer.
     ///
     /// # Errors
-    /// `NoExtension` if it is not.
+    /// `NoExtension` if it is not installed.
     pub(super) fn require_installed(&self, engine: &Engine) -> Result<(), LoadError> {
         let connection = engine.connection();
         set_directory(connection, self.extension_directory.as_deref())?;
-        match installed_at(connection)? {
+        match installed_path(connection)? {
             Some(_) => Ok(()),
-            // This error names the missing file.
+            // Loading fails then, with an error that names the missing file.
             None => load(connection, None),
         }
     }
@@ -70,8 +70,8 @@ fn load(connection: &Connection, directory: Option<&Path>) -> Result<(), LoadErr
     connection.execute_batch(&format!("LOAD {NAME}")).map_err(|error| no_extension(&error.to_string()))
 }
 
-/// The path of the extension, if it is installed.
-fn installed_at(connection: &Connection) -> Result<Option<PathBuf>, LoadError> {
+/// The path of the extension's file; `None` if it is not installed.
+fn installed_path(connection: &Connection) -> Result<Option<PathBuf>, LoadError> {
     let sql = format!("SELECT install_path FROM duckdb_extensions() WHERE extension_name = '{NAME}' AND installed");
     let failed = LoadError::engine("list its extensions");
     let mut statement = connection.prepare(&sql).map_err(failed)?;
@@ -80,7 +80,8 @@ fn installed_at(connection: &Connection) -> Result<Option<PathBuf>, LoadError> {
     Ok(path.map(|path| PathBuf::from(path.unwrap_or_default())))
 }
 
-/// An error from the engine's message about a missing or broken extension. Its first line is enough.
+/// The error for an extension that cannot be loaded. Shortens the engine's message to the missing file, or to its first
+/// line.
 fn no_extension(message: &str) -> LoadError {
     let why = match message.split_once("not found.") {
         Some((before, _)) => format!("there is no {}", before.split('"').nth(1).unwrap_or("file of it")),

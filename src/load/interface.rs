@@ -1,4 +1,4 @@
-//! The values that go into a warehouse and come out of it, apart from Arrow rows.
+//! The types of the values that a [`super::Warehouse`] takes and returns, apart from Arrow rows.
 
 use arrow::{error::ArrowError, record_batch::RecordBatch};
 
@@ -11,12 +11,12 @@ pub struct EventRows {
     pub flat: FlatEvents,
     /// The run that adds the rows.
     pub run_id: crate::model::RunId,
-    /// Time of this machine, in epoch milliseconds.
+    /// When the rows are added, by this machine's clock, in epoch milliseconds.
     pub applied_ms: i64,
 }
 
-/// Parses the bodies of stored events again, in their order.
-pub type ReadAgain<'a> = dyn Fn(&RecordBatch) -> Result<FlatEvents, ArrowError> + 'a;
+/// Parses the bodies of stored webhook events again. Returns the events in the order of the rows.
+pub type ParseAgain<'a> = dyn Fn(&RecordBatch) -> Result<FlatEvents, ArrowError> + 'a;
 
 /// The range of a stream that a replay replaces.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub struct Replacement {
     pub stream: Stream,
     /// Range of the creation time.
     pub window: Window,
-    /// Every scan whose window is in the range. Their rows in the ledger and in `rejects` are replaced too.
+    /// All scans whose window is in the range. The rows of these scans in the ledger and in `rejects` are replaced too.
     pub scans: Vec<ScanId>,
 }
 
@@ -34,9 +34,9 @@ pub struct Replacement {
 pub struct LedgerEntry {
     /// The scan as it was applied.
     pub scan: Scan,
-    /// Records that the scan returned.
+    /// Number of records that the scan returned.
     pub rows_read: u64,
-    /// Rows that seemed to have vanished and were withheld: the window needs a recheck.
+    /// Number of rows that seemed to have vanished and were withheld. If it is not 0, the window needs a recheck.
     pub withheld: u64,
     /// How the scan proved its window complete.
     pub proof: Proof,
@@ -47,8 +47,8 @@ pub struct LedgerEntry {
 pub struct CommitOptions {
     /// Policy for rows that the scan did not return.
     pub vanish: VanishPolicy,
-    /// True if a scan without changes gets a row in the ledger: true for the first proof of a window, false for a
-    /// re-scan, which then writes nothing.
+    /// True if a scan also gets a row in the ledger when no row changed, as for the first proof of a window. A re-scan
+    /// without changes then writes nothing.
     pub record_unchanged: bool,
     /// How the scan proved its window complete.
     pub proof: Proof,
@@ -58,17 +58,18 @@ pub struct CommitOptions {
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VanishPolicy {
-    /// Marks missing rows as vanished, with a guard against mass deletion. The guard withholds all of them if they
-    /// exceed `rows_max` and `share_max`, or if the scan returned nothing and they exceed one session's answers.
+    /// Marks missing rows as vanished, with a guard against mass deletion. All missing rows are withheld if there are
+    /// more than both limits allow, if the scan returned no record and more than a session's answers are missing, or if
+    /// a record of the scan was not JSON.
     Guarded {
-        /// Share of the stored rows of the window, 0 to 1.
+        /// Largest share of the stored rows of the window that may vanish, 0 to 1.
         share_max: f64,
-        /// Number of rows.
+        /// Largest number of rows that may vanish.
         rows_max: u64,
     },
-    /// Marks all missing rows as vanished: the user asked for it.
+    /// Marks all missing rows as vanished, because the user asked for it.
     Accept,
-    /// Marks and withholds nothing: the scan does not return all rows of its window.
+    /// Neither marks nor withholds missing rows, because the scan does not return all rows of its window.
     Ignore,
 }
 
@@ -85,7 +86,7 @@ pub struct Applied {
     pub counts: RowCounts,
     /// True if the warehouse changed.
     pub wrote: bool,
-    /// True if the ledger listed the scan before; the counts are then those of its first application.
+    /// True if the scan was in the ledger before. Then the counts are those of its first application.
     pub already_applied: bool,
 }
 
@@ -140,20 +141,20 @@ pub struct RunRecord {
     pub command: String,
     pub outcome: String,
     pub exit_code: i64,
-    /// Time of this machine, in epoch milliseconds.
+    /// When the run began, by this machine's clock, in epoch milliseconds.
     pub started_ms: i64,
-    /// Time of this machine, in epoch milliseconds.
+    /// When the run ended, by this machine's clock, in epoch milliseconds.
     pub finished_ms: i64,
     pub base_url: String,
     pub environment: String,
     /// Version of the program that ran.
     pub program_version: String,
-    /// The run's JSON.
+    /// The report of the run, as JSON text.
     pub report: String,
 }
 
-/// The service and environment of a warehouse (promise P10). A warehouse stores the identity that it was created with
-/// and refuses any other.
+/// The service and environment that a warehouse belongs to (promise P10). A warehouse stores its identity, and refuses
+/// to be opened with another one.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Identity {
     pub base_url: String,

@@ -1,5 +1,4 @@
-//! Converts Arrow rows to JSON objects, and reads the batches of any Parquet file. Times are RFC 3339 in UTC; NULL is
-//! left out.
+//! Converts Arrow rows to JSON objects, and reads Parquet files of any schema.
 
 use std::{fs::File, path::Path};
 
@@ -10,10 +9,10 @@ use super::LoadError;
 
 /// Rows that are read from a Parquet file at once.
 const BATCH_ROWS: usize = 1024;
-/// Format of times without a zone: they are UTC, as everywhere in the warehouse.
+/// Format of times without a zone. Times in a warehouse are UTC.
 const PLAIN_TIME: &str = "%Y-%m-%dT%H:%M:%S%.fZ";
 
-/// The rows of a batch as JSON objects, one a line.
+/// The rows of a batch as JSON objects, one on each line. Times are RFC 3339 texts in UTC; NULL is left out.
 ///
 /// # Errors
 /// `Unsupported` for a column type that JSON cannot hold.
@@ -26,7 +25,8 @@ pub fn json_rows(batch: &RecordBatch) -> Result<Vec<u8>, LoadError> {
     Ok(writer.into_inner())
 }
 
-/// Calls `take` with each batch of a Parquet file until it returns `false`, after `begin` with the schema.
+/// Reads a Parquet file of any schema: calls `begin` with its schema, then `take` with each batch until `take` returns
+/// false. Fails with `NotOurs` if the file is not a readable Parquet file.
 pub fn read_parquet_file<E: From<LoadError>>(
     path: &Path,
     begin: impl FnOnce(&SchemaRef) -> Result<(), E>,

@@ -1,5 +1,5 @@
-//! Waits for a limited time while another process has a warehouse open. DuckDB's lock cannot be waited for, so opening
-//! is retried.
+//! Waits for a limited time while another process has a warehouse open. DuckDB cannot wait for its lock, so opening is
+//! tried again and again.
 
 use std::{
     thread,
@@ -10,20 +10,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::LoadError;
 
-/// Delay between two tries.
-const TRY_EVERY: Duration = Duration::from_millis(200);
+/// Delay between two tries to open a warehouse.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// How long to wait for a warehouse that another process has open.
 #[derive(Clone, Debug, Default)]
 pub struct LockPatience {
-    /// Limit of each wait; zero gives up at once.
+    /// Longest wait; zero means one try without waiting.
     pub wait: Duration,
-    /// Ends every wait.
+    /// Cancels the wait.
     pub stop: CancellationToken,
 }
 
 impl LockPatience {
-    /// Calls `open` until it succeeds, fails for another reason than a lock, or the wait is over. Blocks the thread.
+    /// Calls `open` again while it fails with `Locked`, until the wait is over or cancelled. Returns the last result.
+    /// Blocks the thread.
     pub(super) fn until_free<T>(&self, mut open: impl FnMut() -> Result<T, LoadError>) -> Result<T, LoadError> {
         let started = Instant::now();
         let mut is_reported = false;
@@ -39,7 +40,7 @@ impl LockPatience {
                 tracing::warn!("{error}; waiting up to {} s for it", self.wait.as_secs());
                 is_reported = true;
             }
-            thread::sleep(TRY_EVERY.min(self.wait.saturating_sub(started.elapsed())));
+            thread::sleep(RETRY_DELAY.min(self.wait.saturating_sub(started.elapsed())));
         }
     }
 }

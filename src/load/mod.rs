@@ -1,9 +1,9 @@
-//! Applies scans to warehouses, and does all other work on their rows. Knows no network, no page files and no
-//! configuration.
+//! Applies scans to warehouses, and does all other work on the rows of warehouses. Knows no network, no page files and
+//! no configuration.
 //!
-//! A [`Warehouse`] is a store ([`store`]: a DuckDB file, or a folder of Parquet files) with operations. [`scan`]
-//! compares a scan with the stored rows and applies it. [`tables`] keeps the program's own tables. [`persons`] finds
-//! and removes people.
+//! A [`Warehouse`] is a store ([`store`]: a DuckDB file or a folder of Parquet files) with operations on its rows.
+//! [`scan`] compares a scan with the stored rows and writes the differences. [`tables`] writes the tables that do not
+//! come from scans. [`persons`] finds and removes people.
 
 #[cfg(test)]
 mod conformance;
@@ -27,7 +27,7 @@ pub use engine::{ENGINE_BYTES_MIN, EngineOptions, StartedEngine};
 pub use error::LoadError;
 pub use extension::FullTextSearch;
 pub use interface::{
-    Applied, CommitOptions, EventRows, Identity, LedgerEntry, ReadAgain, Replacement, RowCounts, RunRecord,
+    Applied, CommitOptions, EventRows, Identity, LedgerEntry, ParseAgain, Replacement, RowCounts, RunRecord,
     VanishPolicy,
 };
 pub use json_rows::{json_rows, read_parquet_file};

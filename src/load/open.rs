@@ -1,4 +1,4 @@
-//! Opens warehouses. This is the only file that knows which stores there are.
+//! Opens warehouses. Only this file chooses between the kinds of stores.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::model::Failpoints;
 /// The kind and path of a warehouse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A DuckDB file. `copy` is the path of the copy for readers, `search` the full-text search.
+    /// A DuckDB file. `copy` is the path of the read-only copy for readers, `search` the settings of the search index.
     DuckDb { path: PathBuf, copy: Option<PathBuf>, search: FullTextSearch },
     /// A folder of Parquet files.
     Parquet { root: PathBuf, partition_by: PartitionBy },
@@ -30,7 +30,7 @@ pub struct Opening {
     /// Memory that the store may use, in bytes.
     pub memory_limit_bytes: u64,
     /// Bytes of changed rows that are buffered before the store writes them.
-    pub waiting_bytes_max: usize,
+    pub buffer_bytes_max: usize,
     /// Threads for work that several threads speed up.
     pub threads: u32,
     /// How long to wait while another process has the warehouse open.
@@ -65,15 +65,15 @@ impl Place {
         }
     }
 
-    /// Opens the warehouse for writing; creates it if it is missing.
-    /// `engine` is one that was started before, for a DuckDB file.
+    /// Opens the warehouse for writing, and creates it if it is missing. `engine` is an engine that was started before,
+    /// for a DuckDB file; without it, one is started.
     ///
     /// # Errors
-    /// `Locked` if another process has it open, `OtherIdentity`, `Newer`,
-    /// `NotOurs` or `OtherPartition` if it is not this warehouse.
+    /// `Locked` if another process has the warehouse open; `OtherIdentity`, `OtherPartition`, `Newer`, `NotOurs` or
+    /// `Damaged` if the file or folder is not this warehouse or cannot be used.
     pub fn open(&self, opening: &Opening, engine: Option<StartedEngine>) -> Result<Warehouse, LoadError> {
         let store = self.open_store(opening, engine)?;
-        Ok(Warehouse::new(store, opening.waiting_bytes_max, opening.threads))
+        Ok(Warehouse::new(store, opening.buffer_bytes_max, opening.threads))
     }
 
     fn open_store(&self, opening: &Opening, engine: Option<StartedEngine>) -> Result<Box<dyn Store>, LoadError> {
@@ -96,28 +96,29 @@ impl Place {
         }
     }
 
-    /// Opens the warehouse read-only, also where nothing may be written. Data beyond the memory limit spills to
-    /// `spill`.
+    /// Opens the warehouse read-only for `verify`, which compares it with the service. The warehouse's folder may be
+    /// read-only. DuckDB spills data beyond its memory limit to `spill_folder`; Parquet does not use it.
     ///
     /// # Errors
-    /// As [`Place::open`]; `Missing` if there is no warehouse.
-    pub fn open_to_compare(&self, opening: &Opening, spill: PathBuf) -> Result<Warehouse, LoadError> {
+    /// As [`Place::open`]; `Missing` if there is no warehouse; `Unfinished` if a publish of a Parquet warehouse was
+    /// interrupted.
+    pub fn open_to_compare(&self, opening: &Opening, spill_folder: PathBuf) -> Result<Warehouse, LoadError> {
         let Opening { identity, memory_limit_bytes, threads, .. } = opening;
         let store: Box<dyn Store> = match self {
             Place::DuckDb { path, .. } => {
-                let options =
-                    EngineOptions { memory_limit_bytes: *memory_limit_bytes, threads: *threads, temp_directory: spill };
+                let (memory_limit_bytes, threads) = (*memory_limit_bytes, *threads);
+                let options = EngineOptions { memory_limit_bytes, threads, temp_directory: spill_folder };
                 Box::new(DuckDbStore::open_to_compare(path, identity, &options)?)
             }
             Place::Parquet { root, partition_by } => {
                 Box::new(ParquetStore::open_to_compare(root, identity, &parquet_options(*partition_by, opening))?)
             }
         };
-        Ok(Warehouse::new(store, opening.waiting_bytes_max, *threads))
+        Ok(Warehouse::new(store, opening.buffer_bytes_max, *threads))
     }
 
-    /// Binds the warehouse of `from` to the identity of `opening`.
-    /// Returns false if it is bound to that identity already.
+    /// Binds the warehouse, which is bound to `from`, to the identity of `opening`. Returns false, and changes nothing,
+    /// if it is bound to that identity already. Fails if it is bound to a third identity.
     pub fn rebind(&self, from: &Identity, opening: &Opening) -> Result<bool, LoadError> {
         match self.open_store(opening, None) {
             Err(LoadError::OtherIdentity { .. }) => {
@@ -129,7 +130,8 @@ impl Place {
     }
 }
 
-/// Starts an engine for a DuckDB file, which spills next to the file. Touches no file, so no lock is needed.
+/// Starts an engine for the DuckDB file at `path`. The engine spills to a folder next to the file. The file is not
+/// touched, so no lock is needed.
 pub fn start_engine(path: &Path, memory_limit_bytes: u64, threads: u32) -> Result<StartedEngine, LoadError> {
     let mut spill = path.as_os_str().to_owned();
     spill.push(".spill");

@@ -1,8 +1,7 @@
-//! Read-only SQL over a warehouse, for people. A query can read the warehouse's files, nothing else, and change
-//! nothing.
+//! Read-only SQL queries of a warehouse. A query can read only the files of the warehouse, and cannot change anything.
 //!
-//! Opening does not wait for a lock: while a run writes the DuckDB file, the error names the holder. No run can write a
-//! DuckDB file while a reader has it open: close the reader after the query.
+//! Opening a reader does not wait for a lock: while a run writes the DuckDB file, opening fails with an error that names
+//! the process. A run cannot write a DuckDB file that a reader has open, so the reader should be closed after the query.
 
 mod script;
 mod seal;
@@ -33,22 +32,22 @@ pub use script::{in_place, statements};
 use seal::check_reads_only;
 use timer::StatementTimer;
 
-/// Catalog names: of the attached DuckDB file, and of the views over Parquet files.
+/// Catalog names of the attached DuckDB file, and of the views over Parquet files.
 const DUCKDB_CATALOG: &str = "warehouse";
 const PARQUET_CATALOG: &str = "parquet";
-/// File name of a partition, and of a table without partitions.
+/// Name of the file of a partition, and of the file of a table without partitions.
 const PARQUET_FILE: &str = "data.parquet";
 
-/// Default limits.
+/// Defaults of [`ReaderLimits`].
 const MEMORY_LIMIT_BYTES: u64 = 1 << 30;
 const STATEMENT_TIME: Duration = Duration::from_secs(300);
 
 /// Limits of one statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReaderLimits {
-    /// Memory of the engine, in bytes. Nothing spills to disk: a larger query fails.
+    /// Memory of the engine, in bytes. A query that needs more fails, because nothing spills to disk.
     pub memory_bytes: u64,
-    /// Time that the engine may work on one statement.
+    /// Time that the engine may work on one statement, without the time in which the caller handles its rows.
     pub statement_time: Duration,
 }
 
@@ -62,23 +61,25 @@ impl Default for ReaderLimits {
 pub struct Reader {
     connection: Connection,
     statement_time: Duration,
-    /// Dropped after the connection: fields are dropped in their order.
+    /// Keeps this process from opening the DuckDB file for writing. Dropped after the connection, because fields are
+    /// dropped in their order.
     _claim: Option<Claim>,
 }
 
 /// The first rows of a result.
 #[derive(Clone, Debug)]
 pub struct QueryResult {
-    /// Times carry no zone and are UTC.
+    /// The schema of the result. Times are UTC and have no zone.
     pub schema: SchemaRef,
     pub batches: Vec<RecordBatch>,
     /// True if the result has more rows than the limit.
     pub truncated: bool,
 }
 
-/// How many rows of a result were streamed.
+/// How much of a result was streamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Streamed {
+    /// Number of rows that were passed to the caller.
     pub rows: usize,
     /// True if the result has more rows than the limit.
     pub truncated: bool,
@@ -93,11 +94,12 @@ impl Reader {
         Reader::open_limited(duckdb, parquet, ReaderLimits::default())
     }
 
-    /// Opens a DuckDB file, the folder of a Parquet warehouse, or both. Tables and views have their plain names. With
-    /// both, plain names are the DuckDB file's, and `parquet.NAME` is Parquet's.
+    /// Opens a DuckDB file, the folder of a Parquet warehouse, or both. Queries use tables and views by their plain
+    /// names. With both, plain names mean the DuckDB file, and `parquet.NAME` means the folder.
     ///
     /// # Errors
-    /// `Locked` while a process, or this one, writes the DuckDB file; `Missing` if there is no such file.
+    /// `Locked` while another process or this process has the DuckDB file open for writing; `Missing` if the file or
+    /// folder does not exist.
     pub fn open_limited(
         duckdb: Option<&Path>,
         parquet: Option<&Path>,
@@ -106,7 +108,7 @@ impl Reader {
         let failed = LoadError::engine("open");
         let config = common_config(Config::default())
             .and_then(|config| config.max_memory(&format!("{}B", limits.memory_bytes)))
-            // The engine would spill into the working directory.
+            // No spill folder: its default would be in the working directory.
             .and_then(|config| config.with("temp_directory", ""))
             .map_err(failed)?;
         let connection = Connection::open_in_memory_with_flags(config).map_err(failed)?;
@@ -119,16 +121,18 @@ impl Reader {
         if duckdb.is_some() || parquet.is_some() {
             connection.execute_batch(&format!("USE {catalog}.main")).map_err(failed)?;
         }
-        let allowed = parquet.map(|root| format!("SET allowed_directories = [{}];", quote_text(&folder_text(root))));
+        // From here on the engine can read only the attached file and the files in the folder.
+        let allow = parquet.map(|root| format!("SET allowed_directories = [{}];", quote_text(&folder_text(root))));
         let seal = "SET enable_external_access = false; SET lock_configuration = true";
-        connection.execute_batch(&format!("{}{seal}", allowed.unwrap_or_default())).map_err(failed)?;
+        connection.execute_batch(&format!("{}{seal}", allow.unwrap_or_default())).map_err(failed)?;
         Ok(Reader { connection, statement_time: limits.statement_time, _claim: claim })
     }
 
     /// Runs one read-only statement and returns at most `rows_max` rows.
     ///
     /// # Errors
-    /// `Engine`, with the engine's message, for anything but one valid SELECT; `TimedOut`.
+    /// `Engine`, with the engine's message, unless `sql` is exactly one valid SELECT statement; `TimedOut` if the
+    /// statement exceeds its time limit.
     pub fn query(&mut self, sql: &str, rows_max: usize) -> Result<QueryResult, LoadError> {
         let mut kept: Vec<RecordBatch> = Vec::new();
         let mut schema = None;
@@ -143,7 +147,8 @@ impl Reader {
         Ok(QueryResult { schema, batches: kept, truncated: streamed.truncated })
     }
 
-    /// Checks that a statement only reads and that everything it names exists. Does not run the statement.
+    /// Checks that a statement only reads, and that the tables, columns and functions that it names exist. Does not run
+    /// the statement.
     ///
     /// # Errors
     /// As [`Reader::query`].
@@ -153,11 +158,11 @@ impl Reader {
         prepared.map_err(LoadError::engine("run the query"))
     }
 
-    /// Runs one read-only statement and calls `take` with its batches, at most `rows_max` rows. The first batch is
-    /// empty and has the schema. Memory does not grow with the result.
+    /// Runs one read-only statement and calls `take` with batches of its result, at most `rows_max` rows in total. The
+    /// first batch is empty and has the schema. Memory does not grow with the result.
     ///
     /// # Errors
-    /// Errors of `take`, and those of [`Reader::query`], also after some batches.
+    /// The errors of `take`, and those of [`Reader::query`]. An error can occur after some batches were passed.
     pub fn stream<E: From<LoadError>>(
         &mut self,
         sql: &str,
@@ -167,12 +172,15 @@ impl Reader {
         check_reads_only(&self.connection, sql)?;
         let timer = StatementTimer::new(self.connection.interrupt_handle(), self.statement_time)
             .map_err(|source| LoadError::Engine { action: "run the query".into(), source: source.into() })?;
-        let failed = |source| match timer.is_used_up() {
-            true => LoadError::TimedOut { limit: self.statement_time },
-            false => LoadError::engine("run the query")(source),
+        let failed = |source| {
+            if timer.is_used_up() {
+                LoadError::TimedOut { limit: self.statement_time }
+            } else {
+                LoadError::engine("run the query")(source)
+            }
         };
         let mut statement = timer.during(|| self.connection.prepare(sql)).map_err(failed)?;
-        // The iterator of the stream panics when a row cannot be computed. `step` returns the error.
+        // The iterator that this returns panics if the engine fails. `step` reads the same stream and returns the error.
         timer.during(|| statement.stream_arrow([]).map(drop)).map_err(failed)?;
         take(without_zones(RecordBatch::new_empty(statement.schema())))?;
         let mut left = rows_max;
@@ -187,36 +195,38 @@ impl Reader {
                 return Ok(Streamed { rows: rows_max, truncated: true });
             }
         }
-        // An interrupted stream may end without an error.
-        match timer.is_used_up() {
-            true => Err(LoadError::TimedOut { limit: self.statement_time }.into()),
-            false => Ok(Streamed { rows: rows_max - left, truncated: false }),
+        // The stream of an interrupted statement may end without an error.
+        if timer.is_used_up() {
+            return Err(LoadError::TimedOut { limit: self.statement_time }.into());
         }
+        Ok(Streamed { rows: rows_max - left, truncated: false })
     }
 }
 
-/// Removes the zones of time columns: the session is pinned to UTC, so every time is UTC.
+/// Removes the zones from the types of time columns. All times are UTC, because the zone of the session is UTC.
 fn without_zones(batch: RecordBatch) -> RecordBatch {
     let is_zoned = |field: &Field| matches!(field.data_type(), DataType::Timestamp(TimeUnit::Microsecond, Some(_)));
     let schema = batch.schema();
     if !schema.fields().iter().any(|field| is_zoned(field)) {
         return batch;
     }
-    let plain = |(field, column): (&FieldRef, &ArrayRef)| match is_zoned(field) {
-        true => {
+    let plain = |(field, column): (&FieldRef, &ArrayRef)| {
+        if is_zoned(field) {
             let times = column.as_primitive::<TimestampMicrosecondType>().clone().with_timezone_opt(None::<Arc<str>>);
             (Arc::new(Field::new(field.name(), times.data_type().clone(), true)), Arc::new(times) as ArrayRef)
+        } else {
+            (Arc::clone(field), Arc::clone(column))
         }
-        false => (Arc::clone(field), Arc::clone(column)),
     };
     let (fields, columns): (Vec<FieldRef>, Vec<ArrayRef>) =
         schema.fields().iter().zip(batch.columns()).map(plain).unzip();
-    // Lengths and types are those of the columns, so this cannot fail.
+    // Cannot fail: the schema was made from the columns, and all columns have the same length.
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap_or(batch)
 }
 
+/// Attaches the DuckDB file read-only. The returned claim keeps this process from opening the file for writing.
 fn attach_duckdb(connection: &Connection, path: &Path) -> Result<Claim, LoadError> {
-    // Attaching creates no file for reading, but its error does not say that the file is missing.
+    // Attaching a missing file read-only fails too, but its error does not say that the file is missing.
     LoadError::require_file(path)?;
     let claim = Claim::for_reading(path)?;
     let name = quote_text(&path.to_string_lossy());
@@ -226,25 +236,28 @@ fn attach_duckdb(connection: &Connection, path: &Path) -> Result<Claim, LoadErro
     Ok(claim)
 }
 
+/// Creates the catalog with views over the Parquet files, and with the views of this program. `is_alone` is true if no
+/// DuckDB file is attached too.
 fn attach_parquet(connection: &Connection, root: &Path, is_alone: bool) -> Result<(), LoadError> {
     LoadError::require_folder(root)?;
     let mut statements = vec![format!("ATTACH ':memory:' AS {PARQUET_CATALOG}; USE {PARQUET_CATALOG}.main")];
     for table in schema::tables() {
-        let rows = if has_files(root, table)? { files_of(root, table) } else { no_rows_of(table) };
+        let rows = if has_files(root, table)? { select_files(root, table) } else { select_no_rows(table) };
         let name = quote_identifier(&table.name);
         statements.push(format!("CREATE VIEW {name} AS {rows}"));
     }
-    // A macro reads the caller's tables: next to a DuckDB file it would silently read that file.
+    // A macro looks tables up in the catalog of the query. Next to a DuckDB file, it would read that file.
     let views = schema::views().iter().filter(|view| is_alone || view.kind == ViewKind::View);
     statements.extend(views.map(schema::View::create_sql));
     statements.push("USE memory.main".to_owned());
     connection.execute_batch(&statements.join(";\n")).map_err(explain("open the warehouse", root))
 }
 
-/// Each query expands the glob again, so it sees what was published since.
-fn files_of(root: &Path, table: &Table) -> String {
-    let middle = if table.partition.is_some() { "*/" } else { "" };
-    let glob = format!("{}{}/{middle}{PARQUET_FILE}", folder_text(root), table.name);
+/// The SELECT of all rows in the Parquet files of a table. The engine expands the glob for each query, so a query sees
+/// files that were published after the reader was opened.
+fn select_files(root: &Path, table: &Table) -> String {
+    let partitions = if table.partition.is_some() { "*/" } else { "" };
+    let glob = format!("{}{}/{partitions}{PARQUET_FILE}", folder_text(root), table.name);
     let columns: Vec<String> = table
         .columns
         .iter()
@@ -257,7 +270,8 @@ fn files_of(root: &Path, table: &Table) -> String {
     )
 }
 
-fn no_rows_of(table: &Table) -> String {
+/// A SELECT with the columns of the table and no rows.
+fn select_no_rows(table: &Table) -> String {
     let columns: Vec<String> = table
         .columns
         .iter()
@@ -266,7 +280,8 @@ fn no_rows_of(table: &Table) -> String {
     format!("SELECT {} WHERE false", columns.join(", "))
 }
 
-/// Returns true if a table has files. The engine silently skips what this user may not read, so that is an error here.
+/// Returns true if a table has a file. Fails if a folder or file is not accessible to this user, because the engine
+/// would skip it silently.
 fn has_files(root: &Path, table: &Table) -> Result<bool, LoadError> {
     let folder = root.join(&table.name);
     let is_file = |path: &Path| match files::metadata(path) {
@@ -286,14 +301,14 @@ fn has_files(root: &Path, table: &Table) -> Result<bool, LoadError> {
     Ok(has_any)
 }
 
-/// The folder as the engine compares it: absolute, with a trailing slash.
+/// The path of the folder as the engine compares it with paths of files: absolute, with a slash at the end.
 fn folder_text(root: &Path) -> String {
     let absolute: PathBuf = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
     format!("{}/", absolute.to_string_lossy().trim_end_matches('/'))
 }
 
 impl QueryResult {
-    /// Rows in the result.
+    /// Number of rows in `batches`.
     pub fn rows(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }

@@ -1,5 +1,5 @@
-//! Writes the rows of a query as a Parquet file, for people: any schema, streamed. The files of a warehouse are written
-//! by `store::parquet`.
+//! Writes the result of a query as a Parquet file of any schema, in a stream. The files of a warehouse are written by
+//! `store::parquet`.
 
 use std::{
     io::{self, Write},
@@ -18,13 +18,13 @@ use parquet::{
 
 use super::store::fit_column;
 
-/// The zone of every time.
+/// The time zone of all times in the file.
 const UTC: &str = "UTC";
-/// Rows of a row group, and the bytes at which one ends early: the writer holds them in memory.
+/// Rows of a row group, and the bytes at which a row group ends early, because the writer keeps it in memory.
 const ROW_GROUP_ROWS: usize = 122_880;
 const ROW_GROUP_BYTES: usize = 64 << 20;
 
-/// Writes batches of one schema as a Parquet file (zstd). Times are marked as UTC.
+/// Writes batches as a Parquet file with zstd compression. Times get the zone UTC.
 pub struct ParquetRows {
     writer: ArrowWriter<Vec<u8>>,
     schema: SchemaRef,
@@ -36,7 +36,7 @@ impl ParquetRows {
     /// # Errors
     /// `InvalidData` for a column type that Parquet does not have.
     pub fn new(schema: &Schema) -> io::Result<Self> {
-        let fields: Vec<Field> = schema.fields().iter().map(|field| marked_as_utc(field)).collect();
+        let fields: Vec<Field> = schema.fields().iter().map(|field| file_field(field)).collect();
         let schema: SchemaRef = Arc::new(Schema::new(fields));
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -47,7 +47,7 @@ impl ParquetRows {
         Ok(ParquetRows { writer, schema })
     }
 
-    /// Adds rows, and writes finished row groups to `out`.
+    /// Adds rows, and writes the bytes of finished row groups to `out`.
     pub fn write(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
         let fields = batch.columns().iter().zip(self.schema.fields());
         let columns = fields.map(|(column, field)| fit_column(column, field)).collect::<Result<Vec<_>, _>>();
@@ -57,26 +57,28 @@ impl ParquetRows {
         if self.writer.in_progress_size() > ROW_GROUP_BYTES {
             self.writer.flush().map_err(unwritable)?;
         }
-        // The writer counts its bytes separately, so its buffer may be emptied.
+        // The writer keeps its own count of the bytes, so its buffer can be emptied.
         let ready = std::mem::take(self.writer.inner_mut());
         out.write_all(&ready)
     }
 
-    /// Ends the file.
+    /// Ends the file, and writes the remaining bytes to `out`.
     pub fn finish(self, out: &mut dyn Write) -> io::Result<()> {
         let rest = self.writer.into_inner().map_err(unwritable)?;
         out.write_all(&rest)
     }
 }
 
-fn marked_as_utc(field: &Field) -> Field {
-    match field.data_type() {
+/// The field as the file has it. A time without a zone gets the zone UTC, because all times are UTC. Every field is
+/// nullable, so that a NULL fits whatever the schema of the query says.
+fn file_field(field: &Field) -> Field {
+    let data_type = match field.data_type() {
         DataType::Timestamp(TimeUnit::Microsecond, None) => {
-            let zoned = DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into()));
-            field.clone().with_data_type(zoned).with_nullable(true)
+            DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into()))
         }
-        _ => field.clone().with_nullable(true),
-    }
+        other => other.clone(),
+    };
+    field.clone().with_data_type(data_type).with_nullable(true)
 }
 
 fn unwritable(error: parquet::errors::ParquetError) -> io::Error {

@@ -4,7 +4,7 @@ use std::{collections::HashSet, path::Path};
 
 use super::{
     Applied, CoOccurrence, CommitOptions, Differences, ErasureRecord, EventRows, LedgerEntry, LoadError, Mention,
-    Pages, PeopleFound, ReadAgain, RecordingOutcome, Replacement, RunRecord, SearchReport, Stamp, WantedRecordings,
+    Pages, ParseAgain, PeopleFound, RecordingOutcome, Replacement, RunRecord, SearchReport, Stamp, WantedRecordings,
     persons, scan,
     store::{BufferedStore, Store},
     tables::{events, ledger, ranges, receipts, recordings, runs},
@@ -14,30 +14,32 @@ use crate::{
     person::IdentifierMatcher,
 };
 
-/// One warehouse. Applying a scan is atomic and idempotent.
+/// One warehouse. Applying a scan is atomic and idempotent. Only one thread may use a warehouse at a time.
 ///
-/// [`Warehouse::commit`] makes scans durable together that were applied one after the other. A failure rolls back to
-/// the last commit. Every other method commits first. One thread uses a warehouse at a time.
+/// [`Warehouse::apply`] can be called for several scans; [`Warehouse::commit`] then makes all of them durable. An error
+/// rolls back to the last commit. Methods that read or write other rows commit the applied scans first.
 pub struct Warehouse {
     store: BufferedStore,
-    /// The scans in the ledger, committed or not; `None` before the ledger is read.
+    /// The scans in the ledger, committed or not; `None` if the ledger must be read again.
     scans: Option<HashSet<ScanId>>,
     /// The last scan that was applied and not committed.
     uncommitted: Option<ScanId>,
-    /// True if an error rolled back applied scans and [`Warehouse::commit`] has not reported the loss yet.
+    /// True if an error rolled back applied scans, and [`Warehouse::commit`] has not reported that yet.
     lost_uncommitted: bool,
+    /// Threads for work that several threads speed up.
     threads: usize,
 }
 
 impl Warehouse {
-    /// A warehouse in this store. `buffer_bytes_max` limits the rows that are buffered before the store writes them.
+    /// A warehouse in this store. At most about `buffer_bytes_max` bytes of changes are buffered before they are written
+    /// to the store.
     pub(in crate::load) fn new(store: Box<dyn Store>, buffer_bytes_max: usize, threads: u32) -> Self {
         let threads = usize::try_from(threads).unwrap_or(1);
         let store = BufferedStore::new(store, buffer_bytes_max);
         Self { store, scans: None, uncommitted: None, lost_uncommitted: false, threads }
     }
 
-    /// "duckdb" or "parquet": a name for people, and the key in the checkpoints.
+    /// The kind of the store, "duckdb" or "parquet": for people, and as a key in the checkpoints.
     pub fn name(&self) -> &'static str {
         self.store.as_store().name()
     }
@@ -47,12 +49,13 @@ impl Warehouse {
         self.store.as_store().location()
     }
 
-    /// Returns true if the ledger lists the scan.
-    pub fn holds(&mut self, scan: &ScanId) -> Result<bool, LoadError> {
+    /// Returns true if the scan is in the ledger, which means that it was applied and committed.
+    pub fn has_applied(&mut self, scan: &ScanId) -> Result<bool, LoadError> {
         self.commit_pending()?;
         self.is_in_ledger(scan)
     }
 
+    /// Returns true if the scan is in the ledger, committed or not. Reads the ledger at the first call.
     fn is_in_ledger(&mut self, scan: &ScanId) -> Result<bool, LoadError> {
         let scans = match self.scans.take() {
             Some(scans) => scans,
@@ -79,8 +82,8 @@ impl Warehouse {
         Ok(applied)
     }
 
-    /// Applies a complete scan and adds its row to the ledger. The scan counts only after the next commit. A scan that
-    /// is in the ledger already changes nothing.
+    /// Applies a complete scan and adds its row to the ledger. The changes are durable only after the next commit.
+    /// Changes nothing if the scan is in the ledger already. An error rolls back all scans since the last commit.
     pub fn apply(&mut self, scan: &Scan, pages: &dyn Pages, options: &CommitOptions) -> Result<Applied, LoadError> {
         self.require_nothing_lost()?;
         let applied = self.apply_if_new(scan, pages, options);
@@ -106,26 +109,23 @@ impl Warehouse {
         Ok(Applied { counts, wrote, already_applied: false })
     }
 
-    /// Makes applied scans durable. Cheap when nothing changed.
+    /// Makes applied scans durable. Cheap if nothing changed.
     ///
     /// # Errors
-    /// `RolledBack` once after an error that rolled back applied scans: none of the scans since the last commit is
-    /// stored.
+    /// `RolledBack` if an error rolled back applied scans since the last call: none of these scans is stored. The next
+    /// call does not report them again.
     pub fn commit(&mut self) -> Result<(), LoadError> {
         let committed = self.require_nothing_lost().and_then(|()| self.commit_changes());
-        // The loss is reported once.
         self.lost_uncommitted = false;
         committed
     }
 
+    /// Returns `RolledBack` if applied scans were rolled back and this was not reported yet.
     fn require_nothing_lost(&self) -> Result<(), LoadError> {
-        match self.lost_uncommitted {
-            true => Err(LoadError::RolledBack),
-            false => Ok(()),
-        }
+        if self.lost_uncommitted { Err(LoadError::RolledBack) } else { Ok(()) }
     }
 
-    /// Makes all changes durable, applied scans among them.
+    /// Makes all changes durable, applied scans included. An error rolls all of them back.
     fn commit_changes(&mut self) -> Result<(), LoadError> {
         let label = self.uncommitted.as_ref().map_or("tables", |scan| scan.0.as_str()).to_owned();
         let committed = self.store.commit(&label);
@@ -136,18 +136,19 @@ impl Warehouse {
         committed
     }
 
+    /// Undoes all changes since the last commit, and notes if applied scans are among them.
     fn rollback(&mut self) {
         self.lost_uncommitted |= self.uncommitted.take().is_some();
         self.scans = None;
         self.store.rollback();
     }
 
-    /// Commits what was applied.
+    /// Commits scans that were applied and not committed, before other work on the rows.
     fn commit_pending(&mut self) -> Result<(), LoadError> {
         self.commit_changes()
     }
 
-    /// Changes rows in a transaction of their own.
+    /// Commits applied scans, then runs work that changes rows in one transaction.
     fn change<T>(&mut self, work: impl FnOnce(&mut BufferedStore) -> Result<T, LoadError>) -> Result<T, LoadError> {
         self.commit_pending()?;
         let done = work(&mut self.store);
@@ -158,35 +159,37 @@ impl Warehouse {
         done
     }
 
-    /// Compares the warehouse with a complete scan, and returns at most `examples_max` rows of each kind of difference.
-    /// Changes nothing.
+    /// Compares the warehouse with a complete scan, and counts the rows that differ. Lists at most `examples_max` rows of
+    /// each kind of difference. Changes no row.
     pub fn compare(&mut self, scan: &Scan, pages: &dyn Pages, examples_max: usize) -> Result<Differences, LoadError> {
         self.commit_pending()?;
         scan::differences(&mut self.store, scan, pages, examples_max)
     }
 
-    /// Makes committed rows visible to readers of Parquet files, or compacts the DuckDB file. Cheap when nothing
-    /// changed.
+    /// Makes committed rows visible to readers of Parquet files, or folds the commit log into the DuckDB file and closes
+    /// it. Cheap if nothing changed.
     pub fn publish(&mut self) -> Result<(), LoadError> {
         self.commit_pending()?;
         self.scans = None;
         self.store.store().publish()
     }
 
-    /// Returns true if so many changes are pending that [`Warehouse::publish`] should run now and not at the end of the run.
+    /// Returns true if so many changes are not published yet that [`Warehouse::publish`] should run now, and not only at
+    /// the end of the run.
     pub fn should_compact(&self) -> bool {
         self.store.as_store().should_compact()
     }
 
-    /// Releases the lock on the file, so that other processes can open it until the warehouse is used again.
+    /// Releases the lock on the DuckDB file, so that other processes can open it. The next use of the warehouse takes the
+    /// lock again. A Parquet folder stays locked.
     pub fn release_lock(&mut self) -> Result<(), LoadError> {
         self.commit_pending()?;
         self.scans = None;
         self.store.store().release_lock()
     }
 
-    /// Exports what readers find after a run: the copy for readers and the search index. Called after the run's row is
-    /// in `sync_runs`. Cheap when nothing changed.
+    /// Updates what a run leaves for readers: the search index and the read-only copy. Called after the run's row is in
+    /// `sync_runs`, so that the copy contains it. Cheap if nothing changed.
     pub fn export_reader_copy(&mut self) -> Result<(), LoadError> {
         self.commit_pending()?;
         self.store.store().export_reader_copy()
@@ -197,7 +200,7 @@ impl Warehouse {
         self.record_runs(std::slice::from_ref(run))
     }
 
-    /// Adds rows to `sync_runs` in one transaction.
+    /// Adds rows to `sync_runs`, or replaces the rows of the same runs, in one transaction.
     pub fn record_runs(&mut self, runs: &[RunRecord]) -> Result<(), LoadError> {
         self.change(|store| runs::record(store, runs))
     }
@@ -208,74 +211,74 @@ impl Warehouse {
         runs::all(&mut self.store)
     }
 
-    /// Adds webhook events and the changes of status in them, in one transaction. Idempotent: stored events are
-    /// skipped. Returns the number of events added.
+    /// Adds webhook events and the status changes in them, in one transaction. Events that are stored already are
+    /// skipped. Returns the number of added events.
     pub fn add_events(&mut self, events: &EventRows) -> Result<u64, LoadError> {
         self.change(|store| events::add(store, events))
     }
 
-    /// Copies the events of another warehouse into this one, which has none. Each body is parsed again, which fills
-    /// columns and tables that are newer than the stored rows. Returns the number of events.
-    pub fn copy_events(&mut self, from: &mut Warehouse, read_again: &ReadAgain<'_>) -> Result<u64, LoadError> {
+    /// Copies the webhook events of another warehouse into this one, which must have none. Each body is parsed again, to
+    /// fill columns and tables that are newer than the stored rows. Returns the number of events.
+    pub fn copy_events(&mut self, from: &mut Warehouse, parse_again: &ParseAgain<'_>) -> Result<u64, LoadError> {
         from.commit_pending()?;
-        self.change(|store| events::copy(&mut from.store, store, read_again))
+        self.change(|store| events::copy(&mut from.store, store, parse_again))
     }
 
-    /// Replaces the rows of a range by those of `source`, which a replay built, in one transaction. Returns the rows
-    /// added.
-    pub fn replace(&mut self, source: &mut Warehouse, what: &Replacement) -> Result<u64, LoadError> {
+    /// Replaces the rows of a time range by those of `source`, which a replay built, in one transaction. Returns the
+    /// number of added rows.
+    pub fn replace(&mut self, source: &mut Warehouse, replacement: &Replacement) -> Result<u64, LoadError> {
         source.commit_pending()?;
         self.scans = None;
-        self.change(|store| ranges::replace(store, &mut source.store, what))
+        self.change(|store| ranges::replace(store, &mut source.store, replacement))
     }
 
-    /// Returns the identifiers that share a row with one of these. Changes nothing.
+    /// Returns the identifiers that share a row with one of the wanted identifiers. Changes nothing.
     pub fn co_occurrence(&mut self, wanted: &[Identifier]) -> Result<CoOccurrence, LoadError> {
         self.commit_pending()?;
         persons::co_occurrence(&mut self.store, wanted)
     }
 
-    /// Returns at most `sessions_max` sessions of which every row had vanished before `before_ms`, in epoch
-    /// milliseconds.
+    /// Returns the sessions of which all rows vanished before `before_ms` (epoch milliseconds); at most `sessions_max`.
     pub fn vanished_sessions(&mut self, before_ms: i64, sessions_max: usize) -> Result<Vec<Identifier>, LoadError> {
         self.commit_pending()?;
         persons::vanished_sessions(&mut self.store, before_ms, sessions_max)
     }
 
-    /// Returns those of the sessions that have a row which has not vanished.
+    /// Returns those of the sessions that have at least one row which has not vanished.
     pub fn live_sessions(&mut self, sessions: &[Identifier]) -> Result<Vec<Identifier>, LoadError> {
         self.commit_pending()?;
         persons::live_sessions(&mut self.store, sessions)
     }
 
-    /// Finds the rows that carry one of these identifiers, and their child rows. Changes nothing.
+    /// Counts the rows that contain one of these identifiers, with their parent and child rows. Changes nothing.
     pub fn find_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
         self.commit_pending()?;
         persons::find(&mut self.store, person)
     }
 
-    /// Removes these rows, and every byte of them from the files of the warehouse. The files are rewritten even if no
-    /// row is found: a kill may have separated an earlier removal from its rewrite.
+    /// Removes the rows that [`Warehouse::find_people`] counts, and their bytes from the files of the warehouse. The
+    /// files are rewritten even if no row is found, because an earlier erasure may have been killed before its rewrite.
     pub fn erase_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
         let found = self.change(|store| persons::remove(store, person))?;
         self.store.store().purge_removed_bytes()?;
         Ok(found)
     }
 
-    /// Returns an error that names an object of somebody else which blocks the removal of rows. Changes nothing.
+    /// Returns an error if the bytes of removed rows could not be removed from the files. The error names the object of a
+    /// user that blocks it. Changes no row.
     pub fn require_erasable(&mut self) -> Result<(), LoadError> {
         self.commit_pending()?;
         self.store.store().require_purgeable()
     }
 
-    /// Looks for identifiers in every text that the warehouse holds. Changes nothing.
+    /// Searches all texts of the warehouse for identifiers. Changes nothing.
     pub fn search(&mut self, matcher: &IdentifierMatcher) -> Result<SearchReport, LoadError> {
         self.commit_pending()?;
         persons::search(&mut self.store, matcher, self.threads)
     }
 
-    /// Replaces identifiers in the columns that mention them, in all tables or only in the program's own. Returns the
-    /// rows that changed. No byte of the old texts is left in the files.
+    /// Replaces identifiers in the columns that `mentions` lists. With `only_own`, only in the tables with the program's
+    /// own reports. Returns the number of changed rows. Then removes the bytes of the old texts from the files.
     pub fn redact(
         &mut self,
         matcher: &IdentifierMatcher,
@@ -301,16 +304,16 @@ impl Warehouse {
         receipts::all(&mut self.store)
     }
 
-    /// Returns at most `rows_max` recordings that answers up to `until_us` (epoch microseconds) name and that are not
-    /// stored yet.
+    /// Returns the newest recordings that are not fetched yet, of answers created at `until_us` (epoch microseconds) or
+    /// before; at most `rows_max`.
     pub fn wanted_recordings(&mut self, until_us: i64, rows_max: usize) -> Result<WantedRecordings, LoadError> {
         self.commit_pending()?;
         recordings::wanted(&mut self.store, until_us, rows_max)
     }
 
-    /// Writes the outcomes of recordings into the rows that name them, and returns the rows that changed. `stamp` is
-    /// the run and its time by the service's clock; without it the rows keep their stamps.
-    pub fn settle_recordings(
+    /// Writes the outcomes of fetches into the rows that link to the recordings, and returns the number of changed rows.
+    /// `stamp` is the run and its time by the service's clock. Without a stamp the rows keep theirs.
+    pub fn write_recording_outcomes(
         &mut self,
         outcomes: &[RecordingOutcome],
         stamp: Option<Stamp<'_>>,
@@ -318,16 +321,17 @@ impl Warehouse {
         self.change(|store| recordings::write_outcomes(store, outcomes, stamp))
     }
 
-    /// Creates a warehouse at `fresh` with the objects of others but no rows, for a replay to fill. An error names an
-    /// object that cannot be copied. Does nothing if this warehouse has no such objects.
-    pub fn create_empty_at(&mut self, fresh: &Path) -> Result<(), LoadError> {
+    /// Creates a DuckDB file at `new_path` with the objects of this warehouse, users' objects included, but without rows.
+    /// A replay fills the file. An error names the object that cannot be copied. Does nothing for a Parquet warehouse.
+    pub fn create_empty_at(&mut self, new_path: &Path) -> Result<(), LoadError> {
         self.commit_pending()?;
-        self.store.store().create_empty_at(fresh)
+        self.store.store().create_empty_at(new_path)
     }
 
-    /// Imports the rows of others from the warehouse at `left`, and creates their indexes on our tables.
-    pub fn import_foreign(&mut self, left: &Path) -> Result<(), LoadError> {
+    /// Imports the rows of users' tables, and users' indexes on tables of this program, from the warehouse at
+    /// `old_path`. Does nothing for a Parquet warehouse.
+    pub fn import_foreign(&mut self, old_path: &Path) -> Result<(), LoadError> {
         self.commit_pending()?;
-        self.store.store().import_foreign(left)
+        self.store.store().import_foreign(old_path)
     }
 }

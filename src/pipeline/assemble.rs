@@ -89,7 +89,7 @@ pub(super) fn opening(settings: &Settings, identity: &Identity, system: &System)
     Opening {
         identity: identity.clone(),
         memory_limit_bytes: shares.store,
-        waiting_bytes_max: shares.waiting,
+        buffer_bytes_max: shares.waiting,
         threads: threads(system),
         patience: LockPatience::default(),
         failpoints: system.failpoints.clone(),

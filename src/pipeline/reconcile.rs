@@ -59,7 +59,7 @@ pub(super) fn check_ledgers(
         let is_left_out = known.as_ref().is_some_and(|known| !known.is_up_to_date);
         let is_as_left = match known.and_then(|known| known.last_scan_id) {
             _ if is_left_out => false,
-            Some(last) => destination.holds(&last).map_err(failed(name))?,
+            Some(last) => destination.has_applied(&last).map_err(failed(name))?,
             // Never filled by this state: as left if neither of them knows of any scan.
             // (A first run killed before its first checkpoint left scans under way.)
             None => {
@@ -164,7 +164,7 @@ fn count_storing(destinations: &[SharedDestination], scan: &ScanId) -> Result<us
     for destination in destinations {
         let mut destination = destination.lock();
         let name = destination.name();
-        count += usize::from(destination.holds(scan).map_err(failed(name))?);
+        count += usize::from(destination.has_applied(scan).map_err(failed(name))?);
     }
     Ok(count)
 }

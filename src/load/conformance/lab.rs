@@ -46,7 +46,7 @@ pub(in crate::load) fn opened_duckdb(path: &Path) -> Warehouse {
     let opening = Opening {
         identity: identity("test"),
         memory_limit_bytes: 256 << 20,
-        waiting_bytes_max: 32 << 20,
+        buffer_bytes_max: 32 << 20,
         threads: 1,
         patience: LockPatience::default(),
         failpoints: Failpoints::default(),

@@ -17,7 +17,7 @@ use crate::{
 pub(in crate::load) fn p2_applying_a_scan_again_changes_nothing(lab: &mut Lab) {
     let scan = answers_scan(0, 0, 1);
     let first = lab.apply(&scan, &[page(&[answer("a", 0, "x")])]);
-    assert!(lab.warehouse().holds(&scan.id).unwrap());
+    assert!(lab.warehouse().has_applied(&scan.id).unwrap());
     lab.reopen();
     let before = lab.files();
     // The ledger says that the scan was applied, so its pages are ignored.
@@ -25,7 +25,7 @@ pub(in crate::load) fn p2_applying_a_scan_again_changes_nothing(lab: &mut Lab) {
     assert!(again.already_applied && !again.wrote);
     assert_eq!(again.counts, first.counts);
     assert_eq!(lab.files(), before);
-    assert!(!lab.warehouse().holds(&answers_scan(9, 0, 1).id).unwrap());
+    assert!(!lab.warehouse().has_applied(&answers_scan(9, 0, 1).id).unwrap());
 }
 
 pub(in crate::load) fn p2_a_failure_before_commit_leaves_nothing(lab: &mut Lab) {
@@ -34,7 +34,7 @@ pub(in crate::load) fn p2_a_failure_before_commit_leaves_nothing(lab: &mut Lab) 
     assert!(applied.wrote);
     lab.reopen();
     assert_eq!(lab.files(), before);
-    assert!(!lab.warehouse().holds(&answers_scan(0, 0, 1).id).unwrap());
+    assert!(!lab.warehouse().has_applied(&answers_scan(0, 0, 1).id).unwrap());
     // A scan with unreadable pages rolls back the uncommitted scans before it, and the next commit reports that once.
     lab.apply_uncommitted(&answers_scan(1, 0, 1), &[page(&[answer("a", 0, "lost, too")])]);
     let options = CommitOptions { record_unchanged: true, ..CommitOptions::default() };

@@ -1,4 +1,4 @@
-//! Finds the identifiers that occur together in rows.
+//! Finds which identifiers occur together in rows, so that `erase` can link the identifiers of a person.
 
 use std::collections::BTreeSet;
 
@@ -20,32 +20,32 @@ use crate::{
     schema::{Table, tables},
 };
 
-/// The rows of a warehouse that contain some identifiers.
+/// The identifiers in the rows of a warehouse that contain a wanted identifier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoOccurrence {
-    /// All identifiers of each row that contains a wanted one; each set once.
+    /// For each row with a wanted identifier all identifiers of the row. Rows with the same identifiers are listed once.
     pub rows: Vec<Vec<Identifier>>,
-    /// Identifiers that occur in too many sessions: their rows are left out.
+    /// Wanted identifiers that occur in more sessions than one person can have. Their rows are left out.
     pub too_wide: Vec<Identifier>,
-    /// How the identifiers of these rows are written there.
+    /// The spellings in which the rows write their identifiers.
     pub spellings: Spellings,
 }
 
-/// Limits that bound the memory, and that tell people from shared identifiers.
+/// Limits of the memory, and of what counts as an identifier of one person.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Maximum number of different rows from one table.
+    /// Maximum number of rows with different identifiers from one table.
     rows_max: usize,
-    /// Maximum number of sessions of one identifier. Applies only if the table has more than `rows_max` rows.
+    /// Maximum number of sessions of one identifier. Applies only if a table has more than `rows_max` such rows.
     sessions_max: usize,
 }
 
 const LIMITS: Limits = Limits { rows_max: 200_000, sessions_max: 20_000 };
 
-/// Finds the rows of every table that contain one of the identifiers.
+/// Finds the rows of all tables that contain one of the identifiers.
 ///
 /// # Errors
-/// `TooManyRows` if there are more rows than the limit although no single identifier is in too many sessions.
+/// `TooManyRows` if a table has more rows than the limit, even without the identifiers in too many sessions.
 pub(in crate::load) fn co_occurrence(
     store: &mut BufferedStore,
     wanted: &[Identifier],
@@ -69,7 +69,8 @@ fn co_occurrence_within(
         }
         let mut found = read_table(store, table, &id_columns, &wanted, limits)?;
         if found.is_too_large(limits) {
-            let wide = found.wide(limits, id_columns.iter().any(|id_column| id_column.kind == IdentifierKind::Session));
+            let wide =
+                found.too_wide(limits, id_columns.iter().any(|id_column| id_column.kind == IdentifierKind::Session));
             wanted.remove(&wide);
             co_occurrence.too_wide.extend(wide);
             found = read_table(store, table, &id_columns, &wanted, limits)?;
@@ -85,13 +86,13 @@ fn co_occurrence_within(
     Ok(co_occurrence)
 }
 
-/// The rows of one table that contain a wanted identifier.
+/// The identifiers in the rows of one table that contain a wanted identifier.
 #[derive(Debug, Default)]
 struct TableCoOccurrence {
-    /// The first rows; at most one more than the limit.
+    /// The identifiers of each row. At most one row more than the limit is kept, which shows that there are too many.
     rows: HashSet<Vec<Identifier>>,
     spellings: Spellings,
-    /// How often each wanted identifier occurs.
+    /// How many rows and sessions contain each wanted identifier.
     uses: HashMap<Identifier, IdentifierUse>,
 }
 
@@ -99,17 +100,18 @@ struct TableCoOccurrence {
 #[derive(Debug, Default)]
 struct IdentifierUse {
     rows: usize,
-    /// Hashes of the sessions; at most one more than the limit.
+    /// Hashes of the sessions. At most one session more than the limit is kept.
     sessions: HashSet<u64>,
 }
 
 impl TableCoOccurrence {
+    /// Returns true if there are more rows than the limit.
     fn is_too_large(&self, limits: Limits) -> bool {
         self.rows.len() > limits.rows_max
     }
 
-    /// The identifiers in more sessions than one person can have. In a table without sessions, rows are counted.
-    fn wide(&self, limits: Limits, has_sessions: bool) -> HashSet<Identifier> {
+    /// The wanted identifiers that occur in more sessions than the limit. In a table without sessions, rows are counted.
+    fn too_wide(&self, limits: Limits, has_sessions: bool) -> HashSet<Identifier> {
         let is_wide = |uses: &IdentifierUse| {
             let count = if has_sessions { uses.sessions.len() } else { uses.rows };
             count > limits.sessions_max
@@ -117,7 +119,8 @@ impl TableCoOccurrence {
         self.uses.iter().filter(|(_, uses)| is_wide(uses)).map(|(wanted, _)| wanted.clone()).collect()
     }
 
-    fn add(&mut self, row: Vec<WrittenIdentifier>, wanted: &IdentifierSet, limits: Limits) {
+    /// Adds the identifiers of a row that contains a wanted identifier.
+    fn add(&mut self, row: Vec<Spelled>, wanted: &IdentifierSet, limits: Limits) {
         let session = row.iter().find(|spelled| spelled.identifier.kind == IdentifierKind::Session);
         let session = session.map(|spelled| xxh3_64(spelled.identifier.value.as_bytes()));
         let is_full = self.is_too_large(limits);
@@ -135,11 +138,12 @@ impl TableCoOccurrence {
         }
     }
 
+    /// Adds the rows and counts that another thread found.
     fn merge(&mut self, other: TableCoOccurrence, limits: Limits) {
         for (identifier, uses) in other.uses {
-            let all = self.uses.entry(identifier).or_default();
-            all.rows += uses.rows;
-            all.sessions.extend(uses.sessions);
+            let total = self.uses.entry(identifier).or_default();
+            total.rows += uses.rows;
+            total.sessions.extend(uses.sessions);
         }
         merge_spellings(&mut self.spellings, other.spellings);
         for row in other.rows {
@@ -150,6 +154,7 @@ impl TableCoOccurrence {
     }
 }
 
+/// Reads the identifiers of all rows of a table that contain a wanted identifier.
 fn read_table(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -158,19 +163,20 @@ fn read_table(
     limits: Limits,
 ) -> Result<TableCoOccurrence, LoadError> {
     let columns = columns_to_read(id_columns);
-    let lowercase = fold_batches(
+    let found_by_workers = fold_batches(
         workers(),
         |take| store.read(table, &columns, &Filter::all(), take),
         TableCoOccurrence::default,
-        |together, rows| add_batch(together, &rows, id_columns, wanted, limits),
+        |found, rows| add_batch(found, &rows, id_columns, wanted, limits),
     )?;
-    let mut all = TableCoOccurrence::default();
-    lowercase.into_iter().for_each(|some| all.merge(some, limits));
-    Ok(all)
+    let mut total = TableCoOccurrence::default();
+    found_by_workers.into_iter().for_each(|found| total.merge(found, limits));
+    Ok(total)
 }
 
+/// Adds the identifiers of the rows of a batch that contain a wanted identifier.
 fn add_batch(
-    together: &mut TableCoOccurrence,
+    found: &mut TableCoOccurrence,
     rows: &RecordBatch,
     id_columns: &[IdentifierColumn],
     wanted: &IdentifierSet,
@@ -184,7 +190,7 @@ fn add_batch(
     let mut lowercase = LowercaseBuffer::default();
     for row in 0..rows.num_rows() {
         if tested.iter().any(|values| values.is_wanted(row, wanted, &mut lowercase)) {
-            together.add(values.iter().filter_map(|values| values.read(row)).collect(), wanted, limits);
+            found.add(values.iter().filter_map(|values| values.read(row)).collect(), wanted, limits);
         }
     }
     Ok(())

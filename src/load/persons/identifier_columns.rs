@@ -22,18 +22,20 @@ pub(super) struct IdentifierColumn {
     pub column: &'static str,
     pub kind: IdentifierKind,
     value_type: ValueType,
-    /// Column with the attribute's name: the value counts only if that name is one for email addresses.
+    /// For a column with values of attributes: the column with the name of the attribute. Only values of attributes
+    /// whose name means an email address are identifiers.
     named_by: Option<&'static str>,
 }
 
+/// The type of the values of an identifier column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ValueType {
     Texts,
     Numbers,
 }
 
-/// The columns of a table that store an identifier. JSON columns are left out, since their values have rows of their
-/// own in a child table.
+/// The columns of a table that store an identifier. JSON columns are left out, because their values are also in rows of
+/// a child table.
 pub(super) fn identifier_columns(table: &'static Table) -> Vec<IdentifierColumn> {
     let id_column = |(column, kind): (&'static crate::schema::Column, IdentifierKind)| {
         let value_type = match column.column_type {
@@ -47,13 +49,14 @@ pub(super) fn identifier_columns(table: &'static Table) -> Vec<IdentifierColumn>
     identifying_columns(table).filter_map(id_column).collect()
 }
 
-/// The columns of a table that store the text of a complete record, whose fields identify a person.
+/// The columns of a table that store the JSON text of a complete record, whose fields may identify a person.
 pub(super) fn record_columns(table: &'static Table) -> Vec<&'static str> {
     let is_record = |column: &&crate::schema::Column| column.identifies == Some(Identifies::Record);
     table.columns.iter().filter(is_record).map(|column| column.name.as_str()).collect()
 }
 
-/// The columns that these identifier columns need, each once.
+/// The columns that must be read for these identifier columns, each once: the columns themselves, and those with the
+/// names of attributes.
 pub(super) fn columns_to_read(id_columns: &[IdentifierColumn]) -> Vec<&'static str> {
     let mut columns = Vec::new();
     for column in id_columns.iter().flat_map(|id_column| [Some(id_column.column), id_column.named_by]).flatten() {
@@ -89,10 +92,11 @@ impl IdentifierColumn {
 pub(super) struct IdentifierValues<'a> {
     kind: IdentifierKind,
     values: Values<'a>,
-    /// Names of attributes: a value counts only if its name is one for email addresses.
+    /// The names of the attributes, if the values are those of attributes.
     names: Option<&'a StringArray>,
 }
 
+/// The values by their type.
 #[derive(Clone, Copy, Debug)]
 enum Values<'a> {
     Texts(&'a StringArray),
@@ -100,19 +104,19 @@ enum Values<'a> {
 }
 
 impl IdentifierValues<'_> {
-    /// Returns true if the value of a row is one of the wanted identifiers.
+    /// Returns true if the value of a row is one of the wanted identifiers. `lowercase` is a buffer that calls reuse.
     pub fn is_wanted(&self, row: usize, wanted: &IdentifierSet, lowercase: &mut LowercaseBuffer) -> bool {
         let is_wanted = match self.values {
             Values::Texts(texts) => texts.is_valid(row) && wanted.contains_text(self.kind, texts.value(row), lowercase),
             Values::Numbers(numbers) => numbers.is_valid(row) && wanted.contains_number(numbers.value(row)),
         };
-        // The name is checked last, since few values get this far.
-        is_wanted && self.counts(row)
+        // The name of the attribute is checked last, because few values are wanted.
+        is_wanted && self.is_identifier(row)
     }
 
-    /// The identifier of a row, and its spelling.
-    pub fn read(&self, row: usize) -> Option<WrittenIdentifier> {
-        if !self.counts(row) {
+    /// The identifier of a row with its spelling; `None` if the value is no identifier.
+    pub fn read(&self, row: usize) -> Option<Spelled> {
+        if !self.is_identifier(row) {
             return None;
         }
         match self.values {
@@ -124,32 +128,34 @@ impl IdentifierValues<'_> {
         }
     }
 
-    fn counts(&self, row: usize) -> bool {
-        self.names.is_none_or(|names| names.is_valid(row) && is_email_attribute(names.value(row)))
+    /// Returns false for the value of an attribute whose name does not mean an email address.
+    fn is_identifier(&self, row: usize) -> bool {
+        self.names.is_none_or(|names| names.is_valid(row) && names_an_email(names.value(row)))
     }
 }
 
-/// For each row, whether an identifier column or a stored record contains a wanted identifier.
+/// For each row, true if an identifier column or a stored record contains a wanted identifier. `records` are the columns
+/// with stored records.
 pub(super) fn matching_rows(
     rows: &RecordBatch,
     id_columns: &[IdentifierColumn],
     records: &[&str],
     matcher: &RecordMatcher<'_>,
 ) -> Result<Vec<bool>, LoadError> {
-    let (mut found, mut lowercase) = (vec![false; rows.num_rows()], LowercaseBuffer::default());
+    let (mut matches, mut lowercase) = (vec![false; rows.num_rows()], LowercaseBuffer::default());
     for id_column in id_columns {
         let values = id_column.values(rows)?;
-        for (row, is_found) in found.iter_mut().enumerate() {
-            *is_found = *is_found || values.is_wanted(row, matcher.wanted, &mut lowercase);
+        for (row, is_match) in matches.iter_mut().enumerate() {
+            *is_match = *is_match || values.is_wanted(row, matcher.wanted, &mut lowercase);
         }
     }
     for column in records {
         let texts = text_column(rows, column)?;
-        for (text, is_found) in texts.iter().zip(&mut found) {
-            *is_found = *is_found || text.is_some_and(|text| matcher.matches(text));
+        for (text, is_match) in texts.iter().zip(&mut matches) {
+            *is_match = *is_match || text.is_some_and(|text| matcher.matches(text));
         }
     }
-    Ok(found)
+    Ok(matches)
 }
 
 #[cfg(test)]

@@ -4,19 +4,20 @@ use foldhash::HashSet;
 
 use crate::model::{Identifier, IdentifierKind};
 
-/// Lengths of UUID texts other than the usual form: without hyphens, in braces, as a URN.
+/// Lengths in bytes of UUIDs in other forms than the usual one: without hyphens, in braces, as a URN.
 const OTHER_UUID_BYTES: [usize; 3] = [32, 38, 45];
-/// Prefix of domain labels that encode letters beyond ASCII.
+/// Prefix of the labels of a domain that encode other letters than ASCII (Punycode).
 pub(super) const ACE_PREFIX: &str = "xn--";
 
 /// A set of identifiers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IdentifierSet {
     identifiers: HashSet<Identifier>,
-    /// Their values with ASCII letters in lower case.
+    /// The values of the identifiers, with ASCII letters in lower case.
     lowercase: HashSet<Vec<u8>>,
-    /// The visitor numbers among them.
+    /// The visitor numbers among the identifiers.
     numbers: HashSet<i64>,
+    /// The kinds of the identifiers.
     kinds: HashSet<IdentifierKind>,
 }
 
@@ -61,24 +62,25 @@ impl IdentifierSet {
     }
 
     /// Removes identifiers from the set.
-    pub fn remove(&mut self, gone: &HashSet<Identifier>) {
-        *self = Self::of(self.identifiers.iter().filter(|identifier| !gone.contains(*identifier)));
+    pub fn remove(&mut self, removed: &HashSet<Identifier>) {
+        *self = Self::of(self.identifiers.iter().filter(|identifier| !removed.contains(*identifier)));
     }
 
-    /// Returns true if a text column for this kind can contain an identifier of the set. A column for visitors can contain
-    /// numbers or UUIDs.
+    /// Returns true if a text column for identifiers of this kind can contain an identifier of the set. A column for
+    /// visitors can contain visitor numbers and UUIDs.
     pub fn has_any_of(&self, kind: IdentifierKind) -> bool {
         self.kinds.contains(&kind) || (is_visitor(kind) && self.kinds.iter().copied().any(is_visitor))
     }
 
-    /// Returns true if the text, read as an identifier of this kind, is in the set.
+    /// Returns true if the text, read as an identifier of this kind, is in the set. `lowercase` is a buffer that calls
+    /// reuse.
     pub fn contains_text(&self, kind: IdentifierKind, text: &str, lowercase: &mut LowercaseBuffer) -> bool {
         self.may_contain_text(kind, text, lowercase)
             && Identifier::read(kind, text).is_some_and(|identifier| self.identifiers.contains(&identifier))
     }
 
-    /// A quick test without false negatives. If [`Identifier::read`] changes at most the case of a text, the text is
-    /// compared in lower case. Every other text passes.
+    /// A quick test: if it returns false, the set does not contain the text. It compares the text in lower case.
+    /// Returns true for each text of which [`Identifier::read`] may change more than the case.
     fn may_contain_text(
         &self,
         kind: IdentifierKind,
@@ -95,7 +97,7 @@ impl IdentifierSet {
     }
 }
 
-/// Buffer for the compared text, reused for each text.
+/// Buffer for a text in lower case, reused for each text.
 #[derive(Debug, Default)]
 pub(super) struct LowercaseBuffer(Vec<u8>);
 
@@ -115,8 +117,8 @@ fn may_be_normalized(kind: IdentifierKind, bytes: &[u8]) -> bool {
         }
         IdentifierKind::Session => may_be_uuid(),
         IdentifierKind::VisitorId | IdentifierKind::VisitorUuid => {
-            let is_of_number = |byte: &u8| byte.is_ascii_digit() || b"+-".contains(byte);
-            may_be_uuid() || bytes.iter().all(is_of_number)
+            let is_digit_or_sign = |byte: &u8| byte.is_ascii_digit() || b"+-".contains(byte);
+            may_be_uuid() || bytes.iter().all(is_digit_or_sign)
         }
     }
 }
@@ -178,7 +180,7 @@ mod tests {
             .collect()
     }
 
-    /// Returns true if a text names an identifier is decided by `Identifier::read` alone.
+    /// Compares the set with `Identifier::read`, which decides whether a text names an identifier.
     #[test]
     fn p9_the_quick_test_has_no_false_negatives_for_texts() {
         let (texts, mut lowercase) = (texts(), LowercaseBuffer::default());

@@ -1,8 +1,8 @@
-//! Finds people in a store, and removes or redacts them. Which columns identify a person and which tables belong
-//! together comes from the contracts alone, so a new table needs no code here. `erase` decides which identifiers
-//! belong to one person.
+//! Finds people in a store by their identifiers, and removes or redacts them. The table contracts say which columns
+//! identify a person and which tables belong together, so a new table needs no code here. The module `erase` decides
+//! which identifiers belong to one person.
 //!
-//! No function here commits; the caller does.
+//! The functions leave the commit to the caller.
 
 mod co_occurrence;
 mod identifier_columns;

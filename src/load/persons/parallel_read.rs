@@ -20,18 +20,19 @@ use crate::{
     schema::Table,
 };
 
-/// Batches buffered for each worker; bounds the memory.
+/// Batches that are buffered for each worker, to limit the memory.
 const BATCHES_PER_WORKER: usize = 2;
 
-/// One worker for each processor: while the reader waits for the store, all processors work.
+/// Number of workers: one for each processor.
 pub(super) fn workers() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Reads batches in this thread, and folds each into the state of one worker. Returns the states of all workers.
+/// Reads batches in this thread. Each batch is passed to one of the workers, which folds it into its state. Returns the
+/// states of all workers. `new` makes the first state of a worker.
 ///
 /// # Errors
-/// The first error of a worker, else the error of the reader.
+/// The error of a worker if one failed, or else the error of `read`.
 pub(super) fn fold_batches<S: Send>(
     workers: usize,
     read: impl FnOnce(&mut Take<'_>) -> Result<(), LoadError>,
@@ -56,11 +57,12 @@ pub(super) fn fold_batches<S: Send>(
                 scope.spawn(move || work(receiver))
             })
             .collect();
-        // Sending fails once every worker has stopped.
+        // The workers have the only receivers, so that sending fails once every worker has stopped.
         drop(receiver);
         let read = read(&mut |batch| sender.send(batch).map_err(|_| stopped()));
         drop(sender);
-        // All workers are joined before an error is returned: the scope panics if a panicked worker was not joined.
+        // All workers are joined before an error is returned, because the scope panics if a worker panicked and was not
+        // joined.
         let ended: Vec<_> =
             started.into_iter().map(|worker| worker.join().unwrap_or_else(|_| Err(stopped()))).collect();
         let states = ended.into_iter().collect::<Result<Vec<S>, LoadError>>()?;
@@ -68,7 +70,8 @@ pub(super) fn fold_batches<S: Send>(
     })
 }
 
-/// The removal columns of the rows of a table that a test on these columns selects.
+/// The rows of a table for which `is_selected` sets a bit, in [`removal_columns`]. `is_selected` gets batches that have
+/// `columns`, and runs in several threads.
 pub(super) fn removal_keys_where(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -97,6 +100,7 @@ pub(super) fn removal_keys_where(
     Ok(found.into_iter().flatten().collect())
 }
 
+/// The next batch; `None` when the reader is done.
 fn next(receiver: &Mutex<mpsc::Receiver<RecordBatch>>) -> Option<RecordBatch> {
     receiver.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
 }

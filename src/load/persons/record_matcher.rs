@@ -1,4 +1,5 @@
-//! Matches texts of complete records, as `rejects` and `webhook_events` store them, against a set of identifiers.
+//! Tests whether the JSON text of a complete record, as `rejects` and `webhook_events` store it, contains an identifier
+//! of a set.
 
 use std::sync::LazyLock;
 
@@ -14,10 +15,9 @@ use crate::{
 /// Tests whether the text of a record contains a wanted identifier.
 pub(super) struct RecordMatcher<'a> {
     pub wanted: &'a IdentifierSet,
-    /// Finds the bytes of an identifier, unless a record writes it with other letters; `None` if it could not be
-    /// built.
+    /// Searches a text for the bytes of all identifiers, for the quick test; `None` if it could not be built.
     bytes: Option<AhoCorasick>,
-    /// True if an identifier contains a character that JSON always escapes.
+    /// True if an identifier contains a character that JSON must escape.
     has_escaped: bool,
 }
 
@@ -36,17 +36,19 @@ impl<'a> RecordMatcher<'a> {
         }
     }
 
-    /// Returns true if the text is a record with a wanted identifier: of any stream, or a webhook delivery.
+    /// Returns true if the text, read as a record of any stream or as a webhook, has a field with a wanted identifier.
     pub fn matches(&self, record: &str) -> bool {
-        static EVENTS: LazyLock<IdentifyingFields> =
-            LazyLock::new(|| table("webhook_events").map(identifying_fields_of_table).unwrap_or_default());
+        static EVENTS: LazyLock<RecordFields> =
+            LazyLock::new(|| table("webhook_events").map(fields_of_table).unwrap_or_default());
+        // The callback returns false at a wanted identifier. Then `for_each` stops and returns false.
         let is_match =
             |fields: &IdentifyingFields| fields.any(record, &mut |found| self.wanted.contains(&found.identifier));
         self.may_match(record) && Stream::ALL.into_iter().map(identifying_fields).chain([&*EVENTS]).any(is_match)
     }
 
-    /// A quick test without false negatives. An identifier in an ASCII text without escapes has its own letters, in
-    /// either case. Exceptions are UUIDs without hyphens and domains in ASCII form, which are searched too.
+    /// A quick test: if it returns false, the record has no wanted identifier. In an ASCII text without escapes, an
+    /// identifier has its own letters in upper or lower case. Exceptions are UUIDs without hyphens and domains in
+    /// Punycode, so both are searched too.
     fn may_match(&self, record: &str) -> bool {
         if self.wanted.is_empty() {
             return false;
@@ -56,13 +58,15 @@ impl<'a> RecordMatcher<'a> {
             || self.bytes.as_ref().is_none_or(|bytes| bytes.is_match(record))
     }
 
+    /// Returns true if the text has an escape that may stand for a character of a wanted identifier.
     fn has_escapes(&self, mut text: &[u8]) -> bool {
-        while let Some(at) = memchr::memchr(b'\\', text) {
-            match text.get(at + 1) {
-                // `\n`, `\"`, `\\` and similar escapes stand for one character each.
+        while let Some(backslash) = memchr::memchr(b'\\', text) {
+            match text.get(backslash + 1) {
+                // `\u` can stand for any character, `\/` for a slash.
                 Some(b'u' | b'/') | None => return true,
+                // Other escapes, such as `\n` and `\"`, stand for characters that JSON must escape.
                 Some(_) if self.has_escaped => return true,
-                Some(_) => text = text.get(at + 2..).unwrap_or_default(),
+                Some(_) => text = text.get(backslash + 2..).unwrap_or_default(),
             }
         }
         false

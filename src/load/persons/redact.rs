@@ -22,12 +22,12 @@ use crate::{
     schema::{Table, tables},
 };
 
-/// Tables with the program's own reports, which are redacted without being asked.
+/// Tables with the program's own reports. They are redacted even if the user did not ask for redaction.
 const OWN_TABLES: [&str; 1] = ["sync_runs"];
-/// Keys of rows that are replaced together; bounds the memory.
+/// Most rows that are replaced together, to limit the memory.
 const KEYS_AT_ONCE: usize = 20_000;
 
-/// Replaces the identifiers in the columns with mentions: in all tables, or only in those of the program's own
+/// Replaces identifiers in the columns that `mentions` lists. With `only_own`, only in the tables with the program's own
 /// reports. Returns the number of rows that mentioned a person.
 pub(in crate::load) fn redact(
     store: &mut BufferedStore,
@@ -37,8 +37,8 @@ pub(in crate::load) fn redact(
 ) -> Result<u64, LoadError> {
     let mut redacted = 0;
     for table in tables().iter().filter(|table| !only_own || OWN_TABLES.contains(&table.name.as_str())) {
-        let of_table = mentions.iter().filter(|mention| mention.table == table.name);
-        let columns: Vec<&str> = of_table.map(|mention| mention.column.as_str()).collect();
+        let in_table = mentions.iter().filter(|mention| mention.table == table.name);
+        let columns: Vec<&str> = in_table.map(|mention| mention.column.as_str()).collect();
         if !columns.is_empty() {
             redacted += redact_table(store, table, &columns, matcher, KEYS_AT_ONCE)?;
         }
@@ -46,6 +46,7 @@ pub(in crate::load) fn redact(
     Ok(redacted)
 }
 
+/// Replaces identifiers in these columns of a table, and returns the number of rows that mentioned a person.
 fn redact_table(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -62,7 +63,7 @@ fn redact_table(
     for keys in in_parts(table, &keys, keys_at_once)? {
         let mut change = TableChange::new(table);
         change.remove(&keys)?;
-        // Rows are removed by the key of their parent, so all rows with that key are read and written again.
+        // Child rows are removed by the key of their parent, so all rows with these keys are read and written again.
         let filter = Filter::within(change.removed_range).with_keys(&change.removed);
         for rows in store.full_rows(table, &filter)? {
             change.add(redacted(table, &rows, columns, matcher)?);
@@ -72,7 +73,7 @@ fn redact_table(
     Ok(rows)
 }
 
-/// The removal columns of the rows that mention a person.
+/// The rows that mention a person in one of these columns, in [`removal_columns`].
 fn mentioning(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -80,30 +81,30 @@ fn mentioning(
     matcher: &IdentifierMatcher,
 ) -> Result<Vec<RecordBatch>, LoadError> {
     removal_keys_where(store, table, columns, |rows| {
-        let mut any = BooleanArray::from(vec![false; rows.num_rows()]);
+        let mut is_hit = BooleanArray::from(vec![false; rows.num_rows()]);
         for column in project(rows, columns)?.columns() {
             if let Some(hits) = hits(&as_texts(column)?, matcher) {
-                any = or(&any, &hits.is_hit).map_err(invalid_rows(table))?;
+                is_hit = or(&is_hit, &hits.is_hit).map_err(invalid_rows(table))?;
             }
         }
-        Ok(any)
+        Ok(is_hit)
     })
 }
 
-/// The keys in parts of at most `keys_at_once`. They are sorted by time if the table has a partition column, so that
-/// each part covers a short range.
+/// Splits the keys into batches of at most `keys_at_once`. In a table with a partition column the keys are sorted by
+/// time first, so that each batch covers a short range.
 fn in_parts(table: &'static Table, keys: &KeySet, keys_at_once: usize) -> Result<Vec<RecordBatch>, LoadError> {
     let Some(first) = keys.values().first() else { return Ok(Vec::new()) };
     let mut all = concat_rows(table, &first.schema(), keys.values())?;
-    if let Some(moments) = table.partition.as_deref().and_then(|at| all.column_by_name(at)) {
-        let order = sort_to_indices(moments, None, None).map_err(invalid_rows(table))?;
+    if let Some(times) = table.partition.as_deref().and_then(|column| all.column_by_name(column)) {
+        let order = sort_to_indices(times, None, None).map_err(invalid_rows(table))?;
         all = take_record_batch(&all, &order).map_err(invalid_rows(table))?;
     }
     let starts = (0..all.num_rows()).step_by(keys_at_once);
     Ok(starts.map(|start| all.slice(start, keys_at_once.min(all.num_rows() - start))).collect())
 }
 
-/// The rows with the identifiers replaced in these columns.
+/// The rows, with identifiers replaced in these columns.
 fn redacted(
     table: &Table,
     rows: &RecordBatch,

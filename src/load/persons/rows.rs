@@ -1,4 +1,4 @@
-//! Finds and removes the rows of people, so that no identifier column contains their identifiers any more.
+//! Finds and removes the rows of people: rows with one of their identifiers, and the child and parent rows of these.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use crate::{
 pub struct PeopleFound {
     /// Number of rows by table; tables without such rows are left out.
     pub rows: BTreeMap<&'static str, u64>,
-    /// For each stream the range of creation times of these rows.
+    /// For each stream the range of the creation times of these rows.
     pub met: BTreeMap<Stream, Window>,
 }
 
@@ -34,6 +34,7 @@ impl PeopleFound {
         self.rows.values().sum()
     }
 
+    /// Adds the number and the time range of rows.
     fn note(&mut self, rows: &RowsToRemove) {
         let table = rows.change.table;
         *self.rows.entry(&table.name).or_default() += rows.count;
@@ -46,7 +47,7 @@ impl PeopleFound {
     }
 }
 
-/// Counts the rows that contain one of these identifiers, and the rows that belong to them. Changes nothing.
+/// Counts the rows that contain one of these identifiers, with their parent and child rows. Changes nothing.
 pub(in crate::load) fn find(store: &mut BufferedStore, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
     for_each_table(store, person, |_, _| Ok(()))
 }
@@ -56,7 +57,7 @@ pub(in crate::load) fn remove(store: &mut BufferedStore, person: &[Identifier]) 
     for_each_table(store, person, |store, rows| store.change(rows.change))
 }
 
-/// Rows of one table that must be removed.
+/// The rows of one table that must be removed.
 struct RowsToRemove {
     /// The change that removes them.
     change: TableChange,
@@ -64,6 +65,7 @@ struct RowsToRemove {
     count: u64,
 }
 
+/// Calls `act` with the rows of the person in each table that has such rows, and returns their counts.
 fn for_each_table(
     store: &mut BufferedStore,
     person: &[Identifier],
@@ -81,7 +83,7 @@ fn for_each_table(
     Ok(found)
 }
 
-/// The rows of a table and its children that must be removed; tables without such rows are left out.
+/// The rows of a table and its child tables that must be removed. Tables without such rows are left out.
 fn rows_to_remove(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -90,26 +92,27 @@ fn rows_to_remove(
     let family = || std::iter::once(table).chain(children_of(&table.name));
     let mut keys = KeySet::new(removal_columns(table));
     for member in family() {
-        // An identifier in a child row selects all children of its parent row, and the parent row.
+        // An identifier in a child row selects its parent row, and all child rows of this parent.
         for rows in keys_of_matching_rows(store, member, matcher)? {
             keys.add(&removal_keys(member, &rows, table)?)?;
         }
     }
-    let mut owned = Vec::new();
+    let mut to_remove = Vec::new();
     for member in family().filter(|_| !keys.is_empty()) {
         let mut change = TableChange::new(member);
         for rows in keys.values() {
             change.remove(&removal_keys(table, rows, member)?)?;
         }
-        let count = count(store, &change)?;
+        let count = count_removed(store, &change)?;
         if count > 0 {
-            owned.push(RowsToRemove { change, count });
+            to_remove.push(RowsToRemove { change, count });
         }
     }
-    Ok(owned)
+    Ok(to_remove)
 }
 
-/// The removal columns of the rows that contain a wanted identifier themselves.
+/// The rows of one table that contain a wanted identifier, in [`removal_columns`]. Their parent and child rows are not
+/// among them.
 fn keys_of_matching_rows(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -127,7 +130,8 @@ fn keys_of_matching_rows(
     })
 }
 
-fn count(store: &mut BufferedStore, change: &TableChange) -> Result<u64, LoadError> {
+/// Counts the rows that the change would remove. Changes nothing.
+fn count_removed(store: &mut BufferedStore, change: &TableChange) -> Result<u64, LoadError> {
     let filter = Filter::within(change.removed_range).with_keys(&change.removed);
     let mut count = 0;
     store.read(change.table, &removal_columns(change.table), &filter, &mut |rows| {

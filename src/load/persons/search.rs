@@ -1,5 +1,5 @@
-//! Searches every text of a store for identifiers: after the rows of a person are removed, other texts may still
-//! mention the person.
+//! Searches all texts of a store for identifiers. When the rows of a person have been removed, texts in other rows may
+//! still mention the person.
 
 use arrow::array::RecordBatch;
 
@@ -16,11 +16,12 @@ use crate::{
     schema::tables,
 };
 
-/// Number of rows in which a column mentions a person.
+/// A column that mentions a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention {
     pub table: String,
     pub column: String,
+    /// Number of rows whose text in the column mentions a person.
     pub rows: u64,
 }
 
@@ -33,14 +34,14 @@ pub struct SearchReport {
     pub bytes: u64,
     /// Columns that mention a person.
     pub mentions: Vec<Mention>,
-    /// Columns of tables that are not ours and mention a person; nothing is changed there.
-    pub in_their_tables: Vec<Mention>,
-    /// Texts that contain an identifier only inside a longer word, which is no mention.
+    /// Columns of tables that users created and that mention a person. The program does not change these tables.
+    pub in_foreign_tables: Vec<Mention>,
+    /// Number of texts that contain an identifier only inside a longer word. These do not count as mentions.
     pub inside_longer: u64,
 }
 
-/// Searches every text and JSON column of every table, also of tables that others keep in the store, with this number
-/// of threads. Changes nothing.
+/// Searches the text and JSON columns of all tables, also of those that users created in the store. Uses `threads`
+/// threads. Changes nothing.
 pub(in crate::load) fn search(
     store: &mut BufferedStore,
     matcher: &IdentifierMatcher,
@@ -57,7 +58,7 @@ pub(in crate::load) fn search(
         let columns: Vec<&str> = table.columns.iter().map(String::as_str).collect();
         let read = |take: &mut Take<'_>| store.store().read_foreign(&table, take);
         let mentions = search_table(&mut searched, &table.name, &columns, matcher, threads, read)?;
-        searched.in_their_tables.extend(mentions);
+        searched.in_foreign_tables.extend(mentions);
     }
     Ok(searched)
 }
@@ -71,13 +72,13 @@ fn search_table(
     threads: usize,
     read: impl FnOnce(&mut Take<'_>) -> Result<(), LoadError>,
 ) -> Result<Vec<Mention>, LoadError> {
-    let none = || SearchCounts { hits: vec![0; columns.len()], ..SearchCounts::default() };
+    let no_counts = || SearchCounts { hits: vec![0; columns.len()], ..SearchCounts::default() };
     let mut hits = vec![0; columns.len()];
-    for tally in fold_batches(threads, read, none, |tally, rows| tally.add(&rows, matcher))? {
-        searched.rows += tally.rows;
-        searched.bytes += tally.bytes;
-        searched.inside_longer += tally.inside_longer;
-        hits.iter_mut().zip(tally.hits).for_each(|(all, some)| *all += some);
+    for counts in fold_batches(threads, read, no_counts, |counts, rows| counts.add(&rows, matcher))? {
+        searched.rows += counts.rows;
+        searched.bytes += counts.bytes;
+        searched.inside_longer += counts.inside_longer;
+        hits.iter_mut().zip(counts.hits).for_each(|(total, of_thread)| *total += of_thread);
     }
     let found = columns.iter().zip(hits).filter(|(_, rows)| *rows > 0);
     let mention =
@@ -85,17 +86,18 @@ fn search_table(
     Ok(found.map(mention).collect())
 }
 
-/// Counts of one thread in one table.
+/// The counts of one thread for one table.
 #[derive(Debug, Default)]
 struct SearchCounts {
     rows: u64,
     bytes: u64,
     inside_longer: u64,
-    /// Rows that mention a person, by column.
+    /// For each column the number of rows that mention a person.
     hits: Vec<u64>,
 }
 
 impl SearchCounts {
+    /// Searches a batch and adds its counts.
     fn add(&mut self, rows: &RecordBatch, matcher: &IdentifierMatcher) -> Result<(), LoadError> {
         self.rows += rows.num_rows() as u64;
         for (column, count) in rows.columns().iter().zip(&mut self.hits) {

@@ -14,13 +14,13 @@ use crate::{
     schema::{ColumnType, Table},
 };
 
-/// The text and JSON columns of a table.
+/// The names of the text and JSON columns of a table.
 pub(super) fn text_columns(table: &'static Table) -> Vec<&'static str> {
     let is_text = |column_type| matches!(column_type, ColumnType::Text | ColumnType::Json);
     table.columns.iter().filter(|column| is_text(column.column_type)).map(|column| column.name.as_str()).collect()
 }
 
-/// A column as texts; values of other types are converted to their displayed form.
+/// A column converted to texts. Values of other types become the text in which Arrow displays them.
 pub(super) fn as_texts(column: &ArrayRef) -> Result<StringArray, LoadError> {
     let column = match column.data_type() {
         DataType::Utf8 => Arc::clone(column),
@@ -29,7 +29,7 @@ pub(super) fn as_texts(column: &ArrayRef) -> Result<StringArray, LoadError> {
     Ok(column.as_string::<i32>().clone())
 }
 
-/// The bytes of all texts of a column.
+/// The bytes of all texts of a column, one after the other.
 pub(super) fn bytes_of(texts: &StringArray) -> &[u8] {
     let position = |offset: Option<&i32>| offset.and_then(|offset| usize::try_from(*offset).ok()).unwrap_or(0);
     let offsets = texts.value_offsets();
@@ -38,13 +38,14 @@ pub(super) fn bytes_of(texts: &StringArray) -> &[u8] {
 
 /// Which texts of a column mention a person.
 pub(super) struct Hits {
+    /// For each text, true if it mentions a person.
     pub is_hit: BooleanArray,
-    /// Texts that contain an identifier only inside a longer word, which is no mention.
+    /// Number of texts that contain an identifier only inside a longer word. These do not count as mentions.
     pub inside_longer: u64,
 }
 
-/// Tests each text of a column. Returns `None` if a test of all bytes together shows that no text mentions a person,
-/// which is the usual case.
+/// Finds the texts of a column that mention a person. Tests the bytes of all texts together first, and returns `None` if
+/// they contain no identifier, which is the usual case.
 pub(super) fn hits(texts: &StringArray, matcher: &IdentifierMatcher) -> Option<Hits> {
     if !matcher.may_be_in(bytes_of(texts)) {
         return None;
@@ -52,9 +53,9 @@ pub(super) fn hits(texts: &StringArray, matcher: &IdentifierMatcher) -> Option<H
     let mut inside_longer = 0;
     let hit = |text: Option<&str>| {
         let text = text.unwrap_or_default().as_bytes();
-        let may_be = matcher.may_be_in(text);
-        let is_hit = may_be && matcher.is_in_text(text);
-        inside_longer += u64::from(may_be && !is_hit && matcher.has_bytes_in(text));
+        let may_be_hit = matcher.may_be_in(text);
+        let is_hit = may_be_hit && matcher.is_in_text(text);
+        inside_longer += u64::from(may_be_hit && !is_hit && matcher.has_bytes_in(text));
         Some(is_hit)
     };
     let is_hit = texts.iter().map(hit).collect();

@@ -1,4 +1,5 @@
-//! Sessions that the service no longer returns: the only sign of a purge at the service.
+//! Finds sessions that the service no longer returns. A purge of people at the service shows only by their vanished
+//! sessions.
 
 use std::collections::BTreeSet;
 
@@ -22,10 +23,10 @@ use crate::{
 /// The table whose rows belong to sessions.
 const RESPONSES: &str = "responses";
 const VANISHED_AT: &str = "_vanished_at";
-/// Sessions that are checked together; bounds the memory.
+/// Most sessions that are checked together, to limit the memory.
 const CANDIDATES_MAX: usize = 100_000;
 
-/// The first sessions, in order, of which every row vanished before this moment (epoch milliseconds); at most
+/// The sessions of which all rows vanished before `before_ms` (epoch milliseconds), sorted. Returns only the first
 /// `sessions_max`.
 pub(in crate::load) fn vanished_sessions(
     store: &mut BufferedStore,
@@ -35,6 +36,7 @@ pub(in crate::load) fn vanished_sessions(
     vanished_in_parts(store, before_ms, sessions_max, CANDIDATES_MAX)
 }
 
+/// Does the work of [`vanished_sessions`], with at most `candidates_max` sessions at a time.
 fn vanished_in_parts(
     store: &mut BufferedStore,
     before_ms: i64,
@@ -42,7 +44,7 @@ fn vanished_in_parts(
     candidates_max: usize,
 ) -> Result<Vec<Identifier>, LoadError> {
     let before_us = before_ms.saturating_mul(1000);
-    let is_gone = move |vanished_us: Option<i64>| vanished_us.is_some_and(|at_us| at_us < before_us);
+    let is_gone = move |vanished_us: Option<i64>| vanished_us.is_some_and(|vanished_us| vanished_us < before_us);
     let (mut found, mut after) = (Vec::new(), None);
     while found.len() < sessions_max {
         let candidates = candidates(store, after.as_ref(), is_gone, candidates_max)?;
@@ -59,7 +61,7 @@ fn vanished_in_parts(
     Ok(found)
 }
 
-/// The sessions among these that have a row which has not vanished, in order.
+/// Those of the sessions that have at least one row which has not vanished, sorted.
 pub(in crate::load) fn live_sessions(
     store: &mut BufferedStore,
     sessions: &[Identifier],
@@ -72,14 +74,15 @@ pub(in crate::load) fn live_sessions(
     Ok(live.into_iter().collect())
 }
 
-/// The table with the sessions, and the column that identifies them.
+/// The table of responses, and its column with the session.
 fn sessions_table() -> Result<(&'static Table, IdentifierColumn), LoadError> {
     let table = contract(RESPONSES)?;
     let id_column = identifier_columns(table).into_iter().find(|id_column| id_column.kind == IdentifierKind::Session);
     Ok((table, id_column.ok_or_else(|| LoadError::Bug(format!("{RESPONSES} has no column for sessions")))?))
 }
 
-/// The first sessions after this one, in order, that have a vanished row; at most `candidates_max`.
+/// The sessions after `after` that have a row for whose vanishing time (epoch microseconds) `is_gone` returns true.
+/// Returns the first `candidates_max` in order.
 fn candidates(
     store: &mut BufferedStore,
     after: Option<&Identifier>,
@@ -104,11 +107,12 @@ fn candidates(
     Ok(candidates)
 }
 
-/// The wanted sessions that have a row for whose vanishing time (epoch microseconds) `holds` returns true.
+/// The wanted sessions that have a row for whose vanishing time (epoch microseconds, `None` if not vanished)
+/// `is_counted` returns true.
 fn sessions_with(
     store: &mut BufferedStore,
     wanted: &IdentifierSet,
-    holds: impl Fn(Option<i64>) -> bool + Sync,
+    is_counted: impl Fn(Option<i64>) -> bool + Sync,
 ) -> Result<BTreeSet<Identifier>, LoadError> {
     let (table, session) = sessions_table()?;
     let found = fold_batches(
@@ -120,7 +124,7 @@ fn sessions_with(
             let mut lowercase = LowercaseBuffer::default();
             for row in 0..rows.num_rows() {
                 let vanished_us = vanished.is_valid(row).then(|| vanished.value(row));
-                if holds(vanished_us) && sessions.is_wanted(row, wanted, &mut lowercase) {
+                if is_counted(vanished_us) && sessions.is_wanted(row, wanted, &mut lowercase) {
                     found.extend(sessions.read(row).map(|spelled| spelled.identifier));
                 }
             }

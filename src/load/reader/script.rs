@@ -1,31 +1,31 @@
-//! Splits a SQL script into statements. Their meaning is the engine's business.
+//! Splits a SQL script into statements. Knows only texts, quoted names and comments; the engine parses the statements.
 
 use std::ops::Range;
 
-/// The range of each statement, with the comments before it and without the semicolon. Blanks and comments alone are no
-/// statement.
+/// The byte range of each statement in the script, with the comments before it and without its semicolon. Blanks and
+/// comments without a statement are left out.
 pub fn statements(script: &str) -> Vec<Range<usize>> {
     let bytes = script.as_bytes();
-    let (mut found, mut start, mut has_token, mut at) = (Vec::new(), 0, false, 0);
-    while let Some(&byte) = bytes.get(at) {
-        let rest = &bytes[at..];
+    let (mut found, mut start, mut has_token, mut position) = (Vec::new(), 0, false, 0);
+    while let Some(&byte) = bytes.get(position) {
+        let rest = &bytes[position..];
         let (length, is_token) = match byte {
             b';' => {
                 if has_token {
-                    found.push(start..at);
+                    found.push(start..position);
                 }
-                (start, has_token) = (at + 1, false);
+                (start, has_token) = (position + 1, false);
                 (1, false)
             }
-            b'\'' => (text_length(rest, is_escaped(bytes, at)), true),
+            b'\'' => (text_length(rest, has_escapes(bytes, position)), true),
             b'"' => (1 + find(&rest[1..], b"\"").map_or(rest.len(), |end| end + 1), true),
             b'-' if rest.starts_with(b"--") => (find(rest, b"\n").unwrap_or(rest.len()), false),
             b'/' if rest.starts_with(b"/*") => (comment_length(rest), false),
-            b'$' => (dollar_length(bytes, at), true),
+            b'$' => (dollar_length(bytes, position), true),
             _ => (1, !byte.is_ascii_whitespace()),
         };
         has_token |= is_token;
-        at += length;
+        position += length;
     }
     if has_token {
         found.push(start..script.len());
@@ -33,14 +33,15 @@ pub fn statements(script: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// One statement with everything before it blanked, so that the engine's errors name the line in the script.
+/// One statement, with blanks in place of the script before it. So the engine's errors name the line in the script.
 pub fn in_place(script: &str, statement: &Range<usize>) -> String {
     let blank = |letter: char| if letter == '\n' { '\n' } else { ' ' };
     let before = script.get(..statement.start).unwrap_or_default().chars().map(blank);
     before.chain(script.get(statement.clone()).unwrap_or_default().chars()).collect()
 }
 
-/// `LINE 3: SELECT x` with a caret below the error, as the engine shows it.
+/// Shows the place of an error as the engine does: `LINE 3: SELECT x`, and in the next line a caret below the error.
+/// `position` is the byte of the error in `sql`. Long lines are shortened around it.
 pub(super) fn error_position(sql: &str, position: usize) -> String {
     const BEFORE_MAX: usize = 40;
     const AFTER_MAX: usize = 30;
@@ -58,22 +59,24 @@ pub(super) fn error_position(sql: &str, position: usize) -> String {
     format!("{head}{after}{more}\n{}^", " ".repeat(head.chars().count()))
 }
 
-/// Returns true if the quote opens a text of the form E'...', in which a backslash escapes a quote.
-fn is_escaped(bytes: &[u8], quote: usize) -> bool {
-    let before = |back: usize| quote.checked_sub(back).and_then(|at| bytes.get(at)).copied();
-    matches!(before(1), Some(b'e' | b'E')) && !before(2).is_some_and(is_of_name)
+/// Returns true if the quote at this position opens a text of the form E'...', in which a backslash escapes a quote.
+fn has_escapes(bytes: &[u8], quote: usize) -> bool {
+    let before = |distance: usize| quote.checked_sub(distance).and_then(|position| bytes.get(position)).copied();
+    matches!(before(1), Some(b'e' | b'E')) && !before(2).is_some_and(can_be_in_name)
 }
 
-fn is_of_name(byte: u8) -> bool {
+/// Returns true if the byte can be part of an unquoted name.
+fn can_be_in_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }
 
-/// Length of a quoted text. A doubled quote ends one text and begins the next, with the same result.
-fn text_length(rest: &[u8], is_escaped: bool) -> usize {
+/// Length of the quoted text with which `rest` begins. A doubled quote, which stands for one quote, is treated as the
+/// end of one text and the begin of the next: the statement ends at the same place.
+fn text_length(rest: &[u8], has_escapes: bool) -> usize {
     let mut at = 1;
     while let Some(byte) = rest.get(at) {
         match byte {
-            b'\\' if is_escaped => at += 2,
+            b'\\' if has_escapes => at += 2,
             b'\'' => return at + 1,
             _ => at += 1,
         }
@@ -81,7 +84,7 @@ fn text_length(rest: &[u8], is_escaped: bool) -> usize {
     rest.len()
 }
 
-/// Length of a block comment, which may contain others.
+/// Length of the block comment with which `rest` begins. Block comments can be nested.
 fn comment_length(rest: &[u8]) -> usize {
     let (mut at, mut depth) = (0, 0_usize);
     while at < rest.len() {
@@ -99,22 +102,24 @@ fn comment_length(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// Length of a text between $tags$; 1 where the dollar begins none.
-fn dollar_length(bytes: &[u8], at: usize) -> usize {
-    if at.checked_sub(1).and_then(|before| bytes.get(before)).copied().is_some_and(is_of_name) {
+/// Length of the text in dollar quotes (`$tag$...$tag$`) that begins with this dollar; 1 if the dollar begins no such
+/// text.
+fn dollar_length(bytes: &[u8], dollar: usize) -> usize {
+    if dollar.checked_sub(1).and_then(|before| bytes.get(before)).copied().is_some_and(can_be_in_name) {
         return 1;
     }
-    let rest = &bytes[at..];
+    let rest = &bytes[dollar..];
     let Some(tag) = find(&rest[1..], b"$").map(|end| &rest[..end + 2]) else { return 1 };
     let name = &tag[1..tag.len() - 1];
-    if !name.iter().copied().all(is_of_name) || name.first().is_some_and(u8::is_ascii_digit) {
+    if !name.iter().copied().all(can_be_in_name) || name.first().is_some_and(u8::is_ascii_digit) {
         return 1;
     }
     find(&rest[tag.len()..], tag).map_or(rest.len(), |end| tag.len() + end + tag.len())
 }
 
-fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
-    bytes.windows(what.len()).position(|window| window == what)
+/// The position of the first occurrence of `pattern`.
+fn find(bytes: &[u8], pattern: &[u8]) -> Option<usize> {
+    bytes.windows(pattern.len()).position(|window| window == pattern)
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
-//! Lets only read-only statements through: one SELECT without functions that have side effects.
-//!
-//! The engine's settings restrict files and addresses.
+//! Checks that a query is one SELECT statement that calls no function with side effects. The engine's settings restrict
+//! which files and addresses a query can reach.
 
 use duckdb::Connection;
 use serde_json::Value;
@@ -8,7 +7,8 @@ use serde_json::Value;
 use super::script::error_position;
 use crate::load::LoadError;
 
-/// Functions with side effects: they write, change settings, run a text as SQL, or take a pointer.
+/// Functions with side effects, which queries must not call: they write, change settings, run a text as SQL, or
+/// dereference a pointer.
 pub(super) const REFUSED: &[&str] = &[
     "add_parquet_key",
     "arrow_scan",
@@ -22,10 +22,11 @@ pub(super) const REFUSED: &[&str] = &[
     "truncate_duckdb_logs",
     "write_log",
 ];
-/// Prefixes of functions that change a setting.
-pub(super) const REFUSED_BEGINNINGS: &[&str] = &["enable_", "disable_", "verify_"];
+/// Prefixes of the names of functions that change a setting.
+pub(super) const REFUSED_PREFIXES: &[&str] = &["enable_", "disable_", "verify_"];
 
-/// Refuses everything but one statement of the SELECT family. The engine serializes no other statement.
+/// Returns an error unless `sql` is one SELECT statement without refused functions. The engine serializes the statement
+/// for the check; it refuses to serialize any other kind of statement.
 pub(super) fn check_reads_only(connection: &Connection, sql: &str) -> Result<(), LoadError> {
     let text: String = connection
         .query_row("SELECT json_serialize_sql(?::VARCHAR)", [sql], |row| row.get(0))
@@ -50,7 +51,7 @@ pub(super) fn check_reads_only(connection: &Connection, sql: &str) -> Result<(),
     }
 }
 
-/// The first refused function in the tree.
+/// Finds the first function with side effects in a serialized statement. Queries must not call such a function.
 fn refused_function(tree: &Value) -> Option<&str> {
     match tree {
         Value::Object(members) => {
@@ -62,12 +63,13 @@ fn refused_function(tree: &Value) -> Option<&str> {
     }
 }
 
+/// Returns true if queries must not call the function, because it has side effects.
 pub(super) fn is_refused(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    REFUSED.contains(&name.as_str()) || REFUSED_BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
+    REFUSED.contains(&name.as_str()) || REFUSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// A plain message for statements that the engine cannot serialize.
+/// The message to users for a statement that the engine did not serialize. `message` is that of the engine.
 fn explain_refusal(message: &str) -> &str {
     match message {
         "" => "only SELECT statements can be run",

@@ -1,4 +1,5 @@
-//! Interrupts a statement that exceeds its time limit. Only the engine's time counts, not the time between two batches.
+//! Interrupts a statement that exceeds its time limit. Only the time in which the engine works counts, and not the time
+//! in which the caller handles a batch.
 
 use std::{
     sync::{
@@ -12,35 +13,37 @@ use std::{
 
 use duckdb::InterruptHandle;
 
-/// A thread that interrupts the engine when its time is up.
+/// A timer with a thread that interrupts the engine when the time of a statement is used up.
 pub(super) struct StatementTimer {
-    turns: Option<Sender<Turn>>,
+    /// Tells the thread when the engine begins and ends to work. `None` once the timer is dropped.
+    messages: Option<Sender<Message>>,
     thread: Option<JoinHandle<()>>,
     is_used_up: Arc<AtomicBool>,
 }
 
-/// The engine works between `Begin` and `End`.
-enum Turn {
+/// A message to the thread of the timer.
+enum Message {
+    /// The engine begins to work: the clock runs.
     Begin,
+    /// The engine ends to work: the clock stops.
     End,
 }
 
 impl StatementTimer {
-    /// Starts the timer of one statement.
+    /// Starts the timer of one statement, with a stopped clock.
     pub fn new(engine: Arc<InterruptHandle>, limit: Duration) -> std::io::Result<StatementTimer> {
-        let (turns, received) = mpsc::channel();
+        let (messages, received) = mpsc::channel();
         let is_used_up = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&is_used_up);
         let timer = move || {
             let mut remaining = limit;
-            while let Ok(Turn::Begin) = received.recv() {
+            while let Ok(Message::Begin) = received.recv() {
                 let began = Instant::now();
                 match received.recv_timeout(remaining) {
                     Ok(_) => remaining = remaining.saturating_sub(began.elapsed()),
                     Err(RecvTimeoutError::Timeout) => {
                         flag.store(true, Ordering::SeqCst);
                         engine.interrupt();
-                        // The next message is the end of the interrupted turn.
                         return;
                     }
                     Err(RecvTimeoutError::Disconnected) => return,
@@ -48,34 +51,34 @@ impl StatementTimer {
             }
         };
         let thread = thread::Builder::new().name("statement-timer".to_owned()).spawn(timer)?;
-        Ok(StatementTimer { turns: Some(turns), thread: Some(thread), is_used_up })
+        Ok(StatementTimer { messages: Some(messages), thread: Some(thread), is_used_up })
     }
 
-    /// Runs work of the engine on the clock.
+    /// Runs work of the engine, whose time counts.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.send(Turn::Begin);
+        self.send(Message::Begin);
         let outcome = work();
-        self.send(Turn::End);
+        self.send(Message::End);
         outcome
     }
 
-    /// Returns true if the time is up.
+    /// Returns true if the statement exceeded its time limit and was interrupted.
     pub fn is_used_up(&self) -> bool {
         self.is_used_up.load(Ordering::SeqCst)
     }
 
-    fn send(&self, turn: Turn) {
-        // The thread ends after an interrupt and receives nothing more.
-        if let Some(turns) = &self.turns {
-            turns.send(turn).ok();
+    fn send(&self, message: Message) {
+        // Sending fails after an interrupt, because the thread has ended then.
+        if let Some(messages) = &self.messages {
+            messages.send(message).ok();
         }
     }
 }
 
 impl Drop for StatementTimer {
-    /// Waits for the thread, so that it cannot interrupt the next statement.
+    /// Waits until the thread has ended, so that it cannot interrupt the next statement.
     fn drop(&mut self) {
-        self.turns = None;
+        self.messages = None;
         if let Some(thread) = self.thread.take() {
             thread.join().ok();
         }

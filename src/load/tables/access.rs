@@ -1,4 +1,4 @@
-//! Reads and writes rows of a store, for several tables.
+//! Helpers to read and write rows of a store, used for several tables.
 
 use std::{collections::HashSet, hash::Hash, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
     schema::Table,
 };
 
-/// The keys of the rows of these scans, in a table with the column `scan_id`.
+/// A key set that selects the rows of these scans in tables with the column `scan_id`.
 pub(super) fn scan_keys<'a>(scans: impl IntoIterator<Item = &'a ScanId>) -> Result<KeySet, LoadError> {
     let ids = scans.into_iter().map(|scan| scan.0.as_str());
     KeySet::of_values("scan_id", Arc::new(StringArray::from_iter_values(ids)))
@@ -32,7 +32,7 @@ pub(super) fn each_row(
     })
 }
 
-/// Converts each row that the filter selects to a record. The order is not defined.
+/// Converts each row that the filter selects to a record, in no particular order.
 pub(super) fn records_in<R>(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -47,7 +47,8 @@ pub(super) fn records_in<R>(
     Ok(records)
 }
 
-/// Adds a row for each record, and replaces the row with the same key. Of records with the same id the last is used.
+/// Adds a row for each record, in place of a stored row with the same key. If several records have one id, the last is
+/// used. `cell` gives the value of a column for a record.
 pub(super) fn upsert_records<'r, R, I: Eq + Hash + 'r>(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -67,14 +68,15 @@ pub(super) fn upsert_records<'r, R, I: Eq + Hash + 'r>(
     store.change(change)
 }
 
-/// Adds rows.
+/// Adds rows to a table.
 pub(super) fn add_rows(store: &mut BufferedStore, table: &'static Table, rows: RecordBatch) -> Result<(), LoadError> {
     let mut change = TableChange::new(table);
     change.add(rows);
     store.change(change)
 }
 
-/// Copies the rows that the filter selects from one store to another, batch by batch. Returns their number.
+/// Copies the rows that the filter selects from one store to another, batch by batch. Returns the number of copied
+/// rows.
 pub(super) fn copy_rows(
     from: &mut BufferedStore,
     to: &mut BufferedStore,

@@ -28,7 +28,7 @@ pub(in crate::load) enum Cell<'a> {
     Integer(i64),
     #[cfg(test)]
     Boolean(bool),
-    /// Epoch microseconds. The builder limits moments to the years 1 to 9999.
+    /// A time in epoch microseconds. [`RowBuilder`] limits it to the years 1 to 9999.
     Moment(i64),
     Null,
 }
@@ -39,7 +39,7 @@ impl<'a> Cell<'a> {
         Cell::Integer(i64::try_from(count).unwrap_or(i64::MAX))
     }
 
-    /// A moment in epoch milliseconds.
+    /// A time, given in epoch milliseconds.
     pub fn at_ms(at_ms: i64) -> Self {
         Cell::Moment(at_ms.saturating_mul(1000))
     }
@@ -68,7 +68,7 @@ impl RowBuilder {
         Self { table, columns }
     }
 
-    /// Adds a row; `cell` gives the value of the column of a name.
+    /// Adds a row. `cell` returns the value of the column with a name.
     ///
     /// # Errors
     /// `Bug` if a value does not have its column's type.
@@ -76,8 +76,8 @@ impl RowBuilder {
         for (column, builder) in self.table.columns.iter().zip(&mut self.columns) {
             let value = cell(&column.name);
             if !builder.append(value) {
-                let place = format!("{}.{}", self.table.name, column.name);
-                return Err(LoadError::Bug(format!("{place} cannot hold {value:?}")));
+                let column = format!("{}.{}", self.table.name, column.name);
+                return Err(LoadError::Bug(format!("{column} cannot hold {value:?}")));
             }
         }
         Ok(())
@@ -93,7 +93,7 @@ impl RowBuilder {
     }
 }
 
-/// The values of one column added so far.
+/// The values of one column that were added so far.
 enum ColumnBuilder {
     Text(StringBuilder),
     Integer(Int64Builder),
@@ -117,7 +117,7 @@ impl ColumnBuilder {
         }
     }
 
-    /// Adds a value; returns false if it has another type.
+    /// Adds a value. Returns false, and adds nothing, if the value does not have the type of the column.
     fn append(&mut self, cell: Cell<'_>) -> bool {
         match (self, cell) {
             (Self::Text(texts), Cell::Text(text)) => texts.append_value(text),
@@ -146,7 +146,7 @@ impl ColumnBuilder {
     }
 }
 
-/// The run that wrote a row, and the time.
+/// The run that wrote a row, and when.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp<'a> {
     pub run_id: &'a RunId,
@@ -191,40 +191,40 @@ pub(in crate::load) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// A text that is not NULL. This and the other readers fail if the batch lacks the column, or has it with another
-    /// type.
+    /// The text in a column. Fails if it is NULL. All methods of [`Row`] fail if the batch lacks the column, or has it
+    /// with another type.
     pub fn text(&self, name: &str) -> Result<&'a str, LoadError> {
         required(name, self.text_or_null(name)?)
     }
 
-    /// A text, if there is one.
+    /// The text in a column; `None` for NULL.
     pub fn text_or_null(&self, name: &str) -> Result<Option<&'a str>, LoadError> {
         let column = text_column(self.rows, name)?;
         Ok(column.is_valid(self.at).then(|| column.value(self.at)))
     }
 
-    /// An integer that is not NULL.
+    /// The integer in a column. Fails if it is NULL.
     pub fn integer(&self, name: &str) -> Result<i64, LoadError> {
         required(name, self.integer_or_null(name)?)
     }
 
-    /// An integer, if there is one.
+    /// The integer in a column; `None` for NULL.
     pub fn integer_or_null(&self, name: &str) -> Result<Option<i64>, LoadError> {
         let column = number_column(self.rows, name)?;
         Ok(column.is_valid(self.at).then(|| column.value(self.at)))
     }
 
-    /// A count that is not NULL.
+    /// The count in a column. Fails if it is NULL.
     pub fn count(&self, name: &str) -> Result<u64, LoadError> {
         self.integer(name).map(i64::unsigned_abs)
     }
 
-    /// A moment that is not NULL, in epoch microseconds.
+    /// The time in a column, in epoch microseconds. Fails if it is NULL.
     pub fn moment_us(&self, name: &str) -> Result<i64, LoadError> {
         required(name, self.moment_us_or_null(name)?)
     }
 
-    /// A moment in epoch microseconds, if there is one.
+    /// The time in a column, in epoch microseconds; `None` for NULL.
     pub fn moment_us_or_null(&self, name: &str) -> Result<Option<i64>, LoadError> {
         let column = time_column(self.rows, name)?;
         Ok(column.is_valid(self.at).then(|| column.value(self.at)))

@@ -1,4 +1,4 @@
-//! `webhook_events` and `webhook_questions`: the deliveries of webhooks.
+//! The tables `webhook_events` and `webhook_questions`: webhooks that were delivered.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -10,7 +10,7 @@ use arrow::{
 use super::{access::add_rows, cells::Stamp, status_changes};
 use crate::{
     load::{
-        EventRows, LoadError, ReadAgain,
+        EventRows, LoadError, ParseAgain,
         contract::contract,
         error::invalid_rows,
         store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, number_column, text_column},
@@ -21,11 +21,12 @@ use crate::{
 
 const TABLE: &str = "webhook_events";
 const QUESTIONS: &str = "webhook_questions";
-/// A duplicate of an event that was delivered longer ago is not recognized, and is stored again.
+/// How long before a delivery its event is searched among the stored ones, in microseconds. If the event was first
+/// delivered earlier, the duplicate is stored again.
 const DUPLICATE_LOOKBACK_US: i64 = 31 * DAY_MS * 1000;
 
-/// Adds events, and the changes of survey status that they report. Stored events are skipped, so deliveries can be
-/// added any number of times. Returns the number of added events.
+/// Adds events, their questions, and the changes of survey status that they report. Events that are stored already are
+/// skipped. Returns the number of added events.
 pub(in crate::load) fn add(store: &mut BufferedStore, events: &EventRows) -> Result<u64, LoadError> {
     let table = contract(TABLE)?;
     let new = new_events(store, table, &events.flat.events)?;
@@ -42,6 +43,7 @@ pub(in crate::load) fn add(store: &mut BufferedStore, events: &EventRows) -> Res
     Ok(rows.num_rows() as u64)
 }
 
+/// Adds the questions of the new events. `new` are the rows of these events.
 fn add_questions(
     store: &mut BufferedStore,
     new: &RecordBatch,
@@ -57,35 +59,39 @@ fn add_questions(
     add_rows(store, table, stamp.on(table, &rows)?)
 }
 
-/// Copies all events of one store to another, and returns their number. Stored values stay. Columns that are NULL are
-/// filled from the body, which is parsed again, and so are the questions.
+/// Copies all events of one store to another, and returns their number. The body of each event is parsed again: it gives
+/// the questions, and the values of columns that are NULL. Other stored values are copied unchanged.
 pub(in crate::load) fn copy(
     from: &mut BufferedStore,
     to: &mut BufferedStore,
-    read_again: &ReadAgain<'_>,
+    parse_again: &ParseAgain<'_>,
 ) -> Result<u64, LoadError> {
     let (table, questions) = (contract(TABLE)?, contract(QUESTIONS)?);
     let mut copied = 0;
     from.read(table, &table.column_names(), &Filter::all(), &mut |stored| {
-        let again = read_again(&stored).map_err(invalid_rows(table))?;
+        let parsed = parse_again(&stored).map_err(invalid_rows(table))?;
         copied += stored.num_rows() as u64;
-        add_rows(to, table, filled(table, &stored, &again.events)?)?;
-        match &again.questions {
-            Some(rows) => add_rows(to, questions, with_owner_stamps(questions, rows, &stored)?),
+        add_rows(to, table, with_nulls_filled(table, &stored, &parsed.events)?)?;
+        match &parsed.questions {
+            Some(rows) => add_rows(to, questions, with_parent_stamps(questions, rows, &stored)?),
             None => Ok(()),
         }
     })?;
     Ok(copied)
 }
 
-/// The stored rows, with NULL replaced by the values of `others`.
-fn filled(table: &'static Table, stored: &RecordBatch, others: &RecordBatch) -> Result<RecordBatch, LoadError> {
+/// The stored rows, with NULL replaced by the values of `parsed`, which has the same rows in the same order.
+fn with_nulls_filled(
+    table: &'static Table,
+    stored: &RecordBatch,
+    parsed: &RecordBatch,
+) -> Result<RecordBatch, LoadError> {
     let mut columns = Vec::with_capacity(stored.num_columns());
     for (field, column) in stored.schema().fields().iter().zip(stored.columns()) {
-        columns.push(match others.column_by_name(field.name()) {
-            Some(other) if column.null_count() > 0 => {
+        columns.push(match parsed.column_by_name(field.name()) {
+            Some(parsed_column) if column.null_count() > 0 => {
                 let is_stored = is_not_null(column).map_err(invalid_rows(table))?;
-                zip(&is_stored, column, other).map_err(invalid_rows(table))?
+                zip(&is_stored, column, parsed_column).map_err(invalid_rows(table))?
             }
             _ => Arc::clone(column),
         });
@@ -93,29 +99,30 @@ fn filled(table: &'static Table, stored: &RecordBatch, others: &RecordBatch) -> 
     RecordBatch::try_new(stored.schema(), columns).map_err(invalid_rows(table))
 }
 
-/// Rows of a child with the stamps of the stored rows that they belong to, by record number.
-fn with_owner_stamps(
+/// Child rows, with the columns that the loader fills (such as `_run_id`) copied from their parent rows. The record
+/// number of a child row is the index of its parent among `stored`.
+fn with_parent_stamps(
     child: &'static Table,
     rows: &RecordBatch,
     stored: &RecordBatch,
 ) -> Result<RecordBatch, LoadError> {
-    let owners = UInt64Array::from_iter_values(
+    let parents = UInt64Array::from_iter_values(
         number_column(rows, RECORD_COLUMN)?.values().iter().map(|record| record.unsigned_abs()),
     );
     let mut columns = Vec::with_capacity(child.columns.len());
     for column in &child.columns {
-        let of = if column.origin == Origin::Load { stored } else { rows };
-        let values = of.column_by_name(&column.name);
+        let source = if column.origin == Origin::Load { stored } else { rows };
+        let values = source.column_by_name(&column.name);
         let values = values.ok_or_else(|| LoadError::Bug(format!("rows of {} without {}", child.name, column.name)))?;
         columns.push(match column.origin {
-            Origin::Load => take(values, &owners, None).map_err(invalid_rows(child))?,
+            Origin::Load => take(values, &parents, None).map_err(invalid_rows(child))?,
             _ => Arc::clone(values),
         });
     }
     RecordBatch::try_new(child.full_schema(), columns).map_err(invalid_rows(child))
 }
 
-/// The first row of each event that is not stored.
+/// The rows of events that are not stored yet; of several rows of one event, the first.
 fn new_events(store: &mut BufferedStore, table: &'static Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
     let Some(received) = TimeRange::over(table, std::slice::from_ref(rows))? else { return Ok(rows.slice(0, 0)) };
     let search_range = TimeRange { start_us: received.start_us.saturating_sub(DUPLICATE_LOOKBACK_US), ..received };

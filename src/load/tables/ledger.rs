@@ -1,4 +1,4 @@
-//! The ledger, `sync_windows`: which scans were applied, and their counts.
+//! The ledger, table `sync_windows`: the scans that were applied, with their counts.
 
 use std::collections::HashSet;
 
@@ -33,7 +33,7 @@ pub(in crate::load) fn counts_of(store: &mut BufferedStore, scan: &ScanId) -> Re
     Ok(records_in(store, contract(TABLE)?, &Filter::all().with_keys(&scans), counts)?.pop())
 }
 
-/// All scans of the ledger, in no particular order. Windows are limited to the years 1 to 9999.
+/// All rows of the ledger, in no particular order. Their windows are limited to the years 1 to 9999.
 ///
 /// # Errors
 /// `DamagedRows` if the ledger contains a stream that this program does not know.
@@ -41,7 +41,7 @@ pub(in crate::load) fn entries(store: &mut BufferedStore) -> Result<Vec<LedgerEn
     records_in(store, contract(TABLE)?, &Filter::all(), entry)
 }
 
-/// Adds the row of a scan.
+/// Adds the row of an applied scan.
 pub(in crate::load) fn add(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -54,6 +54,7 @@ pub(in crate::load) fn add(
     add_rows(store, table, rows.finish()?)
 }
 
+/// The value of a ledger column for a scan; NULL for an unknown column.
 fn cell<'a>(column: &str, scan: &'a Scan, counts: &RowCounts, proof: Proof) -> Cell<'a> {
     match column {
         "scan_id" => Cell::Text(&scan.id.0),

@@ -1,7 +1,7 @@
-//! Tables that are written without comparing a scan: the ledger, runs, receipts, webhook events, changes of status,
-//! and complete ranges of the other tables.
+//! Reads and writes tables whose rows do not come from comparing a scan: the ledger, runs, receipts, webhook events,
+//! status changes and recordings. Also replaces time ranges of the other tables.
 //!
-//! The functions read and change rows of a [`super::store::BufferedStore`]. None of them commits; the caller does.
+//! The functions change rows of a [`super::store::BufferedStore`], and leave the commit to the caller.
 
 mod access;
 mod cells;

@@ -1,4 +1,4 @@
-//! Replaces a range of a stream by the rows of another store, without comparing rows.
+//! Replaces the rows of a time range by the rows of another store, without comparing rows.
 
 use super::access::{add_rows, copy_rows, scan_keys};
 use crate::{
@@ -12,31 +12,31 @@ use crate::{
 
 const REJECTS: &str = "rejects";
 const LEDGER: &str = "sync_windows";
-/// Keys of rows that are removed together; bounds the memory.
+/// Most rows whose keys are in memory while rows are removed, unless more rows share one microsecond.
 const KEYS_AT_ONCE: u64 = 200_000;
 
-/// Removes the rows of a range from every table of the stream, and adds the rows of the source in that range. Rejects
-/// and ledger rows are replaced by scan id. Returns the number of rows added to all tables. Memory does not grow with
-/// the range.
+/// Removes the rows of a time range from all tables of a stream, and adds the rows that the source has in this range.
+/// Rejects and ledger rows are replaced by scan id. Returns the number of added rows. Memory does not grow with the
+/// range.
 ///
 /// # Errors
 /// `Unsupported` if a table of the stream has no partition column.
 pub(in crate::load) fn replace(
     store: &mut BufferedStore,
     source: &mut BufferedStore,
-    what: &Replacement,
+    replacement: &Replacement,
 ) -> Result<u64, LoadError> {
-    let of_stream = || tables().iter().filter(|table| table.stream.as_deref() == Some(what.stream.name()));
-    if let Some(table) = of_stream().find(|table| table.partition.is_none()) {
+    let stream_tables = || tables().iter().filter(|table| table.stream.as_deref() == Some(replacement.stream.name()));
+    if let Some(table) = stream_tables().find(|table| table.partition.is_none()) {
         return Err(LoadError::Unsupported(format!(
             "{} has no creation time by which a range could be replaced",
             table.name
         )));
     }
-    let range = TimeRange::of(what.window);
-    let scans = scan_keys(&what.scans)?;
+    let range = TimeRange::of(replacement.window);
+    let scans = scan_keys(&replacement.scans)?;
     let mut added = 0;
-    for table in of_stream() {
+    for table in stream_tables() {
         remove_range(store, table, range, KEYS_AT_ONCE)?;
         added += copy_rows(source, store, table, &Filter::within(Some(range)))?;
     }
@@ -45,7 +45,7 @@ pub(in crate::load) fn replace(
     Ok(added)
 }
 
-/// Removes the rows of a range. A range with too many rows is split into smaller ones.
+/// Removes the rows of a range from one table. A range with more than `keys_at_once` rows is split into smaller ranges.
 fn remove_range(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -54,18 +54,19 @@ fn remove_range(
 ) -> Result<(), LoadError> {
     let mut pieces = vec![range];
     while let Some(piece) = pieces.pop() {
-        // A range of one moment cannot be split.
-        let is_one_moment = piece.end_us.saturating_sub(piece.start_us) <= 1;
+        // A range of one microsecond cannot be split.
+        let is_unsplittable = piece.end_us.saturating_sub(piece.start_us) <= 1;
         let (mut rows, mut keys) = (0, Vec::new());
         store.read(table, &removal_columns(table), &Filter::within(Some(piece)), &mut |batch| {
             rows += batch.num_rows() as u64;
-            match rows <= keys_at_once || is_one_moment {
-                true => keys.push(batch),
-                false => keys.clear(),
+            if rows <= keys_at_once || is_unsplittable {
+                keys.push(batch);
+            } else {
+                keys.clear();
             }
             Ok(())
         })?;
-        if rows > keys_at_once && !is_one_moment {
+        if rows > keys_at_once && !is_unsplittable {
             pieces.extend(split_range(piece, 2 * rows.div_ceil(keys_at_once)));
             continue;
         }
@@ -89,16 +90,17 @@ fn split_range(range: TimeRange, pieces: u64) -> Vec<TimeRange> {
     ranges
 }
 
-/// Replaces the rejects of the scans. A reject is stored once, for the scan that saw it first. So rejects of other
-/// scans stay, and are not added again.
+/// Removes the rejects of the scans, and adds those that the source has for them. Returns the number of added rejects. A
+/// reject is stored once, for the first scan that returned it. So a reject that the store has for another scan stays,
+/// and is not added again.
 fn replace_rejects(store: &mut BufferedStore, source: &mut BufferedStore, scans: &KeySet) -> Result<u64, LoadError> {
     let table = contract(REJECTS)?;
     let key = removal_columns(table);
-    let of_scans = Filter::all().with_keys(scans);
+    let in_scans = Filter::all().with_keys(scans);
     let mut change = TableChange::new(table);
-    store.read(table, &key, &of_scans, &mut |rows| change.remove(&rows))?;
+    store.read(table, &key, &in_scans, &mut |rows| change.remove(&rows))?;
     let mut added_keys = KeySet::new(key.clone());
-    source.read(table, &key, &of_scans, &mut |rows| added_keys.add(&rows))?;
+    source.read(table, &key, &in_scans, &mut |rows| added_keys.add(&rows))?;
     let mut kept = KeySet::new(key);
     let columns: Vec<&str> = kept.columns().iter().copied().chain(["scan_id"]).collect();
     store.read(table, &columns, &Filter::all().with_keys(&added_keys), &mut |rows| {
@@ -106,7 +108,7 @@ fn replace_rejects(store: &mut BufferedStore, source: &mut BufferedStore, scans:
     })?;
     store.change(change)?;
     let mut added = 0;
-    source.read(table, &table.column_names(), &of_scans, &mut |rows| {
+    source.read(table, &table.column_names(), &in_scans, &mut |rows| {
         let rows = kept.rows_not_in(table, rows)?;
         added += rows.num_rows() as u64;
         add_rows(store, table, rows)
@@ -114,6 +116,7 @@ fn replace_rejects(store: &mut BufferedStore, source: &mut BufferedStore, scans:
     Ok(added)
 }
 
+/// Replaces the ledger rows of the scans, and returns the number of added rows.
 fn replace_ledger(store: &mut BufferedStore, source: &mut BufferedStore, scans: &KeySet) -> Result<u64, LoadError> {
     let table = contract(LEDGER)?;
     let mut change = TableChange::new(table);

@@ -1,4 +1,4 @@
-//! `erasures`: the receipts of erasures, which do not name the erased person.
+//! The table `erasures`: a receipt of each erasure, which does not name the erased person.
 
 use super::{
     access::{records_in, upsert_records},
@@ -40,7 +40,8 @@ pub struct ErasureRecord {
     pub run_id: RunId,
 }
 
-/// Adds receipts, and replaces earlier receipts of the same erasures. Of records of one erasure the last is used.
+/// Adds receipts, in place of earlier receipts of the same erasures. If several records are of one erasure, the last is
+/// used.
 pub(in crate::load) fn record(store: &mut BufferedStore, records: &[ErasureRecord]) -> Result<(), LoadError> {
     upsert_records(store, contract(TABLE)?, records, |record| &record.erasure_id, cell)
 }

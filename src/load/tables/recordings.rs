@@ -1,4 +1,5 @@
-//! The recordings of `response_media`: which ones must still be fetched, and the outcome of each fetch.
+//! Recordings that rows of `response_media` link to: finds those that are not fetched yet, and writes the outcomes of
+//! fetches.
 
 use std::{
     cmp::Reverse,
@@ -27,57 +28,57 @@ use crate::{
 
 const MEDIA: &str = "response_media";
 const RESPONSES: &str = "responses";
-/// Rows that are changed together; bounds the memory.
+/// Most recordings that are looked up or changed together, to limit the memory.
 const ROWS_AT_ONCE: usize = 20_000;
 
-/// A row of `response_media` whose recording is not stored.
+/// A row of `response_media` with a link to a recording that is not fetched yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedRecording {
     pub response_group_uid: String,
     pub question_id: i64,
     pub upload_id: Option<String>,
-    /// The stored link, which may have expired.
+    /// The link to the recording. It may have expired.
     pub link: String,
     /// Creation time of the response, epoch microseconds.
     pub created_us: i64,
-    /// The outcome of an earlier fetch.
+    /// The outcome of an earlier fetch; `None` if there was none.
     pub status: Option<String>,
-    /// True if the response is soft-deleted or vanished: its recording is not fetched.
+    /// True if the response is soft-deleted or vanished, so that its recording must not be fetched.
     pub is_gone: bool,
 }
 
-/// Some of the recordings that are not stored, newest first.
+/// A part of the recordings that are not fetched yet, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WantedRecordings {
     pub rows: Vec<WantedRecording>,
-    /// Latest creation time (epoch microseconds) of the recordings that follow; `None` if there are no more.
+    /// Latest creation time of the next part, in epoch microseconds; `None` if there is no next part.
     pub next_until_us: Option<i64>,
 }
 
 /// The outcome of fetching a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingOutcome {
-    /// The row without a recording.
+    /// The row whose recording was fetched.
     pub wanted: WantedRecording,
     /// "stored", or the reason why there is no recording.
     pub status: String,
-    /// The stored recording.
+    /// The stored recording; `None` if it was not stored.
     pub stored: Option<StoredRecording>,
 }
 
-/// A stored recording.
+/// A recording that was fetched and stored as a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRecording {
     pub sha256: String,
     pub bytes: u64,
     pub media_type: Option<String>,
     pub path: String,
-    /// Epoch milliseconds.
+    /// When it was fetched, in epoch milliseconds.
     pub fetched_ms: i64,
 }
 
-/// The newest rows without a recording that were created up to a moment (epoch microseconds); at most `rows_max`. If
-/// more than `rows_max` rows share one moment, the rest is left out.
+/// Finds the newest recordings that are not fetched yet, of rows created at `until_us` (epoch microseconds) or before.
+/// Returns at most `rows_max`. If more than `rows_max` rows have one creation time, some of them are left out.
 pub(in crate::load) fn wanted(
     store: &mut BufferedStore,
     until_us: i64,
@@ -104,19 +105,21 @@ pub(in crate::load) fn wanted(
         Ok(())
     })?;
     keep_newest(&mut wanted, rows_max);
-    for some in wanted.chunks_mut(ROWS_AT_ONCE) {
-        mark_unavailable(store, some)?;
+    for chunk in wanted.chunks_mut(ROWS_AT_ONCE) {
+        mark_unavailable(store, chunk)?;
     }
     let oldest = wanted.last().map(|oldest| oldest.created_us).filter(|_| wanted.len() >= rows_max);
     let next_until_us = oldest.map(|oldest_us| oldest_us.min(until_us.saturating_sub(1)));
     Ok(WantedRecordings { rows: wanted, next_until_us })
 }
 
+/// Sorts recordings, newest first, and drops all but the first `rows_max`.
 fn keep_newest(wanted: &mut Vec<WantedRecording>, rows_max: usize) {
     wanted.sort_by_key(|wanted| Reverse(wanted.created_us));
     wanted.truncate(rows_max);
 }
 
+/// The recording of a row; `None` if the row has no link or its recording is stored.
 fn wanted_row(row: Row<'_>) -> Result<Option<WantedRecording>, LoadError> {
     let link = row.text_or_null("download_url")?.filter(|link| !link.is_empty());
     let (Some(link), None) = (link, row.text_or_null("recording_sha256")?) else { return Ok(None) };
@@ -131,7 +134,7 @@ fn wanted_row(row: Row<'_>) -> Result<Option<WantedRecording>, LoadError> {
     }))
 }
 
-/// Marks the recordings whose responses are soft-deleted or vanished.
+/// Sets `is_gone` of the recordings whose responses are soft-deleted or vanished.
 fn mark_unavailable(store: &mut BufferedStore, wanted: &mut [WantedRecording]) -> Result<(), LoadError> {
     let table = contract(RESPONSES)?;
     let columns = ["response_group_uid", "question_id", "created_at", "deleted_at", "_vanished_at"];
@@ -148,14 +151,15 @@ fn mark_unavailable(store: &mut BufferedStore, wanted: &mut [WantedRecording]) -
             Ok(())
         })?;
     }
-    for one in wanted {
-        one.is_gone = gone.contains(&(one.response_group_uid.clone(), one.question_id));
+    for recording in wanted {
+        recording.is_gone = gone.contains(&(recording.response_group_uid.clone(), recording.question_id));
     }
     Ok(())
 }
 
-/// Writes the outcomes of fetches into their rows, with the stamp if there is one. A row stays unchanged if it has
-/// the outcome already, has another upload, or is gone. Returns the number of changed rows.
+/// Writes the outcomes of fetches into the rows of `response_media`, and returns the number of changed rows. A row gets
+/// the stamp, or keeps its own if `stamp` is `None`. An outcome is skipped if the row has it already, has another
+/// upload, or does not exist.
 pub(in crate::load) fn write_outcomes(
     store: &mut BufferedStore,
     outcomes: &[RecordingOutcome],
@@ -165,10 +169,10 @@ pub(in crate::load) fn write_outcomes(
     let mut outcomes: Vec<&RecordingOutcome> = outcomes.iter().collect();
     outcomes.sort_by_key(|outcome| outcome.wanted.created_us);
     let mut written = 0;
-    for some in outcomes.chunks(ROWS_AT_ONCE) {
-        let keys = keys_of(table, some.iter().map(|outcome| &outcome.wanted))?;
+    for chunk in outcomes.chunks(ROWS_AT_ONCE) {
+        let keys = keys_of(table, chunk.iter().map(|outcome| &outcome.wanted))?;
         let by_key: HashMap<(&str, i64), &RecordingOutcome> =
-            some.iter().map(|outcome| ((key_of(&outcome.wanted)), *outcome)).collect();
+            chunk.iter().map(|outcome| ((key_of(&outcome.wanted)), *outcome)).collect();
         for range in TimeRange::clusters_of(table, keys.values())? {
             let mut change = TableChange::new(table);
             for rows in store.full_rows(table, &Filter::within(range).with_keys(&keys))? {
@@ -187,25 +191,25 @@ fn key_of(wanted: &WantedRecording) -> (&str, i64) {
     (&wanted.response_group_uid, wanted.question_id)
 }
 
-/// The removal columns of these recordings, in a table with one row for each answer.
+/// The keys of the rows of these recordings, in [`removal_columns`] of a table with one row for each answer.
 fn keys_of<'w>(table: &'static Table, wanted: impl Iterator<Item = &'w WantedRecording>) -> Result<KeySet, LoadError> {
     let mut sessions = StringBuilder::new();
-    let (mut questions, mut moments) = (Int64Builder::new(), TimestampMicrosecondBuilder::new());
-    for one in wanted {
-        sessions.append_value(&one.response_group_uid);
-        questions.append_value(one.question_id);
-        moments.append_value(one.created_us);
+    let (mut questions, mut times) = (Int64Builder::new(), TimestampMicrosecondBuilder::new());
+    for recording in wanted {
+        sessions.append_value(&recording.response_group_uid);
+        questions.append_value(recording.question_id);
+        times.append_value(recording.created_us);
     }
     let columns: [(&str, ArrayRef); 3] = [
         ("response_group_uid", Arc::new(sessions.finish())),
         ("question_id", Arc::new(questions.finish())),
-        ("created_at", Arc::new(moments.finish())),
+        ("created_at", Arc::new(times.finish())),
     ];
     let rows = RecordBatch::try_from_iter(columns).map_err(invalid_rows(table))?;
     KeySet::of(removal_columns(table), &[rows])
 }
 
-/// The rows that the outcomes change, with the outcome of each.
+/// The rows among `rows` that an outcome changes, with the outcome of each, in the same order.
 fn rows_to_change<'o>(
     table: &'static Table,
     rows: &RecordBatch,
@@ -231,7 +235,7 @@ fn rows_to_change<'o>(
     Ok((rows, outcomes))
 }
 
-/// The rows with the outcome of their recordings.
+/// The rows with the values of their outcomes. `outcomes` are in the order of the rows.
 fn with_outcomes(
     table: &'static Table,
     rows: &RecordBatch,
@@ -256,7 +260,7 @@ fn with_outcomes(
         ("recording_fetched_at", Arc::new(fetched.collect::<TimestampMicrosecondArray>())),
     ]);
     let schema = rows.schema();
-    // Stamp columns and changed columns are left out here, and added below.
+    // The columns of the stamp and of the outcome are left out here, and added below.
     let is_stamp = |name: &str| stamp.is_some() && matches!(name, "_run_id" | "_synced_at");
     let is_kept = |name: &str| !new.contains_key(name) && !is_stamp(name);
     let kept = schema.fields().iter().zip(rows.columns()).filter(|(field, _)| is_kept(field.name()));

@@ -1,4 +1,4 @@
-//! `sync_runs`: the report of each run.
+//! The table `sync_runs`: one row with the report of each run.
 
 use super::{
     access::{records_in, upsert_records},
@@ -15,7 +15,7 @@ use crate::{
 
 const TABLE: &str = "sync_runs";
 
-/// Adds the rows of runs, and replaces earlier rows of the same runs. Of records of one run the last is used.
+/// Adds a row for each run, in place of an earlier row of the run. If several records are of one run, the last is used.
 pub(in crate::load) fn record(store: &mut BufferedStore, runs: &[RunRecord]) -> Result<(), LoadError> {
     upsert_records(store, contract(TABLE)?, runs, |run| &run.run_id, cell)
 }

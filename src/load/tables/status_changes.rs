@@ -1,6 +1,6 @@
-//! `survey_status_changes`: changes of survey status that scans see and webhooks report.
+//! The table `survey_status_changes`: changes of survey status that scans see and webhooks report.
 //!
-//! A change that a scan and a webhook both saw is one row.
+//! If a scan and a webhook report the same change, it becomes one row.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,14 +20,15 @@ use crate::{
 };
 
 const TABLE: &str = "survey_status_changes";
-/// Values of `seen_by`.
+/// Values of the column `seen_by`.
 const SCAN: &str = "scan";
 const WEBHOOK: &str = "webhook";
 const BOTH: &str = "both";
-/// Largest difference between the times at which a scan and a webhook saw the same change.
+/// Largest difference, in microseconds, between the times that a scan and a webhook give for the same change.
 const SAME_CHANGE_US: u64 = 7 * DAY_MS.unsigned_abs() * 1000;
 
-/// Adds the changes that new rows of `webhook_events` report, and marks the scan changes that they confirm.
+/// Adds the status changes that new rows of `webhook_events` report. A change that a scan has seen already is marked as
+/// seen by both.
 pub(super) fn add(store: &mut BufferedStore, new_events: &RecordBatch, stamp: Stamp<'_>) -> Result<(), LoadError> {
     let reports = reports_in(new_events)?;
     if reports.is_empty() {
@@ -42,7 +43,8 @@ pub(super) fn add(store: &mut BufferedStore, new_events: &RecordBatch, stamp: St
     write(store, &surveys, stamp)
 }
 
-/// The status of a survey before and after a scan. A survey that is new, or was or is vanished, has no status there.
+/// The status of a survey before and after a scan: `None` before if the survey is new or had vanished, `None` after if
+/// it has vanished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::load) struct ScannedStatus {
     pub survey_id: i64,
@@ -50,7 +52,8 @@ pub(in crate::load) struct ScannedStatus {
     pub after: Option<String>,
 }
 
-/// Adds the changes that a scan saw, each survey once, and marks the webhook changes that the scan confirms.
+/// Adds the status changes that a scan saw. A change that a webhook has reported already is marked as seen by both.
+/// `statuses` has each survey at most once.
 pub(in crate::load) fn add_scanned(
     store: &mut BufferedStore,
     statuses: &[ScannedStatus],
@@ -63,6 +66,7 @@ pub(in crate::load) fn add_scanned(
     write(store, &surveys, stamp)
 }
 
+/// Writes the replaced and the added changes of all surveys.
 fn write(store: &mut BufferedStore, surveys: &BTreeMap<i64, SurveyChanges>, stamp: Stamp<'_>) -> Result<(), LoadError> {
     let table = contract(TABLE)?;
     let (mut replaced, mut added) = (RowBuilder::new(table), RowBuilder::new(table));
@@ -97,6 +101,8 @@ fn reports_in(events: &RecordBatch) -> Result<Vec<StatusReport>, LoadError> {
     Ok(reports)
 }
 
+/// The report in a row of `webhook_events`; `None` for an event of another kind, without the needed values, or with an
+/// unchanged status.
 fn report_in(event: Row<'_>) -> Result<Option<StatusReport>, LoadError> {
     if event.text("kind")? != EventKind::StudyStatusChanged.name() {
         return Ok(None);
@@ -112,7 +118,7 @@ fn report_in(event: Row<'_>) -> Result<Option<StatusReport>, LoadError> {
     Ok((old != new).then_some(report))
 }
 
-/// A row of `survey_status_changes`. A survey has no status before it is first seen, and none while it is vanished.
+/// A row of `survey_status_changes`. A status is `None` before the survey is first seen, and while it is vanished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StatusChange {
     /// Epoch microseconds.
@@ -134,20 +140,23 @@ fn cell<'a>(column: &str, survey_id: i64, change: &'a StatusChange, stamp: Stamp
     }
 }
 
-/// The stored changes of one survey, sorted by time, with the changes to replace and to add.
+/// The changes of one survey, and what must be written.
 #[derive(Debug, Default)]
 struct SurveyChanges {
+    /// The stored changes and the new ones, sorted by time.
     changes: Vec<StatusChange>,
+    /// Stored rows to remove.
     replaced: Vec<StatusChange>,
+    /// Rows to add.
     added: Vec<StatusChange>,
 }
 
 impl SurveyChanges {
-    /// Adds a report.
+    /// Adds a webhook's report.
     ///
-    /// A report is a change if it starts from the last known status. Otherwise the report may be late, or an earlier
-    /// change may be missing. Then it proves nothing, and the scan that the webhook starts will see the status. A
-    /// late report of a change that a scan saw confirms that change.
+    /// The report is a new change if its old status is the last known status. Otherwise the report may be late, or an
+    /// earlier change may be missing, so it is not added: the scan that the webhook causes will see the status. If a
+    /// scan has seen the same change, the change is marked as seen by both.
     fn add_report(&mut self, report: &StatusReport) {
         let Some(last) = self.changes.last() else { return };
         if last.new.as_deref() == Some(&report.old) && last.at_us < report.at_us {
@@ -169,10 +178,11 @@ impl SurveyChanges {
         self.added.push(seen.clone());
     }
 
-    /// Adds what a scan that began at this moment saw.
+    /// Adds the status that a scan saw. `started_us` is when the scan began.
     ///
-    /// If only a webhook reported the last change, and the scan began after it, its status is the one before the
-    /// scan. If the scan saw the same status, both saw the change, which keeps the webhook's time.
+    /// If the last change was reported only by a webhook, before the scan began, then the status before the scan is the
+    /// one that the webhook reported. If the scan saw this status too, the change is marked as seen by both, and keeps
+    /// the webhook's time.
     fn add_scanned(&mut self, status: &ScannedStatus, started_us: i64) {
         let reported = self.changes.last().filter(|last| last.seen_by == WEBHOOK && last.at_us <= started_us);
         if let Some(reported) = reported.filter(|reported| reported.new == status.after) {
@@ -187,7 +197,7 @@ impl SurveyChanges {
     }
 }
 
-/// The stored changes of these surveys.
+/// The stored changes of these surveys, by survey. Surveys without a stored change are left out.
 fn known_changes(
     store: &mut BufferedStore,
     survey_ids: impl Iterator<Item = i64>,

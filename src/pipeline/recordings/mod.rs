@@ -189,7 +189,7 @@ impl Run {
         for destination in &self.destinations {
             let (outcomes, run_id) = (outcomes.clone(), self.session.run_id.clone());
             let settle = move |warehouse: &mut Warehouse| {
-                warehouse.settle_recordings(&outcomes, Some(Stamp { run_id: &run_id, at_ms: now_ms }))
+                warehouse.write_recording_outcomes(&outcomes, Some(Stamp { run_id: &run_id, at_ms: now_ms }))
             };
             let settled =
                 destination.work(move |warehouse| settle(warehouse).map_err(failed(warehouse.name()))).await??;
@@ -240,7 +240,7 @@ pub(super) fn tell_known(warehouse: &mut Warehouse, settings: &RecordingsSetting
                 outcomes.push(outcome_of(&wanted, &key, &recordings, &upload));
             }
         }
-        warehouse.settle_recordings(&outcomes, None).map_err(failed(name))?;
+        warehouse.write_recording_outcomes(&outcomes, None).map_err(failed(name))?;
     }
     Ok(())
 }

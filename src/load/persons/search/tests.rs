@@ -104,7 +104,7 @@ fn p9_every_text_is_searched_once_with_any_number_of_threads() {
         let all: Vec<_> = columns().map(|(table, column)| (table, column, mentioning as u64)).collect();
         assert_eq!(found, all, "{threads} threads");
         assert_eq!((searched.rows, searched.bytes), ((tables().len() * ROWS) as u64, bytes as u64));
-        assert_eq!((searched.inside_longer, searched.in_their_tables.len()), (0, 0));
+        assert_eq!((searched.inside_longer, searched.in_foreign_tables.len()), (0, 0));
         store.commit("test").unwrap();
     }
 }
@@ -132,7 +132,7 @@ fn p9_tables_of_others_are_searched_and_reported_apart() {
     let store = StoreWithForeignTables { inner: MemoryStore::open(&Shelf::default()), foreign, unreadable: None };
     let searched = search(&mut BufferedStore::new(Box::new(store), 0), &matcher(), 2).unwrap();
     let mention = Mention { table: "notes".into(), column: "note".into(), rows: 1 };
-    assert_eq!((searched.mentions, searched.in_their_tables, searched.rows), (vec![], vec![mention], 2));
+    assert_eq!((searched.mentions, searched.in_foreign_tables, searched.rows), (vec![], vec![mention], 2));
 }
 
 #[test]

@@ -20,7 +20,7 @@ struct Memory {
     shelf: Shelf,
     folder: TempDir,
     identity: Mutex<Option<Identity>>,
-    waiting_bytes_max: usize,
+    buffer_bytes_max: usize,
 }
 
 fn memory() -> Box<dyn Kind> {
@@ -32,9 +32,9 @@ fn memory_that_is_written_at_once() -> Box<dyn Kind> {
     memory_with(0)
 }
 
-fn memory_with(waiting_bytes_max: usize) -> Box<dyn Kind> {
+fn memory_with(buffer_bytes_max: usize) -> Box<dyn Kind> {
     let folder = TempDir::new().unwrap();
-    Box::new(Memory { shelf: Shelf::default(), folder, identity: Mutex::default(), waiting_bytes_max })
+    Box::new(Memory { shelf: Shelf::default(), folder, identity: Mutex::default(), buffer_bytes_max })
 }
 
 impl Kind for Memory {
@@ -45,7 +45,7 @@ impl Kind for Memory {
             let (found, wanted) = (bound.environment.clone(), identity.environment.clone());
             return Err(LoadError::OtherIdentity { path: "memory".into(), found, wanted });
         }
-        Ok(Warehouse::new(Box::new(MemoryStore::open(&self.shelf)), self.waiting_bytes_max, 1))
+        Ok(Warehouse::new(Box::new(MemoryStore::open(&self.shelf)), self.buffer_bytes_max, 1))
     }
 
     fn reader(&self) -> Reader {

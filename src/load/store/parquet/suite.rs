@@ -14,20 +14,20 @@ use crate::{
 };
 
 /// Bytes of rows that are buffered.
-const WAITING_BYTES_MAX: usize = 16 << 20;
+const BUFFER_BYTES_MAX: usize = 16 << 20;
 
 struct Folder {
     folder: TempDir,
     partition_by: PartitionBy,
-    waiting_bytes_max: usize,
+    buffer_bytes_max: usize,
 }
 
 fn by_month() -> Box<dyn Kind> {
-    folder(PartitionBy::Month, WAITING_BYTES_MAX)
+    folder(PartitionBy::Month, BUFFER_BYTES_MAX)
 }
 
 fn by_day() -> Box<dyn Kind> {
-    folder(PartitionBy::Day, WAITING_BYTES_MAX)
+    folder(PartitionBy::Day, BUFFER_BYTES_MAX)
 }
 
 /// Without a buffer: each change is a layer of its own.
@@ -35,8 +35,8 @@ fn by_month_written_at_once() -> Box<dyn Kind> {
     folder(PartitionBy::Month, 0)
 }
 
-fn folder(partition_by: PartitionBy, waiting_bytes_max: usize) -> Box<dyn Kind> {
-    Box::new(Folder { folder: TempDir::new().unwrap(), partition_by, waiting_bytes_max })
+fn folder(partition_by: PartitionBy, buffer_bytes_max: usize) -> Box<dyn Kind> {
+    Box::new(Folder { folder: TempDir::new().unwrap(), partition_by, buffer_bytes_max })
 }
 
 fn open(root: &Path, identity: &Identity, partition_by: PartitionBy) -> Result<ParquetStore, LoadError> {
@@ -47,7 +47,7 @@ fn open(root: &Path, identity: &Identity, partition_by: PartitionBy) -> Result<P
 impl Kind for Folder {
     fn open(&self, identity: &Identity) -> Result<Warehouse, LoadError> {
         let store = open(&self.folder.path().join("w"), identity, self.partition_by)?;
-        Ok(Warehouse::new(Box::new(store), self.waiting_bytes_max, 2))
+        Ok(Warehouse::new(Box::new(store), self.buffer_bytes_max, 2))
     }
 
     fn reader(&self) -> Reader {

@@ -275,7 +275,7 @@ fn a_failed_transaction_does_not_end_the_run() {
     Connection::open(&path).unwrap().execute_batch(breaking).unwrap();
     let mut warehouse = open(&path).unwrap();
     assert!(matches!(load(&mut warehouse), Err(LoadError::Engine { .. })));
-    assert!(!warehouse.holds(&answers_scan(0, 0, 1).id).unwrap());
+    assert!(!warehouse.has_applied(&answers_scan(0, 0, 1).id).unwrap());
     warehouse.publish().unwrap();
     let mending = "ALTER TABLE responses ALTER COLUMN theirs DROP NOT NULL";
     Connection::open(&path).unwrap().execute_batch(mending).unwrap();

@@ -19,20 +19,20 @@ use crate::{
 };
 
 /// Bytes of rows that are buffered.
-const WAITING_BYTES_MAX: usize = 16 << 20;
+const BUFFER_BYTES_MAX: usize = 16 << 20;
 
 struct File {
     folder: TempDir,
-    waiting_bytes_max: usize,
+    buffer_bytes_max: usize,
 }
 
 fn file() -> Box<dyn Kind> {
-    Box::new(File { folder: TempDir::new().unwrap(), waiting_bytes_max: WAITING_BYTES_MAX })
+    Box::new(File { folder: TempDir::new().unwrap(), buffer_bytes_max: BUFFER_BYTES_MAX })
 }
 
 /// Without a buffer: each change is written to the file's transaction.
 fn file_that_is_written_at_once() -> Box<dyn Kind> {
-    Box::new(File { folder: TempDir::new().unwrap(), waiting_bytes_max: 0 })
+    Box::new(File { folder: TempDir::new().unwrap(), buffer_bytes_max: 0 })
 }
 
 fn options(folder: &Path) -> EngineOptions {
@@ -47,7 +47,7 @@ fn open_store(path: &Path, identity: &Identity, options: &EngineOptions) -> Resu
 }
 
 fn warehouse_in(store: DuckDbStore) -> Warehouse {
-    Warehouse::new(Box::new(store), WAITING_BYTES_MAX, 2)
+    Warehouse::new(Box::new(store), BUFFER_BYTES_MAX, 2)
 }
 
 /// The warehouse of the tests in this file.
@@ -59,7 +59,7 @@ impl Kind for File {
     fn open(&self, identity: &Identity) -> Result<Warehouse, LoadError> {
         let path = self.folder.path().join("data/warehouse.duckdb");
         let store = open_store(&path, identity, &options(self.folder.path()))?;
-        Ok(Warehouse::new(Box::new(store), self.waiting_bytes_max, 2))
+        Ok(Warehouse::new(Box::new(store), self.buffer_bytes_max, 2))
     }
 
     fn reader(&self) -> Reader {
