@@ -221,7 +221,8 @@ impl Engine {
         tracing::trace!(action, sql);
         let failed = LoadError::engine(action);
         let mut statement = self.connection.prepare(sql).map_err(failed)?;
-        // The iterator that this returns panics if the engine fails. `step` reads the same stream and returns the error.
+        // The iterator that this returns panics if the engine fails. `step` reads the same stream and returns the
+        // error.
         let _ = statement.stream_arrow([]).map_err(failed)?;
         while let Some(chunk) = statement.step().map_err(failed)? {
             take(RecordBatch::from(&chunk))?;
@@ -235,8 +236,8 @@ impl Engine {
     }
 }
 
-/// Removes the spill files of a killed process, which may contain rows of people who were erased since. Also creates the
-/// parent of the spill folder, which the engine does not create.
+/// Removes the spill files of a killed process, which may contain rows of people who were erased since. Also creates
+/// the parent of the spill folder, which the engine does not create.
 fn remove_spill_files(folder: &Path) -> Result<(), LoadError> {
     if let Some(parent) = folder.parent() {
         files::create_folders(parent).map_err(LoadError::io("create the folder", parent))?;

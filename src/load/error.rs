@@ -131,8 +131,8 @@ impl LoadError {
         found.ok_or_else(|| LoadError::Missing { path: path.to_owned() })
     }
 
-    /// For `map_err`: the error for a failed file operation; [`LoadError::Full`] if the disk or a quota is full. `action`
-    /// completes the message "cannot ... PATH".
+    /// For `map_err`: the error for a failed file operation; [`LoadError::Full`] if the disk or a quota is full.
+    /// `action` completes the message "cannot ... PATH".
     pub(super) fn io<'p>(action: &'static str, path: &'p Path) -> impl Fn(io::Error) -> LoadError + Copy + use<'p> {
         move |source| {
             let path = path.to_path_buf();

@@ -7,7 +7,7 @@ use super::{
     Warehouse,
     store::{
         Store,
-        duckdb::{DuckDbPlace, DuckDbStore},
+        duckdb::{DuckDbOptions, DuckDbStore},
         parquet::ParquetStore,
     },
 };
@@ -76,6 +76,7 @@ impl Place {
         Ok(Warehouse::new(store, opening.buffer_bytes_max, opening.threads))
     }
 
+    /// Opens the store of the warehouse for writing.
     fn open_store(&self, opening: &Opening, engine: Option<StartedEngine>) -> Result<Box<dyn Store>, LoadError> {
         let Opening { identity, patience, failpoints, .. } = opening;
         match self {
@@ -86,8 +87,8 @@ impl Place {
                 };
                 let (patience, failpoints) = (patience.clone(), failpoints.clone());
                 let (copy, search) = (copy.clone(), search.clone());
-                let place = DuckDbPlace { path, identity, patience, failpoints, copy, search };
-                Ok(Box::new(DuckDbStore::open(place, engine)?))
+                let options = DuckDbOptions { path, identity, patience, failpoints, copy, search };
+                Ok(Box::new(DuckDbStore::open(options, engine)?))
             }
             Place::Parquet { root, partition_by } => {
                 let options = parquet_options(*partition_by, opening);

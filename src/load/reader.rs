@@ -1,7 +1,8 @@
 //! Read-only SQL queries of a warehouse. A query can read only the files of the warehouse, and cannot change anything.
 //!
-//! Opening a reader does not wait for a lock: while a run writes the DuckDB file, opening fails with an error that names
-//! the process. A run cannot write a DuckDB file that a reader has open, so the reader should be closed after the query.
+//! Opening a reader does not wait for a lock: while a run writes the DuckDB file, opening fails with an error that
+//! names the process. A run cannot write a DuckDB file that a reader has open, so the reader should be closed after the
+//! query.
 
 mod script;
 mod seal;
@@ -180,7 +181,8 @@ impl Reader {
             }
         };
         let mut statement = timer.during(|| self.connection.prepare(sql)).map_err(failed)?;
-        // The iterator that this returns panics if the engine fails. `step` reads the same stream and returns the error.
+        // The iterator that this returns panics if the engine fails. `step` reads the same stream and returns the
+        // error.
         timer.during(|| statement.stream_arrow([]).map(drop)).map_err(failed)?;
         take(without_zones(RecordBatch::new_empty(statement.schema())))?;
         let mut left = rows_max;
@@ -280,8 +282,8 @@ fn select_no_rows(table: &Table) -> String {
     format!("SELECT {} WHERE false", columns.join(", "))
 }
 
-/// Returns true if a table has a file. Fails if a folder or file is not accessible to this user, because the engine
-/// would skip it silently.
+/// Returns true if a table has a file. Fails if this user may not read a folder, because the engine would skip the
+/// folder silently.
 fn has_files(root: &Path, table: &Table) -> Result<bool, LoadError> {
     let folder = root.join(&table.name);
     let is_file = |path: &Path| match files::metadata(path) {

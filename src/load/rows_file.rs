@@ -70,7 +70,7 @@ impl ParquetRows {
 }
 
 /// The field as the file has it. A time without a zone gets the zone UTC, because all times are UTC. Every field is
-/// nullable, so that a NULL fits whatever the schema of the query says.
+/// nullable, so that a NULL fits in each column.
 fn file_field(field: &Field) -> Field {
     let data_type = match field.data_type() {
         DataType::Timestamp(TimeUnit::Microsecond, None) => {

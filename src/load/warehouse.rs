@@ -31,8 +31,8 @@ pub struct Warehouse {
 }
 
 impl Warehouse {
-    /// A warehouse in this store. At most about `buffer_bytes_max` bytes of changes are buffered before they are written
-    /// to the store.
+    /// A warehouse in this store. At most about `buffer_bytes_max` bytes of changes are buffered before they are
+    /// written to the store.
     pub(in crate::load) fn new(store: Box<dyn Store>, buffer_bytes_max: usize, threads: u32) -> Self {
         let threads = usize::try_from(threads).unwrap_or(1);
         let store = BufferedStore::new(store, buffer_bytes_max);
@@ -93,6 +93,8 @@ impl Warehouse {
         applied
     }
 
+    /// Applies the scan and adds its ledger row, unless the ledger has the scan already. Does not roll back after an
+    /// error.
     fn apply_if_new(&mut self, scan: &Scan, pages: &dyn Pages, options: &CommitOptions) -> Result<Applied, LoadError> {
         if self.is_in_ledger(&scan.id)? {
             let counts = ledger::counts_of(&mut self.store, &scan.id)?.unwrap_or_default();
@@ -159,29 +161,29 @@ impl Warehouse {
         done
     }
 
-    /// Compares the warehouse with a complete scan, and counts the rows that differ. Lists at most `examples_max` rows of
-    /// each kind of difference. Changes no row.
+    /// Compares the warehouse with a complete scan, and counts the rows that differ. Lists at most `examples_max` rows
+    /// of each kind of difference. Changes no row.
     pub fn compare(&mut self, scan: &Scan, pages: &dyn Pages, examples_max: usize) -> Result<Differences, LoadError> {
         self.commit_pending()?;
         scan::differences(&mut self.store, scan, pages, examples_max)
     }
 
-    /// Makes committed rows visible to readers of Parquet files, or folds the commit log into the DuckDB file and closes
-    /// it. Cheap if nothing changed.
+    /// Makes committed rows visible to readers of Parquet files, or folds the commit log into the DuckDB file and
+    /// closes it. Cheap if nothing changed.
     pub fn publish(&mut self) -> Result<(), LoadError> {
         self.commit_pending()?;
         self.scans = None;
         self.store.store().publish()
     }
 
-    /// Returns true if so many changes are not published yet that [`Warehouse::publish`] should run now, and not only at
-    /// the end of the run.
+    /// Returns true if so many changes are not published yet that [`Warehouse::publish`] should run now, and not only
+    /// at the end of the run.
     pub fn should_compact(&self) -> bool {
         self.store.as_store().should_compact()
     }
 
-    /// Releases the lock on the DuckDB file, so that other processes can open it. The next use of the warehouse takes the
-    /// lock again. A Parquet folder stays locked.
+    /// Releases the lock on the DuckDB file, so that other processes can open it. The next use of the warehouse takes
+    /// the lock again. A Parquet folder stays locked.
     pub fn release_lock(&mut self) -> Result<(), LoadError> {
         self.commit_pending()?;
         self.scans = None;
@@ -217,8 +219,8 @@ impl Warehouse {
         self.change(|store| events::add(store, events))
     }
 
-    /// Copies the webhook events of another warehouse into this one, which must have none. Each body is parsed again, to
-    /// fill columns and tables that are newer than the stored rows. Returns the number of events.
+    /// Copies the webhook events of another warehouse into this one, which must have none. Each body is parsed again,
+    /// to fill columns and tables that are newer than the stored rows. Returns the number of events.
     pub fn copy_events(&mut self, from: &mut Warehouse, parse_again: &ParseAgain<'_>) -> Result<u64, LoadError> {
         from.commit_pending()?;
         self.change(|store| events::copy(&mut from.store, store, parse_again))
@@ -264,8 +266,8 @@ impl Warehouse {
         Ok(found)
     }
 
-    /// Returns an error if the bytes of removed rows could not be removed from the files. The error names the object of a
-    /// user that blocks it. Changes no row.
+    /// Returns an error if the bytes of removed rows could not be removed from the files. The error names the object of
+    /// a user that blocks it. Changes no row.
     pub fn require_erasable(&mut self) -> Result<(), LoadError> {
         self.commit_pending()?;
         self.store.store().require_purgeable()
@@ -277,8 +279,9 @@ impl Warehouse {
         persons::search(&mut self.store, matcher, self.threads)
     }
 
-    /// Replaces identifiers in the columns that `mentions` lists. With `only_own`, only in the tables with the program's
-    /// own reports. Returns the number of changed rows. Then removes the bytes of the old texts from the files.
+    /// Replaces identifiers in the columns that `mentions` lists. With `only_own`, only in the tables with the
+    /// program's own reports. Returns the number of changed rows. Then removes the bytes of the old texts from the
+    /// files.
     pub fn redact(
         &mut self,
         matcher: &IdentifierMatcher,
@@ -311,8 +314,8 @@ impl Warehouse {
         recordings::wanted(&mut self.store, until_us, rows_max)
     }
 
-    /// Writes the outcomes of fetches into the rows that link to the recordings, and returns the number of changed rows.
-    /// `stamp` is the run and its time by the service's clock. Without a stamp the rows keep theirs.
+    /// Writes the outcomes of fetches into the rows that link to the recordings, and returns the number of changed
+    /// rows. `stamp` is the run and its time by the service's clock. Without a stamp the rows keep theirs.
     pub fn write_recording_outcomes(
         &mut self,
         outcomes: &[RecordingOutcome],
@@ -321,8 +324,9 @@ impl Warehouse {
         self.change(|store| recordings::write_outcomes(store, outcomes, stamp))
     }
 
-    /// Creates a DuckDB file at `new_path` with the objects of this warehouse, users' objects included, but without rows.
-    /// A replay fills the file. An error names the object that cannot be copied. Does nothing for a Parquet warehouse.
+    /// Creates a DuckDB file at `new_path` with the objects of this warehouse, users' objects included, but without
+    /// rows. A replay fills the file. An error names the object that cannot be copied. Does nothing for a Parquet
+    /// warehouse.
     pub fn create_empty_at(&mut self, new_path: &Path) -> Result<(), LoadError> {
         self.commit_pending()?;
         self.store.store().create_empty_at(new_path)

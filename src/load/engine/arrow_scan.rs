@@ -233,8 +233,8 @@ fn write_numbers<T: ArrowPrimitiveType>(vector: &mut FlatVector<'_>, start: usiz
     slots(vector, start, column.len()).copy_from_slice(column.as_primitive::<T>().values());
 }
 
-/// Marks the NULLs of a column in the validity mask of the vector, from the slot `start` on. Arrow and DuckDB both store
-/// one bit for each row, the lowest bit first; a set bit means a value.
+/// Marks the NULLs of a column in the validity mask of the vector, from the slot `start` on. Arrow and DuckDB both
+/// store one bit for each row, the lowest bit first; a set bit means a value.
 fn write_nulls(output: &DataChunkHandle, vector_index: usize, start: usize, column: &ArrayRef) {
     let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) else { return };
     let words = output.flat_vector(vector_index).capacity().div_ceil(WORD_BITS);

@@ -23,7 +23,8 @@ use crate::{
 /// The identifiers in the rows of a warehouse that contain a wanted identifier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoOccurrence {
-    /// For each row with a wanted identifier all identifiers of the row. Rows with the same identifiers are listed once.
+    /// For each row with a wanted identifier all identifiers of the row. Rows with the same identifiers are listed
+    /// once.
     pub rows: Vec<Vec<Identifier>>,
     /// Wanted identifiers that occur in more sessions than one person can have. Their rows are left out.
     pub too_wide: Vec<Identifier>,
@@ -36,7 +37,7 @@ pub struct CoOccurrence {
 struct Limits {
     /// Maximum number of rows with different identifiers from one table.
     rows_max: usize,
-    /// Maximum number of sessions of one identifier. Applies only if a table has more than `rows_max` such rows.
+    /// Maximum number of sessions of one identifier. Applies only if a table has more rows than `rows_max`.
     sessions_max: usize,
 }
 
@@ -53,6 +54,7 @@ pub(in crate::load) fn co_occurrence(
     co_occurrence_within(store, wanted, LIMITS)
 }
 
+/// Does the work of [`co_occurrence`], with these limits.
 fn co_occurrence_within(
     store: &mut BufferedStore,
     wanted: &[Identifier],
@@ -110,7 +112,8 @@ impl TableCoOccurrence {
         self.rows.len() > limits.rows_max
     }
 
-    /// The wanted identifiers that occur in more sessions than the limit. In a table without sessions, rows are counted.
+    /// The wanted identifiers that occur in more sessions than the limit. In a table without sessions, rows are
+    /// counted.
     fn too_wide(&self, limits: Limits, has_sessions: bool) -> HashSet<Identifier> {
         let is_wide = |uses: &IdentifierUse| {
             let count = if has_sessions { uses.sessions.len() } else { uses.rows };

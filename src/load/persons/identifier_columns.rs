@@ -134,8 +134,8 @@ impl IdentifierValues<'_> {
     }
 }
 
-/// For each row, true if an identifier column or a stored record contains a wanted identifier. `records` are the columns
-/// with stored records.
+/// For each row, true if an identifier column or a stored record contains a wanted identifier. `records` are the
+/// columns with stored records.
 pub(super) fn matching_rows(
     rows: &RecordBatch,
     id_columns: &[IdentifierColumn],

@@ -44,8 +44,8 @@ pub(super) struct Hits {
     pub inside_longer: u64,
 }
 
-/// Finds the texts of a column that mention a person. Tests the bytes of all texts together first, and returns `None` if
-/// they contain no identifier, which is the usual case.
+/// Finds the texts of a column that mention a person. Tests the bytes of all texts together first, and returns `None`
+/// if they contain no identifier, which is the usual case.
 pub(super) fn hits(texts: &StringArray, matcher: &IdentifierMatcher) -> Option<Hits> {
     if !matcher.may_be_in(bytes_of(texts)) {
         return None;

@@ -71,7 +71,7 @@ fn can_be_in_name(byte: u8) -> bool {
 }
 
 /// Length of the quoted text with which `rest` begins. A doubled quote, which stands for one quote, is treated as the
-/// end of one text and the begin of the next: the statement ends at the same place.
+/// end of one text and the beginning of the next: the statement ends at the same place.
 fn text_length(rest: &[u8], has_escapes: bool) -> usize {
     let mut at = 1;
     while let Some(byte) = rest.get(at) {

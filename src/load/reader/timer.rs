@@ -15,7 +15,7 @@ use duckdb::InterruptHandle;
 
 /// A timer with a thread that interrupts the engine when the time of a statement is used up.
 pub(super) struct StatementTimer {
-    /// Tells the thread when the engine begins and ends to work. `None` once the timer is dropped.
+    /// Tells the thread when the engine begins and stops working. `None` once the timer is dropped.
     messages: Option<Sender<Message>>,
     thread: Option<JoinHandle<()>>,
     is_used_up: Arc<AtomicBool>,
@@ -25,7 +25,7 @@ pub(super) struct StatementTimer {
 enum Message {
     /// The engine begins to work: the clock runs.
     Begin,
-    /// The engine ends to work: the clock stops.
+    /// The engine stops working: the clock stops.
     End,
 }
 

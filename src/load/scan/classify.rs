@@ -13,7 +13,7 @@ use crate::load::{VanishPolicy, store::TimeRange};
 /// are withheld.
 const EMPTY_SCAN_VANISHED_MAX: u64 = 6;
 
-/// What the scan requested, as far as the classification depends on it.
+/// What the classification must know of a scan.
 #[derive(Clone, Debug)]
 pub(in crate::load) struct ClassifyOptions {
     /// Range of creation time that was scanned; `None` for a table without a partition column: then the scan covers all
@@ -42,7 +42,7 @@ pub(in crate::load) enum RecordChange {
     Superseded,
     /// No stored row has its key.
     New,
-    /// The stored row of its key has the same content and stays as it is.
+    /// The stored row of its key has the same content and is not changed.
     Unchanged,
     /// The stored row of its key, with the index `stored`, is replaced, or must be compared first: see `cause`.
     /// `has_duplicate_rows` is true if further stored rows of the key are removed.

@@ -1,8 +1,8 @@
 //! Compares the fields of two rows, although a field can be in its own column in one row, and in the JSON column for
 //! fields without a column in the other.
 //!
-//! A new version of the program can give a field a column. Rows that an earlier version stored still have the field
-//! in the JSON column. So fields are compared by their paths in the service's JSON, and by the values that their columns
+//! A new version of the program can give a field a column. Rows that an earlier version stored still have the field in
+//! the JSON column. So fields are compared by their paths in the service's JSON, and by the values that their columns
 //! would store.
 
 use std::{

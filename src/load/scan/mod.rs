@@ -153,6 +153,7 @@ fn stage(scan: &Scan, pages: &dyn Pages) -> Result<StagedScan, LoadError> {
     Ok(staged)
 }
 
+/// What the classification must know of the scan and its base table.
 fn classify_options(scan: &Scan, staged: &StagedScan, vanish: VanishPolicy) -> ClassifyOptions {
     let base = staged.base;
     ClassifyOptions {

@@ -129,7 +129,8 @@ impl StagedScan {
     }
 
     /// Adds keys and creation times of the records outside the window. [`super::stored::StoredRows::read`] needs them
-    /// to find the stored rows of these records. Tables without partitions are not read by window, so they need no note.
+    /// to find the stored rows of these records. Tables without partitions are not read by window, so they need no
+    /// note.
     fn note_records_outside(&mut self, scan: &Scan, rows: &RecordBatch, records: &[Record]) -> Result<(), LoadError> {
         if self.base.partition.is_none() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! A store with a buffer of changes. Many small changes become few writes, because a statement or a file costs about the
-//! same for few rows as for many.
+//! A store with a buffer of changes. Many small changes become few writes, because a statement or a file costs about
+//! the same for few rows as for many.
 
 use std::collections::BTreeMap;
 

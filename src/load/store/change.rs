@@ -3,7 +3,7 @@
 use arrow::array::RecordBatch;
 
 use super::{super::LoadError, KeySet, TimeRange, renamed};
-use crate::schema::{Table, TableKind, table};
+use crate::schema::{self, Table, TableKind};
 
 /// The change of one table. Removals apply before additions.
 #[derive(Clone, Debug)]
@@ -47,27 +47,27 @@ impl TableChange {
 /// The columns that identify the rows to remove: the key of the table and its partition column. In a child table they
 /// are the key of the parent row and the partition column, because all child rows of a parent are removed together.
 /// NULL equals NULL.
-pub(in crate::load) fn removal_columns(of: &'static Table) -> Vec<&'static str> {
-    let mut columns = parent_key_columns(of);
-    columns.extend(of.partition.as_deref().filter(|name| !columns.contains(name)));
+pub(in crate::load) fn removal_columns(table: &'static Table) -> Vec<&'static str> {
+    let mut columns = parent_key_columns(table);
+    columns.extend(table.partition.as_deref().filter(|name| !columns.contains(name)));
     columns
 }
 
 /// The columns of a child table that contain the key of the parent row; the key of any other table.
-pub(in crate::load) fn parent_key_columns(of: &'static Table) -> Vec<&'static str> {
+pub(in crate::load) fn parent_key_columns(table: &'static Table) -> Vec<&'static str> {
     // The key of a child table begins with the key of its parent, with other column names: `surveys.id` is `survey_id`
     // in the child tables. A test of the contracts checks this.
-    let parent = of.parent.as_deref().filter(|_| of.kind == TableKind::Child).and_then(table);
-    let length = parent.map_or(of.key.len(), |parent| parent.key.len());
-    of.key.iter().take(length).map(String::as_str).collect()
+    let parent = table.parent.as_deref().filter(|_| table.kind == TableKind::Child).and_then(schema::table);
+    let length = parent.map_or(table.key.len(), |parent| parent.key.len());
+    table.key.iter().take(length).map(String::as_str).collect()
 }
 
-/// The [`removal_columns`] of rows of the table `of`, renamed to the removal columns of `target`, which is the same
-/// table, its parent or its child. The columns of both are in the same order.
+/// The [`removal_columns`] of rows of `table`, renamed to the removal columns of `target`, which is the same table, its
+/// parent or its child. The columns of both are in the same order.
 pub(in crate::load) fn removal_keys(
-    of: &'static Table,
+    table: &'static Table,
     rows: &RecordBatch,
     target: &'static Table,
 ) -> Result<RecordBatch, LoadError> {
-    renamed(rows, &removal_columns(of), &removal_columns(target))
+    renamed(rows, &removal_columns(table), &removal_columns(target))
 }

@@ -108,8 +108,8 @@ impl TimeRange {
         ranges
     }
 
-    /// The ranges in which rows with these times are looked up in a table: those of [`TimeRange::clusters`], or a single
-    /// `None`, which stands for all rows, if the table has no partitions.
+    /// The ranges in which rows with these times are looked up in a table: those of [`TimeRange::clusters`], or a
+    /// single `None`, which stands for all rows, if the table has no partitions.
     pub(in crate::load) fn clusters_in(table: &Table, times: Vec<i64>) -> Vec<Option<Self>> {
         match table.partition {
             Some(_) => Self::clusters(times).into_iter().map(Some).collect(),

@@ -1,4 +1,5 @@
-//! Stores read and write rows of the tables in `schemas/`, as Arrow batches. They know nothing of scans, people or runs.
+//! Stores read and write rows of the tables in `schemas/`, as Arrow batches. They know nothing of scans, people or
+//! runs.
 //!
 //! The rest of `load` uses a store through [`BufferedStore`].
 
@@ -39,11 +40,11 @@ pub(in crate::load) type Take<'a> = dyn FnMut(RecordBatch) -> Result<(), LoadErr
 /// A table that a user created in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::load) struct ForeignTable {
-    /// Its name for people.
+    /// The name of the table, for people.
     pub name: String,
-    /// Its qualified SQL name.
+    /// The qualified SQL name of the table.
     pub relation: String,
-    /// Its columns that can contain text.
+    /// The columns of the table that can contain text.
     pub columns: Vec<String>,
 }
 
@@ -74,8 +75,8 @@ pub(in crate::load) trait Store: Send {
         take: &mut Take<'_>,
     ) -> Result<(), LoadError>;
 
-    /// Changes tables in the open transaction, or begins one. The removals of a change apply before its additions. After
-    /// an error the caller must roll back.
+    /// Changes tables in the open transaction, or begins one. The removals of a change apply before its additions.
+    /// After an error the caller must roll back.
     fn write(&mut self, changes: &[TableChange]) -> Result<(), LoadError>;
 
     /// Commits the transaction durably. `label` names it for people who look at the files.
@@ -121,8 +122,9 @@ pub(in crate::load) trait Store: Send {
         Ok(())
     }
 
-    /// Creates a store at `new_path` with the objects of this store, users' objects included, but without rows. A replay
-    /// fills it. An error names the object that cannot be copied. Stores without users' objects do nothing.
+    /// Creates a store at `new_path` with the objects of this store, users' objects included, but without rows. A
+    /// replay fills it. An error names the object that cannot be copied. Stores in which users cannot create objects do
+    /// nothing.
     fn create_empty_at(&mut self, _new_path: &Path) -> Result<(), LoadError> {
         Ok(())
     }

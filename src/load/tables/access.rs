@@ -28,7 +28,7 @@ pub(super) fn each_row(
     take: &mut dyn FnMut(Row<'_>) -> Result<(), LoadError>,
 ) -> Result<(), LoadError> {
     store.read(table, &table.column_names(), filter, &mut |rows| {
-        (0..rows.num_rows()).try_for_each(|at| take(Row { rows: &rows, at }))
+        (0..rows.num_rows()).try_for_each(|index| take(Row { rows: &rows, index }))
     })
 }
 

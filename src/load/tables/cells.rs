@@ -107,6 +107,7 @@ enum ColumnBuilder {
 }
 
 impl ColumnBuilder {
+    /// A builder without values for a column of this type.
     fn new(column_type: ColumnType) -> Self {
         match column_type {
             ColumnType::Text | ColumnType::Json => Self::Text(StringBuilder::new()),
@@ -127,8 +128,8 @@ impl ColumnBuilder {
             #[cfg(test)]
             (Self::Boolean(values), Cell::Boolean(value)) => values.append_value(value),
             (Self::Boolean(values), Cell::Null) => values.append_null(),
-            (Self::Moment(moments), Cell::Moment(at_us)) => moments.append_value(written_us(at_us)),
-            (Self::Moment(moments), Cell::Null) => moments.append_null(),
+            (Self::Moment(times), Cell::Moment(at_us)) => times.append_value(written_us(at_us)),
+            (Self::Moment(times), Cell::Null) => times.append_null(),
             (Self::Nulls { rows, .. }, Cell::Null) => *rows += 1,
             _ => return false,
         }
@@ -140,7 +141,7 @@ impl ColumnBuilder {
             Self::Text(mut texts) => Arc::new(texts.finish()),
             Self::Integer(mut numbers) => Arc::new(numbers.finish()),
             Self::Boolean(mut values) => Arc::new(values.finish()),
-            Self::Moment(mut moments) => Arc::new(moments.finish()),
+            Self::Moment(mut times) => Arc::new(times.finish()),
             Self::Nulls { data_type, rows } => new_null_array(&data_type, rows),
         }
     }
@@ -164,19 +165,19 @@ impl<'a> Stamp<'a> {
         }
     }
 
-    /// Completes flattened rows to all columns of their table: stamp columns are filled, and other missing columns
+    /// Returns the rows with all columns of their table: the columns of the stamp are filled, and other missing columns
     /// are NULL.
     ///
     /// # Errors
-    /// `Bug` if the table does not allow NULL there.
-    pub(in crate::load) fn on(self, table: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
+    /// `Bug` if a missing column must not be NULL.
+    pub(in crate::load) fn stamp_rows(self, table: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
         let run_ids: ArrayRef = Arc::new(StringArray::from_iter_values((0..rows.num_rows()).map(|_| &self.run_id.0)));
         let at_us = written_us(self.at_ms.saturating_mul(1000));
-        let moments: ArrayRef = Arc::new(TimestampMicrosecondArray::from_value(at_us, rows.num_rows()));
+        let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from_value(at_us, rows.num_rows()));
         let mut fields: Vec<Arc<Field>> = rows.schema().fields().iter().cloned().collect();
         fields.push(Arc::new(Field::new("_run_id", DataType::Utf8, false)));
-        fields.push(Arc::new(Field::new("_synced_at", moments.data_type().clone(), false)));
-        let columns = rows.columns().iter().cloned().chain([run_ids, moments]).collect();
+        fields.push(Arc::new(Field::new("_synced_at", times.data_type().clone(), false)));
+        let columns = rows.columns().iter().cloned().chain([run_ids, times]).collect();
         let stamped = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(invalid_rows(table))?;
         with_columns(table, &table.full_schema(), &stamped)
     }
@@ -186,8 +187,8 @@ impl<'a> Stamp<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::load) struct Row<'a> {
     pub rows: &'a RecordBatch,
-    /// Its index in the batch.
-    pub at: usize,
+    /// The index of the row in the batch.
+    pub index: usize,
 }
 
 impl<'a> Row<'a> {
@@ -200,7 +201,7 @@ impl<'a> Row<'a> {
     /// The text in a column; `None` for NULL.
     pub fn text_or_null(&self, name: &str) -> Result<Option<&'a str>, LoadError> {
         let column = text_column(self.rows, name)?;
-        Ok(column.is_valid(self.at).then(|| column.value(self.at)))
+        Ok(column.is_valid(self.index).then(|| column.value(self.index)))
     }
 
     /// The integer in a column. Fails if it is NULL.
@@ -211,7 +212,7 @@ impl<'a> Row<'a> {
     /// The integer in a column; `None` for NULL.
     pub fn integer_or_null(&self, name: &str) -> Result<Option<i64>, LoadError> {
         let column = number_column(self.rows, name)?;
-        Ok(column.is_valid(self.at).then(|| column.value(self.at)))
+        Ok(column.is_valid(self.index).then(|| column.value(self.index)))
     }
 
     /// The count in a column. Fails if it is NULL.
@@ -227,20 +228,21 @@ impl<'a> Row<'a> {
     /// The time in a column, in epoch microseconds; `None` for NULL.
     pub fn moment_us_or_null(&self, name: &str) -> Result<Option<i64>, LoadError> {
         let column = time_column(self.rows, name)?;
-        Ok(column.is_valid(self.at).then(|| column.value(self.at)))
+        Ok(column.is_valid(self.index).then(|| column.value(self.index)))
     }
 
-    /// A moment that is not NULL, in epoch milliseconds, rounded down.
+    /// The time in a column, in epoch milliseconds, rounded down. Fails if it is NULL.
     pub fn moment_ms(&self, name: &str) -> Result<i64, LoadError> {
         self.moment_us(name).map(|at_us| at_us.div_euclid(1000))
     }
 
-    /// A moment in epoch milliseconds, rounded down, if there is one.
+    /// The time in a column, in epoch milliseconds, rounded down; `None` for NULL.
     pub fn moment_ms_or_null(&self, name: &str) -> Result<Option<i64>, LoadError> {
         Ok(self.moment_us_or_null(name)?.map(|at_us| at_us.div_euclid(1000)))
     }
 }
 
+/// Returns an error if the value of the column is NULL.
 fn required<T>(name: &str, value: Option<T>) -> Result<T, LoadError> {
     value.ok_or_else(|| LoadError::DamagedRows(format!("{name} is NULL")))
 }
@@ -263,7 +265,7 @@ mod tests {
         builder.add(cell).unwrap();
         let rows = builder.finish().unwrap();
         assert_eq!((rows.schema(), rows.num_rows()), (table.full_schema(), 1));
-        let row = Row { rows: &rows, at: 0 };
+        let row = Row { rows: &rows, index: 0 };
         assert_eq!((row.text("response_group_uid").unwrap(), row.integer("question_id").unwrap()), ("g", 7));
         assert_eq!((row.moment_us("created_at").unwrap(), row.moment_ms("created_at").unwrap()), (-1000, -1));
         assert_eq!((row.text_or_null("label").unwrap(), row.integer_or_null("survey_id").unwrap()), (None, None));
@@ -282,7 +284,7 @@ mod tests {
             };
             builder.add(cell).unwrap();
             let rows = builder.finish().unwrap();
-            Row { rows: &rows, at: 0 }.moment_us("window_start").unwrap()
+            Row { rows: &rows, index: 0 }.moment_us("window_start").unwrap()
         };
         assert_eq!(written(i64::MIN), -62_135_596_800_000_000);
         assert_eq!(written(i64::MAX), 253_402_300_799_999_999);

@@ -34,7 +34,7 @@ pub(in crate::load) fn add(store: &mut BufferedStore, events: &EventRows) -> Res
         return Ok(0);
     }
     let stamp = Stamp { run_id: &events.run_id, at_ms: events.applied_ms };
-    let rows = stamp.on(table, &new)?;
+    let rows = stamp.stamp_rows(table, &new)?;
     let mut change = TableChange::new(table);
     change.add(rows.clone());
     store.change(change)?;
@@ -56,11 +56,11 @@ fn add_questions(
     let of_new: BooleanArray =
         number_column(questions, RECORD_COLUMN)?.values().iter().map(|record| Some(records.contains(record))).collect();
     let rows = filter_record_batch(questions, &of_new).map_err(invalid_rows(table))?;
-    add_rows(store, table, stamp.on(table, &rows)?)
+    add_rows(store, table, stamp.stamp_rows(table, &rows)?)
 }
 
-/// Copies all events of one store to another, and returns their number. The body of each event is parsed again: it gives
-/// the questions, and the values of columns that are NULL. Other stored values are copied unchanged.
+/// Copies all events of one store to another, and returns their number. The body of each event is parsed again: it
+/// gives the questions, and the values of columns that are NULL. Other stored values are copied unchanged.
 pub(in crate::load) fn copy(
     from: &mut BufferedStore,
     to: &mut BufferedStore,

@@ -81,6 +81,7 @@ fn cell<'a>(column: &str, scan: &'a Scan, counts: &RowCounts, proof: Proof) -> C
     }
 }
 
+/// The counts in a ledger row.
 fn counts(row: Row<'_>) -> Result<RowCounts, LoadError> {
     Ok(RowCounts {
         rows_read: row.count("rows_read")?,
@@ -96,6 +97,7 @@ fn counts(row: Row<'_>) -> Result<RowCounts, LoadError> {
     })
 }
 
+/// Reads a ledger row. Fails if its stream is unknown.
 fn entry(row: Row<'_>) -> Result<LedgerEntry, LoadError> {
     let stream = row.text("stream")?;
     let unknown = |_| LoadError::DamagedRows(format!("the ledger names the unknown stream '{stream}'"));

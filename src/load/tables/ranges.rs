@@ -90,8 +90,8 @@ fn split_range(range: TimeRange, pieces: u64) -> Vec<TimeRange> {
     ranges
 }
 
-/// Removes the rejects of the scans, and adds those that the source has for them. Returns the number of added rejects. A
-/// reject is stored once, for the first scan that returned it. So a reject that the store has for another scan stays,
+/// Removes the rejects of the scans, and adds those that the source has for them. Returns the number of added rejects.
+/// A reject is stored once, for the first scan that returned it. So a reject that the store has for another scan stays,
 /// and is not added again.
 fn replace_rejects(store: &mut BufferedStore, source: &mut BufferedStore, scans: &KeySet) -> Result<u64, LoadError> {
     let table = contract(REJECTS)?;

@@ -51,6 +51,7 @@ pub(in crate::load) fn all(store: &mut BufferedStore) -> Result<Vec<ErasureRecor
     records_in(store, contract(TABLE)?, &Filter::all(), receipt)
 }
 
+/// The value of a column of `erasures` for a receipt; NULL for an unknown column.
 fn cell<'a>(column: &str, record: &'a ErasureRecord) -> Cell<'a> {
     match column {
         "erasure_id" => Cell::Text(&record.erasure_id),
@@ -75,6 +76,7 @@ fn cell<'a>(column: &str, record: &'a ErasureRecord) -> Cell<'a> {
     }
 }
 
+/// Reads a row of `erasures`.
 fn receipt(row: Row<'_>) -> Result<ErasureRecord, LoadError> {
     Ok(ErasureRecord {
         erasure_id: row.text("erasure_id")?.to_owned(),

@@ -96,8 +96,8 @@ pub(in crate::load) fn wanted(
     ];
     let mut wanted = Vec::new();
     store.read(table, &columns, &Filter::all(), &mut |rows| {
-        for at in 0..rows.num_rows() {
-            wanted.extend(wanted_row(Row { rows: &rows, at })?.filter(|row| row.created_us <= until_us));
+        for index in 0..rows.num_rows() {
+            wanted.extend(wanted_row(Row { rows: &rows, index })?.filter(|row| row.created_us <= until_us));
             if wanted.len() >= rows_max.saturating_mul(2) {
                 keep_newest(&mut wanted, rows_max);
             }
@@ -142,8 +142,8 @@ fn mark_unavailable(store: &mut BufferedStore, wanted: &mut [WantedRecording]) -
     let mut gone = HashSet::new();
     for range in TimeRange::clusters_of(table, keys.values())? {
         store.read(table, &columns, &Filter::within(range).with_keys(&keys), &mut |rows| {
-            for at in 0..rows.num_rows() {
-                let row = Row { rows: &rows, at };
+            for index in 0..rows.num_rows() {
+                let row = Row { rows: &rows, index };
                 if row.moment_us_or_null("deleted_at")?.or(row.moment_us_or_null("_vanished_at")?).is_some() {
                     gone.insert((row.text("response_group_uid")?.to_owned(), row.integer("question_id")?));
                 }
@@ -217,8 +217,8 @@ fn rows_to_change<'o>(
 ) -> Result<(RecordBatch, Vec<&'o RecordingOutcome>), LoadError> {
     let mut outcomes = Vec::new();
     let mut indexes = UInt64Builder::new();
-    for at in 0..rows.num_rows() {
-        let row = Row { rows, at };
+    for index in 0..rows.num_rows() {
+        let row = Row { rows, index };
         let outcome = by_key.get(&(row.text("response_group_uid")?, row.integer("question_id")?));
         let upload_id = row.text_or_null("upload_id")?;
         let outcome = outcome.filter(|outcome| outcome.wanted.upload_id.as_deref() == upload_id);
@@ -228,7 +228,7 @@ fn rows_to_change<'o>(
             status != Some(&outcome.status) || sha256.map(str::to_owned) != sha256_of(outcome)
         };
         let outcome = outcome.filter(|outcome| is_new(outcome));
-        indexes.extend(outcome.map(|_| Some(at as u64)));
+        indexes.extend(outcome.map(|_| Some(index as u64)));
         outcomes.extend(outcome);
     }
     let rows = take_record_batch(rows, &indexes.finish()).map_err(invalid_rows(table))?;
@@ -270,7 +270,7 @@ fn with_outcomes(
         RecordBatch::try_from_iter_with_nullable(columns.chain(changed).map(|(name, column)| (name, column, true)));
     let rows = rows.map_err(invalid_rows(table))?;
     match stamp {
-        Some(stamp) => stamp.on(table, &rows),
+        Some(stamp) => stamp.stamp_rows(table, &rows),
         None => with_columns(table, &table.full_schema(), &rows),
     }
 }

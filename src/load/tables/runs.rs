@@ -25,6 +25,7 @@ pub(in crate::load) fn all(store: &mut BufferedStore) -> Result<Vec<RunRecord>, 
     records_in(store, contract(TABLE)?, &Filter::all(), run)
 }
 
+/// The value of a column of `sync_runs` for a run; NULL for an unknown column.
 fn cell<'a>(column: &str, run: &'a RunRecord) -> Cell<'a> {
     match column {
         "run_id" | "_run_id" => Cell::Text(&run.run_id.0),
@@ -41,6 +42,7 @@ fn cell<'a>(column: &str, run: &'a RunRecord) -> Cell<'a> {
     }
 }
 
+/// Reads a row of `sync_runs`.
 fn run(row: Row<'_>) -> Result<RunRecord, LoadError> {
     Ok(RunRecord {
         run_id: RunId(row.text("run_id")?.to_owned()),

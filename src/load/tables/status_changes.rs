@@ -94,8 +94,8 @@ struct StatusReport {
 /// The reports in rows of `webhook_events`, sorted by time.
 fn reports_in(events: &RecordBatch) -> Result<Vec<StatusReport>, LoadError> {
     let mut reports = Vec::new();
-    for at in 0..events.num_rows() {
-        reports.extend(report_in(Row { rows: events, at })?);
+    for index in 0..events.num_rows() {
+        reports.extend(report_in(Row { rows: events, index })?);
     }
     reports.sort_by_key(|report| (report.at_us, report.received_us));
     Ok(reports)
@@ -129,6 +129,7 @@ struct StatusChange {
     seen_by: String,
 }
 
+/// The value of a column of `survey_status_changes` for a change of one survey.
 fn cell<'a>(column: &str, survey_id: i64, change: &'a StatusChange, stamp: Stamp<'a>) -> Cell<'a> {
     match column {
         "survey_id" => Cell::Integer(survey_id),

@@ -127,6 +127,7 @@ pub(in crate::load) fn explain<'a>(
     move |error| explained(error, action, path)
 }
 
+/// The error that [`explain`] returns.
 fn explained(error: duckdb::Error, action: &str, path: &Path) -> LoadError {
     let message = error.to_string();
     let path = path.to_owned();

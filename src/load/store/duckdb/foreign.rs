@@ -42,8 +42,8 @@ fn indexes_on_ours(engine: &Engine, catalog: &str) -> Result<Vec<Index>, LoadErr
     Ok(found.into_iter().filter(|(table, _)| is_our_table(table)).map(|(_, index)| index).collect())
 }
 
-/// Creates a file at `new_file` with all objects of the attached file, but without rows except the metadata, and without
-/// indexes on tables of this program. Fails if the rebuilt rows could not keep what users added to them.
+/// Creates a file at `new_file` with all objects of the attached file, but without rows except the metadata, and
+/// without indexes on tables of this program. Fails if the rebuilt rows could not keep what users added to them.
 pub(super) fn create_empty(engine: &Engine, path: &Path, new_file: &Path) -> Result<(), LoadError> {
     require_no_key_to_ours(&tables(engine, CATALOG)?, path)?;
     require_no_values_in_ours(engine, path)?;

@@ -74,7 +74,7 @@ enum Access {
 }
 
 /// Which DuckDB file to open, and how.
-pub(in crate::load) struct DuckDbPlace<'p> {
+pub(in crate::load) struct DuckDbOptions<'p> {
     pub path: &'p Path,
     /// The service that the file must belong to.
     pub identity: &'p Identity,
@@ -95,10 +95,10 @@ impl DuckDbStore {
     /// # Errors
     /// `Locked` if another process has the file open, `OtherIdentity`, `Newer` or `NotOurs` if it is not this
     /// warehouse.
-    pub fn open(place: DuckDbPlace<'_>, engine: StartedEngine) -> Result<Self, LoadError> {
-        let folder = files::folder_of(place.path);
+    pub fn open(options: DuckDbOptions<'_>, engine: StartedEngine) -> Result<Self, LoadError> {
+        let folder = files::folder_of(options.path);
         files::create_folders(folder).map_err(LoadError::io("create the folder", folder))?;
-        Self::open_as(place, engine, Access::Write)
+        Self::open_as(options, engine, Access::Write)
     }
 
     /// Opens the warehouse read-only. The file and its folder may be read-only.
@@ -110,20 +110,21 @@ impl DuckDbStore {
         let engine = StartedEngine::start(options.clone())?;
         let (patience, failpoints) = (LockPatience::default(), Failpoints::default());
         let search = FullTextSearch::default();
-        let place = DuckDbPlace { path, identity, patience, failpoints, copy: None, search };
-        Self::open_as(place, engine, Access::Compare(MissingColumns::default()))
+        let options = DuckDbOptions { path, identity, patience, failpoints, copy: None, search };
+        Self::open_as(options, engine, Access::Compare(MissingColumns::default()))
     }
 
-    fn open_as(place: DuckDbPlace<'_>, engine: StartedEngine, access: Access) -> Result<Self, LoadError> {
+    /// Opens the file with this access.
+    fn open_as(options: DuckDbOptions<'_>, engine: StartedEngine, access: Access) -> Result<Self, LoadError> {
         let memory_limit_bytes = engine.options().memory_limit_bytes;
         let mut store = Self {
-            engine: engine.ready(place.failpoints)?,
-            path: place.path.to_owned(),
-            copy: place.copy,
-            search: place.search,
+            engine: engine.ready(options.failpoints)?,
+            path: options.path.to_owned(),
+            copy: options.copy,
+            search: options.search,
             index: IndexState::Missing,
-            identity: place.identity.clone(),
-            patience: place.patience,
+            identity: options.identity.clone(),
+            patience: options.patience,
             access,
             claim: None,
             has_views: false,

@@ -1,6 +1,6 @@
 //! Copies tables, views, macros, sequences, types, schemas, indexes and comments into another DuckDB file, also those
-//! that users created. Used to rewrite the file, and to build the file that a replay fills. [`require_copyable`] reports
-//! an object that cannot be copied before anything changes.
+//! that users created. Used to rewrite the file, and to build the file that a replay fills. [`require_copyable`]
+//! reports an object that cannot be copied before anything changes.
 //!
 //! `COPY FROM DATABASE (SCHEMA)` creates the objects. Rows are copied table by table, referenced tables first, because
 //! the engine checks foreign keys against rows that earlier statements inserted.

@@ -1,8 +1,8 @@
 //! Replaces the file by a new one with the same content. DuckDB neither zeroes unused blocks nor truncates all of them,
 //! so the bytes of deleted rows stay in the file until the file is rewritten.
 //!
-//! The objects of this program and of users are copied ([`super::objects`]). One rename replaces the file. A reader that
-//! has the old file open keeps reading it.
+//! The objects of this program and of users are copied ([`super::objects`]). One rename replaces the file. A reader
+//! that has the old file open keeps reading it.
 
 use std::{fs::File, io, path::Path};
 

@@ -12,7 +12,8 @@ use crate::load::LoadError;
 const LOCK_TEXT_BYTES_MAX: u64 = 64;
 
 /// Takes a shared lock, which keeps writers out, without waiting. Returns `None` if the lock file cannot be opened or
-/// the file system has no locks; [`LoadError::Locked`] if a writer has the lock. `root` is the folder to name in errors.
+/// the file system has no locks; [`LoadError::Locked`] if a writer has the lock. `root` is the folder to name in
+/// errors.
 pub(super) fn shared(root: &Path, path: &Path) -> Result<Option<File>, LoadError> {
     let Ok(file) = File::open(path) else { return Ok(None) };
     match file.try_lock_shared() {

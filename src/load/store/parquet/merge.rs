@@ -34,8 +34,8 @@ struct Head {
 }
 
 impl Ord for Head {
-    /// Reverses the order of the rows, because the heap returns the greatest head first. Among equal rows the row of the
-    /// oldest run comes first.
+    /// Reverses the order of the rows, because the heap returns the greatest head first. Among equal rows the row of
+    /// the oldest run comes first.
     fn cmp(&self, other: &Self) -> Ordering {
         let keys = other.keys.row(other.row).cmp(&self.keys.row(self.row));
         keys.then_with(|| other.run.cmp(&self.run))
@@ -142,7 +142,7 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// Drops the batches that no run reads any more.
+    /// Drops the batches of which all rows have been merged.
     fn drop_finished(&mut self) {
         let mut before: Vec<Option<RecordBatch>> = std::mem::take(&mut self.batches).into_iter().map(Some).collect();
         for cursor in &mut self.cursors {

@@ -12,8 +12,8 @@ use parquet::file::metadata::{ParquetMetaData, SortingColumn};
 
 use crate::schema::Table;
 
-/// The columns by which the rows of a table are sorted: those of the contract's order, then the rest of the key, so that
-/// the order of the same rows does not vary.
+/// The columns by which the rows of a table are sorted: those of the contract's order, then the rest of the key, so
+/// that the order of the same rows does not vary.
 pub(super) fn sort_columns(table: &Table) -> impl Iterator<Item = &str> {
     let rest = table.key.iter().filter(|name| !table.sort.contains(name));
     table.sort.iter().chain(rest).map(String::as_str)
@@ -45,7 +45,7 @@ pub(super) fn is_in_order(table: &Table, footer: &ParquetMetaData) -> bool {
     })
 }
 
-/// Makes sort keys. Keys of one instance compare byte by byte in the order of the rows.
+/// Makes sort keys for rows. Comparing two keys of one instance byte by byte gives the order of their rows.
 pub(super) struct SortKeys {
     columns: Vec<String>,
     converter: RowConverter,

@@ -53,11 +53,11 @@ impl PartitionBy {
     }
 
     /// The partition of a creation time, in epoch microseconds.
-    pub(super) fn of(self, at_us: i64) -> Partition {
-        let at = DateTime::from_timestamp_micros(written_us(at_us)).unwrap_or_default().date_naive();
+    pub(super) fn of(self, created_us: i64) -> Partition {
+        let day = DateTime::from_timestamp_micros(written_us(created_us)).unwrap_or_default().date_naive();
         let first_day = match self {
-            PartitionBy::Month => at.with_day(1).unwrap_or(at),
-            PartitionBy::Day => at,
+            PartitionBy::Month => day.with_day(1).unwrap_or(day),
+            PartitionBy::Day => day,
         };
         Partition { first_day }
     }

@@ -2,8 +2,8 @@
 //!
 //! A publish that was killed is repeated. Each file names the last part that is merged into it, so the repeated merge
 //! skips finished files. The file of `sync_windows` is written last: once it names a part, all other files contain the
-//! part, and the part may be removed. A reader of a partition sees either the old or the new file. During a publish some
-//! partitions are newer than others.
+//! part, and the part may be removed. A reader of a partition sees either the old or the new file. During a publish
+//! some partitions are newer than others.
 
 use std::{
     collections::BTreeSet,

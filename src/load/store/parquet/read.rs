@@ -42,8 +42,8 @@ struct PartitionRead<'a> {
     range: Option<TimeRange>,
     columns: &'a [&'a str],
     filter: &'a Filter<'a>,
-    /// True for the partition with the largest part of the read's range: further windows of this partition are likely to
-    /// follow, so its rows are cached.
+    /// True for the partition with the largest part of the read's range: further windows of this partition are likely
+    /// to follow, so its rows are cached.
     is_main: bool,
 }
 

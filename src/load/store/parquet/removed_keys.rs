@@ -73,8 +73,8 @@ impl<'a> RemovedKeys<'a> {
         Ok(all)
     }
 
-    /// Does the work of [`RemovedKeys::exclude`] when there are too many keys for the memory: reads the keys in batches,
-    /// and the picked rows once for each batch.
+    /// Does the work of [`RemovedKeys::exclude`] when there are too many keys for the memory: reads the keys in
+    /// batches, and the picked rows once for each batch.
     fn exclude_in_batches(&self, rows: &dyn PickedRows, mut pick: Pick, order: usize) -> Result<Pick, LoadError> {
         let mut batch = LastRemoved::default();
         self.each_batch(&mut |layer_order, hashes| {
@@ -88,8 +88,8 @@ impl<'a> RemovedKeys<'a> {
         self.columns.survivors(&batch, rows, &pick, order)
     }
 
-    /// Calls `take` for each batch of removed keys within the range, with the order of their layer and the hashes of the
-    /// keys.
+    /// Calls `take` for each batch of removed keys within the range, with the order of their layer and the hashes of
+    /// the keys.
     fn each_batch(&self, take: &mut dyn FnMut(usize, Vec<u128>) -> Result<(), LoadError>) -> Result<(), LoadError> {
         let KeyColumns { table, schema, .. } = &self.columns;
         for removal in self.removals {

@@ -61,8 +61,8 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// Opens and locks the folder for writing. Creates the folder and its subfolders if they are missing, checks that it
-    /// belongs to this service, and removes the unfinished files of a killed publish.
+    /// Opens and locks the folder for writing. Creates the folder and its subfolders if they are missing, checks that
+    /// it belongs to this service, and removes the unfinished files of a killed publish.
     pub(super) fn open(
         path: &Path,
         identity: &Identity,

@@ -46,8 +46,8 @@ pub(super) type GroupBatches<'a> = Box<dyn Iterator<Item = Result<RecordBatch, L
 
 /// A source of rows in row groups: a file, or rows in the cache.
 pub(super) trait PickedRows {
-    /// Reads the picked rows of a row group, with the columns and types of the schema. Columns that the source lacks are
-    /// NULL.
+    /// Reads the picked rows of a row group, with the columns and types of the schema. Columns that the source lacks
+    /// are NULL.
     fn read_group(&self, group: &PickedGroup, schema: &SchemaRef) -> Result<GroupBatches<'_>, LoadError>;
 }
 
@@ -149,7 +149,8 @@ impl RowsReader {
         order::is_in_order(table, self.footer())
     }
 
-    /// Approximate memory for reading all columns, in bytes: a page and a dictionary of each column, and a decoded batch.
+    /// Approximate memory for reading all columns, in bytes: a page and a dictionary of each column, and a decoded
+    /// batch.
     pub(super) fn buffer_bytes(&self) -> usize {
         let groups = 0..self.footer().num_row_groups();
         groups.map(|group| BATCH_BYTES + self.page_bytes(group)).max().unwrap_or(0)

@@ -26,8 +26,8 @@ use crate::{
     schema::Table,
 };
 
-/// Rows of each chunk that a writer gets, except for the last chunk of a file. Where pages end depends on the chunks. So
-/// chunks have the same size everywhere, and the same rows give the same file.
+/// Rows of each chunk that a writer gets, except for the last chunk of a file. Where pages end depends on the chunks.
+/// So chunks have the same size everywhere, and the same rows give the same file.
 pub(super) const CHUNK_ROWS: usize = 2048;
 
 /// Rows of a row group, the unit of work of engines.
@@ -61,6 +61,7 @@ pub(super) struct Notes<'a> {
 }
 
 impl Notes<'_> {
+    /// The notes as metadata of the footer: pairs of key and value.
     fn key_values(&self, table: &Table) -> Vec<KeyValue> {
         let note = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
         let mut notes = vec![
@@ -93,7 +94,8 @@ impl TableFile {
         Ok(Self { writer: writer.map_err(|error| write_error(path, error))?, path: path.to_owned(), rows: 0 })
     }
 
-    /// Adds a chunk of rows with the schema [`Table::parquet_schema`]. Every chunk but the last has [`CHUNK_ROWS`] rows.
+    /// Adds a chunk of rows with the schema [`Table::parquet_schema`]. Every chunk but the last has [`CHUNK_ROWS`]
+    /// rows.
     pub(super) fn write(&mut self, chunk: &RecordBatch) -> Result<(), LoadError> {
         debug_assert!(chunk.num_rows() <= CHUNK_ROWS && self.rows.is_multiple_of(CHUNK_ROWS as u64));
         self.rows += chunk.num_rows() as u64;

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use super::{DuckDbPlace, DuckDbStore};
+use super::{DuckDbOptions, DuckDbStore};
 use crate::{
     load::{
         EngineOptions, FullTextSearch, Identity, LoadError, LockPatience, Reader, StartedEngine, Warehouse,
@@ -40,10 +40,11 @@ fn options(folder: &Path) -> EngineOptions {
 }
 
 fn open_store(path: &Path, identity: &Identity, options: &EngineOptions) -> Result<DuckDbStore, LoadError> {
+    let engine = StartedEngine::start(options.clone())?;
     let (patience, failpoints) = (LockPatience::default(), Failpoints::default());
     let search = FullTextSearch::default();
-    let place = DuckDbPlace { path, identity, patience, failpoints, copy: None, search };
-    DuckDbStore::open(place, StartedEngine::start(options.clone())?)
+    let options = DuckDbOptions { path, identity, patience, failpoints, copy: None, search };
+    DuckDbStore::open(options, engine)
 }
 
 fn warehouse_in(store: DuckDbStore) -> Warehouse {
