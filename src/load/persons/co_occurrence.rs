@@ -123,7 +123,7 @@ impl TableCoOccurrence {
     }
 
     /// Adds the identifiers of a row that contains a wanted identifier.
-    fn add(&mut self, row: Vec<Spelled>, wanted: &IdentifierSet, limits: Limits) {
+    fn add(&mut self, row: Vec<WrittenIdentifier>, wanted: &IdentifierSet, limits: Limits) {
         let session = row.iter().find(|spelled| spelled.identifier.kind == IdentifierKind::Session);
         let session = session.map(|spelled| xxh3_64(spelled.identifier.value.as_bytes()));
         let is_full = self.is_too_large(limits);

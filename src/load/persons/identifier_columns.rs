@@ -115,7 +115,7 @@ impl IdentifierValues<'_> {
     }
 
     /// The identifier of a row with its spelling; `None` if the value is no identifier.
-    pub fn read(&self, row: usize) -> Option<Spelled> {
+    pub fn read(&self, row: usize) -> Option<WrittenIdentifier> {
         if !self.is_identifier(row) {
             return None;
         }
@@ -130,7 +130,7 @@ impl IdentifierValues<'_> {
 
     /// Returns false for the value of an attribute whose name does not mean an email address.
     fn is_identifier(&self, row: usize) -> bool {
-        self.names.is_none_or(|names| names.is_valid(row) && names_an_email(names.value(row)))
+        self.names.is_none_or(|names| names.is_valid(row) && is_email_attribute(names.value(row)))
     }
 }
 

@@ -38,8 +38,8 @@ impl<'a> RecordMatcher<'a> {
 
     /// Returns true if the text, read as a record of any stream or as a webhook, has a field with a wanted identifier.
     pub fn matches(&self, record: &str) -> bool {
-        static EVENTS: LazyLock<RecordFields> =
-            LazyLock::new(|| table("webhook_events").map(fields_of_table).unwrap_or_default());
+        static EVENTS: LazyLock<IdentifyingFields> =
+            LazyLock::new(|| table("webhook_events").map(identifying_fields_of_table).unwrap_or_default());
         // The callback returns false at a wanted identifier. Then `for_each` stops and returns false.
         let is_match =
             |fields: &IdentifyingFields| fields.any(record, &mut |found| self.wanted.contains(&found.identifier));

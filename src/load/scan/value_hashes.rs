@@ -18,7 +18,7 @@ pub(super) fn value_hashes(columns: &[&str], rows: &RecordBatch) -> Result<Vec<u
         let column = rows.column_by_name(name).ok_or_else(|| LoadError::Bug(format!("a batch without {name}")))?;
         // A column that is entirely NULL adds nothing to a hash. Most columns are.
         if column.null_count() < column.len() {
-            filled.push((column_mark(name), column));
+            filled.push((column_name_hash(name), column));
         }
     }
     let (mut content, mut hashes) = (RowContent::default(), Vec::with_capacity(rows.num_rows()));
