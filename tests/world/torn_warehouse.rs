@@ -85,7 +85,7 @@ fn exit_2_a_newer_or_foreign_duckdb_file_is_untouched() {
     restore(&place, copy.path());
     fs::remove_file(place.duckdb()).unwrap();
     meta("CREATE TABLE sales (amount INTEGER); INSERT INTO sales VALUES (1)");
-    assert_says(&place.run(&["sync"]).expect(2), &["warehouse.duckdb", "tables of its own", "another path"]);
+    assert_says(&place.run(&["sync"]).expect(2), &["warehouse.duckdb", "studysync did not create", "another path"]);
     let tables = place.duckdb_tables();
     assert_eq!(
         (tables.count("SELECT count(*) FROM sales"), tables.count("SELECT count(*) FROM duckdb_tables()")),

@@ -112,7 +112,7 @@ fn what_does_not_fit_is_an_error_and_leaves_nothing_behind() {
         assert!(engine.arrow_tables.registry().rows.is_empty());
     }
     let error = engine.connection().execute_batch("FROM registered_rows(1)").unwrap_err().to_string();
-    assert!(error.contains("no rows lie at 1"), "{error}");
+    assert!(error.contains("no rows are registered as 1"), "{error}");
     engine.insert("stored", &[number(Some(1))]).unwrap();
     assert_eq!(engine.integers("count", "SELECT count(*) FROM stored").unwrap(), [1]);
 }
