@@ -229,12 +229,12 @@ fn p3_slow_bodies_that_are_not_pages_are_refused() {
         (
             "two ends",
             |stream| respond(stream, "200 OK", "", b"{\"cursor\":null,\"data\":[],\"cursor\":\"x\"}"),
-            &["'cursor' stands twice"],
+            &["the body has 'cursor' twice"],
         ),
         (
             "two lists",
             |stream| respond(stream, "200 OK", "", b"{\"data\":[],\"data\":[1],\"cursor\":null}"),
-            &["'data' stands twice"],
+            &["the body has 'data' twice"],
         ),
         ("brackets alone", |stream| respond(stream, "200 OK", "", &[b'['; 5_000_000]), &["not JSON"]),
         (
