@@ -191,7 +191,10 @@ fn webhook_environments_are_listed_with_counts() {
     assert_eq!(measured_at(&place, &service)["environment_ids"], two);
     for shown in [place.run(&["check", "--service-profile"]), place.run(&["status"])] {
         let shown = shown.expect(0).stdout;
-        assert!(shown.contains("env-prod (2), env-dev (0)") && shown.contains("warning: a key belongs"), "{shown}");
+        assert!(
+            shown.contains("env-prod (2), env-dev (0)") && shown.contains("warning: several environments"),
+            "{shown}"
+        );
         assert!(!shown.contains("zoe@"), "{shown}");
     }
     assert!(memchr::memmem::find(&std::fs::read(place.state()).unwrap(), b"zoe@").is_none());

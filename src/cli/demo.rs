@@ -4,11 +4,10 @@
 
 use std::{
     fs::OpenOptions,
-    io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    io::{self, BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use clap::Args;
@@ -19,10 +18,15 @@ use crate::{
     model::{DAY_MS, format_ms},
 };
 
-use super::{CommandError, Context};
+use super::{
+    CommandError, Context,
+    http::{Response, request},
+};
 
 const KEY: &str = "demo-key";
 const DAYS: i64 = 90;
+/// Time limit of a control call.
+const TIMEOUT: Duration = Duration::from_secs(60);
 const CHANGES: &str = r#"{"seed":7,"new_answers":600,"edits":40,"soft_deletes":12,"vanish_visitors":1,"status_changes":1,"status_to":"PAUSED","late":8,"within_ms":1728000000}"#;
 
 /// Shows a backfill, a nightly sync and SQL on generated data.
@@ -224,28 +228,13 @@ impl Service {
         }
     }
 
-    /// Sends a control call to the sandbox. One plain request needs no client library.
+    /// Sends a control call to the sandbox.
     fn post(&self, path: &str, body: &str) -> Result<(), CommandError> {
-        let call = || -> std::io::Result<String> {
-            let address = self.base_url.trim_start_matches("http://");
-            let mut stream = TcpStream::connect(address)?;
-            let length = body.len();
-            write!(
-                stream,
-                "POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
-                 Connection: close\r\n\r\n{body}"
-            )?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer)?;
-            Ok(answer)
-        };
-        let answer = call().map_err(|source| CommandError::failed("the sandbox does not answer", source))?;
-        match answer.split_whitespace().nth(1) {
-            Some("200") => Ok(()),
-            _ => Err(CommandError::Refused(format!(
-                "the sandbox refused {path}: {}",
-                answer.lines().last().unwrap_or("")
-            ))),
+        let failed = |source| CommandError::failed("the sandbox does not answer", source);
+        let address = self.base_url.trim_start_matches("http://").parse().map_err(io::Error::other).map_err(failed)?;
+        match request(address, &format!("POST {path}"), body, TIMEOUT).map_err(failed)? {
+            Response { status: Some(200), .. } => Ok(()),
+            Response { body, .. } => Err(CommandError::Refused(format!("the sandbox refused {path}: {body}"))),
         }
     }
 }

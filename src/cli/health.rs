@@ -2,18 +2,16 @@
 //! without curl.
 
 use std::{
-    io::{self, Read as _, Write as _},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
 
 use clap::Args;
 
-use super::{CommandError, Context, flags::LocationArgs};
+use super::{CommandError, Context, flags::LocationArgs, http::request};
 
 /// Time limit of the connection, and of each read and write.
 const TIMEOUT: Duration = Duration::from_secs(5);
-const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// Requests the health of a running `serve`, and prints the response.
 ///
@@ -48,13 +46,12 @@ pub(super) fn run(args: &HealthArgs, context: Context) -> Result<u8, CommandErro
     }
     let address = reachable(listen);
     let path = if args.ready { "/readyz" } else { "/healthz" };
-    let answer =
-        get(address, path).map_err(|source| CommandError::failed(format!("no answer from {address}"), source))?;
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body.trim());
-    match answer.split_whitespace().nth(1) {
-        Some("200") => context.printer.print(body).map(|()| 0),
-        Some("503") => {
-            context.printer.print(body)?;
+    let response = request(address, &format!("GET {path}"), "", TIMEOUT)
+        .map_err(|source| CommandError::failed(format!("no answer from {address}"), source))?;
+    match response.status {
+        Some(200) => context.printer.print(&response.body).map(|()| 0),
+        Some(503) => {
+            context.printer.print(&response.body)?;
             Err(CommandError::Refused("serve is not healthy".to_owned()))
         }
         _ => Err(CommandError::Refused(format!("the server at {address} is not studysync serve: it has no {path}"))),
@@ -69,16 +66,4 @@ fn reachable(listen: SocketAddr) -> SocketAddr {
         ip => ip,
     };
     SocketAddr::new(ip, listen.port())
-}
-
-/// Sends one request and reads the complete response. A client library would bring TLS and a runtime for these lines.
-fn get(address: SocketAddr, path: &str) -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes())?;
-    let mut answer = String::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;
-    Ok(answer)
 }

@@ -12,6 +12,7 @@ mod flags;
 mod forget;
 mod health;
 mod help;
+mod http;
 mod init;
 mod output;
 mod plan;

@@ -13,7 +13,7 @@ use super::{CommandError, Context, flags::LocationArgs};
 /// Binds the stored data to a new address of the same service.
 ///
 /// Checkpoints, warehouse and archive are bound to the address of their service and the label of its environment. They
-/// refuse data of another service, in which all their rows would look vanished. When the service has moved, first set
+/// refuse another service, because all stored rows would look vanished there. When the service has moved, first set
 /// base_url (or environment) to the new value. Then name the old value with --from (or --from-environment). No row
 /// changes, and no request is sent. The archive's files are rewritten, which takes as long as copying them. After an
 /// interruption, the same command resumes.

@@ -65,7 +65,7 @@ fn evidence_line(measured_ms: Option<i64>, evidence: &str) -> String {
 fn warning(name: &str, value: Option<&Value>) -> String {
     match value.and_then(Value::as_array) {
         Some(ids) if name == behaviour_names::ENVIRONMENT_IDS && ids.len() > 1 => wrapped(
-            "warning: webhooks came from several environments, and a key belongs to one; set environment_id under [serve], and let the service send only webhooks of that environment",
+            "warning: several environments are known, and a key belongs to one; set environment_id under [serve] to it, and let the service send only its webhooks",
             EVIDENCE_INDENT,
             EVIDENCE_INDENT,
         ),

@@ -100,7 +100,7 @@ fn describe(report: &VerifyReport) -> String {
             range.start, range.end, window.last_read, window.service_rows
         ));
         for (name, differences) in window.warehouses.iter().filter(|(_, differences)| !differences.is_equal()) {
-            text.push_str(&format!("  {name} has {} current rows\n", differences.rows));
+            text.push_str(&format!("  {name} has {} current records\n", differences.rows));
             let kinds =
                 [("missing", &differences.missing), ("extra", &differences.extra), ("stale", &differences.stale)];
             for (kind, difference) in kinds {
@@ -163,7 +163,7 @@ fn describe_totals(report: &VerifyReport) -> String {
             (0, 0, 0) => "equal".to_owned(),
             (missing, extra, stale) => format!("{missing} missing, {extra} extra, {stale} stale"),
         };
-        text.push_str(&format!("  {name:<8} {} current rows: {result}\n", sums.rows));
+        text.push_str(&format!("  {name:<8} {} current records: {result}\n", sums.rows));
     }
     if let Some(reason) = &report.stopped_because {
         text.push_str(&format!("stopped early: {reason}\n"));

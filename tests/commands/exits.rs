@@ -305,7 +305,7 @@ fn check_inspects_disks_proxy_certificates_and_serve() {
         .with_env("HTTPS_PROXY", "http://me:hidden@proxy.example:3128")
         .with_env("NO_PROXY", "127.0.0.1");
     let all = place.run(&["check"]).expect(0).stdout;
-    assert!(all.contains("is taken") && all.contains("go through http://proxy.example:3128"), "{all}");
+    assert!(all.contains("is in use") && all.contains("go through http://proxy.example:3128"), "{all}");
     assert!(!all.contains("hidden"), "{all}");
     let broken = place.with_env("SSL_CERT_FILE", "no.pem").run(&["check"]);
     assert!(

@@ -328,7 +328,7 @@ fn demo_leaves_a_working_configuration_and_three_commands() {
     // Settings of somebody's own warehouse.
     let done =
         Done::from(demo.env("STUDYSYNC_WAREHOUSE_DUCKDB", "/no/such/folder/own.duckdb").output().unwrap()).expect(0);
-    let end = done.stdout.split_once("To look around, paste:").unwrap().1;
+    let end = done.stdout.split_once("To explore the data, paste:").unwrap().1;
     let lines: Vec<&str> = end.lines().filter(|line| line.starts_with("  ")).collect();
     assert_eq!(lines.len(), 3, "{end}");
     let shell = std::process::Command::new("/bin/sh").args(["-ec", &lines.join("\n")]).output().unwrap();

@@ -28,7 +28,7 @@ fn exit_2_erase_refuses_an_unusable_name_or_flag() {
     let (service, place) = small_place();
     std::fs::write(place.path("people.txt"), "user-id a\nnickname b\n").unwrap();
     for (arguments, expected) in [
-        (&["erase", "--yes"][..], "name somebody"),
+        (&["erase", "--yes"][..], "name a person"),
         (&["erase", "--user-id", "a"], "--dry-run"),
         (&["erase", "--yes", "--user-id", "anonymous"], "names nobody in particular"),
         (&["erase", "--yes", "--email", "anna"], "no @"),

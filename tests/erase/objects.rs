@@ -186,6 +186,6 @@ fn p9_erase_reports_people_in_tables_of_analysts() {
     assert_eq!(done.code, 3, "{}", done.stderr);
     let place_of = &done.json()["verified"]["places"]["duckdb"];
     assert_eq!((&place_of["in_tables_of_others"]["lab.copies.users"], &place_of["left"]), (&4.into(), &0.into()));
-    assert!(done.stderr.contains("TABLE OF YOUR OWN in duckdb, lab.copies.users: 4 rows"), "{}", done.stderr);
+    assert!(done.stderr.contains("YOUR OWN TABLE in duckdb, lab.copies.users: 4 rows"), "{}", done.stderr);
     assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM lab.copies WHERE users[1] LIKE 'zo%'"), 4);
 }

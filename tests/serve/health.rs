@@ -57,7 +57,7 @@ fn health_reads_the_configured_address_and_the_status() {
     assert!(unwell.stdout.contains("deliveries cannot be stored"), "{}", unwell.stdout);
     for _ in ["404", "another protocol"] {
         let other = place.run(&["health"]).expect(1);
-        assert!(other.stderr.contains("is no studysync serve"), "{}", other.stderr);
+        assert!(other.stderr.contains("is not studysync serve"), "{}", other.stderr);
     }
 }
 

@@ -96,7 +96,7 @@ fn check(base_url: &str, environment: &[(&str, &str)]) -> Done {
 
 fn assert_told(done: &Done, words: &[&str]) {
     assert_eq!(done.code, 1, "{} {}", done.stdout, done.stderr);
-    assert!(done.stderr.contains("asking "), "nobody waits without a word: {}", done.stderr);
+    assert!(done.stderr.contains("requesting "), "nobody waits without a word: {}", done.stderr);
     for word in words.iter().chain(&["hint:"]) {
         assert!(done.stdout.contains(word), "'{word}' is missing in {}", done.stdout);
     }

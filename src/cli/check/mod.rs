@@ -30,7 +30,7 @@ pub(super) use service::{short_lived_source, store_rate_limits};
 /// behaviours unknown.
 const NOT_NEEDED_BY_PROFILE: [&str; 6] = ["warehouse", "search", "disk", "serve", "metrics", "notify"];
 
-/// Checks everything that a run needs, and says what to do about each failure.
+/// Checks everything that a run needs, with a hint for each failure.
 ///
 /// The checks: the service answers and accepts the key, the clocks agree, proxy and certificates work, state, archive
 /// and warehouse can be written, the disks have room, and `serve` could start. They take some seconds and pull no data.

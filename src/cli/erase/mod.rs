@@ -41,9 +41,9 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// a row of the table `erasures`.
 ///
 /// The service continues to send these people until its delay (ten days by default) is over. A list of keyed hashes,
-/// the suppression list, keeps them out of scans, replays and webhooks until two days later, and until complete scans
-/// have met none of them. Back up the folder of this list (FILE.erasures next to the state file). Restored backups of
-/// the archive are filtered as well. After restoring a warehouse, run the same command again.
+/// the suppression list, keeps them out of scans, replays and webhooks until two days after the delay, and until
+/// complete scans no longer return any of them. Back up the folder of this list (FILE.erasures next to the state file).
+/// Restored backups of the archive are filtered as well. After restoring a warehouse, run the same command again.
 ///
 /// Texts that other people wrote about them stay, and are counted by table (exit code 3). With --redact-mentions the
 /// identifiers in these texts are replaced. The service still has the texts: a scan that finds them changed stores them

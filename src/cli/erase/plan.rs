@@ -125,7 +125,7 @@ fn describe_data(plan: &Plan) -> String {
         text.push_str(&format!("  recordings: {files} files of {sessions} sessions, {bytes} bytes\n"));
     }
     let linked = plan.hard_linked.iter().map(|file| file.path.display().to_string()).collect();
-    text.push_str(&list("FILES WITH HARD LINKS, whose other names keep the removed data", linked, LINES_SHOWN));
+    text.push_str(&list("FILES WITH OTHER NAMES (hard links), which keep the removed data", linked, LINES_SHOWN));
     if plan.others_unfinished > 0 {
         text.push_str(&format!(
             "  {} other erasures are unfinished: run their commands again\n",

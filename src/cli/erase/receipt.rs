@@ -38,7 +38,7 @@ pub(super) fn describe(receipt: &Receipt, path: &Path) -> String {
     }
     if receipt.kept_under_other_names > 0 {
         text.push_str(&format!(
-            "  LEFT IN HARD LINKS: the other names of {} files keep the removed data: delete them\n",
+            "  LEFT UNDER OTHER NAMES (hard links): {} files; delete these names, which keep the removed data\n",
             receipt.kept_under_other_names
         ));
     }
