@@ -4,9 +4,7 @@ use std::io::{self, Write};
 
 use indicatif::MultiProgress;
 use tracing::Level;
-use tracing_subscriber::{
-    EnvFilter, Layer, Registry, fmt::MakeWriter, layer::SubscriberExt as _, util::SubscriberInitExt as _,
-};
+use tracing_subscriber::{EnvFilter, Layer, Registry, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,7 +22,7 @@ pub type SpanLayer<S> = Box<dyn Layer<S> + Send + Sync>;
 pub fn init(format: LogFormat, level: Level, bars: MultiProgress, spans: Option<SpanLayer<Registry>>) {
     // Log lines of libraries do not help users.
     let filter = EnvFilter::new(format!("off,studysync={level}"));
-    let lines = tracing_subscriber::fmt::layer().with_writer(StderrWriter(bars)).with_target(false);
+    let lines = tracing_subscriber::fmt::layer().with_writer(move || StderrWriter(bars.clone())).with_target(false);
     let lines = match format {
         LogFormat::Text => lines.with_ansi(false).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
@@ -34,7 +32,6 @@ pub fn init(format: LogFormat, level: Level, bars: MultiProgress, spans: Option<
 }
 
 /// Writes to stderr while the progress bars are hidden.
-#[derive(Clone)]
 struct StderrWriter(MultiProgress);
 
 impl Write for StderrWriter {
@@ -44,13 +41,5 @@ impl Write for StderrWriter {
 
     fn flush(&mut self) -> io::Result<()> {
         io::stderr().flush()
-    }
-}
-
-impl MakeWriter<'_> for StderrWriter {
-    type Writer = StderrWriter;
-
-    fn make_writer(&self) -> StderrWriter {
-        self.clone()
     }
 }

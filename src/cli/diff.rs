@@ -4,8 +4,9 @@ use clap::Args;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::report::{
-    Changes, FigureChange, RowChange, changes, shown_value,
-    words::{clean, whole},
+    Changes, FigureChange, RowChange, changes,
+    format::{grouped, sanitized},
+    shown_value,
 };
 
 use super::{
@@ -78,7 +79,7 @@ fn rows(changes: &Changes) -> String {
     for row in &changes.rows {
         text.push_str(&line(&name_of(row), row));
         if row.status_before != row.status_after {
-            let status = |status: &Option<String>| status.as_deref().map_or_else(|| "none".to_owned(), clean);
+            let status = |status: &Option<String>| status.as_deref().map_or_else(|| "none".to_owned(), sanitized);
             text.push_str(&format!("  status: {} to {}\n", status(&row.status_before), status(&row.status_after)));
         }
     }
@@ -91,7 +92,7 @@ fn rows(changes: &Changes) -> String {
 fn line(name: &str, row: &RowChange) -> String {
     let RowChange { new_answers, edited, deleted, vanished, new_themes, changed_questions, .. } = row;
     let [new, edited, deleted, vanished, themes, questions] =
-        [new_answers, edited, deleted, vanished, new_themes, changed_questions].map(|count| whole(*count));
+        [new_answers, edited, deleted, vanished, new_themes, changed_questions].map(|count| grouped(*count));
     format!(
         "{} {new:>9} {edited:>7} {deleted:>7} {vanished:>8} {themes:>6} {questions:>9}\n",
         fitted(name, NAME_COLUMNS)
@@ -100,7 +101,7 @@ fn line(name: &str, row: &RowChange) -> String {
 
 fn name_of(row: &RowChange) -> String {
     match (row.survey_id, &row.survey_name) {
-        (Some(id), Some(name)) => format!("{id} {}", clean(name)),
+        (Some(id), Some(name)) => format!("{id} {}", sanitized(name)),
         (Some(id), None) => format!("survey {id}"),
         (None, _) => "no survey".to_owned(),
     }
@@ -116,15 +117,15 @@ fn figures(changes: &Changes) -> String {
     for figure in changed.iter().take(FIGURES_SHOWN) {
         if question != Some((figure.survey_id, figure.question_id)) {
             question = Some((figure.survey_id, figure.question_id));
-            let survey = figure.survey_name.as_deref().map(clean).unwrap_or_default();
-            let wording = figure.question_text.as_deref().map(clean).unwrap_or_default();
+            let survey = figure.survey_name.as_deref().map(sanitized).unwrap_or_default();
+            let wording = figure.question_text.as_deref().map(sanitized).unwrap_or_default();
             let title = format!("{} {survey}, {} {wording}", figure.survey_id, figure.question_id);
             text.push_str(&format!("{}\n", fitted(&title, TITLE_COLUMNS).trim_end()));
         }
         let name = match (figure.figure.as_str(), figure.label.as_deref()) {
             ("nps", _) => "NPS".to_owned(),
             ("top_two_share", _) => "top-two box".to_owned(),
-            (_, label) => format!("\"{}\"", clean(label.unwrap_or_default())),
+            (_, label) => format!("\"{}\"", sanitized(label.unwrap_or_default())),
         };
         let change = figure.change.map(|change| signed(&figure.figure, change)).unwrap_or_default();
         let [before, after] = [figure.before, figure.after].map(|at| at.shown(&figure.figure));

@@ -9,7 +9,7 @@ use crate::{
     config::{self, ArchiveChoice, Overrides, Settings},
     model::{self, DAY_MS, Stream, parse_duration},
     pipeline::unknown_in_warehouse,
-    report::Between,
+    report::ComparedTimes,
 };
 
 use super::{CommandError, Context, printer::write_stderr};
@@ -158,14 +158,14 @@ pub(super) fn check_range(from: Option<i64>, to: Option<i64>) -> Result<(), Comm
 ///
 /// # Errors
 /// `--since` is in the future, or `--until` is not later.
-pub(super) fn between(since_ms: i64, until_ms: Option<i64>) -> Result<Between, CommandError> {
+pub(super) fn between(since_ms: i64, until_ms: Option<i64>) -> Result<ComparedTimes, CommandError> {
     let now_ms = clock::now_ms();
     let problem = match until_ms {
         // The service's clock dates the scans, and may be ahead of this machine's.
         _ if since_ms >= now_ms.saturating_add(DAY_MS) => "--since is in the future",
         Some(until_ms) if until_ms <= since_ms => "--until must be later than --since",
-        Some(until_ms) => return Ok(Between { since_ms, until_ms, now_ms: None }),
-        None => return Ok(Between::until_now(since_ms, now_ms)),
+        Some(until_ms) => return Ok(ComparedTimes { since_ms, until_ms, now_ms: None }),
+        None => return Ok(ComparedTimes::until_now(since_ms, now_ms)),
     };
     Err(CommandError::Usage(problem.to_owned()))
 }

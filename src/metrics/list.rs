@@ -108,7 +108,7 @@ pub const ALL: &[Metric] = &[
     serve_counter("runs_failed_total", &[], "Runs that failed, stopped early or were skipped."),
     serve_gauge("inbox_deliveries", "The same as pending_deliveries."),
     serve_gauge("inbox_bytes", "Bytes of the pending deliveries."),
-    serve_gauge("running", "1 while a run or a flush is at work."),
+    serve_gauge("running", "1 while a run or a flush is running."),
     serve_gauge("next_run_ms", "When the next scheduled run starts, epoch milliseconds; 0: no schedule."),
     serve_gauge("last_run_ms", "When the last scheduled run ended, epoch milliseconds; 0: none yet."),
     serve_gauge("storing", "1 while deliveries can be stored."),
@@ -117,8 +117,3 @@ pub const ALL: &[Metric] = &[
         "End of a Retry-After that is longer than a run waits, epoch milliseconds; 0: none.",
     ),
 ];
-
-/// Finds the metric of this name, given without `studysync_`.
-pub fn find(name: &str) -> Option<&'static Metric> {
-    ALL.iter().find(|metric| metric.name == name)
-}

@@ -3,13 +3,11 @@
 //! Each label has few values, all known in advance: no survey, no person, no address.
 
 mod list;
-mod reference;
 mod sync_metrics;
 mod textfile;
 mod values;
 
-pub use list::{ALL, Kind, Metric, find};
-pub use reference::reference;
+pub use list::{ALL, Kind, Metric};
 pub use sync_metrics::add_sync_status;
 pub use textfile::write_textfile;
 pub use values::MetricValues;

@@ -1,6 +1,6 @@
 //! Names, text and reference of the metrics.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use super::*;
 
@@ -28,6 +28,19 @@ fn each_metric_has_one_head_and_labels_are_escaped() {
     assert!(text.contains("studysync_last_run_timestamp_seconds 1.5\n"), "{text}");
     assert_eq!(text.matches("# TYPE studysync_run_rows gauge\n").count(), 1, "{text}");
     assert!(text.ends_with("studysync_run_rows{stream=\"responses\",fate=\"updated\"} 0\n"), "{text}");
+}
+
+/// Returns a table of all metrics as Markdown.
+fn reference() -> String {
+    let mut text = "| metric | kind | labels | where | meaning |\n|---|---|---|---|---|\n".to_owned();
+    for metric in ALL {
+        let labels = metric.labels.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>().join(", ");
+        let outputs = if metric.is_serve_only { "`/metrics`" } else { "`/metrics`, textfile, OTLP" };
+        let (name, kind, help) = (metric.name, metric.kind.name(), metric.help);
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "| `studysync_{name}` | {kind} | {labels} | {outputs} | {help} |");
+    }
+    text
 }
 
 const BEGIN: &str = "<!-- metrics: written by a test, from the list in src/metrics/list.rs -->\n";
@@ -60,7 +73,7 @@ fn alerts_name_existing_metrics_and_reasons() {
         .collect();
     assert!(names.len() > 6, "{names:?}");
     for name in names {
-        assert!(find(name).is_some(), "studysync_{name} is no metric");
+        assert!(ALL.iter().any(|metric| metric.name == name), "studysync_{name} is no metric");
     }
     for (at, _) in rules.match_indices("reason=\"") {
         let reason = rules[at + "reason=\"".len()..].split('"').next().unwrap();

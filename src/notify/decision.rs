@@ -161,14 +161,11 @@ mod tests {
                 command: "sync".to_owned(),
                 started_ms: 0,
                 finished_ms: Some(1),
-                outcome: String::new(),
                 exit_code: Some(exit_code),
                 reason,
                 why: Some(why.to_owned()),
-                hint: None,
-                warnings: Vec::new(),
                 has_sent_requests: true,
-                narrowed_to: None,
+                ..RunSummary::default()
             };
             self.events(&run, hours, is_tolerated, None)
         }
@@ -236,14 +233,10 @@ mod tests {
             command: command.to_owned(),
             started_ms: 0,
             finished_ms: Some(1),
-            outcome: String::new(),
             exit_code: Some(exit_code),
             reason: (exit_code == 1).then_some(RunReason::ServiceFailed),
-            why: None,
-            hint: None,
-            warnings: Vec::new(),
             has_sent_requests,
-            narrowed_to: None,
+            ..RunSummary::default()
         };
         let failed = run("1", "sync", 1, true);
         assert_eq!(simulation.events(&failed, 0, false, None), ["failed"]);
@@ -271,11 +264,8 @@ mod tests {
                 outcome: "killed".to_owned(),
                 exit_code: None,
                 reason: Some(RunReason::RunKilled),
-                why: None,
-                hint: None,
-                warnings: Vec::new(),
                 has_sent_requests: true,
-                narrowed_to: None,
+                ..RunSummary::default()
             };
             let now_ms = hours * HOUR_MS;
             let context = RunContext { is_tolerated: true, unresolved_failure: None, again_after: DAY, now_ms };

@@ -57,18 +57,13 @@ impl Message {
     /// Writes a message that tests the configured channels.
     pub fn test(settings: &Settings, now_ms: i64) -> Message {
         let summary = RunSummary {
-            run_id: String::new(),
             command: "check".to_owned(),
             started_ms: now_ms,
             finished_ms: Some(now_ms),
             outcome: "done".to_owned(),
             exit_code: Some(0),
-            reason: None,
             why: Some("this is a test".to_owned()),
-            hint: None,
-            warnings: Vec::new(),
-            has_sent_requests: false,
-            narrowed_to: None,
+            ..RunSummary::default()
         };
         Message::new(NotifyEvent::Test, &summary, &Health::default(), json!({}), settings)
     }

@@ -1,25 +1,20 @@
-//! An axis of days with labels that people read: months, or weeks of a short time.
+//! A chart axis of days, labelled by months or, for a short time, by days.
 
 use std::ops::Range;
 
 use chrono::{DateTime, Datelike, NaiveDate};
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 
-use crate::model::{DAY_MS, format_ms};
+use crate::model::DAY_MS;
 
-/// Labels at most, that they do not touch.
+/// Labels at most, so that they do not overlap.
 const LABELS_MAX: i64 = 8;
-/// A label for so many units of width, where there is little.
+/// Width per label, in pixels.
 const WIDTH_OF_LABEL: i64 = 90;
-/// Up to so many days, labels are days; beyond, months.
+/// The longest range, in days, that has labels of days; a longer one has labels of months.
 const LABELS_OF_DAYS_MAX: i64 = 45;
 
-/// A day, `2026-01-31`.
-pub(super) fn day_text(day: i64) -> String {
-    format_ms(day.saturating_mul(DAY_MS))
-}
-
-/// Days since 1970, from the first to past the last.
+/// An axis of days since 1970.
 #[derive(Clone, Debug)]
 pub(super) struct DayAxis {
     range: Range<f64>,
@@ -27,7 +22,7 @@ pub(super) struct DayAxis {
 }
 
 impl DayAxis {
-    /// An axis from the start of one day to the end of another, `width` units of drawing long.
+    /// Makes an axis from the start of day `first` to the end of day `last`. `width` is in pixels.
     pub fn new(first: i64, last: i64, width: u32) -> Self {
         let last = last.max(first);
         let labels_max = (i64::from(width) / WIDTH_OF_LABEL).clamp(2, LABELS_MAX);
@@ -42,7 +37,7 @@ impl DayAxis {
 fn every_few_days(first: i64, last: i64, labels_max: i64) -> Vec<i64> {
     let steps = [1, 2, 7, 14];
     let step = steps.into_iter().find(|step| (last - first) / step < labels_max).unwrap_or(14);
-    // 1970-01-05 was a Monday: weeks begin where the views begin them.
+    // Day 4, 1970-01-05, was a Monday, on which the weeks of the views begin.
     (first..=last).filter(|day| (day - 4).rem_euclid(step) == 0).collect()
 }
 
@@ -93,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_stand_at_mondays_or_months_and_are_few() {
+    fn labels_are_few_and_inside_the_axis() {
         for (first, last) in [(20_000, 20_000), (20_000, 20_020), (20_000, 20_100), (10_000, 20_000)] {
             for width in [100, 360, 1000] {
                 let axis = DayAxis::new(first, last, width);
@@ -102,6 +97,5 @@ mod tests {
             }
         }
         assert_eq!(DayAxis::format(&20_454.0), "1 Jan 2026".trim_start_matches("1 "));
-        assert_eq!(day_text(20_454), "2026-01-01");
     }
 }

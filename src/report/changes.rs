@@ -1,47 +1,48 @@
-//! What changed between two moments, in rows and in figures, as the macros `row_changes` and `figure_changes` say it.
+//! The changes between two times, in rows and in figures, as the macros `row_changes` and `figure_changes` compute
+//! them.
 
 use serde::Serialize;
 
 use super::{
-    rows::{Row, ask, cut, of_surveys},
-    words::{decimal, percent},
+    format::{decimal, percent},
+    rows::{Row, query, shortened, survey_filter},
 };
 use crate::{
     load::{LoadError, Reader},
     model::{DAY_MS, format_ms},
 };
 
-/// Two moments, epoch milliseconds.
+/// The two times to compare, epoch milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Between {
+pub struct ComparedTimes {
     pub since_ms: i64,
     pub until_ms: i64,
-    /// This machine's time if the later moment is now:
-    /// scans are dated by the service's clock, which may be ahead, and all of them count.
+    /// This machine's time if the later time is now. `until_ms` is then a day later: scans are dated by the service's
+    /// clock, which may be ahead.
     pub now_ms: Option<i64>,
 }
 
-impl Between {
-    /// From a moment until now, with every scan there is.
+impl ComparedTimes {
+    /// Compares a time with now, including every scan.
     pub fn until_now(since_ms: i64, now_ms: i64) -> Self {
         Self { since_ms, until_ms: now_ms.saturating_add(DAY_MS), now_ms: Some(now_ms) }
     }
 }
 
-/// What changed.
+/// The changes between two times.
 #[derive(Clone, Debug, Serialize)]
 pub struct Changes {
     /// RFC 3339.
     pub since: String,
     /// RFC 3339.
     pub until: String,
-    /// By survey, of those in which something changed.
+    /// The surveys in which a row changed.
     pub rows: Vec<RowChange>,
-    /// By survey, question, figure and label: all figures, also those that did not change.
+    /// All figures, also unchanged ones, ordered by survey, question, figure and label.
     pub figures: Vec<FigureChange>,
 }
 
-/// What changed in a survey.
+/// The changed rows of a survey.
 #[derive(Clone, Debug, Serialize)]
 pub struct RowChange {
     /// `None` for answers that name no survey.
@@ -57,7 +58,7 @@ pub struct RowChange {
     pub status_after: Option<String>,
 }
 
-/// A figure of a question at both moments.
+/// A figure of a question at both times.
 #[derive(Clone, Debug, Serialize)]
 pub struct FigureChange {
     pub survey_id: i64,
@@ -70,11 +71,11 @@ pub struct FigureChange {
     pub label: Option<String>,
     pub before: Figure,
     pub after: Figure,
-    /// `None` where there is a figure at one of the moments alone.
+    /// `None` if the figure exists at only one of the times.
     pub change: Option<f64>,
 }
 
-/// A figure at a moment.
+/// A figure at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figure {
     pub answers: i64,
@@ -82,13 +83,13 @@ pub struct Figure {
     pub standard_error: Option<f64>,
 }
 
-/// A value of a figure of this name: NPS as points, shares as percent.
+/// Formats a value of the named figure: NPS as points, shares as percent.
 pub fn shown_value(figure: &str, value: f64) -> String {
     if figure == "nps" { decimal(value) } else { percent(value) }
 }
 
 impl Figure {
-    /// The value of a figure of this name with its standard error, if it has one.
+    /// Formats the value of the named figure with its standard error, if it has one.
     pub fn shown(&self, figure: &str) -> String {
         match (self.value, self.standard_error) {
             (Some(value), Some(error)) => format!("{} ± {}", shown_value(figure, value), shown_value(figure, error)),
@@ -99,14 +100,14 @@ impl Figure {
 }
 
 impl FigureChange {
-    /// Whether the figure is another one, or there is one at one of the moments alone.
+    /// Returns true if the value changed, or exists at only one of the times.
     pub fn is_change(&self) -> bool {
         self.before.value != self.after.value
     }
 }
 
 impl Changes {
-    /// The sums over all surveys, with no name.
+    /// Returns the sums over all surveys.
     pub fn total(&self) -> RowChange {
         let sum = |of: fn(&RowChange) -> i64| self.rows.iter().map(of).sum();
         RowChange {
@@ -124,38 +125,38 @@ impl Changes {
     }
 }
 
-/// Asks the warehouse what changed, of these surveys or of all.
+/// Queries the changes of these surveys, or of all surveys if none is given.
 ///
 /// # Errors
-/// When the warehouse cannot be read, or lacks the macros: one of an earlier version has them after its next run.
-pub fn changes(reader: &mut Reader, surveys: &[i64], between: Between) -> Result<Changes, LoadError> {
-    let of = of_surveys(surveys);
+/// The warehouse cannot be read, or lacks the macros. The next run adds them to a warehouse of an earlier version.
+pub fn changes(reader: &mut Reader, surveys: &[i64], between: ComparedTimes) -> Result<Changes, LoadError> {
+    let of = survey_filter(surveys);
     let moments =
         [between.since_ms, between.until_ms].map(|at_ms| format!("make_timestamp({at_ms} * 1000)")).join(", ");
     let rows = format!(
         "SELECT survey_id, {} AS survey_name, new_answers, edited, deleted, vanished, new_themes, changed_questions,
              status_before, status_after FROM row_changes({moments}) WHERE {of} ORDER BY survey_id NULLS LAST",
-        cut("survey_name")
+        shortened("survey_name")
     );
     let figures = format!(
         "SELECT survey_id, {} AS survey_name, question_id, {} AS question_text, figure, {} AS label, answers_before, before,
              before_error, answers_after, after, after_error, change
          FROM figure_changes({moments}) WHERE {of} ORDER BY survey_id, question_id, figure, label",
-        cut("survey_name"),
-        cut("question_text"),
-        cut("label")
+        shortened("survey_name"),
+        shortened("question_text"),
+        shortened("label")
     );
     Ok(Changes {
         since: format_ms(between.since_ms),
         until: format_ms(between.now_ms.unwrap_or(between.until_ms)),
-        rows: ask(reader, &rows, row_change)?,
-        figures: ask(reader, &figures, figure_change)?,
+        rows: query(reader, &rows, row_change)?,
+        figures: query(reader, &figures, figure_change)?,
     })
 }
 
 fn row_change(row: Row<'_>) -> RowChange {
     RowChange {
-        survey_id: row.whole("survey_id"),
+        survey_id: row.integer("survey_id"),
         survey_name: row.text("survey_name"),
         new_answers: row.count("new_answers"),
         edited: row.count("edited"),

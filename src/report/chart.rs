@@ -1,7 +1,7 @@
-//! Charts over time as SVG, drawn by `plotters`. No text of the warehouse ever gets into a drawing.
+//! Charts over time as SVG, drawn by `plotters`. A drawing contains no text of the warehouse.
 //!
-//! The colours here are names rather than colours: the page's style sheet finds each by its attribute and gives it the
-//! one of the theme, light, dark or print. Without a style sheet they are legible as they are.
+//! The style sheet of the page selects elements by these colours and replaces each by that of the theme: light, dark or
+//! print.
 
 use plotters::{
     coord::Shift,
@@ -11,24 +11,24 @@ use plotters::{
     },
 };
 
-use super::{ReportError, axis::DayAxis, gather::Day, nps::NpsWeek};
+use super::{ReportError, axis::DayAxis, nps::NpsWeek, report_data::Day};
 
-/// First series: answered; NPS.
+/// The first series: answered questions, or NPS.
 const FIRST: RGBColor = RGBColor(0x1F, 0x5F, 0xA8);
-/// Second series: skipped.
+/// The second series: skipped questions.
 const SECOND: RGBColor = RGBColor(0xC2, 0x6A, 0x0E);
-/// The band of an error.
+/// The error band.
 const BAND: RGBColor = RGBColor(0xB9, 0xD2, 0xEE);
 const GRID: RGBColor = RGBColor(0xD9, 0xDD, 0xE3);
 const INK: RGBColor = RGBColor(0x4A, 0x52, 0x5E);
 
-/// `plotters` draws at whole units: with so many a pixel, nothing is seen of that.
-const UNITS_A_PIXEL: u32 = 4;
+/// `plotters` rounds to integer units; with four units per pixel the rounding is invisible.
+const UNITS_PER_PIXEL: u32 = 4;
 const LABEL_PIXELS: u32 = 14;
 /// NPS axes begin and end at a multiple of this.
 const NPS_STEP: f64 = 20.0;
 
-/// How wide a chart is meant to be shown, in pixels.
+/// The size of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Size {
     /// The width of a page.
@@ -46,9 +46,9 @@ impl Size {
     }
 }
 
-/// A drawing, without the element around it.
+/// A drawing without its `svg` element.
 pub(super) struct Drawing {
-    /// In units, for `viewBox`.
+    /// The size in units, for `viewBox`.
     pub width: u32,
     pub height: u32,
     /// SVG elements.
@@ -56,11 +56,11 @@ pub(super) struct Drawing {
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-/// The errors of `plotters` differ by backend; none is expected of one that writes to memory.
-type Drawn = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+/// The result of drawing. `plotters` has an error type per backend, hence the box.
+type DrawResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// Answers a day: answered, and skipped on top.
-pub(super) fn answers_a_day(days: &[Day], size: Size) -> Result<Drawing, ReportError> {
+/// Draws a column per day: answered questions, with skipped ones on top.
+pub(super) fn answers_per_day(days: &[Day], size: Size) -> Result<Drawing, ReportError> {
     let (Some(first), Some(last)) = (days.first(), days.last()) else { return draw(size, |_| Ok(())) };
     let highest = days.iter().map(|day| day.answered + day.skipped).max().unwrap_or(1).max(1);
     let axis = DayAxis::new(first.day, last.day, size.pixels().0);
@@ -78,7 +78,7 @@ pub(super) fn answers_a_day(days: &[Day], size: Size) -> Result<Drawing, ReportE
     })
 }
 
-/// NPS by week with its 95 % band. Weeks without answers are gaps.
+/// Draws the NPS by week with its 95 % band. Weeks without answers are gaps.
 pub(super) fn nps_by_week(weeks: &[NpsWeek], size: Size) -> Result<Drawing, ReportError> {
     let (Some(first), Some(last)) = (weeks.first(), weeks.last()) else { return draw(size, |_| Ok(())) };
     let ends = |week: &NpsWeek| [week.nps, week.low.unwrap_or(week.nps), week.high.unwrap_or(week.nps)];
@@ -86,8 +86,8 @@ pub(super) fn nps_by_week(weeks: &[NpsWeek], size: Size) -> Result<Drawing, Repo
     let highest = weeks.iter().flat_map(ends).fold(f64::NEG_INFINITY, f64::max);
     let bottom = ((lowest / NPS_STEP).floor() * NPS_STEP).clamp(-100.0, 100.0 - NPS_STEP);
     let top = ((highest / NPS_STEP).ceil() * NPS_STEP).clamp(bottom + NPS_STEP, 100.0);
-    // A week's mark is in its middle.
-    let at = |week: &NpsWeek| week.week as f64 + 3.5;
+    // The point of a week is in its middle.
+    let middle = |week: &NpsWeek| week.week as f64 + 3.5;
     draw(size, |area| {
         let axis = DayAxis::new(first.week, last.week + 6, size.pixels().0);
         let (left, right) = (first.week as f64, (last.week + 7) as f64);
@@ -95,13 +95,13 @@ pub(super) fn nps_by_week(weeks: &[NpsWeek], size: Size) -> Result<Drawing, Repo
         let runs: Vec<&[NpsWeek]> = weeks.chunk_by(|one, next| next.week - one.week == 7).collect();
         for run in &runs {
             let banded: Vec<(f64, f64, f64)> =
-                run.iter().filter_map(|week| Some((at(week), week.low?, week.high?))).collect();
+                run.iter().filter_map(|week| Some((middle(week), week.low?, week.high?))).collect();
             let outline: Vec<(f64, f64)> = match banded.as_slice() {
-                // A single week has no length: its band is a bar.
+                // A single week is a point, so its band is a bar.
                 [(at, low, high)] => vec![(at - 1.0, *low), (at + 1.0, *low), (at + 1.0, *high), (at - 1.0, *high)],
-                many => {
-                    let lower = many.iter().map(|(at, low, _)| (*at, *low));
-                    lower.chain(many.iter().rev().map(|(at, _, high)| (*at, *high))).collect()
+                counted => {
+                    let lower = counted.iter().map(|(at, low, _)| (*at, *low));
+                    lower.chain(counted.iter().rev().map(|(at, _, high)| (*at, *high))).collect()
                 }
             };
             if outline.len() > 2 {
@@ -113,12 +113,12 @@ pub(super) fn nps_by_week(weeks: &[NpsWeek], size: Size) -> Result<Drawing, Repo
             chart.draw_series([PathElement::new(vec![(left, 0.0), (right, 0.0)], line(INK, 1))])?;
         }
         for run in &runs {
-            let points: Vec<(f64, f64)> = run.iter().map(|week| (at(week), week.nps)).collect();
+            let points: Vec<(f64, f64)> = run.iter().map(|week| (middle(week), week.nps)).collect();
             chart.draw_series([PathElement::new(points.clone(), line(FIRST, 2))])?;
             chart.draw_series(
                 points
                     .into_iter()
-                    .map(|point| Circle::new(point, (3 * UNITS_A_PIXEL) as i32, ShapeStyle::from(&FIRST).filled())),
+                    .map(|point| Circle::new(point, (3 * UNITS_PER_PIXEL) as i32, ShapeStyle::from(&FIRST).filled())),
             )?;
         }
         Ok(())
@@ -126,20 +126,20 @@ pub(super) fn nps_by_week(weeks: &[NpsWeek], size: Size) -> Result<Drawing, Repo
 }
 
 fn line(color: RGBColor, pixels: u32) -> ShapeStyle {
-    color.stroke_width(pixels * UNITS_A_PIXEL)
+    color.stroke_width(pixels * UNITS_PER_PIXEL)
 }
 
 fn builder<'a, 'b>(area: &'a Area<'b>) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
     let mut builder = ChartBuilder::on(area);
     builder
-        .margin(6 * UNITS_A_PIXEL)
-        .margin_right(16 * UNITS_A_PIXEL)
-        .x_label_area_size(24 * UNITS_A_PIXEL)
-        .y_label_area_size(44 * UNITS_A_PIXEL);
+        .margin(6 * UNITS_PER_PIXEL)
+        .margin_right(16 * UNITS_PER_PIXEL)
+        .x_label_area_size(24 * UNITS_PER_PIXEL)
+        .y_label_area_size(44 * UNITS_PER_PIXEL);
     builder
 }
 
-/// Grid lines, and labels in the page's own type.
+/// Draws the grid lines and the labels.
 fn mesh<'a>(
     chart: &mut plotters::chart::ChartContext<
         'a,
@@ -147,8 +147,8 @@ fn mesh<'a>(
         plotters::coord::cartesian::Cartesian2d<DayAxis, plotters::coord::types::RangedCoordf64>,
     >,
     label: impl Fn(&f64) -> String,
-) -> Drawn {
-    let type_face = ("sans-serif", LABEL_PIXELS * UNITS_A_PIXEL).into_font().color(&INK);
+) -> DrawResult {
+    let type_face = ("sans-serif", LABEL_PIXELS * UNITS_PER_PIXEL).into_font().color(&INK);
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -162,7 +162,7 @@ fn mesh<'a>(
     Ok(())
 }
 
-/// `12`, `3.5k`, `2M`.
+/// Formats an axis label: `12`, `35k`, `3.5M`. Returns nothing for a fraction.
 fn short(value: f64) -> String {
     let plain = |value: f64, unit: &str| match value.fract() == 0.0 {
         true => format!("{value:.0}{unit}"),
@@ -171,15 +171,14 @@ fn short(value: f64) -> String {
     match value {
         value if value >= 1e6 => plain(value / 1e6, "M"),
         value if value >= 1e4 => plain(value / 1e3, "k"),
-        // Nobody answers half a question.
         value if value.fract() != 0.0 => String::new(),
         value => format!("{value:.0}"),
     }
 }
 
-fn draw(size: Size, paint: impl FnOnce(&Area<'_>) -> Drawn) -> Result<Drawing, ReportError> {
+fn draw(size: Size, paint: impl FnOnce(&Area<'_>) -> DrawResult) -> Result<Drawing, ReportError> {
     let (width, height) = size.pixels();
-    let (width, height) = (width * UNITS_A_PIXEL, height * UNITS_A_PIXEL);
+    let (width, height) = (width * UNITS_PER_PIXEL, height * UNITS_PER_PIXEL);
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, (width, height)).into_drawing_area();
@@ -187,7 +186,7 @@ fn draw(size: Size, paint: impl FnOnce(&Area<'_>) -> Drawn) -> Result<Drawing, R
         paint(&area).map_err(failed)?;
         area.present().map_err(|error| failed(error.into()))?;
     }
-    // The page has its own element around it, with a title and without a size or an address.
+    // The page adds its own `svg` element, with a title and without a fixed size.
     let inside = svg.split_once('>').and_then(|(_, rest)| rest.rsplit_once("</svg>")).map(|(inside, _)| inside);
     let inside = inside.ok_or_else(|| ReportError::Draw("no drawing was made".to_owned()))?;
     Ok(Drawing { width, height, inside: inside.trim().to_owned() })

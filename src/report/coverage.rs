@@ -1,13 +1,13 @@
-//! Which days are proven complete, which are in doubt and which were never read.
+//! The coverage of each scope: which days are complete, which need a recheck and which were never read.
 //!
-//! The checkpoints know best: they also know of scans that changed nothing. Without them (an analyst has the warehouse
-//! alone) the ledger proves the same days, only later re-scans and some doubts are not in it.
+//! The checkpoints have the full coverage, including scans that changed nothing. Without them (an analyst has only the
+//! warehouse) the ledger proves the same days, but lacks later re-scans and some windows that need a recheck.
 
 use std::collections::{BTreeMap, HashSet};
 
 use super::{
     limits::{ROWS_MAX, SCOPES_MAX},
-    rows::{Row, ask},
+    rows::{Row, query},
 };
 use crate::{
     load::{LoadError, Reader},
@@ -17,95 +17,95 @@ use crate::{
 
 use super::ReportError;
 
-/// What is known of all scopes.
+/// The coverage of all scopes.
 pub(super) struct Coverage {
-    pub source: Source,
+    pub source: CoverageSource,
     pub scopes: Vec<ScopeCoverage>,
-    /// Scopes that are not shown.
+    /// The number of scopes that are not shown.
     pub left_out: usize,
-    /// The days that the maps show: first and last, days since 1970; `None` if nothing was ever read.
+    /// The first and the last day of the maps, in days since 1970; `None` if nothing was read.
     pub days: Option<(i64, i64)>,
-    /// Days with coverage before them.
+    /// The number of covered days before the first one.
     pub earlier_days: i64,
 }
 
-/// Where coverage was read.
+/// The source of the coverage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum CoverageSource {
     Checkpoints,
     Ledger,
-    /// The ledger, since the checkpoints are of another service.
+    /// The ledger, because the checkpoints belong to another service.
     LedgerInstead,
 }
 
-/// What of one stream, or of one survey of it, was read to the end of results.
+/// The coverage of one scope.
 pub struct ScopeCoverage {
     pub scope: Scope,
     complete: IntervalSet,
-    in_doubt: IntervalSet,
+    needs_recheck: IntervalSet,
     due_again: IntervalSet,
 }
 
-/// What is known of a day or an interval.
+/// The coverage of a day or an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CoverageState {
-    /// All of it was read to the end of results.
+    /// Everything was read to the end of results.
     Complete,
-    /// The same, and the next run reads some of it again. Only said where the rules are known.
+    /// Complete, and the next run scans a part again. Only set where the windows due are known.
     DueAgain,
-    /// Read, and the last scan left a doubt somewhere in it.
+    /// The last scan of a part was unsure; every run scans it again.
     NeedsRecheck,
-    /// A part of the day is complete, the rest was not read (yet).
+    /// A part is complete; the rest was not read yet.
     Partly,
     NeverRead,
 }
 
 impl ScopeCoverage {
     fn of(scope: Scope) -> Self {
-        let nothing = IntervalSet::new;
-        ScopeCoverage { scope, complete: nothing(), in_doubt: nothing(), due_again: nothing() }
+        let none = IntervalSet::new;
+        ScopeCoverage { scope, complete: none(), needs_recheck: none(), due_again: none() }
     }
 
-    /// What the checkpoints know of a scope.
+    /// Builds the coverage from the intervals in the checkpoints.
     pub fn from_intervals(scope: Scope, intervals: &[CoverageInterval]) -> Self {
-        let mut held = ScopeCoverage::of(scope);
+        let mut coverage = ScopeCoverage::of(scope);
         for interval in intervals {
-            held.lay(interval.window, interval.scanned_ms == NEEDS_RECHECK_MS);
+            coverage.add_scan(interval.window, interval.scanned_ms == NEEDS_RECHECK_MS);
         }
-        held
+        coverage
     }
 
-    /// Notes what of it the next run reads again.
+    /// Adds the windows that the next run scans again.
     #[must_use]
     pub fn due_again(mut self, windows: impl IntoIterator<Item = Window>) -> Self {
         self.due_again = windows.into_iter().collect();
         self
     }
 
-    /// Lays one more scan over what is known.
-    fn lay(&mut self, window: Window, leaves_doubt: bool) {
+    /// Adds a scan that is newer than the scans before. `is_unsure` means that its window needs a recheck.
+    fn add_scan(&mut self, window: Window, is_unsure: bool) {
         self.complete.insert(window);
-        self.in_doubt.remove(window);
-        if leaves_doubt {
-            self.in_doubt.insert(window);
+        self.needs_recheck.remove(window);
+        if is_unsure {
+            self.needs_recheck.insert(window);
         }
     }
 
-    /// From the first to the last moment that was ever read.
+    /// Returns the range from the first to the last complete moment.
     pub fn bounding_range(&self) -> Option<Window> {
         self.complete.bounding_range()
     }
 
-    /// What is known of a day, given in days since 1970.
+    /// Returns the state of a day, given in days since 1970.
     pub fn day(&self, day: i64) -> CoverageState {
         let window = Window::new(day * DAY_MS, (day + 1) * DAY_MS);
         let touches = |set: &IntervalSet| {
             let windows = set.windows();
-            let at = windows.partition_point(|held| held.end_ms <= window.start_ms);
-            windows.get(at).is_some_and(|held| held.overlaps(window))
+            let at = windows.partition_point(|coverage| coverage.end_ms <= window.start_ms);
+            windows.get(at).is_some_and(|coverage| coverage.overlaps(window))
         };
         match () {
-            () if touches(&self.in_doubt) => CoverageState::NeedsRecheck,
+            () if touches(&self.needs_recheck) => CoverageState::NeedsRecheck,
             () if self.complete.covers(window) && touches(&self.due_again) => CoverageState::DueAgain,
             () if self.complete.covers(window) => CoverageState::Complete,
             () if touches(&self.complete) => CoverageState::Partly,
@@ -113,15 +113,15 @@ impl ScopeCoverage {
         }
     }
 
-    /// The intervals from the first to the last moment that was ever read, each of one state, in order.
+    /// Returns the intervals of one state each, in order, from the first to the last complete moment.
     pub fn intervals(&self) -> Vec<(Window, CoverageState)> {
         let Some(bounding_range) = self.bounding_range() else { return Vec::new() };
         let gaps = self.complete.gaps_in(bounding_range).into_iter().map(|window| (window, CoverageState::NeverRead));
-        let doubts = self.in_doubt.windows().iter().map(|window| (*window, CoverageState::NeedsRecheck));
-        let mut settled = self.complete.clone();
-        self.in_doubt.windows().iter().for_each(|window| settled.remove(*window));
-        let settled: Vec<_> = settled.windows().iter().map(|window| (*window, CoverageState::Complete)).collect();
-        let mut intervals: Vec<_> = gaps.chain(doubts).chain(settled).collect();
+        let rechecks = self.needs_recheck.windows().iter().map(|window| (*window, CoverageState::NeedsRecheck));
+        let mut complete = self.complete.clone();
+        self.needs_recheck.windows().iter().for_each(|window| complete.remove(*window));
+        let complete: Vec<_> = complete.windows().iter().map(|window| (*window, CoverageState::Complete)).collect();
+        let mut intervals: Vec<_> = gaps.chain(rechecks).chain(complete).collect();
         intervals.sort();
         intervals
     }
@@ -134,16 +134,18 @@ pub(super) fn coverage(
     days_max: u32,
 ) -> Result<Coverage, ReportError> {
     let (source, mut scopes) = match state {
-        Some(state) if is_of(state, base_url)? => (Source::Checkpoints, of_checkpoints(state)?),
-        Some(_) => (Source::LedgerInstead, of_ledger(reader)?),
-        None => (Source::Ledger, of_ledger(reader)?),
+        Some(state) if is_of_same_service(state, base_url)? => (CoverageSource::Checkpoints, from_checkpoints(state)?),
+        Some(_) => (CoverageSource::LedgerInstead, from_ledger(reader)?),
+        None => (CoverageSource::Ledger, from_ledger(reader)?),
     };
-    // Whole streams first; of those, the ones with a map.
-    scopes.sort_by_key(|held| (held.scope.survey_id, !held.scope.stream.is_windowed(), held.scope.stream));
+    // Scopes of all surveys come first, and among them the streams with a map.
+    scopes.sort_by_key(|coverage| {
+        (coverage.scope.survey_id, !coverage.scope.stream.is_windowed(), coverage.scope.stream)
+    });
     let left_out = scopes.len().saturating_sub(SCOPES_MAX);
     scopes.truncate(SCOPES_MAX);
     let bounding_ranges =
-        scopes.iter().filter(|held| held.scope.stream.is_windowed()).filter_map(ScopeCoverage::bounding_range);
+        scopes.iter().filter(|coverage| coverage.scope.stream.is_windowed()).filter_map(ScopeCoverage::bounding_range);
     let bounding_range = bounding_ranges
         .reduce(|one, other| Window::new(one.start_ms.min(other.start_ms), one.end_ms.max(other.end_ms)));
     let days = bounding_range.filter(|bounding_range| !bounding_range.is_empty()).map(|bounding_range| {
@@ -160,13 +162,13 @@ pub(super) fn coverage(
     })
 }
 
-/// Whether the checkpoints are of the service that filled the warehouse, as far as it says.
-fn is_of(state: &State, base_url: Option<&str>) -> Result<bool, StateError> {
+/// Returns true unless the checkpoints are known to belong to another service than the warehouse.
+fn is_of_same_service(state: &State, base_url: Option<&str>) -> Result<bool, StateError> {
     let found = state.meta("base_url")?;
     Ok(base_url.is_none_or(|wanted| found.as_deref().is_none_or(|found| is_same_service(found, wanted))))
 }
 
-fn of_checkpoints(state: &State) -> Result<Vec<ScopeCoverage>, StateError> {
+fn from_checkpoints(state: &State) -> Result<Vec<ScopeCoverage>, StateError> {
     let mut scopes = Vec::new();
     for scope in state.covered_scopes()? {
         scopes.push(ScopeCoverage::from_intervals(scope, &state.coverage(scope)?));
@@ -174,36 +176,35 @@ fn of_checkpoints(state: &State) -> Result<Vec<ScopeCoverage>, StateError> {
     Ok(scopes)
 }
 
-/// A row of the ledger, as far as it is read here.
+/// One scan in the ledger.
 struct LedgerScan {
     scope: Scope,
     window: Window,
-    leaves_doubt: bool,
+    is_unsure: bool,
     has_rows: bool,
 }
 
-fn of_ledger(reader: &mut Reader) -> Result<Vec<ScopeCoverage>, LoadError> {
-    // Of a ledger that is longer than that, the newest scans count. People are asked for one by one:
-    // they cover no time.
+fn from_ledger(reader: &mut Reader) -> Result<Vec<ScopeCoverage>, LoadError> {
+    // Reads only the newest scans of a very long ledger. Scans of users cover no time.
     let sql = format!(
         "SELECT stream, survey_id, epoch_ms(window_start) AS start_ms, epoch_ms(window_end) AS end_ms, withheld, rows_read
          FROM (SELECT * FROM sync_windows WHERE stream <> 'users' ORDER BY scanned_at DESC, scan_id DESC LIMIT {ROWS_MAX}) ORDER BY scanned_at, scan_id"
     );
     let make = |row: Row<'_>| {
         let stream: Stream = row.text("stream")?.parse().ok()?;
-        let scope = Scope { stream, survey_id: row.whole("survey_id") };
+        let scope = Scope { stream, survey_id: row.integer("survey_id") };
         let window = Window::new(row.count("start_ms"), row.count("end_ms"));
-        let (leaves_doubt, has_rows) = (row.count("withheld") > 0, row.count("rows_read") > 0);
-        Some(LedgerScan { scope, window, leaves_doubt, has_rows })
+        let (is_unsure, has_rows) = (row.count("withheld") > 0, row.count("rows_read") > 0);
+        Some(LedgerScan { scope, window, is_unsure, has_rows })
     };
-    let read = ask(reader, &sql, make)?;
-    // A survey without a single row was mistyped.
+    let scans = query(reader, &sql, make)?;
+    // Leaves out a survey without any row: its number was mistyped.
     let has_rows: HashSet<i64> =
-        read.iter().flatten().filter(|scan| scan.has_rows).filter_map(|scan| scan.scope.survey_id).collect();
+        scans.iter().flatten().filter(|scan| scan.has_rows).filter_map(|scan| scan.scope.survey_id).collect();
     let mut scopes: BTreeMap<Scope, ScopeCoverage> = BTreeMap::new();
-    for LedgerScan { scope, window, leaves_doubt, .. } in read.into_iter().flatten() {
+    for LedgerScan { scope, window, is_unsure, .. } in scans.into_iter().flatten() {
         if scope.survey_id.is_none_or(|id| has_rows.contains(&id)) {
-            scopes.entry(scope).or_insert_with(|| ScopeCoverage::of(scope)).lay(window, leaves_doubt);
+            scopes.entry(scope).or_insert_with(|| ScopeCoverage::of(scope)).add_scan(window, is_unsure);
         }
     }
     Ok(scopes.into_values().collect())
@@ -215,23 +216,23 @@ mod tests {
 
     #[test]
     fn p3_a_day_is_complete_only_when_all_of_it_was_read() {
-        let mut held = ScopeCoverage::of(Scope::all(Stream::Responses));
-        held.lay(Window::new(0, 2 * DAY_MS + 1), false);
-        held.lay(Window::new(4 * DAY_MS, 6 * DAY_MS), true);
-        let days: Vec<CoverageState> = (0..7).map(|day| held.day(day)).collect();
+        let mut coverage = ScopeCoverage::of(Scope::all(Stream::Responses));
+        coverage.add_scan(Window::new(0, 2 * DAY_MS + 1), false);
+        coverage.add_scan(Window::new(4 * DAY_MS, 6 * DAY_MS), true);
+        let days: Vec<CoverageState> = (0..7).map(|day| coverage.day(day)).collect();
         use CoverageState::{Complete, NeedsRecheck, NeverRead, Partly};
         assert_eq!(days, [Complete, Complete, Partly, NeverRead, NeedsRecheck, NeedsRecheck, NeverRead]);
-        held.lay(Window::new(4 * DAY_MS, 5 * DAY_MS), false);
+        coverage.add_scan(Window::new(4 * DAY_MS, 5 * DAY_MS), false);
         let intervals = [
             (Window::new(0, 2 * DAY_MS + 1), Complete),
             (Window::new(2 * DAY_MS + 1, 4 * DAY_MS), NeverRead),
             (Window::new(4 * DAY_MS, 5 * DAY_MS), Complete),
             (Window::new(5 * DAY_MS, 6 * DAY_MS), NeedsRecheck),
         ];
-        assert_eq!(held.intervals(), intervals, "a later look settles a doubt");
-        // What is not complete cannot be due again.
-        let held = held.due_again([Window::new(DAY_MS, 2 * DAY_MS), Window::new(3 * DAY_MS, 4 * DAY_MS)]);
-        let days: Vec<CoverageState> = (0..5).map(|day| held.day(day)).collect();
+        assert_eq!(coverage.intervals(), intervals, "a later scan ends the recheck");
+        // Only complete days can be due again.
+        let coverage = coverage.due_again([Window::new(DAY_MS, 2 * DAY_MS), Window::new(3 * DAY_MS, 4 * DAY_MS)]);
+        let days: Vec<CoverageState> = (0..5).map(|day| coverage.day(day)).collect();
         assert_eq!(days, [Complete, CoverageState::DueAgain, Partly, NeverRead, Complete]);
     }
 }

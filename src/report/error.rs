@@ -1,14 +1,14 @@
-//! Why there is no report.
+//! The errors of the report.
 
 use crate::{load::LoadError, state::StateError};
 
-/// Why there is no report.
+/// An error of the report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error(transparent)]
     State(#[from] StateError),
-    #[error("a chart cannot be drawn: {0}")]
+    #[error("cannot draw a chart: {0}")]
     Draw(String),
 }

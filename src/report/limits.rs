@@ -1,14 +1,14 @@
-//! How much a report shows. Each limit that leaves something out is told on the page.
+//! The limits of the report. The page says what a limit left out.
 
-/// Days that the daily chart and the maps of days show unless asked otherwise.
+/// Days in the daily chart and in the maps of days, by default.
 pub const DAYS_DEFAULT: u32 = 366;
-/// Days that they show at most.
+/// Days in the daily chart and in the maps of days, at most.
 pub const DAYS_MAX: u32 = 1830;
 /// Weeks of the NPS charts.
 pub(super) const WEEKS_MAX: usize = 104;
 /// Weeks of a theme's trend.
 pub(super) const TREND_WEEKS_MAX: usize = 26;
-/// Surveys, by how much they are answered.
+/// Surveys, those with most answers first.
 pub(super) const SURVEYS_MAX: usize = 8;
 /// Questions of a survey.
 pub(super) const QUESTIONS_MAX: usize = 30;
@@ -22,11 +22,11 @@ pub(super) const THEMES_MAX: usize = 20;
 pub(super) const CHANGES_MAX: usize = 100;
 /// Runs.
 pub(super) const RUNS_MAX: usize = 12;
-/// Scopes whose days are shown: whole streams come first.
+/// Scopes with a map of days; scopes of all surveys come first.
 pub(super) const SCOPES_MAX: usize = 12;
-/// Stretches in the table of one scope.
+/// Intervals in the table of one scope.
 pub(super) const INTERVALS_MAX: usize = 60;
-/// Letters of a name, a question or a label. The rest of a longer one is cut off in the warehouse already.
+/// Characters of a name, a question or a label. The warehouse cuts off the rest.
 pub(super) const TEXT_CHARS_MAX: usize = 160;
-/// Rows that one question to the warehouse may have: more than the limits above, or a ledger of many years, can make.
+/// Rows of one query: more than the limits above, or a ledger of many years, can produce.
 pub(super) const ROWS_MAX: usize = 1_000_000;

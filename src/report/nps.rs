@@ -1,29 +1,30 @@
-//! Weeks of NPS, as the views by week have them.
+//! Rows of the views of NPS by week.
 
 use super::rows::{Row, day_number};
 
 /// One week of NPS, of all answers or of one question.
 pub(super) struct NpsWeek {
-    /// Its Monday, days since 1970.
+    /// The Monday of the week, in days since 1970.
     pub week: i64,
     pub responses: i64,
     pub promoters: i64,
     pub passives: i64,
     pub detractors: i64,
     pub nps: f64,
-    /// 95 % band; `None` for a single answer.
+    /// The ends of the 95 % band; `None` for a single answer.
     pub low: Option<f64>,
     pub high: Option<f64>,
 }
 
-/// The last weeks that have answers, in order.
+/// The newest weeks with answers, in order.
 #[derive(Default)]
 pub(super) struct NpsWeeks {
     pub weeks: Vec<NpsWeek>,
+    /// The number of earlier weeks with answers.
     pub earlier: i64,
 }
 
-/// The columns that [`nps_week`] reads, of a view of NPS by week.
+/// Returns the columns of a view of NPS by week that [`nps_week`] reads.
 pub(super) fn nps_columns() -> String {
     format!("{} AS week, responses, promoters, passives, detractors, nps, nps_low, nps_high", day_number("week"))
 }

@@ -1,4 +1,4 @@
-//! The rows of a question to the warehouse, as values. Only texts, whole numbers and numbers are asked for.
+//! Queries the warehouse and reads the values of each row: texts, integers and floating-point numbers.
 
 use arrow::{
     array::{Array, AsArray, RecordBatch},
@@ -8,67 +8,71 @@ use arrow::{
 use super::limits::{ROWS_MAX, TEXT_CHARS_MAX};
 use crate::load::{LoadError, Reader};
 
-/// One row.
+/// One row of a query's result.
 #[derive(Clone, Copy)]
 pub(super) struct Row<'a> {
     batch: &'a RecordBatch,
-    at: usize,
+    index: usize,
 }
 
-/// Asks, and makes a value of each row. Columns are BIGINT, DOUBLE or VARCHAR.
-pub(super) fn ask<T>(reader: &mut Reader, sql: &str, mut make: impl FnMut(Row<'_>) -> T) -> Result<Vec<T>, LoadError> {
-    let mut made = Vec::new();
+/// Runs a query and converts each row. Its columns must be BIGINT, DOUBLE or VARCHAR.
+pub(super) fn query<T>(
+    reader: &mut Reader,
+    sql: &str,
+    mut make: impl FnMut(Row<'_>) -> T,
+) -> Result<Vec<T>, LoadError> {
+    let mut values = Vec::new();
     reader.stream(sql, ROWS_MAX, |batch| {
-        made.extend((0..batch.num_rows()).map(|at| make(Row { batch: &batch, at })));
+        values.extend((0..batch.num_rows()).map(|index| make(Row { batch: &batch, index })));
         Ok::<(), LoadError>(())
     })?;
-    Ok(made)
+    Ok(values)
 }
 
 impl Row<'_> {
-    /// A text; `None` for NULL.
+    /// Returns a text; `None` for NULL.
     pub fn text(self, name: &str) -> Option<String> {
         let column = self.column(name, &DataType::Utf8)?;
-        Some(column.as_string::<i32>().value(self.at).to_owned())
+        Some(column.as_string::<i32>().value(self.index).to_owned())
     }
 
-    /// A whole number; `None` for NULL.
-    pub fn whole(self, name: &str) -> Option<i64> {
+    /// Returns an integer; `None` for NULL.
+    pub fn integer(self, name: &str) -> Option<i64> {
         let column = self.column(name, &DataType::Int64)?;
-        Some(column.as_primitive::<Int64Type>().value(self.at))
+        Some(column.as_primitive::<Int64Type>().value(self.index))
     }
 
-    /// A count: NULL is none.
+    /// Returns an integer; 0 for NULL.
     pub fn count(self, name: &str) -> i64 {
-        self.whole(name).unwrap_or(0)
+        self.integer(name).unwrap_or(0)
     }
 
-    /// A number; `None` for NULL.
+    /// Returns a floating-point number; `None` for NULL.
     pub fn number(self, name: &str) -> Option<f64> {
         let column = self.column(name, &DataType::Float64)?;
-        Some(column.as_primitive::<Float64Type>().value(self.at))
+        Some(column.as_primitive::<Float64Type>().value(self.index))
     }
 
-    /// The column, if it has this type and a value here.
+    /// Returns the column if it has this type and the row's value is not NULL.
     fn column(&self, name: &str, wanted: &DataType) -> Option<&dyn Array> {
         let column = self.batch.column_by_name(name);
         debug_assert!(column.is_some_and(|column| column.data_type() == wanted), "{name} is no {wanted}");
-        column.filter(|column| column.data_type() == wanted && column.is_valid(self.at)).map(AsRef::as_ref)
+        column.filter(|column| column.data_type() == wanted && column.is_valid(self.index)).map(AsRef::as_ref)
     }
 }
 
-/// SQL for a text that is cut: one letter more than is shown tells that there is more.
-pub(super) fn cut(column: &str) -> String {
+/// Returns SQL that shortens a text to one character more than is shown, which shows that the text is longer.
+pub(super) fn shortened(column: &str) -> String {
     format!("left({column}::VARCHAR, {}) ", TEXT_CHARS_MAX + 1)
 }
 
-/// SQL for a day as a number: days since 1970.
+/// Returns SQL for a day as days since 1970.
 pub(super) fn day_number(column: &str) -> String {
     format!("datediff('day', DATE '1970-01-01', {column})::BIGINT")
 }
 
-/// SQL that keeps rows of these surveys: `survey_id IN (1, 2)`; everything, if none is named.
-pub(super) fn of_surveys(surveys: &[i64]) -> String {
+/// Returns a SQL predicate for rows of these surveys: `survey_id IN (1, 2)`, or `true` if none is given.
+pub(super) fn survey_filter(surveys: &[i64]) -> String {
     if surveys.is_empty() {
         return "true".to_owned();
     }
@@ -76,7 +80,7 @@ pub(super) fn of_surveys(surveys: &[i64]) -> String {
     format!("survey_id IN ({})", ids.join(", "))
 }
 
-/// A length as a count.
+/// Converts a length to a count.
 pub(super) fn count(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }

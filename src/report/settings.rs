@@ -1,18 +1,18 @@
-//! What a report is of.
+//! The settings of a report.
 
-use super::changes::Between;
+use super::changes::ComparedTimes;
 
-/// What the report is of.
+/// The settings of a report.
 #[derive(Clone, Debug)]
 pub struct ReportSettings {
     /// The warehouse's name, for the head of the page.
     pub warehouse: String,
-    /// When it is made; epoch milliseconds. Nothing else depends on the time.
+    /// The time of the report, epoch milliseconds.
     pub made_ms: i64,
-    /// Days that the daily chart and the maps of days show, back from the last; 1 to [`DAYS_MAX`](super::DAYS_MAX).
+    /// The number of newest days in the daily chart and the maps of days; 1 to [`DAYS_MAX`](super::DAYS_MAX).
     pub days: u32,
-    /// Only these surveys; empty for all.
+    /// The surveys to report; empty for all.
     pub surveys: Vec<i64>,
-    /// Whether it tells what changed, and between which moments.
-    pub changes: Option<Between>,
+    /// The times between which the report lists changes, if any.
+    pub changes: Option<ComparedTimes>,
 }

@@ -1,18 +1,18 @@
-//! The most answered surveys: how far visitors get, and how each question was answered. One question to the warehouse
-//! for each view, whatever the number of surveys.
+//! The surveys with most answers: the funnel of each, and the answers to each question. The number of queries does not
+//! depend on the number of surveys.
 
 use std::collections::BTreeMap;
 
 use super::{
     limits::{MATRIX_COLUMNS_MAX, OPTIONS_MAX, QUESTIONS_MAX, SURVEYS_MAX, WEEKS_MAX},
     nps::{NpsWeek, NpsWeeks, nps_columns, nps_week},
-    rows::{Row, ask, count, cut, of_surveys},
+    rows::{Row, count, query, shortened, survey_filter},
 };
 use crate::load::{LoadError, Reader};
 
 pub(super) struct Surveys {
     pub shown: Vec<Survey>,
-    /// Surveys with answers that are not shown.
+    /// The number of surveys with answers that are not shown.
     pub left_out: i64,
 }
 
@@ -22,15 +22,15 @@ pub(super) struct Survey {
     pub status: Option<String>,
     pub answers: i64,
     pub sessions: i64,
-    /// In the order of the survey.
-    pub funnel: Vec<Step>,
-    /// Questions that are not shown.
+    /// The questions in the order of the survey.
+    pub funnel: Vec<FunnelStep>,
+    /// The number of questions that are not shown.
     pub left_out: i64,
     pub questions: Vec<Question>,
 }
 
-/// One question in its survey.
-pub(super) struct Step {
+/// One question as a step of the survey's funnel.
+pub(super) struct FunnelStep {
     pub question_id: i64,
     pub ordinal: Option<i64>,
     pub text: Option<String>,
@@ -53,35 +53,35 @@ pub(super) struct Question {
     pub answers: Answers,
 }
 
-/// How a question was answered, in the form that suits its type.
+/// The answers to a question. Only the fields of the question's type are filled.
 #[derive(Default)]
 pub(super) struct Answers {
-    /// NPS: answers by score.
+    /// NPS: pairs of score and number of answers.
     pub scores: Vec<(i64, i64)>,
     pub nps_weeks: NpsWeeks,
     /// LIKERT.
     pub scale: Option<Scale>,
     /// MULTIPLECHOICE, MULTIPLESELECT.
-    pub options: Listed<Choice>,
-    /// MATRIX: cells by row and column.
+    pub options: TopItems<Choice>,
+    /// MATRIX.
     pub cells: Vec<Cell>,
     pub rows_left_out: i64,
     pub columns_left_out: i64,
     /// RANKORDER, best first.
-    pub ranks: Listed<Rank>,
+    pub ranks: TopItems<Rank>,
     /// MAXDIFF, best first.
-    pub items: Listed<Item>,
+    pub items: TopItems<Item>,
 }
 
-/// The first of many.
-pub(super) struct Listed<T> {
+/// The first items of a list, and the number of the others.
+pub(super) struct TopItems<T> {
     pub shown: Vec<T>,
     pub left_out: i64,
 }
 
-impl<T> Default for Listed<T> {
+impl<T> Default for TopItems<T> {
     fn default() -> Self {
-        Listed { shown: Vec::new(), left_out: 0 }
+        TopItems { shown: Vec::new(), left_out: 0 }
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) struct Scale {
     pub max: i64,
     pub mean: f64,
     pub top_two_share: Option<f64>,
-    /// Value, answers, share; values that nobody chose are not there.
+    /// For each value that was chosen: value, number of answers, share.
     pub values: Vec<(i64, i64, f64)>,
 }
 
@@ -104,9 +104,9 @@ pub(super) struct Choice {
 pub(super) struct Cell {
     pub row: Option<String>,
     pub column: Option<String>,
-    /// Places of the two, from 1.
-    pub row_place: i64,
-    pub column_place: i64,
+    /// The positions of the row and the column, from 1.
+    pub row_index: i64,
+    pub column_index: i64,
     pub answers: i64,
     pub answered: i64,
     pub share: f64,
@@ -124,15 +124,15 @@ pub(super) struct Item {
     pub shown: i64,
     pub chosen_left: i64,
     pub chosen_right: i64,
-    /// `None` where the labels do not tell which is best.
+    /// `None` if the labels do not say which side is best.
     pub score: Option<f64>,
 }
 
-/// Survey and question.
+/// Survey id and question id.
 type Key = (i64, i64);
 
 pub(super) fn surveys(reader: &mut Reader, of: &str) -> Result<Surveys, LoadError> {
-    let name = cut("max(survey_name)");
+    let name = shortened("max(survey_name)");
     let sql = format!(
         "WITH counted AS (
             SELECT survey_id, {name} AS name, sum(answers)::BIGINT AS answers, count(*) OVER () AS surveys
@@ -154,12 +154,12 @@ pub(super) fn surveys(reader: &mut Reader, of: &str) -> Result<Surveys, LoadErro
         };
         (survey, row.count("surveys"))
     };
-    let found = ask(reader, &sql, make)?;
+    let found = query(reader, &sql, make)?;
     let all = found.first().map_or(0, |(_, surveys)| *surveys);
     let mut shown: Vec<Survey> = found.into_iter().map(|(survey, _)| survey).collect();
     if !shown.is_empty() {
         let ids: Vec<i64> = shown.iter().map(|survey| survey.id).collect();
-        fill(reader, &mut shown, &of_surveys(&ids))?;
+        fill(reader, &mut shown, &survey_filter(&ids))?;
     }
     Ok(Surveys { left_out: all - count(shown.len()), shown })
 }
@@ -171,7 +171,7 @@ fn fill(reader: &mut Reader, surveys: &mut [Survey], of: &str) -> Result<(), Loa
     for survey in surveys {
         for step in &survey.funnel {
             let key = (survey.id, step.question_id);
-            // A text that asks nothing is a step of the funnel, and no question.
+            // A text block is a step of the funnel without answers.
             let Some(mut question) = questions.remove(&key) else { continue };
             question.text = step.text.clone();
             question.answers = answers.remove(&key).unwrap_or_default();
@@ -182,7 +182,7 @@ fn fill(reader: &mut Reader, surveys: &mut [Survey], of: &str) -> Result<(), Loa
 }
 
 fn funnels(reader: &mut Reader, surveys: &mut [Survey], of: &str) -> Result<(), LoadError> {
-    let text = cut("question_text");
+    let text = shortened("question_text");
     let sql = format!(
         "SELECT survey_id, question_ordinal::BIGINT AS question_ordinal, question_id, {text} AS question_text, sessions, shown,
             answered, skipped, shown_share, answered_share, count(*) OVER (PARTITION BY survey_id) AS questions
@@ -191,9 +191,9 @@ fn funnels(reader: &mut Reader, surveys: &mut [Survey], of: &str) -> Result<(), 
          ORDER BY survey_id, survey_funnel.question_ordinal NULLS LAST, question_id"
     );
     let make = |row: Row<'_>| {
-        let step = Step {
+        let step = FunnelStep {
             question_id: row.count("question_id"),
-            ordinal: row.whole("question_ordinal"),
+            ordinal: row.integer("question_ordinal"),
             text: row.text("question_text"),
             shown: row.count("shown"),
             answered: row.count("answered"),
@@ -203,7 +203,7 @@ fn funnels(reader: &mut Reader, surveys: &mut [Survey], of: &str) -> Result<(), 
         };
         (row.count("survey_id"), row.count("sessions"), row.count("questions"), step)
     };
-    for (id, sessions, questions, step) in ask(reader, &sql, make)? {
+    for (id, sessions, questions, step) in query(reader, &sql, make)? {
         if let Some(survey) = surveys.iter_mut().find(|survey| survey.id == id) {
             survey.sessions = sessions;
             survey.funnel.push(step);
@@ -231,7 +231,7 @@ fn questions(reader: &mut Reader, of: &str) -> Result<BTreeMap<Key, Question>, L
         };
         (key(row), question)
     };
-    Ok(ask(reader, &sql, make)?.into_iter().collect())
+    Ok(query(reader, &sql, make)?.into_iter().collect())
 }
 
 fn key(row: Row<'_>) -> Key {
@@ -256,7 +256,7 @@ fn nps(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), Load
         "SELECT survey_id, question_id, score::BIGINT AS score, count(*) AS answers FROM nps_answers WHERE {of}
          GROUP BY ALL ORDER BY ALL"
     );
-    for (key, score) in ask(reader, &sql, |row| (key(row), (row.count("score"), row.count("answers"))))? {
+    for (key, score) in query(reader, &sql, |row| (key(row), (row.count("score"), row.count("answers"))))? {
         found.entry(key).or_default().scores.push(score);
     }
     let columns = nps_columns();
@@ -267,10 +267,10 @@ fn nps(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), Load
          ORDER BY survey_id, question_id, weekly.week"
     );
     let make = |row: Row<'_>| (key(row), nps_week(row), row.count("weeks"));
-    for (key, week, weeks) in ask::<(Key, NpsWeek, i64)>(reader, &sql, make)? {
-        let held = &mut found.entry(key).or_default().nps_weeks;
-        held.weeks.push(week);
-        held.earlier = weeks - count(held.weeks.len());
+    for (key, week, weeks) in query::<(Key, NpsWeek, i64)>(reader, &sql, make)? {
+        let weekly = &mut found.entry(key).or_default().nps_weeks;
+        weekly.weeks.push(week);
+        weekly.earlier = weeks - count(weekly.weeks.len());
     }
     Ok(())
 }
@@ -290,7 +290,7 @@ fn scales(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), L
         };
         (key(row), scale)
     };
-    for (key, scale) in ask(reader, &sql, make)? {
+    for (key, scale) in query(reader, &sql, make)? {
         found.entry(key).or_default().scale = Some(scale);
     }
     let sql = format!(
@@ -299,7 +299,7 @@ fn scales(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), L
     );
     let make =
         |row: Row<'_>| (key(row), (row.count("value"), row.count("answers"), row.number("share").unwrap_or(0.0)));
-    for (key, value) in ask(reader, &sql, make)? {
+    for (key, value) in query(reader, &sql, make)? {
         if let Some(scale) = &mut found.entry(key).or_default().scale {
             scale.values.push(value);
         }
@@ -308,45 +308,45 @@ fn scales(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), L
 }
 
 fn choices(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), LoadError> {
-    let columns = format!("{} AS label, selected_index::BIGINT AS selected_index, chosen, share", cut("label"));
-    let sql = first_of("choice_share", &columns, of, "view.chosen DESC, view.label, view.selected_index");
+    let columns = format!("{} AS label, selected_index::BIGINT AS selected_index, chosen, share", shortened("label"));
+    let sql = first_rows("choice_share", &columns, of, "view.chosen DESC, view.label, view.selected_index");
     let make = |row: Row<'_>| Choice {
         label: row.text("label"),
-        index: row.whole("selected_index"),
+        index: row.integer("selected_index"),
         chosen: row.count("chosen"),
         share: row.number("share").unwrap_or(0.0),
     };
-    list(reader, &sql, make, |answers| &mut answers.options, found)
+    fill_list(reader, &sql, make, |answers| &mut answers.options, found)
 }
 
 fn matrices(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), LoadError> {
-    let (row_label, column_label) = (cut("row_label"), cut("column_label"));
+    let (row_label, column_label) = (shortened("row_label"), shortened("column_label"));
     let sql = format!(
         "WITH placed AS (
             SELECT survey_id, question_id, {row_label} AS row_label, {column_label} AS column_label, answers, answered, share,
-                dense_rank() OVER (PARTITION BY survey_id, question_id ORDER BY view.row_label) AS row_place,
+                dense_rank() OVER (PARTITION BY survey_id, question_id ORDER BY view.row_label) AS row_index,
                 dense_rank() OVER (PARTITION BY survey_id, question_id ORDER BY column_number NULLS LAST, view.column_label)
-                    AS column_place
+                    AS column_index
             FROM matrix_distribution AS view WHERE {of}
         )
-        SELECT *, max(row_place) OVER (PARTITION BY survey_id, question_id) AS row_count,
-            max(column_place) OVER (PARTITION BY survey_id, question_id) AS column_count
-        FROM placed QUALIFY row_place <= {OPTIONS_MAX} AND column_place <= {MATRIX_COLUMNS_MAX}
-        ORDER BY survey_id, question_id, row_place, column_place"
+        SELECT *, max(row_index) OVER (PARTITION BY survey_id, question_id) AS row_count,
+            max(column_index) OVER (PARTITION BY survey_id, question_id) AS column_count
+        FROM placed QUALIFY row_index <= {OPTIONS_MAX} AND column_index <= {MATRIX_COLUMNS_MAX}
+        ORDER BY survey_id, question_id, row_index, column_index"
     );
     let make = |row: Row<'_>| {
         let cell = Cell {
             row: row.text("row_label"),
             column: row.text("column_label"),
-            row_place: row.count("row_place"),
-            column_place: row.count("column_place"),
+            row_index: row.count("row_index"),
+            column_index: row.count("column_index"),
             answers: row.count("answers"),
             answered: row.count("answered"),
             share: row.number("share").unwrap_or(0.0),
         };
         (key(row), cell, row.count("row_count"), row.count("column_count"))
     };
-    for (key, cell, row_count, column_count) in ask(reader, &sql, make)? {
+    for (key, cell, row_count, column_count) in query(reader, &sql, make)? {
         let answers = found.entry(key).or_default();
         answers.cells.push(cell);
         answers.rows_left_out = (row_count - count(OPTIONS_MAX)).max(0);
@@ -356,19 +356,19 @@ fn matrices(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(),
 }
 
 fn ranks(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), LoadError> {
-    let columns = format!("{} AS option_label, answers, mean_rank, first_place_share", cut("option_label"));
-    let sql = first_of("rank_summary", &columns, of, "view.mean_rank, view.option_label");
+    let columns = format!("{} AS option_label, answers, mean_rank, first_place_share", shortened("option_label"));
+    let sql = first_rows("rank_summary", &columns, of, "view.mean_rank, view.option_label");
     let make = |row: Row<'_>| Rank {
         option: row.text("option_label"),
         answers: row.count("answers"),
         mean_rank: row.number("mean_rank").unwrap_or(0.0),
         first_place_share: row.number("first_place_share").unwrap_or(0.0),
     };
-    list(reader, &sql, make, |answers| &mut answers.ranks, found)
+    fill_list(reader, &sql, make, |answers| &mut answers.ranks, found)
 }
 
 fn items(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), LoadError> {
-    let columns = format!("{} AS item, shown, chosen_left, chosen_right, score", cut("item"));
+    let columns = format!("{} AS item, shown, chosen_left, chosen_right, score", shortened("item"));
     let order = "view.score DESC NULLS LAST, view.chosen_left - view.chosen_right DESC, view.item";
     let make = |row: Row<'_>| Item {
         item: row.text("item"),
@@ -377,11 +377,11 @@ fn items(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), Lo
         chosen_right: row.count("chosen_right"),
         score: row.number("score"),
     };
-    list(reader, &first_of("maxdiff_scores", &columns, of, order), make, |answers| &mut answers.items, found)
+    fill_list(reader, &first_rows("maxdiff_scores", &columns, of, order), make, |answers| &mut answers.items, found)
 }
 
-/// SQL for the first rows of each question, with how many there are.
-fn first_of(view: &str, columns: &str, of: &str, order: &str) -> String {
+/// Returns SQL for the first rows of each question by `order`. Column `listed` is the number of all rows.
+fn first_rows(view: &str, columns: &str, of: &str, order: &str) -> String {
     format!(
         "SELECT survey_id, question_id, {columns}, count(*) OVER (PARTITION BY survey_id, question_id) AS listed
          FROM {view} AS view WHERE {of}
@@ -390,15 +390,16 @@ fn first_of(view: &str, columns: &str, of: &str, order: &str) -> String {
     )
 }
 
-fn list<T>(
+/// Runs a query of [`first_rows`] and adds each row to the list that `target` selects in its question's answers.
+fn fill_list<T>(
     reader: &mut Reader,
     sql: &str,
     make: impl Fn(Row<'_>) -> T,
-    place: impl Fn(&mut Answers) -> &mut Listed<T>,
+    target: impl Fn(&mut Answers) -> &mut TopItems<T>,
     found: &mut ByQuestion,
 ) -> Result<(), LoadError> {
-    for (key, value, listed) in ask(reader, sql, |row| (key(row), make(row), row.count("listed")))? {
-        let list = place(found.entry(key).or_default());
+    for (key, value, listed) in query(reader, sql, |row| (key(row), make(row), row.count("listed")))? {
+        let list = target(found.entry(key).or_default());
         list.shown.push(value);
         list.left_out = listed - count(list.shown.len());
     }

@@ -34,7 +34,7 @@ const HEAD_WAIT: Duration = Duration::from_secs(10);
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Pause after an error of `accept`, most likely because file handles ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long requests at work may take after `stop`.
+/// How long current requests may take after `stop`.
 const STOP_WAIT: Duration = Duration::from_secs(5);
 /// The answer to a connection when all others are busy.
 const BUSY: &[u8] =
@@ -71,7 +71,8 @@ struct Connections {
 }
 
 impl Connections {
-    /// Adds a connection. If there are too many, evicts the oldest one that stores no delivery; returns `None` if all do.
+    /// Adds a connection. If there are too many, evicts the oldest one that stores no delivery; returns `None` if all
+    /// do.
     fn admit(&self, state: &ServeState) -> Option<(u64, Arc<Connection>)> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= CONNECTIONS_MAX {
@@ -93,7 +94,7 @@ impl Connections {
     }
 }
 
-/// Accepts connections until `stop`. Then it waits for the requests at work.
+/// Accepts connections until `stop`. Then it waits for the current requests.
 pub(super) async fn serve_connections(
     listener: TcpListener,
     router: Router,

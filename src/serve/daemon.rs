@@ -91,7 +91,7 @@ impl Daemon {
         })
     }
 
-    /// Works until `stop`. Then the run at work ends in order.
+    /// Works until `stop`. Then the current run ends in order.
     ///
     /// # Errors
     /// The deliveries of earlier processes cannot be read.
@@ -183,7 +183,7 @@ impl Daemon {
         let progress = Arc::new(Progress::default());
         let (stop, system) = (stop.child_token(), self.system.clone());
         let run = Run::open_in(settings, request, stop, Arc::clone(&progress), system).await;
-        // `--ignore-rate-limit` overrides only the wait that was stored at its start.
+        // `--ignore-rate-limit` ignores only a wait that was stored before `serve` started.
         self.settings.throttle.ignores_retry_after = false;
         let (report, error) = match run {
             Ok(run) => {
@@ -230,7 +230,7 @@ impl Daemon {
         self.set_running("flush", now_ms);
         let flushed = flush_deliveries(&self.settings, &self.system, stop, publishes).await;
         let error_text = flushed.as_ref().err().map(|error| chain(error));
-        // Another run at work is no error of the flush: that run writes the deliveries itself.
+        // A lease held by another run is no error of the flush: that run writes the deliveries itself.
         let is_locked_out = flushed.as_ref().is_err_and(is_leased);
         self.state.update_status(|status| {
             status.running = None;
@@ -257,8 +257,8 @@ impl Daemon {
         }
     }
 
-    /// Publishes the schedule and the number of pending deliveries, in memory and in the inbox. An error of the inbox, such
-    /// as a full disk, is only logged, and the next call tries again: at worst a run is done twice.
+    /// Publishes the schedule and the number of pending deliveries, in memory and in the inbox. An error of the inbox,
+    /// such as a full disk, is only logged, and the next call tries again: at worst a run is done twice.
     fn publish_status(&mut self) {
         self.schedule_entry.next_ms = self.jobs.next_sync_ms();
         let saved = self.save_schedule();
@@ -339,7 +339,7 @@ fn is_leased(error: &PipelineError) -> bool {
 fn log_line(outcome: JobOutcome) -> &'static str {
     match outcome {
         JobOutcome::Finished => "the run is done",
-        JobOutcome::Retry { .. } => "the run did not come to its end; it is tried again",
+        JobOutcome::Retry { .. } => "the run did not finish; it is retried",
         JobOutcome::Skipped => "the run is skipped; the next one starts at the next time of the schedule",
     }
 }

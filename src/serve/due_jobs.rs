@@ -1,6 +1,6 @@
 //! Decides which job of `serve` is due next: a scheduled run, a wake-up by webhooks, or a flush of the inbox. Pure.
 //!
-//! A *tick* is one moment of the schedule. A tick is done only when its run came to an end, so a killed run is due
+//! A *tick* is one time of the schedule. A tick is done only when its run came to an end, so a killed run is due
 //! again. One run makes up for all missed ticks.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ const WINDOW_GRID_MS: i64 = 5 * MINUTE_MS;
 pub enum Job {
     /// The scheduled run of a tick.
     Sync { tick_ms: i64 },
-    /// A run that reads what is new in these streams.
+    /// A run that reads new records of these streams.
     Wake { streams: Vec<Stream> },
     /// Writing stored deliveries to the warehouses.
     Flush,
@@ -36,7 +36,7 @@ pub enum JobOutcome {
     Retry {
         not_before_ms: Option<i64>,
     },
-    /// A retry before the next tick is pointless: another process is at work, or a person has to act.
+    /// A retry before the next tick is pointless: another process holds the lease, or a person has to act.
     Skipped,
 }
 
@@ -60,7 +60,7 @@ struct Wake {
 pub struct JobDelays {
     /// The largest random delay of a scheduled run.
     pub jitter_ms: i64,
-    /// Delay from the moment that a hinted record can be read to the wake-up; 0 disables wake-ups.
+    /// Delay of a wake-up after the hinted record can be read; 0 disables wake-ups.
     pub wake_ms: i64,
     /// Delay from a delivery to the flush.
     pub flush_ms: i64,
@@ -108,8 +108,8 @@ impl DueJobs {
         self.tick.map(|tick| tick.due_ms)
     }
 
-    /// Returns the most urgent job and when it is due. Of several due jobs, a scheduled run comes first: it includes the
-    /// others.
+    /// Returns the most urgent job and when it is due. Of several due jobs, a scheduled run comes first: it includes
+    /// the others.
     pub fn next(&self, now_ms: i64) -> Option<(i64, Job)> {
         let sync = self.tick.map(|tick| (tick.due_ms, Job::Sync { tick_ms: tick.tick_ms }));
         let flush = self.flush_due_ms.map(|due_ms| (due_ms, Job::Flush));

@@ -35,20 +35,16 @@ pub(super) type StatusResult = Result<SyncStatus, String>;
 /// Derives the health of `serve` and its metrics.
 #[derive(Debug)]
 pub struct HealthMonitor {
-    settings: Settings,
-    rules: HealthRules,
-    clock: Clock,
-    state: Arc<ServeState>,
+    pub(super) settings: Settings,
+    pub(super) rules: HealthRules,
+    pub(super) clock: Clock,
+    pub(super) state: Arc<ServeState>,
     queue: DeliveryQueue,
     cached_status: Mutex<Option<(Instant, Arc<StatusResult>)>>,
     last_probe: Mutex<Option<Instant>>,
 }
 
 impl HealthMonitor {
-    /// Returns a monitor that has read nothing yet.
-    ///
-    /// # Errors
-    /// `Schedule` or `Zone`.
     pub(super) fn new(
         settings: &Settings,
         clock: Clock,
@@ -58,24 +54,6 @@ impl HealthMonitor {
         let rules = health_rules(settings, clock.now_ms())?;
         let (cached_status, last_probe) = (Mutex::default(), Mutex::default());
         Ok(HealthMonitor { settings: settings.clone(), rules, clock, state, queue, cached_status, last_probe })
-    }
-
-    pub(super) fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    /// Returns this machine's time.
-    pub(super) fn now_ms(&self) -> i64 {
-        self.clock.now_ms()
-    }
-
-    /// Returns the allowed lag of a stream.
-    pub(super) fn max_lag(&self) -> Option<Duration> {
-        self.rules.max_lag
-    }
-
-    pub(super) fn state(&self) -> &ServeState {
-        &self.state
     }
 
     /// Returns the status that the checkpoints give, at most a second old.
@@ -107,8 +85,8 @@ impl HealthMonitor {
         health
     }
 
-    /// Returns true if deliveries can be stored. Tests it at intervals, since deliveries may not come: a proxy sends none
-    /// to a `serve` that cannot store them.
+    /// Returns true if deliveries can be stored. Tests it at intervals, since deliveries may not come: a proxy sends
+    /// none to a `serve` that cannot store them.
     pub(super) async fn can_store(&self) -> bool {
         let mut last_probe = self.last_probe.lock().await;
         let interval = if self.state.is_storing() { PROBE_EVERY } else { PROBE_EVERY_FAILING };

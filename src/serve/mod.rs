@@ -1,8 +1,8 @@
 //! `studysync serve`: receives the service's webhooks and runs `sync` by a schedule. It speaks no TLS; a proxy in front
 //! of it does.
 //!
-//! In reading order: [`schedule`] (cron expressions), [`due_jobs`] (decides the next job), [`daemon`] (does one job at a
-//! time); [`receiver`] (accepts deliveries), [`delivery_queue`] (stores each before it is answered), [`connections`]
+//! In reading order: [`schedule`] (cron expressions), [`due_jobs`] (decides the next job), [`daemon`] (does one job at
+//! a time); [`receiver`] (accepts deliveries), [`delivery_queue`] (stores each before it is answered), [`connections`]
 //! (limits connections); [`serve_state`] (shared state), [`health_monitor`] (derives the health), [`monitoring`]
 //! (endpoints for machines), [`status_page`] (page for people), [`notifier`] (notifies about runs).
 //!

@@ -24,7 +24,7 @@ pub(super) async fn health(State(monitor): State<Arc<HealthMonitor>>) -> Respons
     let sync_status = monitor.sync_status().await;
     let health = monitor.health(&sync_status);
     let sync_status = sync_status.as_ref().as_ref().ok();
-    let daemon = monitor.state().status();
+    let daemon = monitor.state.status();
     let time = |at_ms: Option<i64>| at_ms.map(format_ms);
     let lag_secs =
         |lags: &[StreamLag]| -> BTreeMap<_, _> { lags.iter().map(|lag| (lag.stream.name(), lag.lag_secs)).collect() };
@@ -37,7 +37,7 @@ pub(super) async fn health(State(monitor): State<Arc<HealthMonitor>>) -> Respons
         "failures_in_a_row": sync_status.map(|status| status.failures_in_a_row),
         "lag_secs": sync_status.map(|status| lag_secs(&status.stream_lags)),
         "rate_limited_until": time(daemon.rate_limited_until_ms),
-        "started_at": format_ms(monitor.state().started_ms),
+        "started_at": format_ms(monitor.state.started_ms),
         "running": daemon.running.map(|job| job.command),
         "trouble": daemon.last_error,
         "next_run_at": time(daemon.schedule.next_ms),
@@ -61,11 +61,11 @@ fn status_line(can_store: bool, rate_limited_until_ms: Option<i64>, health: &Hea
     }
 }
 
-/// Answers 200 while deliveries can be stored, else 503. Failed runs do not count: whoever asks here may restart `serve`
-/// or stop sending deliveries, and neither helps a run.
+/// Answers 200 while deliveries can be stored, else 503. Failed runs do not count: a supervisor that restarts
+/// `serve`, or a proxy that stops sending deliveries, would not help a run.
 pub(super) async fn ready(State(monitor): State<Arc<HealthMonitor>>) -> Response {
     let can_store = monitor.can_store().await;
-    let status = match (monitor.state().is_started(), can_store) {
+    let status = match (monitor.state.is_started(), can_store) {
         (false, _) => "starting",
         (true, false) => "deliveries cannot be stored",
         (true, true) => "ok",

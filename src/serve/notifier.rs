@@ -22,7 +22,7 @@ pub(super) struct Notifier {
     /// Whether notifications, a textfile or a collector are configured.
     is_on: bool,
     rules: HealthRules,
-    /// Locked while a task is at work.
+    /// Locked while a task runs.
     busy: Arc<Mutex<()>>,
     refreshed_ms: Option<i64>,
     tasks: JoinSet<()>,
@@ -53,7 +53,7 @@ impl Notifier {
         });
     }
 
-    /// Rewrites the textfile and sends pending messages, if a minute has passed and no task is at work.
+    /// Rewrites the textfile and sends pending messages, if a minute has passed and no task runs.
     pub fn refresh(&mut self, now_ms: i64) {
         let is_fresh = |refreshed_ms: i64| (0..REFRESH_EVERY_MS).contains(&now_ms.saturating_sub(refreshed_ms));
         if !self.is_on || self.refreshed_ms.is_some_and(is_fresh) {
@@ -69,7 +69,7 @@ impl Notifier {
         });
     }
 
-    /// Ends the tasks and a notification command at work. The next start sends what was not delivered.
+    /// Ends the tasks and a running notification command. The next start sends what was not delivered.
     pub async fn stop(&mut self) {
         self.tasks.shutdown().await;
     }

@@ -1,5 +1,5 @@
-//! Accepts deliveries of webhooks: checks the secret before it reads a byte of the body, reads the body within limits of
-//! size and time, stores it whatever its content, and then answers.
+//! Accepts deliveries of webhooks: checks the secret before it reads a byte of the body, reads the body within limits
+//! of size and time, stores it whatever its content, and then answers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use axum::{
     body::Body,
     extract::{Request, State},
     http::{HeaderMap, StatusCode, header},
-    response::{IntoResponse, Response},
+    response::{AppendHeaders, IntoResponse, Response},
     routing::{get, post},
 };
 use http_body_util::BodyExt as _;
@@ -29,7 +29,7 @@ use super::{
     Counter, DeliveryQueue, HealthMonitor, ServeState, connections::Connection, delivery_queue::StoreError, monitoring,
 };
 
-/// The largest body: far above any answer, whose longest part is an open text.
+/// The largest body, which a refusal names as 1 MiB: far above any answer, whose longest part is an open text.
 const BODY_BYTES_MAX: usize = 1 << 20;
 /// The memory for all bodies that are being read or stored.
 const BODIES_BYTES_MAX: usize = 64 << 20;
@@ -189,26 +189,21 @@ impl Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let close = (header::CONNECTION, "close");
-        match self {
+        let (status, headers, text) = match self {
             Refusal::WrongSecret => {
-                (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer"), close], "wrong secret\n")
-                    .into_response()
+                (StatusCode::UNAUTHORIZED, vec![(header::WWW_AUTHENTICATE, "Bearer"), close], "wrong secret\n")
             }
-            Refusal::TooLarge => {
-                let text = format!("the body is larger than {BODY_BYTES_MAX} bytes\n");
-                (StatusCode::PAYLOAD_TOO_LARGE, [close], text).into_response()
-            }
-            Refusal::TooSlow => {
-                (StatusCode::REQUEST_TIMEOUT, [close], "the body did not arrive in time\n").into_response()
-            }
+            Refusal::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, vec![close], "the body is larger than 1 MiB\n"),
+            Refusal::TooSlow => (StatusCode::REQUEST_TIMEOUT, vec![close], "the body did not arrive in time\n"),
             Refusal::Overloaded => {
-                let retry = [(header::RETRY_AFTER, OVERLOADED_RETRY_SECS)];
-                (StatusCode::SERVICE_UNAVAILABLE, retry, "too many deliveries are waiting\n").into_response()
+                let retry = (header::RETRY_AFTER, OVERLOADED_RETRY_SECS);
+                (StatusCode::SERVICE_UNAVAILABLE, vec![retry], "too many deliveries are waiting\n")
             }
             Refusal::NotStored => {
-                let retry = [(header::RETRY_AFTER, NOT_STORED_RETRY_SECS)];
-                (StatusCode::SERVICE_UNAVAILABLE, retry, "the delivery cannot be stored now\n").into_response()
+                let retry = (header::RETRY_AFTER, NOT_STORED_RETRY_SECS);
+                (StatusCode::SERVICE_UNAVAILABLE, vec![retry], "the delivery cannot be stored now\n")
             }
-        }
+        };
+        (status, AppendHeaders(headers), text).into_response()
     }
 }

@@ -51,7 +51,7 @@ impl Counter {
     ];
 }
 
-/// The job at work.
+/// The current job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunningJob {
     /// `sync`, `wake` or `flush`.
@@ -88,7 +88,7 @@ pub struct ServeState {
     has_deliveries: AtomicBool,
     wake: Notify,
     status: Mutex<DaemonStatus>,
-    /// Measures the run at work.
+    /// Measures the current run.
     meter: Mutex<Option<Meter>>,
 }
 
@@ -117,7 +117,6 @@ impl ServeState {
         }
     }
 
-    /// Returns the value of a counter.
     pub(super) fn counted(&self, counter: Counter) -> u64 {
         self.counters.get(counter as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
@@ -127,7 +126,6 @@ impl ServeState {
         EventKind::ALL.into_iter().zip(&self.stored).map(|(kind, count)| (kind, count.load(Ordering::Relaxed)))
     }
 
-    /// Sets the environment whose deliveries count.
     pub(super) fn set_environment_id(&self, id: Option<String>) {
         *lock(&self.environment_id) = id;
     }
@@ -168,12 +166,12 @@ impl ServeState {
         self.wake.notified().await;
     }
 
-    /// Sets the meter of the run at work; `None` when it has ended.
+    /// Sets the meter of the current run; `None` when it has ended.
     pub(super) fn set_meter(&self, meter: Option<Meter>) {
         *lock(&self.meter) = meter;
     }
 
-    /// Measures the progress of the run at work.
+    /// Measures the progress of the current run.
     pub(super) fn progress(&self) -> Option<Reading> {
         lock(&self.meter).as_mut().map(Meter::read)
     }
@@ -183,7 +181,6 @@ impl ServeState {
         self.is_storing.store(is_storing, Ordering::Relaxed);
     }
 
-    /// Returns true if the last attempt to store a delivery succeeded.
     pub(super) fn is_storing(&self) -> bool {
         self.is_storing.load(Ordering::Relaxed)
     }
@@ -193,7 +190,6 @@ impl ServeState {
         self.is_started.store(true, Ordering::Relaxed);
     }
 
-    /// Returns true if the daemon has read the deliveries of earlier processes.
     pub(super) fn is_started(&self) -> bool {
         self.is_started.load(Ordering::Relaxed)
     }

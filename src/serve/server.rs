@@ -67,7 +67,7 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Works until `stop`. Then it answers the requests at work, and the run at work ends in order.
+    /// Works until `stop`. Then it answers the current requests, and the current run ends in order.
     ///
     /// # Errors
     /// The daemon cannot read the inbox.
@@ -79,7 +79,7 @@ impl Server {
         let connections = serve_connections(listener, router, Arc::clone(receiver.state()), stop.clone());
         let daemon = async {
             let result = daemon.run(stop.clone()).await;
-            // Without the daemon, nothing brings deliveries to the warehouses.
+            // Without the daemon, nothing writes deliveries to the warehouses.
             stop.cancel();
             result
         };
@@ -102,10 +102,8 @@ fn status_page_access(settings: &ServeSettings) -> Result<Option<Access>, ServeE
     Ok(Some(Access::new(token)))
 }
 
-/// Serves only the receiver on a listener, with the limits of `serve`, to measure it.
-///
-/// # Errors
-/// `Thread`.
+/// Serves only the receiver on a listener, with the limits of `serve`, to measure it. Fails if no thread can be
+/// started.
 pub async fn serve_receiver(
     listener: TcpListener,
     token: ApiKey,

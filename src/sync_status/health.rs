@@ -31,6 +31,12 @@ pub struct HealthReason {
     pub hint: Option<String>,
 }
 
+impl HealthReason {
+    fn new(code: &'static str, is_failing: bool, text: String) -> HealthReason {
+        HealthReason { code, is_failing, text, hint: None }
+    }
+}
+
 /// Returns every code that a reason can have.
 pub fn reason_codes() -> impl Iterator<Item = &'static str> {
     let others = [BEHIND, NEVER_RAN, DELIVERIES_NOT_STORED, DELIVERIES_WAITING, STATUS_UNREADABLE];
@@ -71,8 +77,7 @@ impl Health {
 
     /// Returns bad health, because the status cannot be read. `why` is the error.
     pub fn unknown(why: String) -> Health {
-        let reason = HealthReason { code: STATUS_UNREADABLE, is_failing: true, text: why, hint: None };
-        Health { reasons: vec![reason] }
+        Health { reasons: vec![HealthReason::new(STATUS_UNREADABLE, true, why)] }
     }
 
     /// Returns true if no reason makes the health bad.
@@ -101,13 +106,12 @@ impl Health {
 
     /// Adds: deliveries of webhooks are stored, and the warehouses cannot take them now. `why` is the error.
     pub fn add_deliveries_waiting(&mut self, why: String) {
-        self.reasons.push(HealthReason { code: DELIVERIES_WAITING, is_failing: false, text: why, hint: None });
+        self.reasons.push(HealthReason::new(DELIVERIES_WAITING, false, why));
     }
 
     fn add_runs(&mut self, status: &SyncStatus, rules: HealthRules) {
         let Some(last) = &status.last_ended else {
-            let text = "no run has ended yet".to_owned();
-            self.reasons.push(HealthReason { code: NEVER_RAN, is_failing: false, text, hint: None });
+            self.reasons.push(HealthReason::new(NEVER_RAN, false, "no run has ended yet".to_owned()));
             return;
         };
         // Not `last`: a run that stopped early or was skipped does not resolve the failure of an earlier run.
@@ -119,26 +123,18 @@ impl Health {
         }
         if let Some(reason) = last.reason.filter(|reason| !reason.is_failure()) {
             let texts = if last.warnings.is_empty() { vec![last.sentence()] } else { last.warnings.clone() };
-            self.reasons.extend(texts.into_iter().map(|text| HealthReason {
-                code: reason.name(),
-                is_failing: false,
-                text,
-                hint: last.hint.clone(),
-            }));
+            let reasons = texts.into_iter().map(|text| HealthReason::new(reason.name(), false, text));
+            self.reasons.extend(reasons.map(|reason| HealthReason { hint: last.hint.clone(), ..reason }));
         }
     }
 
     fn add_lags(&mut self, status: &SyncStatus, settings: &Settings, rules: HealthRules) {
         // Before the first successful run every stream is behind, which is no news.
-        let (Some(max_lag), true) = (rules.max_lag, status.has_succeeded()) else { return };
+        let (Some(max_lag), true) = (rules.max_lag, status.last_success.is_some()) else { return };
         let check = LagCheck::new(settings, max_lag, &status.scope_lags);
-        self.reasons.extend(check.sentences().map(|(scope, text)| HealthReason {
-            code: BEHIND,
-            // A stream that was just switched on is incomplete until its first run.
-            is_failing: scope.lag_secs.is_some(),
-            text,
-            hint: None,
-        }));
+        // A stream that was just switched on is incomplete until its first run, which is no failure.
+        let late = check.sentences().map(|(scope, text)| HealthReason::new(BEHIND, scope.lag_secs.is_some(), text));
+        self.reasons.extend(late);
     }
 }
 

@@ -20,8 +20,8 @@ pub struct ScopeLag {
     pub lag_secs: i64,
 }
 
-/// Returns the lag of every scope that has coverage and that `--stream` and `--survey` select. `now_ms` is the service's
-/// time.
+/// Returns the lag of every scope that has coverage and that `--stream` and `--survey` select. `now_ms` is the
+/// service's time.
 pub fn scope_lags(settings: &Settings, state: &State, now_ms: i64) -> Result<Vec<ScopeLag>, StateError> {
     let mut lags = Vec::new();
     for scope in state.covered_scopes()?.into_iter().filter(|scope| is_selected(settings, *scope)) {

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use crate::{model::format_ms, pipeline::RunReason, state::RunEntry};
 
 /// One run of the history: its outcome, why it ended so, and what to do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RunSummary {
     pub run_id: String,
     pub command: String,
     #[serde(rename = "started_at", serialize_with = "moment")]
     pub started_ms: i64,
-    /// `None` while the run is at work, and for a killed run.
+    /// `None` while the run is running, and for a killed run.
     #[serde(rename = "finished_at", serialize_with = "optional_moment")]
     pub finished_ms: Option<i64>,
     /// The outcome in the run's JSON, or `running`, or `killed`.
@@ -108,8 +108,8 @@ impl RunSummary {
         }
     }
 
-    /// Returns true if this run resolves the failure of an earlier one. It does if it succeeded, sent requests, and read
-    /// at least the same: it is a complete `sync`, or the same command, complete or limited to the same streams.
+    /// Returns true if this run resolves the failure of an earlier one. It does if it succeeded, sent requests, and
+    /// read at least the same: it is a complete `sync`, or the same command, complete or limited to the same streams.
     pub fn resolves(&self, failed: &FailedRun) -> bool {
         let is_same = self.command == failed.command && self.narrowed_to == failed.narrowed_to;
         let is_complete = self.narrowed_to.is_none() && (self.command == "sync" || self.command == failed.command);
@@ -126,7 +126,8 @@ impl RunSummary {
         matches!(self.exit_code, Some(0 | 3))
     }
 
-    /// Returns true if the run failed. A run that was skipped, stopped early or interrupted neither succeeded nor failed.
+    /// Returns true if the run failed. A run that was skipped, stopped early or interrupted neither succeeded nor
+    /// failed.
     pub fn is_failure(&self) -> bool {
         self.reason.is_some_and(RunReason::is_failure)
     }

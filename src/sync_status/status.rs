@@ -84,11 +84,6 @@ impl SyncStatus {
         inbox.map_or(Ok(Waiting::default()), |inbox| inbox.count_waiting())
     }
 
-    /// Returns true if a sync run ever brought everything that was due.
-    pub fn has_succeeded(&self) -> bool {
-        self.last_success.is_some()
-    }
-
     /// Adds a run that failed before it was recorded in the history.
     pub fn add_unrecorded_run(&mut self, report: &RunReport, moments: RunMoments) {
         let entry = RunEntry {

@@ -301,7 +301,7 @@ fn p3_slow_report_coverage_equals_status_and_the_ledger() {
     service.change(&ChangeRequest { vanish_window_ms: Some(window), ..ChangeRequest::default() });
     service.advance_days(1);
     place.report(&["sync", "--stream", "responses"], 3);
-    coverage_is(&place, "From the checkpoints", "in doubt");
+    coverage_is(&place, "From the checkpoints", "needs a recheck");
 }
 
 /// Asserts that the reports of both warehouses tell what `status` does, and that there is a stretch of this standing.
@@ -335,7 +335,7 @@ fn coverage_of(status: &Value, stream: &str) -> Vec<Vec<String>> {
         let stretches = of[part].as_array().unwrap();
         stretches.iter().map(|held| vec![text(&held["start"]), text(&held["end"]), word.to_owned()]).collect()
     };
-    let doubts = rows("in_doubt", "in doubt");
+    let doubts = rows("in_doubt", "needs a recheck");
     let mut all = rows("missing", "not read");
     // `status` tells doubts beside what is complete; the report cuts them out of it.
     for whole in rows("complete", "complete") {

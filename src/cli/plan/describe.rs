@@ -3,7 +3,7 @@
 use crate::{
     model::{format_duration, format_ms},
     plan::{Estimate, PlannedWindow},
-    report::words::whole,
+    report::format,
 };
 
 use super::super::wording::scope_name;
@@ -102,7 +102,7 @@ fn windows(estimate: &Estimate) -> String {
 
 /// Formats a number with thousands separators: `12,345`.
 fn grouped(number: u64) -> String {
-    whole(i64::try_from(number).unwrap_or(i64::MAX))
+    format::grouped(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
 impl SpeedBasis {

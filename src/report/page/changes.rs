@@ -1,15 +1,15 @@
-//! What changed between two moments: rows by survey, figures that are others now.
+//! The section of changes between two times: changed rows by survey, and changed figures.
 
 use maud::{Markup, html};
 
-use super::parts::{foreign, foreign_or, left_out, nothing, section, table, whole};
+use super::elements::{grouped, left_out, nothing, section, service_text, service_text_or, table};
 use crate::report::{Changes, FigureChange, RowChange, limits::CHANGES_MAX, rows::count, shown_value};
 
 pub(super) fn changes(changes: &Changes) -> Markup {
     section(
         "changes",
         html! {
-            p.meta { "From " time { (changes.since) } " to " time { (changes.until) } ", as scans saw it." }
+            p.meta { "From " time { (changes.since) } " to " time { (changes.until) } ", as the scans found them." }
             (rows(changes))
             (figures(changes))
         },
@@ -23,31 +23,31 @@ fn rows(changes: &Changes) -> Markup {
     let heads = ["Survey", "New answers", "Edited", "Deleted", "Vanished", "New themes", "Changed questions", "Status"];
     let total = changes.total();
     let shown = html! {
-        @for row in &changes.rows { (row_of(row, name_of(row.survey_id, row.survey_name.as_deref()))) }
-        @if changes.rows.len() > 1 { (row_of(&total, html! { "All" })) }
+        @for row in &changes.rows { (row_markup(row, survey_name(row.survey_id, row.survey_name.as_deref()))) }
+        @if changes.rows.len() > 1 { (row_markup(&total, html! { "All" })) }
     };
     table("row_changes", "Rows that changed", &heads, shown)
 }
 
-fn row_of(row: &RowChange, name: Markup) -> Markup {
+fn row_markup(row: &RowChange, name: Markup) -> Markup {
     html! {
         tr {
             th scope="row" { (name) }
             @for count in [row.new_answers, row.edited, row.deleted, row.vanished, row.new_themes, row.changed_questions] {
-                td { (whole(count)) }
+                td { (grouped(count)) }
             }
             td {
                 @if row.status_before != row.status_after {
-                    (foreign_or(row.status_before.as_deref(), "none")) " to " (foreign_or(row.status_after.as_deref(), "none"))
+                    (service_text_or(row.status_before.as_deref(), "none")) " to " (service_text_or(row.status_after.as_deref(), "none"))
                 }
             }
         }
     }
 }
 
-fn name_of(survey_id: Option<i64>, name: Option<&str>) -> Markup {
+fn survey_name(survey_id: Option<i64>, name: Option<&str>) -> Markup {
     match survey_id {
-        Some(id) => foreign_or(name, &format!("survey {id}")),
+        Some(id) => service_text_or(name, &format!("survey {id}")),
         None => html! { em { "no survey" } },
     }
 }
@@ -62,12 +62,12 @@ fn figures(changes: &Changes) -> Markup {
         @for figure in changed.iter().take(CHANGES_MAX) {
             tr {
                 th scope="row" {
-                    (name_of(Some(figure.survey_id), figure.survey_name.as_deref())) ": "
-                    (foreign_or(figure.question_text.as_deref(), &format!("question {}", figure.question_id)))
+                    (survey_name(Some(figure.survey_id), figure.survey_name.as_deref())) ": "
+                    (service_text_or(figure.question_text.as_deref(), &format!("question {}", figure.question_id)))
                 }
-                td { (what(figure)) }
-                td { (figure.before.shown(&figure.figure)) } td { (whole(figure.before.answers)) }
-                td { (figure.after.shown(&figure.figure)) } td { (whole(figure.after.answers)) }
+                td { (figure_name(figure)) }
+                td { (figure.before.shown(&figure.figure)) } td { (grouped(figure.before.answers)) }
+                td { (figure.after.shown(&figure.figure)) } td { (grouped(figure.after.answers)) }
                 td { @if let Some(change) = figure.change { (shown_value(&figure.figure, change)) } }
             }
         }
@@ -79,11 +79,11 @@ fn figures(changes: &Changes) -> Markup {
     }
 }
 
-fn what(figure: &FigureChange) -> Markup {
+fn figure_name(figure: &FigureChange) -> Markup {
     match (figure.figure.as_str(), figure.label.as_deref()) {
         ("nps", _) => html! { "NPS" },
         ("top_two_share", _) => html! { "top-two box" },
-        (_, Some(label)) => foreign(label),
+        (_, Some(label)) => service_text(label),
         (other, None) => html! { (other) },
     }
 }

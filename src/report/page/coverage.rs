@@ -1,126 +1,119 @@
-//! A map of days for each stream: a row a month, a square a day. Standings differ by shape, not by colour alone.
+//! The section of coverage: a map of days for each scope, with a row per month and a square per day.
 
 use chrono::{DateTime, Datelike};
 use maud::{Markup, html};
 
 use super::{
-    parts::{left_out, many, nothing, section},
-    squares::{SIDE, STEP, class, legend, shape, word},
+    elements::{left_out, nothing, section},
+    squares::{SIDE, STEP, class, legend, shape, summary, word},
 };
 use crate::{
     model::{DAY_MS, format_ms},
     report::{
-        coverage::{Coverage, CoverageState, ScopeCoverage, Source},
+        coverage::{Coverage, CoverageSource, CoverageState, ScopeCoverage},
         limits::INTERVALS_MAX,
+        rows,
     },
 };
 
-/// Room for the names of months, and of days.
+/// Space for the names of months at the left, and of days at the top.
 const LEFT: i64 = 70;
 const TOP: i64 = 18;
-/// Days of the month that are named.
+/// Days of the month that have a label.
 const NAMED_DAYS: [i64; 5] = [1, 8, 15, 22, 29];
 
 pub(super) fn coverage(coverage: &Coverage) -> Markup {
     let source = match coverage.source {
-        Source::Checkpoints => "From the checkpoints.",
-        Source::Ledger => "From the warehouse's ledger alone: later looks that changed nothing are not in it.",
-        Source::LedgerInstead => {
-            "From the warehouse's ledger alone: the checkpoints that were named are of another service. Later looks that changed \
-             nothing are not in it."
+        CoverageSource::Checkpoints => "From the checkpoints.",
+        CoverageSource::Ledger => "From the warehouse's ledger alone: it lacks later scans that changed nothing.",
+        CoverageSource::LedgerInstead => {
+            "From the warehouse's ledger alone, because the given checkpoints belong to another service. The ledger lacks later \
+             scans that changed nothing."
         }
     };
     if coverage.scopes.is_empty() {
-        return section("coverage", nothing("Nothing was read to its end yet."));
+        return section("coverage", nothing("No window is complete yet."));
     }
     section(
         "coverage",
         html! {
             p.note {
-                "A day counts as complete when the service said that there is no more, and never before. " (source)
+                "A day is complete when the service said that the list of the day has ended. " (source)
             }
             (legend(&COVERAGE_STATES))
-            div.maps { @for held in &coverage.scopes { (scope(held, coverage.days)) } }
+            div.maps { @for one in &coverage.scopes { (scope(one, coverage.days)) } }
             (left_out(coverage.earlier_days, "earlier day", " (--days shows more)"))
-            (left_out(i64::try_from(coverage.left_out).unwrap_or(i64::MAX), "stream of one survey", ""))
+            (left_out(rows::count(coverage.left_out), "stream of one survey", ""))
         },
     )
 }
 
-fn scope(held: &ScopeCoverage, days: Option<(i64, i64)>) -> Markup {
-    let name = held.scope.to_string();
-    let intervals = held.intervals();
+fn scope(coverage: &ScopeCoverage, days: Option<(i64, i64)>) -> Markup {
+    let name = coverage.scope.to_string();
+    let intervals = coverage.intervals();
     let anchor = format!(
         "map-{}-{}",
-        held.scope.stream,
-        held.scope.survey_id.map_or_else(|| "all".to_owned(), |id| id.to_string())
+        coverage.scope.stream,
+        coverage.scope.survey_id.map_or_else(|| "all".to_owned(), |id| id.to_string())
     );
     html! {
         div.map {
             h3 { (name) }
-            @match (held.scope.stream.is_windowed(), days) {
-                (true, Some(days)) => (map(held, days, &anchor)),
-                _ => p { "Always read whole" @if let Some(bounding_range) = held.bounding_range() { "; last up to " (moment(bounding_range.end_ms)) } "." },
+            @match (coverage.scope.stream.is_windowed(), days) {
+                (true, Some(days)) => (map(coverage, days, &anchor)),
+                _ => p { "Always read completely" @if let Some(range) = coverage.bounding_range() { "; last up to " (time_text(range.end_ms)) } "." },
             }
             details {
                 summary { "The intervals" }
-                div.scroll tabindex="0" role="region" aria-label={ "Stretches of " (name) } {
+                div.scroll tabindex="0" role="region" aria-label={ "Intervals of " (name) } {
                     table data-coverage=(name) {
-                        caption { "Stretches of creation time, the end is not inside" }
+                        caption { "Intervals of creation time, without their end" }
                         thead { tr { th scope="col" { "From" } th scope="col" { "To" } th scope="col" { "State" } } }
                         tbody {
                             @for (window, state) in intervals.iter().rev().take(INTERVALS_MAX) {
                                 tr {
-                                    th scope="row" { (moment(window.start_ms)) } td { (moment(window.end_ms)) }
+                                    th scope="row" { (time_text(window.start_ms)) } td { (time_text(window.end_ms)) }
                                     td { (word(*state)) }
                                 }
                             }
                         }
                     }
                 }
-                (left_out(i64::try_from(intervals.len().saturating_sub(INTERVALS_MAX)).unwrap_or(i64::MAX), "older interval", ""))
+                (left_out(rows::count(intervals.len().saturating_sub(INTERVALS_MAX)), "older interval", ""))
             }
         }
     }
 }
 
-fn moment(at_ms: i64) -> String {
+fn time_text(at_ms: i64) -> String {
     format_ms(at_ms).replace('T', " ").replace('Z', "")
 }
 
+/// The states of a day, in the order of the legend.
 const COVERAGE_STATES: [CoverageState; 4] =
     [CoverageState::Complete, CoverageState::Partly, CoverageState::NeedsRecheck, CoverageState::NeverRead];
 
-/// A day's place: months since year 0, and the day of the month from 0.
-fn place(day: i64) -> Option<(i64, i64)> {
+/// Returns the month, counted from year 0, and the day of the month from 0.
+fn month_and_day(day: i64) -> Option<(i64, i64)> {
     let date = DateTime::from_timestamp_millis(day.checked_mul(DAY_MS)?)?.date_naive();
     Some((i64::from(date.year()) * 12 + i64::from(date.month0()), i64::from(date.day0())))
 }
 
-fn map(held: &ScopeCoverage, (first, last): (i64, i64), anchor: &str) -> Markup {
-    let mut shapes = [const { String::new() }; COVERAGE_STATES.len()];
-    let mut counts = [0_i64; COVERAGE_STATES.len()];
-    let (first_month, last_month) = (place(first).map_or(0, |at| at.0), place(last).map_or(0, |at| at.0));
-    for day in first..=last {
-        let (state, Some((month, at))) = (held.day(day), place(day)) else { continue };
-        for (known, (shapes, count)) in COVERAGE_STATES.iter().zip(shapes.iter_mut().zip(&mut counts)) {
-            if *known == state {
-                shapes.push_str(&shape(state, LEFT + at * STEP, TOP + (last_month - month) * STEP));
-                *count += 1;
-            }
-        }
-    }
-    let told: Vec<String> = COVERAGE_STATES
-        .iter()
-        .zip(counts)
-        .filter(|(_, count)| *count > 0)
-        .map(|(state, count)| format!("{} {}", many(count, "day"), word(*state)))
-        .collect();
+fn map(coverage: &ScopeCoverage, (first, last): (i64, i64), anchor: &str) -> Markup {
+    let month_of = |day| month_and_day(day).map_or(0, |(month, _)| month);
+    let (first_month, last_month) = (month_of(first), month_of(last));
+    let days: Vec<(i64, CoverageState)> = (first..=last).map(|day| (day, coverage.day(day))).collect();
+    let of_state = |state| days.iter().filter(move |(_, other)| *other == state).map(|(day, _)| *day);
+    let path = |state| -> String {
+        let places = of_state(state).filter_map(month_and_day);
+        places.map(|(month, day)| shape(state, LEFT + day * STEP, TOP + (last_month - month) * STEP)).collect()
+    };
+    let summary = summary(COVERAGE_STATES.map(|state| (state, rows::count(of_state(state).count()))));
     let (width, height) = (LEFT + 31 * STEP, TOP + (last_month - first_month + 1) * STEP);
     html! {
         svg.days role="img" viewBox={ "0 0 " (width) " " (height) } aria-labelledby={ (anchor) "-title " (anchor) "-desc" } {
-            title id={ (anchor) "-title" } { "Days of " (held.scope) }
-            desc id={ (anchor) "-desc" } { (told.join(", ")) ". A row is a month, the newest first; a square is a day." }
+            title id={ (anchor) "-title" } { "Days of " (coverage.scope) }
+            desc id={ (anchor) "-desc" } { (summary) ". A row is a month, the newest first; a square is a day." }
             @for day in NAMED_DAYS {
                 text x=(LEFT + (day - 1) * STEP + SIDE / 2) y=(TOP - 6) text-anchor="middle" { (day) }
             }
@@ -129,10 +122,10 @@ fn map(held: &ScopeCoverage, (first, last): (i64, i64), anchor: &str) -> Markup 
                     (format!("{:04}-{:02}", month.div_euclid(12), month.rem_euclid(12) + 1))
                 }
             }
-            @for (state, shapes) in COVERAGE_STATES.iter().zip(&shapes) {
-                @if !shapes.is_empty() { path class=(class(*state)) d=(shapes) {} }
+            @for (state, path) in COVERAGE_STATES.map(|state| (state, path(state))) {
+                @if !path.is_empty() { path class=(class(state)) d=(path) {} }
             }
         }
-        p.meta data-days=(anchor) { (told.join(", ")) }
+        p.meta data-days=(anchor) { (summary) }
     }
 }

@@ -1,10 +1,10 @@
-//! The page. Elements are closed and texts are escaped by construction (`maud`); the only markup that is taken as it is
-//! are the style sheet beside this file and the drawings of `chart`, in which there is no foreign text.
+//! Renders the HTML. `maud` closes every element and escapes every text, except the style sheets in this folder and the
+//! drawings of `chart`, which contain no text of the service.
 
 mod changes;
 mod coverage;
+mod elements;
 mod overview;
-mod parts;
 mod questions;
 mod runs;
 pub mod squares;
@@ -13,28 +13,28 @@ pub mod time_split;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::{ReportError, ReportSettings, gather::Gathered};
+use super::{ReportError, ReportSettings, report_data::ReportData};
 use crate::model::format_ms;
-use parts::{SECTIONS, foreign};
+use elements::{SECTIONS, service_text};
 
-/// The colours and the type, for the report and for the status page of `serve`.
+/// The style sheet that the report and the status page of `serve` share.
 pub const BASE_STYLE: &str = include_str!("base.css");
 const STYLE: &str = include_str!("style.css");
-/// Nothing may be loaded and nothing may run, even if an escape were forgotten.
+/// Content security policy: nothing may be loaded or run, even if a text were not escaped.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-pub(super) fn render(gathered: &Gathered, settings: &ReportSettings) -> Result<String, ReportError> {
+pub(super) fn render(data: &ReportData, settings: &ReportSettings) -> Result<String, ReportError> {
     let body = html! {
-        (head_of(gathered, settings))
+        (header(data, settings))
         main {
-            (overview::tiles(gathered))
-            @if let Some(changes) = &gathered.changes { (changes::changes(changes)) }
-            (overview::answers(&gathered.days)?)
-            (overview::nps(gathered.nps.as_ref())?)
-            (surveys::surveys(&gathered.surveys)?)
-            (overview::themes(&gathered.themes))
-            (coverage::coverage(&gathered.coverage))
-            (runs::runs(&gathered.runs))
+            (overview::tiles(data))
+            @if let Some(changes) = &data.changes { (changes::changes(changes)) }
+            (overview::answers(&data.days)?)
+            (overview::nps(data.nps.as_ref())?)
+            (surveys::surveys(&data.surveys)?)
+            (overview::themes(&data.themes))
+            (coverage::coverage(&data.coverage))
+            (runs::runs(&data.runs))
         }
     };
     let page = html! {
@@ -46,7 +46,7 @@ pub(super) fn render(gathered: &Gathered, settings: &ReportSettings) -> Result<S
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 meta name="referrer" content="no-referrer";
-                title { "Study feedback: " (parts::clean(&settings.warehouse)) }
+                title { "Study feedback: " (elements::sanitized(&settings.warehouse)) }
                 style { (PreEscaped(BASE_STYLE)) (PreEscaped(STYLE)) }
             }
             body { (body) }
@@ -55,17 +55,17 @@ pub(super) fn render(gathered: &Gathered, settings: &ReportSettings) -> Result<S
     Ok(page.into_string())
 }
 
-fn head_of(gathered: &Gathered, settings: &ReportSettings) -> Markup {
-    // An address without its scheme: the page has nothing that a browser could follow.
-    let service = gathered.head.base_url.as_deref().map(|url| url.split_once("://").map_or(url, |(_, rest)| rest));
+fn header(data: &ReportData, settings: &ReportSettings) -> Markup {
+    // Without its scheme, so that a browser makes no link of the address.
+    let service = data.totals.base_url.as_deref().map(|url| url.split_once("://").map_or(url, |(_, rest)| rest));
     html! {
         header {
             p.kicker { "Study feedback report" }
-            h1 { (foreign(&settings.warehouse)) }
+            h1 { (service_text(&settings.warehouse)) }
             p.meta {
                 @if let Some(service) = service {
-                    "From " (foreign(service))
-                    @if let Some(environment) = &gathered.head.environment { " (" (foreign(environment)) ")" }
+                    "From " (service_text(service))
+                    @if let Some(environment) = &data.totals.environment { " (" (service_text(environment)) ")" }
                     ". "
                 }
                 "Made " time { (format_ms(settings.made_ms.div_euclid(1000) * 1000)) }
@@ -73,14 +73,14 @@ fn head_of(gathered: &Gathered, settings: &ReportSettings) -> Markup {
             }
             @if !settings.surveys.is_empty() {
                 p.note {
-                    "Only of survey "
-                    @for (at, id) in settings.surveys.iter().enumerate() { @if at > 0 { ", " } (id) }
-                    "; coverage and runs are of everything."
+                    "Only survey "
+                    @for (index, id) in settings.surveys.iter().enumerate() { @if index > 0 { ", " } (id) }
+                    "; coverage and runs cover all surveys."
                 }
             }
             nav aria-label="Sections" {
                 ul {
-                    @for (anchor, name) in SECTIONS.iter().filter(|(anchor, _)| *anchor != "changes" || gathered.changes.is_some()) {
+                    @for (anchor, name) in SECTIONS.iter().filter(|(anchor, _)| *anchor != "changes" || data.changes.is_some()) {
                         li { a href={ "#" (anchor) } { (name) } }
                     }
                 }

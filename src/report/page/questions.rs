@@ -1,22 +1,22 @@
-//! One question and the distribution of its answers, in the form that suits its type.
+//! The card of one question, with the distribution of its answers.
 
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
 use super::{
+    elements::{bar, bar_around_zero, grouped, left_out, percent, service_text_or, table},
     overview::{nps_chart, nps_numbers},
-    parts::{bar, bar_around_zero, foreign_or, left_out, percent, table, whole},
 };
 use crate::report::{
     ReportError,
     chart::Size,
-    surveys::{Answers, Cell, Choice, Item, Listed, Question, Rank, Scale},
+    surveys::{Answers, Cell, Choice, Item, Question, Rank, Scale, TopItems},
 };
 
-/// Scores of NPS.
+/// The scores of an NPS question.
 const SCORES: std::ops::RangeInclusive<i64> = 0..=10;
-/// A scale of more values is shown by those that were chosen.
+/// The largest scale that is shown with all its values; of a larger one, only chosen values are shown.
 const SCALE_VALUES_MAX: i64 = 20;
 
 pub(super) fn card(survey_id: i64, question: &Question) -> Result<Markup, ReportError> {
@@ -33,11 +33,11 @@ pub(super) fn card(survey_id: i64, question: &Question) -> Result<Markup, Report
     };
     Ok(html! {
         article.card aria-labelledby=(id) {
-            h4 id=(id) { (foreign_or(question.text.as_deref(), &format!("question {}", question.id))) }
+            h4 id=(id) { (service_text_or(question.text.as_deref(), &format!("question {}", question.id))) }
             p.meta {
-                span.kind { (foreign_or(question.kind.as_deref(), "no type")) }
-                " question " (question.id) ": shown " (whole(question.shown)) ", answered " (whole(question.answered))
-                ", skipped " (whole(question.skipped)) " (" (percent(question.skipped_share)) ")"
+                span.kind { (service_text_or(question.kind.as_deref(), "no type")) }
+                " question " (question.id) ": shown " (grouped(question.shown)) ", answered " (grouped(question.answered))
+                ", skipped " (grouped(question.skipped)) " (" (percent(question.skipped_share)) ")"
             }
             (body)
         }
@@ -47,7 +47,7 @@ pub(super) fn card(survey_id: i64, question: &Question) -> Result<Markup, Report
 fn nps(id: &str, answers: &Answers) -> Result<Markup, ReportError> {
     let total: i64 = answers.scores.iter().map(|(_, answers)| answers).sum();
     if total == 0 {
-        return Ok(html! { p.note { "No answer counts." } });
+        return Ok(html! { p.note { "There are no answers." } });
     }
     let answers_of: BTreeMap<i64, i64> = answers.scores.iter().copied().collect();
     let most = answers_of.values().copied().max().unwrap_or(1).max(1);
@@ -57,7 +57,7 @@ fn nps(id: &str, answers: &Answers) -> Result<Markup, ReportError> {
             @let (kind, class) = match score { 9.. => ("promoter", "good"), 7..=8 => ("passive", "middling"), _ => ("detractor", "bad") };
             tr {
                 th scope="row" { (score) " " span.meta { (kind) } }
-                td { (whole(answers)) } td.bar-cell { (bar(answers as f64 / most as f64, class)) }
+                td { (grouped(answers)) } td.bar-cell { (bar(answers as f64 / most as f64, class)) }
             }
         }
     };
@@ -81,7 +81,7 @@ fn likert(scale: &Scale) -> Markup {
             @let (answers, share) = known.get(value).copied().unwrap_or((0, 0.0));
             tr {
                 th scope="row" { (value) }
-                td { (whole(answers)) } td { (percent(share)) } td.bar-cell { (bar(share, "a")) }
+                td { (grouped(answers)) } td { (percent(share)) } td.bar-cell { (bar(share, "a")) }
             }
         }
     };
@@ -94,21 +94,21 @@ fn likert(scale: &Scale) -> Markup {
     }
 }
 
-/// Two decimals.
+/// Formats a number with two decimals.
 fn decimal_two(number: f64) -> String {
     format!("{number:.2}")
 }
 
-fn choices(options: &Listed<Choice>) -> Markup {
+fn choices(options: &TopItems<Choice>) -> Markup {
     let name = |choice: &Choice| match (&choice.label, choice.index) {
         (None, Some(index)) => html! { em { "option with index " (index) } },
-        (label, _) => foreign_or(label.as_deref(), "no wording"),
+        (label, _) => service_text_or(label.as_deref(), "no wording"),
     };
     let rows = html! {
         @for choice in &options.shown {
             tr {
                 th scope="row" { (name(choice)) }
-                td { (whole(choice.chosen)) } td { (percent(choice.share)) } td.bar-cell { (bar(choice.share, "a")) }
+                td { (grouped(choice.chosen)) } td { (percent(choice.share)) } td.bar-cell { (bar(choice.share, "a")) }
             }
         }
     };
@@ -122,8 +122,8 @@ fn matrix(answers: &Answers) -> Markup {
     let mut columns: BTreeMap<i64, &Cell> = BTreeMap::new();
     let mut rows: BTreeMap<i64, Vec<&Cell>> = BTreeMap::new();
     for cell in &answers.cells {
-        columns.entry(cell.column_place).or_insert(cell);
-        rows.entry(cell.row_place).or_default().push(cell);
+        columns.entry(cell.column_index).or_insert(cell);
+        rows.entry(cell.row_index).or_default().push(cell);
     }
     let caption = "Answers of each row by column";
     html! {
@@ -133,7 +133,7 @@ fn matrix(answers: &Answers) -> Markup {
                 thead {
                     tr {
                         th scope="col" { "Row" }
-                        @for cell in columns.values() { th scope="col" { (foreign_or(cell.column.as_deref(), "no wording")) } }
+                        @for cell in columns.values() { th scope="col" { (service_text_or(cell.column.as_deref(), "no wording")) } }
                         th scope="col" { "Answers" }
                     }
                 }
@@ -141,14 +141,14 @@ fn matrix(answers: &Answers) -> Markup {
                     @for cells in rows.values() {
                         @if let Some(first) = cells.first() {
                             tr {
-                                th scope="row" { (foreign_or(first.row.as_deref(), "no wording")) }
-                                @for place in columns.keys() {
-                                    @match cells.iter().find(|cell| cell.column_place == *place) {
-                                        Some(cell) => td class={ "heat h" (heat(cell.share)) } { (whole(cell.answers)) span.meta { " " (percent(cell.share)) } },
+                                th scope="row" { (service_text_or(first.row.as_deref(), "no wording")) }
+                                @for index in columns.keys() {
+                                    @match cells.iter().find(|cell| cell.column_index == *index) {
+                                        Some(cell) => td class={ "heat h" (heat(cell.share)) } { (grouped(cell.answers)) span.meta { " " (percent(cell.share)) } },
                                         None => td.heat { "0" },
                                     }
                                 }
-                                td { (whole(first.answered)) }
+                                td { (grouped(first.answered)) }
                             }
                         }
                     }
@@ -160,17 +160,17 @@ fn matrix(answers: &Answers) -> Markup {
     }
 }
 
-/// Which of the ten shades.
+/// Returns one of ten shades for a share, 0 to 9.
 fn heat(share: f64) -> u8 {
     (share.clamp(0.0, 1.0) * 9.99) as u8
 }
 
-fn ranks(ranks: &Listed<Rank>) -> Markup {
+fn ranks(ranks: &TopItems<Rank>) -> Markup {
     let rows = html! {
         @for rank in &ranks.shown {
             tr {
-                th scope="row" { (foreign_or(rank.option.as_deref(), "no wording")) }
-                td { (decimal_two(rank.mean_rank)) } td { (whole(rank.answers)) }
+                th scope="row" { (service_text_or(rank.option.as_deref(), "no wording")) }
+                td { (decimal_two(rank.mean_rank)) } td { (grouped(rank.answers)) }
                 td { (percent(rank.first_place_share)) } td.bar-cell { (bar(rank.first_place_share, "a")) }
             }
         }
@@ -181,21 +181,21 @@ fn ranks(ranks: &Listed<Rank>) -> Markup {
     }
 }
 
-fn items(items: &Listed<Item>) -> Markup {
+fn items(items: &TopItems<Item>) -> Markup {
     let rows = html! {
         @for item in &items.shown {
             tr {
-                th scope="row" { (foreign_or(item.item.as_deref(), "no wording")) }
+                th scope="row" { (service_text_or(item.item.as_deref(), "no wording")) }
                 td { (item.score.map_or_else(|| "–".to_owned(), decimal_two)) }
                 td.bar-cell { @if let Some(score) = item.score { (bar_around_zero(score)) } }
-                td { (whole(item.shown)) } td { (whole(item.chosen_left)) } td { (whole(item.chosen_right)) }
+                td { (grouped(item.shown)) } td { (grouped(item.chosen_left)) } td { (grouped(item.chosen_right)) }
             }
         }
     };
     let is_scored = items.shown.iter().any(|item| item.score.is_some());
     html! {
         (table("maxdiff_scores", "Items by best-worst score, -1 to 1", &["Item", "Score", "", "Shown", "Chosen left", "Chosen right"], rows))
-        @if !is_scored { p.note { "The labels of the question do not tell which side is best: no score." } }
+        @if !is_scored { p.note { "There is no score, because the labels of the question do not say which side is best." } }
         (left_out(items.left_out, "item", ""))
     }
 }

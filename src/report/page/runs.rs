@@ -1,14 +1,14 @@
-//! The last runs, and where the time of each went.
+//! The section of the last runs: outcome, requests, and the time of each by part.
 
 use maud::{Markup, html};
 
 use super::{
-    parts::{foreign, nothing, section, whole},
+    elements::{grouped, nothing, section, service_text},
     time_split::{PARTS, legend, parts, seconds, stacked},
 };
-use crate::{model::format_ms, report::runs::Run};
+use crate::{model::format_ms, report::runs::RunRow};
 
-pub(super) fn runs(runs: &[Run]) -> Markup {
+pub(super) fn runs(runs: &[RunRow]) -> Markup {
     if runs.is_empty() {
         return section("runs", nothing("No run has changed the warehouse yet."));
     }
@@ -33,20 +33,20 @@ pub(super) fn runs(runs: &[Run]) -> Markup {
     )
 }
 
-fn row(run: &Run) -> Markup {
+fn row(run: &RunRow) -> Markup {
     html! {
         tr data-run=(run.run_id) {
             th scope="row" { (format_ms(run.started_ms.div_euclid(1000) * 1000).replace('T', " ").replace('Z', "")) }
-            td.word { (foreign(&run.command)) }
-            td.word { (foreign(&run.outcome.replace('_', " "))) }
+            td.word { (service_text(&run.command)) }
+            td.word { (service_text(&run.outcome.replace('_', " "))) }
             @match &run.report {
                 Some(report) => {
-                    td { (whole(i64::try_from(report.requests.total).unwrap_or(i64::MAX))) }
+                    td { (grouped(i64::try_from(report.requests.total).unwrap_or(i64::MAX))) }
                     td.bar-cell { (stacked(&report.time_ms)) }
                     td { (seconds(report.time_ms.wall)) }
                     @for part in parts(&report.time_ms) { td { (seconds(part)) } }
                 }
-                None => td.word colspan="9" { "its JSON cannot be read" },
+                None => td.word colspan="9" { "its report cannot be read" },
             }
         }
     }

@@ -1,27 +1,28 @@
-//! The squares of maps of days, with their words and legend: for the report and for the status page of `serve`.
-//! Standings differ by shape, not by colour alone.
+//! The squares of the maps of days and their legend, for the report and the status page of `serve`. States differ by
+//! shape, not only by colour.
 
 use maud::{Markup, html};
 
+use super::elements::counted;
 use crate::report::coverage::CoverageState;
 
-/// Side of a day's square, in units of the drawing.
+/// The side of a day's square, in units of the drawing.
 pub const SIDE: i64 = 12;
-/// Step from a square to the next.
+/// The distance between the left sides of two squares.
 pub const STEP: i64 = 15;
 
-/// A state as people read it.
+/// Returns the name of a state for people.
 pub fn word(state: CoverageState) -> &'static str {
     match state {
         CoverageState::Complete => "complete",
         CoverageState::DueAgain => "complete, due again",
-        CoverageState::NeedsRecheck => "in doubt",
+        CoverageState::NeedsRecheck => "needs a recheck",
         CoverageState::Partly => "partly read",
         CoverageState::NeverRead => "not read",
     }
 }
 
-/// A state as the style sheet calls it.
+/// Returns the CSS class of a state.
 pub fn class(state: CoverageState) -> &'static str {
     match state {
         CoverageState::Complete => "complete",
@@ -32,7 +33,8 @@ pub fn class(state: CoverageState) -> &'static str {
     }
 }
 
-/// The shape of a day at a place: a full square, a frame, a square with a cross, a triangle, an outline.
+/// Returns the SVG path of a day at a position. The shape shows the state: a full square, a frame, a triangle, a square
+/// with a cross, or an outline.
 pub fn shape(state: CoverageState, x: i64, y: i64) -> String {
     let (inner, edge) = (SIDE - 6, 3);
     match state {
@@ -46,7 +48,15 @@ pub fn shape(state: CoverageState, x: i64, y: i64) -> String {
     }
 }
 
-/// What the squares mean.
+/// Returns the states that occur with their number of days: `complete: 300 days; not read: 1 day`.
+pub fn summary(counts: impl IntoIterator<Item = (CoverageState, i64)>) -> String {
+    let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+    let texts: Vec<String> =
+        counts.map(|(state, count)| format!("{}: {}", word(state), counted(count, "day"))).collect();
+    texts.join("; ")
+}
+
+/// Renders what the squares mean.
 pub fn legend(states: &[CoverageState]) -> Markup {
     html! {
         ul.legend aria-label="What the squares mean" {

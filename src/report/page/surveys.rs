@@ -1,9 +1,9 @@
-//! The most answered surveys: the funnel of each, then its questions.
+//! The section of surveys: the funnel of each, then its questions.
 
 use maud::{Markup, html};
 
 use super::{
-    parts::{bar, foreign_or, left_out, many, nothing, percent, section, table, whole},
+    elements::{bar, counted, grouped, left_out, nothing, percent, section, service_text_or, table},
     questions,
 };
 use crate::report::{
@@ -17,12 +17,12 @@ fn content(surveys: &Surveys) -> Result<Markup, ReportError> {
     }
     let mut parts = Vec::new();
     for survey in &surveys.shown {
-        parts.push(part(survey)?);
+        parts.push(survey_part(survey)?);
     }
     Ok(html! {
         ol.index aria-label="Surveys shown" {
             @for survey in &surveys.shown {
-                li { a href={ "#survey-" (survey.id) } { (name(survey)) } " " span.meta { (many(survey.answers, "answer")) } }
+                li { a href={ "#survey-" (survey.id) } { (name(survey)) } " " span.meta { (counted(survey.answers, "answer")) } }
             }
         }
         (left_out(surveys.left_out, "survey", " with fewer answers (--survey ID shows one)"))
@@ -35,10 +35,10 @@ pub(super) fn surveys(surveys: &Surveys) -> Result<Markup, ReportError> {
 }
 
 fn name(survey: &Survey) -> Markup {
-    foreign_or(survey.name.as_deref(), &format!("survey {}", survey.id))
+    service_text_or(survey.name.as_deref(), &format!("survey {}", survey.id))
 }
 
-fn part(survey: &Survey) -> Result<Markup, ReportError> {
+fn survey_part(survey: &Survey) -> Result<Markup, ReportError> {
     let id = survey.id;
     let cards = survey.questions.iter().map(|question| questions::card(id, question)).collect::<Result<Vec<_>, _>>()?;
     Ok(html! {
@@ -46,8 +46,8 @@ fn part(survey: &Survey) -> Result<Markup, ReportError> {
             h3 id={ "survey-" (id) } { (name(survey)) }
             p.meta {
                 "Survey " (id)
-                @if let Some(status) = &survey.status { ", " (foreign_or(Some(status), "")) }
-                ": " (many(survey.answers, "answer")) " in " (many(survey.sessions, "session"))
+                @if let Some(status) = &survey.status { ", " (service_text_or(Some(status), "")) }
+                ": " (counted(survey.answers, "answer")) " in " (counted(survey.sessions, "session"))
             }
             (funnel(survey))
             (left_out(survey.left_out, "question", ""))
@@ -62,15 +62,15 @@ fn funnel(survey: &Survey) -> Markup {
             tr {
                 th scope="row" {
                     @if let Some(ordinal) = step.ordinal { (ordinal) ". " }
-                    (foreign_or(step.text.as_deref(), &format!("question {}", step.question_id)))
+                    (service_text_or(step.text.as_deref(), &format!("question {}", step.question_id)))
                 }
                 td.bar-cell { (bar(step.answered_share, "a")) }
-                td { (whole(step.answered)) } td { (percent(step.answered_share)) }
-                td { (whole(step.shown)) } td { (percent(step.shown_share)) }
-                td { (whole(step.skipped)) }
+                td { (grouped(step.answered)) } td { (percent(step.answered_share)) }
+                td { (grouped(step.shown)) } td { (percent(step.shown_share)) }
+                td { (grouped(step.skipped)) }
             }
         }
     };
     let heads = ["Question", "", "Answered", "of sessions", "Shown", "of sessions", "Skipped"];
-    table("survey_funnel", &format!("How far visitors get in survey {}", survey.id), &heads, rows)
+    table("survey_funnel", &format!("Funnel of survey {}", survey.id), &heads, rows)
 }

@@ -1,30 +1,30 @@
-//! Where the time of a run went, as a bar: for the report and for the status page of `serve`.
+//! The time of a run by part, as a bar, for the report and the status page of `serve`.
 
 use maud::{Markup, html};
 
 use crate::model::TimeParts;
 
-/// The parts of a run's time, in the order of the bars and of the tables: the words and the class.
+/// The parts of a run's time in the order of bars and tables: name and CSS class.
 pub const PARTS: [(&str, &str); 6] = [
     ("network", "network"),
-    ("told to wait", "told"),
-    ("chose to wait", "chose"),
+    ("rate limited", "rate-limited"),
+    ("pacing", "pacing"),
     ("parse", "parse"),
     ("write", "write"),
     ("idle", "idle"),
 ];
 
-/// The parts in milliseconds, in the order of [`PARTS`].
+/// Returns the parts in milliseconds, in the order of [`PARTS`].
 pub fn parts(times: &TimeParts) -> [u64; 6] {
     [times.network, times.told_to_wait, times.chose_to_wait, times.parse, times.write, times.idle]
 }
 
-/// Milliseconds as seconds: `12.3`.
+/// Formats milliseconds as seconds: `12.3`.
 pub fn seconds(ms: u64) -> String {
     format!("{:.1}", ms as f64 / 1000.0)
 }
 
-/// What the parts of the bars mean.
+/// Renders what the parts of the bars mean.
 pub fn legend() -> Markup {
     html! {
         ul.legend aria-label="What the parts of the bars mean, from the left" {
@@ -33,7 +33,7 @@ pub fn legend() -> Markup {
     }
 }
 
-/// All of a run's time, part after part. The numbers stand beside it.
+/// Renders the time of a run as a bar, part after part.
 pub fn stacked(times: &TimeParts) -> Markup {
     let parts = parts(times);
     let total = parts.iter().sum::<u64>().max(1) as f64;

@@ -104,7 +104,8 @@ impl Access {
     }
 }
 
-/// Returns true if the request is for `localhost` or a loopback address. The port does not matter: a tunnel has its own.
+/// Returns true if the request is for `localhost` or a loopback address. The port does not matter: a tunnel has its
+/// own.
 fn is_of_this_machine(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return false };
     let is_port = |port: &str| port.chars().all(|digit| digit.is_ascii_digit());

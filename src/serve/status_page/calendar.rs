@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use crate::report::{
     CoverageState,
-    squares::{STEP, class, shape, word},
+    squares::{STEP, class, shape, summary, word},
 };
 
 use super::checkpoint_data::{DayRange, ScopeStatus, WEEKS};
@@ -32,7 +32,7 @@ pub(super) fn calendar(scope: &ScopeStatus, name: &str) -> Markup {
     let Some(first) = scope.days.first().map(|range| range.first) else { return html! {} };
     let id = format!("days-{}-{}", scope.stream, scope.survey_id.unwrap_or(0));
     html! {
-        div.scroll.calendar tabindex="0" role="group" aria-label={ "Calendar of " (name) ": " (summary(&scope.days)) } data-first=(first) {
+        div.scroll.calendar tabindex="0" role="group" aria-label={ "Calendar of " (name) ": " (days_by_state(&scope.days)) } data-first=(first) {
             svg.days viewBox={ "0 0 " (LEFT + WEEKS * STEP) " " (TOP + 7 * STEP) } aria-hidden="true" focusable="false"
                 data-left=(LEFT) data-top=(TOP) data-step=(STEP) data-days=(letters(&scope.days)) {
                 @for (row, name) in ROW_NAMES { text x="0" y=(TOP + row * STEP + 10) { (name) } }
@@ -40,7 +40,7 @@ pub(super) fn calendar(scope: &ScopeStatus, name: &str) -> Markup {
                 @for state in COVERAGE_STATES { (squares(&scope.days, first, state)) }
             }
         }
-        p.meta.day-read id=(id) aria-live="polite" { (summary(&scope.days)) }
+        p.meta.day-read id=(id) aria-live="polite" { (days_by_state(&scope.days)) }
         details {
             summary { "The days as a table" }
             div.scroll tabindex="0" role="region" aria-label={ "Days of " (name) } {
@@ -61,17 +61,12 @@ pub(super) fn calendar(scope: &ScopeStatus, name: &str) -> Markup {
     }
 }
 
-/// Returns the number of days in each state: `300 days complete; 3 days need a recheck`.
-fn summary(days: &[DayRange]) -> String {
+/// Returns the number of days in each state as text.
+fn days_by_state(days: &[DayRange]) -> String {
     let count = |state: CoverageState| -> i64 {
         days.iter().filter(|range| range.coverage_state == state).map(|range| range.last - range.first + 1).sum()
     };
-    let counts = COVERAGE_STATES.map(|state| (state, count(state)));
-    let some = counts.into_iter().filter(|(_, count)| *count > 0);
-    let texts: Vec<String> = some
-        .map(|(state, count)| format!("{count} day{} {}", if count == 1 { "" } else { "s" }, word(state)))
-        .collect();
-    texts.join("; ")
+    summary(COVERAGE_STATES.map(|state| (state, count(state))))
 }
 
 /// Returns a letter per day for the script: the first letter of its CSS class.

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::Settings,
-    model::{DAY_MS, TimeParts, format_ms},
+    model::{DAY_MS, TimeParts},
     pipeline::{CLOCK_SKEW, DriftReport, ScopeBacklog, backlog},
-    report::{CoverageState, ScopeCoverage, squares::class},
+    report::{CoverageState, ScopeCoverage, format::day_text, squares::class},
     state::{State, StateError},
     sync_status::{RunSummary, lag_secs},
 };
@@ -172,10 +172,6 @@ fn days(coverage: &ScopeCoverage, now_ms: i64) -> Vec<DayRange> {
 
 /// 1970-01-05.
 const MONDAY: i64 = 4;
-
-fn day_text(day: i64) -> String {
-    format_ms(day.saturating_mul(DAY_MS))
-}
 
 fn runs(state: &State) -> Result<Vec<RunDetails>, StateError> {
     let holder = state.current_holder()?;

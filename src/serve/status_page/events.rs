@@ -1,5 +1,5 @@
-//! `/events`: sends the changed parts of the page as server-sent events. The event `parts` has their markup by name, all
-//! parts at first. The event `tick` says that the page is still up to date.
+//! `/events`: sends the changed parts of the page as server-sent events. The event `parts` has their markup by name,
+//! all parts at first. The event `tick` says that the page is still up to date.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,8 +1,8 @@
-//! The status page of `serve` at `/`: the health, the progress of the current run, the complete days, the last runs. The
-//! page is read-only, works without a script, and shows no person and no secret. The script follows `/events`.
+//! The status page of `serve` at `/`: the health, the progress of the current run, the complete days, the last runs.
+//! The page is read-only, works without a script, and shows no person and no secret. The script follows `/events`.
 //!
-//! In reading order: [`access`] (who may see the page), [`checkpoint_data`] and [`page_data`] (the values), [`view`] with
-//! [`calendar`] and [`run_table`] (the markup), [`page_cache`] (renders once for all readers), [`events`] (sends
+//! In reading order: [`access`] (who may see the page), [`checkpoint_data`] and [`page_data`] (the values), [`view`]
+//! with [`calendar`] and [`run_table`] (the markup), [`page_cache`] (renders once for all readers), [`events`] (sends
 //! changes).
 
 mod access;

@@ -69,7 +69,7 @@ impl StatusPage {
         let sync_status = self.monitor.sync_status().await;
         let last_run = sync_status.as_ref().as_ref().ok().and_then(|status| status.last_run.clone());
         let checkpoints = self.checkpoints(last_run).await;
-        let data = PageData::new(&self.monitor, &sync_status, &checkpoints, self.monitor.now_ms());
+        let data = PageData::new(&self.monitor, &sync_status, &checkpoints, self.monitor.clock.now_ms());
         let parts = parts(&data);
         let page = RenderedPage { rendered: Instant::now(), data: Arc::new(data), parts: Arc::new(parts) };
         *cached = Some(page.clone());
@@ -84,7 +84,7 @@ impl StatusPage {
         if let Some(cached) = cached.as_ref().filter(is_fresh) {
             return Arc::clone(&cached.data);
         }
-        let (settings, now_ms) = (self.monitor.settings().clone(), self.monitor.now_ms());
+        let (settings, now_ms) = (self.monitor.settings.clone(), self.monitor.clock.now_ms());
         let read = tokio::task::spawn_blocking(move || CheckpointData::read(&settings, now_ms)).await;
         let data = Arc::new(read.ok().and_then(Result::ok).unwrap_or_default());
         *cached = Some(CachedCheckpoints { read: Instant::now(), last_run, data: Arc::clone(&data) });

@@ -55,7 +55,7 @@ pub(super) struct PageData {
     pub deliveries: Deliveries,
 }
 
-/// The job at work.
+/// The current job.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct CurrentJob {
     pub command: String,
@@ -72,11 +72,11 @@ pub(super) struct CurrentJob {
 pub(super) struct RateLimit {
     /// The learned limit; `None` while no limit was met.
     pub requests_per_sec: Option<f64>,
-    /// The rate of the run at work.
+    /// The rate of the current run.
     pub requests_per_sec_now: Option<f64>,
     /// The end of the service's Retry-After.
     pub retry_after: Option<Timestamp>,
-    /// Why the requests of the run at work wait.
+    /// Why the requests of the current run wait.
     pub waiting: Option<String>,
 }
 
@@ -103,7 +103,7 @@ impl PageData {
         let health = monitor.health(sync_status);
         let unknown = SyncStatus::default();
         let sync_status = sync_status.as_ref().unwrap_or(&unknown);
-        let state = monitor.state();
+        let state = &monitor.state;
         let daemon = state.status();
         let progress = state.progress();
         let summary = match () {
@@ -124,7 +124,7 @@ impl PageData {
             last_run: sync_status.last_ended.clone(),
             last_success_at: sync_status.last_success.as_ref().map(|run| Timestamp(run.ended_ms())),
             failures_in_a_row: sync_status.failures_in_a_row,
-            max_lag_secs: monitor.max_lag().map(|max_lag| max_lag.as_secs()),
+            max_lag_secs: monitor.rules.max_lag.map(|max_lag| max_lag.as_secs()),
             streams: checkpoints.streams.clone(),
             streams_left_out: checkpoints.streams_left_out,
             runs: checkpoints.runs.clone(),

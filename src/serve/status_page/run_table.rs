@@ -5,8 +5,8 @@ use maud::{Markup, html};
 use crate::{
     pipeline::DriftReport,
     report::{
+        format::{grouped, sanitized},
         time_split::{PARTS, legend, parts, seconds, stacked},
-        words::{clean, whole},
     },
 };
 
@@ -58,8 +58,8 @@ fn row(run: &RunDetails, row_counts: &[u64]) -> Markup {
     html! {
         tr {
             th scope="row" { (started(run)) }
-            td.word { (clean(&summary.command)) }
-            td class={ "word outcome " (kind(run)) } { (mark(kind(run))) " " (clean(&summary.outcome.replace('_', " "))) }
+            td.word { (sanitized(&summary.command)) }
+            td class={ "word outcome " (kind(run)) } { (mark(kind(run))) " " (sanitized(&summary.outcome.replace('_', " "))) }
             td { @if let Some(took) = took { (seconds(took)) " s" } @else { "–" } }
             td.bar-cell { @if let Some(times) = &run.time_ms { (stacked(times)) } }
             td { @if let Some(requests) = run.requests { (count(requests)) } @else { "–" } }
@@ -165,12 +165,12 @@ fn findings(run: &RunDetails) -> Markup {
     });
     html! {
         @for (stream, records, what, fate) in rejected {
-            tr { th scope="row" { (started(run)) } td.word { (clean(stream)) } td.word { (what) } td { (count(records)) } td.word { (fate) } }
+            tr { th scope="row" { (started(run)) } td.word { (sanitized(stream)) } td.word { (what) } td { (count(records)) } td.word { (fate) } }
         }
         @for DriftReport { stream, kind, place, records, example, fate } in &run.drift {
             tr {
-                th scope="row" { (started(run)) } td.word { (clean(stream)) }
-                td.word { (kind.title()) " " code { (clean(place)) } " (" (clean(example)) ")" }
+                th scope="row" { (started(run)) } td.word { (sanitized(stream)) }
+                td.word { (kind.title()) " " code { (sanitized(place)) } " (" (sanitized(example)) ")" }
                 td { (count(*records)) } td.word { (fate) }
             }
         }
@@ -186,5 +186,5 @@ fn started(run: &RunDetails) -> Markup {
 }
 
 fn count(number: u64) -> String {
-    whole(i64::try_from(number).unwrap_or(i64::MAX))
+    grouped(i64::try_from(number).unwrap_or(i64::MAX))
 }

@@ -6,8 +6,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::{
     model::format_duration,
     report::{
+        format::{grouped, sanitized},
         squares::legend,
-        words::{clean, whole},
     },
     sync_status::HealthReason,
 };
@@ -116,13 +116,13 @@ pub(super) fn login(text: &str) -> Markup {
 pub(super) fn denial_text(reason: AccessDenied) -> String {
     match reason {
         AccessDenied::OtherHost => {
-            "without a token, the status page is shown under the names of this machine alone: open it as \
-                               http://localhost with its port, or set a token (STUDYSYNC_STATUS_TOKEN)"
+            "without a token, the status page answers only to localhost: open it as http://localhost with its port, or \
+             set a token (STUDYSYNC_STATUS_TOKEN)"
                 .to_owned()
         }
         AccessDenied::NoToken => {
-            "The token of the status page is needed: the one that STUDYSYNC_STATUS_TOKEN holds on the server, or what \
-                             [serve] status_token_file or status_token_command names."
+            "Enter the token of the status page. On the server the variable STUDYSYNC_STATUS_TOKEN has it, or what [serve] \
+             status_token_file or status_token_command names."
                 .to_owned()
         }
         AccessDenied::TooManyGuesses { secs } => format!("Too many wrong tokens. Try again in {secs} seconds."),
@@ -179,7 +179,7 @@ fn current_job(data: &PageData) -> Markup {
     };
     html! {
         p {
-            strong { (clean(command)) }
+            strong { (sanitized(command)) }
             @if let Some(since) = since { ", since " (since.with_age(data.now)) }
             @if *is_elsewhere { " (another process: its progress is on its own terminal or in its log)" }
         }
@@ -215,13 +215,13 @@ fn schedule(data: &PageData) -> Markup {
                     }
                 }
             }
-            div { dt { "Schedule" } dd { (clean(&data.schedule)) } }
+            div { dt { "Schedule" } dd { (sanitized(&data.schedule)) } }
             div { dt { "Last success" } dd { (data.last_success_at.map_or_else(never, |at| at.with_age(data.now))) } }
             div {
                 dt { "Last run" }
                 dd {
                     @if let Some(run) = &data.last_run {
-                        (clean(&run.command)) ": " (clean(&run.outcome.replace('_', " "))) ", " (Timestamp(run.ended_ms()).with_age(data.now))
+                        (sanitized(&run.command)) ": " (sanitized(&run.outcome.replace('_', " "))) ", " (Timestamp(run.ended_ms()).with_age(data.now))
                     } @else { (never()) }
                 }
             }
@@ -282,7 +282,7 @@ fn rate_limit(limit: &RateLimit, now: Timestamp) -> Markup {
 }
 
 fn deliveries(deliveries: &Deliveries, data: &PageData) -> Markup {
-    let count = |number: u64| whole(i64::try_from(number).unwrap_or(i64::MAX));
+    let count = |number: u64| grouped(i64::try_from(number).unwrap_or(i64::MAX));
     html! {
         dl.facts {
             div {

@@ -1,42 +1,42 @@
-//! What all parts of the page are made of: foreign texts, numbers, bars, charts, tables of numbers.
+//! The elements of the page: texts of the service, bars, charts, tables, sections.
 
 use maud::{Markup, PreEscaped, html};
 
-pub(super) use crate::report::words::{clean, decimal, percent, whole};
+pub(super) use crate::report::format::{decimal, grouped, percent, sanitized};
 
 use crate::report::chart::Drawing;
 
-/// The sections: anchor and heading.
+/// The sections of the page: anchor and heading.
 pub(super) const SECTIONS: &[(&str, &str)] = &[
     ("changes", "What changed"),
-    ("answers", "Answers a day"),
+    ("answers", "Answers per day"),
     ("nps", "NPS by week"),
     ("surveys", "Surveys"),
     ("themes", "Themes"),
-    ("coverage", "What is proven complete"),
-    ("runs", "Where the time went"),
+    ("coverage", "Coverage"),
+    ("runs", "Last runs"),
 ];
 
-/// A text of the service: cut, without anything that steers a display, and apart from what stands around it,
-/// whatever way it is written.
-pub(super) fn foreign(text: &str) -> Markup {
-    html! { bdi { (clean(text)) } }
+/// Renders a text of the service, shortened, without control characters, and isolated from the writing direction around
+/// it.
+pub(super) fn service_text(text: &str) -> Markup {
+    html! { bdi { (sanitized(text)) } }
 }
 
-/// The same, or a word for nothing.
-pub(super) fn foreign_or(text: Option<&str>, nothing: &str) -> Markup {
+/// Renders a text of the service, or `nothing` if there is none.
+pub(super) fn service_text_or(text: Option<&str>, nothing: &str) -> Markup {
     match text {
-        Some(text) if !text.trim().is_empty() => foreign(text),
+        Some(text) if !text.trim().is_empty() => service_text(text),
         _ => html! { em { (nothing) } },
     }
 }
 
-/// `1 answer`, `2 answers`
-pub(super) fn many(number: i64, what: &str) -> String {
-    format!("{} {what}{}", whole(number), if number == 1 { "" } else { "s" })
+/// Returns the number with its noun: `1 answer`, `2 answers`.
+pub(super) fn counted(number: i64, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
-/// A bar of a share of 0 to 1, beside the number that it shows.
+/// Renders a bar of a share of 0 to 1.
 pub(super) fn bar(share: f64, class: &str) -> Markup {
     let width = format!("{:.1}", share.clamp(0.0, 1.0) * 100.0);
     html! {
@@ -47,7 +47,7 @@ pub(super) fn bar(share: f64, class: &str) -> Markup {
     }
 }
 
-/// A bar of -1 to 1 around a middle, beside the number that it shows.
+/// Renders a bar of a value of -1 to 1, from the middle to the left or right.
 pub(super) fn bar_around_zero(value: f64) -> Markup {
     let length = value.abs().clamp(0.0, 1.0) * 50.0;
     let from = if value < 0.0 { 50.0 - length } else { 50.0 };
@@ -60,7 +60,7 @@ pub(super) fn bar_around_zero(value: f64) -> Markup {
     }
 }
 
-/// A drawing with its name and what it shows, for those who do not see it.
+/// Renders a drawing with a title and a description for screen readers.
 pub(super) fn chart(drawing: &Drawing, id: &str, class: &str, title: &str, description: &str) -> Markup {
     html! {
         svg class={ "chart " (class) } role="img" viewBox={ "0 0 " (drawing.width) " " (drawing.height) }
@@ -72,7 +72,7 @@ pub(super) fn chart(drawing: &Drawing, id: &str, class: &str, title: &str, descr
     }
 }
 
-/// The numbers behind a chart: a table that opens. `view` is the view of the warehouse that has them.
+/// Renders the numbers of a chart as a collapsed table. `view` is the view of the warehouse that has them.
 pub(super) fn numbers(view: &str, caption: &str, heads: &[&str], rows: Markup) -> Markup {
     html! {
         details {
@@ -82,7 +82,7 @@ pub(super) fn numbers(view: &str, caption: &str, heads: &[&str], rows: Markup) -
     }
 }
 
-/// A table whose first column names the row.
+/// Renders a table whose first column names the row.
 pub(super) fn table(view: &str, caption: &str, heads: &[&str], rows: Markup) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label=(caption) {
@@ -95,17 +95,17 @@ pub(super) fn table(view: &str, caption: &str, heads: &[&str], rows: Markup) -> 
     }
 }
 
-/// What is not shown, if anything is not.
-pub(super) fn left_out(number: i64, what: &str, why: &str) -> Markup {
-    html! { @if number > 0 { p.left-out { "Not shown: " (many(number, what)) (why) "." } } }
+/// Renders how many items are not shown, if any; `why` is appended.
+pub(super) fn left_out(number: i64, noun: &str, why: &str) -> Markup {
+    html! { @if number > 0 { p.left-out { "Not shown: " (counted(number, noun)) (why) "." } } }
 }
 
-/// In place of a section that has nothing to show.
+/// Renders a note in place of an empty section.
 pub(super) fn nothing(text: &str) -> Markup {
     html! { p.nothing { (text) } }
 }
 
-/// A section with its heading.
+/// Renders a section with its heading.
 pub(super) fn section(anchor: &str, content: Markup) -> Markup {
     let name = SECTIONS.iter().find(|(known, _)| *known == anchor).map_or(anchor, |(_, name)| name);
     html! {
@@ -122,19 +122,19 @@ mod tests {
     use crate::report::limits::TEXT_CHARS_MAX;
 
     #[test]
-    fn foreign_texts_do_no_harm() {
-        let text = foreign("<script>alert(1)</script> & \u{202e}evil\u{0}\n\"x\"").into_string();
+    fn texts_of_the_service_are_escaped_and_shortened() {
+        let text = service_text("<script>alert(1)</script> & \u{202e}evil\u{0}\n\"x\"").into_string();
         assert_eq!(text, "<bdi>&lt;script&gt;alert(1)&lt;/script&gt; &amp; \u{fffd}evil\u{fffd} &quot;x&quot;</bdi>");
-        assert_eq!(clean(&"é".repeat(TEXT_CHARS_MAX + 1)).chars().count(), TEXT_CHARS_MAX + 1);
-        assert!(clean(&"é".repeat(1000)).ends_with("é…"));
-        assert_eq!(foreign_or(Some(" "), "none").into_string(), "<em>none</em>");
+        assert_eq!(sanitized(&"é".repeat(TEXT_CHARS_MAX + 1)).chars().count(), TEXT_CHARS_MAX + 1);
+        assert!(sanitized(&"é".repeat(1000)).ends_with("é…"));
+        assert_eq!(service_text_or(Some(" "), "none").into_string(), "<em>none</em>");
     }
 
     #[test]
-    fn numbers_read_well() {
-        assert_eq!([whole(0), whole(-1234), whole(999), whole(1_234_567)], ["0", "-1,234", "999", "1,234,567"]);
+    fn numbers_are_formatted_for_people() {
+        assert_eq!([grouped(0), grouped(-1234), grouped(999), grouped(1_234_567)], ["0", "-1,234", "999", "1,234,567"]);
         assert_eq!(percent(0.12345), "12.3 %");
         assert_eq!(decimal(-0.04), "0.0");
-        assert_eq!(many(1, "day"), "1 day");
+        assert_eq!(counted(1, "day"), "1 day");
     }
 }

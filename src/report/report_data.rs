@@ -1,4 +1,5 @@
-//! What the warehouse says of all surveys together: answers a day, NPS by week, themes, the head of the page.
+//! Reads everything that the report shows. The queries here are about all surveys together: totals, answers per day,
+//! NPS by week, themes.
 
 use super::{
     ReportError, ReportSettings,
@@ -6,8 +7,8 @@ use super::{
     coverage::{self, Coverage},
     limits::{THEMES_MAX, TREND_WEEKS_MAX, WEEKS_MAX},
     nps::{NpsWeeks, nps_columns, nps_week},
-    rows::{Row, ask, count, cut, day_number, of_surveys},
-    runs::{self, Run},
+    rows::{Row, count, day_number, query, shortened, survey_filter},
+    runs::{self, RunRow},
     surveys::{self, Surveys},
 };
 use crate::{
@@ -15,21 +16,22 @@ use crate::{
     state::State,
 };
 
-/// Everything on the page.
-pub(super) struct Gathered {
-    pub head: Head,
+/// Everything that the report shows.
+pub(super) struct ReportData {
+    pub totals: Totals,
     pub days: Days,
-    /// `None` where the report is of some surveys: the NPS over all is then not theirs.
+    /// The NPS over all surveys; `None` if the report is about some surveys.
     pub nps: Option<NpsWeeks>,
     pub surveys: Surveys,
     pub themes: Themes,
     pub coverage: Coverage,
-    pub runs: Vec<Run>,
+    pub runs: Vec<RunRow>,
     pub changes: Option<Changes>,
 }
 
-/// The first numbers.
-pub(super) struct Head {
+/// The totals in the head of the page.
+#[derive(Default)]
+pub(super) struct Totals {
     pub base_url: Option<String>,
     pub environment: Option<String>,
     pub answers: i64,
@@ -46,10 +48,10 @@ pub(super) struct Day {
     pub skipped: i64,
 }
 
-/// The last days that have answers, in order.
+/// The newest days with answers, in order.
 pub(super) struct Days {
     pub days: Vec<Day>,
-    /// Days with answers before them.
+    /// The number of earlier days with answers.
     pub earlier: i64,
 }
 
@@ -57,41 +59,38 @@ pub(super) struct Theme {
     pub theme: Option<String>,
     pub answers: i64,
     pub surveys: i64,
-    /// Answers in each of [`Themes::weeks`].
+    /// The number of answers in each of [`Themes::weeks`].
     pub trend: Vec<i64>,
 }
 
 pub(super) struct Themes {
     pub shown: Vec<Theme>,
     pub left_out: i64,
-    /// The Mondays of the trend, days since 1970: the last weeks in which any theme was found, without a gap.
+    /// The consecutive weeks of the trends, as their Mondays in days since 1970.
     pub weeks: Vec<i64>,
 }
 
-pub(super) fn gather(
+/// Reads everything that the report shows.
+pub(super) fn read(
     reader: &mut Reader,
     state: Option<&State>,
     settings: &ReportSettings,
-) -> Result<Gathered, ReportError> {
-    let of = of_surveys(&settings.surveys);
-    let head = head(reader, &of)?;
-    let nps = match settings.surveys.is_empty() {
-        true => Some(nps(reader)?),
-        false => None,
-    };
-    Ok(Gathered {
+) -> Result<ReportData, ReportError> {
+    let of = survey_filter(&settings.surveys);
+    let totals = totals(reader, &of)?;
+    Ok(ReportData {
         days: days(reader, &of, settings.days)?,
-        nps,
+        nps: settings.surveys.is_empty().then(|| nps(reader)).transpose()?,
         surveys: surveys::surveys(reader, &of)?,
         themes: themes(reader, &of)?,
-        coverage: coverage::coverage(reader, state, head.base_url.as_deref(), settings.days)?,
+        coverage: coverage::coverage(reader, state, totals.base_url.as_deref(), settings.days)?,
         runs: runs::runs(reader)?,
         changes: settings.changes.map(|between| changes::changes(reader, &settings.surveys, between)).transpose()?,
-        head,
+        totals,
     })
 }
 
-fn head(reader: &mut Reader, of: &str) -> Result<Head, LoadError> {
+fn totals(reader: &mut Reader, of: &str) -> Result<Totals, LoadError> {
     let sql = format!(
         "SELECT base_url, environment, answers, surveys_answered, first_day, last_day, sessions
          FROM (SELECT sum(answers)::BIGINT AS answers, count(DISTINCT survey_id) AS surveys_answered,
@@ -102,25 +101,16 @@ fn head(reader: &mut Reader, of: &str) -> Result<Head, LoadError> {
         day_number("min(day)"),
         day_number("max(day)"),
     );
-    let make = |row: Row<'_>| Head {
+    let make = |row: Row<'_>| Totals {
         base_url: row.text("base_url"),
         environment: row.text("environment"),
         answers: row.count("answers"),
         sessions: row.count("sessions"),
         surveys_answered: row.count("surveys_answered"),
-        first_day: row.whole("first_day"),
-        last_day: row.whole("last_day"),
+        first_day: row.integer("first_day"),
+        last_day: row.integer("last_day"),
     };
-    let none = Head {
-        base_url: None,
-        environment: None,
-        answers: 0,
-        sessions: 0,
-        surveys_answered: 0,
-        first_day: None,
-        last_day: None,
-    };
-    Ok(ask(reader, &sql, make)?.pop().unwrap_or(none))
+    Ok(query(reader, &sql, make)?.pop().unwrap_or_default())
 }
 
 fn days(reader: &mut Reader, of: &str, days_max: u32) -> Result<Days, LoadError> {
@@ -137,7 +127,7 @@ fn days(reader: &mut Reader, of: &str, days_max: u32) -> Result<Days, LoadError>
         let day = Day { day: row.count("day"), answered: row.count("answered"), skipped: row.count("skipped") };
         (day, row.count("earlier"))
     };
-    let found = ask(reader, &sql, make)?;
+    let found = query(reader, &sql, make)?;
     let earlier = found.first().map_or(0, |(_, earlier)| *earlier);
     Ok(Days { days: found.into_iter().map(|(day, _)| day).collect(), earlier })
 }
@@ -148,14 +138,14 @@ fn nps(reader: &mut Reader) -> Result<NpsWeeks, LoadError> {
          ORDER BY week",
         nps_columns()
     );
-    let found = ask(reader, &sql, |row| (nps_week(row), row.count("earlier")))?;
+    let found = query(reader, &sql, |row| (nps_week(row), row.count("earlier")))?;
     let earlier = found.first().map_or(0, |(_, earlier)| *earlier).max(0);
     Ok(NpsWeeks { weeks: found.into_iter().map(|(week, _)| week).collect(), earlier })
 }
 
-/// Answers of weeks and surveys may be added up (see the view).
+/// Reads the most frequent themes. The view `theme_trend` allows adding up its weeks and surveys.
 fn themes(reader: &mut Reader, of: &str) -> Result<Themes, LoadError> {
-    let (theme, week) = (cut("ranked.theme"), day_number("week"));
+    let (theme, week) = (shortened("ranked.theme"), day_number("week"));
     let sql = format!(
         "WITH trend AS (SELECT theme, {week} AS week, answers, survey_id FROM theme_trend WHERE {of}),
         ranked AS (
@@ -174,7 +164,7 @@ fn themes(reader: &mut Reader, of: &str) -> Result<Themes, LoadError> {
         back = TREND_WEEKS_MAX - 1,
     );
     let make = |row: Row<'_>| {
-        let weeks: Vec<i64> = match (row.whole("first_week"), row.whole("last_week")) {
+        let weeks: Vec<i64> = match (row.integer("first_week"), row.integer("last_week")) {
             (Some(first), Some(last)) => (first..=last).step_by(7).collect(),
             _ => Vec::new(),
         };
@@ -185,13 +175,13 @@ fn themes(reader: &mut Reader, of: &str) -> Result<Themes, LoadError> {
             Theme { theme: row.text("theme"), answers: row.count("answers"), surveys: row.count("surveys"), trend };
         (theme, weeks, row.count("themes"))
     };
-    let found = ask(reader, &sql, make)?;
+    let found = query(reader, &sql, make)?;
     let (weeks, themes) = found.first().map(|(_, weeks, themes)| (weeks.clone(), *themes)).unwrap_or_default();
     let shown: Vec<Theme> = found.into_iter().map(|(theme, ..)| theme).collect();
     Ok(Themes { left_out: themes - count(shown.len()), shown, weeks })
 }
 
-/// `20000:3 20007:1`
+/// Parses pairs of week and number of answers: `20000:3 20007:1`.
 fn pairs(text: &str) -> Vec<(i64, i64)> {
     let pair = |pair: &str| {
         let (week, answers) = pair.split_once(':')?;
