@@ -1,10 +1,10 @@
 -- The tables and views of studysync over its Parquet files, for plain DuckDB. Written by `studysync schema --format parquet`.
 --
--- Say here where the files are, then run the whole file in each session: duckdb -init parquet_views.sql
+-- Set the folder of the Parquet files here, then run this file in each session: duckdb -init parquet_views.sql
 SET VARIABLE studysync_root = 'warehouse-parquet';
 
--- Tables. One without files is empty; run the file again when it has its first. Those that are cut by time have one more column
--- than in the DuckDB file, created_month (or created_date): a condition on it spares reading the other files.
+-- Tables. A table without files is empty; run this file again when it has some. Tables that are partitioned by time have one
+-- more column than in the DuckDB file, created_month (or created_date): a condition on it skips the other files.
 
 -- Answers: one row for each answered question. Includes deleted and vanished answers: filter on deleted_at IS NULL AND _vanished_at IS NULL for those that count today.
 SET VARIABLE studysync_responses = (SELECT CASE WHEN count(*) > 0 THEN

@@ -1,25 +1,25 @@
-//! The one place that reads the wall clock. Everything else is handed a time.
+//! This machine's wall clock. Only this file reads it; all other code receives a time.
 //!
-//! Two clocks matter: the *service's* (its `Date` header), which decides what may be read, and this machine's, which
-//! only stamps when something was done here. Waiting uses tokio's monotonic clock, which tests can pause.
+//! The *service's* clock (its `Date` header) decides what may be read. This machine's clock only records when a run did
+//! something. Waiting uses tokio's monotonic clock, which tests can pause.
 
 use std::{fmt, sync::Arc};
 
 use chrono::{DateTime, Utc};
 
-/// This machine's clock, or one that a test sets. Cheap to clone.
+/// This machine's clock, or a simulated clock of a test.
 #[derive(Clone, Default)]
 pub struct Clock(Option<Arc<dyn Fn() -> i64 + Send + Sync>>);
 
 impl Clock {
-    /// A clock that shows what `now_ms` says, in epoch milliseconds.
+    /// Creates a clock whose time is the result of `now_ms`, in epoch milliseconds.
     pub fn simulated(now_ms: impl Fn() -> i64 + Send + Sync + 'static) -> Clock {
         Clock(Some(Arc::new(now_ms)))
     }
 
-    /// Its time in epoch milliseconds.
+    /// Returns the time in epoch milliseconds.
     pub fn now_ms(&self) -> i64 {
-        self.0.as_ref().map_or_else(now_ms, |shown_ms| shown_ms())
+        self.0.as_ref().map_or_else(now_ms, |simulated_ms| simulated_ms())
     }
 }
 
@@ -29,13 +29,13 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// This machine's time in epoch milliseconds.
+/// Returns this machine's time in epoch milliseconds.
 pub fn now_ms() -> i64 {
     now().timestamp_millis()
 }
 
-/// This machine's time.
-#[expect(clippy::disallowed_methods, reason = "the clock is read here and nowhere else")]
+/// Returns this machine's time.
+#[expect(clippy::disallowed_methods, reason = "only this function reads the clock")]
 pub fn now() -> DateTime<Utc> {
     Utc::now()
 }

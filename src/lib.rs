@@ -1,11 +1,11 @@
 //! Keeps a warehouse in step with a study feedback service.
 //!
-//! The modules below are listed in the order in which data travels through them; ARCHITECTURE.md is the map.
+//! The modules are listed in the order in which data passes through them. ARCHITECTURE.md describes them.
 //!
 //! ```text
 //! plan ──► source ──► archive ──► flatten ──► load ──► state
-//!  what      pages     exact       Arrow     one commit   checkpoint
-//!  is due    by token   bytes      batches   a window     after it
+//!  due       pages     exact       Arrow     one commit   checkpoint
+//!  windows   by token   bytes      batches   per window   after it
 //! ```
 
 pub mod model;

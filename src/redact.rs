@@ -1,13 +1,12 @@
-//! Types that keep secrets secret (promise P11):
-//! a key that cannot be printed, and an address without its user and query.
+//! The API key, which is never printed (promise P11), and the cleaning of pasted secrets.
 
 use std::fmt;
 
 use secrecy::{ExposeSecret, SecretString};
 
-/// The service's API key, and where it came from so that an error can say which one was refused.
+/// The service's API key and its origin. Errors name the origin.
 ///
-/// `Debug` and `Display` never show the key; only [`ApiKey::expose`] does, and only `source` calls it.
+/// `Debug` and `Display` do not show the key. Only [`ApiKey::expose`] does, and only `source` calls it.
 #[derive(Clone)]
 pub struct ApiKey {
     secret: SecretString,
@@ -15,17 +14,17 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
-    /// `origin` is shown to people: "environment variable STUDYSYNC_API_KEY" or "file /etc/key".
+    /// Creates a key. `origin` is for messages: "environment variable STUDYSYNC_API_KEY" or "file /etc/key".
     pub fn new(secret: impl Into<String>, origin: impl Into<String>) -> Self {
         Self { secret: SecretString::from(secret.into()), origin: origin.into() }
     }
 
-    /// The key itself, for the `Authorization` header.
+    /// Returns the key, for the `Authorization` header.
     pub fn expose(&self) -> &str {
         self.secret.expose_secret()
     }
 
-    /// Where the key came from.
+    /// Returns the origin of the key.
     pub fn origin(&self) -> &str {
         &self.origin
     }
@@ -43,44 +42,47 @@ impl fmt::Display for ApiKey {
     }
 }
 
-/// Quotes that are pasted with a secret, as they begin and end.
+/// Pairs of quotes that people paste with a secret.
 const QUOTES: [(char, char); 6] =
     [('"', '"'), ('\'', '\''), ('`', '`'), ('\u{201c}', '\u{201d}'), ('\u{2018}', '\u{2019}'), ('\u{ab}', '\u{bb}')];
-/// Words that stand before a secret in a header. Whoever sends it writes them again.
+/// Words before a secret in an `Authorization` header.
 const SCHEMES: [&str; 2] = ["bearer", "api-key"];
 
-/// A secret without what people paste along with it (blanks, quotes, `Bearer`, the name of the header),
-/// and what that was, blanks aside.
+/// Removes from a secret what people paste with it: blanks, quotes, `Bearer`, the name of the header or of the
+/// variable. Returns the secret and a description of what was removed; `None` if only blanks were. Quotes are described
+/// only if nothing else was removed.
 pub fn bare_secret(text: &str) -> (&str, Option<&'static str>) {
-    let (mut bare, mut left_out) = (text, None);
+    let is_blank = |letter: char| letter.is_whitespace() || matches!(letter, '\u{feff}' | '\u{200b}');
+    let (mut bare, mut removed) = (text.trim_matches(is_blank), None);
     loop {
-        bare = bare.trim_matches(|letter: char| letter.is_whitespace() || matches!(letter, '\u{feff}' | '\u{200b}'));
-        let unquoted = QUOTES.iter().find_map(|(begin, end)| bare.strip_prefix(*begin)?.strip_suffix(*end));
-        if let Some(inner) = unquoted {
-            (bare, left_out) = (inner, left_out.or(Some("the quotes around it")));
-            continue;
+        if let Some(inner) = QUOTES.iter().find_map(|(begin, end)| bare.strip_prefix(*begin)?.strip_suffix(*end)) {
+            (bare, removed) = (inner, removed.or(Some("the quotes around it")));
+        } else if let Some((rest, prefix)) = without_prefix(bare) {
+            (bare, removed) = (rest, Some(prefix));
+        } else {
+            return (bare, removed);
         }
-        if let Some((name, rest)) = bare.split_once(':')
-            && name.trim().eq_ignore_ascii_case("authorization")
-        {
-            (bare, left_out) = (rest, Some("the name of the header before it"));
-            continue;
-        }
-        let line = bare.strip_prefix("export ").unwrap_or(bare).trim_start();
-        if let Some((name, rest)) = line.split_once('=')
-            && name.starts_with("STUDYSYNC_")
-        {
-            (bare, left_out) = (rest, Some("the name of the variable before it"));
-            continue;
-        }
-        let word = bare.split(char::is_whitespace).next().unwrap_or_default();
-        if SCHEMES.iter().any(|scheme| word.eq_ignore_ascii_case(scheme)) {
-            (bare, left_out) =
-                (bare.get(word.len()..).unwrap_or_default(), Some("the word 'Bearer' or 'API-Key' before it"));
-            continue;
-        }
-        return (bare, left_out);
+        bare = bare.trim_matches(is_blank);
     }
+}
+
+/// Returns the text after one prefix that people paste with a secret, and a description of the prefix; `None` if there
+/// is no prefix.
+fn without_prefix(text: &str) -> Option<(&str, &'static str)> {
+    if let Some((name, rest)) = text.split_once(':')
+        && name.trim().eq_ignore_ascii_case("authorization")
+    {
+        return Some((rest, "the name of the header before it"));
+    }
+    let line = text.strip_prefix("export ").unwrap_or(text).trim_start();
+    if let Some((name, rest)) = line.split_once('=')
+        && name.starts_with("STUDYSYNC_")
+    {
+        return Some((rest, "the name of the variable before it"));
+    }
+    let word = text.split(char::is_whitespace).next().unwrap_or_default();
+    let is_scheme = SCHEMES.iter().any(|scheme| word.eq_ignore_ascii_case(scheme));
+    is_scheme.then(|| (text.get(word.len()..).unwrap_or_default(), "the word 'Bearer' or 'API-Key' before it"))
 }
 
 #[cfg(test)]
@@ -88,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_bare_however_it_was_pasted() {
+    fn a_pasted_secret_is_cleaned() {
         for pasted in [
             "k",
             " k\r\n",
@@ -110,8 +112,8 @@ mod tests {
         ] {
             assert_eq!(bare_secret(pasted).0, "k", "{pasted}");
         }
-        for as_it_is in ["Bearerk", "k\"", "\"k", "a:b", "k Bearer", "api-keyk"] {
-            assert_eq!(bare_secret(as_it_is), (as_it_is, None));
+        for unchanged in ["Bearerk", "k\"", "\"k", "a:b", "k Bearer", "api-keyk"] {
+            assert_eq!(bare_secret(unchanged), (unchanged, None));
         }
         assert_eq!(bare_secret(" k "), ("k", None));
         assert_eq!(bare_secret("\"k\"").1, Some("the quotes around it"));

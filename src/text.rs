@@ -1,6 +1,5 @@
-//! One rule for every reader of text. A byte order mark (BOM) at the beginning names the encoding and is no part of the
-//! text. Without one a text is UTF-8, or UTF-16 where its first two letters show it.
-//! Bytes that are no text are an error, never replaced.
+//! Decodes text input. A byte order mark names the encoding and is not a part of the text. Without a mark, a text is
+//! UTF-8, or UTF-16 if its first two characters show it. Invalid bytes are an error and never replaced.
 
 use std::{
     fmt,
@@ -9,65 +8,70 @@ use std::{
 
 use encoding_rs::{Decoder, DecoderResult, UTF_16BE, UTF_16LE};
 
-/// Bytes that are decoded together.
-const PIECE_BYTES: usize = 16 << 10;
+/// Number of bytes that are decoded at a time.
+const CHUNK_BYTES: usize = 16 << 10;
+/// The byte order mark.
 const MARK: &str = "\u{feff}";
 
-/// Why bytes are no text.
+/// Why bytes cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotText {
+pub enum EncodingError {
     #[error("byte {at} is not UTF-8: save the file as UTF-8")]
     NotUtf8 { at: usize },
-    #[error("half of a character of UTF-16 is missing: save the file as UTF-8")]
+    #[error("a UTF-16 character is incomplete: save the file as UTF-8")]
     NotUtf16,
-    #[error("it is UTF-32: save the file as UTF-8")]
+    #[error("the text is UTF-32: save the file as UTF-8")]
     Utf32,
 }
 
-/// The text without a byte order mark before it.
+/// Returns the text without a byte order mark at its start.
 pub fn without_mark(text: &str) -> &str {
     text.strip_prefix(MARK).unwrap_or(text)
 }
 
-/// The UTF-8 bytes without a byte order mark before them.
+/// Returns UTF-8 bytes without a byte order mark at their start.
 pub fn bytes_without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(MARK.as_bytes()).unwrap_or(bytes)
 }
 
-/// A whole text.
+/// Decodes a complete text.
 ///
 /// # Errors
-/// If the bytes are no text in the encoding that they begin with.
-pub fn decode(bytes: Vec<u8>) -> Result<String, NotText> {
-    let begins = Beginning::of(&bytes)?;
-    let rest = bytes.get(begins.mark_bytes..).unwrap_or_default();
-    match begins.encoding {
-        None if begins.mark_bytes == 0 => String::from_utf8(bytes).map_err(|error| error.utf8_error()),
+/// If the bytes are invalid in their encoding.
+pub fn decode(bytes: Vec<u8>) -> Result<String, EncodingError> {
+    let detected = DetectedEncoding::of(&bytes)?;
+    let rest = bytes.get(detected.mark_bytes..).unwrap_or_default();
+    match detected.encoding {
+        None if detected.mark_bytes == 0 => String::from_utf8(bytes).map_err(|error| error.utf8_error()),
         None => std::str::from_utf8(rest).map(str::to_owned),
         Some(Encoding(encoding)) => {
             let decoded = encoding.decode_without_bom_handling_and_without_replacement(rest);
-            return decoded.map(|text| text.into_owned()).ok_or(NotText::NotUtf16);
+            return decoded.map(|text| text.into_owned()).ok_or(EncodingError::NotUtf16);
         }
     }
-    .map_err(|error| NotText::NotUtf8 { at: begins.mark_bytes + error.valid_up_to() })
+    .map_err(|error| EncodingError::NotUtf8 { at: detected.mark_bytes + error.valid_up_to() })
 }
 
-/// Reads a text file to its end.
+/// Reads a complete text.
 ///
 /// # Errors
-/// If it cannot be read, or is no text (`InvalidData`).
+/// If reading fails, or the bytes are invalid in their encoding (`InvalidData`).
 pub fn read(mut input: impl Read) -> io::Result<String> {
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes)?;
-    decode(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    decode(bytes).map_err(invalid_data)
 }
 
-/// An encoding that somebody names.
+fn invalid_data(error: EncodingError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+/// An encoding that the user names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Encoding(&'static encoding_rs::Encoding);
 
 impl Encoding {
-    /// The encoding of a name such as `windows-1252`.
+    /// Returns the encoding with a name such as `windows-1252`; `None` if there is none.
     pub fn named(name: &str) -> Option<Encoding> {
         encoding_rs::Encoding::for_label(name.as_bytes()).map(Encoding)
     }
@@ -79,31 +83,32 @@ impl fmt::Debug for Encoding {
     }
 }
 
-/// How bytes begin.
-struct Beginning {
+/// The encoding that the first bytes of a text show.
+struct DetectedEncoding {
+    /// Length of the byte order mark.
     mark_bytes: usize,
     /// `None` for UTF-8.
     encoding: Option<Encoding>,
 }
 
-impl Beginning {
-    fn of(bytes: &[u8]) -> Result<Beginning, NotText> {
+impl DetectedEncoding {
+    fn of(bytes: &[u8]) -> Result<DetectedEncoding, EncodingError> {
         let (mark_bytes, encoding) = match *bytes {
-            [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => return Err(NotText::Utf32),
+            [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => return Err(EncodingError::Utf32),
             [0xef, 0xbb, 0xbf, ..] => (3, None),
             [0xff, 0xfe, ..] => (2, Some(UTF_16LE)),
             [0xfe, 0xff, ..] => (2, Some(UTF_16BE)),
-            // Two letters of ASCII: what JSON, and the names of columns, begin with.
+            // Two ASCII characters, as at the start of JSON and of CSV headers.
             [1..=0x7f, 0, 1..=0x7f, 0, ..] => (0, Some(UTF_16LE)),
             [0, 1..=0x7f, 0, 1..=0x7f, ..] => (0, Some(UTF_16BE)),
             _ => (0, None),
         };
-        Ok(Beginning { mark_bytes, encoding: encoding.map(Encoding) })
+        Ok(DetectedEncoding { mark_bytes, encoding: encoding.map(Encoding) })
     }
 }
 
-/// The bytes as UTF-8 without a mark. UTF-8 is handed on unchecked.
-/// `encoding` counts where the bytes begin without a mark.
+/// Returns a reader of the text in UTF-8 without a byte order mark. Input in UTF-8 is passed through unchecked.
+/// `encoding` applies if there is no byte order mark.
 ///
 /// # Errors
 /// If the first bytes cannot be read, or are UTF-32 (`InvalidData`).
@@ -119,71 +124,71 @@ pub fn decoding<'a>(mut input: impl Read + 'a, encoding: Option<Encoding>) -> io
         }
     }
     let first = first.get(..count).unwrap_or_default();
-    let begins = Beginning::of(first).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-    let encoding = match begins.mark_bytes {
-        0 => encoding.or(begins.encoding),
-        _ => begins.encoding,
-    };
-    let rest = io::Cursor::new(first.get(begins.mark_bytes..).unwrap_or_default().to_vec()).chain(input);
+    let detected = DetectedEncoding::of(first).map_err(invalid_data)?;
+    let encoding = if detected.mark_bytes == 0 { encoding.or(detected.encoding) } else { detected.encoding };
+    let rest = io::Cursor::new(first.get(detected.mark_bytes..).unwrap_or_default().to_vec()).chain(input);
     Ok(match encoding.filter(|encoding| encoding.0 != encoding_rs::UTF_8) {
         None => Box::new(rest),
-        Some(Encoding(encoding)) => Box::new(Decoding {
+        Some(Encoding(encoding)) => Box::new(DecodingReader {
             input: rest,
             decoder: encoding.new_decoder_without_bom_handling(),
             raw: Vec::new(),
-            raw_at: 0,
+            raw_read: 0,
             text: Vec::new(),
-            text_at: 0,
-            is_over: false,
+            text_read: 0,
+            is_end: false,
         }),
     })
 }
 
-/// Another encoding on its way to UTF-8.
-struct Decoding<R> {
+/// A reader that converts another encoding to UTF-8.
+struct DecodingReader<R> {
     input: R,
     decoder: Decoder,
+    /// Input that was read, and how much of it is decoded.
     raw: Vec<u8>,
-    raw_at: usize,
+    raw_read: usize,
+    /// Decoded text, and how much of it is returned.
     text: Vec<u8>,
-    text_at: usize,
-    is_over: bool,
+    text_read: usize,
+    is_end: bool,
 }
 
-impl<R: Read> Decoding<R> {
+impl<R: Read> DecodingReader<R> {
+    /// Decodes the next chunk into `text`.
     fn fill(&mut self) -> io::Result<()> {
-        if self.raw_at == self.raw.len() {
-            self.raw.resize(PIECE_BYTES, 0);
+        if self.raw_read == self.raw.len() {
+            self.raw.resize(CHUNK_BYTES, 0);
             let count = self.input.read(&mut self.raw);
             self.raw.truncate(*count.as_ref().unwrap_or(&0));
-            self.raw_at = 0;
-            self.is_over = count? == 0;
+            self.raw_read = 0;
+            self.is_end = count? == 0;
         }
-        self.text.resize(PIECE_BYTES, 0);
-        let raw = self.raw.get(self.raw_at..).unwrap_or_default();
-        let decoded = self.decoder.decode_to_utf8_without_replacement(raw, &mut self.text, self.is_over);
-        let (outcome, read, written) = decoded;
-        self.raw_at += read;
+        self.text.resize(CHUNK_BYTES, 0);
+        let raw = self.raw.get(self.raw_read..).unwrap_or_default();
+        let (outcome, read, written) =
+            self.decoder.decode_to_utf8_without_replacement(raw, &mut self.text, self.is_end);
+        self.raw_read += read;
         self.text.truncate(written);
-        self.text_at = 0;
+        self.text_read = 0;
         match outcome {
-            DecoderResult::Malformed(..) => Err(io::Error::new(io::ErrorKind::InvalidData, NotText::NotUtf16)),
+            DecoderResult::Malformed(..) => Err(invalid_data(EncodingError::NotUtf16)),
             DecoderResult::InputEmpty | DecoderResult::OutputFull => Ok(()),
         }
     }
 }
 
-impl<R: Read> Read for Decoding<R> {
+impl<R: Read> Read for DecodingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.text_at == self.text.len() && !self.is_over {
+        while self.text_read == self.text.len() && !self.is_end {
             self.fill()?;
         }
-        let left = self.text.get(self.text_at..).unwrap_or_default();
+        let left = self.text.get(self.text_read..).unwrap_or_default();
         let count = left.len().min(buffer.len());
         if let (Some(to), Some(from)) = (buffer.get_mut(..count), left.get(..count)) {
             to.copy_from_slice(from);
         }
-        self.text_at += count;
+        self.text_read += count;
         Ok(count)
     }
 }
@@ -196,7 +201,7 @@ mod tests {
         text.encode_utf16().flat_map(unit).collect()
     }
 
-    /// The same bytes read whole, and piece by piece.
+    /// Decodes bytes at once and as a stream, and checks that the results are equal.
     fn both(bytes: &[u8]) -> Result<String, String> {
         let whole = decode(bytes.to_vec()).map_err(|error| error.to_string());
         let mut streamed = Vec::new();
@@ -204,7 +209,7 @@ mod tests {
         let streamed = read.map_err(|error| error.to_string()).map(|_| streamed);
         match (&whole, streamed) {
             (Ok(text), Ok(streamed)) => assert_eq!(text.as_bytes(), streamed),
-            // UTF-8 is checked by whoever takes the rows apart.
+            // A stream of UTF-8 is not checked.
             (Err(error), streamed) => assert!(streamed.is_ok() == error.contains("not UTF-8"), "{error}"),
             (Ok(_), Err(error)) => panic!("{error}"),
         }
@@ -213,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_text_is_the_same_in_every_encoding() {
-        let text = format!("userId,näme\r\n{}😀", "x".repeat(2 * PIECE_BYTES));
+        let text = format!("userId,näme\r\n{}😀", "x".repeat(2 * CHUNK_BYTES));
         let marked = format!("{MARK}{text}");
         for bytes in [
             text.clone().into_bytes(),
@@ -229,11 +234,11 @@ mod tests {
             assert_eq!(both(short.as_bytes()).as_deref(), Ok(short));
             assert_eq!(both(format!("{MARK}{short}").as_bytes()).as_deref(), Ok(short));
         }
-        assert_eq!(both(format!("a{MARK}b").as_bytes()), Ok(format!("a{MARK}b")), "a mark inside is a letter");
+        assert_eq!(both(format!("a{MARK}b").as_bytes()), Ok(format!("a{MARK}b")), "a mark inside is a character");
     }
 
     #[test]
-    fn what_is_no_text_is_named() {
+    fn invalid_bytes_are_reported() {
         assert!(both(b"ab\xe9c").unwrap_err().contains("byte 2 is not UTF-8"));
         assert!(both(b"\xef\xbb\xbfa\xe9").unwrap_err().contains("byte 4"));
         assert!(both(b"\xff\xfea\x00b").unwrap_err().contains("UTF-16"));
@@ -242,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encoding_that_is_named_counts_where_there_is_no_mark() {
+    fn a_named_encoding_applies_without_a_byte_order_mark() {
         let cp1252 = Encoding::named("windows-1252");
         let read_all = |bytes: &'static [u8]| {
             let mut text = String::new();

@@ -65,7 +65,7 @@ pub fn rewrite<E: From<ArchiveError>>(
     if counts.changed == 0 || is_trial {
         return Ok(counts);
     }
-    let replacement = files::beside(path, REWRITE_SUFFIX);
+    let replacement = files::with_suffix(path, REWRITE_SUFFIX);
     let written = write_changed(path, &replacement, &mut change);
     if written.is_err() {
         // Keep the first error, and leave no copy of the records to remove.
@@ -110,7 +110,7 @@ impl Archive {
 fn rebind_file(path: &Path, base_url: &str, environment: &str) -> Result<(), ArchiveError> {
     let mut header = read_pages(path)?.header().clone();
     (header.base_url, header.environment) = (base_url.to_owned(), environment.to_owned());
-    let replacement = files::beside(path, REWRITE_SUFFIX);
+    let replacement = files::with_suffix(path, REWRITE_SUFFIX);
     let write = || -> Result<(), ArchiveError> {
         let failed = |source| ArchiveError::io("write", &replacement)(source);
         let mut out = BufWriter::with_capacity(1 << 20, File::create(&replacement).map_err(failed)?);

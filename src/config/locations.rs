@@ -40,8 +40,8 @@ pub(super) fn resolve_state_links(path: PathBuf) -> Result<PathBuf, ConfigError>
         return Ok(target);
     }
     for suffix in STATE_COMPANIONS {
-        let misplaced = files::beside(&path, suffix);
-        let expected = files::beside(&target, suffix);
+        let misplaced = files::with_suffix(&path, suffix);
+        let expected = files::with_suffix(&target, suffix);
         if misplaced.try_exists().unwrap_or(true) && misplaced.canonicalize().ok() != expected.canonicalize().ok() {
             let problem =
                 format!("it is a link to {}: move {} to {}", target.display(), misplaced.display(), expected.display());
@@ -57,7 +57,7 @@ pub(super) fn default_page_folder(state: &Path, name: &str) -> PathBuf {
     let default_state =
         Path::new(STATE_PATH).file_name().map(|file_name| state.with_file_name(file_name)).unwrap_or_default();
     let shared = state.with_file_name(name);
-    let own = files::beside(state, &format!(".{name}"));
+    let own = files::with_suffix(state, &format!(".{name}"));
     // Earlier versions used the shared folder for every state file. An existing one stays in use.
     let is_of_earlier_version = name == ARCHIVE_FOLDER && shared.is_dir() && !own.exists() && !default_state.exists();
     if state == default_state || is_of_earlier_version { shared } else { own }

@@ -216,7 +216,7 @@ impl Settings {
 
     /// Returns the folder next to the state file with the suppression list and the receipts of erasures.
     pub fn erasures_folder(&self) -> PathBuf {
-        files::beside(&self.state_path, ".erasures")
+        files::with_suffix(&self.state_path, ".erasures")
     }
 
     /// Reads the key from its file or variable, or runs the command that prints it.

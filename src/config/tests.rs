@@ -163,7 +163,7 @@ fn values_out_of_range_name_the_range() {
         ("[streams.themes]\nflags = ['with_urls']", "only responses"),
         ("[streams.themes]\nstatuses = ['NEW']", "only surveys"),
         ("[streams.surveys]\nstatuses = ['LIVE']", "IN_PROGRESS"),
-        ("[streams.surveys]\nstatuses = []", "no survey at all"),
+        ("[streams.surveys]\nstatuses = []", "requests no survey"),
         ("[throttle]\nin_flight_max = 65", "between 1 and 64"),
         ("[throttle]\nrequests_per_sec_max = 0.0", "more than 0"),
         ("[streams.responses]\nrescan = ['30d daily', '3d every run']", "youngest"),

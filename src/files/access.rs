@@ -14,7 +14,7 @@ use rustix::fs::Mode;
 
 use super::folder::folder_of;
 
-/// The permission bits of a mode.
+/// The permission bits of a file mode.
 const RIGHTS: u32 = 0o777;
 /// Set-user-id, set-group-id and sticky. Folders keep these bits, files do not.
 const SPECIAL: u32 = 0o7000;
@@ -77,6 +77,7 @@ pub fn share_as_usual(file: &File) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(usual_mode()))
 }
 
+/// Returns the mode of a new file under the umask at the start of the process.
 fn usual_mode() -> u32 {
     0o666 & !USUAL_UMASK.get().copied().unwrap_or(OF_GROUP | 0o007)
 }
@@ -102,7 +103,8 @@ fn copy_acl(_file: &File, _target: &Path) -> bool {
     true
 }
 
-/// The group rights of a new file in a folder, given the owner rights in `mode`.
+/// Returns the group rights of a new file in a folder: the owner rights in `mode`, as far as the folder is shared with
+/// its group.
 fn group_rights(mode: u32, folder: &Path) -> io::Result<u32> {
     let of_folder = fs::metadata(folder)?.mode();
     Ok(if of_folder & SHARED_WITH_GROUP == 0 { 0 } else { (mode & OF_OWNER) >> 3 & of_folder & OF_GROUP })

@@ -23,7 +23,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The most links that one path may lead through, as on Linux.
+/// Maximum number of links that a path may lead through, as on Linux.
 const LINKS_MAX: usize = 40;
 /// Suffix of a file that is being copied to another file system.
 const COPIED: &str = ".part";
@@ -40,7 +40,7 @@ pub fn real_path(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "too many symbolic links lead from one to the next"))
 }
 
-/// The target of a link; `None` if the path is not a link.
+/// Returns the target of a link; `None` if the path is not a link.
 fn next_link(path: &Path) -> io::Result<Option<PathBuf>> {
     match fs::read_link(path) {
         Ok(target) => Ok(Some(folder_of(path).join(target))),
@@ -89,7 +89,7 @@ fn move_over_real(new: &Path, target: &Path, access: Access) -> io::Result<()> {
 
 /// Replaces a file on another file system: copies `new` into the folder of `target`, then renames the copy.
 fn copy_across(new: &Path, target: &Path, access: Access) -> io::Result<()> {
-    let near = beside(target, &format!(".{}{COPIED}", std::process::id()));
+    let near = with_suffix(target, &format!(".{}{COPIED}", std::process::id()));
     let copied = fs::copy(new, &near).and_then(|_| move_over_real(&near, target, access));
     if copied.is_err() {
         fs::remove_file(&near).ok();
@@ -109,7 +109,7 @@ fn explain(error: io::Error) -> io::Error {
     }
 }
 
-/// The metadata of the file or folder at a path; `None` if there is neither.
+/// Returns the metadata of a file or folder; `None` if it does not exist.
 pub fn metadata(path: &Path) -> io::Result<Option<Metadata>> {
     match fs::metadata(path) {
         Ok(found) => Ok(Some(found)),
@@ -118,7 +118,7 @@ pub fn metadata(path: &Path) -> io::Result<Option<Metadata>> {
     }
 }
 
-/// The type of an entry of a folder, with links followed; `None` if the entry was removed meanwhile.
+/// Returns the type of an entry of a folder, or of its link's target; `None` if the entry was removed meanwhile.
 ///
 /// # Errors
 /// `NotFound` for a link without a target: the type cannot be known.
@@ -143,6 +143,7 @@ pub fn remove(path: &Path) -> io::Result<()> {
     if real == path { Ok(()) } else { remove_name(path) }
 }
 
+/// Removes a file or link if it exists. Does not follow links.
 fn remove_name(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -155,8 +156,8 @@ pub fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Appends a suffix to the file name of a path.
-pub fn beside(path: &Path, suffix: &str) -> PathBuf {
+/// Returns a path with a suffix appended to its file name.
+pub fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     // `components` drops a slash at the end.
     let mut name = OsString::from(path.components().as_path());
     name.push(suffix);

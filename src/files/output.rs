@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Access, LINKS_MAX, beside, folder_of, metadata, move_over_real, next_link, real_path};
+use super::{Access, LINKS_MAX, folder_of, metadata, move_over_real, next_link, real_path, remove_name, with_suffix};
 
 /// Suffix of a private file until it is complete.
 const UNFINISHED_PRIVATE: &str = ".new";
@@ -39,18 +39,15 @@ impl Output {
             return Ok(Output { out: BufWriter::new(out), temporary: None });
         }
         let target = real_path(target)?;
-        let path = beside(&target, suffix);
+        let path = with_suffix(&target, suffix);
         // Removes the file of a killed process. A link of this name is removed too, and never followed.
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(in_folder(&target, error)),
-            _ => {}
-        }
+        remove_name(&path).map_err(|error| in_folder(&target, error))?;
         let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         let out = BufWriter::new(created.map_err(|error| in_folder(&target, error))?);
         Ok(Output { out, temporary: Some(TemporaryFile { path, target, access, is_renamed: false }) })
     }
 
-    /// Whether the target is a regular file, which is replaced at the end.
+    /// Returns true if the target is a regular file, which is replaced at the end.
     pub fn is_regular(&self) -> bool {
         self.temporary.is_some()
     }
@@ -94,7 +91,8 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// Opens a device, a pipe or a descriptor, which cannot be replaced; `None` for a regular file and for none yet.
+/// Opens a device, a pipe or a descriptor, which cannot be replaced. Returns `None` for a regular file, and if there is
+/// no file.
 fn open_directly(path: &Path) -> io::Result<Option<File>> {
     if let Some(descriptor) = descriptor(path)? {
         return match descriptor.file_name().and_then(|name| name.to_str()) {
@@ -111,12 +109,13 @@ fn open_directly(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// The entry in `/dev/fd` or `/proc/.../fd` that a path names or links to. The entry's own link is not followed.
+/// Returns the entry in `/dev/fd` or `/proc/.../fd` that a path names or links to; `None` if there is none. Does not
+/// follow the entry's own link.
 fn descriptor(path: &Path) -> io::Result<Option<PathBuf>> {
     let mut at = path.to_owned();
     for _ in 0..LINKS_MAX {
         let is_number = at.file_name().is_some_and(|name| name.as_encoded_bytes().iter().all(u8::is_ascii_digit));
-        if is_number && is_descriptors(folder_of(&at)) {
+        if is_number && is_descriptor_folder(folder_of(&at)) {
             return Ok(Some(at));
         }
         match next_link(&at)? {
@@ -127,12 +126,13 @@ fn descriptor(path: &Path) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-fn is_descriptors(folder: &Path) -> bool {
+/// Returns true if a folder is `/dev/fd` or `/proc/.../fd`.
+fn is_descriptor_folder(folder: &Path) -> bool {
     let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     real == Path::new("/dev/fd") || real.starts_with("/proc") && real.ends_with("fd")
 }
 
-/// Whether a descriptor belongs to this process.
+/// Returns true if a descriptor belongs to this process.
 fn is_own(descriptor: &Path) -> bool {
     let own = |folder: &str| Path::new(folder).canonicalize().ok();
     let folder = folder_of(descriptor).canonicalize().ok();

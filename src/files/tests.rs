@@ -119,7 +119,7 @@ fn a_new_file_is_private_and_a_replaced_one_keeps_its_mode() {
 }
 
 #[test]
-fn a_folder_that_is_shared_with_a_group_shares_what_is_new() {
+fn a_folder_shared_with_a_group_shares_new_files() {
     let folder = tempfile::tempdir().unwrap();
     let shared = folder.path().join("shared");
     create_folders(&shared).unwrap();

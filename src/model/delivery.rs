@@ -2,6 +2,8 @@
 
 use arrow::record_batch::RecordBatch;
 
+use super::{Stream, named::named};
+
 /// A webhook delivery in the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
@@ -47,37 +49,23 @@ pub enum EventKind {
     NotJson,
 }
 
-impl EventKind {
-    /// Every kind.
-    pub const ALL: [EventKind; 10] = [
-        EventKind::AnswerSubmitted,
-        EventKind::StudySubmitted,
-        EventKind::StudySent,
-        EventKind::StudySeen,
-        EventKind::ThemeIdentified,
-        EventKind::StudyStatusChanged,
-        EventKind::Test,
-        EventKind::OtherEnvironment,
-        EventKind::Unknown,
-        EventKind::NotJson,
-    ];
-
+named! {
     /// Returns the name in the column `webhook_events.kind`.
-    pub fn name(self) -> &'static str {
-        match self {
-            EventKind::AnswerSubmitted => "answer_submitted",
-            EventKind::StudySubmitted => "study_submitted",
-            EventKind::StudySent => "study_sent",
-            EventKind::StudySeen => "study_seen",
-            EventKind::ThemeIdentified => "theme_identified",
-            EventKind::StudyStatusChanged => "study_status_changed",
-            EventKind::Test => "test",
-            EventKind::OtherEnvironment => "other_environment",
-            EventKind::Unknown => "unknown",
-            EventKind::NotJson => "not_json",
-        }
+    EventKind {
+        AnswerSubmitted => "answer_submitted",
+        StudySubmitted => "study_submitted",
+        StudySent => "study_sent",
+        StudySeen => "study_seen",
+        ThemeIdentified => "theme_identified",
+        StudyStatusChanged => "study_status_changed",
+        Test => "test",
+        OtherEnvironment => "other_environment",
+        Unknown => "unknown",
+        NotJson => "not_json",
     }
+}
 
+impl EventKind {
     /// Returns true if a delivery of this kind proves from which environment the webhooks come. Test deliveries and
     /// unknown ones do not: anybody can send them.
     pub fn identifies_environment(self) -> bool {
@@ -85,11 +73,11 @@ impl EventKind {
     }
 
     /// Returns the stream that has new records after an event of this kind; `None` if no stream has.
-    pub fn changed_stream(self) -> Option<super::Stream> {
+    pub fn changed_stream(self) -> Option<Stream> {
         match self {
-            EventKind::AnswerSubmitted | EventKind::StudySubmitted => Some(super::Stream::Responses),
-            EventKind::StudyStatusChanged => Some(super::Stream::Surveys),
-            EventKind::ThemeIdentified => Some(super::Stream::Themes),
+            EventKind::AnswerSubmitted | EventKind::StudySubmitted => Some(Stream::Responses),
+            EventKind::StudyStatusChanged => Some(Stream::Surveys),
+            EventKind::ThemeIdentified => Some(Stream::Themes),
             _ => None,
         }
     }

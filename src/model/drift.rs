@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Stream;
+use super::{Stream, named::named};
 
 /// Maximum number of entries in a [`Drift`]. Further drift is only counted.
 pub const DRIFT_PLACES_MAX: usize = 100;
@@ -29,19 +29,13 @@ pub enum DriftMode {
     DiscardValue,
 }
 
-impl DriftMode {
-    /// Every mode.
-    pub const ALL: [DriftMode; 4] =
-        [DriftMode::Evolve, DriftMode::Freeze, DriftMode::DiscardRow, DriftMode::DiscardValue];
-
+named! {
     /// Returns the name in the configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            DriftMode::Evolve => "evolve",
-            DriftMode::Freeze => "freeze",
-            DriftMode::DiscardRow => "discard_row",
-            DriftMode::DiscardValue => "discard_value",
-        }
+    DriftMode {
+        Evolve => "evolve",
+        Freeze => "freeze",
+        DiscardRow => "discard_row",
+        DiscardValue => "discard_value",
     }
 }
 

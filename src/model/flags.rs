@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::named::named;
+
 /// One optional part of a response record. The value is its bit in a [`FlagSet`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -20,22 +22,18 @@ pub enum Flag {
     WithDeletedResponses = 16,
 }
 
-impl Flag {
-    /// Every flag.
-    pub const ALL: [Flag; 5] =
-        [Flag::WithSnapshots, Flag::WithUrls, Flag::WithMeta, Flag::WithCustomMetadata, Flag::WithDeletedResponses];
-
+named! {
     /// Returns the name of the query parameter.
-    pub fn name(self) -> &'static str {
-        match self {
-            Flag::WithSnapshots => "with_snapshots",
-            Flag::WithUrls => "with_urls",
-            Flag::WithMeta => "with_meta",
-            Flag::WithCustomMetadata => "with_custom_metadata",
-            Flag::WithDeletedResponses => "with_deleted_responses",
-        }
+    Flag {
+        WithSnapshots => "with_snapshots",
+        WithUrls => "with_urls",
+        WithMeta => "with_meta",
+        WithCustomMetadata => "with_custom_metadata",
+        WithDeletedResponses => "with_deleted_responses",
     }
+}
 
+impl Flag {
     /// Returns the flag with this query parameter; `None` if there is none.
     pub fn from_name(name: &str) -> Option<Flag> {
         Flag::ALL.into_iter().find(|flag| flag.name() == name)

@@ -7,7 +7,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::normal_forms::{composed, decomposed, mail_address, mail_address_in_ascii};
+use super::{
+    named::named,
+    normal_forms::{composed, decomposed, mail_address, mail_address_in_ascii},
+};
 
 /// Placeholders that fill the field of an identifier and name nobody, in any case.
 const PLACEHOLDERS: [&str; 10] = [
@@ -44,29 +47,19 @@ pub enum IdentifierKind {
     Session,
 }
 
-impl IdentifierKind {
-    /// Every kind.
-    pub const ALL: [IdentifierKind; 6] = [
-        IdentifierKind::UserId,
-        IdentifierKind::Email,
-        IdentifierKind::VisitorId,
-        IdentifierKind::VisitorUuid,
-        IdentifierKind::AnonymousId,
-        IdentifierKind::Session,
-    ];
-
+named! {
     /// Returns the name in contracts and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            IdentifierKind::UserId => "user_id",
-            IdentifierKind::Email => "email",
-            IdentifierKind::VisitorId => "visitor_id",
-            IdentifierKind::VisitorUuid => "visitor_uuid",
-            IdentifierKind::AnonymousId => "anonymous_id",
-            IdentifierKind::Session => "session",
-        }
+    IdentifierKind {
+        UserId => "user_id",
+        Email => "email",
+        VisitorId => "visitor_id",
+        VisitorUuid => "visitor_uuid",
+        AnonymousId => "anonymous_id",
+        Session => "session",
     }
+}
 
+impl IdentifierKind {
     /// Returns the kind with this name; `None` if there is none.
     pub fn from_name(name: &str) -> Option<IdentifierKind> {
         IdentifierKind::ALL.into_iter().find(|kind| kind.name() == name)

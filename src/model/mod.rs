@@ -12,6 +12,7 @@ mod failpoints;
 mod flags;
 mod identifier;
 mod intervals;
+mod named;
 mod normal_forms;
 mod page_request;
 mod rng;

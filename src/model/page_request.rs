@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{FlagSet, Scope, Window};
+use super::{FlagSet, Scope, Window, named::named};
 
 /// A page token: the service's opaque `cursor`, which names the next page. It is never decoded, because its content
 /// proves nothing.
@@ -56,20 +56,17 @@ pub enum EndStyle {
     NotFound = 8,
 }
 
-impl EndStyle {
-    /// Every style.
-    pub const ALL: [EndStyle; 4] = [EndStyle::Null, EndStyle::Missing, EndStyle::EmptyText, EndStyle::NotFound];
-
+named! {
     /// Returns the name in the ledger and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            EndStyle::Null => "null",
-            EndStyle::Missing => "missing",
-            EndStyle::EmptyText => "empty_text",
-            EndStyle::NotFound => "not_found",
-        }
+    EndStyle {
+        Null => "null",
+        Missing => "missing",
+        EmptyText => "empty_text",
+        NotFound => "not_found",
     }
+}
 
+impl EndStyle {
     /// Returns the style with this name; `None` if there is none.
     pub fn from_name(name: &str) -> Option<EndStyle> {
         EndStyle::ALL.into_iter().find(|style| style.name() == name)

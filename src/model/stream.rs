@@ -4,6 +4,8 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
+use super::named::named;
+
 /// A kind of record of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -18,21 +20,20 @@ pub enum Stream {
     Users,
 }
 
+// In the order in which they are synced.
+named! {
+    /// Returns the name in the configuration, the run JSON and the ledger.
+    Stream {
+        Surveys => "surveys",
+        Responses => "responses",
+        Themes => "themes",
+        Users => "users",
+    }
+}
+
 impl Stream {
-    /// Every stream, in the order in which they are synced.
-    pub const ALL: [Stream; 4] = [Stream::Surveys, Stream::Responses, Stream::Themes, Stream::Users];
     /// The streams that the service lists, in the same order.
     pub const LISTS: [Stream; 3] = [Stream::Surveys, Stream::Responses, Stream::Themes];
-
-    /// Returns the name in the configuration, the run JSON and the ledger.
-    pub fn name(self) -> &'static str {
-        match self {
-            Stream::Responses => "responses",
-            Stream::Surveys => "surveys",
-            Stream::Themes => "themes",
-            Stream::Users => "users",
-        }
-    }
 
     /// Returns the path of the list; for users, the path before the id.
     pub fn path(self) -> &'static str {

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::named::named;
+
 /// The status of a survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SurveyStatus {
@@ -15,29 +17,19 @@ pub enum SurveyStatus {
     Archived,
 }
 
-impl SurveyStatus {
-    /// Every status of the contract.
-    pub const ALL: [SurveyStatus; 6] = [
-        SurveyStatus::New,
-        SurveyStatus::InProgress,
-        SurveyStatus::Paused,
-        SurveyStatus::Completed,
-        SurveyStatus::Draft,
-        SurveyStatus::Archived,
-    ];
-
+named! {
     /// Returns the name in the contract.
-    pub fn name(self) -> &'static str {
-        match self {
-            SurveyStatus::New => "NEW",
-            SurveyStatus::InProgress => "IN_PROGRESS",
-            SurveyStatus::Paused => "PAUSED",
-            SurveyStatus::Completed => "COMPLETED",
-            SurveyStatus::Draft => "DRAFT",
-            SurveyStatus::Archived => "ARCHIVED",
-        }
+    SurveyStatus {
+        New => "NEW",
+        InProgress => "IN_PROGRESS",
+        Paused => "PAUSED",
+        Completed => "COMPLETED",
+        Draft => "DRAFT",
+        Archived => "ARCHIVED",
     }
+}
 
+impl SurveyStatus {
     /// Parses names of statuses, in any case. Returns each status once, sorted.
     ///
     /// # Errors

@@ -66,7 +66,7 @@ pub(super) struct Outbox {
 impl Outbox {
     /// Opens the outbox next to the state file. Waits up to five seconds for another process that has it locked.
     pub async fn open(settings: &Settings) -> Outbox {
-        let path = files::beside(&settings.state_path, ".notifications");
+        let path = files::with_suffix(&settings.state_path, ".notifications");
         let lock = match lock(&path).await {
             Ok(lock) => Some(lock),
             Err(error) => {
@@ -145,7 +145,7 @@ async fn lock(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         files::create_folders(folder)?;
     }
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(files::beside(path, ".lock"))?;
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(files::with_suffix(path, ".lock"))?;
     let started = Instant::now();
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {

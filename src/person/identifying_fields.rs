@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::decoded_text::DecodedText;
 use crate::{
     model::{IdentifierKind, Stream, WrittenIdentifier, is_email_attribute},
-    schema::{Column, ColumnType, Identifies, Table, tables},
+    schema::{Column, ColumnType, Table, tables},
     text::without_mark,
 };
 
@@ -63,13 +63,12 @@ pub fn identifying_columns(table: &Table) -> impl Iterator<Item = (&Column, Iden
 impl IdentifyingFields {
     fn of<'a>(filled: impl Iterator<Item = &'a Table>) -> IdentifyingFields {
         let mut fields = IdentifyingFields::default();
-        for column in filled.flat_map(|table| &table.columns) {
-            let Some(identifies) = column.identifies.filter(|_| column.named_by.is_none()) else { continue };
+        for (column, kind) in filled.flat_map(identifying_columns).filter(|(column, _)| column.named_by.is_none()) {
             let path: Vec<&str> = column.json.as_deref().map(|path| path.split('.').collect()).unwrap_or_default();
             let is_object = column.column_type == ColumnType::Json;
-            fields.add(&path, identifies, is_object);
+            fields.add(&path, kind, is_object);
             // Some rejects contain a row under the names of its columns.
-            fields.add(&[&column.name], identifies, is_object);
+            fields.add(&[&column.name], kind, is_object);
         }
         fields
     }
@@ -78,17 +77,18 @@ impl IdentifyingFields {
     fn of_lookups(mut self) -> IdentifyingFields {
         let user = Field { inside: self.clone(), ..Field::default() };
         self.fields.insert("user".to_owned(), user);
-        self.add(&["userId"], Identifies::UserId, false);
+        self.add(&["userId"], IdentifierKind::UserId, false);
         self
     }
 
-    fn add(&mut self, path: &[&str], identifies: Identifies, is_object: bool) {
+    /// Adds the field at a path. `is_object` says that the value is an object whose members may be mail addresses.
+    fn add(&mut self, path: &[&str], kind: IdentifierKind, is_object: bool) {
         let Some((first, rest)) = path.split_first() else { return };
         let field = self.fields.entry((*first).to_owned()).or_default();
         match (rest, is_object) {
-            ([], true) => field.has_emails |= identifies == Identifies::Email,
-            ([], false) => field.kind = field.kind.or(identifies.kind()),
-            (rest, _) => field.inside.add(rest, identifies, is_object),
+            ([], true) => field.has_emails |= kind == IdentifierKind::Email,
+            ([], false) => field.kind = field.kind.or(Some(kind)),
+            (rest, _) => field.inside.add(rest, kind, is_object),
         }
     }
 

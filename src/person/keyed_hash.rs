@@ -65,15 +65,9 @@ impl<'de> Deserialize<'de> for KeyedHash {
 
 /// Decodes exactly `N` bytes from hexadecimal digits; `None` for any other text.
 fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let digits = text.as_bytes();
-    if digits.len() != 2 * N || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    let mut bytes = [0; N];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(bytes)
+    let is_hex = text.len() == 2 * N && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let byte = |at: usize| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap_or_default();
+    is_hex.then(|| std::array::from_fn(byte))
 }
 
 /// The key of the suppression list. It is never printed.
@@ -125,11 +119,8 @@ impl IdentifierKey {
 
     /// Returns the hash of several texts. `["a", "bc"]` and `["ab", "c"]` have different hashes.
     pub fn hash_parts(&self, parts: &[&[u8]]) -> KeyedHash {
-        let mut hash = [0; HASH_BYTES];
-        for (byte, from) in hash.iter_mut().zip(self.derive(parts)) {
-            *byte = from;
-        }
-        KeyedHash(hash)
+        let derived = self.derive(parts);
+        KeyedHash(std::array::from_fn(|at| derived[at]))
     }
 
     /// Encrypts bytes with a key that is derived from this key and `parts`. The bytes can only be decrypted with the
@@ -164,11 +155,8 @@ impl IdentifierKey {
             context.update(&(part.len() as u64).to_le_bytes());
             context.update(part);
         }
-        let mut derived = [0; KEY_BYTES];
-        for (byte, from) in derived.iter_mut().zip(context.sign().as_ref()) {
-            *byte = *from;
-        }
-        derived
+        let tag = context.sign();
+        std::array::from_fn(|at| tag.as_ref()[at])
     }
 }
 

@@ -1,7 +1,7 @@
 //! Recognizes records of erased people while the service still sends them.
 //!
-//! An entry of the suppression list expires when the service's purge delay and a margin are over, and complete scans
-//! then find no record in any window that had one.
+//! An entry of the suppression list expires in two steps: first the service's purge delay and a margin pass, then
+//! complete scans find no record in any window that had one.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},

@@ -3,7 +3,7 @@
 use crate::{
     config::{Settings, StreamSettings},
     model::{CoverageInterval, DAY_MS, FlagSet, IntervalSet, Scope, Stream, Window, behaviour_names},
-    plan::{Due, DueRules, PlanRequest, due},
+    plan::{Due, DueRules, PlanRequest, SyncStart, due},
     state::{State, StateError, StoredInterval},
 };
 
@@ -33,10 +33,10 @@ pub fn backlog(
             let covered = covered(state, scope, stream.flags)?;
             let ask = match backfill {
                 Some(window) => PlanRequest::Backfill { window },
-                None => PlanRequest::Sync {
-                    first_since_ms: first_since_ms(stream, now_ms),
-                    known_since_ms: state.map(|state| state.extent_start_ms(scope)).transpose()?.flatten(),
-                },
+                None => PlanRequest::Sync(SyncStart {
+                    first_ms: first_since_ms(stream, now_ms),
+                    known_ms: state.map(|state| state.extent_start_ms(scope)).transpose()?.flatten(),
+                }),
             };
             let rules = DueRules {
                 flags: stream.flags,

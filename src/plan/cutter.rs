@@ -1,8 +1,8 @@
-//! Cuts due intervals into windows of some tens of pages each, so that a lost window is cheap. Windows end on UTC days
-//! where possible, and never cross the end of a month. The cutter learns the row density from each scan.
+//! Cuts due intervals into windows of some tens of pages each, so that a failed window is cheap. Windows end on UTC
+//! days if possible, and never cross the end of a month. The cutter learns the row density from each scan.
 //!
 //! A window that the service cannot deliver is returned again in two halves. If only one half succeeds, a record in the
-//! other half is to blame, and only the windows around the record get short. Otherwise windows were too long: the next
+//! other half is the cause, and only the windows around the record get short. Otherwise windows were too long: the next
 //! ones are shorter, until enough of them succeeded.
 
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use crate::model::{CoverageInterval, DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Wind
 
 use super::{Due, Reason};
 
-/// Target pages per window: many enough that the short last page costs little, few enough that a lost window is cheap.
+/// Target pages per window: enough that the short last page costs little, few enough that a failed window is cheap.
 const PAGES_AIM: u64 = 24;
 /// A window is at most this many times longer than the longest scanned one, because one empty night proves little.
 const GROWTH_MAX: i64 = 4;
@@ -136,12 +136,12 @@ impl Cutter {
         Some(Due { window: Window::new(due.window.start_ms, end_ms), ..due })
     }
 
-    /// Whether the next window's length is a guess, because no scan has shown the row density yet.
+    /// Returns true if the length of the next window is a guess, because no scan has shown the row density yet.
     pub fn is_blind(&self) -> bool {
         self.is_windowed && !self.is_density_seen && self.len_max_ms < MONTH_MAX_MS
     }
 
-    /// Uses the row density of a sample for all times that no scan has covered.
+    /// Uses the row density of a sample for all times that no scan covered.
     pub fn sampled(&mut self, rows: u64, length_ms: i64) {
         let density = rows as f64 / length_ms.max(1) as f64;
         (self.mean, self.learned) = (Some(density), Some(density));
@@ -178,7 +178,7 @@ impl Cutter {
         true
     }
 
-    /// Whether the window is a half of a failed window.
+    /// Returns true if the window is a half of a failed window.
     pub fn is_half(&self, window: Window) -> bool {
         self.halved.iter().any(|halved| halved.has_half(window))
     }
@@ -195,7 +195,7 @@ impl Cutter {
         let Halved { window, succeeded: count, .. } = self.halved.swap_remove(at);
         let len_ms = match count {
             2 => window.len_ms(),
-            // A record in the other half is to blame.
+            // A record in the other half is the cause.
             1 => return,
             _ => window.len_ms() / 2,
         };
@@ -228,6 +228,7 @@ impl Cutter {
         }
     }
 
+    /// Returns the end of the next window of a due interval.
     fn end_of(&self, due: &Due) -> i64 {
         let (window, start_ms) = (due.window, due.window.start_ms);
         let here =
@@ -240,7 +241,7 @@ impl Cutter {
         };
         let length_ms = wanted_ms.min(self.len_max_ms).max(LEN_MIN_MS);
         let end_ms = if length_ms >= DAY_MS {
-            // A re-scan is cut where the last one was, although it begins a day later. Then its pages are the same.
+            // The windows of a re-scan end where those of the last one ended, so that they are the same.
             let unit_ms = if due.reason == Reason::Rescan { days_ms(length_ms) } else { DAY_MS };
             let end_ms = start_ms.saturating_add(length_ms).div_euclid(unit_ms) * unit_ms;
             end_ms.max(start_ms.div_euclid(DAY_MS) * DAY_MS + DAY_MS)
@@ -265,12 +266,12 @@ fn days_ms(length_ms: i64) -> i64 {
     DAY_MS << days.ilog2()
 }
 
+/// Returns the rows per millisecond of an interval.
 fn density(interval: &CoverageInterval) -> f64 {
     interval.rows as f64 / interval.window.len_ms().max(1) as f64
 }
 
-/// Returns the first millisecond of the next month.
-/// Parquet partitions end there, and a window's rows should be in one file.
+/// Returns the start of the next month. Parquet partitions end there, and the rows of a window should be in one file.
 fn end_of_month(at_ms: i64) -> i64 {
     let next = DateTime::from_timestamp_millis(at_ms).and_then(|moment| {
         let (year, month) = (moment.year(), moment.month());

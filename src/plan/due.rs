@@ -8,10 +8,10 @@ use crate::model::{CoverageInterval, FlagSet, HOUR_MS, IntervalSet, MINUTE_MS, N
 
 use super::RescanRules;
 
-/// New windows end on this grid, so that two runs in short succession create no tiny windows.
+/// New windows end at multiples of this time, so that two runs in short succession create no tiny windows.
 const GRID_MS: i64 = 5 * MINUTE_MS;
-/// The largest tolerated difference between clocks of the service's machines. A scan with a time further in the future
-/// comes from a wrong clock, and its interval is scanned again.
+/// Maximum difference between the clocks of the service's machines. A scan time further in the future comes from a
+/// wrong clock, so its interval is scanned again.
 const CLOCKS_DIFFER_MS_MAX: i64 = HOUR_MS;
 
 /// The settings of a scope that decide what is due.
@@ -19,21 +19,29 @@ const CLOCKS_DIFFER_MS_MAX: i64 = HOUR_MS;
 pub struct DueRules {
     /// The optional parts of records to request.
     pub flags: FlagSet,
-    /// The lag: answers younger than this are left for the next run,
-    /// because the service may still write them. Milliseconds.
+    /// The lag, in milliseconds. Answers younger than this are left for the next run, because the service may still
+    /// write them.
     pub lag_ms: i64,
     /// How often closed windows are scanned again.
     pub rescan: RescanRules,
 }
 
-/// What the user requested.
+/// Which intervals the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanRequest {
-    /// New intervals, gaps, and re-scans that are due. A scope without coverage begins at `first_since_ms`. If coverage
-    /// once began at `known_since_ms`, gaps are counted from there.
-    Sync { first_since_ms: i64, known_since_ms: Option<i64> },
+    /// New intervals, gaps, and re-scans that are due.
+    Sync(SyncStart),
     /// Everything in the window that is not covered with the wanted flags.
     Backfill { window: Window },
+}
+
+/// The creation time at which a sync of a scope begins, in epoch milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncStart {
+    /// The start of a scope that never had coverage.
+    pub first_ms: i64,
+    /// The earliest start that the coverage ever had. Missing coverage after it is a gap.
+    pub known_ms: Option<i64>,
 }
 
 /// Why an interval is due.
@@ -68,32 +76,31 @@ pub struct Due {
     pub reason: Reason,
 }
 
-/// Returns the intervals of a scope that are due now, most urgent first: new ones, young re-scans, gaps, older
-/// re-scans. The intervals are disjoint. `now_ms` is the service's time.
-pub fn due(scope: Scope, covered: &[CoverageInterval], rules: &DueRules, ask: PlanRequest, now_ms: i64) -> Vec<Due> {
+/// Returns the disjoint intervals of a scope that are due, most urgent first: new intervals, re-scans of the youngest
+/// tier, gaps, other re-scans. `now_ms` is the service's time.
+pub fn due(
+    scope: Scope,
+    covered: &[CoverageInterval],
+    rules: &DueRules,
+    request: PlanRequest,
+    now_ms: i64,
+) -> Vec<Due> {
     if !scope.stream.is_windowed() {
-        return due_complete_list(covered, ask, now_ms);
+        return due_complete_list(covered, request, now_ms);
     }
-    let settled_ms = (now_ms - rules.lag_ms).div_euclid(GRID_MS) * GRID_MS;
-    // A clock that was ahead may have recorded coverage of the future. Such coverage proves nothing.
-    let past = Window::new(i64::MIN, settled_ms);
+    let end_ms = (now_ms - rules.lag_ms).div_euclid(GRID_MS) * GRID_MS;
+    // A clock that was ahead may have recorded coverage of future times, which proves nothing.
+    let past = Window::new(i64::MIN, end_ms);
     let covered: Vec<CoverageInterval> = covered.iter().filter_map(|interval| interval.part(past)).collect();
-    match ask {
+    match request {
         PlanRequest::Backfill { window } => {
             let with_flags = covered_with(&covered, rules.flags);
-            let window = window.widened_to_seconds();
-            let window = Window::new(window.start_ms, window.end_ms.min(settled_ms));
-            let read: IntervalSet = covered.iter().map(|interval| interval.window).collect();
-            let gaps = with_flags.gaps_in(window).into_iter().flat_map(|gap| by_reason(gap, &read));
+            let window = window.widened_to_seconds().intersect(past);
+            let scanned: IntervalSet = covered.iter().map(|interval| interval.window).collect();
+            let gaps = with_flags.gaps_in(window).into_iter().flat_map(|gap| split_gap(gap, &scanned));
             gaps.chain(needs_recheck(&covered, rules, window)).collect()
         }
-        PlanRequest::Sync { first_since_ms, known_since_ms } => due_for_sync(
-            &covered,
-            rules,
-            Since { first_ms: first_since_ms, known_ms: known_since_ms },
-            settled_ms,
-            now_ms,
-        ),
+        PlanRequest::Sync(start) => due_for_sync(&covered, rules, start, end_ms, now_ms),
     }
 }
 
@@ -102,16 +109,16 @@ pub fn covered_with(covered: &[CoverageInterval], flags: FlagSet) -> IntervalSet
     covered.iter().filter(|interval| interval.flags.includes(flags)).map(|interval| interval.window).collect()
 }
 
-/// Splits a gap, in order of time, into parts that were read with fewer flags and parts that were never read.
-fn by_reason(gap: Window, read: &IntervalSet) -> Vec<Due> {
-    let never = read.gaps_in(gap).into_iter().map(|window| Due { window, reason: Reason::Gap });
-    let parts = read.windows().iter().map(|read| read.intersect(gap)).filter(|window| !window.is_empty());
+/// Splits a gap, in order of time, into parts that were scanned with fewer flags and parts that were never scanned.
+fn split_gap(gap: Window, scanned: &IntervalSet) -> Vec<Due> {
+    let never = scanned.gaps_in(gap).into_iter().map(|window| Due { window, reason: Reason::Gap });
+    let parts = scanned.windows().iter().map(|scanned| scanned.intersect(gap)).filter(|window| !window.is_empty());
     let mut parts: Vec<Due> = never.chain(parts.map(|window| Due { window, reason: Reason::NewFlags })).collect();
     parts.sort_by_key(|due| due.window.start_ms);
     parts
 }
 
-/// Returns the covered intervals that a backfill scans again, because their last scan was unsure.
+/// Returns the parts of a backfill's window that need a recheck, because their last scan was unsure.
 fn needs_recheck(covered: &[CoverageInterval], rules: &DueRules, window: Window) -> Vec<Due> {
     let needs_recheck = covered.iter().filter(|interval| interval.scanned_ms == NEEDS_RECHECK_MS);
     let needs_recheck = needs_recheck.filter(|interval| interval.flags.includes(rules.flags));
@@ -120,28 +127,20 @@ fn needs_recheck(covered: &[CoverageInterval], rules: &DueRules, window: Window)
     windows.map(|window| Due { window: *window, reason: Reason::Rescan }).collect()
 }
 
-/// The time at which a sync begins.
-struct Since {
-    /// Start if nothing is covered.
-    first_ms: i64,
-    /// Earliest start that coverage ever had.
-    known_ms: Option<i64>,
-}
-
+/// Returns the intervals that a sync must scan. `end_ms` is the end of the readable time.
 fn due_for_sync(
     covered: &[CoverageInterval],
     rules: &DueRules,
-    since: Since,
-    settled_ms: i64,
+    start: SyncStart,
+    end_ms: i64,
     now_ms: i64,
 ) -> Vec<Due> {
     let covered_times: IntervalSet = covered.iter().map(|interval| interval.window).collect();
     let Some(bounding_range) = covered_times.bounding_range() else {
-        let window = Window::new(since.known_ms.unwrap_or(since.first_ms), settled_ms).widened_to_seconds();
+        let window = Window::new(start.known_ms.unwrap_or(start.first_ms), end_ms).widened_to_seconds();
         return if window.is_empty() { Vec::new() } else { vec![Due { window, reason: Reason::New }] };
     };
-    let mut all = Vec::new();
-    all.push(Due { window: Window::new(bounding_range.end_ms, settled_ms), reason: Reason::New });
+    let mut all = vec![Due { window: Window::new(bounding_range.end_ms, end_ms), reason: Reason::New }];
     let mut rescans = rules.rescan.bands(now_ms).into_iter().map(|(band, fresh_from_ms)| {
         let is_stale = move |interval: &&CoverageInterval| {
             interval.scanned_ms < fresh_from_ms || interval.scanned_ms > now_ms + CLOCKS_DIFFER_MS_MAX
@@ -151,19 +150,19 @@ fn due_for_sync(
         windows.windows().iter().rev().map(|window| Due { window: *window, reason: Reason::Rescan }).collect::<Vec<_>>()
     });
     all.extend(rescans.next().unwrap_or_default());
-    let known = Window::new(bounding_range.start_ms.min(since.known_ms.unwrap_or(i64::MAX)), bounding_range.end_ms);
+    let known = Window::new(bounding_range.start_ms.min(start.known_ms.unwrap_or(i64::MAX)), bounding_range.end_ms);
     all.extend(covered_times.gaps_in(known).into_iter().rev().map(|window| Due { window, reason: Reason::Gap }));
     all.extend(rescans.flatten());
     all.retain(|due| !due.window.is_empty());
     all
 }
 
-/// Plans a stream without windows: few rows that change at any age.
-/// Every sync reads the complete list, a backfill once.
-fn due_complete_list(covered: &[CoverageInterval], ask: PlanRequest, now_ms: i64) -> Vec<Due> {
-    let reason = match (ask, covered.is_empty()) {
+/// Plans a stream without windows, whose few rows change at any age. Every sync reads the complete list. A backfill
+/// reads the list if it was never read, or needs a recheck.
+fn due_complete_list(covered: &[CoverageInterval], request: PlanRequest, now_ms: i64) -> Vec<Due> {
+    let reason = match (request, covered.is_empty()) {
         (_, true) => Reason::New,
-        (PlanRequest::Sync { .. }, false) => Reason::Rescan,
+        (PlanRequest::Sync(_), false) => Reason::Rescan,
         (PlanRequest::Backfill { .. }, false)
             if covered.iter().any(|interval| interval.scanned_ms == NEEDS_RECHECK_MS) =>
         {

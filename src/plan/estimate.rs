@@ -28,15 +28,15 @@ pub struct PlannedWindow {
     pub requests: Option<u64>,
 }
 
-/// Cuts everything that is due, and counts rows and requests.
-/// `ties` decides whether each page boundary is probed, or a sample.
+/// Cuts all due intervals into windows, and estimates rows and requests. `ties` decides whether all page boundaries are
+/// probed, or a sample.
 pub fn estimate(mut cutter: Cutter, page_rows: u32, ties: Ties) -> Estimate {
     let mut windows = Vec::new();
     while let Some(due) = cutter.next_window() {
         let rows = cutter.rows_expected(due.window);
-        // Every window costs one call even when it is empty.
+        // Every window needs at least one request, even if it is empty.
         let pages = rows.map(|rows| rows.div_ceil(u64::from(page_rows.max(1))).max(1));
-        // While `ties` is unknown, half of the boundaries is within a factor of two of either case.
+        // If `ties` is unknown, half of the boundaries is a compromise between all and few.
         let probes = |pages: u64| match ties {
             Ties::Unknown => (pages - 1).div_ceil(2),
             ties if ties.may_lose() => pages - 1,

@@ -1,7 +1,7 @@
 //! Plans which windows are due. Pure functions of coverage, rules and a time: no I/O, no requests.
 //!
 //! [`due()`] says which intervals of a scope must be scanned and why; [`Cutter`] cuts them into windows of a good size.
-//! The cutter learns from each scan how many rows a time range has.
+//! The cutter learns the row density from each scan.
 
 mod cutter;
 mod due;
@@ -10,7 +10,7 @@ pub mod page_boundaries;
 mod rescan;
 
 pub use cutter::{Cutter, halves};
-pub use due::{Due, DueRules, PlanRequest, Reason, covered_with, due};
+pub use due::{Due, DueRules, PlanRequest, Reason, SyncStart, covered_with, due};
 pub use estimate::{Estimate, PlannedWindow, estimate, minutes};
 pub use rescan::{RescanRules, Tier};
 

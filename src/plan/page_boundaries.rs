@@ -1,8 +1,8 @@
 //! Decides which page boundaries may hide rows, and evaluates tie probes. Pure functions.
 //!
-//! A page token may encode a creation time and nothing else. Then rows with the last row's millisecond, behind the
-//! page's boundary, are sent again or never. A tie probe finds them: it requests that millisecond alone. The service
-//! makes a page token from the last row of the page, whatever the order of the list.
+//! A page token may encode only a creation time. Then rows after the boundary that share the last row's millisecond are
+//! sent again, or never. A tie probe finds them: it requests that millisecond alone. The service makes a page token
+//! from the last row of the page, in any order of the list.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -26,7 +26,7 @@ pub struct PageMoments {
     pub last_ms: Option<i64>,
     /// Number of records on the page, including rejects.
     pub records: usize,
-    /// A millisecond that several rows share: the one with the fewest of them, which is the cheapest to measure.
+    /// The millisecond that the fewest rows share, but at least two: the cheapest tie to measure.
     pub tie_ms: Option<i64>,
 }
 
@@ -46,13 +46,13 @@ impl PageMoments {
         self.rows.iter().filter(|(ms, _)| *ms == Some(at_ms)).map(|(_, key)| *key).collect()
     }
 
-    /// Whether the last record shares its millisecond with another one of the page.
+    /// Returns true if the last record shares its millisecond with another record of the page.
     pub fn is_boundary_shared(&self) -> bool {
         self.last_ms.is_some_and(|at_ms| self.keys_at(at_ms).len() > 1)
     }
 }
 
-/// Samples the boundaries that a run probes although the service is not known to lose rows.
+/// Chooses the boundaries that a run probes if the service is not known to lose rows.
 #[derive(Clone, Debug, Default)]
 pub struct BoundarySampler {
     passed: u64,
@@ -60,10 +60,10 @@ pub struct BoundarySampler {
 }
 
 impl BoundarySampler {
-    /// Whether the next boundary is probed. `is_shared`: several rows of the page share its last millisecond, so that a
-    /// probe says most. The first shared boundary of a run is always probed.
-    pub fn is_due(&mut self, belief: Ties, is_shared: bool) -> bool {
-        if belief.may_lose() {
+    /// Returns true if the next boundary must be probed. `is_shared` says that several rows of the page share its last
+    /// millisecond; the first such boundary of a run is always probed, because its probe tells most.
+    pub fn is_due(&mut self, ties: Ties, is_shared: bool) -> bool {
+        if ties.may_lose() {
             return true;
         }
         let is_sampled = self.passed.is_multiple_of(SAMPLE_EVERY);
@@ -125,8 +125,8 @@ impl ScanBoundaries {
         *self = Self { is_second_try: self.is_second_try, ..Self::default() };
     }
 
-    /// Starts the window over because of its boundaries. Returns false if it was started over before:
-    /// then the window needs a recheck.
+    /// Starts the window over because of its boundaries. Returns false if that happened before: then the window needs a
+    /// recheck.
     pub fn try_again(&mut self) -> bool {
         if self.is_second_try {
             return false;
@@ -135,14 +135,15 @@ impl ScanBoundaries {
         true
     }
 
-    /// Adds a page, and returns its boundary if it must be probed before the next page. While nothing is known of the
-    /// service, the boundary waits for [`ScanBoundaries::next_waiting`]. Boundaries outside of `window` are ignored.
+    /// Adds a page. Returns its boundary if it must be probed before the next page is requested. If `ties` is unknown,
+    /// the boundary waits for [`ScanBoundaries::next_waiting`]. Boundaries outside of `window` are ignored. `sampler`
+    /// decides whether a boundary is probed; its argument is [`PageMoments::is_boundary_shared`].
     pub fn page(
         &mut self,
         page: &PageMoments,
         has_next: bool,
         window: Option<Window>,
-        belief: Ties,
+        ties: Ties,
         sampler: impl FnOnce(bool) -> bool,
     ) -> Option<PageBoundary> {
         for (at_ms, keys) in &mut self.awaited {
@@ -162,7 +163,7 @@ impl ScanBoundaries {
             return None;
         }
         let Some(at_ms) = page.last_ms else {
-            if belief.may_lose() {
+            if ties.may_lose() {
                 self.cannot_resolve(None, "the last record of a page has no creation time that can be read");
             } else {
                 self.unprobed += 1;
@@ -174,7 +175,7 @@ impl ScanBoundaries {
             return None;
         }
         let boundary = PageBoundary { at_ms, shown: page.keys_at(at_ms), page_rows: page.records };
-        if belief == Ties::Unknown {
+        if ties == Ties::Unknown {
             self.wait(boundary);
             return None;
         }
@@ -196,16 +197,15 @@ impl ScanBoundaries {
         }
     }
 
-    /// Drops the waiting boundaries that an earlier run probed. Each probe has shown all rows of its millisecond.
+    /// Drops the waiting boundaries that an earlier run probed. Each probe contains all rows of its millisecond.
     pub fn forget_probed(&mut self, probes: &[PageMoments]) {
         self.waiting
             .retain(|boundary| !probes.iter().any(|probe| boundary.shown.is_subset(&probe.keys_at(boundary.at_ms))));
     }
 
-    /// Returns the next waiting boundary to probe before the scan ends.
-    /// Once the service is known to lose nothing, returns `None`.
-    pub fn next_waiting(&mut self, belief: Ties) -> Option<PageBoundary> {
-        if !belief.may_lose() {
+    /// Returns the next waiting boundary to probe before the scan ends; `None` if the service is known to lose no rows.
+    pub fn next_waiting(&mut self, ties: Ties) -> Option<PageBoundary> {
+        if !ties.may_lose() {
             self.pass_waiting();
         }
         self.waiting.pop_front()
@@ -216,24 +216,25 @@ impl ScanBoundaries {
         self.unprobed += std::mem::take(&mut self.waiting).len() as u64;
     }
 
-    /// Records the rows that a probe at a boundary found. `is_complete` says why rows may be missing from the probe.
+    /// Records the rows that a probe at a boundary found. `is_complete` is an error with the reason if rows may be
+    /// missing from the probe.
     pub fn probed(
         &mut self,
         boundary: &PageBoundary,
         found: &HashSet<u128>,
-        belief: Ties,
+        ties: Ties,
         is_complete: Result<(), &'static str>,
     ) {
         let at_ms = boundary.at_ms;
         match is_complete {
             Ok(()) if boundary.shown.is_subset(found) => self.resolved_ms = Some(at_ms),
-            Ok(()) if !self.is_second_try => self.has_changed |= belief.may_lose(),
-            Ok(()) => self.cannot_resolve(Some(at_ms), "asked for alone, it lacks rows that the page had"),
+            Ok(()) if !self.is_second_try => self.has_changed |= ties.may_lose(),
+            Ok(()) => self.cannot_resolve(Some(at_ms), "a probe lacks rows that the page had"),
             Err(why) => self.cannot_resolve(Some(at_ms), why),
         }
         let known = &self.at_boundary.1;
         let awaited: HashSet<u128> = found.iter().filter(|key| !known.contains(key)).copied().collect();
-        if !belief.may_lose() && !awaited.is_empty() && self.awaited.len() < AWAITED_MAX {
+        if !ties.may_lose() && !awaited.is_empty() && self.awaited.len() < AWAITED_MAX {
             self.awaited.push((at_ms, awaited));
         }
     }
@@ -256,14 +257,14 @@ impl ScanBoundaries {
         self.unprobed
     }
 
-    /// Whether the list changed between a page and its probe, so that a second scan tells more.
+    /// Returns true if the list changed between a page and its probe. Then the window should be scanned again.
     pub fn has_changed(&self) -> bool {
         self.has_changed
     }
 
-    /// Whether rows may be missing, if the service behaves as `belief` says.
-    pub fn needs_recheck(&self, belief: Ties) -> bool {
-        match belief {
+    /// Returns true if rows may be missing, given how the service treats ties.
+    pub fn needs_recheck(&self, ties: Ties) -> bool {
+        match ties {
             Ties::Lost => self.unprobed + self.unresolved_count > 0,
             Ties::Unknown => self.unresolved_count > 0,
             Ties::Kept | Ties::Repeated => false,
@@ -276,7 +277,8 @@ impl ScanBoundaries {
     }
 }
 
-/// Returns the page size for a measure: page boundaries fall between the rows of the millisecond.
+/// Returns the page size that splits the `rows` of a millisecond into several pages, to measure how the service treats
+/// ties.
 pub fn measuring_page_rows(rows: usize) -> u32 {
     u32::try_from(rows / MEASURING_PAGES).unwrap_or(u32::MAX).max(1)
 }
@@ -292,10 +294,10 @@ pub enum WalkEnd {
     BrokenOff,
 }
 
-/// Judges how the service treats ties, from a walk in small pages over one millisecond and its neighbours. `all` are
-/// the rows of the millisecond as a single page shows them; `walked` are the rows of the walk, with the neighbours.
+/// Returns how the service treats ties, measured by a walk in small pages over one millisecond and its neighbours.
+/// `all` are the rows of the millisecond on a single page; `walked` are the rows of the walk, including the neighbours.
 ///
-/// Duplicate rows prove little by themselves: a service that loses rows may send a page twice by mistake.
+/// Duplicate rows alone prove little: a service that loses rows may send a page twice by mistake.
 pub fn judge(all: &HashSet<u128>, walked: &[u128], pages: usize, end: WalkEnd) -> Ties {
     let distinct: HashSet<u128> = walked.iter().copied().collect();
     if pages < 2 || all.len() < 2 {

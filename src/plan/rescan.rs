@@ -1,4 +1,4 @@
-//! Says how often an interval is scanned again, by its age. Only a re-scan finds edits and deletions (promise P4).
+//! How often an interval is scanned again, by its age. Only a re-scan finds edits and deletions (promise P4).
 
 use std::{fmt, str::FromStr};
 
@@ -39,7 +39,7 @@ impl RescanRules {
     }
 
     /// Returns for each tier, youngest first, its range of creation time and the oldest scan time that is still fresh.
-    /// The ranges start on UTC days, so that they fall on the ends of windows.
+    /// The ranges start on UTC days, where windows end.
     pub(super) fn bands(&self, now_ms: i64) -> Vec<(Window, i64)> {
         let mut bands = Vec::with_capacity(self.tiers.len());
         let mut end_ms = i64::MAX;

@@ -31,6 +31,7 @@ fn show(due: &[Due]) -> Vec<String> {
     due.iter().map(line).collect()
 }
 
+const SYNC: PlanRequest = PlanRequest::Sync(SyncStart { first_ms: 0, known_ms: None });
 const RESPONSES: Scope = Scope { stream: Stream::Responses, survey_id: None };
 
 #[test]
@@ -41,22 +42,16 @@ fn p4_a_nightly_sync_scans_again_by_age() {
         covered("2026-06-25", "2026-06-29", last_night),
         covered("2026-06-29", "2026-06-30T01:50:00Z", last_night),
     ];
-    // Ten minutes earlier than a day after last night's run: what is due daily is due all the same.
+    // Ten minutes less than a day after last night's run: daily re-scans are due anyway.
     let now = at("2026-07-01T01:50:00Z");
-    let due = due(RESPONSES, &covered, &rules(), PlanRequest::Sync { first_since_ms: 0, known_since_ms: None }, now);
+    let due = due(RESPONSES, &covered, &rules(), SYNC, now);
     let expected = [
         "new 2026-06-30T01:50:00Z 2026-07-01T01:40:00Z",
         "re-scan 2026-06-28 2026-06-30T01:50:00Z",
         "re-scan 2026-06-01 2026-06-28",
     ];
     assert_eq!(show(&due), expected);
-    let a_day_later = super::due(
-        RESPONSES,
-        &covered,
-        &rules(),
-        PlanRequest::Sync { first_since_ms: 0, known_since_ms: None },
-        now + 2 * DAY_MS,
-    );
+    let a_day_later = super::due(RESPONSES, &covered, &rules(), SYNC, now + 2 * DAY_MS);
     assert!(show(&a_day_later).iter().any(|line| line.starts_with("re-scan 2025-07-03 ")), "{a_day_later:?}");
 }
 
@@ -66,7 +61,7 @@ fn a_sync_plans_every_gap() {
         [covered("2026-01-01", "2026-01-05", "2026-01-20"), covered("2026-01-07", "2026-01-19", "2026-01-20")];
     let now = at("2026-01-20T01:00:00Z");
     let rules = DueRules { rescan: RescanRules::never(), ..rules() };
-    let due = due(RESPONSES, &covered, &rules, PlanRequest::Sync { first_since_ms: 0, known_since_ms: None }, now);
+    let due = due(RESPONSES, &covered, &rules, SYNC, now);
     assert_eq!(show(&due), ["new 2026-01-19 2026-01-20T00:50:00Z", "never scanned 2026-01-05 2026-01-07"]);
 }
 
@@ -74,20 +69,19 @@ fn a_sync_plans_every_gap() {
 fn lost_coverage_counts_as_a_gap() {
     let rules = DueRules { rescan: RescanRules::never(), ..rules() };
     let now = at("2026-01-20T01:00:00Z");
-    let ask = PlanRequest::Sync { first_since_ms: at("2026-01-10"), known_since_ms: Some(at("2025-06-01")) };
-    assert_eq!(show(&due(RESPONSES, &[], &rules, ask, now)), ["new 2025-06-01 2026-01-20T00:50:00Z"]);
+    let request = PlanRequest::Sync(SyncStart { first_ms: at("2026-01-10"), known_ms: Some(at("2025-06-01")) });
+    assert_eq!(show(&due(RESPONSES, &[], &rules, request, now)), ["new 2025-06-01 2026-01-20T00:50:00Z"]);
     let covered = [covered("2026-01-01", "2026-01-19", "2026-01-20")];
     let expected = ["new 2026-01-19 2026-01-20T00:50:00Z", "never scanned 2025-06-01 2026-01-01"];
-    assert_eq!(show(&due(RESPONSES, &covered, &rules, ask, now)), expected);
+    assert_eq!(show(&due(RESPONSES, &covered, &rules, request, now)), expected);
 }
 
 #[test]
-fn a_clock_that_was_ahead_proves_nothing_of_the_future() {
+fn coverage_of_future_times_proves_nothing() {
     let rules = DueRules { rescan: RescanRules::try_from(vec!["all monthly".parse().unwrap()]).unwrap(), ..rules() };
     let covered = [covered("2026-01-01", "2026-03-01", "2026-03-01")];
     let now = at("2026-01-20T01:00:00Z");
-    let ask = PlanRequest::Sync { first_since_ms: 0, known_since_ms: None };
-    assert_eq!(show(&due(RESPONSES, &covered, &rules, ask, now)), ["re-scan 2026-01-01 2026-01-20T00:50:00Z"]);
+    assert_eq!(show(&due(RESPONSES, &covered, &rules, SYNC, now)), ["re-scan 2026-01-01 2026-01-20T00:50:00Z"]);
     let backfill = PlanRequest::Backfill { window: Window::new(at("2026-01-01"), at("2026-03-01")) };
     assert!(due(RESPONSES, &covered, &rules, backfill, now).is_empty());
     assert_eq!(due(RESPONSES, &covered, &rules, backfill, at("2026-03-05")).len(), 0);
@@ -96,34 +90,32 @@ fn a_clock_that_was_ahead_proves_nothing_of_the_future() {
 #[test]
 fn p6_a_scan_a_moment_ahead_of_the_service_is_not_repeated() {
     let rules = DueRules { rescan: RescanRules::try_from(vec!["all monthly".parse().unwrap()]).unwrap(), ..rules() };
-    let ask = PlanRequest::Sync { first_since_ms: 0, known_since_ms: None };
     let covered = [covered("2026-01-01", "2026-01-20T00:50:00Z", "2026-01-20T01:00:40Z")];
-    assert!(due(RESPONSES, &covered, &rules, ask, at("2026-01-20T01:00:00Z")).is_empty(), "two machines, 40 s apart");
+    assert!(due(RESPONSES, &covered, &rules, SYNC, at("2026-01-20T01:00:00Z")).is_empty(), "two machines, 40 s apart");
     let wrong = at("2026-01-20T01:00:40Z") - 61 * 60_000;
-    assert_eq!(due(RESPONSES, &covered, &rules, ask, wrong).len(), 1, "a clock that was an hour ahead");
+    assert_eq!(due(RESPONSES, &covered, &rules, SYNC, wrong).len(), 1, "a clock that was an hour ahead");
 }
 
 #[test]
-fn p6_a_finished_backfill_asks_for_nothing() {
+fn p6_a_finished_backfill_requests_nothing() {
     let covered = [covered("2026-01-01", "2026-02-01", "2026-02-02")];
-    let ask = PlanRequest::Backfill { window: Window::new(at("2026-01-01"), at("2026-02-01")) };
+    let request = PlanRequest::Backfill { window: Window::new(at("2026-01-01"), at("2026-02-01")) };
     let now = at("2026-06-01");
-    assert!(due(RESPONSES, &covered, &rules(), ask, now).is_empty());
-    assert!(due(Scope::all(Stream::Surveys), &covered, &rules(), ask, now).is_empty());
+    assert!(due(RESPONSES, &covered, &rules(), request, now).is_empty());
+    assert!(due(Scope::all(Stream::Surveys), &covered, &rules(), request, now).is_empty());
     let with_meta = DueRules { flags: FlagSet::EMPTY.with(Flag::WithMeta), ..rules() };
-    assert_eq!(due(RESPONSES, &covered, &with_meta, ask, now).len(), 1, "a flag more is asked for again");
+    assert_eq!(due(RESPONSES, &covered, &with_meta, request, now).len(), 1, "another flag makes the window due again");
     let longer = PlanRequest::Backfill { window: Window::new(at("2025-12-01"), at("2027-02-01")) };
     let expected = ["never scanned 2025-12-01 2026-01-01", "never scanned 2026-02-01 2026-05-31T23:50:00Z"];
     assert_eq!(show(&due(RESPONSES, &covered, &rules(), longer, now)), expected);
 }
 
 #[test]
-fn nothing_is_new_within_the_same_five_minutes() {
+fn two_runs_within_five_minutes_plan_no_new_window() {
     let covered = [covered("2026-01-01", "2026-01-02T00:50:00Z", "2026-01-02T01:00:00Z")];
     let rules = DueRules { rescan: RescanRules::never(), ..rules() };
-    let ask = PlanRequest::Sync { first_since_ms: 0, known_since_ms: None };
-    assert!(due(RESPONSES, &covered, &rules, ask, at("2026-01-02T01:04:59Z")).is_empty());
-    assert_eq!(due(RESPONSES, &covered, &rules, ask, at("2026-01-02T01:05:00Z")).len(), 1);
+    assert!(due(RESPONSES, &covered, &rules, SYNC, at("2026-01-02T01:04:59Z")).is_empty());
+    assert_eq!(due(RESPONSES, &covered, &rules, SYNC, at("2026-01-02T01:05:00Z")).len(), 1);
 }
 
 #[test]
@@ -160,7 +152,7 @@ fn p4_rescans_of_two_nights_share_their_windows() {
 }
 
 #[test]
-fn lengths_are_guessed_until_a_scan_held_a_page_of_rows() {
+fn lengths_are_guessed_until_a_scan_has_a_page_of_rows() {
     let due = || vec![Due { window: Window::new(at("2026-01-10"), at("2026-06-01")), reason: Reason::Gap }];
     let mut cutter = Cutter::new(due(), Vec::new(), 1000, true);
     let mut ends = Vec::new();
@@ -169,7 +161,7 @@ fn lengths_are_guessed_until_a_scan_held_a_page_of_rows() {
         ends.push(format_ms(window.end_ms));
         cutter.learn(window, 0);
     }
-    assert_eq!(ends, ["2026-01-11", "2026-01-15", "2026-01-31"], "an empty history is not scouted for ever");
+    assert_eq!(ends, ["2026-01-11", "2026-01-15", "2026-01-31"], "an empty history does not stay blind");
     let mut cutter = Cutter::new(due(), Vec::new(), 1000, true);
     let first = cutter.next_window().unwrap().window;
     cutter.learn(first, 999);
@@ -179,9 +171,9 @@ fn lengths_are_guessed_until_a_scan_held_a_page_of_rows() {
     assert!(!cutter.is_blind());
     let third = cutter.next_window().unwrap().window;
     assert_eq!(format_ms(third.end_ms), "2026-02-01", "at a thousand rows a day the month is the limit");
-    assert!(!Cutter::new(due(), Vec::new(), 1000, false).is_blind(), "what is not cut needs no guess");
+    assert!(!Cutter::new(due(), Vec::new(), 1000, false).is_blind(), "a stream without windows needs no guess");
     let known = vec![covered("2025-12-01", "2025-12-02", "2026-01-01")];
-    assert!(!Cutter::new(due(), known, 1000, true).is_blind(), "an earlier run has seen");
+    assert!(!Cutter::new(due(), known, 1000, true).is_blind(), "an earlier run has seen rows");
 }
 
 #[test]
@@ -199,7 +191,7 @@ fn a_window_that_is_too_large_is_cut_in_halves() {
 }
 
 #[test]
-fn rescan_rules_are_read_as_people_write_them() {
+fn rescan_rules_are_parsed() {
     let texts = ["3d every run", "30d daily", "365d weekly", "all monthly"];
     let tiers: Vec<Tier> = texts.iter().map(|text| text.parse().unwrap()).collect();
     assert_eq!(RescanRules::try_from(tiers).unwrap(), RescanRules::default());
@@ -227,11 +219,11 @@ fn intervals() -> impl Strategy<Value = Vec<CoverageInterval>> {
 proptest! {
     /// Windows are disjoint, not empty, older than the lag, within one month, and leave no gap.
     #[test]
-    fn p3_a_plan_leaves_no_gap_and_asks_for_nothing_twice(covered in intervals(), later in 0..400i64) {
+    fn p3_a_plan_leaves_no_gap_and_has_no_overlap(covered in intervals(), later in 0..400i64) {
         let now = at("2026-01-01") + later * 7 * HOUR_MS;
         let since = at("2025-12-20");
         let rules = rules();
-        let due = due(RESPONSES, &covered, &rules, PlanRequest::Sync { first_since_ms: since, known_since_ms: None }, now);
+        let due = due(RESPONSES, &covered, &rules, PlanRequest::Sync(SyncStart { first_ms: since, known_ms: None }), now);
         let mut cutter = Cutter::new(due, covered.clone(), 1000, true);
         let mut asked = IntervalSet::new();
         while let Some(due) = cutter.next_window() {

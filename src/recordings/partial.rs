@@ -73,7 +73,7 @@ impl PartialFile {
         let emptied = self.file.set_len(0).and_then(|()| self.file.seek(SeekFrom::Start(0)));
         emptied.map_err(failed("empty", &self.path))?;
         (self.hash, self.bytes) = (Context::new(&SHA256), 0);
-        let noted = files::beside(&self.path, ".json");
+        let noted = files::with_suffix(&self.path, ".json");
         match &version {
             // Bytes without a version are discarded later; bytes with a wrong version would be completed wrongly.
             None => files::remove(&noted).map_err(failed("remove", &noted))?,
@@ -115,9 +115,9 @@ impl PartialFile {
 }
 
 fn part_of(name: &Path) -> PathBuf {
-    files::beside(name, ".part")
+    files::with_suffix(name, ".part")
 }
 
 fn version_of(name: &Path) -> PathBuf {
-    files::beside(name, ".part.json")
+    files::with_suffix(name, ".part.json")
 }

@@ -1,4 +1,4 @@
-//! Contracts as Arrow schemas.
+//! The Arrow schemas of contracts.
 
 use std::sync::Arc;
 
@@ -6,15 +6,14 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use super::{Column, ColumnType, Table};
 
-/// Last column of every batch that `flatten` makes, `BIGINT NOT NULL`: the place of the row's record among the records
-/// of its page, from 0. It ties children to the very record they came from, should one scan hold a key twice; no table
-/// keeps it.
+/// The last column of every batch from `flatten`, `BIGINT NOT NULL`: the index of the row's record in its page, from 0.
+/// It assigns child rows to their record, even if a scan contains a key twice. No table stores it.
 pub const RECORD_COLUMN: &str = "_record";
-/// The column of a base table that says whether two records are the same.
+/// The column of a base table with the content hash. Two records with equal hashes are equal.
 pub const ROW_HASH_COLUMN: &str = "_row_hash";
 
 impl ColumnType {
-    /// The Arrow type of batches. Timestamps are UTC and carry no zone here; Parquet files mark them as adjusted to UTC
+    /// Returns the Arrow type in batches. Timestamps are UTC and have no time zone here; in Parquet files they have UTC
     /// ([`Table::parquet_schema`]).
     pub fn arrow(self) -> DataType {
         match self {
@@ -36,7 +35,8 @@ impl ColumnType {
 }
 
 impl Table {
-    /// The schema of the batches that `flatten` makes: all columns but those that `load` fills, then [`RECORD_COLUMN`].
+    /// Returns the schema of the batches from `flatten`: all columns except those that `load` fills, then
+    /// [`RECORD_COLUMN`].
     pub fn flat_schema(&self) -> SchemaRef {
         let schema = self.flat_schema.get_or_init(|| {
             let mut fields = fields(self.flat_columns(), ColumnType::arrow);
@@ -46,12 +46,12 @@ impl Table {
         Arc::clone(schema)
     }
 
-    /// The schema of all columns, as in DuckDB.
+    /// Returns the schema of all columns in DuckDB.
     pub fn full_schema(&self) -> SchemaRef {
         Arc::new(Schema::new(fields(self.columns.iter(), ColumnType::arrow)))
     }
 
-    /// The schema of all columns in Parquet: timestamps adjusted to UTC.
+    /// Returns the schema of all columns in Parquet, with timestamps in UTC.
     pub fn parquet_schema(&self) -> SchemaRef {
         Arc::new(Schema::new(fields(self.columns.iter(), ColumnType::parquet)))
     }

@@ -1,4 +1,4 @@
-//! The shape of a contract file. `schemas/README.md` explains it to people.
+//! The format of a contract file, which `schemas/README.md` describes.
 
 use std::sync::OnceLock;
 
@@ -7,59 +7,59 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Flag, IdentifierKind};
 
-/// One relation of the warehouse.
+/// The contract of one table of the warehouse.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// snake_case; also the stem of the contract's file.
+    /// The name in snake_case; also the stem of the contract's file.
     pub name: String,
-    /// How its rows live.
+    /// How scans change its rows.
     pub kind: TableKind,
-    /// What it is for, for analysts.
+    /// The purpose of the table, for analysts.
     pub comment: String,
-    /// What one row is.
+    /// What one row represents.
     pub grain: String,
-    /// The columns that name a row.
+    /// The columns that identify a row.
     pub key: Vec<String>,
-    /// The stream whose scans fill it.
+    /// The stream whose scans fill the table.
     #[serde(default)]
     pub stream: Option<String>,
-    /// The table with whose rows a child is replaced, or whose versions a history keeps.
+    /// For a child: the table whose rows own its rows. For a history: the table whose versions it stores.
     #[serde(default)]
     pub parent: Option<String>,
-    /// Of a child: its rows only come when the scan asked for this, and stay as they are when it did not.
+    /// For a child: the flag that a scan must have to fill the table. Other scans leave its rows unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flag: Option<Flag>,
-    /// Of a versioned table: the child table whose rows it keeps versions of; none where `flatten` fills it.
+    /// For a versioned table: the child table whose rows it stores versions of; `None` if `flatten` fills it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versions_of: Option<String>,
-    /// The time column by which Parquet is cut; a table without one is a single file.
+    /// The time column of the Parquet partitions; `None` if the table is a single file.
     #[serde(default)]
     pub partition: Option<String>,
-    /// Order of the rows in Parquet.
+    /// The columns by which rows are sorted in Parquet.
     #[serde(default)]
     pub sort: Vec<String>,
     /// The columns, in order.
     #[serde(rename = "column")]
     pub columns: Vec<Column>,
-    /// Made once: every page asks for it.
+    /// Cache of [`Table::flat_schema`].
     #[serde(skip)]
     pub(super) flat_schema: OnceLock<SchemaRef>,
 }
 
-/// How the rows of a table live.
+/// How scans change the rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TableKind {
-    /// Rows with a life of their own: content hash, first seen, vanished.
+    /// Independent rows, with a content hash and the times when they were first seen and vanished.
     Base,
-    /// Replaced as a set with a row of the parent.
+    /// Rows that belong to a row of the parent. They are replaced together when that row changes.
     Child,
-    /// Versions of the parent's rows.
+    /// Versions of the rows of the parent.
     History,
-    /// Parts of the parent's rows, each opened and closed when it changes.
+    /// Versions of child rows, with the times when each version began and ended.
     Versioned,
-    /// Only ever appended.
+    /// Rows that are only appended.
     Log,
 }
 
@@ -67,40 +67,41 @@ pub enum TableKind {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Column {
-    /// snake_case; a leading underscore marks what the program itself needs.
+    /// The name in snake_case. Names of the program's own columns begin with an underscore.
     pub name: String,
     /// The type.
     #[serde(rename = "type")]
     pub column_type: ColumnType,
-    /// Whether NULL is allowed.
+    /// Whether the value can be NULL.
     #[serde(default = "yes")]
     pub nullable: bool,
     /// Where the value comes from.
     #[serde(default)]
     pub origin: Origin,
-    /// Path of the field in the service's record.
+    /// The path of the field in the service's record.
     #[serde(default)]
     pub json: Option<String>,
-    /// The column holds the fields below this path that have no column of their own, as a JSON object; empty for the
-    /// record itself.
+    /// For a column with a JSON object of all fields that have no column: the path of the object that contains the
+    /// fields. It is empty for the record itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rest_of: Option<String>,
-    /// For a column of words: those that are known. Others are kept, and reported as drift.
+    /// For an enumeration: the known values. Other values are stored too, and reported as drift.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
-    /// Only sent when the scan asked for this.
+    /// The flag that a scan must have to receive the field.
     #[serde(default)]
     pub flag: Option<Flag>,
-    /// Whether it says something of a person.
+    /// Whether the values are personal data.
     #[serde(default)]
     pub personal: Personal,
-    /// Whom it identifies, if it does; erasure finds people by these.
+    /// What in the column identifies a person; `None` if nothing does. Erasure finds people by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identifies: Option<Identifies>,
-    /// Its value counts as such only in rows where this column holds the name of an attribute for mail addresses.
+    /// The column with the name of the attribute. The value is an identifier only if the name is one for mail
+    /// addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub named_by: Option<String>,
-    /// What it means, for analysts.
+    /// The meaning of the column, for analysts.
     pub comment: String,
 }
 
@@ -109,19 +110,19 @@ fn yes() -> bool {
 }
 
 impl Column {
-    /// Whether its values go into the hash of a row's content: what the service sent, and the JSON of fields without a
-    /// column.
+    /// Returns true if the values are a part of the row's content hash. This holds for fields that the service sent,
+    /// and for the JSON of fields without a column.
     pub fn is_hashed(&self) -> bool {
         self.origin == Origin::Wire || self.column_type == ColumnType::Json
     }
 }
 
-/// The types a column can have: those that every reader of Parquet understands.
+/// The type of a column. Every reader of Parquet supports these types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ColumnType {
     Text,
-    /// JSON as text: DuckDB's own JSON type refuses texts that a hostile service can send, and some readers see it as
+    /// JSON as text. DuckDB's JSON type refuses some texts that a hostile service can send, and some readers see it as
     /// bytes.
     Json,
     Bigint,
@@ -136,105 +137,97 @@ pub enum ColumnType {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// A field of the record.
+    /// `flatten` copies it from a field of the record.
     #[default]
     Wire,
-    /// Computed by `flatten` from the record.
+    /// `flatten` computes it from the record.
     Derived,
-    /// Filled when a scan is applied.
+    /// `load` fills it when a scan is applied.
     Load,
 }
 
-/// Whether a column says something of a person; erasure starts from here.
+/// How much a column reveals about a person.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Personal {
+    /// Nothing.
     #[default]
     None,
     /// An id that stands for a person.
     Pseudonym,
-    /// Free text or addresses that may name one.
+    /// Free text or URLs that may name a person.
     Possible,
-    /// Names a person.
+    /// Data that names a person.
     Direct,
 }
 
-/// What a column says about who a row belongs to.
+/// What in a column identifies a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Identifies {
-    UserId,
-    /// A mail address; in a `json` column those members that are named like one.
-    Email,
-    VisitorId,
-    VisitorUuid,
-    AnonymousId,
-    Session,
-    /// The JSON text of a whole record, whose own fields identify somebody.
+    /// The JSON text of a complete record, whose fields contain identifiers.
     Record,
+    /// An identifier; in a `json` column, the members with a name such as `email`.
+    #[serde(untagged)]
+    Identifier(IdentifierKind),
 }
 
 impl Identifies {
-    /// The kind of identifier that stands in the column; `None` for whole records.
+    /// Returns the kind of identifier; `None` for complete records.
     pub fn kind(self) -> Option<IdentifierKind> {
         match self {
-            Identifies::UserId => Some(IdentifierKind::UserId),
-            Identifies::Email => Some(IdentifierKind::Email),
-            Identifies::VisitorId => Some(IdentifierKind::VisitorId),
-            Identifies::VisitorUuid => Some(IdentifierKind::VisitorUuid),
-            Identifies::AnonymousId => Some(IdentifierKind::AnonymousId),
-            Identifies::Session => Some(IdentifierKind::Session),
+            Identifies::Identifier(kind) => Some(kind),
             Identifies::Record => None,
         }
     }
 }
 
 impl Table {
-    /// The column of that name.
+    /// Returns the column with this name; `None` if there is none.
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|column| column.name == name)
     }
 
-    /// The names of all columns, in order.
+    /// Returns the names of all columns, in order.
     pub fn column_names(&self) -> Vec<&str> {
         self.columns.iter().map(|column| column.name.as_str()).collect()
     }
 
-    /// The columns of the key, in the order of the table.
+    /// Returns the columns of the key, in the order of the table.
     pub fn key_in_order(&self) -> Vec<&str> {
         self.column_names().into_iter().filter(|name| self.key.iter().any(|key| key == name)).collect()
     }
 
-    /// The columns that `flatten` fills, in order.
+    /// Returns the columns that `flatten` fills, in order.
     pub fn flat_columns(&self) -> impl Iterator<Item = &Column> {
         self.columns.iter().filter(|column| column.origin != Origin::Load)
     }
 
-    /// The columns that carry content: not the key, and not what the program notes about a row.
+    /// Returns the columns with content of the record, without the key and the program's own columns.
     pub fn content_columns(&self) -> impl Iterator<Item = &Column> {
         self.flat_columns().filter(|column| !column.name.starts_with('_') && !self.key.contains(&column.name))
     }
 }
 
-/// Reads a contract and checks that its parts fit together.
+/// Parses a contract and checks that its parts are consistent.
 pub(super) fn parse(text: &str) -> Result<Table, String> {
     let table: Table = toml::from_str(text).map_err(|error| error.to_string())?;
-    let named = table.key.iter().chain(&table.sort).chain(&table.partition);
-    for name in named {
+    let references = table.key.iter().chain(&table.sort).chain(&table.partition);
+    for name in references {
         if table.column(name).is_none() {
-            return Err(format!("{}: no column is called {name}", table.name));
+            return Err(format!("{}: there is no column {name}", table.name));
         }
     }
     for column in &table.columns {
         if column.named_by.as_ref().is_some_and(|name| table.column(name).is_none()) {
-            return Err(format!("{}.{}: no column is called as named_by says", table.name, column.name));
+            return Err(format!("{}.{}: there is no column with the name in named_by", table.name, column.name));
         }
         if column.identifies.is_some() && column.personal == Personal::None {
-            return Err(format!("{}.{}: what identifies somebody is personal", table.name, column.name));
+            return Err(format!("{}.{}: a column that identifies a person must be personal", table.name, column.name));
         }
     }
     if table.kind == TableKind::Child && table.parent.is_none() {
-        return Err(format!("{}: a child names its parent", table.name));
+        return Err(format!("{}: a child table must name its parent", table.name));
     }
     Ok(table)
 }

@@ -1,4 +1,4 @@
-//! Contracts as DuckDB DDL.
+//! The DuckDB DDL of contracts.
 
 use super::{
     contract::{ColumnType, Table},
@@ -6,8 +6,8 @@ use super::{
 };
 
 impl ColumnType {
-    /// The type's name in DuckDB. TIMESTAMP without a zone holds UTC: answers then do not depend on a session's zone,
-    /// and the bundled engine needs no extension for them.
+    /// Returns the name of the type in DuckDB. TIMESTAMP has no time zone and contains UTC. So results do not depend on
+    /// the time zone of a session, and DuckDB needs no extension.
     pub fn duckdb(self) -> &'static str {
         match self {
             ColumnType::Text | ColumnType::Json => "VARCHAR",
@@ -19,9 +19,9 @@ impl ColumnType {
         }
     }
 
-    /// The quoted column as a `SELECT` over our Parquet files lists it: times in them are adjusted to UTC, those of
-    /// tables are plain. By their microseconds, since a cast goes by the session's zone, and one value at a time
-    /// through a calendar: it takes seven times as long as to read them.
+    /// Returns the SQL that selects a quoted column from a Parquet file. Times in the files have the zone UTC, times in
+    /// tables have none. They are converted by their microseconds: a cast would use the time zone of the session, and
+    /// takes seven times as long.
     pub fn select_from_file(self, quoted: &str) -> String {
         match self {
             ColumnType::Timestamp => format!("make_timestamp(epoch_us({quoted})) AS {quoted}"),
@@ -31,8 +31,8 @@ impl ColumnType {
 }
 
 impl Table {
-    /// `CREATE TABLE IF NOT EXISTS`, without a primary key: an index costs more than a third of the load, and
-    /// uniqueness is kept by how scans are applied.
+    /// Returns `CREATE TABLE IF NOT EXISTS`. There is no primary key: an index would take more than a third of the load
+    /// time, and `load` keeps keys unique.
     pub fn create_sql(&self) -> String {
         let columns: Vec<String> = self
             .columns
@@ -45,7 +45,7 @@ impl Table {
         format!("CREATE TABLE IF NOT EXISTS {} (\n{}\n)", quote_identifier(&self.name), columns.join(",\n"))
     }
 
-    /// `COMMENT ON` for the table and each of its columns.
+    /// Returns `COMMENT ON` for the table and each column.
     pub fn comment_sql(&self) -> Vec<String> {
         let table = quote_identifier(&self.name);
         let mut statements = vec![format!("COMMENT ON TABLE {table} IS {}", quote_text(&self.comment))];

@@ -1,4 +1,4 @@
-//! The data dictionary, as text for people and for programs: every table and view, or those that are named.
+//! The data dictionary of all or some tables and views, in Markdown, SQL and JSON.
 
 use super::{Column, Personal, Table, View, ViewColumn, tables, views};
 
@@ -10,26 +10,22 @@ pub struct Dictionary {
 }
 
 impl Dictionary {
-    /// Takes everything.
-    pub fn whole() -> Dictionary {
+    /// Creates the dictionary of all tables and views.
+    pub fn all() -> Dictionary {
         Dictionary { tables: tables().iter().collect(), views: views().iter().collect() }
     }
 
-    /// Takes the tables and views of these names; all of them where none is named.
+    /// Creates the dictionary of the tables and views with these names; of all if `names` is empty.
     ///
     /// # Errors
-    /// A name that no table or view has, with the nearest one.
+    /// If a name is unknown. The error suggests the most similar name.
     pub fn of(names: &[String]) -> Result<Dictionary, String> {
-        let whole = Dictionary::whole();
+        let all = Dictionary::all();
         if names.is_empty() {
-            return Ok(whole);
+            return Ok(all);
         }
-        let known: Vec<&str> = whole
-            .tables
-            .iter()
-            .map(|table| table.name.as_str())
-            .chain(whole.views.iter().map(|view| view.name.as_str()))
-            .collect();
+        let table_names = all.tables.iter().map(|table| table.name.as_str());
+        let known: Vec<&str> = table_names.chain(all.views.iter().map(|view| view.name.as_str())).collect();
         for name in names {
             if !known.contains(&name.as_str()) {
                 let likeness = |known: &&&str| (strsim::jaro_winkler(name, known) * 1e6) as u64;
@@ -39,22 +35,22 @@ impl Dictionary {
         }
         let is_named = |name: &String| names.contains(name);
         Ok(Dictionary {
-            tables: whole.tables.into_iter().filter(|table| is_named(&table.name)).collect(),
-            views: whole.views.into_iter().filter(|view| is_named(&view.name)).collect(),
+            tables: all.tables.into_iter().filter(|table| is_named(&table.name)).collect(),
+            views: all.views.into_iter().filter(|view| is_named(&view.name)).collect(),
         })
     }
 
-    /// The tables, in the order of the contracts.
+    /// Returns the tables, in the order of the contracts.
     pub fn tables(&self) -> &[&'static Table] {
         &self.tables
     }
 
-    /// The views, in the order in which they read each other.
+    /// Returns the views, each after the views that it reads.
     pub fn views(&self) -> &[&'static View] {
         &self.views
     }
 
-    /// Writes it as Markdown.
+    /// Returns the dictionary in Markdown.
     pub fn markdown(&self) -> String {
         let mut text = String::from("# Data dictionary\n\nAll times are UTC.\n");
         for table in &self.tables {
@@ -70,7 +66,7 @@ impl Dictionary {
         text
     }
 
-    /// Writes it as DuckDB DDL with comments.
+    /// Returns the dictionary as DuckDB DDL with comments.
     pub fn sql(&self) -> String {
         let of_tables =
             self.tables.iter().flat_map(|table| std::iter::once(table.create_sql()).chain(table.comment_sql()));
@@ -78,10 +74,10 @@ impl Dictionary {
         of_tables.chain(of_views).map(|statement| statement + ";\n").collect()
     }
 
-    /// Writes it as JSON: the contracts themselves, then the views, which are told apart by their `kind`.
+    /// Returns the dictionary in JSON: the contracts, then the views. Their `kind` distinguishes them.
     ///
     /// # Errors
-    /// It cannot be written as JSON.
+    /// If serialization fails.
     pub fn json(&self) -> serde_json::Result<String> {
         let tables = self.tables.iter().map(serde_json::to_value);
         let views = self.views.iter().map(serde_json::to_value);

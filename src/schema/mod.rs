@@ -1,7 +1,7 @@
-//! Reads the contracts in `schemas/` and derives from them: Arrow schemas, DuckDB DDL, the data dictionary.
+//! Parses the contracts in `schemas/` and the views in `views/`. Derives from them Arrow schemas, DuckDB DDL and the
+//! data dictionary.
 //!
-//! The views in `views/` stand beside them. No column of a table is defined anywhere else. This module knows no data
-//! and does no IO: the contracts are compiled in.
+//! Only the contracts define columns of tables. They are compiled in, so this module does no I/O.
 
 mod arrow_types;
 mod contract;
@@ -20,7 +20,7 @@ pub use views::{View, ViewColumn, ViewKind, indexed_search, views};
 
 use std::sync::LazyLock;
 
-/// The contracts, parents before their children, in the order of the dictionary.
+/// The texts of the contracts in the order of the dictionary, each parent before its children.
 const CONTRACTS: [&str; 31] = [
     include_str!("../../schemas/responses.toml"),
     include_str!("../../schemas/response_choices.toml"),
@@ -57,33 +57,33 @@ const CONTRACTS: [&str; 31] = [
 
 static TABLES: LazyLock<Vec<Table>> = LazyLock::new(|| {
     let read = |text: &&str| {
-        // The texts are compiled in, and a test reads each of them: this cannot fail in a binary that passed its tests.
+        // The contracts are compiled in, and a test parses each one. So a tested binary cannot fail here.
         contract::parse(text).unwrap_or_else(|error| panic!("a contract in schemas/ is broken: {error}"))
     };
     CONTRACTS.iter().map(read).collect()
 });
 
-/// The texts of the contracts.
+/// Returns the texts of the contracts.
 pub fn contracts() -> &'static [&'static str] {
     &CONTRACTS
 }
 
-/// Every table, parents before their children.
+/// Returns every table, each parent before its children.
 pub fn tables() -> &'static [Table] {
     &TABLES
 }
 
-/// The table of that name.
+/// Returns the table with this name; `None` if there is none.
 pub fn table(name: &str) -> Option<&'static Table> {
     tables().iter().find(|table| table.name == name)
 }
 
-/// The tables that keep versions of parts of the rows of `base`.
+/// Returns the tables with versions of the child rows of `base`.
 pub fn versioned_parts_of(base: &str) -> impl Iterator<Item = &'static Table> {
     tables().iter().filter(move |table| table.kind == TableKind::Versioned && table.parent.as_deref() == Some(base))
 }
 
-/// The table that keeps earlier versions of the rows of `base`, but not the present ones.
+/// Returns the table with the earlier versions of the rows of `base`; `None` if there is none.
 pub fn history_of(base: &str) -> Option<&'static Table> {
     let keeps = |table: &&Table| {
         table.kind == TableKind::History && table.parent.as_deref() == Some(base) && table.column("reason").is_some()
@@ -91,7 +91,7 @@ pub fn history_of(base: &str) -> Option<&'static Table> {
     tables().iter().find(keeps)
 }
 
-/// The tables that are replaced as a set with a row of `parent`.
+/// Returns the child tables of `parent`: a changed row of `parent` replaces all its child rows.
 pub fn children_of(parent: &str) -> impl Iterator<Item = &'static Table> {
     tables().iter().filter(move |table| table.kind == TableKind::Child && table.parent.as_deref() == Some(parent))
 }

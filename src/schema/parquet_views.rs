@@ -1,20 +1,20 @@
-//! The tables and views over Parquet files as one script for plain DuckDB: `examples/parquet_views.sql`.
+//! The DuckDB script `examples/parquet_views.sql`, which defines the tables and views over Parquet files.
 //!
-//! It needs no extension and gives the same answers in every time zone.
+//! The script needs no extension, and its results do not depend on the time zone.
 
 use super::{ColumnType, Table, View, quote_identifier, quote_text, tables, views};
 
 const HEADER: &str = "\
 -- The tables and views of studysync over its Parquet files, for plain DuckDB. Written by `studysync schema --format parquet`.
 --
--- Say here where the files are, then run the whole file in each session: duckdb -init parquet_views.sql
+-- Set the folder of the Parquet files here, then run this file in each session: duckdb -init parquet_views.sql
 SET VARIABLE studysync_root = 'warehouse-parquet';
 
--- Tables. One without files is empty; run the file again when it has its first. Those that are cut by time have one more column
--- than in the DuckDB file, created_month (or created_date): a condition on it spares reading the other files.
+-- Tables. A table without files is empty; run this file again when it has some. Tables that are partitioned by time have one
+-- more column than in the DuckDB file, created_month (or created_date): a condition on it skips the other files.
 ";
 
-/// The whole script.
+/// Returns the script.
 pub fn parquet_views_sql() -> String {
     let mut script = HEADER.to_owned();
     tables().iter().for_each(|table| script.push_str(&table_sql(table)));
@@ -24,7 +24,8 @@ pub fn parquet_views_sql() -> String {
     script
 }
 
-/// The statement that reads a table is put together first, since naming files that are not there is an error.
+/// Returns the statements that define a table. They first build the query in a variable, because a query that names
+/// missing files is an error.
 fn table_sql(table: &Table) -> String {
     let column_list = |select: fn(ColumnType, &str) -> String| {
         let columns = table.columns.iter().map(|column| select(column.column_type, &quote_identifier(&column.name)));
@@ -54,6 +55,7 @@ fn table_sql(table: &Table) -> String {
     )
 }
 
+/// Returns the SQL that selects NULL as a column.
 fn no_value(column_type: ColumnType, name: &str) -> String {
     format!("NULL::{} AS {name}", column_type.duckdb())
 }

@@ -1,4 +1,4 @@
-//! Every contract can be read, and fits the rules that the other stages build on.
+//! Every contract can be parsed, and follows the rules that the other stages rely on.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ fn every_contract_file_is_compiled_in_under_its_own_name() {
 }
 
 #[test]
-fn every_table_says_who_wrote_a_row_and_when() {
+fn every_table_has_the_columns_of_the_writing_run() {
     for table in tables() {
         for name in ["_run_id", "_synced_at"] {
             let column = table.column(name).unwrap_or_else(|| panic!("{} has no {name}", table.name));
@@ -31,7 +31,7 @@ fn every_table_says_who_wrote_a_row_and_when() {
 }
 
 #[test]
-fn keys_are_not_null_and_children_carry_their_parents_key() {
+fn keys_are_not_null_and_children_have_their_parents_key() {
     for table in tables() {
         if table.kind == TableKind::Log || table.kind == TableKind::History {
             continue;
@@ -41,7 +41,7 @@ fn keys_are_not_null_and_children_carry_their_parents_key() {
         }
         if let (TableKind::Child, Some(parent)) = (table.kind, &table.parent) {
             let parent = super::table(parent).unwrap();
-            assert_eq!(parent.partition, table.partition, "{} is cut otherwise than its parent", table.name);
+            assert_eq!(parent.partition, table.partition, "{} has other partitions than its parent", table.name);
             if parent.name != "surveys" {
                 assert!(table.key.starts_with(&parent.key), "{}", table.name);
             }
@@ -62,13 +62,13 @@ fn a_history_has_every_content_column_of_its_parent() {
 
 #[test]
 fn the_dictionary_names_every_column() {
-    let whole = Dictionary::whole();
-    let (markdown, sql) = (whole.markdown(), whole.sql());
+    let all = Dictionary::all();
+    let (markdown, sql) = (all.markdown(), all.sql());
     for column in tables().iter().flat_map(|table| &table.columns) {
         assert!(markdown.contains(&format!("| `{}` |", column.name)));
         assert!(sql.contains(&format!("\"{}\" {}", column.name, column.column_type.duckdb())));
     }
-    let json: serde_json::Value = serde_json::from_str(&whole.json().unwrap()).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&all.json().unwrap()).unwrap();
     assert_eq!(json.as_array().unwrap().len(), tables().len() + views().len());
 }
 
@@ -87,7 +87,7 @@ fn every_file_of_views_is_compiled_in() {
 }
 
 #[test]
-fn a_view_stands_after_those_that_it_reads() {
+fn a_view_comes_after_the_views_that_it_reads() {
     for (at, view) in views().iter().enumerate() {
         for read in view.reads() {
             assert!(
@@ -101,7 +101,7 @@ fn a_view_stands_after_those_that_it_reads() {
 }
 
 #[test]
-fn the_views_of_the_three_periods_say_the_same() {
+fn the_views_of_the_three_periods_have_the_same_sql() {
     for suffix in ["", "_latest", "_per_question", "_per_question_latest"] {
         let of = |period: &str| {
             let sql = &views().iter().find(|view| view.name == format!("nps_by_{period}{suffix}")).unwrap().sql;
@@ -117,7 +117,7 @@ fn the_script_for_parquet_in_the_examples_is_current() {
     let shipped = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/parquet_views.sql")).unwrap();
     assert!(
         shipped == parquet_views_sql(),
-        "write it anew: studysync schema --format parquet > examples/parquet_views.sql"
+        "regenerate it: studysync schema --format parquet > examples/parquet_views.sql"
     );
 }
 
@@ -131,11 +131,11 @@ fn the_search_with_an_index_has_the_columns_of_the_plain_one() {
 }
 
 #[test]
-fn a_dictionary_of_named_tables_has_them_alone() {
+fn a_dictionary_of_named_tables_has_only_them() {
     let named = |names: &[&str]| Dictionary::of(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
     let two = named(&["themes", "nps_by_week"]).unwrap().markdown();
     assert_eq!(two.lines().filter(|line| line.starts_with("## ")).count(), 2, "{two}");
-    assert_eq!(named(&[]).unwrap().markdown(), Dictionary::whole().markdown());
+    assert_eq!(named(&[]).unwrap().markdown(), Dictionary::all().markdown());
     let unknown = named(&["respones"]).unwrap_err();
     assert!(unknown.contains("'respones'") && unknown.contains("did you mean 'responses'?"), "{unknown}");
 }

@@ -1,8 +1,8 @@
-//! The views of the warehouse, as the files in `views/` define them: plain SQL under a header of comments that says
-//! what a row is, what is left out and what each column means.
+//! The views of the warehouse, which the files in `views/` define. A file is SQL with a header of comments. The header
+//! describes a row, what is left out, and each column.
 //!
-//! The header is read here and becomes the comments of the catalog and the data dictionary. The SQL is not looked into,
-//! but for the names of other views: no engine is at hand. Tests hold the headers to the columns that the engine finds.
+//! The header becomes the comments in the catalog and the data dictionary. The SQL is only searched for names of other
+//! views. Tests compare the headers with the columns that DuckDB finds.
 
 use std::sync::LazyLock;
 
@@ -13,21 +13,21 @@ use super::quote::{quote_identifier, quote_text};
 /// A view that analysts read, or a table macro that they call.
 #[derive(Clone, Debug, Serialize)]
 pub struct View {
-    /// snake_case; also the stem of the view's file.
+    /// The name in snake_case; also the stem of the view's file.
     pub name: String,
-    /// How it is read.
+    /// Whether it is a view or a macro.
     pub kind: ViewKind,
-    /// What it is for.
+    /// The purpose of the view.
     pub comment: String,
-    /// What one row is, what is left out, and whatever else a reader must know; a sentence each.
+    /// What one row represents, what is left out, and other facts for readers; one sentence each.
     pub notes: Vec<String>,
-    /// Of a macro: name, default and meaning of what it is called with, in order.
+    /// For a macro: name, default and meaning of each parameter, in order.
     #[serde(rename = "parameter", skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<ViewColumn>,
     /// Name and meaning of each column, in order.
     #[serde(rename = "column")]
     pub columns: Vec<ViewColumn>,
-    /// The SELECT.
+    /// The SELECT statement.
     pub sql: String,
 }
 
@@ -35,7 +35,7 @@ pub struct View {
 #[derive(Clone, Debug, Serialize)]
 pub struct ViewColumn {
     pub name: String,
-    /// Meaning and unit.
+    /// The meaning and the unit.
     pub comment: String,
 }
 
@@ -55,7 +55,7 @@ macro_rules! files {
     };
 }
 
-/// The views, each after those that it reads.
+/// The views, each after the views that it reads.
 const VIEWS: &[(&str, &str)] = files!("views":
     "current_responses",
     "current_choices",
@@ -111,67 +111,67 @@ const MACROS: &[(&str, &str)] = files!("views/macros":
     "figure_changes",
 );
 
-/// The search with an index of words: it takes the place of the plain one in a file that has the index.
+/// The macro for full-text search with an index. It replaces the plain macro in a DuckDB file that has the index.
 const INDEXED: &[(&str, &str)] = files!("views/indexed": "search_answers");
 
 static INDEXED_SEARCH: LazyLock<View> = LazyLock::new(|| {
     let (name, text) = INDEXED[0];
-    read(name, ViewKind::Macro, text)
+    parse(name, ViewKind::Macro, text)
 });
 
-static READ: LazyLock<Vec<View>> = LazyLock::new(|| {
-    let read = |kind| move |(name, text): &(&str, &str)| read(name, kind, text);
-    VIEWS.iter().map(read(ViewKind::View)).chain(MACROS.iter().map(read(ViewKind::Macro))).collect()
+static PARSED: LazyLock<Vec<View>> = LazyLock::new(|| {
+    let parse = |kind| move |(name, text): &(&str, &str)| parse(name, kind, text);
+    VIEWS.iter().map(parse(ViewKind::View)).chain(MACROS.iter().map(parse(ViewKind::Macro))).collect()
 });
 
-/// Every view and macro, each after those that it reads.
+/// Returns every view and macro, each after the ones that it reads.
 pub fn views() -> &'static [View] {
-    &READ
+    &PARSED
 }
 
-/// The macro `search_answers` for a DuckDB file with an index of words. It has the parameters and the columns of the
-/// plain one.
+/// Returns the macro `search_answers` for a DuckDB file with a full-text index. It has the same parameters and columns
+/// as the plain macro.
 pub fn indexed_search() -> &'static View {
     &INDEXED_SEARCH
 }
 
-/// Takes a file apart: a paragraph for the comment, one for the notes, one line (or more, indented) for each parameter
-/// of a macro, and likewise for each column.
-fn read(name: &str, kind: ViewKind, text: &str) -> View {
+/// Parses the file of a view. Its header has a paragraph for the comment, one for the notes, one for the parameters of
+/// a macro, and one for the columns. Each parameter or column has one line, which indented lines continue.
+fn parse(name: &str, kind: ViewKind, text: &str) -> View {
     let is_header = |line: &&str| line.starts_with("--");
     let header: Vec<&str> = text.lines().take_while(is_header).map(|line| line.trim_start_matches("--")).collect();
     let sql = text.lines().skip_while(is_header).collect::<Vec<_>>().join("\n");
     let mut paragraphs = header.split(|line| line.trim().is_empty());
     let mut paragraph = || paragraphs.next().unwrap_or_default();
     let (comment, notes) = (paragraph(), paragraph());
-    let parameters = if kind == ViewKind::Macro { named(paragraph()) } else { Vec::new() };
-    let columns = named(paragraph());
+    let parameters = if kind == ViewKind::Macro { parse_columns(paragraph()) } else { Vec::new() };
+    let columns = parse_columns(paragraph());
     let joined = |lines: &[&str]| lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
     let (name, comment, notes) = (name.into(), joined(comment), sentences(&joined(notes)));
     View { name, kind, comment, notes, parameters, columns, sql }
 }
 
-/// The names and meanings in a paragraph, below its title.
-fn named(paragraph: &[&str]) -> Vec<ViewColumn> {
-    let mut read = Vec::<ViewColumn>::new();
+/// Parses the names and meanings in a paragraph, below its title.
+fn parse_columns(paragraph: &[&str]) -> Vec<ViewColumn> {
+    let mut columns = Vec::<ViewColumn>::new();
     for line in paragraph.iter().skip(1) {
-        match (line.trim().split_once(": "), line.starts_with("     "), read.last_mut()) {
+        match (line.trim().split_once(": "), line.starts_with("     "), columns.last_mut()) {
             (_, true, Some(column)) => column.comment = format!("{} {}", column.comment, line.trim()),
-            (Some((name, comment)), ..) => read.push(ViewColumn { name: name.into(), comment: comment.into() }),
-            // A header that cannot be read shows up as a missing column in the tests of every view.
+            (Some((name, comment)), ..) => columns.push(ViewColumn { name: name.into(), comment: comment.into() }),
+            // A header with errors lacks a column, which the tests of all views find.
             _ => {}
         }
     }
-    read
+    columns
 }
 
-/// One note a sentence: the header breaks its lines where they are full.
+/// Splits a text into its sentences.
 fn sentences(text: &str) -> Vec<String> {
     text.split_inclusive(". ").map(|sentence| sentence.trim().to_owned()).collect()
 }
 
 impl View {
-    /// `CREATE OR REPLACE` in the catalog and schema that are in use.
+    /// Returns `CREATE OR REPLACE` for the current catalog and schema.
     pub fn create_sql(&self) -> String {
         let name = quote_identifier(&self.name);
         match self.kind {
@@ -180,33 +180,30 @@ impl View {
         }
     }
 
-    /// What follows the name where it is read: `(moment)`, or nothing for a view.
+    /// Returns the parameter list of a macro, such as `(moment)`; empty for a view.
     pub fn call(&self) -> String {
         let names: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name.as_str()).collect();
         if self.kind == ViewKind::Macro { format!("({})", names.join(", ")) } else { String::new() }
     }
 
-    /// `COMMENT ON` for the view and each of its columns; a macro has no columns to comment on.
+    /// Returns `COMMENT ON` for the view and each column. DuckDB has no comments for the columns of macros.
     pub fn comment_sql(&self) -> Vec<String> {
         let name = quote_identifier(&self.name);
         let about = quote_text(&format!("{} {}", self.comment, self.notes.join(" ")));
-        match self.kind {
-            ViewKind::Macro => vec![format!("COMMENT ON MACRO TABLE {name} IS {about}")],
-            ViewKind::View => {
-                let mut statements = vec![format!("COMMENT ON VIEW {name} IS {about}")];
-                statements.extend(self.columns.iter().map(|column| {
-                    let comment = quote_text(&column.comment);
-                    format!("COMMENT ON COLUMN {name}.{} IS {comment}", quote_identifier(&column.name))
-                }));
-                statements
-            }
+        if self.kind == ViewKind::Macro {
+            return vec![format!("COMMENT ON MACRO TABLE {name} IS {about}")];
         }
+        let mut statements = vec![format!("COMMENT ON VIEW {name} IS {about}")];
+        statements.extend(self.columns.iter().map(|column| {
+            format!("COMMENT ON COLUMN {name}.{} IS {}", quote_identifier(&column.name), quote_text(&column.comment))
+        }));
+        statements
     }
 
-    /// The views that this one reads.
+    /// Returns the views that this view reads.
     pub fn reads(&self) -> impl Iterator<Item = &'static View> {
-        let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-        let words: Vec<&str> = self.sql.split(move |letter| !is_of_name(letter)).collect();
+        let is_separator = |letter: char| !letter.is_ascii_alphanumeric() && letter != '_';
+        let words: Vec<&str> = self.sql.split(is_separator).collect();
         views().iter().filter(move |other| other.name != self.name && words.contains(&other.name.as_str()))
     }
 }

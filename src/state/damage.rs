@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{files::beside, model::format_ms};
+use crate::{files::with_suffix, model::format_ms};
 
 use super::{State, StateError, lock};
 
@@ -58,7 +58,7 @@ impl State {
         let page_bytes: i64 =
             self.connection.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(self.failed("read"))?;
         let bytes = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
-        let has_log = bytes(&beside(&self.path, "-wal")) > 0;
+        let has_log = bytes(&with_suffix(&self.path, "-wal")) > 0;
         Ok(!has_log && bytes(&self.path) % page_bytes.unsigned_abs().max(1) != 0)
     }
 
@@ -81,9 +81,9 @@ impl State {
 
 fn put_aside(path: &Path, now_ms: i64) -> io::Result<PathBuf> {
     let stamp: String = format_ms(now_ms).chars().filter(|char| char.is_ascii_alphanumeric()).collect();
-    let aside = beside(path, &format!(".damaged-{stamp}"));
+    let aside = with_suffix(path, &format!(".damaged-{stamp}"));
     for companion in COMPANIONS {
-        match fs::rename(beside(path, companion), beside(&aside, companion)) {
+        match fs::rename(with_suffix(path, companion), with_suffix(&aside, companion)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }

@@ -128,7 +128,7 @@ impl State {
         let version = match state.version() {
             // SQLite makes files beside it even to read it.
             // Without a log nobody is at work, and it can do without them.
-            Err(StateError::ReadOnly { .. }) if !is_there(&files::beside(path, "-wal"))? => {
+            Err(StateError::ReadOnly { .. }) if !is_there(&files::with_suffix(path, "-wal"))? => {
                 state = State::connect_immutable(path)?;
                 state.version()?
             }

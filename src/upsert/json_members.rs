@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::excerpt::excerpt;
@@ -13,7 +13,9 @@ pub(super) type Member<'a> = (String, Cow<'a, str>);
 
 /// Returns the members of a JSON object, in order.
 pub(super) fn members_of(text: &str) -> Result<Vec<Member<'_>>, String> {
-    serde_json::from_str::<Members<'_>>(text).map(|members| members.0).map_err(|error| error.to_string())
+    let mut json = serde_json::Deserializer::from_str(text);
+    let members = json.deserialize_map(Members).and_then(|members| json.end().map(|()| members));
+    members.map_err(|error| error.to_string())
 }
 
 /// Returns the items of a JSON list, in order.
@@ -22,24 +24,16 @@ pub(super) fn items_of(text: &str) -> Result<Vec<&str>, String> {
     Ok(items.into_iter().map(RawValue::get).collect())
 }
 
-struct Members<'a>(Vec<Member<'a>>);
+struct Members;
 
-impl<'de> Deserialize<'de> for Members<'de> {
-    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
-        reader.deserialize_map(MembersVisitor)
-    }
-}
-
-struct MembersVisitor;
-
-impl<'de> Visitor<'de> for MembersVisitor {
-    type Value = Members<'de>;
+impl<'de> Visitor<'de> for Members {
+    type Value = Vec<Member<'de>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut members: Vec<Member<'de>> = Vec::new();
         let mut names = std::collections::HashSet::new();
         while let Some((name, value)) = map.next_entry::<String, &'de RawValue>()? {
@@ -48,7 +42,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
             }
             members.push((name, Cow::Borrowed(value.get())));
         }
-        Ok(Members(members))
+        Ok(members)
     }
 }
 

@@ -93,10 +93,8 @@ pub(super) fn read_members(mut members: Vec<Member<'_>>, ids: IdSource) -> Resul
         return Err(UnsendableRow::of("there is no userId"));
     }
     let suspicion = if ids == IdSource::Text { suspicion_of(&user_id) } else { None };
-    let fields = suspicion.map_or_else(|| read_other_fields(members), Err);
-    fields
-        .map(|OtherFields { email, attributes, events }| Upsert { user_id: user_id.clone(), email, attributes, events })
-        .map_err(|reason| UnsendableRow { user_id: Some(user_id), reason })
+    let upsert = suspicion.map_or_else(|| read_fields(user_id.clone(), members), Err);
+    upsert.map_err(|reason| UnsendableRow { user_id: Some(user_id), reason })
 }
 
 /// Returns why a program or spreadsheet seems to have changed an id; `None` if the id looks intact.
@@ -131,39 +129,33 @@ pub(super) fn is_blank(letter: char) -> bool {
     letter.is_whitespace() || matches!(letter, '\u{feff}' | '\u{200b}')
 }
 
-/// The fields of a row other than the user id.
-struct OtherFields {
-    email: Option<String>,
-    attributes: BTreeMap<String, AttributeValue>,
-    events: Vec<Event>,
-}
-
-fn read_other_fields(members: Vec<Member<'_>>) -> Result<OtherFields, String> {
-    let mut fields = OtherFields { email: None, attributes: BTreeMap::new(), events: Vec::new() };
+/// Parses the members of a row other than the user id.
+fn read_fields(user_id: String, members: Vec<Member<'_>>) -> Result<Upsert, String> {
+    let mut upsert = Upsert { user_id, email: None, attributes: BTreeMap::new(), events: Vec::new() };
     for (name, value) in members {
         check_name(&name)?;
         if shape(&value) == Shape::Null {
             continue;
         }
         match name.as_str() {
-            EMAIL => fields.email = Some(read_email(&value)?),
-            EVENTS => fields.events = read_events(&value)?,
+            EMAIL => upsert.email = Some(read_email(&value)?),
+            EVENTS => upsert.events = read_events(&value)?,
             ATTRIBUTES => {
                 let opened = embedded_json(&value)?;
                 if shape(&opened) != Shape::Object {
                     return Err(format!("attributes are {}, not an object", shape_name(shape(&value))));
                 }
                 let members = members_of(&opened).map_err(|problem| format!("attributes: {problem}"))?;
-                members.into_iter().try_for_each(|(name, value)| add(&mut fields.attributes, name, &value))?;
+                members.into_iter().try_for_each(|(name, value)| add(&mut upsert.attributes, name, &value))?;
             }
             name => {
                 let name = name.strip_prefix(ATTRIBUTE_PREFIX).unwrap_or(name);
-                add(&mut fields.attributes, name.to_owned(), &value)?;
+                add(&mut upsert.attributes, name.to_owned(), &value)?;
             }
         }
     }
-    match fields.attributes.len() {
-        0..=ATTRIBUTES_MAX => Ok(fields),
+    match upsert.attributes.len() {
+        0..=ATTRIBUTES_MAX => Ok(upsert),
         count => Err(format!("{count} attributes; the service accepts at most {ATTRIBUTES_MAX}")),
     }
 }

@@ -146,7 +146,7 @@ impl Results {
         let failed = |source| PipelineError::Results { path: path.to_owned(), source };
         let real = files::real_path(path).map_err(failed)?;
         // Of a push that was killed.
-        keep_aside(&files::beside(&real, UNFINISHED), &real).map_err(failed)?;
+        keep_aside(&files::with_suffix(&real, UNFINISHED), &real).map_err(failed)?;
         let out = Output::begin(path, UNFINISHED, Access::Private).map_err(failed)?;
         let mut results = Results { out: Some(csv::Writer::from_writer(out)), path: path.to_owned(), tells: false };
         results.record(HEADER)?;
@@ -202,7 +202,7 @@ fn keep_aside(results: &Path, place: &Path) -> io::Result<()> {
     }
     let mut number = 1;
     let aside = loop {
-        let aside = files::beside(place, &format!(".{number}"));
+        let aside = files::with_suffix(place, &format!(".{number}"));
         if fs::symlink_metadata(&aside).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             break aside;
         }

@@ -25,7 +25,7 @@ fn real(path: &Path) -> PathBuf {
 }
 
 fn suffixed(path: &Path, suffix: &str) -> PathBuf {
-    files::beside(&real(path), suffix)
+    files::with_suffix(&real(path), suffix)
 }
 
 /// Where the warehouse of this path is built.
@@ -38,8 +38,8 @@ pub fn clear_leftovers(settings: &Settings) -> Result<(), PipelineError> {
     for path in settings.warehouse.duckdb.iter().chain([&settings.state_path]) {
         let beside = beside(path);
         remove(&beside)?;
-        remove(&files::beside(&beside, ".wal"))?;
-        remove(&files::beside(&beside, ".spill"))?;
+        remove(&files::with_suffix(&beside, ".wal"))?;
+        remove(&files::with_suffix(&beside, ".spill"))?;
     }
     if let Some(root) = &settings.warehouse.parquet {
         let replaced = suffixed(root, REPLACED);
@@ -55,7 +55,7 @@ pub fn clear_leftovers(settings: &Settings) -> Result<(), PipelineError> {
 /// Puts the file that was built beside `path` in its place.
 pub(super) fn swap_file(path: &Path) -> Result<(), PipelineError> {
     for file in [real(path), beside(path)] {
-        let log = files::beside(&file, ".wal");
+        let log = files::with_suffix(&file, ".wal");
         if log.exists() {
             // It would be taken for the log of the file that comes into this place.
             let source = io::Error::other("its commit log is not folded in");

@@ -79,8 +79,8 @@ fn p3_one_record_that_always_fails_loses_only_its_second() {
 }
 
 #[test]
-fn windows_that_became_short_become_long_again() {
-    // Two records on both sides of where windows are halved: neither half succeeds, whatever its length.
+fn short_windows_become_long_again() {
+    // One bad record on each side of every day's start: neither half of a window succeeds, whatever its length.
     let days = 365;
     let bad = |window: Window| (1..20).any(|at| window.contains(at * DAY_MS) || window.contains(at * DAY_MS - 1));
     let healthy = backfill(days, 300, 1, |_| true);

@@ -116,16 +116,15 @@ proptest! {
             let Some(at_ms) = moments(&service.rows).tie_ms else { continue };
             let all = service.probe(at_ms);
             let page_rows = measuring_page_rows(all.len()) as usize;
-            let (mut pages, came_to_end) = service.pages(|ms| (at_ms - 1..=at_ms + 1).contains(&ms), page_rows);
-            if !came_to_end {
-                // A walk sees its page again before it knows.
+            let (mut pages, has_end) = service.pages(|ms| (at_ms - 1..=at_ms + 1).contains(&ms), page_rows);
+            if !has_end {
+                // The walk requests the page twice before it detects the loop.
                 pages.push(pages[pages.len() - 1].clone());
             }
             let walked: Vec<u128> = pages.iter().flat_map(|(page, _)| page).map(|(_, key)| *key).collect();
-            let end = if came_to_end { WalkEnd::OfResults } else { WalkEnd::Loop };
+            let end = if has_end { WalkEnd::OfResults } else { WalkEnd::Loop };
             prop_assert_eq!(judge(&all, &walked, pages.len(), end), ties);
-            // A walk that ends early, or meets a page twice by mistake,
-            // never makes a service that loses rows one that does not.
+            // A walk that ends early, or has a page twice by mistake, never hides that a service loses rows.
             if ties == Ties::Lost {
                 for length in 0..=walked.len() {
                     let twice = [&walked[..length], &walked[..length]].concat();
@@ -138,7 +137,7 @@ proptest! {
 
     /// A sample finds lost rows. In a list in order of time that loses none, it finds nothing.
     #[test]
-    fn a_sample_finds_lost_rows_and_raises_no_false_alarm(rows in rows(), order in 0..2u8, page_rows in 8..20usize) {
+    fn a_sample_finds_lost_rows_without_false_alarms(rows in rows(), order in 0..2u8, page_rows in 8..20usize) {
         let service = Service::new(rows, order, Ties::Lost);
         let (pulled, boundaries, _) = scan(&service, page_rows, Ties::Kept);
         let (pages, _) = service.pages(|_| true, page_rows);
@@ -146,7 +145,7 @@ proptest! {
         let edge_ms = first[first.len() - 1].0;
         let lost: Vec<u128> = service.probe(edge_ms).into_iter().filter(|key| !first.iter().any(|row| row.1 == *key)).collect();
         prop_assert_eq!(boundaries.missed().contains(&edge_ms), !lost.is_empty());
-        prop_assert!(lost.iter().all(|key| pulled.contains(key)), "the rows of a probe join the scan");
+        prop_assert!(lost.iter().all(|key| pulled.contains(key)), "the scan includes the rows of a probe");
         for ties in [Ties::Kept, Ties::Repeated] {
             let service = Service { ties, ..service.clone() };
             if service.pages(|_| true, page_rows).1 {
@@ -171,10 +170,10 @@ fn p3_an_unresolved_boundary_needs_recheck_if_rows_can_be_lost() {
         assert_eq!(boundaries.unresolved().0[0].at_ms, Some(7));
         let mut boundaries = ScanBoundaries::new(0);
         boundaries.probed(&boundary, &HashSet::from([2]), belief, Ok(()));
-        assert_eq!(boundaries.has_changed(), needs_recheck, "{belief}: worth another walk");
+        assert_eq!(boundaries.has_changed(), needs_recheck, "{belief}: worth another scan");
         assert!(boundaries.try_again() && !boundaries.has_changed() && !boundaries.needs_recheck(belief));
         boundaries.probed(&boundary, &HashSet::from([2]), belief, Ok(()));
-        assert!(!boundaries.has_changed(), "{belief}: no third one");
+        assert!(!boundaries.has_changed(), "{belief}: no third scan");
         assert_eq!(
             boundaries.needs_recheck(belief),
             needs_recheck,
@@ -211,26 +210,25 @@ fn boundaries_are_probed_once_and_only_inside_the_window() {
     );
     assert!(boundaries.try_again() && boundaries.unprobed() == 0);
     boundaries.start_over();
-    assert!(!boundaries.try_again(), "no window starts over for ever");
+    assert!(!boundaries.try_again(), "a window starts over once");
 }
 
 #[test]
 fn boundaries_wait_while_the_behaviour_is_unknown() {
     let pages = [[(5, 1), (7, 2)], [(7, 3), (7, 4)], [(8, 5), (9, 6)]].map(|rows| moments(&rows));
-    for (belief, looked_at) in [(Ties::Unknown, 2), (Ties::Lost, 2), (Ties::Kept, 0), (Ties::Repeated, 0)] {
+    for (belief, probed) in [(Ties::Unknown, 2), (Ties::Lost, 2), (Ties::Kept, 0), (Ties::Repeated, 0)] {
         let mut boundaries = ScanBoundaries::new(0);
         for page in &pages {
             assert_eq!(boundaries.page(page, true, None, Ties::Unknown, |_| true), None, "it waits");
         }
         let waited: Vec<PageBoundary> = std::iter::from_fn(|| boundaries.next_waiting(belief)).collect();
-        assert_eq!(waited.len(), looked_at, "{belief}");
-        // Whoever changes the mind of the run later must know what was not probed at.
-        assert_eq!(boundaries.unprobed(), 2 - looked_at as u64, "{belief}");
+        assert_eq!(waited.len(), probed, "{belief}");
+        assert_eq!(boundaries.unprobed(), 2 - probed as u64, "{belief}");
         if let Some(boundary) = waited.iter().find(|boundary| boundary.at_ms == 7) {
             assert_eq!(boundary.shown, HashSet::from([2, 3, 4]), "one probe for a millisecond of several pages");
         }
         boundaries.start_over();
-        assert_eq!(boundaries.next_waiting(Ties::Lost), None, "another walk has its own boundaries");
+        assert_eq!(boundaries.next_waiting(Ties::Lost), None, "another scan has its own boundaries");
     }
 }
 

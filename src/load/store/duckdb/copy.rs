@@ -50,7 +50,7 @@ pub(super) fn check_target(engine: &Engine, copy: &Path, identity: &Identity) ->
 pub(super) fn make(engine: &Engine, original: &Path, copy: &Path) -> Result<(), LoadError> {
     let folder = files::folder_of(copy);
     files::create_folders(folder).map_err(LoadError::io("create the folder", folder))?;
-    let unfinished = files::beside(copy, UNFINISHED);
+    let unfinished = files::with_suffix(copy, UNFINISHED);
     let made = write(original, &unfinished);
     if made.is_err() {
         // The first error is returned. An unfinished copy would take space.

@@ -46,7 +46,7 @@ pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
 /// Creates the file under another name and renames it. The engine writes the header of a new file in several steps, and
 /// could not open a file that a kill between the steps left.
 fn create(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    let new = files::beside(path, NEW_SUFFIX);
+    let new = files::with_suffix(path, NEW_SUFFIX);
     remove_database(&new)?;
     attach_file(engine, [&new, path], CATALOG, NEW_FILE_OPTIONS)?;
     detach(engine, &new)?;
@@ -102,7 +102,7 @@ pub(super) fn commit_log_bytes(path: &Path) -> u64 {
 
 /// Path of the commit log (WAL) of a database file.
 pub(super) fn commit_log(path: &Path) -> PathBuf {
-    files::beside(path, ".wal")
+    files::with_suffix(path, ".wal")
 }
 
 /// Detaches the warehouse's file, which closes it.

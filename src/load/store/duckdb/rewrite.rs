@@ -23,7 +23,7 @@ const NEW_SUFFIX: &str = ".rewrite";
 
 /// Writes the new file next to the attached one, and checks that all tables have the same number of rows in both.
 pub(super) fn write(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    let new_file = files::beside(path, NEW_SUFFIX);
+    let new_file = files::with_suffix(path, NEW_SUFFIX);
     let action = "write the warehouse anew";
     with_new_file(engine, &new_file, || {
         let copy = || {
@@ -47,7 +47,7 @@ pub(super) fn write(engine: &Engine, path: &Path) -> Result<(), LoadError> {
 
 /// Returns an error if the attached file has an object that cannot be copied. Leaves no file behind.
 pub(super) fn require_possible(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    require_copyable(engine, path, &files::beside(path, NEW_SUFFIX))
+    require_copyable(engine, path, &files::with_suffix(path, NEW_SUFFIX))
 }
 
 /// Checks that every table has as many rows in the new file as in the old one.
@@ -66,7 +66,7 @@ fn check(engine: &Engine, path: &Path) -> Result<(), LoadError> {
 
 /// Replaces the old file by the new one. This process must not have the old file open.
 pub(super) fn replace_old_file(engine: &Engine, path: &Path) -> Result<(), LoadError> {
-    let new_file = files::beside(path, NEW_SUFFIX);
+    let new_file = files::with_suffix(path, NEW_SUFFIX);
     engine.hit(DurableStep::DuckDbRewritten, path)?;
     if file::has_commit_log(path) {
         file::remove_database(&new_file)?;
@@ -80,7 +80,7 @@ pub(super) fn replace_old_file(engine: &Engine, path: &Path) -> Result<(), LoadE
 /// Replaces the copy for readers by an empty file, if there is a copy. An empty file, and no missing one, keeps the
 /// copy's access rights for the next copy. Also removes an unfinished copy and the copy's commit log.
 pub(super) fn empty_copy(copy: &Path) -> Result<(), LoadError> {
-    let empty = files::beside(copy, UNFINISHED);
+    let empty = files::with_suffix(copy, UNFINISHED);
     file::remove(&empty)?;
     file::remove(&file::commit_log(copy))?;
     if files::metadata(copy).map_err(LoadError::io("look at", copy))?.is_none() {

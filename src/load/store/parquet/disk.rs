@@ -82,7 +82,7 @@ impl Disk {
 
     /// Replaces the content of a small file atomically and durably.
     pub(super) fn replace(&self, path: &Path, bytes: &[u8]) -> Result<(), LoadError> {
-        let new = files::beside(path, ".new");
+        let new = files::with_suffix(path, ".new");
         self.write(&new, bytes)?;
         self.rename(&new, path)
     }
