@@ -384,7 +384,7 @@ fn ordinary_runs_learn_traits() {
         status["traits"].as_array().unwrap().iter().find(|one| one["trait"] == "retry_after").unwrap().clone()
     };
     let before = retry_after(&place);
-    assert_eq!(before["evidence"], "a refusal in a run");
+    assert_eq!(before["evidence"], "a 429 in a run");
     let check = place.run(&["check", "--service-profile", "--json"]).expect(0).json();
     let told = check["traits"].as_array().unwrap().iter().find(|one| one["trait"] == "retry_after").unwrap();
     assert_eq!([&told["measured_ms"], &told["how"]], [&before["measured_ms"], &before["evidence"]]);

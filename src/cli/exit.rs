@@ -7,7 +7,8 @@ use crate::{
     erase::EraseError,
     load::LoadError,
     pipeline::{
-        PipelineError, Wish, chain, is_own, load_code, load_hint, pipeline_hint, refusal_hint, state_code, state_hint,
+        FileAccess, PipelineError, chain, is_own_lock, load_code, load_hint, pipeline_hint, refusal_hint, state_code,
+        state_hint,
     },
     serve::ServeError,
     state::StateError,
@@ -117,15 +118,15 @@ impl CommandError {
         match self {
             CommandError::Erase(error) | CommandError::NotErased(error) => match error {
                 EraseError::Pipeline(error) => pipeline_hint(error),
-                EraseError::Io { path, source, .. } => refusal_hint(path, source, Wish::Write),
+                EraseError::Io { path, source, .. } => refusal_hint(path, source, FileAccess::Write),
                 _ => None,
             },
             CommandError::Pipeline(error) => pipeline_hint(error),
-            CommandError::Load(LoadError::Locked { holder, .. }) if is_own(holder.as_deref()) => Some(
+            CommandError::Load(LoadError::Locked { holder, .. }) if is_own_lock(holder.as_deref()) => Some(
                 "a run of studysync writes to it: try again when the run has ended; `publish` under [warehouse] keeps a copy that \
                  can be read at any time",
             ),
-            CommandError::Load(LoadError::Io { path, source, .. }) => refusal_hint(path, source, Wish::Read),
+            CommandError::Load(LoadError::Io { path, source, .. }) => refusal_hint(path, source, FileAccess::Read),
             CommandError::Load(source) => load_hint(source),
             CommandError::Query(LoadError::TimedOut { .. }) => {
                 Some("query less (a range of created_at, one survey), or raise the limit with --time-limit")
@@ -190,10 +191,10 @@ mod tests {
         assert!(in_run(locked("process 7, /usr/bin/duckdb")).hint().unwrap_or_default().contains("lock_wait_secs"));
         for error in [CommandError::Load(refused()), in_run(refused())] {
             assert_eq!(error.exit_code(), 1);
-            assert!(error.hint().unwrap_or_default().contains("gives locks"));
+            assert!(error.hint().unwrap_or_default().contains("supports file locks"));
         }
         let state = StateError::LockRefused { path: "s".into(), source: io::Error::other("No locks available") };
         let state = CommandError::State(state);
-        assert!(state.exit_code() == 1 && state.hint().unwrap_or_default().contains("gives locks"));
+        assert!(state.exit_code() == 1 && state.hint().unwrap_or_default().contains("supports file locks"));
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn run(args: &ForgetArgs, context: Context) -> Result<u8, CommandErro
     };
     let meta = |key| state.meta(key).map(Option::unwrap_or_default);
     let identity = Identity { base_url: meta("base_url")?, environment: meta("environment")? };
-    let known = state.single_surveys()?;
+    let known = state.survey_scopes()?;
     drop(state);
     let is_known = |id: &i64| known.iter().any(|scope| scope.survey_id == Some(*id));
     if let Some(unknown) = settings.surveys.iter().find(|id| !is_known(id)) {

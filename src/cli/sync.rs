@@ -12,8 +12,8 @@ use crate::{
     model::{Window, format_ms},
     notify::{EndedRun, after_run},
     pipeline::{
-        OPEN_END_MS, Outcome, PeopleAsk, PipelineError, Progress, Reached, RecordingsReport, Request, Run, RunMoments,
-        RunReport, drift_lines,
+        OPEN_END_MS, Outcome, PeopleSelection, PipelineError, Progress, Reached, RecordingsReport, Request, Run,
+        RunReport, RunTimes, drift_lines,
     },
     sync_status::HealthRules,
 };
@@ -95,7 +95,7 @@ pub(super) struct RunArgs {
 }
 
 pub(super) async fn sync(args: SyncArgs, context: Context) -> Result<u8, CommandError> {
-    let request = args.run.request("sync", None, PeopleAsk::AfterLists);
+    let request = args.run.request("sync", None, PeopleSelection::AfterLists);
     let settings = args.run.settings(&context).selection(&args.selection).build()?;
     run_request(request, settings, args.run.json, context).await
 }
@@ -103,13 +103,13 @@ pub(super) async fn sync(args: SyncArgs, context: Context) -> Result<u8, Command
 pub(super) async fn backfill(args: BackfillArgs, context: Context) -> Result<u8, CommandError> {
     check_range(Some(args.from), args.to)?;
     let range = Window::new(args.from, args.to.unwrap_or(OPEN_END_MS));
-    let request = args.run.request("backfill", Some(range), PeopleAsk::AfterLists);
+    let request = args.run.request("backfill", Some(range), PeopleSelection::AfterLists);
     let settings = args.run.settings(&context).selection(&args.selection).build()?;
     run_request(request, settings, args.run.json, context).await
 }
 
 /// `users pull`: runs the pipeline for users only.
-pub(super) async fn pull_users(args: RunArgs, people: PeopleAsk, context: Context) -> Result<u8, CommandError> {
+pub(super) async fn pull_users(args: RunArgs, people: PeopleSelection, context: Context) -> Result<u8, CommandError> {
     let request = args.request("users pull", None, people);
     run_request(request, args.settings(&context).build()?, args.json, context).await
 }
@@ -119,7 +119,7 @@ impl RunArgs {
         self.locations.settings(context).limits(&self.limits)
     }
 
-    fn request(&self, command: &'static str, backfill: Option<Window>, people: PeopleAsk) -> Request {
+    fn request(&self, command: &'static str, backfill: Option<Window>, people: PeopleSelection) -> Request {
         Request { command, backfill, accept_vanished: self.accept_vanished, people }
     }
 }
@@ -143,8 +143,8 @@ async fn run_request(
     drop(signals);
     let reported = outcome.as_ref().map_or(Ok(()), |(report, _)| context.report(is_json, report, summary));
     let error = outcome.as_ref().map_or_else(Some, |(_, outcome)| outcome.as_ref().err());
-    let moments = RunMoments { started_ms, finished_ms: clock::now_ms() };
-    let (ended, rules) = (EndedRun::new(&settings, command, moments, error), HealthRules::for_one_shot(&settings));
+    let times = RunTimes { started_ms, finished_ms: clock::now_ms() };
+    let (ended, rules) = (EndedRun::new(&settings, command, times, error), HealthRules::for_one_shot(&settings));
     // After a signal, the next run sends the notifications that are not delivered yet.
     tokio::select! {
         () = after_run(&settings, &ended, rules) => {}

@@ -218,9 +218,9 @@ impl Erase {
             user_ids.flat_map(|identifier| identifier.all_forms(&plan.identifiers.spellings)).collect();
         let asked = self.session.state().forget_people(forms.iter().map(String::as_str))?;
         self.note(&mut journal, "state people".to_owned(), asked)?;
-        let reports = self.session.state().change_reports(&mut |report| matcher.redacted(report))?;
+        let reports = self.session.state().edit_reports(|report| matcher.redacted(report))?;
         self.note(&mut journal, "state reports".to_owned(), reports)?;
-        self.session.state().wipe()?;
+        self.session.state().rewrite_without_deleted()?;
         let mut search = self.search(&people, &matcher)?;
         let redacted = self.redact(&search, &matcher)?;
         if redacted > 0 {
@@ -254,14 +254,14 @@ impl Erase {
 
     /// Deletes webhook deliveries about the people from the inbox. The suppression list stops later deliveries.
     fn discard_deliveries(&self, records: &RecordsOf<'_>) -> Result<u64, EraseError> {
-        if !Inbox::is_there(&self.session.settings.state_path)? {
+        if !Inbox::exists(&self.session.settings.state_path)? {
             return Ok(0);
         }
         let identity = &self.session.identity;
         let inbox = Inbox::open(&self.session.settings.state_path, &identity.base_url, &identity.environment)?;
         let fields = table("webhook_events").map(identifying_fields_of_table).unwrap_or_default();
         let discarded = inbox.discard(|body| records.is_theirs_by(&fields, &String::from_utf8_lossy(body)))?;
-        inbox.fold()?;
+        inbox.empty_log()?;
         Ok(discarded)
     }
 
@@ -270,7 +270,7 @@ impl Erase {
         for path in self.archive.unfinished()? {
             self.archive.remove_unfinished(&path)?;
         }
-        let owners: Vec<_> = self.session.state().scans_under_way()?.into_iter().map(|left| left.scan.id).collect();
+        let owners: Vec<_> = self.session.state().unfinished_scans()?.into_iter().map(|left| left.scan.id).collect();
         self.archive.discard_orphans(&owners)?;
         let under_way = self.archive.under_way_folder();
         for entry in fs::read_dir(&under_way).map_err(EraseError::io("list", &under_way))? {
@@ -280,13 +280,13 @@ impl Erase {
                 fs::remove_dir_all(&path).map_err(EraseError::io("remove", &path))?;
             }
         }
-        let files = state::files_of(&self.session.settings.state_path);
+        let files = state::state_files(&self.session.settings.state_path);
         for path in files.map_err(EraseError::io("list the files of", &self.session.settings.state_path))? {
             if pipeline::is_carried_events(&path) {
                 // Exported events of a killed replay.
                 fs::remove_file(&path).map_err(EraseError::io("remove", &path))?;
             }
-            if !state::was_put_aside(&path) {
+            if !state::is_damaged_copy(&path) {
                 continue;
             }
             let file = fs::File::open(&path).map_err(EraseError::io("open", &path))?;

@@ -15,7 +15,7 @@ use crate::{
     archive::{Archive, PageChange, read_pages, rewrite},
     model::{Failpoints, Identifier, IdentifierKind, Spellings, Stream, WrittenIdentifier, merge_spellings},
     person::{IdentifierMatcher, IdentifyingFields, identifying_fields, remove_records},
-    pipeline::Erased,
+    pipeline::ErasedPeople,
 };
 
 /// The most sessions whose identifiers one erasure reads from the archive.
@@ -57,7 +57,7 @@ impl<'a> RecordsOf<'a> {
     }
 }
 
-impl Erased for RecordsOf<'_> {
+impl ErasedPeople for RecordsOf<'_> {
     fn is_user(&self, user_id: &str) -> bool {
         Identifier::read(IdentifierKind::UserId, user_id).is_some_and(|user| self.people.contains(&user))
     }

@@ -152,7 +152,7 @@ fn search_results(settings: &Settings, people: &RecordsOf<'_>) -> Result<Option<
         bytes: results.bytes,
         left: results.rows + results.mentions,
         // The path no longer has a results file of this program, so it is not changed.
-        unexplained: results.of_others,
+        unexplained: results.foreign_files,
         ..LocationResult::default()
     };
     Ok((results.files > 0).then_some(place))
@@ -175,7 +175,7 @@ pub(super) fn files_of(settings: &Settings) -> Result<Vec<(&'static str, Vec<Pat
     }
     all.push(("archive", below(&settings.archive_root)?));
     let state =
-        state::files_of(&settings.state_path).map_err(EraseError::io("list the files of", &settings.state_path))?;
+        state::state_files(&settings.state_path).map_err(EraseError::io("list the files of", &settings.state_path))?;
     all.push(("state", state));
     all.push(("erasures", below(&settings.erasures_folder())?));
     Ok(all)

@@ -7,7 +7,7 @@ use crate::{
     metrics::{MetricValues, add_sync_status, write_textfile},
     model::RunId,
     otlp,
-    pipeline::{PipelineError, RunMoments, RunReport, chain},
+    pipeline::{PipelineError, RunReport, RunTimes, chain},
     sync_status::{Health, HealthRules, RunSummary, SyncStatus},
 };
 
@@ -17,7 +17,7 @@ use super::{channel::Channel, decision::RunContext, delivery::deliver, message::
 #[derive(Debug)]
 pub struct EndedRun {
     command: &'static str,
-    moments: RunMoments,
+    moments: RunTimes,
     /// The report to use if the history has no entry of the run; `None` for a run without an error.
     fallback_report: Option<RunReport>,
 }
@@ -27,12 +27,12 @@ impl EndedRun {
     pub fn new(
         settings: &Settings,
         command: &'static str,
-        moments: RunMoments,
+        moments: RunTimes,
         error: Option<&PipelineError>,
     ) -> EndedRun {
         let run_id = RunId::new(moments.started_ms);
         let fallback_report =
-            error.map(|error| RunReport::not_begun(run_id, command, moments, error).for_lists_of(settings));
+            error.map(|error| RunReport::failed_start(run_id, command, moments, error).with_lists_of(settings));
         EndedRun { command, moments, fallback_report }
     }
 }

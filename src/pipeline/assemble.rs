@@ -1,4 +1,4 @@
-//! Settings become stages: the client, the archive and the warehouses of a run.
+//! Creates the stages of a run from the settings: the client, the archive and the warehouses.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
 
 use super::{PipelineError, System, memory::MemoryShares};
 
-/// The client's settings; the deadline counts from now.
+/// Returns the settings of the client. The deadline counts from now.
 pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineError> {
     let base_url = settings.base_url()?;
     let key = settings.api_key()?;
@@ -36,14 +36,14 @@ pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineEr
     Ok(source)
 }
 
-/// The address as the client knows it: what state, archive and warehouses are marked with (promise P10).
+/// Returns the service and environment to which state, archive and warehouses are bound (promise P10).
 pub fn identity(settings: &Settings) -> Result<Identity, PipelineError> {
     let base_url = settings.base_url()?;
     let base_url = checked_address(base_url).map_err(|error| PipelineError::Source(SourceError::from(error)))?;
     Ok(Identity { base_url, environment: settings.service.environment.clone() })
 }
 
-/// The archive of the settings.
+/// Opens the archive of the settings.
 pub(super) fn archive(settings: &Settings, identity: &Identity) -> Result<Archive, PipelineError> {
     let archive = ArchiveSettings {
         root: settings.archive_root.clone(),
@@ -56,20 +56,19 @@ pub(super) fn archive(settings: &Settings, identity: &Identity) -> Result<Archiv
     Ok(Archive::open(archive)?)
 }
 
-/// Who is kept out of what is pulled and replayed.
+/// Reads who is suppressed: erased people whose records are removed from every page.
 pub(super) fn suppression(settings: &Settings) -> Result<Suppression, PipelineError> {
     let list = SuppressionList::read(&settings.erasures_folder()).map_err(PipelineError::Person)?;
     Ok(Suppression::new(list))
 }
 
-/// How long a run waits for a warehouse that another process has open:
-/// never past its deadline, nor after it was cancelled.
+/// Returns how long a run waits for a warehouse that another process has open: at most until its deadline or a stop.
 pub(super) fn lock_patience(settings: &Settings, stop: &CancellationToken) -> LockPatience {
     let wait = settings.warehouse.lock_wait;
     LockPatience { wait: settings.deadline.map_or(wait, |deadline| wait.min(deadline)), stop: stop.clone() }
 }
 
-/// The warehouses that the settings name.
+/// Returns the locations of the warehouses of the settings.
 pub(super) fn places(settings: &WarehouseSettings) -> Vec<Place> {
     let place = |path| Place::DuckDb { path, copy: settings.publish.clone(), search: full_text_search(settings) };
     let duckdb = settings.duckdb.clone().map(place);
@@ -78,12 +77,12 @@ pub(super) fn places(settings: &WarehouseSettings) -> Vec<Place> {
     duckdb.into_iter().chain(parquet).collect()
 }
 
-/// How the answers of the DuckDB file are searched.
+/// Returns the settings of the full text search in the DuckDB file.
 pub fn full_text_search(settings: &WarehouseSettings) -> FullTextSearch {
     FullTextSearch { is_on: settings.full_text_search, extension_directory: settings.extension_directory.clone() }
 }
 
-/// What opening them takes: in the system of this machine, and without waiting.
+/// Returns the options to open warehouses without waiting for locks.
 pub(super) fn opening(settings: &Settings, identity: &Identity, system: &System) -> Opening {
     let shares = MemoryShares::of(&settings.warehouse);
     Opening {
@@ -96,12 +95,12 @@ pub(super) fn opening(settings: &Settings, identity: &Identity, system: &System)
     }
 }
 
-/// Opens every warehouse that the settings name, without waiting for those that other processes have open.
+/// Opens every warehouse of the settings. Fails if another process has one open.
 pub fn open_warehouses(settings: &Settings, identity: &Identity) -> Result<Vec<Warehouse>, PipelineError> {
     open_all(settings, &opening(settings, identity, &System::default()), None)
 }
 
-/// Opens every warehouse that the settings name. `started`: what [`start_engine`] gave, if it was asked before.
+/// Opens every warehouse of the settings. `started` is the engine of [`start_engine`], if it was started before.
 pub(super) fn open_all(
     settings: &Settings,
     opening: &Opening,
@@ -117,16 +116,15 @@ fn threads(system: &System) -> u32 {
     system.engine_threads.unwrap_or_else(processors)
 }
 
-/// The engine of the DuckDB file, if there is to be one. Touches no file:
-/// whoever may not yet open the warehouse can start it.
+/// Starts the engine for the DuckDB file, if the settings name one. Opens no file, so that no lock is needed.
 pub(super) fn start_engine(settings: &Settings, system: &System) -> Result<Option<StartedEngine>, PipelineError> {
     let Some(path) = &settings.warehouse.duckdb else { return Ok(None) };
     let started = engine_at(path, MemoryShares::of(&settings.warehouse).store, threads(system));
     started.map(Some).map_err(failed("duckdb"))
 }
 
-/// A reader of one warehouse, which nobody may have open for writing, and that warehouse's name: with both, of the
-/// DuckDB file, since both hold the same. `time` is what a statement may take.
+/// Opens one warehouse for reading, and returns its name too. If the settings name both, it is the DuckDB file. No
+/// process may have it open for writing. `time` is the limit of a statement.
 pub(super) fn open_reader(
     warehouse: &WarehouseSettings,
     time: Duration,
@@ -140,17 +138,17 @@ pub(super) fn open_reader(
     Ok((name, reader))
 }
 
-/// The pages that a warehouse reads are the pipeline's: so may be the error. [`failed`] takes it out again.
+/// A warehouse reads pages through the pipeline, so that its error may wrap one of the pipeline. [`failed`] unwraps it.
 impl From<PipelineError> for LoadError {
     fn from(error: PipelineError) -> Self {
         LoadError::Pages(Box::new(error))
     }
 }
 
-/// For `map_err`: which warehouse an error is from.
+/// For `map_err`: adds the name of the warehouse to an error.
 pub(super) fn failed(destination: &'static str) -> impl FnOnce(LoadError) -> PipelineError {
     move |source| match source {
-        // Pages are read by the pipeline itself: its errors come back as they were.
+        // An error of the pipeline itself, wrapped by the conversion above.
         LoadError::Pages(source) => match source.downcast::<PipelineError>() {
             Ok(error) => *error,
             Err(source) => PipelineError::Load { destination, source: LoadError::Pages(source) },

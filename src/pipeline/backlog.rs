@@ -12,15 +12,15 @@ use crate::{
 pub struct ScopeBacklog {
     pub scope: Scope,
     pub rules: DueRules,
-    /// Rows asked for in one call.
+    /// Rows per request.
     pub page_rows: u32,
-    /// What is proven complete.
+    /// The coverage of the scope.
     pub covered: Vec<CoverageInterval>,
     pub due: Vec<Due>,
 }
 
-/// What `sync` (`backfill` is `None`) or `backfill` of a window has to do at the service's time `now_ms`,
-/// most urgent first.
+/// Returns the backlog of each scope at the service's time `now_ms`. `backfill` is the window of a backfill, or `None`
+/// for a sync.
 pub fn backlog(
     settings: &Settings,
     state: Option<&State>,
@@ -51,12 +51,12 @@ pub fn backlog(
     Ok(all)
 }
 
-/// The rows to ask for in one call.
+/// Returns the rows per request: the configured number, or less if the service is known to deliver less.
 pub(super) fn page_rows(state: Option<&State>, stream: &StreamSettings) -> Result<u32, StateError> {
     Ok(page_rows_known(state, stream.stream)?.map_or(stream.page_rows, |rows| rows.min(stream.page_rows)))
 }
 
-/// The largest page size that the service is known to deliver.
+/// Returns the largest page size that the service is known to deliver.
 fn page_rows_known(state: Option<&State>, stream: Stream) -> Result<Option<u32>, StateError> {
     let name = match stream {
         Stream::Responses => behaviour_names::PAGE_ROWS,
@@ -74,8 +74,8 @@ fn scopes(settings: &Settings, stream: &StreamSettings) -> Vec<Scope> {
     settings.surveys.iter().map(|id| Scope { stream: stream.stream, survey_id: Some(*id) }).collect()
 }
 
-/// The coverage of a scope. The coverage of all surveys counts for each survey. Where both were read, the later scan
-/// with the `wanted` flags counts: it rechecks the other one.
+/// Returns the coverage of a scope. The coverage of all surveys counts for each survey. If both cover a time, the later
+/// scan with the `wanted` flags counts.
 fn covered(state: Option<&State>, scope: Scope, wanted: FlagSet) -> Result<Vec<CoverageInterval>, StateError> {
     let Some(state) = state else { return Ok(Vec::new()) };
     let own = state.intervals(scope)?;
@@ -84,13 +84,14 @@ fn covered(state: Option<&State>, scope: Scope, wanted: FlagSet) -> Result<Vec<C
     }
     let all = state.intervals(Scope::all(scope.stream))?;
     let mut covered = not_read_again(&own, &all, wanted, |own_ms, all_ms| all_ms > own_ms);
-    // The service's clock counts seconds: of two scans in one, that of the survey counts.
+    // The service's clock counts seconds. Of two scans in the same second, the one of the survey counts.
     covered.extend(not_read_again(&all, &own, wanted, |all_ms, own_ms| own_ms >= all_ms));
     covered.sort_by_key(|interval| interval.window.start_ms);
     Ok(covered)
 }
 
-/// The parts of `intervals` that none of `others` read again with the wanted flags, and later by `is_later`.
+/// Returns the parts of `intervals` that no interval of `others` has read again later with the `wanted` flags.
+/// `is_later` compares the read times of both.
 fn not_read_again(
     intervals: &[StoredInterval],
     others: &[StoredInterval],
@@ -102,8 +103,8 @@ fn not_read_again(
             other.interval.flags.includes(wanted) && is_later(stored.read.read_ms, other.read.read_ms)
         };
         let read_again: IntervalSet = others.iter().filter(reads_again).map(|other| other.interval.window).collect();
-        let left = read_again.gaps_in(stored.interval.window);
-        left.into_iter().filter_map(|window| stored.interval.part(window))
+        let not_read = read_again.gaps_in(stored.interval.window);
+        not_read.into_iter().filter_map(|window| stored.interval.part(window))
     });
     parts.collect()
 }
@@ -112,11 +113,11 @@ fn first_since_ms(stream: &StreamSettings, now_ms: i64) -> i64 {
     stream.since_ms.unwrap_or_else(|| (now_ms - crate::config::FIRST_SYNC_DAYS * DAY_MS).div_euclid(DAY_MS) * DAY_MS)
 }
 
-/// Where the first sync of these settings begins: the earliest start of its streams.
-/// `None` if an earlier run has read any of them.
+/// Returns the start of the first sync of these settings: the earliest start of its streams. Returns `None` if an
+/// earlier run has read any of them.
 ///
 /// # Errors
-/// The checkpoints cannot be read.
+/// If the checkpoints cannot be read.
 pub(super) fn first_sync_since(settings: &Settings, state: &State, now_ms: i64) -> Result<Option<i64>, StateError> {
     let mut since_ms = None;
     for stream in settings.streams.iter().filter(|stream| stream.stream.is_windowed()) {
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
     use crate::{
         model::{HOUR_MS, NEEDS_RECHECK_MS, Proof, RunId, Scan, ScanId},
-        state::Covered,
+        state::ScanCheckpoint,
     };
 
     const ONE: Scope = Scope { stream: Stream::Themes, survey_id: Some(7) };
@@ -146,7 +147,7 @@ mod tests {
     type Looked = (Scope, (i64, i64), i64, bool, FlagSet);
 
     /// What a backfill of one survey has to do after these scans.
-    fn left_to_do(scans: &[Looked], wanted: FlagSet) -> Vec<(i64, i64)> {
+    fn due_after(scans: &[Looked], wanted: FlagSet) -> Vec<(i64, i64)> {
         let folder = tempfile::tempdir().unwrap();
         let mut state = State::open(&folder.path().join("state.sqlite"), "http://127.0.0.1:1", "test").unwrap();
         for (nth, (scope, (start, end), hour, needs_recheck, flags)) in scans.iter().enumerate() {
@@ -159,7 +160,7 @@ mod tests {
                 started_ms: hour * HOUR_MS,
             };
             let scanned_ms = if *needs_recheck { NEEDS_RECHECK_MS } else { scan.started_ms };
-            state.checkpoint(&Covered { scan, scanned_ms, rows: 0, proof: Proof::default() }, &[]).unwrap();
+            state.checkpoint(&ScanCheckpoint { scan, scanned_ms, rows: 0, proof: Proof::default() }, &[]).unwrap();
         }
         let rules = DueRules { flags: wanted, lag_ms: 0, rescan: crate::plan::RescanRules::default() };
         let ask = PlanRequest::Backfill { window: Window::new(0, 10 * HOUR_MS) };
@@ -171,13 +172,13 @@ mod tests {
     #[test]
     fn p6_a_later_scan_of_one_survey_rechecks_its_windows() {
         let (few, many) = (FlagSet::EMPTY, FlagSet::ALL);
-        let in_doubt = (ALL, (0, 10), 20, true, many);
-        assert_eq!(left_to_do(&[in_doubt], many), [(0, 10)]);
-        assert_eq!(left_to_do(&[in_doubt, (ONE, (2, 4), 21, false, many)], many), [(0, 2), (4, 10)]);
-        assert_eq!(left_to_do(&[in_doubt, (ONE, (0, 10), 20, false, many)], many), [], "within one second");
-        // What looked earlier, or without the wanted parts, settles nothing; what found a doubt later is one.
-        assert_eq!(left_to_do(&[(ONE, (0, 10), 19, false, many), in_doubt], many), [(0, 10)]);
-        assert_eq!(left_to_do(&[in_doubt, (ONE, (0, 10), 21, false, few)], many), [(0, 10)]);
-        assert_eq!(left_to_do(&[(ALL, (0, 10), 20, false, many), (ONE, (3, 5), 21, true, many)], many), [(3, 5)]);
+        let needs_recheck = (ALL, (0, 10), 20, true, many);
+        assert_eq!(due_after(&[needs_recheck], many), [(0, 10)]);
+        assert_eq!(due_after(&[needs_recheck, (ONE, (2, 4), 21, false, many)], many), [(0, 2), (4, 10)]);
+        assert_eq!(due_after(&[needs_recheck, (ONE, (0, 10), 20, false, many)], many), [], "within one second");
+        // An earlier scan, or one without the wanted flags, is no recheck. A later scan may need a recheck itself.
+        assert_eq!(due_after(&[(ONE, (0, 10), 19, false, many), needs_recheck], many), [(0, 10)]);
+        assert_eq!(due_after(&[needs_recheck, (ONE, (0, 10), 21, false, few)], many), [(0, 10)]);
+        assert_eq!(due_after(&[(ALL, (0, 10), 20, false, many), (ONE, (3, 5), 21, true, many)], many), [(3, 5)]);
     }
 }

@@ -1,4 +1,4 @@
-//! Commits scans. The order of durable steps stands in one place (promise P2).
+//! Commits scans. This file defines the order of durable steps (promise P2).
 
 use std::sync::Arc;
 
@@ -6,15 +6,14 @@ use futures::future::join_all;
 
 use crate::{
     clock,
-    load::{Applied, CommitOptions, RowCounts, Warehouse},
+    load::{Applied, CommitOptions, LedgerEntry, RowCounts},
     model::{Activity, Drift, NEEDS_RECHECK_MS, Proof, Scan, Stream},
-    state::Covered,
+    state::ScanCheckpoint,
 };
 
 use super::{
-    PipelineError, assemble::failed, commit_note::CommitNote, error::chain, freeze::check, people,
-    pulled_pages::PulledPages, scan::CompletedScan, shared_destination::SharedDestination, sync_context::SyncContext,
-    threads::blocking,
+    PipelineError, commit_note::CommitNote, error::chain, freeze::check, people, pulled_pages::PulledPages,
+    scan::CompletedScan, shared_destination::SharedDestination, sync_context::SyncContext, threads::blocking,
 };
 
 /// The maximum number of applied rows before a commit. DuckDB writes transactions of at least one row group (122,880
@@ -81,7 +80,7 @@ pub(super) async fn apply_and_commit(
 /// 0. A scan with drift of a frozen stream is refused. It stays complete and uncommitted.
 /// 1. The pages are durable in the spool since the pull. A note behind the pages stores the commit options.
 /// 2. Each warehouse applies the pages with its ledger row, all or nothing. After a kill, the next run finds the scan
-///    under way and reads the spool. A warehouse that has the scan in its ledger changes nothing.
+///    unfinished and reads the spool. A warehouse that has the scan in its ledger changes nothing.
 pub(super) async fn apply(
     context: &SyncContext,
     destinations: &[SharedDestination],
@@ -122,11 +121,11 @@ pub(super) async fn commit(
         let account = context.account.clone();
         destination.work(move |destination| {
             let _busy = account.enter(Activity::Write);
-            destination.commit().map_err(failed(destination.name()))
+            destination.commit()
         })
     });
     // Waits for all warehouses, also after a failure.
-    first_error(join_all(threads).await.into_iter().map(|committed| committed?))?;
+    first_error(join_all(threads).await.into_iter())?;
     drop(processor);
     let context = context.clone();
     blocking(move || {
@@ -164,8 +163,8 @@ fn checkpoint(context: &SyncContext, committed: UncommittedScan) -> Result<Commi
     }
     let mut state = context.state();
     let needs_recheck = context.ties.commits(scan, &pulled.boundaries) || counts.withheld > 0;
-    let covered = covered(scan, counts.rows_read, needs_recheck, pulled.proof);
-    state.checkpoint(&covered, &acknowledged)?;
+    let checkpoint = scan_checkpoint(scan, counts.rows_read, needs_recheck, pulled.proof);
+    state.checkpoint(&checkpoint, &acknowledged)?;
     drop(state);
     context.suppression.committed(scan);
     if !is_in_a_ledger {
@@ -175,11 +174,16 @@ fn checkpoint(context: &SyncContext, committed: UncommittedScan) -> Result<Commi
     Ok(Committed { pages: pulled.proof.pages, counts, wrote, drift })
 }
 
-/// Returns the coverage of a scan for the checkpoints. A window that needs a recheck gets [`NEEDS_RECHECK_MS`] as its
-/// scan time, so that every run scans it again until one is sure.
-pub(super) fn covered(scan: &Scan, rows: u64, needs_recheck: bool, proof: Proof) -> Covered {
+/// Returns the checkpoint of a scan. A window that needs a recheck gets [`NEEDS_RECHECK_MS`] as its scan time, so that
+/// every run scans it again until one is sure.
+pub(super) fn scan_checkpoint(scan: &Scan, rows: u64, needs_recheck: bool, proof: Proof) -> ScanCheckpoint {
     let scanned_ms = if needs_recheck { NEEDS_RECHECK_MS } else { scan.started_ms };
-    Covered { scan: scan.clone(), scanned_ms, rows, proof }
+    ScanCheckpoint { scan: scan.clone(), scanned_ms, rows, proof }
+}
+
+/// Returns the checkpoint of a scan in a ledger.
+pub(super) fn checkpoint_of_entry(entry: &LedgerEntry) -> ScanCheckpoint {
+    scan_checkpoint(&entry.scan, entry.rows_read, entry.withheld > 0, entry.proof)
 }
 
 /// Applies a scan to all warehouses in parallel, each on its own thread.
@@ -195,32 +199,19 @@ async fn apply_everywhere(
             let (pulled, options, account) = (Arc::clone(pulled), options.clone(), context.account.clone());
             destination.work(move |destination| {
                 let _busy = account.enter(Activity::Write);
-                apply_in(destination, &pulled, &options).map(|(applied, drift)| (destination.name(), applied, drift))
+                let pages = PulledPages::of(&pulled);
+                let applied = destination.apply(&pulled.scan, &pages, &options)?;
+                Ok((destination.name(), applied, pages.drift()))
             })
         })
         .collect();
-    let mut outcomes = Vec::with_capacity(threads.len());
+    let (mut all, mut all_drift) = (Vec::with_capacity(threads.len()), Drift::default());
     // Waits for all warehouses, also after a failure: no thread may write after the error is returned.
     for outcome in join_all(threads).await {
-        outcomes.push(outcome?);
-    }
-    let (mut all, mut all_drift) = (Vec::with_capacity(outcomes.len()), Drift::default());
-    for outcome in outcomes {
         let (name, applied, drift) = outcome?;
         all.push((name, applied));
         // All warehouses read the same pages, so that they report the same drift.
         all_drift = drift;
     }
     Ok((all, all_drift))
-}
-
-fn apply_in(
-    destination: &mut Warehouse,
-    pulled: &CompletedScan,
-    options: &CommitOptions,
-) -> Result<(Applied, Drift), PipelineError> {
-    let name = destination.name();
-    let pages = PulledPages::of(pulled);
-    let applied = destination.apply(&pulled.scan, &pages, options).map_err(failed(name))?;
-    Ok((applied, pages.drift()))
 }

@@ -36,7 +36,7 @@ struct Batch {
     scans: Vec<(SyncTask, UncommittedScan)>,
     first_at: Instant,
     last_at: Instant,
-    /// Whether some warehouse cannot buffer many more rows.
+    /// True if some warehouse cannot buffer many more rows.
     is_full: bool,
 }
 
@@ -74,12 +74,12 @@ pub(super) enum StepEnd {
     Committed(Vec<SyncTask>, Result<Vec<Committed>, PipelineError>),
 }
 
-/// Complete scans that wait, the batch that is applied, and the step under way.
+/// Complete scans that are queued, the batch of applied scans, and the current step.
 #[derive(Default)]
 pub(super) struct CommitQueue {
     ready: VecDeque<(SyncTask, CompletedScan)>,
     batch: Option<Batch>,
-    /// At most one.
+    /// The current step; at most one.
     step: JoinSet<StepEnd>,
 }
 
@@ -89,23 +89,23 @@ impl CommitQueue {
         self.ready.push_back((task, scan));
     }
 
-    /// Whether pulls have to wait for the warehouses.
+    /// Returns true if pulls have to wait for the warehouses.
     pub fn is_behind(&self, is_memory_tight: bool) -> bool {
         self.ready.len() >= READY_MAX || (is_memory_tight && !self.ready.is_empty())
     }
 
-    /// Whether a step is under way.
+    /// Returns true if a step is running.
     pub fn is_working(&self) -> bool {
         !self.step.is_empty()
     }
 
-    /// Whether no step is under way and no scan waits for its commit.
+    /// Returns true if no step is running and no applied scan waits for its commit.
     pub fn is_idle(&self) -> bool {
         self.step.is_empty() && self.batch.is_none()
     }
 
-    /// The next step, unless one is under way. `is_ending`: apply nothing more. `is_pulling`: more scans may join the
-    /// batch.
+    /// Returns the next step. Returns `None` while a step is running. With `is_ending`, no further scan is applied.
+    /// With `is_pulling`, further scans may join the batch.
     pub fn next_step(&mut self, is_ending: bool, is_pulling: bool) -> Option<CommitStep> {
         if self.is_working() {
             return None;
@@ -124,7 +124,7 @@ impl CommitQueue {
         self.step.spawn(step);
     }
 
-    /// Waits until the step under way ends. Returns `None` if there is none. Cancel safe.
+    /// Waits until the running step ends. Returns `None` if there is none. Cancel safe.
     pub async fn next_ended(&mut self) -> Option<Result<StepEnd, JoinError>> {
         self.step.join_next().await
     }
@@ -137,17 +137,18 @@ impl CommitQueue {
         (batch.last_at, batch.is_full) = (now, is_full);
     }
 
-    /// Forgets the batch: a warehouse that failed may have rolled it back. Its scans stay under way in the checkpoints.
+    /// Drops the batch, because a warehouse that failed may have rolled it back, and returns its streams. The scans
+    /// stay unfinished in the checkpoints.
     pub fn drop_batch(&mut self) -> impl Iterator<Item = Stream> {
         self.batch.take().into_iter().flat_map(|batch| batch.scans).map(|(task, _)| task.scope.stream)
     }
 
-    /// When the batch has waited long enough for more scans; `None` while a step is under way.
+    /// Returns when the batch must be committed. Returns `None` without a batch, or while a step is running.
     pub fn commit_due_at(&self) -> Option<Instant> {
         self.batch.as_ref().filter(|_| !self.is_working()).map(Batch::due_at)
     }
 
-    /// The streams of scans that are not committed.
+    /// Returns the streams of scans that are not committed.
     pub fn streams(&self) -> impl Iterator<Item = Stream> {
         let applied = self.batch.iter().flat_map(|batch| &batch.scans).map(|(task, _)| task);
         self.ready.iter().map(|(task, _)| task).chain(applied).map(|task| task.scope.stream)

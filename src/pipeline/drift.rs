@@ -1,4 +1,4 @@
-//! Drift in the report of a run, for programs and for people. Nothing in it says anything of a person.
+//! Drift in the report of a run, as JSON and as lines of text. It contains no data of a person.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,9 +8,9 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::model::{Drift, DriftFate, DriftKind, FlatPage, Stream};
 
-/// Lines of drift that people are shown; the run's JSON has the rest.
+/// Lines of drift in the text output; the run JSON has all.
 const LINES_MAX: usize = 20;
-/// Records of a scan that are told apart; beyond them, one that is read twice may count twice.
+/// Records of a scan that are deduplicated. A further record that is read twice counts twice.
 const SEEN_MAX: usize = 1_000_000;
 
 /// Where records with drift come from.
@@ -29,26 +29,26 @@ impl DriftSource {
     }
 }
 
-/// Drift of one kind at one place, as the run's JSON tells it.
+/// Drift of one kind at one field, in the run JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DriftReport {
-    /// The stream; `webhooks` for what webhooks told.
+    /// The stream, or `webhooks`.
     pub stream: String,
-    /// What is new about it.
+    /// What differs from the contract.
     pub kind: DriftKind,
-    /// Path of the field: `responses.meta.battery`, `webhooks.battery`;
-    /// `?` stands for a name that does not look like one.
+    /// Path of the field: `responses.meta.battery`, `webhooks.battery`. `?` replaces a name that may be data of a
+    /// person.
     #[serde(rename = "where")]
     pub place: String,
-    /// Records in which it was met; one that a scan read twice, for a look at the boundary of a page, counts once.
+    /// Records with this drift. A record that a scan read twice counts once.
     pub records: u64,
-    /// A type, a length, a word of an enumeration; never a text that a person could have typed.
+    /// A type, a length, or a word of an enumeration; never a text that a person may have typed.
     pub example: String,
-    /// What became of it.
+    /// What the program did with the value.
     pub fate: DriftFate,
 }
 
-/// The lists of all sources as one, and how often drift was met that is in none.
+/// Returns the drift of all sources, and the number of drifted values that no list has room for.
 pub(super) fn reports(sources: &BTreeMap<DriftSource, Drift>) -> (Vec<DriftReport>, u64) {
     let report = |source: DriftSource, entry: &crate::model::DriftEntry| DriftReport {
         stream: source.name().to_owned(),
@@ -62,16 +62,16 @@ pub(super) fn reports(sources: &BTreeMap<DriftSource, Drift>) -> (Vec<DriftRepor
     (listed.collect(), sources.values().map(Drift::unlisted_count).sum())
 }
 
-/// The drift of one scan, each record once, however often it was read.
+/// The drift of one scan. A record that is read several times counts once.
 #[derive(Debug, Default)]
 pub(super) struct ScanDrift {
     drift: Drift,
-    /// Keys of records on pages with drift; of records without one, their texts.
+    /// Hashes of the records on pages with drift: of the key, or of the text for a record without a key.
     seen: HashSet<u128>,
 }
 
 impl ScanDrift {
-    /// Takes in a page.
+    /// Adds the drift of a page.
     pub fn add(&mut self, page: &FlatPage) {
         if page.drift.is_empty() {
             return;
@@ -93,7 +93,7 @@ impl ScanDrift {
     }
 }
 
-/// One line for each place, without an end of line.
+/// Returns one line of text for each place, without line ends.
 pub fn drift_lines(drift: &[DriftReport], unlisted: u64) -> Vec<String> {
     let line = |report: &DriftReport| {
         let DriftReport { kind, place, records, example, fate, .. } = report;

@@ -6,9 +6,9 @@ use tracing::Instrument as _;
 use crate::{load::RunRecord, model::Stream, source::SourceError};
 
 use super::{
-    OPEN_END_MS, PeopleAsk, PipelineError, Run, RunReport, ScopeBacklog, backlog,
+    OPEN_END_MS, PeopleSelection, PipelineError, Run, RunReport, ScopeBacklog, backlog,
     commit::first_error,
-    limits::noting_told_waits,
+    limits::storing_retry_after,
     reconcile::{Resumed, resume},
     run::CLOCK_SKEW,
     spans,
@@ -17,24 +17,23 @@ use super::{
 };
 
 impl Run {
-    /// Works until nothing is due, or something stops it.
-    /// Everything committed stays, and a run that failed has a report as well.
+    /// Runs until nothing is due or the run is stopped. Returns a report also for a failed run. Committed scans stay.
     pub async fn execute(mut self) -> (RunReport, Result<(), PipelineError>) {
         let span = spans::run(&self.session);
         let (source, state) = (self.context.source.clone(), self.session.shared_state());
         let clock = self.session.system.clock.clone();
         let run = async move {
             let work = async {
-                self.take_in_deliveries().await?;
-                self.list_known_surveys()?;
-                let resumed = self.left_by_earlier_runs().await?;
+                self.apply_deliveries().await?;
+                self.set_status_filter()?;
+                let resumed = self.unfinished_scans().await?;
                 if !resumed.is_empty() {
                     tracing::info!(count = resumed.len(), "resuming unfinished windows");
                     self.scan_windows(WindowQueue::default(), resumed).await?;
                 }
                 if let Some(backlog) = self.plan_lists().await? {
                     let windows = WindowQueue::new(backlog, &self.context.progress);
-                    self.findings.begin_with(self.lists());
+                    self.findings.begin_streams(self.lists());
                     self.scan_windows(windows, Vec::new()).await?;
                 }
                 if self.reads_responses() {
@@ -42,21 +41,21 @@ impl Run {
                 }
                 self.pull_people().await
             };
-            let worked = noting_told_waits(work, source, state, clock).await;
+            let worked = storing_retry_after(work, source, state, clock).await;
             self.finish(worked).await
         };
         run.instrument(span).await
     }
 
-    /// Publishes and records what was committed, also after an error. The first error is the one to report.
+    /// Publishes and records the committed scans, also after an error. The first error is reported.
     async fn finish(mut self, worked: Result<(), PipelineError>) -> (RunReport, Result<(), PipelineError>) {
         if worked.is_err() || self.findings.stop.is_some() {
-            self.findings.leave([Stream::Users]);
+            self.findings.leave_unfinished([Stream::Users]);
         }
         self.note_boundaries();
         let published = self.publish_all().await;
         let outcome = worked.and(published);
-        self.settle_suppression(outcome.is_ok() && self.findings.stop.is_none()).await;
+        self.confirm_purges(outcome.is_ok() && self.findings.stop.is_none()).await;
         let recorded = self.record_run(outcome.as_ref().err()).await;
         let exported = self.export_reader_copies().await;
         let outcome = outcome.and(recorded).and(exported);
@@ -65,29 +64,29 @@ impl Run {
         (report, outcome.and(remembered))
     }
 
-    /// The unfinished scans of earlier runs, of the streams that this run reads.
-    /// Scans of other streams wait for a run that reads them.
-    async fn left_by_earlier_runs(&self) -> Result<Vec<Resumed>, PipelineError> {
+    /// Returns the unfinished scans of earlier runs, of the streams that this run reads. Scans of other streams stay
+    /// for a run that reads them.
+    async fn unfinished_scans(&self) -> Result<Vec<Resumed>, PipelineError> {
         let (context, destinations) = (self.context.clone(), self.destinations.clone());
         let mut resumed = blocking(move || resume(&context, &destinations)).await??;
         let named = &self.session.settings.named_streams;
-        resumed.retain(|left| named.is_empty() || named.contains(&left.stream()));
+        resumed.retain(|scan| named.is_empty() || named.contains(&scan.stream()));
         Ok(resumed)
     }
 
     fn reads_responses(&self) -> bool {
-        self.request.people == PeopleAsk::AfterLists && self.lists().contains(&Stream::Responses)
+        self.request.people == PeopleSelection::AfterLists && self.lists().contains(&Stream::Responses)
     }
 
     fn lists(&self) -> Vec<Stream> {
         self.session.settings.streams.iter().map(|stream| stream.stream).collect()
     }
 
-    /// The backlog of the lists. `None` if this run reads no list, was stopped,
-    /// or knows without a request that nothing is due.
+    /// Returns the backlog of the lists. Returns `None` if the run reads no list, was stopped, or knows without a
+    /// request that nothing is due.
     async fn plan_lists(&mut self) -> Result<Option<Vec<ScopeBacklog>>, PipelineError> {
-        let is_for_people_alone = self.request.people != PeopleAsk::AfterLists || self.lists().is_empty();
-        if is_for_people_alone || self.findings.stop.is_some() {
+        let reads_no_list = self.request.people != PeopleSelection::AfterLists || self.lists().is_empty();
+        if reads_no_list || self.findings.stop.is_some() {
             return Ok(None);
         }
         self.check_surveys().await?;
@@ -95,7 +94,7 @@ impl Run {
             return Ok(None);
         }
         if self.is_backfilled()? {
-            self.findings.begin_with(self.lists());
+            self.findings.begin_streams(self.lists());
             return Ok(None);
         }
         let now_ms = match self.context.source.probe().await {
@@ -112,22 +111,23 @@ impl Run {
         }
         let due = self.due(now_ms)?;
         if due.iter().any(|work| work.scope.stream == Stream::Surveys && !work.due.is_empty()) {
-            self.findings.stop = self.choose_surveys().await?;
+            self.findings.stop = self.prepare_survey_lists().await?;
         }
         Ok(self.findings.stop.is_none().then_some(due))
     }
 
     fn due(&self, now_ms: i64) -> Result<Vec<ScopeBacklog>, PipelineError> {
         let mut due = backlog(&self.session.settings, Some(&self.context.state()), self.request.backfill, now_ms)?;
-        // A frozen scan of an earlier run comes first.
+        // A stream with a frozen scan is not read further.
         due.retain(|backlog| !self.findings.is_frozen(backlog.scope.stream));
         Ok(due)
     }
 
-    /// Whether all that a backfill asks for is known to be there, so that not even the time is asked for. How late it
-    /// is at the service cannot be told from here: this machine's clock may have been set back since it was last
-    /// compared. So an end that was named counts as past; where none was named, what was asked for ends now, and that
-    /// clock is believed unless it is known to be behind.
+    /// Returns true if the whole range of a backfill is covered, so that the run needs no request, not even for the
+    /// time.
+    ///
+    /// A named end counts as past, because only a request could tell. An open end is now, by this machine's clock. That
+    /// clock is not used if it was set back since the clocks were compared, or if the service's clock was wrong then.
     fn is_backfilled(&self) -> Result<bool, PipelineError> {
         let Some(window) = self.request.backfill else { return Ok(false) };
         let is_open = window.end_ms == OPEN_END_MS;
@@ -143,7 +143,7 @@ impl Run {
 
     /// Publishes every warehouse, also when another one fails. Removes expired pages from the archive.
     async fn publish_all(&mut self) -> Result<(), PipelineError> {
-        // Side by side: each has a thread of its own.
+        // In parallel: each warehouse has a thread of its own.
         let published = join_all(self.destinations.iter().map(|destination| self.publish(destination))).await;
         let outcome = first_error(published.into_iter());
         let expired = self.context.source.service_now_ms().map(|now_ms| self.context.archive.expire(now_ms));
@@ -155,7 +155,7 @@ impl Run {
         outcome
     }
 
-    /// Writes the run into the warehouses that it changed, with how it ended.
+    /// Writes a row about the run into the warehouses, if the run changed any.
     async fn record_run(&self, error: Option<&PipelineError>) -> Result<(), PipelineError> {
         if !self.findings.wrote {
             return Ok(());
@@ -169,24 +169,24 @@ impl Run {
         Ok(())
     }
 
-    /// Notes the page boundaries that may hide rows.
+    /// Adds a note about page boundaries that may hide rows.
     fn note_boundaries(&mut self) {
         let notes = self.context.ties.notes();
         for note in notes {
             tracing::warn!("{note}");
-            self.findings.look_at(note);
+            self.findings.add_attention_note(note);
         }
     }
 
-    /// Stores what was learned of the service, and how the run ended.
+    /// Stores what the run observed of the service, and how the run ended.
     fn remember(&self, report: &RunReport) -> Result<(), PipelineError> {
         let source = &self.context.source;
-        let learned = self.context.learned.remember(&self.session.state(), source, self.session.now_ms());
+        let observed = self.context.observed.remember(&self.session.state(), source, self.session.now_ms());
         let limits = self.session.remember(source);
         // Last, also after errors: a run without an entry counts as killed.
         let text = serde_json::to_string(report).unwrap_or_default();
         let finished = self.session.finish_run(report.header.outcome.name(), report.header.exit_code, &text);
-        learned.and(limits).and(finished)
+        observed.and(limits).and(finished)
     }
 
     fn record(&self, error: Option<&PipelineError>) -> RunRecord {
@@ -207,15 +207,15 @@ impl Run {
 
     fn report(&self, error: Option<&PipelineError>) -> RunReport {
         let mut streams = self.findings.streams();
-        let lists = self.lists().into_iter().filter(|_| self.request.people == PeopleAsk::AfterLists);
-        let is_for_people = self.session.settings.users.is_enabled || self.request.people != PeopleAsk::AfterLists;
+        let lists = self.lists().into_iter().filter(|_| self.request.people == PeopleSelection::AfterLists);
+        let is_for_people =
+            self.session.settings.users.is_enabled || self.request.people != PeopleSelection::AfterLists;
         for stream in lists.chain(is_for_people.then_some(Stream::Users)) {
             streams.entry(stream.name()).or_default().reached = self.findings.reached(stream);
         }
         let (drift, drift_unlisted) = self.findings.drift();
+        let header = self.session.report_header(self.findings.outcome(), error);
         RunReport {
-            run_id: self.session.run_id.clone(),
-            header: self.session.report_header(self.findings.outcome(), error),
             narrowed_to: self.session.settings.narrowed_to(),
             streams,
             drift,
@@ -226,13 +226,11 @@ impl Run {
             stopped_because: self.findings.stop.map(|stop| stop.to_string()),
             resume_after_ms: self.findings.resume_after_ms(self.session.now_ms()),
             limited_until_ms: self.findings.limited_until_ms(),
-            reason: None,
-            why: None,
-            hint: None,
-            looks: self.findings.looks(),
+            looks: self.findings.attention_notes(),
             failures: self.findings.failures.clone(),
             notes: self.findings.notes().into_iter().chain(self.recordings.note()).collect(),
+            ..RunReport::new(self.session.run_id.clone(), header)
         }
-        .explained(error, self.findings.stop)
+        .with_reason(error, self.findings.stop)
     }
 }

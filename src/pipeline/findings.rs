@@ -1,4 +1,4 @@
-//! Collects the findings of a command for its report.
+//! The findings of a run: counts, notes, failures and drift, collected for the report.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,10 +14,10 @@ use crate::{
 use super::{
     DriftReport, Failure, Frozen, Outcome, Reached, StreamReport,
     drift::{DriftSource, reports},
-    limits::KEPT_WAIT_MAX,
+    limits::RETRY_AFTER_KEPT_MAX,
 };
 
-/// Vanished rows that are withheld, because they are too many to believe.
+/// Vanished rows of one window that are withheld, because they are too many to believe.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WithheldRows {
     pub scope: Scope,
@@ -43,47 +43,48 @@ pub(super) struct Findings {
     pub failures: Vec<Failure>,
     pub notes: Vec<String>,
     pub stop: Option<Stop>,
-    /// Whether any warehouse changed.
+    /// True if any warehouse changed.
     pub wrote: bool,
-    /// Notes that a person has to read; each is in `notes` as well.
-    looks: Vec<String>,
-    /// Withheld rows, as of the last scan of each window.
-    pub withheld_rows: Vec<WithheldRows>,
-    /// Events of webhooks that were added.
+    /// Notes that somebody must read; each is in `notes` too.
+    attention_notes: Vec<String>,
+    /// Withheld rows of the last scan of each window.
+    withheld_rows: Vec<WithheldRows>,
+    /// Webhook events that were added to the warehouses.
     pub webhook_events: u64,
-    /// What the contracts do not know.
     drift: BTreeMap<DriftSource, Drift>,
-    /// Streams of which a scan was not applied.
+    /// Streams with a scan that was not applied because of drift.
     frozen: BTreeSet<Stream>,
-    /// Streams that the run began with.
+    /// Streams that the run has begun to read.
     begun: BTreeSet<Stream>,
-    /// Streams of which something is left.
-    left: BTreeSet<Stream>,
+    /// Streams that the next run has to continue.
+    unfinished: BTreeSet<Stream>,
 }
 
 impl Findings {
-    pub fn add(&mut self, stream: Stream, pages: u64, counts: &RowCounts) {
-        self.streams.entry(stream.name()).or_default().add(pages, counts);
+    /// Adds the counts of a committed scan.
+    pub fn add_scan(&mut self, stream: Stream, pages: u64, counts: &RowCounts) {
+        self.streams.entry(stream.name()).or_default().add_scan(pages, counts);
     }
 
-    pub fn drifted(&mut self, stream: Stream, drift: &Drift) {
-        self.drifted_in(DriftSource::List(stream), drift);
+    /// Adds the drift of a scan.
+    pub fn add_drift(&mut self, stream: Stream, drift: &Drift) {
+        self.add_drift_from(DriftSource::List(stream), drift);
     }
 
-    pub fn drifted_in(&mut self, source: DriftSource, drift: &Drift) {
+    pub fn add_drift_from(&mut self, source: DriftSource, drift: &Drift) {
         if !drift.is_empty() {
             self.drift.entry(source).or_default().merge(drift);
         }
     }
 
-    /// Adds a note that a person has to read, whatever the outcome of the run.
-    pub fn look_at(&mut self, note: String) {
-        self.looks.push(note.clone());
+    /// Adds a note that somebody must read. The run then ends as `needs_a_look` at best.
+    pub fn add_attention_note(&mut self, note: String) {
+        self.attention_notes.push(note.clone());
         self.notes.push(note);
     }
 
-    /// Everything that needs a look, a sentence each.
-    pub fn looks(&self) -> Vec<String> {
+    /// Returns everything that somebody must read, one sentence each: notes, rejects, collisions and withheld rows.
+    pub fn attention_notes(&self) -> Vec<String> {
         let counted = self.streams.iter().flat_map(|(name, stream)| {
             let RowCounts { rejected, collisions, .. } = stream.counts;
             let rejected =
@@ -94,25 +95,25 @@ impl Findings {
             rejected.into_iter().chain(collisions)
         });
         counted
-            .chain(self.looks.iter().cloned())
+            .chain(self.attention_notes.iter().cloned())
             .chain(self.withheld_rows.iter().map(WithheldRows::to_string))
             .collect()
     }
 
-    /// The run begins with these streams.
-    pub fn begin_with(&mut self, streams: impl IntoIterator<Item = Stream>) {
+    /// Records that the run begins to read these streams.
+    pub fn begin_streams(&mut self, streams: impl IntoIterator<Item = Stream>) {
         self.begun.extend(streams);
     }
 
-    /// Something of these streams is left to the next run.
-    pub fn leave(&mut self, streams: impl IntoIterator<Item = Stream>) {
-        self.left.extend(streams);
+    /// Records that the next run has to continue these streams.
+    pub fn leave_unfinished(&mut self, streams: impl IntoIterator<Item = Stream>) {
+        self.unfinished.extend(streams);
     }
 
-    /// How far the run came with a stream.
+    /// Returns how much of a stream the run has read.
     pub fn reached(&self, stream: Stream) -> Reached {
         let has_part = self.streams.contains_key(stream.name());
-        match (self.begun.contains(&stream), self.left.contains(&stream)) {
+        match (self.begun.contains(&stream), self.unfinished.contains(&stream)) {
             (true, false) => Reached::All,
             (true, true) => Reached::Part,
             (false, _) if has_part => Reached::Part,
@@ -120,42 +121,44 @@ impl Findings {
         }
     }
 
-    /// A scan was not applied.
+    /// Records a scan that was not applied because of drift. Further scans of its stream are not applied either.
     pub fn freeze(&mut self, frozen: &Frozen) {
-        self.drifted(frozen.stream, &frozen.drift);
+        self.add_drift(frozen.stream, &frozen.drift);
         self.frozen.insert(frozen.stream);
     }
 
+    /// Returns true if a scan of the stream was not applied because of drift.
     pub fn is_frozen(&self, stream: Stream) -> bool {
         self.frozen.contains(&stream)
     }
 
-    /// All drift, and how much of it is not listed.
+    /// Returns the drift, and the number of drifted values that the list has no room for.
     pub fn drift(&self) -> (Vec<DriftReport>, u64) {
         reports(&self.drift)
     }
 
-    /// What a look at a window showed takes the place of what earlier looks at it showed: a scan that an earlier run
-    /// began is looked at before the plan, which then finds its window still in doubt.
-    pub fn looked(&mut self, scope: Scope, window: Window, withheld: u64) {
-        self.withheld_rows.retain(|withheld| withheld.scope != scope || !withheld.window.overlaps(window));
+    /// Replaces the withheld rows of a window by those of its latest scan. A run may scan a window twice: as an
+    /// unfinished scan of an earlier run, and as a recheck.
+    pub fn set_withheld(&mut self, scope: Scope, window: Window, withheld: u64) {
+        self.withheld_rows.retain(|rows| rows.scope != scope || !rows.window.overlaps(window));
         if withheld > 0 {
             self.withheld_rows.push(WithheldRows { scope, window, withheld });
         }
     }
 
-    /// The streams with the rows that are withheld at the end.
+    /// Returns the reports of all streams, with their withheld rows.
     pub fn streams(&self) -> BTreeMap<&'static str, StreamReport> {
         let mut streams = self.streams.clone();
-        for withheld in &self.withheld_rows {
-            streams.entry(withheld.scope.stream.name()).or_default().counts.withheld += withheld.withheld;
+        for rows in &self.withheld_rows {
+            streams.entry(rows.scope.stream.name()).or_default().counts.withheld += rows.withheld;
         }
         streams
     }
 
-    /// Before this time the service is not to be asked again. A longer wait is not believed: then it is asked once.
+    /// Returns when the next run may send requests, in epoch milliseconds. Returns `None` if it may at any time. The
+    /// time is at most [`RETRY_AFTER_KEPT_MAX`] ahead.
     pub fn resume_after_ms(&self, now_ms: i64) -> Option<i64> {
-        let longest_ms = i64::try_from(KEPT_WAIT_MAX.as_millis()).unwrap_or(i64::MAX);
+        let longest_ms = i64::try_from(RETRY_AFTER_KEPT_MAX.as_millis()).unwrap_or(i64::MAX);
         match self.stop {
             Some(Stop::Deadline { until_ms } | Stop::Patience { until_ms, .. }) => {
                 Some(until_ms.min(now_ms.saturating_add(longest_ms)))
@@ -164,7 +167,7 @@ impl Findings {
         }
     }
 
-    /// Until when the service must be left alone, if that is longer than the run was willing to wait.
+    /// Returns the end of the wait, in epoch milliseconds, if a wait longer than the patience ended the run.
     pub fn limited_until_ms(&self) -> Option<i64> {
         match self.stop {
             Some(Stop::Patience { until_ms, .. }) => Some(until_ms),
@@ -172,20 +175,18 @@ impl Findings {
         }
     }
 
-    /// What people should know.
+    /// Returns the notes of the report, with those about withheld rows.
     pub fn notes(&self) -> Vec<String> {
         self.notes.iter().cloned().chain(self.withheld_rows.iter().map(WithheldRows::to_string)).collect()
     }
 
     pub fn outcome(&self) -> Outcome {
-        let needs_a_look =
-            |stream: &StreamReport| stream.counts.rejected + stream.counts.withheld + stream.counts.collisions > 0;
         match self.stop {
             Some(Stop::Cancelled) => Outcome::Interrupted,
             _ if !self.failures.is_empty() => Outcome::Failed,
             Some(_) => Outcome::StoppedEarly,
-            None if !self.looks.is_empty() || self.streams().values().any(needs_a_look) => Outcome::NeedsALook,
-            None => Outcome::Done,
+            None if self.attention_notes().is_empty() => Outcome::Done,
+            None => Outcome::NeedsALook,
         }
     }
 }

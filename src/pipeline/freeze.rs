@@ -1,16 +1,19 @@
-//! The mode `freeze`: a scan with drift is not applied. Its pages stay in its spool, complete, and a later run commits
-//! them without asking for them again, once the mode is another one or the program knows what was new.
+//! The drift mode `freeze`: a scan with drift is not applied. Its spool stays, and a later run commits it without a
+//! request, after the mode was changed or a newer program knows the new fields.
 
 use crate::model::{Drift, DriftMode, DriftRules, Stream};
 
 use super::{Frozen, PipelineError, scan::CompletedScan, sync_context::SyncContext};
 
-/// An error if the rules of the scan's stream keep it from being applied. One that some warehouse holds is applied to
-/// the others in any case: warehouses do not part.
+/// Checks that the drift rules allow a scan. A scan that any warehouse has already is always allowed, so that all
+/// warehouses get it.
+///
+/// # Errors
+/// `Frozen` if the scan has drift and its stream is frozen.
 pub(super) fn check(context: &SyncContext, pulled: &CompletedScan) -> Result<(), PipelineError> {
     let stream = pulled.scan.scope.stream;
     let rules = context.drift.of(stream);
-    // There is no drift in a page that is known.
+    // A scan with a note was checked before its first commit.
     if !rules.can_freeze() || pulled.noted.is_some() {
         return Ok(());
     }
@@ -22,7 +25,7 @@ pub(super) fn check(context: &SyncContext, pulled: &CompletedScan) -> Result<(),
     check_drift(stream, rules, &drift)
 }
 
-/// The same for drift that was gathered already.
+/// Checks that the drift rules allow this drift.
 pub(super) fn check_drift(stream: Stream, rules: DriftRules, drift: &Drift) -> Result<(), PipelineError> {
     match drift.has(rules, DriftMode::Freeze) {
         true => Err(PipelineError::Frozen(Box::new(Frozen { stream, drift: drift.clone() }))),

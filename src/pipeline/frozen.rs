@@ -1,22 +1,22 @@
-//! Why a scan of a frozen stream was not applied.
+//! The error of a scan that the drift mode `freeze` refuses.
 
 use crate::model::{Drift, DriftEntry, DriftFate, Stream};
 
-/// Places that an error names.
+/// Fields that the error names.
 const PLACES_NAMED_MAX: usize = 3;
 
-/// Why a scan was not applied: its stream is frozen, and what was met in it no contract knows.
+/// A scan was not applied: it has drift, and its stream is frozen.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the service sent what the contract does not know, and [streams.{stream}.drift] freezes it: {}. Nothing of it was applied; \
-     its pages are kept. Use a version of studysync that knows it, or set another mode there, and run the same command again: \
-     it goes on from those pages",
+    "the service sent data that the contract does not know, and [streams.{stream}.drift] freezes it: {}. The scan was not \
+     applied; its pages are stored. Use a version of studysync that knows the data, or set another mode, and run the same \
+     command again: it applies these pages",
     named(drift)
 )]
 pub struct Frozen {
-    /// The stream; nothing more of it is pulled in this run.
+    /// The stream. The run reads no further window of it.
     pub stream: Stream,
-    /// All that was met in the scan.
+    /// The drift of the scan.
     pub drift: Drift,
 }
 

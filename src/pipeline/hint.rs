@@ -1,5 +1,5 @@
-//! What to do about an error: one sentence, where there is a way out. The command line, the pages of `serve`, metrics
-//! and notifications show the same one.
+//! Hints: one sentence that says what to do about an error. The command line, the pages of `serve`, metrics and
+//! notifications show the same hint.
 
 use std::{io, path::Path};
 
@@ -13,7 +13,7 @@ use crate::{
 
 use super::PipelineError;
 
-/// The way out of an error that ends a run.
+/// Returns what to do about an error that ends a run.
 pub fn pipeline_hint(error: &PipelineError) -> Option<&'static str> {
     match error {
         PipelineError::Source(error) => source_hint(error),
@@ -21,19 +21,19 @@ pub fn pipeline_hint(error: &PipelineError) -> Option<&'static str> {
         PipelineError::State(error) => state_hint(error),
         PipelineError::Input(_) | PipelineError::InputTable(_) => Some(INPUT),
         PipelineError::Person(SuppressionError::KeyLost { .. }) => Some(
-            "restore the key from a backup: without it, people who were erased would come back. If they must, move suppressed.json away",
+            "restore the key from a backup: without it, erased people would come back. If that is intended, move suppressed.json away",
         ),
         PipelineError::Person(SuppressionError::Damaged { .. }) => Some("restore it from a backup"),
         PipelineError::Person(SuppressionError::Newer { .. }) => Some("use the newer version of studysync"),
         PipelineError::Person(SuppressionError::Io { path, source, .. })
         | PipelineError::Swap { path, source, .. }
-        | PipelineError::Results { path, source } => refusal_hint(path, source, Wish::Write),
+        | PipelineError::Results { path, source } => refusal_hint(path, source, FileAccess::Write),
         PipelineError::NotReplayable(_) => Some(
-            "the warehouse is as it was; a range whose scans are all archived can be replayed with --from and --to, and \
-             anything can be pulled again into a new warehouse with `backfill`",
+            "the warehouse is unchanged; a range whose scans are all archived can be replayed with --from and --to, and \
+             everything can be pulled again into a new warehouse with `backfill`",
         ),
         PipelineError::Archive(ArchiveError::Damaged { .. }) => Some(
-            "the warehouse is as it was; restore the file from a backup, or leave the archive as it is: only `replay` reads it",
+            "the warehouse is unchanged; restore the file from a backup, or leave the archive as it is: only `replay` reads it",
         ),
         PipelineError::Archive(error) => archive_hint(error),
         _ => None,
@@ -41,31 +41,31 @@ pub fn pipeline_hint(error: &PipelineError) -> Option<&'static str> {
 }
 
 const INPUT: &str =
-    "see `studysync users push --help` for the columns; rows before it were sent, and are not sent again";
-const SPACE: &str = "make room and run the same command again: nothing committed is lost, and it goes on where it was";
-
-const LOCKS: &str = "keep it on a file system that gives locks: a local disk, or a network mount with its lock service (NFS: lockd, not \
+    "see `studysync users push --help` for the columns; the rows before it were sent, and are not sent again";
+const SPACE: &str =
+    "free disk space and run the same command again: nothing committed is lost, and the command resumes";
+const LOCKS: &str = "move it to a file system that supports file locks: a local disk, or a network mount with its lock service (NFS: lockd, not \
      `nolock`). No other process holds it";
-const WRITABLE: &str = "make the folder writable for this user, or name another place for it";
+const WRITABLE: &str = "make the folder writable for this user, or name another path";
 const DAMAGED: &str =
-    "restore it from a backup, or move it away and run the same command again: what it held is pulled anew";
+    "restore it from a backup, or move it away and run the same command again, which pulls its rows again";
 const BUG: &str =
-    "report this bug of studysync with the message; nothing committed is lost, and the same command can be run again";
+    "report this bug of studysync with the message; nothing committed is lost, and the command can be run again";
 
-/// Whether a lock is held by this program.
-pub fn is_own(holder: Option<&str>) -> bool {
+/// Returns true if the holder of a lock is this program.
+pub fn is_own_lock(holder: Option<&str>) -> bool {
     holder.is_some_and(|holder| holder == "this process" || holder.ends_with("studysync"))
 }
 
-/// What a command wanted of a file.
+/// The access that a command needs to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum FileAccess {
     Read,
     Write,
 }
 
-/// The way out where the system refuses a file: by what this user lacks.
-pub fn refusal_hint(path: &Path, error: &io::Error, wish: Wish) -> Option<&'static str> {
+/// Returns what to do if the system refuses access to a file, by the permission that the user lacks.
+pub fn refusal_hint(path: &Path, error: &io::Error, access: FileAccess) -> Option<&'static str> {
     use io::ErrorKind::{AlreadyExists, NotADirectory, PermissionDenied, ReadOnlyFilesystem};
     let may = |right| rustix::fs::access(path, right).is_ok();
     match error.kind() {
@@ -75,16 +75,16 @@ pub fn refusal_hint(path: &Path, error: &io::Error, wish: Wish) -> Option<&'stat
         PermissionDenied if path.exists() && !may(rustix::fs::Access::READ_OK) => {
             Some("let this user read it, or run the command as the user who owns it")
         }
-        PermissionDenied if wish == Wish::Write && path.is_file() && !may(rustix::fs::Access::WRITE_OK) => {
+        PermissionDenied if access == FileAccess::Write && path.is_file() && !may(rustix::fs::Access::WRITE_OK) => {
             Some("make the file writable for this user, or run the command as the user who owns it")
         }
-        ReadOnlyFilesystem if wish == Wish::Write => {
-            Some("its file system is mounted read-only: make it writable, or name another place for it")
+        ReadOnlyFilesystem if access == FileAccess::Write => {
+            Some("its file system is mounted read-only: make it writable, or name another path")
         }
         NotADirectory | AlreadyExists => {
-            Some("a file stands where a folder is needed, and nothing below it is writable: name another place for it")
+            Some("a file has the name of a needed folder, so nothing below it is writable: name another path")
         }
-        PermissionDenied | ReadOnlyFilesystem if wish == Wish::Write => Some(WRITABLE),
+        PermissionDenied | ReadOnlyFilesystem if access == FileAccess::Write => Some(WRITABLE),
         _ => None,
     }
 }
@@ -92,7 +92,7 @@ pub fn refusal_hint(path: &Path, error: &io::Error, wish: Wish) -> Option<&'stat
 fn archive_hint(error: &ArchiveError) -> Option<&'static str> {
     match error {
         ArchiveError::Full { .. } => Some(SPACE),
-        ArchiveError::Io { path, source, .. } => refusal_hint(path, source, Wish::Write),
+        ArchiveError::Io { path, source, .. } => refusal_hint(path, source, FileAccess::Write),
         ArchiveError::OtherService { .. } | ArchiveError::OtherOwner { .. } => Some(
             "name another folder with --archive (path under [archive]): a folder holds the pages of one service, environment and state \
              file. After the state file was renamed, remove owner.json from the folder",
@@ -106,16 +106,14 @@ fn source_hint(error: &SourceError) -> Option<&'static str> {
         SourceError::KeyRefused { .. } => Some(
             "check the key and that it belongs to this environment of the service; for users also its form: auth under [service]",
         ),
-        SourceError::Blocked { .. } => Some("ask whoever runs the proxy or firewall to let this program through"),
-        SourceError::Stopped(Stop::Patience { told: true, .. }) => {
-            Some("run the same command again after that; --ignore-rate-limit asks at once, against the service's word")
-        }
-        SourceError::Forbidden { .. } => {
-            Some("ask the service whether this key may read that, and whoever runs a proxy or firewall what it refuses")
-        }
-        SourceError::NotFound { .. } => {
-            Some("check --base-url, with its path: it is what stands before /v1/responses, without the /v1")
-        }
+        SourceError::Blocked { .. } => Some("ask the operator of the proxy or firewall to let this program through"),
+        SourceError::Stopped(Stop::Patience { is_retry_after: true, .. }) => Some(
+            "run the same command again after that time; --ignore-rate-limit sends requests earlier, against the service's limit",
+        ),
+        SourceError::Forbidden { .. } => Some(
+            "ask the operator of the service whether this key may read that, and the operator of your proxy or firewall what it blocks",
+        ),
+        SourceError::NotFound { .. } => Some("check --base-url, with its path: it is the address before /v1/responses"),
         SourceError::Unreachable { last: Failure::Tls { problem, .. }, .. } if problem.is_certificate() => {
             Some(CERTIFICATE)
         }
@@ -123,11 +121,9 @@ fn source_hint(error: &SourceError) -> Option<&'static str> {
             last: Failure::Tls { .. } | Failure::Connect { .. } | Failure::TimedOut { .. },
             ..
         } => Some(CONNECTION),
-        SourceError::Unreachable { .. } => {
-            Some("check the address and the network; run the same command again to go on")
-        }
+        SourceError::Unreachable { .. } => Some("check the address and the network; then run the same command again"),
         SourceError::BadAnswer { last: Failure::NotHttp { .. }, .. } => {
-            Some("check --base-url: where the port speaks https, write https://")
+            Some("check --base-url: if the port uses https, write https://")
         }
         SourceError::BadAnswer { .. } => {
             Some("check that --base-url is the service itself, and not a web page or a proxy")
@@ -137,21 +133,21 @@ fn source_hint(error: &SourceError) -> Option<&'static str> {
     }
 }
 
-const CERTIFICATE: &str = "if an authority of your own or a company's proxy signed it, name a PEM file with the certificates of all \
+const CERTIFICATE: &str = "if your own authority or a company's proxy signed it, name a PEM file with the certificates of all \
     trusted authorities in the environment variable SSL_CERT_FILE";
-const CONNECTION: &str = "check the address (https:// or http://, host, port) and the network; where this machine reaches the internet \
-    through a proxy, name that in the environment variable HTTPS_PROXY; run the same command again to go on";
+const CONNECTION: &str = "check the address (https:// or http://, host, port) and the network; if this machine reaches the internet \
+    through a proxy, name it in the environment variable HTTPS_PROXY; then run the same command again";
 
-/// The way out of an error of a warehouse that a run writes to.
+/// Returns what to do about an error of a warehouse that a run writes to.
 pub fn load_hint(error: &LoadError) -> Option<&'static str> {
     match error {
-        LoadError::Locked { holder, .. } if is_own(holder.as_deref()) => Some(
+        LoadError::Locked { holder, .. } if is_own_lock(holder.as_deref()) => Some(
             "another command of studysync has it open: wait for it to end, then run again; a run waits for it as long as lock_wait_secs \
              under [warehouse] says",
         ),
         LoadError::LockRefused { .. } => Some(LOCKS),
         LoadError::Missing { .. } => {
-            Some("run `studysync sync` first, which makes it, or name the warehouse with --duckdb or --parquet")
+            Some("run `studysync sync` first, which creates it, or name the warehouse with --duckdb or --parquet")
         }
         LoadError::Locked { .. } => Some(
             "close the program that has it open (an analyst's session, a notebook), then run again; a run waits for it as long as \
@@ -166,33 +162,33 @@ pub fn load_hint(error: &LoadError) -> Option<&'static str> {
         ),
         LoadError::Newer { .. } => Some("use the newer version of studysync"),
         LoadError::NotOurs { .. } => Some(
-            "name another path; or, if it was the warehouse once, restore it from a backup, or move it away and run the same command again",
+            "name another path; or, if it was a warehouse before, restore it from a backup, or move it away and run the same command again",
         ),
         LoadError::ForeignObject { .. } => Some(
-            "it is an object of your own: drop it, or make it without what is named here (a copy of its rows can stay in a file of your own \
-             or in another table), then run the same command again",
+            "it is an object of your own: drop it, or create it without the object that is named here (its rows can be copied to another \
+             table or file first), then run the same command again",
         ),
-        LoadError::OtherPartition { .. } => Some("keep to the partition it was made with, or name another folder"),
+        LoadError::OtherPartition { .. } => Some("use the partition with which it was created, or name another folder"),
         LoadError::Full { .. } => Some(SPACE),
-        LoadError::Unfinished { .. } => Some("run `studysync sync` once, which finishes it"),
+        LoadError::Unfinished { .. } => Some("run `studysync sync` once, which finishes the change"),
         LoadError::Damaged { .. } | LoadError::DamagedRows(_) => Some(DAMAGED),
         LoadError::TooManyRows { .. } => Some("name fewer people at once"),
         LoadError::RolledBack => Some("run the same command again: it applies these scans again"),
         LoadError::Bug(_) => Some(BUG),
-        LoadError::TimedOut { .. } => Some("ask for less: --survey narrows it"),
+        LoadError::TimedOut { .. } => Some("read less: --survey selects one survey"),
         LoadError::Engine { source, .. } if source.to_string().contains("Out of Memory Error") => {
             Some("raise memory_limit_mb under [warehouse] and run the same command again: nothing committed is lost")
         }
-        LoadError::Io { path, source, .. } => refusal_hint(path, source, Wish::Write),
+        LoadError::Io { path, source, .. } => refusal_hint(path, source, FileAccess::Write),
         _ => None,
     }
 }
 
-/// The way out of an error of the checkpoints.
+/// Returns what to do about an error of the state file.
 pub fn state_hint(error: &StateError) -> Option<&'static str> {
     match error {
         StateError::Leased { .. } => {
-            Some("wait for it, or stop it; two runs at once would only ask for the same twice")
+            Some("wait for it to end, or stop it: two runs at a time would request the same windows twice")
         }
         StateError::OtherService { .. } => Some(
             "name another --state: one state file belongs to one environment of one service. If the service has moved: studysync rebind --from ITS_OLD_ADDRESS",
@@ -200,17 +196,17 @@ pub fn state_hint(error: &StateError) -> Option<&'static str> {
         StateError::Newer { .. } => Some("use the newer version of studysync"),
         StateError::Full { .. } => Some(SPACE),
         StateError::Damaged { .. } => {
-            Some("run sync: it puts the file aside and rebuilds the checkpoints from the ledgers of the warehouses")
+            Some("run sync: it renames the file and rebuilds the checkpoints from the ledgers of the warehouses")
         }
-        StateError::PutAside { .. } => Some("move it away yourself and run the same command again"),
-        StateError::Unreachable { path, source } => refusal_hint(path, source, Wish::Read),
+        StateError::RenameDamaged { .. } => Some("move it away and run the same command again"),
+        StateError::Inaccessible { path, source } => refusal_hint(path, source, FileAccess::Read),
         StateError::LockRefused { .. } => Some(LOCKS),
         StateError::Folder { path, source } | StateError::Lock { path, source } => {
-            refusal_hint(path, source, Wish::Write).or(Some(WRITABLE))
+            refusal_hint(path, source, FileAccess::Write).or(Some(WRITABLE))
         }
         StateError::ReadOnly { .. } => Some(WRITABLE),
         StateError::Sqlite { .. } => {
-            Some("look at the disk (space, quota, errors) and run the same command again: nothing committed is lost")
+            Some("check the disk (space, quota, errors) and run the same command again: nothing committed is lost")
         }
         _ => None,
     }

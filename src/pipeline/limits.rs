@@ -15,88 +15,95 @@ use crate::{
     state::{State, StateError},
 };
 
-/// The learned rate, as remembered between runs.
+/// Name of the behaviour that stores the learned rate between runs.
 pub const LEARNED_RATE: &str = "learned_rate";
-/// The stored wait: no request before its end.
-const TOLD_WAIT: &str = "told_wait";
-/// A wait is kept for so long at most, and then one request asks again: a nightly run goes ahead each night, and a
-/// header that was a mistake costs a night.
-pub(super) const KEPT_WAIT_MAX: Duration = Duration::from_secs(20 * 3600);
+/// Name of the behaviour that stores the latest `Retry-After` wait between runs.
+const RETRY_AFTER_WAIT: &str = "told_wait";
+/// Longest stored wait. After it one request is sent, so that a wrong `Retry-After` costs a nightly run only one night.
+pub(super) const RETRY_AFTER_KEPT_MAX: Duration = Duration::from_secs(20 * 3600);
 /// Two waits whose ends differ by less are the same wait.
 const SAME_WAIT_MS: i64 = 1_000;
-/// A shorter wait is only stored at the end of the run.
-const WRITTEN_AT_ONCE_MS: i64 = 5_000;
+/// A wait of this length is stored when it begins; a shorter one at the end of the run.
+const STORED_AT_ONCE_MS: i64 = 5_000;
 
-/// A wait that the service requested, by this machine's clock.
+/// A `Retry-After` wait, by this machine's clock. Field names are those of the state file.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct ToldWait {
-    told_ms: i64,
+struct RetryAfterWait {
+    #[serde(rename = "told_ms")]
+    received_ms: i64,
     until_ms: i64,
 }
 
-impl ToldWait {
-    fn new(told_ms: i64, until_ms: i64) -> Self {
-        let longest_ms = i64::try_from(KEPT_WAIT_MAX.as_millis()).unwrap_or(i64::MAX);
-        Self { told_ms, until_ms: until_ms.min(told_ms.saturating_add(longest_ms)) }
+impl RetryAfterWait {
+    /// Cuts the wait to [`RETRY_AFTER_KEPT_MAX`].
+    fn new(received_ms: i64, until_ms: i64) -> Self {
+        let longest_ms = i64::try_from(RETRY_AFTER_KEPT_MAX.as_millis()).unwrap_or(i64::MAX);
+        Self { received_ms, until_ms: until_ms.min(received_ms.saturating_add(longest_ms)) }
     }
 
-    /// Returns the remaining wait. A clock that was set back does not extend the wait.
-    fn left(self, now_ms: i64) -> Option<Duration> {
-        let left_ms = self.until_ms.saturating_sub(now_ms.max(self.told_ms));
-        u64::try_from(left_ms).ok().filter(|left_ms| *left_ms > 0).map(Duration::from_millis)
+    fn stored(state: &State) -> Result<Option<RetryAfterWait>, StateError> {
+        Ok(state.behaviour(RETRY_AFTER_WAIT)?.map(|(wait, _)| wait))
+    }
+
+    fn store(self, state: &State, now_ms: i64) -> Result<(), StateError> {
+        state.remember_behaviour(RETRY_AFTER_WAIT, &self, now_ms)
+    }
+
+    /// Returns the remaining wait, or `None` if the wait is over. A clock that was set back does not extend the wait.
+    fn remaining(self, now_ms: i64) -> Option<Duration> {
+        let remaining_ms = self.until_ms.saturating_sub(now_ms.max(self.received_ms));
+        u64::try_from(remaining_ms).ok().filter(|remaining_ms| *remaining_ms > 0).map(Duration::from_millis)
     }
 }
 
-/// What earlier processes learned goes into the settings of the client, and the rate to whoever makes it.
+/// Reads what earlier processes stored: puts a remaining `Retry-After` wait into the settings of the client, unless
+/// `ignores_retry_after` is set, and returns the learned rate.
 pub fn recall(
     state: &State,
     settings: &mut SourceSettings,
     ignores_retry_after: bool,
 ) -> Result<Option<LearnedRate>, StateError> {
     if !ignores_retry_after {
-        let told = state.behaviour::<ToldWait>(TOLD_WAIT)?;
-        settings.not_before = told.and_then(|(told, _)| told.left(settings.clock.now_ms()));
+        let now_ms = settings.clock.now_ms();
+        settings.not_before = RetryAfterWait::stored(state)?.and_then(|wait| wait.remaining(now_ms));
     }
     Ok(state.behaviour(LEARNED_RATE)?.map(|(learned, _)| learned))
 }
 
-/// Before this time no command asks the service, which told so: epoch milliseconds.
-pub fn told_wait_until(state: &State, now_ms: i64) -> Result<Option<i64>, StateError> {
-    let told = state.behaviour::<ToldWait>(TOLD_WAIT)?;
-    Ok(told.and_then(|(told, _)| told.left(now_ms).map(|_| told.until_ms)))
+/// Returns the end of the stored `Retry-After` wait in epoch milliseconds, or `None` if it is over.
+pub fn retry_after_until_ms(state: &State, now_ms: i64) -> Result<Option<i64>, StateError> {
+    let wait = RetryAfterWait::stored(state)?.filter(|wait| wait.remaining(now_ms).is_some());
+    Ok(wait.map(|wait| wait.until_ms))
 }
 
-/// Stores what this process learned, for the next one.
+/// Stores the learned rate and the `Retry-After` wait of this process, for the next one.
 pub fn remember(state: &State, source: &Source, now_ms: i64) -> Result<(), StateError> {
-    match source.told_until_ms() {
-        Some(until_ms) => remember_told(state, until_ms, now_ms)?,
-        None if source.takes_requests() => forget_told(state, now_ms)?,
+    match source.retry_after_until_ms() {
+        Some(until_ms) => store_retry_after(state, until_ms, now_ms)?,
+        None if source.is_accepting() => end_retry_after(state, now_ms)?,
         None => {}
     }
     state.remember_behaviour(LEARNED_RATE, &source.learned_rate(), now_ms)
 }
 
-/// A wait that is the same as before counts from when it was told first.
-fn remember_told(state: &State, until_ms: i64, now_ms: i64) -> Result<(), StateError> {
-    let before = state.behaviour::<ToldWait>(TOLD_WAIT)?;
-    if before.is_some_and(|(before, _)| (until_ms - before.until_ms).abs() < SAME_WAIT_MS) {
-        return Ok(());
+/// Stores a wait, unless the same wait is stored already: its time of receipt must not move.
+fn store_retry_after(state: &State, until_ms: i64, now_ms: i64) -> Result<(), StateError> {
+    match RetryAfterWait::stored(state)? {
+        Some(before) if (until_ms - before.until_ms).abs() < SAME_WAIT_MS => Ok(()),
+        _ => RetryAfterWait::new(now_ms, until_ms).store(state, now_ms),
     }
-    state.remember_behaviour(TOLD_WAIT, &ToldWait::new(now_ms, until_ms), now_ms)
 }
 
-/// The service takes requests again before its time.
-fn forget_told(state: &State, now_ms: i64) -> Result<(), StateError> {
-    let before = state.behaviour::<ToldWait>(TOLD_WAIT)?;
-    match before.and_then(|(before, _)| before.left(now_ms)) {
-        Some(_) => state.remember_behaviour(TOLD_WAIT, &ToldWait::new(now_ms, now_ms), now_ms),
+/// Ends a stored wait early, because the service accepts requests again.
+fn end_retry_after(state: &State, now_ms: i64) -> Result<(), StateError> {
+    match RetryAfterWait::stored(state)?.and_then(|before| before.remaining(now_ms)) {
+        Some(_) => RetryAfterWait::new(now_ms, now_ms).store(state, now_ms),
         None => Ok(()),
     }
 }
 
-/// Does the work, and writes a long wait down as soon as the service tells it:
-/// a process that sits it out may be killed.
-pub(super) async fn noting_told_waits<T>(
+/// Runs `work` and meanwhile stores every long `Retry-After` wait when it begins: the process may be killed during it.
+pub(super) async fn storing_retry_after<T>(
     work: impl Future<Output = T>,
     source: Source,
     state: Arc<Mutex<State>>,
@@ -105,26 +112,23 @@ pub(super) async fn noting_told_waits<T>(
     tokio::select! {
         biased;
         done = work => done,
-        never = note_told_waits(source, &state, clock) => match never {},
+        never = store_each_retry_after(source, &state, clock) => match never {},
     }
 }
 
-async fn note_told_waits(source: Source, state: &Mutex<State>, clock: Clock) -> Infallible {
-    let mut told = source.told();
+async fn store_each_retry_after(source: Source, state: &Mutex<State>, clock: Clock) -> Infallible {
+    let mut waits = source.watch_retry_after();
     loop {
-        if told.changed().await.is_err() {
-            // The source is held here, so that it does not go.
+        if waits.changed().await.is_err() {
+            // Not reached: `source` keeps the sender alive.
             std::future::pending::<()>().await;
         }
-        let until_ms = *told.borrow_and_update();
+        let until_ms = *waits.borrow_and_update();
         let now_ms = clock.now_ms();
-        let Some(until_ms) = until_ms.filter(|until_ms| until_ms - now_ms >= WRITTEN_AT_ONCE_MS) else { continue };
-        let noted = remember_told(&state.lock().unwrap_or_else(PoisonError::into_inner), until_ms, now_ms);
-        if let Err(error) = noted {
-            tracing::warn!(
-                why = super::error::chain(&error),
-                "cannot write down until when the service is to be left alone"
-            );
+        let Some(until_ms) = until_ms.filter(|until_ms| until_ms - now_ms >= STORED_AT_ONCE_MS) else { continue };
+        let stored = store_retry_after(&state.lock().unwrap_or_else(PoisonError::into_inner), until_ms, now_ms);
+        if let Err(error) = stored {
+            tracing::warn!(why = super::error::chain(&error), "cannot store the end of Retry-After");
         }
     }
 }
@@ -135,23 +139,23 @@ mod tests {
 
     const HOUR_MS: i64 = 3_600_000;
 
-    fn left_hours(told: ToldWait, now_ms: i64) -> Option<u64> {
-        told.left(now_ms).map(|left| left.as_secs() / 3600)
+    fn remaining_hours(wait: RetryAfterWait, now_ms: i64) -> Option<u64> {
+        wait.remaining(now_ms).map(|remaining| remaining.as_secs() / 3600)
     }
 
     #[test]
-    fn p5_a_told_wait_holds_until_its_time_and_no_longer() {
-        let told = ToldWait::new(0, 3 * HOUR_MS);
-        assert_eq!(left_hours(told, HOUR_MS), Some(2));
-        assert_eq!(left_hours(told, 3 * HOUR_MS), None);
-        assert_eq!(left_hours(told, i64::MAX), None);
-        assert_eq!(left_hours(told, -1000 * HOUR_MS), Some(3), "a clock that was set back draws nothing out");
+    fn p5_a_stored_wait_ends_at_its_time() {
+        let wait = RetryAfterWait::new(0, 3 * HOUR_MS);
+        assert_eq!(remaining_hours(wait, HOUR_MS), Some(2));
+        assert_eq!(remaining_hours(wait, 3 * HOUR_MS), None);
+        assert_eq!(remaining_hours(wait, i64::MAX), None);
+        assert_eq!(remaining_hours(wait, -1000 * HOUR_MS), Some(3), "a clock that was set back extends the wait");
     }
 
     #[test]
-    fn p5_a_wait_of_a_month_is_kept_for_less_than_a_day() {
-        let told = ToldWait::new(0, 30 * 24 * HOUR_MS);
-        assert_eq!(left_hours(told, 0), Some(20));
-        assert_eq!(left_hours(told, 21 * HOUR_MS), None);
+    fn p5_a_wait_of_a_month_is_stored_as_20_hours() {
+        let wait = RetryAfterWait::new(0, 30 * 24 * HOUR_MS);
+        assert_eq!(remaining_hours(wait, 0), Some(20));
+        assert_eq!(remaining_hours(wait, 21 * HOUR_MS), None);
     }
 }

@@ -1,9 +1,9 @@
-//! Decides whether a 404 for a page token marks the end of a list.
-//! The contract of themes suggests so, but an expired token gets the same answer.
+//! Decides whether a 404 for a page token marks the end of a list. The contract of themes suggests so, but an expired
+//! token gets the same answer.
 //!
-//! The window is cut in parts, and each is listed by itself. Tokens that die do so in the parts as in the whole: then a
-//! part shows rows that the whole did not. Where the parts together show the rows of the whole and no others, and none
-//! of them shows all, the whole came to its end (promise P3).
+//! The window is cut into parts, and each part is listed separately. If tokens expire, a part shows rows that the list
+//! of the window lacks. If the parts together have exactly the rows of the window, and no part has all of them, the
+//! list of the window has ended (promise P3).
 
 use std::{collections::HashSet, path::Path};
 
@@ -23,15 +23,14 @@ use super::{
     ties::{TieProbeError, moments_of},
 };
 
-/// How often a part that lists all rows is cut again.
+/// How often a part with all rows is cut again.
 const CUTS_MAX: usize = 16;
-/// Rows so close together are taken for one moment.
-/// The wire range of a part is wider than the part by a millisecond on either side.
-const MOMENT_MS: i64 = 4;
+/// Rows this close together count as one time: the requested range of a part is one millisecond wider on both sides.
+const SAME_TIME_MS: i64 = 4;
 /// The maximum number of pages of a part.
 const PAGES_MAX: usize = 10_000;
 
-/// Rows, and when they were created.
+/// The rows of a list, and their creation times.
 #[derive(Debug, Default)]
 struct Rows {
     keys: HashSet<u128>,
@@ -47,40 +46,40 @@ impl Rows {
     }
 }
 
-/// Whether the pages in the spool are all of the scan's list.
+/// Returns true if the pages in the spool are all of the scan's list.
 pub(super) async fn is_end(
     context: &SyncContext,
     scan: &Scan,
     page_rows: u32,
     spool: &Path,
 ) -> Result<bool, TieProbeError> {
-    let whole = {
+    let window_rows = {
         let (context, scan, spool) = (context.clone(), scan.clone(), spool.to_owned());
         blocking(move || read_spool(&context, &scan, &spool)).await??
     };
     let mut window = scan.window;
-    let mut parts = first_parts(window, whole.times);
+    let mut parts = first_parts(window, window_rows.times);
     for _ in 0..CUTS_MAX {
-        let (mut shown, mut showing_all) = (HashSet::new(), Vec::new());
+        let (mut keys, mut parts_with_all) = (HashSet::new(), Vec::new());
         for part in parts.iter().copied().filter(|part| !part.is_empty()) {
             let Some(rows) = list(context, scan, page_rows, part).await? else { return Ok(false) };
-            if !rows.keys.is_subset(&whole.keys) {
+            if !rows.keys.is_subset(&window_rows.keys) {
                 return Ok(false);
             }
-            if !rows.keys.is_empty() && rows.keys.len() == whole.keys.len() {
-                showing_all.push(part);
+            if !rows.keys.is_empty() && rows.keys.len() == window_rows.keys.len() {
+                parts_with_all.push(part);
             }
-            shown.extend(rows.keys);
+            keys.extend(rows.keys);
         }
-        if shown.len() < whole.keys.len() {
+        if keys.len() < window_rows.keys.len() {
             return Ok(false);
         }
-        match showing_all.as_slice() {
+        match parts_with_all.as_slice() {
             [] => return Ok(true),
-            // Around the moment of these rows there are no others.
-            [part] if part.len_ms() <= 2 * MOMENT_MS + 1 => return Ok(true),
+            // All rows are of one time; the other parts are empty.
+            [part] if part.len_ms() <= 2 * SAME_TIME_MS + 1 => return Ok(true),
             [part] => window = *part,
-            // A service that does not mind the start and the end proves nothing.
+            // Several parts have all rows: the service ignores `start` and `end`.
             _ => return Ok(false),
         }
         let middle_ms = window.start_ms + window.len_ms() / 2;
@@ -89,20 +88,20 @@ pub(super) async fn is_end(
     Ok(false)
 }
 
-/// Two parts with rows in each, cut where no row is near;
-/// or the moment of all rows, and what lies before and behind it.
+/// Cuts a window into two parts with rows, at a gap between rows. If all rows are close together, returns three parts:
+/// before, around and after them.
 fn first_parts(window: Window, mut times: Vec<i64>) -> Vec<Window> {
     times.retain(|at_ms| window.contains(*at_ms));
     times.sort_unstable();
     let Window { start_ms, end_ms } = window;
     let middle = times.len() / 2;
-    let gaps = times.windows(2).enumerate().filter(|(_, pair)| pair[1] - pair[0] >= MOMENT_MS);
+    let gaps = times.windows(2).enumerate().filter(|(_, pair)| pair[1] - pair[0] >= SAME_TIME_MS);
     let cut_ms = gaps.min_by_key(|(at, _)| middle.abs_diff(at + 1)).map(|(_, pair)| pair[0] + (pair[1] - pair[0]) / 2);
     let (first, last) = (times.first().copied(), times.last().copied());
     match (cut_ms, first, last) {
         (Some(cut_ms), ..) => vec![Window::new(start_ms, cut_ms), Window::new(cut_ms, end_ms)],
         (None, Some(first_ms), Some(last_ms)) => {
-            let (from_ms, to_ms) = ((first_ms - MOMENT_MS).max(start_ms), (last_ms + MOMENT_MS + 1).min(end_ms));
+            let (from_ms, to_ms) = ((first_ms - SAME_TIME_MS).max(start_ms), (last_ms + SAME_TIME_MS + 1).min(end_ms));
             [(start_ms, from_ms), (from_ms, to_ms), (to_ms, end_ms)].map(|(start, end)| Window::new(start, end)).into()
         }
         (None, ..) => {
@@ -120,7 +119,7 @@ fn read_spool(context: &SyncContext, scan: &Scan, spool: &Path) -> Result<Rows, 
     Ok(rows)
 }
 
-/// The rows of a part as its own list shows them; `None` if that does not come.
+/// Reads the list of a part to its end. Returns `None` if a request fails.
 async fn list(context: &SyncContext, scan: &Scan, page_rows: u32, part: Window) -> Result<Option<Rows>, TieProbeError> {
     let (scope, flags) = (scan.scope, scan.flags);
     let mut request = PageRequest { scope, window: part, flags, page_rows, token: None };
@@ -131,7 +130,7 @@ async fn list(context: &SyncContext, scan: &Scan, page_rows: u32, part: Window) 
             Answer::Rejected { status: 404, is_web_page: false } => return Ok(Some(rows)),
             Answer::Rejected { .. } | Answer::Failed(_) => return Ok(None),
         };
-        rows.add(scan, &kept_of(context, scan, page.body).await?);
+        rows.add(scan, &flatten_redacted(context, scan, page.body).await?);
         match page.next {
             None => return Ok(Some(rows)),
             Some(token) if !tokens.insert(token.clone()) => return Ok(None),
@@ -142,7 +141,7 @@ async fn list(context: &SyncContext, scan: &Scan, page_rows: u32, part: Window) 
 }
 
 /// Flattens a page without the records of erased people, as the spool has it.
-async fn kept_of(context: &SyncContext, scan: &Scan, body: Bytes) -> Result<FlatPage, PipelineError> {
+async fn flatten_redacted(context: &SyncContext, scan: &Scan, body: Bytes) -> Result<FlatPage, PipelineError> {
     let (context, scan) = (context.clone(), scan.clone());
     blocking(move || {
         let redacted = context.suppression.filtered(&scan, &body);
@@ -161,9 +160,9 @@ mod tests {
     }
 
     #[test]
-    fn p3_no_part_shows_all_rows_where_it_can_be() {
-        assert_eq!(parts(&[100, 200, 300, 310]), [(0, 250), (250, 1000)], "as many rows in each");
-        assert_eq!(parts(&[310, 100, 101, 102]), [(0, 206), (206, 1000)], "where no row is near");
+    fn p3_parts_are_cut_so_that_none_has_all_rows() {
+        assert_eq!(parts(&[100, 200, 300, 310]), [(0, 250), (250, 1000)], "the same number of rows in each");
+        assert_eq!(parts(&[310, 100, 101, 102]), [(0, 206), (206, 1000)], "the cut is in a gap");
         assert_eq!(parts(&[500]), [(0, 496), (496, 505), (505, 1000)]);
         assert_eq!(parts(&[2, 2, 3]), [(0, 0), (0, 8), (8, 1000)]);
         assert_eq!(parts(&[]), [(0, 500), (500, 1000)]);

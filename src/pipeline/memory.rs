@@ -3,13 +3,13 @@
 use crate::{config::WarehouseSettings, load::ENGINE_BYTES_MIN};
 
 const MIB: u64 = 1 << 20;
-/// The program itself, its connections, and the pages that are under way.
+/// The program itself, its connections, and the bodies in flight.
 const PROGRAM_BYTES: u64 = 144 * MIB;
 /// More pages in memory than this save no time.
 const PAGES_BYTES_MAX: u64 = 96 * MIB;
 /// Memory reserved for a store before pages get a share.
 const STORE_FIRST_BYTES: u64 = 48 * MIB;
-/// More waiting rows than this save no time.
+/// More buffered rows than this save no time.
 const WAITING_BYTES_MAX: u64 = 32 * MIB;
 
 /// The shares of a run's memory, in bytes.
@@ -33,11 +33,10 @@ impl MemoryShares {
 
     fn for_stores(limit: u64, stores: u64, store_min: u64) -> Self {
         let shared = limit.saturating_sub(PROGRAM_BYTES);
-        // With little memory a store goes first:
-        // a page that does not fit is read again, a commit that does not fit fails.
+        // With little memory the store has priority: a page that does not fit is read again, but a commit fails.
         let pages = (shared.saturating_sub(STORE_FIRST_BYTES) / 4).min(PAGES_BYTES_MAX);
         let waiting = (shared / 16 / stores).min(WAITING_BYTES_MAX);
-        // An engine takes more than it counts: the allocator's gaps, and what it does not count at all.
+        // An engine uses more memory than it accounts for.
         let store = ((shared - pages - waiting * stores) / stores * 4 / 5).max(store_min);
         let usize_of = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
         Self { pages: usize_of(pages), waiting: usize_of(waiting), store }
@@ -53,7 +52,7 @@ mod tests {
         for (limit_mib, stores) in [(256, 1), (512, 2), (576, 1), (576, 2), (1024, 1), (100_000, 2)] {
             let shares = MemoryShares::for_stores(limit_mib * MIB, stores, ENGINE_BYTES_MIN);
             let parts = PROGRAM_BYTES + shares.pages as u64 + stores * (shares.waiting as u64 + shares.store);
-            // The least engine is somewhat more than the least limit leaves.
+            // The smallest engine exceeds the smallest limit a little.
             let over = if limit_mib == 256 { 7 * MIB } else { 0 };
             assert!(parts <= limit_mib * MIB + over, "{limit_mib} {stores}: {shares:?}");
             assert!(shares.store >= 96 * MIB && shares.pages >= 16 << 20 && shares.waiting >= 4 << 20, "{shares:?}");

@@ -22,7 +22,7 @@ const WAIT_MIN: Duration = Duration::from_millis(500);
 /// Interval between progress lines in the log.
 const LOG_EVERY: Duration = Duration::from_secs(30);
 
-/// Measures a run under way.
+/// Measures a run in progress.
 #[derive(Debug)]
 pub struct Meter {
     progress: Arc<Progress>,
@@ -39,39 +39,39 @@ struct ProgressSample {
     requests: u64,
 }
 
-/// The progress at one moment.
+/// The progress of a run at one time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Reading {
-    /// The stream of which a window was committed last.
+    /// The stream whose window was committed last.
     pub stream: Option<&'static str>,
     /// The end of that window.
     pub reached: Option<String>,
     pub windows_done: u64,
-    /// About how many windows there will be.
+    /// The estimated number of windows.
     pub windows_expected: Option<u64>,
-    /// Of the creation time that is due, 0 to 100.
+    /// The finished share of the creation time that is due, 0 to 100.
     pub percent: f64,
     pub rows: u64,
     pub rows_per_sec: f64,
     pub requests: u64,
     pub requests_per_sec: f64,
-    /// The learned limit of the service, if it showed one.
+    /// The learned rate limit of the service, if it is known.
     pub requests_per_sec_max: Option<f64>,
     pub secs_left: Option<u64>,
-    /// What all requests wait for.
+    /// The wait that delays all requests.
     pub waiting: Option<Wait>,
 }
 
-/// A wait of all requests.
+/// A wait that delays all requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Wait {
     pub secs: u64,
-    /// `rate limited` (the service said when to come back), `backing off` or `pacing` (the learned rate).
+    /// `rate limited` (`Retry-After`), `backing off`, or `pacing` (the learned rate).
     pub why: &'static str,
 }
 
 impl Meter {
-    /// Begins to measure.
+    /// Creates a meter for a run that begins now.
     pub fn new(progress: Arc<Progress>, source: Source) -> Meter {
         Meter { progress, source, started: Instant::now(), samples: VecDeque::new() }
     }
@@ -82,10 +82,10 @@ impl Meter {
         let snapshot = self.progress.snapshot();
         let sample =
             ProgressSample { at: now, rows: snapshot.rows_pulled, requests: self.source.request_stats().total };
-        let before = self.before(sample);
-        let waiting = self.source.waiting().and_then(|waiting| {
+        let before = self.sample_before(sample);
+        let waiting = self.source.current_wait().and_then(|waiting| {
             let left = waiting.until.saturating_duration_since(now);
-            let why = match waiting.why {
+            let why = match waiting.reason {
                 WaitReason::RateLimited => "rate limited",
                 WaitReason::Backoff => "backing off",
                 WaitReason::Pacing => "pacing",
@@ -100,8 +100,8 @@ impl Meter {
         }
     }
 
-    /// What was read about [`SPEED_OVER`] ago; this sample is remembered for later.
-    fn before(&mut self, sample: ProgressSample) -> ProgressSample {
+    /// Stores a sample, and returns the one of about [`SPEED_OVER`] ago.
+    fn sample_before(&mut self, sample: ProgressSample) -> ProgressSample {
         self.samples.push_back(sample);
         let is_old = |earlier: &ProgressSample| earlier.at + SPEED_OVER < sample.at;
         while self.samples.get(1).is_some_and(is_old) {
@@ -140,7 +140,8 @@ fn reading(snapshot: &Snapshot, before: ProgressSample, now: ProgressSample) -> 
     }
 }
 
-/// The rest takes as long for its share as what is done has taken.
+/// Estimates the seconds left: the rest takes as long per share as the finished part. Returns `None` if it is too
+/// early.
 fn secs_left(snapshot: &Snapshot, elapsed: Duration) -> Option<u64> {
     let share = snapshot.share();
     let is_known = elapsed >= LEFT_AFTER && share > 0.0 && snapshot.done_ms < snapshot.due_ms;
@@ -148,7 +149,7 @@ fn secs_left(snapshot: &Snapshot, elapsed: Duration) -> Option<u64> {
 }
 
 impl Reading {
-    /// Writes it to the log.
+    /// Writes a progress line to the log.
     fn log(&self) {
         let Reading { stream, reached, windows_done, windows_expected, rows, requests, secs_left, .. } = self;
         let percent = self.percent.floor();
@@ -167,11 +168,11 @@ impl Reading {
         );
     }
 
-    /// One line of at most 80 columns with what people ask first: how far, how fast, how long yet, and why it waits.
+    /// Returns a progress line of at most 80 columns: date, share, windows, speed or wait, and the time left.
     pub fn line(&self) -> String {
         let mut parts = Vec::new();
         match (self.stream, &self.reached) {
-            // The day is enough: windows that are shorter come one after the other.
+            // The day is enough: shorter windows follow each other quickly.
             (Some(stream), Some(reached)) => parts.push(format!("{stream} {}", reached.get(..10).unwrap_or(reached))),
             (Some(stream), None) => parts.push(stream.to_owned()),
             (None, _) => {}
@@ -191,7 +192,7 @@ impl Reading {
     }
 }
 
-/// `950`, `12k`, `1.2M`; below ten with a digit behind the point.
+/// Formats a number: `9.5`, `950`, `12k`, `1.2M`.
 fn short(number: f64) -> String {
     match number {
         ..9.95 => format!("{number:.1}"),
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn speeds_shares_and_the_time_left_follow_from_what_was_read() {
+    fn speed_share_and_time_left_follow_from_the_samples() {
         let at = Instant::now();
         let before = ProgressSample { at, rows: 100, requests: 1 };
         let now = ProgressSample { at: at + Duration::from_secs(10), rows: 1_100, requests: 31 };

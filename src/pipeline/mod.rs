@@ -1,7 +1,7 @@
 //! The one place where the stages meet: pull -> archive -> flatten -> load -> checkpoint.
 //!
 //! A [`Session`] is a command that holds the lease; a [`Run`] is one execution of `sync` or `backfill`.
-//! [`Run::execute`] lists the steps of a run. Its scheduler scans windows side by side, each into its own spool, and
+//! [`Run::execute`] lists the steps of a run. Its scheduler scans windows in parallel, each into its own spool, and
 //! commits complete scans one after the other. [`commit`](commit::apply_and_commit) is the order of a commit. The
 //! next run resumes a run that was stopped or killed.
 
@@ -15,17 +15,16 @@ mod deliveries;
 mod drift;
 mod error;
 mod execute;
+mod failed_start;
 mod findings;
 mod freeze;
 mod frozen;
-mod habits;
 mod hint;
 mod limits;
 mod list_end;
 mod memory;
 mod meter;
 mod named_surveys;
-mod not_begun;
 mod outcome;
 mod page_buffer;
 mod people;
@@ -51,6 +50,7 @@ mod service_profile;
 mod session;
 mod shared_destination;
 mod spans;
+mod survey_statuses;
 mod sync_context;
 mod system;
 mod theme_measure;
@@ -64,35 +64,35 @@ mod window_queue;
 pub use assemble::{full_text_search, identity, open_warehouses, source_settings};
 pub use backlog::{ScopeBacklog, backlog};
 pub use clocks::{ClockMismatch, ClockSample, compare_clocks};
-pub use deliveries::{Flushed, flush_deliveries};
+pub use deliveries::{FlushResult, flush_deliveries};
 pub use drift::{DriftReport, drift_lines};
 pub use error::{Failure, PipelineError, chain, load_code, state_code};
 pub use frozen::Frozen;
-pub use hint::{Wish, is_own, load_hint, pipeline_hint, refusal_hint, state_hint};
-pub use limits::{LEARNED_RATE, recall, remember, told_wait_until};
+pub use hint::{FileAccess, is_own_lock, load_hint, pipeline_hint, refusal_hint, state_hint};
+pub use limits::{LEARNED_RATE, recall, remember, retry_after_until_ms};
 pub use meter::{Meter, Reading, Wait, log_progress};
 pub use named_surveys::{unknown_in_warehouse, unknown_surveys};
 pub use outcome::Outcome;
-pub use people::{PeopleDue, people_due, people_rules};
+pub use people::{PeopleDue, people_due, refresh_intervals};
 pub use progress::{Progress, Reach, Snapshot};
 pub use push::{
-    Erased, Push, PushFormat, PushInput, PushReport, PushRequest, PushRows, ResultsFound, Written, clean_results,
-    push_dry, search_results,
+    ErasedPeople, InputFormat, Push, PushFormat, PushInput, PushReport, PushRequest, PushRows, ResultsFound,
+    clean_results, push_dry, search_results,
 };
 pub use reason::RunReason;
 pub use rebind::{is_same_identity, rebind};
 pub use recordings::{RecordingsReport, recordings_folders};
 pub use replay::{
-    Rebuilt, Replaced, Replay, ReplayProgress, ReplayReport, ReplayRequest, ReplaySnapshot, Replayed, clear_leftovers,
-    is_carried_events,
+    RebuiltWarehouse, ReplacedRange, Replay, ReplayProgress, ReplayReport, ReplayRequest, ReplayResult, ReplaySnapshot,
+    clear_leftovers, is_carried_events,
 };
 pub use report::{Reached, RunReport, StreamReport};
-pub use report_header::{ReportHeader, RunMoments};
-pub use request::{OPEN_END_MS, PeopleAsk, Request};
+pub use report_header::{ReportHeader, RunTimes};
+pub use request::{OPEN_END_MS, PeopleSelection, Request};
 pub use run::{CLOCK_SKEW, Run};
 pub use sample::{SAMPLE_REQUESTS_MAX, Sample, sample};
 pub use service_profile::{KnownBehaviour, MEASURE_REQUESTS_MAX, Measured, known_behaviours, measure_service_profile};
 pub use session::Session;
 pub use system::System;
 pub use unknown_surveys::{SurveyNames, UnknownSurveys};
-pub use verify::{NeverRead, Verified, Verify, VerifyReport, VerifyRequest, VerifyTotals};
+pub use verify::{NeverRead, VerifiedWindow, Verify, VerifyReport, VerifyRequest, VerifyTotals};

@@ -1,5 +1,5 @@
-//! Surveys that the command line names: whether the warehouse or the service knows them. A mistyped one would be read
-//! as empty, and stand among what is complete for ever.
+//! Checks that the warehouse or the service knows the surveys that the command line names. A mistyped survey would be
+//! read as empty, and its coverage would stay in the checkpoints for ever.
 
 use std::time::Duration;
 
@@ -20,20 +20,21 @@ use super::{
     threads::blocking,
 };
 
-/// The largest page of surveys, and how many of them are asked for: more surveys than a company has.
+/// Rows of a page of surveys.
 const PAGE_ROWS: u32 = 1000;
+/// Pages of surveys that are read at most: more surveys than a company has.
 const PAGES_MAX: usize = 20;
-/// What looking a survey up in the warehouse may take.
+/// Time limit of a query.
 const TIME_MAX: Duration = Duration::from_secs(300);
 
-/// The named surveys that the warehouse does not know: it has neither the survey nor an answer to it. `None`: all are
-/// known, or the warehouse has no survey at all, so that nothing can be said.
+/// Returns the named surveys without a row and without an answer in the warehouse. Returns `None` if there are none, or
+/// if the warehouse has no survey at all.
 pub fn unknown_surveys(reader: &mut Reader, named: &[i64]) -> Result<Option<UnknownSurveys>, LoadError> {
-    let unknown = look_up(reader, named)?;
+    let unknown = find_unknown(reader, named)?;
     Ok((!unknown.ids.is_empty() && !unknown.known.is_empty()).then_some(unknown))
 }
 
-/// The same for a warehouse that is not open. `None` also where it cannot be read now.
+/// Opens the warehouse for [`unknown_surveys`]. Returns `None` also if the warehouse cannot be read.
 pub fn unknown_in_warehouse(warehouse: &WarehouseSettings, named: &[i64]) -> Option<UnknownSurveys> {
     if named.is_empty() {
         return None;
@@ -42,7 +43,7 @@ pub fn unknown_in_warehouse(warehouse: &WarehouseSettings, named: &[i64]) -> Opt
     unknown_surveys(&mut reader, named).ok()?
 }
 
-fn look_up(reader: &mut Reader, named: &[i64]) -> Result<UnknownSurveys, LoadError> {
+fn find_unknown(reader: &mut Reader, named: &[i64]) -> Result<UnknownSurveys, LoadError> {
     let mut unknown = UnknownSurveys { ids: named.to_vec(), ..UnknownSurveys::default() };
     let listed: Vec<String> = named.iter().map(i64::to_string).collect();
     let sql = format!(
@@ -68,17 +69,19 @@ fn look_up(reader: &mut Reader, named: &[i64]) -> Result<UnknownSurveys, LoadErr
 }
 
 impl Run {
-    /// Refuses surveys that neither the warehouse nor the service knows, before anything is asked for in their name.
+    /// Checks the surveys of the settings before they are scanned.
+    ///
+    /// # Errors
+    /// `UnknownSurveys` if neither the warehouse nor the service knows one.
     pub(super) async fn check_surveys(&mut self) -> Result<(), PipelineError> {
         if self.session.settings.surveys.is_empty() {
             return Ok(());
         }
-        let mut unknown = self.unknown_here().await?;
+        let mut unknown = self.unknown_in_own_warehouse().await?;
         if unknown.ids.is_empty() {
             return Ok(());
         }
-        let asked = self.ask_for_surveys(&mut unknown).await;
-        match asked {
+        match self.remove_surveys_of_service(&mut unknown).await {
             Ok(()) if unknown.ids.is_empty() => Ok(()),
             Ok(()) => Err(PipelineError::UnknownSurveys(unknown)),
             Err(SourceError::Stopped(stop)) => {
@@ -89,7 +92,7 @@ impl Run {
         }
     }
 
-    async fn unknown_here(&self) -> Result<UnknownSurveys, PipelineError> {
+    async fn unknown_in_own_warehouse(&self) -> Result<UnknownSurveys, PipelineError> {
         for destination in &self.destinations {
             self.publish(destination).await?;
         }
@@ -97,25 +100,25 @@ impl Run {
         let (warehouse, named) = (self.session.settings.warehouse.clone(), self.session.settings.surveys.clone());
         blocking(move || {
             let (name, mut reader) = open_reader(&warehouse, TIME_MAX)?;
-            look_up(&mut reader, &named).map_err(failed(name))
+            find_unknown(&mut reader, &named).map_err(failed(name))
         })
         .await?
     }
 
-    /// Takes out of `unknown` what the service lists, and what it has answers to. Where it does not say, a survey
-    /// counts as known; so does each one where all is 404, which proves nothing.
-    async fn ask_for_surveys(&self, unknown: &mut UnknownSurveys) -> Result<(), SourceError> {
+    /// Removes from `unknown` the surveys that the service lists or has answers to. A survey whose request fails counts
+    /// as known. If every answer is 404, all surveys count as known: 404 alone proves nothing.
+    async fn remove_surveys_of_service(&self, unknown: &mut UnknownSurveys) -> Result<(), SourceError> {
         let source = &self.context.source;
         source.probe().await?;
         let now_ms = source.service_now_ms().unwrap_or_else(|| self.session.now_ms());
         let window = Window::new(0, now_ms.max(1));
         let flags = FlagSet::EMPTY;
         let scope = Scope::all(Stream::Surveys);
-        let mut is_heard = false;
+        let mut has_page = false;
         let mut request = PageRequest { scope, window, flags, page_rows: PAGE_ROWS, token: None };
         for _ in 0..PAGES_MAX {
             let Answer::Page { page, .. } = source.ask(&request, Range::Window).await? else { break };
-            is_heard = true;
+            has_page = true;
             for survey in records(&page.body) {
                 if let Some(id) = survey["id"].as_i64() {
                     unknown.ids.retain(|unknown| *unknown != id);
@@ -132,7 +135,7 @@ impl Run {
             let request = PageRequest { scope, window, flags, page_rows: 1, token: None };
             let has_answers = match source.ask(&request, Range::Window).await? {
                 Answer::Page { page, .. } => {
-                    is_heard = true;
+                    has_page = true;
                     records(&page.body).iter().any(|answer| answer["surveyId"] == id)
                 }
                 Answer::Rejected { status, is_web_page } => status != 404 || is_web_page,
@@ -142,14 +145,14 @@ impl Run {
                 unknown.ids.retain(|unknown| *unknown != id);
             }
         }
-        if !is_heard {
+        if !has_page {
             unknown.ids.clear();
         }
         Ok(())
     }
 }
 
-/// The records of a page that can be read.
+/// Returns the records of a page that are valid JSON.
 fn records(body: &[u8]) -> Vec<Value> {
     let parts = PageParts::parse(body, &[DATA]).unwrap_or_default();
     let value = |record: &PageRecord| serde_json::from_slice(body.get(record.range.clone())?).ok();
@@ -161,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_record_that_cannot_be_read_hides_no_other() {
+    fn an_invalid_record_does_not_hide_the_others() {
         let ids =
             |body: &str| -> Vec<_> { records(body.as_bytes()).iter().map(|survey| survey["id"].as_i64()).collect() };
         for odd in ["", r#",{"id":2,"name":"\ud800"}"#, r#",{"id":2,"x":1e999}"#, r#",{"id":2,"x":NaN}"#] {

@@ -1,4 +1,4 @@
-//! How a run can end.
+//! The outcomes of a run.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,13 +9,13 @@ use serde::Serialize;
 pub enum Outcome {
     /// Everything that was due is done.
     Done,
-    /// Done, and something needs a look: rejects, withheld deletions, collisions.
+    /// Done, and somebody must read a finding: rejects, withheld deletions, collisions.
     NeedsALook,
-    /// Some window failed; the others are done.
+    /// Some windows failed; the others are done.
     Failed,
-    /// Ended early at a deadline, a budget or a rate limit; the next run goes on.
+    /// Ended early at a deadline, a request budget or a rate limit; the next run resumes.
     StoppedEarly,
-    /// Ended by Ctrl-C or SIGTERM; the next run goes on.
+    /// Ended by Ctrl-C or SIGTERM; the next run resumes.
     Interrupted,
 }
 

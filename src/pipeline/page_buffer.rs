@@ -88,7 +88,7 @@ pub(super) struct PageBuffer {
     rules: DriftRules,
     pages: Vec<FlatPage>,
     bytes: usize,
-    /// Whether all pages are read from the spool: one did not fit, or an earlier run pulled it.
+    /// True if all pages are read from the spool: one did not fit, or an earlier run pulled it.
     is_spooled: bool,
 }
 
@@ -187,11 +187,11 @@ mod tests {
 
     fn keys(buffer: &PageBuffer) -> usize {
         let mut keys = 0;
-        let taken = buffer.for_each::<PipelineError>(Path::new("no spool"), |page| {
+        let visited = buffer.for_each::<PipelineError>(Path::new("no spool"), |page| {
             keys += page.key_hashes.len();
             Ok(())
         });
-        taken.unwrap();
+        visited.unwrap();
         keys
     }
 

@@ -1,4 +1,4 @@
-//! Numbers that a progress bar can watch while the run works. Nothing depends on them.
+//! Counters of a run, for the progress bar.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -7,7 +7,7 @@ use std::sync::{
 
 use crate::model::{DAY_MS, Scope, Stream, Window};
 
-/// Counters of the run under way.
+/// Counters of a run in progress.
 #[derive(Debug, Default)]
 pub struct Progress {
     windows_done: AtomicU64,
@@ -28,7 +28,7 @@ pub struct Reach {
     pub until_ms: Option<i64>,
 }
 
-/// The counters at one moment.
+/// The counters at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     pub windows_done: u64,
@@ -41,7 +41,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The share of the creation time that is due of which all is committed: 0 to 1.
+    /// Returns the committed share of the creation time that is due: 0 to 1.
     pub fn share(&self) -> f64 {
         match self.due_ms {
             0 => 0.0,
@@ -49,7 +49,7 @@ impl Snapshot {
         }
     }
 
-    /// How many windows there will be, if those to come are as long as those that are done.
+    /// Returns the expected number of windows, if the remaining windows are as long as the finished ones.
     pub fn windows_expected(&self) -> Option<u64> {
         let share = self.share();
         let expected = (self.windows_done as f64 / share).round() as u64;
@@ -58,7 +58,7 @@ impl Snapshot {
 }
 
 impl Progress {
-    /// The counters now.
+    /// Reads the counters.
     pub fn snapshot(&self) -> Snapshot {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Snapshot {
@@ -84,7 +84,7 @@ impl Progress {
         self.rows_pulled.fetch_add(rows, Ordering::Relaxed);
     }
 
-    /// A window left the pull, whatever became of it.
+    /// Records that the pull of a window ended, with or without success.
     pub(super) fn ended(&self) {
         self.windows_under_way.fetch_sub(1, Ordering::Relaxed);
     }
@@ -98,7 +98,7 @@ impl Progress {
     }
 }
 
-/// A stream without windows is read whole, from the beginning of time: for the bar that is a day's worth.
+/// Returns the length of a window for the share. A stream without windows counts as one day.
 fn length_ms(scope: Scope, window: Window) -> u64 {
     let length_ms = if scope.stream.is_windowed() { window.len_ms() } else { DAY_MS };
     length_ms.unsigned_abs()

@@ -20,9 +20,9 @@ use super::{
     scan::{CompletedScan, OpenScan},
     spans,
     sync_context::SyncContext,
-    theme_measure::page_came,
-    threads::{blocking, side_by_side},
-    ties::{AtEnd, ProbePage, TieProbeError, after_page, at_end, moments_of, next_waiting, reopened},
+    theme_measure::inspect_page,
+    threads::{blocking, in_parallel},
+    ties::{EndAction, ProbePage, TieProbeError, after_page, end_action, moments_of, next_waiting, reopened},
 };
 
 /// Why a window was not pulled completely.
@@ -49,10 +49,10 @@ pub(super) async fn pull(context: SyncContext, scan: OpenScan) -> Result<Complet
     let (pull, last_page) = Pull::open(context, scan).await?;
     let mut pull = pull.probe_last_page(last_page).await?;
     loop {
-        let (settled, at_end) = pull.read_list().await?.probe_waiting_boundaries().await?.ask_for_rechecks().await?;
-        match at_end {
-            AtEnd::Settled => return settled.complete().await,
-            AtEnd::StartsOver => pull = settled.read_again().await?,
+        let (ended, action) = pull.read_list().await?.probe_waiting_boundaries().await?.decide_at_end().await?;
+        match action {
+            EndAction::Complete => return ended.complete().await,
+            EndAction::StartOver => pull = ended.start_over().await?,
         }
     }
 }
@@ -65,7 +65,7 @@ struct Pull {
     page_rows: u32,
     /// The first request of this run; after a resume, not the first of the list.
     request: PageRequest,
-    /// Whether this is a part of a failed window.
+    /// True if this is a part of a failed window.
     is_part: bool,
     walk: Walk,
     spool: Spool,
@@ -78,7 +78,7 @@ struct Pull {
     resume_at: Option<PageToken>,
     /// How the service marked the end of the list.
     end: Option<EndStyle>,
-    /// Whether the list has ended: only waiting boundaries are left to probe.
+    /// True if the list has ended: only waiting boundaries are left to probe.
     is_at_end: bool,
 }
 
@@ -130,7 +130,7 @@ impl Pull {
         let Some(page) = last_page else { return Ok(self) };
         let probed = self.probe_boundary(&moments_of(self.stream(), &page)).await;
         let (pull, probe_pages) = self.unless_failed(probed).await?;
-        Ok(pull.keep_probe_pages(probe_pages).await?)
+        Ok(pull.store_probe_pages(probe_pages).await?)
     }
 
     /// Reads all pages up to the end of the list. A boundary whose probe is due is probed before the next page.
@@ -139,7 +139,7 @@ impl Pull {
             let step = self.walk.next().instrument(spans::page()).await;
             let (pull, probed) = self.take_step(step).await?;
             let (pull, probe_pages) = pull.unless_failed(probed).await?;
-            self = pull.keep_probe_pages(probe_pages).await?;
+            self = pull.store_probe_pages(probe_pages).await?;
         }
         Ok(self)
     }
@@ -168,7 +168,7 @@ impl Pull {
             Ok(WalkStep::End(style)) => {
                 (self.end, self.is_at_end) = (Some(style), true);
                 if style == EndStyle::NotFound {
-                    self.context.learned.not_found(self.stream());
+                    self.context.observed.add_not_found(self.stream());
                 }
                 Ok(Vec::new())
             }
@@ -180,8 +180,8 @@ impl Pull {
 
     /// Records the behaviour that a page shows, and probes its boundary if that is due.
     async fn learn(&mut self, page: &Page, moments: &PageMoments) -> Result<Vec<ProbePage>, TieProbeError> {
-        self.context.learned.page(self.stream(), page, moments);
-        page_came(&self.context, &self.scan, moments).await?;
+        self.context.observed.add_page(self.stream(), page, moments);
+        inspect_page(&self.context, &self.scan, moments).await?;
         if self.context.theme_times.may_lack_rows(self.stream()) {
             return Ok(Vec::new());
         }
@@ -210,19 +210,19 @@ impl Pull {
             let probed = next_waiting(&self.context, &self.scan, &mut self.boundaries).await;
             let (pull, probe_pages) = self.unless_failed(probed).await?;
             let Some(probe_pages) = probe_pages else { return Ok(pull) };
-            self = pull.keep_probe_pages(probe_pages).await?;
+            self = pull.store_probe_pages(probe_pages).await?;
         }
     }
 
-    /// Decides whether the scan may end or has to start over.
-    async fn ask_for_rechecks(mut self) -> Result<(Pull, AtEnd), PullError> {
-        let asked = at_end(&self.context, &self.scan, &mut self.boundaries).await;
-        self.unless_failed(asked).await
+    /// Decides whether the scan is complete or has to start over.
+    async fn decide_at_end(mut self) -> Result<(Pull, EndAction), PullError> {
+        let action = end_action(&self.context, &self.scan, &mut self.boundaries).await;
+        self.unless_failed(action).await
     }
 
-    /// Starts the list over, because rows may hide behind boundaries that were passed.
-    async fn read_again(self) -> Result<Pull, PipelineError> {
-        tracing::info!(window = %self.scan.window, scope = %self.scan.scope, "the window starts over: rows may hide behind the boundaries of its pages");
+    /// Starts the list over, because the service may have lost rows at boundaries without a probe.
+    async fn start_over(self) -> Result<Pull, PipelineError> {
+        tracing::info!(window = %self.scan.window, scope = %self.scan.scope, "the window starts over: rows may be lost at the boundaries of its pages");
         let mut pull = self.forget_pages().await?;
         pull.is_at_end = false;
         pull.walk = new_walk(&pull.context, PageRequest { token: None, ..pull.request.clone() }, pull.is_part);
@@ -276,7 +276,7 @@ impl Pull {
                 let _busy = context.account.enter(Activity::Parse);
                 context.flatten(stream, body)
             };
-            let (redacted, flat) = side_by_side("keeps a page", write, || read(body));
+            let (redacted, flat) = in_parallel("keeps a page", write, || read(body));
             let (redacted, flat) = (redacted??, flat?);
             // The page boundary comes from the page as the service sent it, before records are removed.
             let moments = moments_of(stream, &flat);
@@ -290,11 +290,11 @@ impl Pull {
     }
 
     /// Writes the pages of a tie probe to the spool, next to the page.
-    async fn keep_probe_pages(self, probe_pages: Vec<ProbePage>) -> Result<Pull, PipelineError> {
+    async fn store_probe_pages(self, probe_pages: Vec<ProbePage>) -> Result<Pull, PipelineError> {
         if probe_pages.is_empty() {
             return Ok(self);
         }
-        let kept = self.off_the_network(move |pull| {
+        let stored = self.off_the_network(move |pull| {
             for probe_page in probe_pages {
                 let redacted = pull.context.suppression.filtered(&pull.scan, &probe_page.body);
                 append(&mut pull.spool, &probe_page.body, redacted.as_ref(), true)?;
@@ -306,7 +306,7 @@ impl Pull {
             }
             Ok(())
         });
-        kept.await.map(|(pull, ())| pull)
+        stored.await.map(|(pull, ())| pull)
     }
 
     /// Checkpoints how many pages and rows are durable.

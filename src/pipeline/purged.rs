@@ -1,8 +1,8 @@
-//! The second receipt of an erasure: once the service's delay is over, whether it has done what it was asked.
+//! Confirms purges: after the service's delay, checks whether it has purged the people of an erasure.
 //!
-//! An erasure waits here until its time is over and complete scans of all times at which its people were met have found
-//! nothing. Then the service is asked for each user id that it was to purge. Does it know none of them, the receipt
-//! says so, in its file and in the table `erasures`, and nobody is kept out for it any more.
+//! An erasure is due when its delay is over, and complete scans of all times at which its people were found have found
+//! nothing since. Then the run requests each user id of the erasure. If the service knows none, the receipt gets a
+//! confirmation, in its file and in the table `erasures`, and the suppression of these people ends.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -18,60 +18,63 @@ use crate::{
 
 use super::{Run, error::chain};
 
-/// The answer of the service about the people of an erasure.
+/// The result of checking a purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purged {
+enum PurgeCheck {
     /// The service knows none of them.
-    All,
+    Purged,
     /// The service still knows this many of them.
-    Not(usize),
-    /// The service did not answer; the next run asks again.
+    StillKnown(usize),
+    /// The service did not answer; the next run checks again.
     Unknown,
 }
 
 impl Run {
-    /// People whom the service has purged are no longer kept out, and the receipts say so; what is still sent of others
-    /// is told. `is_whole`: nothing keeps the run from asking the service.
-    pub(super) async fn settle_suppression(&mut self, is_whole: bool) {
+    /// Ends the suppression of people whom the service has purged, and adds notes about people whom it should have
+    /// purged. `can_request` is false if the run must not send further requests.
+    pub(super) async fn confirm_purges(&mut self, can_request: bool) {
         let late = self.context.suppression.late_records();
         if late > 0 {
-            self.findings.look_at(format!(
+            self.findings.add_attention_note(format!(
                 "the service still sends {late} records of people whom it should have purged by now; they were left out. If it \
                  was never asked to purge them, run `studysync erase` for them without --local-only"
             ));
         }
         let now_ms = self.context.source.service_now_ms().unwrap_or_else(|| self.session.now_ms());
-        let mut kept = BTreeSet::new();
+        let mut still_suppressed = BTreeSet::new();
         for over in self.context.suppression.expirable(now_ms) {
-            let purged = if is_whole { self.ask_for(&over).await } else { Purged::Unknown };
+            let purged = if can_request { self.check_purge(&over).await } else { PurgeCheck::Unknown };
             match purged {
-                Purged::All => {
+                PurgeCheck::Purged => {
                     if let Err(why) = self.confirm(&over).await {
                         self.note(format!(
                             "the receipt of the erasure {} could not be completed: {why}",
                             over.erasure_id
                         ));
-                        kept.insert(over.erasure_id);
+                        still_suppressed.insert(over.erasure_id);
                     }
                 }
-                Purged::Not(users) => {
-                    self.findings.look_at(format!(
+                PurgeCheck::StillKnown(users) => {
+                    self.findings.add_attention_note(format!(
                         "the service still knows {users} users of the erasure {}, whom it should have purged by now; they are \
                          kept out. Run `studysync erase` for them again, or ask whoever runs the service",
                         over.erasure_id
                     ));
-                    kept.insert(over.erasure_id);
+                    still_suppressed.insert(over.erasure_id);
                 }
-                Purged::Unknown => drop(kept.insert(over.erasure_id)),
+                PurgeCheck::Unknown => drop(still_suppressed.insert(over.erasure_id)),
             }
         }
-        match self.context.suppression.expire(now_ms, &kept) {
+        match self.context.suppression.expire(now_ms, &still_suppressed) {
             Ok(expired) => {
                 for erasure_id in expired {
-                    tracing::info!(erasure_id, "the service has purged them: nobody is kept out for it any more");
+                    tracing::info!(
+                        erasure_id,
+                        "the service has purged the people of the erasure: their suppression ends"
+                    );
                 }
             }
-            Err(error) => self.note(format!("who is kept out could not be written: {}", chain(&error))),
+            Err(error) => self.note(format!("the suppression list could not be written: {}", chain(&error))),
         }
     }
 
@@ -80,22 +83,25 @@ impl Run {
         self.findings.notes.push(note);
     }
 
-    async fn ask_for(&self, over: &ExpirableErasure) -> Purged {
+    async fn check_purge(&self, over: &ExpirableErasure) -> PurgeCheck {
         let mut known = 0;
         for user_id in &over.user_ids {
             match self.context.source.user(user_id).await {
                 Ok(UserAnswer::Absent) => {}
                 Ok(UserAnswer::Found { .. }) => known += 1,
                 Ok(UserAnswer::Refused { .. }) | Err(_) => {
-                    tracing::info!(erasure_id = over.erasure_id, "the service did not say whether it has purged them");
-                    return Purged::Unknown;
+                    tracing::info!(
+                        erasure_id = over.erasure_id,
+                        "the service did not say whether it has purged the people of the erasure"
+                    );
+                    return PurgeCheck::Unknown;
                 }
             }
         }
-        if known == 0 { Purged::All } else { Purged::Not(known) }
+        if known == 0 { PurgeCheck::Purged } else { PurgeCheck::StillKnown(known) }
     }
 
-    /// Writes into the receipt, here and in each warehouse, that the service has purged them.
+    /// Writes the confirmation into the receipt file and into each warehouse.
     async fn confirm(&mut self, over: &ExpirableErasure) -> Result<(), String> {
         let (at_ms, users) = (self.session.now_ms(), over.user_ids.len());
         let path = self.session.settings.erasures_folder().join(format!("{}.json", over.erasure_id));
@@ -111,7 +117,7 @@ impl Run {
     }
 }
 
-/// Completes the receipt file. A receipt that somebody removed needs no second part.
+/// Adds the confirmation to the receipt file, if the file still exists.
 fn complete_file(path: &Path, at_ms: i64, users: usize) -> std::io::Result<()> {
     let text = match std::fs::read(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),

@@ -1,4 +1,4 @@
-//! Why a run did not end as `done`, as one word of a short list: what monitors count and alert by.
+//! Why a run did not end as `done`, as one word of a fixed list, by which monitors count and alert.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,31 +19,31 @@ use super::{Outcome, PipelineError};
 pub enum RunReason {
     /// The service refused the key.
     KeyRefused,
-    /// The service gave no answer, or none that can be used.
+    /// The service gave no answer, or an unusable one.
     ServiceFailed,
-    /// The configuration, the command line or what they name does not work.
+    /// The configuration, the command line, or a file that they name is invalid.
     Configuration,
     /// Another run holds the lease.
     LeaseHeld,
     /// Another program has the warehouse open.
     WarehouseLocked,
-    /// No space is left.
+    /// The disk is full.
     DiskFull,
     /// A warehouse cannot be read or written.
     WarehouseFailed,
     /// The checkpoints cannot be read or written.
     StateFailed,
-    /// Some windows, lists or people failed; the others are done.
+    /// Some windows, lists or users failed; the others are done.
     PartsFailed,
     /// Anything else that ends a run.
     RunFailed,
-    /// The run did not end: its process was killed, or the machine stopped.
+    /// The process was killed, or the machine stopped.
     RunKilled,
-    /// Rejects, withheld deletions, collisions, a clock that is days off.
+    /// Rejects, withheld deletions, collisions, or a clock that is days off.
     NeedsALook,
-    /// The service must be left alone for longer than the run waits.
+    /// The service requires a longer wait than the run's patience.
     RateLimited,
-    /// A deadline or a budget ended the run.
+    /// A deadline or a request budget ended the run.
     StoppedEarly,
     /// A signal ended the run.
     Interrupted,
@@ -90,12 +90,12 @@ impl RunReason {
         RunReason::Interrupted,
     ];
 
-    /// The reason of this name.
+    /// Returns the reason with this name.
     pub fn named(name: &str) -> Option<RunReason> {
         RunReason::ALL.into_iter().find(|reason| reason.name() == name)
     }
 
-    /// The reason of an error that ended a run.
+    /// Returns the reason of an error that ended a run.
     pub fn of_error(error: &PipelineError) -> RunReason {
         match error {
             PipelineError::Config(_)
@@ -124,7 +124,7 @@ impl RunReason {
         }
     }
 
-    /// The reason of a run that ended so; `None` if everything is done.
+    /// Returns the reason of a run with this outcome, or `None` if everything is done.
     pub fn of(outcome: Outcome, error: Option<&PipelineError>, stop: Option<Stop>) -> Option<RunReason> {
         match (outcome, error, stop) {
             (_, Some(error), _) => Some(RunReason::of_error(error)),
@@ -137,8 +137,8 @@ impl RunReason {
         }
     }
 
-    /// Whether a run that ended so has failed. A run that was left out because another one is at work has not, nor one
-    /// that was stopped on purpose.
+    /// Returns true if the run failed. A run that found the lease taken has not failed, nor has a run that was stopped
+    /// on purpose.
     pub fn is_failure(self) -> bool {
         !matches!(
             self,

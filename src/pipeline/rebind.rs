@@ -1,6 +1,6 @@
-//! The service has moved, or its environment has another label: state, warehouses, archive and inbox are told so
-//! (promise P10). No row changes and nothing is asked.
-//! The state file comes last, so that the same command goes on after a kill.
+//! `rebind`: binds the state file, warehouses, archive and inbox to another address or environment label of their
+//! service (promise P10). Changes no row and sends no request. The state file comes last, so that the command can be
+//! repeated after a kill.
 
 use std::path::Path;
 
@@ -17,21 +17,21 @@ use super::{
     assemble::{failed, identity, opening, places},
 };
 
-/// Binds everything that the settings name to their service and environment.
-/// Returns a sentence for each thing that was bound to `from`.
+/// Binds everything that the settings name to their service and environment. Returns the names of what was bound to
+/// `from` before.
 ///
 /// # Errors
-/// If something belongs to neither; nothing before it in the order of the warehouse,
-/// the archive and the state is undone.
+/// If something is bound to neither of the two. Changes before it, in the order warehouses, archive, inbox, state file,
+/// stay.
 pub fn rebind(settings: &Settings, from: &Identity) -> Result<Vec<String>, PipelineError> {
     let to = identity(settings)?;
-    let mut told = Vec::new();
+    let mut rebound = Vec::new();
     let session = session_of_either(settings, from, &to)?;
     let opening = opening(settings, &to, &System::default());
     for place in places(&settings.warehouse).into_iter().filter(|place| place.path().exists()) {
         if place.rebind(from, &opening).map_err(failed(place.name()))? {
             let what = if place.name() == "duckdb" { "the DuckDB file" } else { "the Parquet files in" };
-            told.push(format!("{what} {}", place.path().display()));
+            rebound.push(format!("{what} {}", place.path().display()));
         }
     }
     let archive = ArchiveSettings {
@@ -44,19 +44,19 @@ pub fn rebind(settings: &Settings, from: &Identity) -> Result<Vec<String>, Pipel
     };
     let files = Archive::rebind(archive, &from.base_url, &from.environment)?;
     if files > 0 {
-        told.push(format!("{files} files of pages in {}", settings.archive_root.display()));
+        rebound.push(format!("{files} files of pages in {}", settings.archive_root.display()));
     }
     if Inbox::path_of(&settings.state_path).exists() {
-        rebind_inbox(&settings.state_path, from, &to, &mut told)?;
+        rebind_inbox(&settings.state_path, from, &to, &mut rebound)?;
     }
     if let Some(session) = session.filter(|session| !is_same_identity(&session.identity, &to)) {
         session.state().bind(&to.base_url, &to.environment)?;
-        told.push(format!("the state file {}", settings.state_path.display()));
+        rebound.push(format!("the state file {}", settings.state_path.display()));
     }
-    Ok(told)
+    Ok(rebound)
 }
 
-/// A session as the one that the state file is bound to; `None` if there is no such file.
+/// Opens a session with whichever of the two identities the state file is bound to. Returns `None` if there is no file.
 fn session_of_either(settings: &Settings, from: &Identity, to: &Identity) -> Result<Option<Session>, StateError> {
     if !settings.state_path.exists() {
         return Ok(None);
@@ -68,8 +68,8 @@ fn session_of_either(settings: &Settings, from: &Identity, to: &Identity) -> Res
     }
 }
 
-fn rebind_inbox(state: &Path, from: &Identity, to: &Identity, told: &mut Vec<String>) -> Result<(), StateError> {
-    // A `serve` that works on it takes deliveries of the old one.
+fn rebind_inbox(state: &Path, from: &Identity, to: &Identity, rebound: &mut Vec<String>) -> Result<(), StateError> {
+    // A running `serve` would store deliveries of the old service.
     let Some(_lock) = Inbox::lock(state)? else {
         return Err(StateError::Leased { path: Inbox::path_of(state), holder: None });
     };
@@ -78,11 +78,11 @@ fn rebind_inbox(state: &Path, from: &Identity, to: &Identity, told: &mut Vec<Str
         Err(StateError::OtherService { .. }) => open(from)?.bind(&to.base_url, &to.environment)?,
         opened => return opened.map(drop),
     }
-    told.push(format!("the inbox {}", Inbox::path_of(state).display()));
+    rebound.push(format!("the inbox {}", Inbox::path_of(state).display()));
     Ok(())
 }
 
-/// Whether two identities are of one service and environment.
+/// Returns true if two identities are of one service and environment.
 pub fn is_same_identity(left: &Identity, right: &Identity) -> bool {
     is_same_service(&left.base_url, &right.base_url) && left.environment == right.environment
 }

@@ -1,4 +1,4 @@
-//! What a run did and where its time went: the JSON of `--json`, of `sync_runs` and of `status`.
+//! The report of a run: the JSON of `--json`, of `sync_runs` and of `status`.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +13,20 @@ use crate::{
 };
 
 use super::{
-    DriftReport, Failure, Outcome, PipelineError, ReportHeader, RunMoments, RunReason, hint::pipeline_hint,
+    DriftReport, Failure, Outcome, PipelineError, ReportHeader, RunReason, RunTimes, hint::pipeline_hint,
     recordings::RecordingsReport,
 };
 
-/// How far a run came with a stream.
+/// How much of a stream a run has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reached {
-    /// The run ended before it began with the stream.
+    /// The run ended before it read the stream.
     #[default]
     None,
-    /// Something is left to the next run.
+    /// The next run has to continue the stream.
     Part,
-    /// Nothing that was due is left.
+    /// Everything that was due was read.
     All,
 }
 
@@ -39,20 +39,20 @@ impl Reached {
 /// One stream's part of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StreamReport {
-    /// How far the run came with it.
+    /// How much of the stream the run has read.
     #[serde(skip_serializing_if = "Reached::is_all")]
     pub reached: Reached,
-    /// Scans that were committed.
+    /// Committed scans.
     pub windows: u64,
     /// Pages of those scans.
     pub pages: u64,
-    /// Their rows by fate.
+    /// Rows of those scans, by what they changed.
     #[serde(flatten)]
     pub counts: RowCounts,
 }
 
 impl StreamReport {
-    pub(super) fn add(&mut self, pages: u64, counts: &RowCounts) {
+    pub(super) fn add_scan(&mut self, pages: u64, counts: &RowCounts) {
         self.windows += 1;
         self.pages += pages;
         let mine = &mut self.counts;
@@ -69,7 +69,7 @@ impl StreamReport {
     }
 }
 
-/// A run of `sync`, `backfill` or `users pull`: what it did, and where its time went.
+/// The report of a run of `sync`, `backfill` or `users pull`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RunReport {
     /// A version 7 UUID; the column `_run_id` of the rows that the run wrote.
@@ -77,48 +77,48 @@ pub struct RunReport {
     pub run_id: RunId,
     #[serde(flatten)]
     pub header: ReportHeader,
-    /// What `--stream` and `--survey` left of the lists; absent if they left all.
+    /// The lists and surveys that `--stream` and `--survey` selected; absent if the run read everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub narrowed_to: Option<String>,
     /// Windows and rows by stream: `responses`, `surveys`, `themes`, `users`.
     pub streams: BTreeMap<&'static str, StreamReport>,
-    /// What the service sent and the contracts do not know, at most 100 places a stream (`DRIFT_PLACES_MAX`).
+    /// Fields and values that the contracts do not know, at most 100 places per stream (`DRIFT_PLACES_MAX`).
     pub drift: Vec<DriftReport>,
-    /// How often such was met at places that found no room in the list.
+    /// Number of such fields and values at places that the list has no room for.
     pub drift_unlisted: u64,
-    /// Events that webhooks told and that this run brought into the warehouses.
+    /// Webhook events that this run added to the warehouses.
     #[serde(skip_serializing_if = "is_none")]
     pub webhook_events: u64,
-    /// Recordings, where they are fetched.
+    /// Recordings, if they are enabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recordings: Option<RecordingsReport>,
     /// Requests that the run sent.
     pub requests: RequestStats,
-    /// Why the run ended early, and until when it should be left alone.
+    /// Why the run was stopped early, and until when no request may be sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_because: Option<String>,
-    /// Before this time the service is not to be asked again, epoch milliseconds by this machine.
+    /// When the next run may send requests, epoch milliseconds by this machine.
     #[serde(skip)]
     pub resume_after_ms: Option<i64>,
-    /// Until when the service must be left alone, if that is longer than the run was willing to wait.
+    /// The end of the wait, if a wait longer than the patience ended the run.
     #[serde(skip)]
     pub limited_until_ms: Option<i64>,
-    /// Why the outcome is not `done`: a word of a short list, for monitors.
+    /// Why the outcome is not `done`, as one word of a fixed list, for monitors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<RunReason>,
-    /// The same for people, in the words of the error, of the first failure or of what needs a look.
+    /// Why the outcome is not `done`, as a sentence: the error, the first failure, or `looks`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// What to do about it, where there is a way out.
+    /// What to do about the error, if the program knows a way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// What needs a look, a sentence each.
+    /// Findings that somebody must read, one sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub looks: Vec<String>,
-    /// Windows that could not be scanned.
+    /// Windows that failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
-    /// What else people should know.
+    /// Further notes, one sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -128,11 +128,11 @@ fn is_none(count: &u64) -> bool {
 }
 
 impl RunReport {
-    /// The report of a run that ended before it could ask for anything.
-    pub fn not_begun(run_id: RunId, command: &'static str, moments: RunMoments, error: &PipelineError) -> RunReport {
-        let report = RunReport {
+    /// Creates a report without findings.
+    pub(super) fn new(run_id: RunId, header: ReportHeader) -> RunReport {
+        RunReport {
             run_id,
-            header: ReportHeader::new(command, moments, TimeParts::default(), Outcome::Failed, Some(error)),
+            header,
             narrowed_to: None,
             streams: BTreeMap::new(),
             drift: Vec::new(),
@@ -149,18 +149,23 @@ impl RunReport {
             looks: Vec::new(),
             failures: Vec::new(),
             notes: Vec::new(),
-        };
-        report.explained(Some(error), None)
+        }
     }
 
-    /// The same for the lists of these settings.
-    pub fn for_lists_of(mut self, settings: &Settings) -> RunReport {
+    /// Creates the report of a run that failed before it could send a request.
+    pub fn failed_start(run_id: RunId, command: &'static str, times: RunTimes, error: &PipelineError) -> RunReport {
+        let header = ReportHeader::new(command, times, TimeParts::default(), Outcome::Failed, Some(error));
+        RunReport::new(run_id, header).with_reason(Some(error), None)
+    }
+
+    /// Sets which lists and surveys the settings select.
+    pub fn with_lists_of(mut self, settings: &Settings) -> RunReport {
         self.narrowed_to = settings.narrowed_to();
         self
     }
 
-    /// The same with its reason, in a word and in a sentence, and the way out.
-    pub(super) fn explained(mut self, error: Option<&PipelineError>, stop: Option<Stop>) -> RunReport {
+    /// Sets the reason, as a word and as a sentence, and the hint.
+    pub(super) fn with_reason(mut self, error: Option<&PipelineError>, stop: Option<Stop>) -> RunReport {
         self.reason = RunReason::of(self.header.outcome, error, stop);
         self.hint = error.and_then(pipeline_hint).map(str::to_owned);
         self.why = match self.header.outcome {

@@ -8,7 +8,7 @@ use crate::model::TimeParts;
 
 /// When a command began and ended, epoch milliseconds by this machine's clock.
 #[derive(Clone, Copy, Debug)]
-pub struct RunMoments {
+pub struct RunTimes {
     pub started_ms: i64,
     pub finished_ms: i64,
 }
@@ -40,7 +40,7 @@ impl ReportHeader {
     /// The header of a command that reached this outcome. An error makes the outcome `failed`.
     pub fn new(
         command: &'static str,
-        moments: RunMoments,
+        times: RunTimes,
         time_ms: TimeParts,
         outcome: Outcome,
         error: Option<&PipelineError>,
@@ -49,8 +49,8 @@ impl ReportHeader {
             command,
             outcome: if error.is_some() { Outcome::Failed } else { outcome },
             exit_code: error.map_or(outcome.exit_code(), PipelineError::exit_code),
-            started_at: rfc3339(moments.started_ms),
-            finished_at: rfc3339(moments.finished_ms),
+            started_at: rfc3339(times.started_ms),
+            finished_at: rfc3339(times.finished_ms),
             time_ms,
             peak_rss_bytes: peak_rss_bytes(),
             error: error.map(|error| chain(error)),

@@ -1,31 +1,31 @@
-//! What a run is asked to do.
+//! The request for a run: what it should read.
 
 use crate::model::Window;
 
-/// Where a backfill ends that is to bring all there is: what is settled by the service's clock. Epoch milliseconds.
+/// End of a backfill of everything: the run then ends at the service's clock minus the lag. Epoch milliseconds.
 pub const OPEN_END_MS: i64 = i64::MAX;
 
-/// What a run is asked to do.
+/// What a run should read.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// "sync" or "backfill": for the lease, the history and the report.
     pub command: &'static str,
-    /// The window of a backfill, to [`OPEN_END_MS`] for all there is; `None` syncs.
+    /// The window of a backfill, which may end at [`OPEN_END_MS`]. `None` for a sync.
     pub backfill: Option<Window>,
-    /// Whether all vanished rows are believed, however many (promise P4).
+    /// True if vanished rows are accepted however many they are (promise P4).
     pub accept_vanished: bool,
-    /// Which people are asked for.
-    pub people: PeopleAsk,
+    /// The users to request.
+    pub people: PeopleSelection,
 }
 
-/// Which people a run asks for.
+/// The users that a run requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum PeopleAsk {
-    /// Those who are due, after the lists, if the stream is enabled.
+pub enum PeopleSelection {
+    /// Reads the lists, and then the users who are due if the stream is enabled.
     #[default]
     AfterLists,
-    /// Those who are due, and no lists.
+    /// Requests the users who are due, and reads no list.
     Due,
-    /// These, due or not, and no lists.
+    /// Requests these users, due or not, and reads no list.
     These(Vec<String>),
 }

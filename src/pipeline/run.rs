@@ -1,4 +1,4 @@
-//! One execution of `sync` or `backfill`: its parts, and how it uses its warehouses.
+//! A run: one execution of `sync`, `backfill` or `users pull`. Opens its parts, and works on its warehouses.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -13,34 +13,34 @@ use crate::{
 
 use super::{
     PipelineError, Progress, Request, Session,
-    assemble::{failed, identity, source_settings, start_engine},
+    assemble::{identity, source_settings, start_engine},
     backlog::first_sync_since,
+    failed_start::record_failed_start,
     findings::Findings,
-    not_begun::note_not_begun,
     reconcile::check_ledgers,
-    recordings::RecordingsWork,
+    recordings::RecordingsProgress,
     replay::clear_leftovers,
     shared_destination::SharedDestination,
     sync_context::SyncContext,
     system::System,
-    threads::side_by_side,
+    threads::in_parallel,
 };
 
-/// Name of the behaviour that says how far the service's clock is ahead of this machine's, in milliseconds.
+/// Name of the behaviour that stores how far the service's clock is ahead of this machine's clock, in milliseconds.
 pub const CLOCK_SKEW: &str = "clock_skew_ms";
 
-/// A run, assembled and holding the lease.
+/// A run that holds the lease.
 pub struct Run {
     pub(super) request: Request,
     pub(super) context: SyncContext,
     pub(super) destinations: Vec<SharedDestination>,
     pub(super) findings: Findings,
-    pub(super) recordings: RecordingsWork,
+    pub(super) recordings: RecordingsProgress,
     pub(super) session: Session,
 }
 
 impl Run {
-    /// Takes the lease, opens everything and repairs what an earlier run left unfinished. Sends no request.
+    /// Takes the lease, opens all parts, and repairs what an earlier run left unfinished. Sends no request.
     pub async fn open(
         settings: Settings,
         request: Request,
@@ -50,7 +50,7 @@ impl Run {
         Run::open_in(settings, request, stop, progress, System::default()).await
     }
 
-    /// The same with another [`System`] than this machine's.
+    /// [`Run::open`] with this [`System`] instead of the machine's.
     pub async fn open_in(
         settings: Settings,
         request: Request,
@@ -61,27 +61,28 @@ impl Run {
         let (started_ms, command) = (system.clock.now_ms(), request.command);
         let leased = lease_and_engine(&settings, command, &system);
         let (leased, source_settings) = leased.inspect_err(|error| {
-            note_not_begun(&settings, command, started_ms, error, &system);
+            record_failed_start(&settings, command, started_ms, error, &system);
         })?;
-        let Leased { session, damaged, engine } = leased;
-        // The history has the run from here on, also after a kill while the run waits for a warehouse.
+        let LeasedSession { session, damaged, engine } = leased;
+        // Before the warehouses are opened: the run may be killed while it waits for one.
         session.begin_run()?;
-        let opened = match engine {
-            Ok(engine) => Opened::with(&session, source_settings, damaged, engine, stop, progress),
+        let parts = match engine {
+            Ok(engine) => RunParts::open(&session, source_settings, damaged, engine, stop, progress),
             Err(error) => Err(error),
         };
-        match opened {
-            Ok(Opened { context, destinations, findings }) => {
-                Ok(Run { request, context, destinations, findings, recordings: RecordingsWork::default(), session })
+        match parts {
+            Ok(RunParts { context, destinations, findings }) => {
+                Ok(Run { request, context, destinations, findings, recordings: RecordingsProgress::default(), session })
             }
             Err(error) => {
-                session.finish_not_begun(&error);
+                session.finish_failed_start(&error);
                 Err(error)
             }
         }
     }
 
-    /// Where a first `sync` begins, epoch milliseconds; `None` for other runs, and where that cannot be read.
+    /// Returns the start of a first `sync`, in epoch milliseconds. Returns `None` for another run, or if the coverage
+    /// cannot be read.
     pub fn first_sync_since(&self) -> Option<i64> {
         let is_sync = self.request.command == "sync";
         let since = first_sync_since(&self.session.settings, &self.session.state(), self.session.now_ms());
@@ -98,8 +99,8 @@ impl Run {
         Ok(skew.map_or(0, |(skew_ms, _)| skew_ms))
     }
 
-    /// Stores the difference between the clocks, and returns the service's time. A service that does not tell its
-    /// time is assumed to share this machine's.
+    /// Stores the difference between the clocks, and returns the service's time. `None` stands for a service without a
+    /// `Date` header; this machine's time is used then.
     pub(super) fn remember_clock(&self, service_now_ms: Option<i64>) -> Result<i64, PipelineError> {
         let here_ms = self.session.now_ms();
         let now_ms = service_now_ms.unwrap_or(here_ms);
@@ -138,16 +139,16 @@ impl Run {
         let account = self.context.account.clone();
         let worked = destination.work(move |destination| {
             let _busy = account.enter(Activity::Write);
-            work(destination).map_err(failed(destination.name()))
+            work(destination)
         });
-        worked.await?
+        worked.await
     }
 }
 
-/// A session, and the engine that started while the session took the lease.
-struct Leased {
+/// A session, and the engine that was started while the session took the lease.
+struct LeasedSession {
     session: Session,
-    /// Where a damaged state file was moved to.
+    /// The new path of a damaged state file.
     damaged: Option<PathBuf>,
     engine: Result<Option<StartedEngine>, PipelineError>,
 }
@@ -156,43 +157,43 @@ fn lease_and_engine(
     settings: &Settings,
     command: &'static str,
     system: &System,
-) -> Result<(Leased, SourceSettings), PipelineError> {
+) -> Result<(LeasedSession, SourceSettings), PipelineError> {
     let source_settings = source_settings(settings)?;
     let identity = identity(settings)?;
     settings.require_warehouse()?;
     // The engine takes longest to start, and needs no file that another run may have locked.
-    let (opened, engine) = side_by_side(
+    let (opened, engine) = in_parallel(
         "takes the lease",
-        || Session::open_or_begin_anew(settings, &identity, command, system),
+        || Session::open_or_replace_damaged(settings, &identity, command, system),
         || start_engine(settings, system),
     );
     let (session, damaged) = opened??;
-    Ok((Leased { session, damaged, engine }, source_settings))
+    Ok((LeasedSession { session, damaged, engine }, source_settings))
 }
 
 /// The parts of a run other than its session.
-struct Opened {
+struct RunParts {
     context: SyncContext,
     destinations: Vec<SharedDestination>,
     findings: Findings,
 }
 
-impl Opened {
+impl RunParts {
     /// Opens the archive, the client and the warehouses, and repairs what an earlier run left unfinished.
-    fn with(
+    fn open(
         session: &Session,
         mut source_settings: SourceSettings,
         damaged: Option<PathBuf>,
         engine: Option<StartedEngine>,
         stop: CancellationToken,
         progress: Arc<Progress>,
-    ) -> Result<Opened, PipelineError> {
+    ) -> Result<RunParts, PipelineError> {
         let studies = session.state().behaviour(behaviour_names::SURVEYS_ARE_STUDIES)?;
         source_settings.surveys_are_studies = studies.is_some_and(|(are_studies, _)| are_studies);
         let archive = session.archive()?;
         clear_leftovers(&session.settings)?;
-        // Side by side, because both take a while: one thread opens the warehouses.
-        let (source, destinations) = side_by_side(
+        // Both take a while.
+        let (source, destinations) = in_parallel(
             "makes the client",
             || session.source(source_settings, stop.clone()),
             || session.warehouses(&stop, engine),
@@ -200,15 +201,15 @@ impl Opened {
         let source = source??;
         let destinations = SharedDestination::all(destinations?);
         let mut findings = Findings::default();
-        findings.notes.extend(damaged.map(|kept_as| {
-            let (path, kept_as) = (session.settings.state_path.display(), kept_as.display());
-            format!("the state file {path} was damaged; it is kept as {kept_as}, and a new one was begun")
+        findings.notes.extend(damaged.map(|renamed| {
+            let (path, renamed) = (session.settings.state_path.display(), renamed.display());
+            format!("the state file {path} was damaged; it was renamed to {renamed}, and a new one was created")
         }));
         if let Some(note) = check_ledgers(&mut session.state(), &destinations)? {
             tracing::warn!("{note}");
             findings.notes.push(note);
         }
         let context = SyncContext::new(session, source, archive, progress)?;
-        Ok(Opened { context, destinations, findings })
+        Ok(RunParts { context, destinations, findings })
     }
 }

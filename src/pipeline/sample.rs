@@ -1,4 +1,4 @@
-//! Samples how dense the rows of a range lie, with a few requests, for a plan of which nothing is known yet.
+//! Estimates the number of rows in a range with a few requests, for the plan of a first run.
 
 use crate::{
     model::{DAY_MS, HOUR_MS, MINUTE_MS, PageRequest, Window},
@@ -7,28 +7,28 @@ use crate::{
 
 use super::ScopeBacklog;
 
-/// Windows that are sampled of a range, spread over it and over the hours of the day.
+/// Sampled windows, spread over the range and over the hours of the day.
 const WINDOWS: i64 = 6;
-/// Lengths of a sampled window, longest first: the first one whose rows fit on [`PAGES_MAX`] pages is taken.
+/// Lengths of a sampled window, longest first. The first length whose rows fit on [`PAGES_MAX`] pages is used.
 const LENGTHS_MS: [i64; 6] = [DAY_MS, 8 * HOUR_MS, 2 * HOUR_MS, 30 * MINUTE_MS, 5 * MINUTE_MS, 30_000];
-/// Pages that are asked for of one window.
+/// Pages of one window that are requested at most.
 const PAGES_MAX: u64 = 3;
-/// The most requests that one list may take, retries aside.
+/// Requests for one list at most, without retries.
 pub const SAMPLE_REQUESTS_MAX: u64 = PAGES_MAX * (WINDOWS as u64 + LENGTHS_MS.len() as u64);
 
-/// What a sample found: so many rows in windows of so much time together.
+/// The result of sampling: the rows of all sampled windows, and their total length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     pub rows: u64,
     pub length_ms: i64,
 }
 
-/// Samples what is due of one scope; `None` if nothing is, or no sampled window had a row. What does not fit on the
-/// pages of a window is left out of the count, so a sample never says more than was seen.
-/// A list without windows is counted by its pages.
+/// Samples the due windows of a scope. Returns `None` if nothing is due, or if no sampled window has a row. Rows after
+/// the last requested page are not counted, so that the result is a lower bound. A list without windows is counted page
+/// by page.
 ///
 /// # Errors
-/// The service does not answer.
+/// If a request fails.
 pub async fn sample(source: &Source, work: &ScopeBacklog) -> Result<Option<Sample>, SourceError> {
     let Some(first) = work.due.first() else { return Ok(None) };
     if !work.scope.stream.is_windowed() {
@@ -46,7 +46,7 @@ pub async fn sample(source: &Source, work: &ScopeBacklog) -> Result<Option<Sampl
         let counted = count(source, work, window, PAGES_MAX).await?;
         let shorter = if counted.is_cut { lengths.next() } else { None };
         match shorter {
-            // All that was counted had too long a window as well: it begins anew with a shorter one.
+            // Too many rows for this length: starts again with a shorter one.
             Some(shorter_ms) => (length_ms, nth, found) = (shorter_ms, 0, Sample::default()),
             None => {
                 found.rows += counted.rows;
@@ -55,15 +55,16 @@ pub async fn sample(source: &Source, work: &ScopeBacklog) -> Result<Option<Sampl
             }
         }
     }
-    // Rows that lie elsewhere are as likely as none at all.
+    // Without any row, the windows between the sampled ones may still have some.
     Ok((found.rows > 0).then_some(found))
 }
 
-/// The `nth` of the sampled windows: in the middle of its share of what is due.
+/// Returns the `nth` sampled window: in the middle of its share of the due time.
 fn window(work: &ScopeBacklog, nth: i64, length_ms: i64) -> Window {
     let due_ms: i64 = work.due.iter().map(|due| due.window.len_ms()).sum();
     let middle_ms = due_ms / WINDOWS * nth + due_ms / WINDOWS / 2;
-    // At another hour of its day each time, since people answer by day; never at a full hour, where machines do.
+    // Each window is at another hour of the day, because people answer by day, and not at a full hour, because
+    // scheduled jobs run then.
     let at_hour_ms = middle_ms / DAY_MS * DAY_MS + DAY_MS / WINDOWS * nth + 1_000_003 * (nth + 1);
     let mut offset_ms = if due_ms > WINDOWS * DAY_MS { at_hour_ms } else { middle_ms }.min(due_ms - 1);
     for due in &work.due {
@@ -77,14 +78,15 @@ fn window(work: &ScopeBacklog, nth: i64, length_ms: i64) -> Window {
     work.due.first().map_or(Window::new(0, 1), |due| due.window)
 }
 
-struct Counted {
+/// The rows on the requested pages of a window.
+struct RowCount {
     rows: u64,
-    /// Whether the service has more rows of the window.
+    /// True if the window has more rows.
     is_cut: bool,
 }
 
-/// Counts the rows of a window, on so many pages at most.
-async fn count(source: &Source, work: &ScopeBacklog, window: Window, pages_max: u64) -> Result<Counted, SourceError> {
+/// Counts the rows of a window, on at most `pages_max` pages.
+async fn count(source: &Source, work: &ScopeBacklog, window: Window, pages_max: u64) -> Result<RowCount, SourceError> {
     let request =
         PageRequest { scope: work.scope, window, flags: work.rules.flags, page_rows: work.page_rows, token: None };
     let mut walk = source.walk(request);
@@ -94,14 +96,14 @@ async fn count(source: &Source, work: &ScopeBacklog, window: Window, pages_max: 
             WalkStep::Page(page) => {
                 rows += page.rows as u64;
                 if page.next.is_none() {
-                    return Ok(Counted { rows, is_cut: false });
+                    return Ok(RowCount { rows, is_cut: false });
                 }
             }
             WalkStep::Restarted { .. } => rows = 0,
-            WalkStep::End(_) | WalkStep::UnprovenEnd => return Ok(Counted { rows, is_cut: false }),
+            WalkStep::End(_) | WalkStep::UnprovenEnd => return Ok(RowCount { rows, is_cut: false }),
         }
     }
-    Ok(Counted { rows, is_cut: true })
+    Ok(RowCount { rows, is_cut: true })
 }
 
 #[cfg(test)]
@@ -113,7 +115,7 @@ mod tests {
     };
 
     #[test]
-    fn sampled_windows_lie_in_what_is_due_and_at_different_hours() {
+    fn sampled_windows_are_due_and_at_different_hours() {
         let due = |start_days: i64, end_days: i64| Due {
             window: Window::new(start_days * DAY_MS, end_days * DAY_MS),
             reason: Reason::New,

@@ -23,7 +23,7 @@ pub(super) struct OpenScan {
     /// How the service marked the end of the list, if it has ended: only probes at boundaries are left.
     pub end: Option<EndStyle>,
     pub boundaries: BoundariesLeft,
-    /// Whether the window is a half of one that the service could not deliver.
+    /// True if the window is a half of one that the service could not deliver.
     pub is_part: bool,
 }
 

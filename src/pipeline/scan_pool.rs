@@ -1,4 +1,4 @@
-//! Keeps scans of windows under way, up to a limit, and records why windows failed.
+//! Runs scans of windows in parallel, up to a limit, and records why windows failed.
 //!
 //! `sync` commits the scans that complete; `verify` compares them with the warehouses.
 
@@ -14,10 +14,10 @@ use crate::{
 use super::{Failure, PipelineError, Progress, findings::Findings, pull::PullError, scan::CompletedScan};
 
 /// Consecutive failures of a stream's windows after which the run gives the stream up: the service is probably down.
-const FAILURES_IN_A_ROW_MAX: u32 = 3;
+const CONSECUTIVE_FAILURES_MAX: u32 = 3;
 /// Consecutive windows of the smallest size, all without rows, that the service cannot deliver before the run gives
 /// the stream up. Some neighbouring records can be broken, but not all of them.
-const UNDELIVERABLE_IN_A_ROW_MAX: u32 = 16;
+const CONSECUTIVE_UNDELIVERABLE_MAX: u32 = 16;
 
 /// One window to scan, and what the command does with the complete scan.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(super) struct ScanTask<P> {
     pub window: Window,
     pub flags: FlagSet,
     pub page_rows: u32,
-    /// Whether the window is a half of one that the service could not deliver.
+    /// True if the window is a half of one that the service could not deliver.
     pub is_half: bool,
     pub purpose: P,
 }
@@ -59,7 +59,7 @@ pub(super) enum ScanEnd<P, S> {
     Failed(ScanTask<P>),
 }
 
-/// Scans under way, the windows that wait for their turn, and the first error that ends the run. `S` is a complete
+/// The running scans, the pending windows, and the first error that ends the run. `S` is a complete
 /// scan.
 pub(super) struct ScanPool<W: PendingWindows, S> {
     pub windows: W,
@@ -67,9 +67,9 @@ pub(super) struct ScanPool<W: PendingWindows, S> {
     progress: Arc<Progress>,
     scans: JoinSet<EndedScan<W::Purpose, S>>,
     /// The windows of these scans. A scan whose thread panicked stays here.
-    under_way: Vec<(Scope, Window)>,
-    failures_in_a_row: BTreeMap<Stream, u32>,
-    undeliverable_in_a_row: BTreeMap<Stream, u32>,
+    active: Vec<(Scope, Window)>,
+    consecutive_failures: BTreeMap<Stream, u32>,
+    consecutive_undeliverable: BTreeMap<Stream, u32>,
     outcome: Result<(), PipelineError>,
 }
 
@@ -81,14 +81,14 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
             limit,
             progress,
             scans: JoinSet::new(),
-            under_way: Vec::new(),
-            failures_in_a_row: BTreeMap::new(),
-            undeliverable_in_a_row: BTreeMap::new(),
+            active: Vec::new(),
+            consecutive_failures: BTreeMap::new(),
+            consecutive_undeliverable: BTreeMap::new(),
             outcome: Ok(()),
         }
     }
 
-    /// Whether another scan may start. None starts after an error that ends the run.
+    /// Returns true if another scan may start. None starts after an error that ends the run.
     pub fn has_room(&self) -> bool {
         self.outcome.is_ok() && self.scans.len() < self.limit
     }
@@ -97,9 +97,9 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
         self.scans.is_empty()
     }
 
-    /// The streams that have a scan under way.
-    pub fn streams_under_way(&self) -> impl Iterator<Item = Stream> {
-        self.under_way.iter().map(|(scope, _)| scope.stream)
+    /// Returns the streams with a running scan.
+    pub fn active_streams(&self) -> impl Iterator<Item = Stream> {
+        self.active.iter().map(|(scope, _)| scope.stream)
     }
 
     /// Starts a scan.
@@ -109,11 +109,11 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
         scan: impl Future<Output = Result<S, PullError>> + Send + 'static,
     ) {
         self.progress.begun();
-        self.under_way.push((task.scope, task.window));
+        self.active.push((task.scope, task.window));
         self.scans.spawn(async move { (task, scan.await) });
     }
 
-    /// Waits until a scan ends, and records a failure. Returns `None` if no scan is under way. Cancel safe.
+    /// Waits until a scan ends, and records a failure. Returns `None` if no scan is running. Cancel safe.
     pub async fn next_ended(&mut self, findings: &mut Findings) -> Option<ScanEnd<W::Purpose, S>> {
         loop {
             match self.scans.join_next().await? {
@@ -130,26 +130,26 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
         findings: &mut Findings,
     ) -> ScanEnd<W::Purpose, S> {
         self.progress.ended();
-        if let Some(index) = self.under_way.iter().position(|window| *window == (task.scope, task.window)) {
-            self.under_way.swap_remove(index);
+        if let Some(index) = self.active.iter().position(|window| *window == (task.scope, task.window)) {
+            self.active.swap_remove(index);
         }
         let rows = scan.as_ref().ok().map(|scan| scan.as_ref().rows);
         self.windows.finish(&task, rows);
         match scan {
             Ok(scan) => {
-                self.failures_in_a_row.remove(&task.scope.stream);
+                self.consecutive_failures.remove(&task.scope.stream);
                 if rows > Some(0) {
-                    self.undeliverable_in_a_row.remove(&task.scope.stream);
+                    self.consecutive_undeliverable.remove(&task.scope.stream);
                 }
                 ScanEnd::Complete(task, scan)
             }
             Err(PullError::Stopped(stop)) => {
                 findings.stop.get_or_insert(stop);
-                findings.leave([task.scope.stream]);
+                findings.leave_unfinished([task.scope.stream]);
                 ScanEnd::Stopped(task)
             }
             Err(PullError::TooMuch(_)) if self.windows.halve(&task) => {
-                tracing::info!(window = %task.window, "too much for the service; trying smaller windows");
+                tracing::info!(window = %task.window, "the service cannot deliver the window; trying smaller windows");
                 ScanEnd::Halved(task)
             }
             Err(error) => {
@@ -168,25 +168,25 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
             PullError::Run(error) => self.fail(error),
             PullError::Stopped(_) => {}
         }
-        findings.leave([task.scope.stream]);
+        findings.leave_unfinished([task.scope.stream]);
     }
 
     fn window_failed(&mut self, task: &ScanTask<W::Purpose>, error: SourceError, findings: &mut Findings) {
         tracing::error!(window = %task.window, scope = %task.scope, %error, "the window failed");
         findings.failures.push(Failure::new(task.scope, task.window, &error));
         let stream = task.scope.stream;
-        let in_a_row = self.failures_in_a_row.entry(stream).or_default();
-        *in_a_row += 1;
-        if *in_a_row < FAILURES_IN_A_ROW_MAX {
+        let consecutive = self.consecutive_failures.entry(stream).or_default();
+        *consecutive += 1;
+        if *consecutive < CONSECUTIVE_FAILURES_MAX {
             return;
         }
-        let is_first_time = *in_a_row == FAILURES_IN_A_ROW_MAX;
+        let is_first_time = *consecutive == CONSECUTIVE_FAILURES_MAX;
         if error.is_no_connection() {
             return self.fail(PipelineError::Source(error));
         }
         if is_first_time {
             findings.notes.push(format!(
-                "{FAILURES_IN_A_ROW_MAX} windows of {stream} failed in a row: the rest of {stream} is left to the next run"
+                "{CONSECUTIVE_FAILURES_MAX} windows of {stream} failed in a row: the rest of {stream} is left to the next run"
             ));
         }
         self.windows.drop_stream(stream);
@@ -198,21 +198,21 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
         tracing::error!(%window, %scope, %error, "the service cannot deliver these rows");
         findings.failures.push(Failure::new(scope, window, error));
         findings.notes.push(format!(
-            "the rows of {scope} in {window} are missing: the service cannot deliver them in pages of any size. What lies around \
-             them is complete; the next run asks for them again"
+            "the rows of {scope} in {window} are missing: the service cannot deliver them in pages of any size. The rows around \
+             this window are complete; the next run requests the window again"
         ));
-        let in_a_row = self.undeliverable_in_a_row.entry(scope.stream).or_default();
-        *in_a_row += 1;
-        if *in_a_row == UNDELIVERABLE_IN_A_ROW_MAX {
+        let consecutive = self.consecutive_undeliverable.entry(scope.stream).or_default();
+        *consecutive += 1;
+        if *consecutive == CONSECUTIVE_UNDELIVERABLE_MAX {
             findings.notes.push(format!(
-                "nothing of {stream} comes: the rest of {stream} is left to the next run",
+                "the service delivers no window of {stream}: the rest of {stream} is left to the next run",
                 stream = scope.stream
             ));
             self.windows.drop_stream(scope.stream);
         }
     }
 
-    /// Records an error that ends the run. The first one counts. Scans under way still end: no work goes on after the
+    /// Records an error that ends the run. The first one counts. Running scans still end: no work goes on after the
     /// report.
     pub fn fail(&mut self, error: PipelineError) {
         if self.outcome.is_ok() {
@@ -252,6 +252,6 @@ mod tests {
         pool.start(task, async { panic!("as planned") });
         assert!(pool.next_ended(&mut Findings::default()).await.is_none());
         assert!(pool.has_failed() && pool.is_idle() && !pool.has_room());
-        assert_eq!(pool.streams_under_way().collect::<Vec<_>>(), [Stream::Themes]);
+        assert_eq!(pool.active_streams().collect::<Vec<_>>(), [Stream::Themes]);
     }
 }

@@ -1,4 +1,4 @@
-//! The loop of a run: scans windows side by side, and commits complete scans one after the other.
+//! The loop of a run: scans windows in parallel, and commits complete scans one after the other.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ impl Run {
                 else => break,
             }
         }
-        self.findings.leave(commits.streams().chain(pool.streams_under_way()).chain(pool.windows.remaining()));
+        self.findings.leave_unfinished(commits.streams().chain(pool.active_streams()).chain(pool.windows.remaining()));
         pool.into_outcome().1
     }
 
@@ -78,7 +78,7 @@ impl Run {
     ) -> Result<(), PipelineError> {
         for scan in resumed {
             match scan {
-                Resumed::GoesOn(open) => windows.push_resumed(self.task_of(&open.scan, open.page_rows)?, *open),
+                Resumed::Incomplete(open) => windows.push_resumed(self.task_of(&open.scan, open.page_rows)?, *open),
                 Resumed::Complete(complete) => {
                     commits.push(self.task_of(&complete.scan, complete.page_rows)?, *complete);
                 }
@@ -126,7 +126,7 @@ impl Run {
         }
     }
 
-    /// Starts the next step at the warehouses, if none is under way. A cancelled run finishes that step and starts no
+    /// Starts the next step at the warehouses, if none is running. A cancelled run finishes that step and starts no
     /// other: complete scans wait in their spools.
     fn start_commit_step(&self, pool: &SyncPool, commits: &mut CommitQueue) {
         let is_ending = pool.has_failed() || self.findings.stop == Some(Stop::Cancelled);
@@ -179,18 +179,18 @@ impl Run {
             }
             Err(PipelineError::Frozen(frozen)) => self.freeze(pool, &task, *frozen),
             Err(error) => {
-                self.findings.leave(commits.drop_batch().chain([task.scope.stream]));
+                self.findings.leave_unfinished(commits.drop_batch().chain([task.scope.stream]));
                 pool.fail(error);
             }
         }
     }
 
-    /// A scan was not applied, because its stream is frozen. Scans of the stream under way still end; no other one
+    /// A scan was not applied, because its stream is frozen. Running scans of the stream still end; no other one
     /// starts.
     fn freeze(&mut self, pool: &mut SyncPool, task: &SyncTask, frozen: Frozen) {
         tracing::error!(window = %task.window, scope = %task.scope, error = %frozen, "the window is not applied");
         self.findings.failures.push(Failure::new(task.scope, task.window, &frozen));
-        self.findings.leave([frozen.stream]);
+        self.findings.leave_unfinished([frozen.stream]);
         pool.windows.drop_stream(frozen.stream);
         self.findings.freeze(&frozen);
     }
@@ -210,7 +210,7 @@ impl Run {
                 }
             }
             Err(error) => {
-                self.findings.leave(tasks.iter().map(|task| task.scope.stream));
+                self.findings.leave_unfinished(tasks.iter().map(|task| task.scope.stream));
                 pool.fail(error);
             }
         }
@@ -231,18 +231,18 @@ impl Run {
             // The first scan counted these rows.
             (counts.rows_read, counts.unchanged) = (0, 0);
         } else {
-            self.findings.drifted(scope.stream, &committed.drift);
+            self.findings.add_drift(scope.stream, &committed.drift);
         }
         match std::mem::take(&mut counts.withheld) {
-            // Users are asked for by name: no list shows them again.
+            // A recheck is impossible for users, who are requested one by one.
             rows if rows > 0 && !is_recheck && scope.stream != Stream::Users => {
-                tracing::info!(%window, rows, "many rows seem to have vanished; looking again");
+                tracing::info!(%window, rows, "many rows seem to have vanished; scanning the window again");
                 windows.push_recheck(task, &self.context.progress);
             }
-            withheld => self.findings.looked(scope, window, withheld),
+            withheld => self.findings.set_withheld(scope, window, withheld),
         }
         self.findings.wrote |= committed.wrote;
-        self.findings.add(scope.stream, committed.pages, &counts);
+        self.findings.add_scan(scope.stream, committed.pages, &counts);
         self.context.progress.committed(scope, window, counts.rows_read);
         for destination in &self.destinations {
             if destination.lock().should_compact() {

@@ -1,7 +1,7 @@
-//! A command at work: it holds the lease, so that no other one changes what it works with.
+//! A session: a command that holds the lease, so that no other command changes its files.
 //!
-//! [`Session::open`] takes the lease and opens the checkpoints. Not every command needs the archive, the client and the
-//! warehouses: each has a method that opens it, and no command opens them in any other way.
+//! [`Session::open`] takes the lease and opens the checkpoints. Further methods open the archive, the client and the
+//! warehouses, for the commands that need them.
 
 use std::{
     path::PathBuf,
@@ -20,23 +20,23 @@ use crate::{
 };
 
 use super::{
-    Outcome, PipelineError, ReportHeader, RunMoments, System,
+    Outcome, PipelineError, ReportHeader, RunTimes, System,
     assemble::{archive, failed, lock_patience, open_all, opening, places},
     limits::{recall, remember},
 };
 
-/// A command that holds the lease. Whatever it opened has to go before it: in a struct, it is the last field.
+/// A command that holds the lease. Must be dropped after everything that it opened: make it the last field of a struct.
 #[derive(Debug)]
 pub struct Session {
     pub settings: Settings,
-    /// The service and the environment that everything is marked with.
+    /// The service and the environment that all files are bound to.
     pub identity: Identity,
     pub system: System,
-    /// As the lease and the history of runs name it.
+    /// The command name in the lease and in the history of runs.
     pub command: &'static str,
     pub run_id: RunId,
     pub started_ms: i64,
-    /// Where the time goes.
+    /// Records the time by activity.
     pub account: TimeAccount,
     state: Arc<Mutex<State>>,
     _lease: Lease,
@@ -46,7 +46,7 @@ impl Session {
     /// Opens the checkpoints and takes the lease. Sends nothing.
     ///
     /// # Errors
-    /// `Leased` while another command is at work.
+    /// `Leased` if another command holds the lease.
     pub fn open(
         settings: &Settings,
         identity: &Identity,
@@ -57,8 +57,9 @@ impl Session {
         Session::of(state, settings, identity, command, system)
     }
 
-    /// The same, and where a damaged state file was put, if there was one: then a new one is begun.
-    pub(super) fn open_or_begin_anew(
+    /// [`Session::open`] that replaces a damaged state file. Returns the new path of the damaged file, if there was
+    /// one.
+    pub(super) fn open_or_replace_damaged(
         settings: &Settings,
         identity: &Identity,
         command: &'static str,
@@ -66,7 +67,7 @@ impl Session {
     ) -> Result<(Session, Option<PathBuf>), StateError> {
         let (base_url, environment) = (&identity.base_url, &identity.environment);
         let now_ms = system.clock.now_ms();
-        let (state, damaged) = State::open_or_begin_anew(&settings.state_path, base_url, environment, now_ms)?;
+        let (state, damaged) = State::open_or_replace_damaged(&settings.state_path, base_url, environment, now_ms)?;
         Ok((Session::of(state, settings, identity, command, system)?, damaged))
     }
 
@@ -79,7 +80,7 @@ impl Session {
     ) -> Result<Session, StateError> {
         let started_ms = system.clock.now_ms();
         let run_id = RunId::with_rng(started_ms, &system.rng);
-        let state = state.watched(system.failpoints.clone());
+        let state = state.with_failpoints(system.failpoints.clone());
         let lease = state.take_lease(&run_id, command, started_ms)?;
         Ok(Session {
             settings: settings.clone(),
@@ -94,12 +95,12 @@ impl Session {
         })
     }
 
-    /// The checkpoints. A panic elsewhere leaves SQLite whole, so a poisoned lock is taken all the same.
+    /// Locks the checkpoints. A panic cannot leave SQLite in the middle of a change, so a poisoned lock is fine.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The checkpoints, for what works beside the command.
+    /// The checkpoints, for other threads and tasks of the command.
     pub(super) fn shared_state(&self) -> Arc<Mutex<State>> {
         Arc::clone(&self.state)
     }
@@ -109,7 +110,7 @@ impl Session {
         self.system.clock.now_ms()
     }
 
-    /// A scan of this command that begins now, by the service's clock if that is known.
+    /// Creates a scan of this command that begins now, by the service's clock if it is known.
     pub(super) fn new_scan(&self, source: &Source, scope: Scope, window: Window, flags: FlagSet) -> Scan {
         let here_ms = self.now_ms();
         Scan {
@@ -122,12 +123,12 @@ impl Session {
         }
     }
 
-    /// The archive of the settings.
+    /// Opens the archive of the settings.
     pub fn archive(&self) -> Result<Archive, PipelineError> {
         Ok(archive(&self.settings, &self.identity)?.with_failpoints(self.system.failpoints.clone()))
     }
 
-    /// The client, with what earlier commands learned of the rate limit. Sends nothing.
+    /// Creates the client, with what earlier commands learned about the rate limit. Sends nothing.
     pub fn source(&self, mut settings: SourceSettings, stop: CancellationToken) -> Result<Source, PipelineError> {
         let System { clock, rng, transport, .. } = self.system.clone();
         (settings.clock, settings.rng, settings.transport) = (clock, rng, transport);
@@ -136,8 +137,8 @@ impl Session {
         Source::new(settings, learned, self.account.clone(), stop).map_err(PipelineError::Source)
     }
 
-    /// Every warehouse that the settings name. Waits for those that other processes have open, and blocks the thread.
-    /// `started`: the engine, if it was started before.
+    /// Opens every warehouse of the settings. Waits for warehouses that other processes have open, and blocks the
+    /// thread. `started` is the engine, if it was started before.
     pub fn warehouses(
         &self,
         stop: &CancellationToken,
@@ -152,40 +153,40 @@ impl Session {
         Ok(warehouses)
     }
 
-    /// Every warehouse that the settings name, for reading alone.
+    /// Opens every warehouse of the settings for reading only.
     pub(super) fn warehouses_to_compare(&self) -> Result<Vec<Warehouse>, PipelineError> {
         let opening = opening(&self.settings, &self.identity, &self.system);
         let open = |place: Place| {
             let name = place.name();
-            // Where the warehouses are, perhaps nothing may be written.
+            // The folder of a warehouse may be read-only.
             let spill = self.settings.archive_root.join("under-way").join(format!("verify-spill-{name}"));
             place.open_to_compare(&opening, spill).map_err(failed(name))
         };
         places(&self.settings.warehouse).into_iter().map(open).collect()
     }
 
-    /// The command stands in the history of runs from here on.
+    /// Adds the command to the history of runs.
     pub fn begin_run(&self) -> Result<(), PipelineError> {
         Ok(self.state().begin_run(&self.run_id, self.command, self.started_ms)?)
     }
 
-    /// The header of the report of this command, which ends now.
+    /// Creates the header of the report of this command, which ends now.
     pub(super) fn report_header(&self, outcome: Outcome, error: Option<&PipelineError>) -> ReportHeader {
-        ReportHeader::new(self.command, self.moments(), self.account.parts(), outcome, error)
+        ReportHeader::new(self.command, self.times(), self.account.parts(), outcome, error)
     }
 
-    /// When this command began, and now as its end.
-    pub(super) fn moments(&self) -> RunMoments {
-        RunMoments { started_ms: self.started_ms, finished_ms: self.now_ms() }
+    /// The start of this command, and the current time as its end.
+    pub(super) fn times(&self) -> RunTimes {
+        RunTimes { started_ms: self.started_ms, finished_ms: self.now_ms() }
     }
 
-    /// How the command ended; `report` is what the history keeps of it.
+    /// Records the end of the command in the history of runs. `report` is its JSON.
     pub fn finish_run(&self, outcome: &str, exit_code: u8, report: &str) -> Result<(), PipelineError> {
         let (now_ms, exit_code) = (self.now_ms(), i64::from(exit_code));
         Ok(self.state().finish_run(&self.run_id, now_ms, outcome, exit_code, report)?)
     }
 
-    /// What this command learned of the rate limit, for the next one.
+    /// Stores what this command learned about the rate limit, for the next one.
     pub fn remember(&self, source: &Source) -> Result<(), PipelineError> {
         Ok(remember(&self.state(), source, self.now_ms())?)
     }

@@ -15,51 +15,57 @@ use futures::{
 };
 use tokio::sync::oneshot;
 
-use super::{PipelineError, threads::is_single_threaded};
-use crate::load::Warehouse;
+use super::{PipelineError, assemble::failed, threads::is_single_threaded};
+use crate::load::{LoadError, Warehouse};
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// A warehouse that several threads can reach; one at a time uses it.
+/// A warehouse that several threads share. One thread uses it at a time.
 #[derive(Clone)]
 pub(super) struct SharedDestination {
     destination: Arc<Mutex<Warehouse>>,
-    /// Made when there is something to do for it.
+    /// Started with the first work.
     thread: Arc<OnceLock<Sender<Work>>>,
 }
 
 impl SharedDestination {
-    /// Those that a session opened.
+    /// Wraps the warehouses that a session opened.
     pub fn all(destinations: Vec<Warehouse>) -> Vec<SharedDestination> {
         let shared = |destination| Self { destination: Arc::new(Mutex::new(destination)), thread: Arc::default() };
         destinations.into_iter().map(shared).collect()
     }
 
-    /// A thread that died while it held a warehouse left no transaction behind that could be committed.
+    /// Locks the warehouse. A thread that panicked with the lock left no transaction that could be committed, so a
+    /// poisoned lock is fine.
     pub fn lock(&self) -> MutexGuard<'_, Warehouse> {
         self.destination.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the warehouse, always on the same thread: memory that one thread takes and another gives
-    /// back stays with the allocator, and a run over years has many of both.
-    /// A runtime of one thread does it there and then.
+    /// Runs work on the warehouse in this thread, and adds the warehouse's name to an error.
+    pub fn with<T>(&self, work: impl FnOnce(&mut Warehouse) -> Result<T, LoadError>) -> Result<T, PipelineError> {
+        let mut destination = self.lock();
+        work(&mut destination).map_err(failed(destination.name()))
+    }
+
+    /// Runs work on the warehouse, always on the same thread: memory that one thread allocates and another frees stays
+    /// with the allocator. A runtime with one thread runs the work inline.
     pub fn work<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Warehouse) -> T + Send + 'static,
+        work: impl FnOnce(&mut Warehouse) -> Result<T, LoadError> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, PipelineError>> {
         let shared = self.clone();
-        let work = move || work(&mut shared.lock());
+        let work = move || shared.with(work);
         if is_single_threaded() {
-            return ready(Ok(work())).boxed();
+            return ready(work()).boxed();
         }
         let (done, outcome) = oneshot::channel();
         let job = move || {
-            // Nobody waits any more: the run is over.
+            // The receiver is gone if the run has ended.
             let _ = done.send(work());
         };
         let is_sent = self.thread().is_some_and(|thread| thread.send(Box::new(job)).is_ok());
         let panicked = || PipelineError::WorkerPanicked("the thread of a warehouse".to_owned());
-        async move { if is_sent { outcome.await.map_err(|_| panicked()) } else { Err(panicked()) } }.boxed()
+        async move { if is_sent { outcome.await.map_err(|_| panicked())? } else { Err(panicked()) } }.boxed()
     }
 
     fn thread(&self) -> Option<&Sender<Work>> {
@@ -67,12 +73,12 @@ impl SharedDestination {
             let (sender, jobs) = channel::<Work>();
             let until_dropped = move || {
                 for job in jobs {
-                    // Whoever waits for it learns that it died; the next one is done.
+                    // After a panic the caller gets an error, and the thread continues with the next job.
                     let _ = catch_unwind(AssertUnwindSafe(job));
                 }
             };
             thread::Builder::new().name("warehouse".to_owned()).spawn(until_dropped).ok()?;
-            // Another one may have been faster: then this thread ends.
+            // If another caller was faster, the sender is dropped, and this thread ends.
             let _ = self.thread.set(sender);
         }
         self.thread.get()

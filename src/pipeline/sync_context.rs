@@ -13,7 +13,7 @@ use crate::{
 
 use super::{
     PipelineError, Progress, Session, assemble::suppression, memory::MemoryShares, page_buffer::Budget,
-    service_profile::Learned, theme_times::ThemeTimes, ties::TieWatch,
+    service_profile::ObservedBehaviours, theme_times::ThemeTimes, ties::TieWatch,
 };
 
 /// Shared by every pull and every commit of a command. Cheap to clone; clones share everything.
@@ -27,14 +27,14 @@ pub(super) struct SyncContext {
     pub progress: Arc<Progress>,
     pub ties: TieWatch,
     pub theme_times: ThemeTimes,
-    pub learned: Learned,
+    pub observed: ObservedBehaviours,
     pub drift: DriftPolicy,
     /// Removes erased people from every page.
     pub suppression: Suppression,
 }
 
 impl SyncContext {
-    /// Loads what the checkpoints and the suppression list say.
+    /// Loads the stored behaviours and the suppression list.
     pub fn new(
         session: &Session,
         source: Source,
@@ -53,7 +53,7 @@ impl SyncContext {
             progress,
             ties,
             theme_times,
-            learned: Learned::default(),
+            observed: ObservedBehaviours::default(),
             drift: session.settings.drift,
             suppression: suppression(&session.settings)?,
         })
@@ -64,7 +64,7 @@ impl SyncContext {
         Ok(flatten_page(stream, body, self.drift.of(stream))?)
     }
 
-    /// The checkpoints. A panic elsewhere leaves SQLite whole, so a poisoned lock is taken all the same.
+    /// Locks the checkpoints. A panic cannot leave SQLite in the middle of a change, so a poisoned lock is fine.
     pub fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -16,10 +16,10 @@ pub struct System {
     pub rng: Rng,
     /// Sends requests to the service.
     pub transport: Transport,
-    /// Where a test can stop the run.
+    /// The failpoints at which a test can stop the run.
     pub failpoints: Failpoints,
-    /// Threads of each warehouse's engine; `None`: as many as there are cores.
+    /// Threads of each warehouse's engine; `None` for one per processor.
     pub engine_threads: Option<u32>,
-    /// Whether the warehouses are served in the other order, where one thread serves them all.
+    /// True to use the warehouses in reverse order. Only visible with one thread.
     pub last_warehouse_first: bool,
 }

@@ -1,5 +1,5 @@
-//! Measures what `start` and `end` of themes mean:
-//! from the pages of a scan, and from requests for some themes by their own creation time.
+//! Measures what `start` and `end` of themes mean, with the pages of a scan and with requests for some themes at their
+//! creation time.
 
 use std::collections::HashSet;
 
@@ -15,13 +15,13 @@ use super::{
     ties::{Asker, TieProbeError, asker, moments_of},
 };
 
-/// Number of themes that are requested by their own creation time.
+/// Number of themes that are requested at their creation time.
 const SAMPLE: usize = 3;
 /// Tolerance at the ends of a window, because a theme's time may be rounded.
 const ROUNDED_MS: i64 = SECOND_MS;
 
-/// Learns from a page of themes, and measures if that is due.
-pub(super) async fn page_came(context: &SyncContext, scan: &Scan, page: &PageMoments) -> Result<(), TieProbeError> {
+/// Checks whether a page of themes shows what the range means, and measures the meaning if that is due.
+pub(super) async fn inspect_page(context: &SyncContext, scan: &Scan, page: &PageMoments) -> Result<(), TieProbeError> {
     if scan.scope.stream != Stream::Themes {
         return Ok(());
     }
@@ -36,14 +36,14 @@ pub(super) async fn page_came(context: &SyncContext, scan: &Scan, page: &PageMom
         None
     };
     let Some(found) = found else { return Ok(()) };
-    let Some(now_ms) = context.theme_times.found(found) else { return Ok(()) };
+    let Some(now_ms) = context.theme_times.record(found) else { return Ok(()) };
     context
         .state()
-        .remember_measured(behaviour_names::THEMES_FILTERED_BY, &found, "the themes that a run met", now_ms)
+        .remember_measured(behaviour_names::THEMES_FILTERED_BY, &found, "the themes on the pages of a run", now_ms)
         .map_err(|error| TieProbeError::Run(PipelineError::State(error)))
 }
 
-/// Requests some themes of a page by their own creation time. `None` if the answers are inconclusive.
+/// Requests some themes of a page at their creation time. Returns `None` if the answers are inconclusive.
 pub(super) async fn measure(
     asker: &Asker,
     window: Window,
@@ -51,7 +51,7 @@ pub(super) async fn measure(
 ) -> Result<Option<ThemeTime>, TieProbeError> {
     let timed: Vec<(i64, u128)> = page.rows.iter().filter_map(|(at_ms, key)| Some(((*at_ms)?, *key))).collect();
     let step = timed.len().div_ceil(SAMPLE).max(1);
-    let (mut is_any_there, mut missed) = (false, Vec::new());
+    let (mut is_any_listed, mut missing) = (false, Vec::new());
     for (at_ms, key) in timed.iter().step_by(step) {
         // A time without milliseconds may be rounded.
         let length_ms = if at_ms.rem_euclid(SECOND_MS) == 0 { SECOND_MS } else { 1 };
@@ -59,19 +59,19 @@ pub(super) async fn measure(
             continue;
         };
         match first.keys.contains(key) {
-            true => is_any_there = true,
-            false if !first.has_more => missed.push(*key),
+            true => is_any_listed = true,
+            false if !first.has_more => missing.push(*key),
             false => {}
         }
     }
-    if !missed.is_empty() {
-        // A theme that was deleted in between is listed nowhere, and proves nothing.
+    if !missing.is_empty() {
+        // A missing theme may have been deleted since, so it must still be in the list of the window.
         let again = first_page(asker, window).await?;
-        if again.is_some_and(|again| missed.iter().any(|key| again.keys.contains(key))) {
+        if again.is_some_and(|again| missing.iter().any(|key| again.keys.contains(key))) {
             return Ok(Some(ThemeTime::Answer));
         }
     }
-    Ok(is_any_there.then_some(ThemeTime::Theme))
+    Ok(is_any_listed.then_some(ThemeTime::Theme))
 }
 
 /// The keys on the first page of a window.
@@ -80,7 +80,7 @@ struct FirstPage {
     has_more: bool,
 }
 
-/// Requests the first page of a window; `None` if the service did not return a page.
+/// Requests the first page of a window. Returns `None` if the service did not return a page.
 async fn first_page(asker: &Asker, window: Window) -> Result<Option<FirstPage>, TieProbeError> {
     let scope = Scope::all(Stream::Themes);
     let request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows: 0, token: None };

@@ -25,7 +25,7 @@ pub(super) struct ThemeTimes(Arc<Mutex<Inner>>);
 struct Inner {
     clock: Clock,
     known: Option<ThemeTime>,
-    /// Whether a measure is due and no pull has begun one.
+    /// True if a measure is due and no pull has begun one.
     is_due: bool,
 }
 
@@ -42,7 +42,7 @@ impl ThemeTimes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a complete scan of a stream can lack rows of its window that the service has.
+    /// Returns true if a complete scan of a stream can lack rows of its window that the service has.
     pub fn may_lack_rows(&self, stream: Stream) -> bool {
         stream == Stream::Themes && self.inner().known == Some(ThemeTime::Answer)
     }
@@ -52,14 +52,14 @@ impl ThemeTimes {
         std::mem::take(&mut self.inner().is_due)
     }
 
-    /// Records a finding. Returns the current time if the finding should be stored.
-    pub fn found(&self, found: ThemeTime) -> Option<i64> {
+    /// Records what the range was found to mean. Returns the current time if the finding should be stored.
+    pub fn record(&self, found: ThemeTime) -> Option<i64> {
         let mut inner = self.inner();
         if inner.known == Some(found) && found != ThemeTime::Theme {
             return None;
         }
         if inner.known != Some(found) {
-            tracing::info!(%found, "what the start and the end of themes mean");
+            tracing::info!(%found, "measured what start and end of themes mean");
         }
         (inner.known, inner.is_due) = (Some(found), false);
         Some(inner.clock.now_ms())

@@ -15,7 +15,7 @@ pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
 }
 
 /// Runs both closures in parallel, the first on a new thread. An error message about that thread contains `name`.
-pub(super) fn side_by_side<A: Send, B>(
+pub(super) fn in_parallel<A: Send, B>(
     name: &'static str,
     first: impl FnOnce() -> A + Send,
     second: impl FnOnce() -> B,
@@ -30,7 +30,8 @@ pub(super) fn side_by_side<A: Send, B>(
     })
 }
 
-/// Whether the runtime has one thread. Then blocking work runs inline, so that the simulator's seed decides the order.
+/// Returns true if the runtime has one thread. Then blocking work runs inline, so that the simulator's seed decides the
+/// order.
 pub(super) fn is_single_threaded() -> bool {
     tokio::runtime::Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread
 }

@@ -1,14 +1,14 @@
-//! Surveys that were named and that nobody knows, in words for people.
+//! The message about named surveys that neither the warehouse nor the service knows.
 
 use std::{collections::BTreeMap, fmt};
 
-/// Surveys that are suggested for one that is unknown.
+/// Known surveys that the message suggests.
 const SUGGESTED_MAX: usize = 3;
 
 /// Surveys by id, with their names.
 pub type SurveyNames = BTreeMap<i64, String>;
 
-/// Surveys that nobody knows, with those that may be meant.
+/// Named surveys that are unknown, and the known surveys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnknownSurveys {
     pub ids: Vec<i64>,
@@ -29,7 +29,7 @@ impl fmt::Display for UnknownSurveys {
 }
 
 impl UnknownSurveys {
-    /// The known surveys whose ids look most like the unknown ones.
+    /// Returns the known surveys with the most similar ids.
     fn near(&self) -> impl Iterator<Item = (&i64, &String)> {
         let distance = |id: i64| {
             let wrong =
@@ -50,8 +50,8 @@ mod tests {
     fn the_nearest_ids_are_suggested_first() {
         let known = [(4100, "Onboarding"), (4101, "Prices"), (52, "Old"), (4200, "Exit")];
         let known: SurveyNames = known.into_iter().map(|(id, name)| (id, name.to_owned())).collect();
-        let said = UnknownSurveys { ids: vec![4010], known: known.clone() }.to_string();
-        assert!(said.starts_with("survey 4010 is not known; did you mean 4100 (Onboarding) or "), "{said}");
+        let message = UnknownSurveys { ids: vec![4010], known: known.clone() }.to_string();
+        assert!(message.starts_with("survey 4010 is not known; did you mean 4100 (Onboarding) or "), "{message}");
         let two = UnknownSurveys { ids: vec![1, 2], known: SurveyNames::new() }.to_string();
         assert_eq!(two, "surveys 1, 2 are not known");
     }

@@ -17,10 +17,10 @@ use super::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SyncPurpose {
     pub reason: Reason,
-    /// True if no complete scan with these flags has covered the whole window. Then every ledger records the scan, even
-    /// if no row changed.
+    /// True if no complete scan has covered the window before: then every ledger records the scan, also if no row
+    /// changed.
     pub is_first_proof: bool,
-    /// Whether the run scans the window a second time, because many of its rows seem to have vanished.
+    /// True if the run scans the window a second time, because many of its rows seem to have vanished.
     pub is_recheck: bool,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct WindowQueue {
 struct ScopeQueue {
     backlog: ScopeBacklog,
     cutter: Cutter,
-    /// Whether a window of guessed length is under way. The others wait for the density that it shows: windows that
+    /// True while a window of guessed length is scanned. The others wait for the density that it shows: windows that
     /// are too short take more pages that are not full, and more probes at boundaries.
     is_scouting: bool,
 }
@@ -66,7 +66,7 @@ impl WindowQueue {
         self.resumed.pop_front()
     }
 
-    /// The next window to scan. `None` if no window is left, or if the next one waits for a scan under way.
+    /// The next window to scan. `None` if no window is left, or if the next one waits for a running scan.
     pub fn next_task(&mut self) -> Option<SyncTask> {
         if let Some(task) = self.rechecks.pop() {
             return Some(task);

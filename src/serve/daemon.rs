@@ -11,7 +11,7 @@ use crate::{
     model::{MINUTE_MS, Stream},
     notify::EndedRun,
     pipeline::{
-        Meter, Outcome, PeopleAsk, PipelineError, Progress, Request, Run, RunMoments, RunReport, System, chain,
+        Meter, Outcome, PeopleSelection, PipelineError, Progress, Request, Run, RunReport, RunTimes, System, chain,
         flush_deliveries, identity, log_progress,
     },
     state::{Inbox, ScheduleEntry, StateError},
@@ -133,7 +133,7 @@ impl Daemon {
 
     /// Plans jobs for the deliveries that earlier processes stored and no warehouse has yet.
     fn read_earlier_deliveries(&mut self) -> Result<(), ServeError> {
-        let earlier = self.inbox.waiting(EARLIER_MAX, EARLIER_BYTES_MAX).map_err(ServeError::State)?;
+        let earlier = self.inbox.pending(EARLIER_MAX, EARLIER_BYTES_MAX).map_err(ServeError::State)?;
         let now_ms = self.system.clock.now_ms();
         for delivery in &earlier {
             if let Some(stream) = summarize_body(&delivery.body).kind.changed_stream() {
@@ -179,7 +179,7 @@ impl Daemon {
         let started_ms = self.system.clock.now_ms();
         self.state.count(Counter::Runs, 1);
         self.set_running(command, started_ms);
-        let request = Request { command, backfill: None, accept_vanished: false, people: PeopleAsk::AfterLists };
+        let request = Request { command, backfill: None, accept_vanished: false, people: PeopleSelection::AfterLists };
         let progress = Arc::new(Progress::default());
         let (stop, system) = (stop.child_token(), self.system.clone());
         let run = Run::open_in(settings, request, stop, Arc::clone(&progress), system).await;
@@ -198,7 +198,7 @@ impl Daemon {
         let RunResult { job, outcome, error_text } = RunResult::new(report.as_ref(), error.as_ref());
         let finished_ms = self.system.clock.now_ms();
         if command == "sync" {
-            let moments = RunMoments { started_ms, finished_ms };
+            let moments = RunTimes { started_ms, finished_ms };
             self.notifier.after_run(EndedRun::new(&self.settings, command, moments, error.as_ref()));
             let entry = &mut self.schedule_entry;
             (entry.last_started_ms, entry.last_finished_ms) = (Some(started_ms), Some(finished_ms));
@@ -275,13 +275,13 @@ impl Daemon {
     /// Saves the schedule's progress if it has changed, and counts the pending deliveries if that is due.
     fn save_schedule(&mut self) -> Result<(), StateError> {
         if self.saved_entry.as_ref() != Some(&self.schedule_entry) {
-            self.inbox.note_schedule(&self.schedule_entry)?;
+            self.inbox.store_schedule(&self.schedule_entry)?;
             self.saved_entry = Some(self.schedule_entry.clone());
         }
         let now_ms = self.system.clock.now_ms();
         // Counting reads every stored delivery. Between two counts the receiver adds new deliveries.
         if self.counted_ms.is_none_or(|counted_ms| now_ms - counted_ms >= COUNT_EVERY_MS) {
-            let pending = self.inbox.count_waiting()?;
+            let pending = self.inbox.count_pending()?;
             self.state.update_status(|status| status.pending = pending);
             self.counted_ms = Some(now_ms);
         }

@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use crate::{
     pipeline::chain,
-    state::{Accepted, Inbox, NewDelivery, StateError},
+    state::{DeliveryReceipt, Inbox, NewDelivery, StateError},
 };
 
 use super::{Counter, ServeState};
@@ -30,15 +30,15 @@ impl Storage {
     /// Tests whether a delivery could be stored: writes something durably and removes it.
     fn probe(&mut self) -> Result<(), StateError> {
         match self {
-            Storage::Inbox(inbox) => inbox.probe(),
+            Storage::Inbox(inbox) => inbox.check_writable(),
             Storage::Nothing => Ok(()),
         }
     }
 
-    fn accept(&mut self, group: &[NewDelivery]) -> Result<Vec<Accepted>, StateError> {
+    fn accept(&mut self, group: &[NewDelivery]) -> Result<Vec<DeliveryReceipt>, StateError> {
         match self {
-            Storage::Inbox(inbox) => inbox.accept(group),
-            Storage::Nothing => Ok(vec![Accepted::Stored; group.len()]),
+            Storage::Inbox(inbox) => inbox.store(group),
+            Storage::Nothing => Ok(vec![DeliveryReceipt::Stored; group.len()]),
         }
     }
 }
@@ -52,7 +52,7 @@ pub(super) enum StoreError {
 
 struct QueuedDelivery {
     delivery: NewDelivery,
-    answer: oneshot::Sender<Result<Accepted, StoreError>>,
+    answer: oneshot::Sender<Result<DeliveryReceipt, StoreError>>,
     /// Reserves the memory of the body.
     _memory: OwnedSemaphorePermit,
 }
@@ -81,7 +81,7 @@ impl DeliveryQueue {
         &self,
         delivery: NewDelivery,
         memory: OwnedSemaphorePermit,
-    ) -> Result<Accepted, StoreError> {
+    ) -> Result<DeliveryReceipt, StoreError> {
         let (answer, answered) = oneshot::channel();
         let queued = QueuedDelivery { delivery, answer, _memory: memory };
         self.0.try_send(WriterRequest::Store(queued)).map_err(|error| match error {

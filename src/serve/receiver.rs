@@ -22,7 +22,7 @@ use crate::{
     clock::Clock,
     flatten::{body_hash, summarize_body},
     redact::{ApiKey, bare_secret},
-    state::{Accepted, NewDelivery},
+    state::{DeliveryReceipt, NewDelivery},
 };
 
 use super::{
@@ -79,7 +79,7 @@ impl Receiver {
         scheme.eq_ignore_ascii_case(b"Bearer ") && bool::from(sent.ct_eq(token.expose().as_bytes()))
     }
 
-    async fn accept(&self, connection: &Connection, request: Request) -> Result<Accepted, Refusal> {
+    async fn accept(&self, connection: &Connection, request: Request) -> Result<DeliveryReceipt, Refusal> {
         if !self.is_authorised(request.headers()) {
             return Err(Refusal::WrongSecret);
         }
@@ -92,7 +92,7 @@ impl Receiver {
         let delivery = NewDelivery {
             received_ms: self.clock.now_ms(),
             body_hash: body_hash(&body),
-            timeless_subject: told.timeless_subject.clone(),
+            undated_subject: told.timeless_subject.clone(),
             body,
         };
         let bytes = delivery.body.len() as u64;
@@ -101,7 +101,7 @@ impl Receiver {
             StoreError::QueueFull => Refusal::Overloaded,
             StoreError::WriteFailed => Refusal::NotStored,
         })?;
-        if stored == Accepted::Stored {
+        if stored == DeliveryReceipt::Stored {
             self.state.add_delivery(self.state.kind_of(&told), bytes);
         }
         Ok(stored)
@@ -149,8 +149,8 @@ async fn receive(
     request: Request,
 ) -> Response {
     match receiver.accept(&connection, request).await {
-        Ok(Accepted::Stored) => (StatusCode::OK, "stored\n").into_response(),
-        Ok(Accepted::Repeat) => {
+        Ok(DeliveryReceipt::Stored) => (StatusCode::OK, "stored\n").into_response(),
+        Ok(DeliveryReceipt::Duplicate) => {
             receiver.state.count(Counter::Repeats, 1);
             (StatusCode::OK, "known\n").into_response()
         }

@@ -15,7 +15,7 @@ use crate::{
     flatten::BodySummary,
     model::{EventKind, Stream},
     pipeline::{Meter, Reading},
-    state::{ScheduleEntry, Waiting},
+    state::{PendingDeliveries, ScheduleEntry},
 };
 
 /// The counters of `serve`. [`Counter::ALL`] has their metrics.
@@ -64,7 +64,7 @@ pub(super) struct RunningJob {
 pub(super) struct DaemonStatus {
     pub schedule: ScheduleEntry,
     /// Deliveries that no warehouse has yet.
-    pub pending: Waiting,
+    pub pending: PendingDeliveries,
     pub running: Option<RunningJob>,
     /// The error of the last job; `None` if it succeeded.
     pub last_error: Option<String>,

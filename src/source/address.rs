@@ -20,7 +20,7 @@ pub(super) struct Address {
     pub shown: String,
     /// The list that is requested, if any.
     pub list: Option<Stream>,
-    /// Whether the request asks for rows of one millisecond, rather than a page of a window.
+    /// True if the request asks for rows of one millisecond, rather than a page of a window.
     pub is_about_ties: bool,
     /// The body of a POST; `None` for a list call. The answer to a POST is not read as a page.
     pub posted: Option<Bytes>,

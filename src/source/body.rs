@@ -77,7 +77,7 @@ pub(super) async fn read(
     }
 }
 
-/// Whether a body is gzip. `Err` names the encodings that are not supported.
+/// Returns true if a body is gzip. `Err` names the encodings that are not supported.
 fn is_gzip(headers: &HeaderMap) -> Result<bool, String> {
     let values = headers.get_all(CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
     let listed = values.collect::<Vec<_>>().join(", ").to_ascii_lowercase();

@@ -80,7 +80,7 @@ fn body_of(message: &str) -> String {
 }
 
 impl SourceError {
-    /// Whether every further request would fail too: the run stops, or the key is wrong.
+    /// Returns true if every further request would fail too: the run stops, or the key is wrong.
     pub fn ends_the_run(&self) -> bool {
         matches!(
             self,
@@ -91,7 +91,7 @@ impl SourceError {
         )
     }
 
-    /// Whether no HTTP server was reached: then the other lists will not answer either.
+    /// Returns true if no HTTP server was reached: then the other lists will not answer either.
     pub fn is_no_connection(&self) -> bool {
         matches!(
             self,
@@ -123,9 +123,9 @@ pub enum Stop {
     #[error("the allowance of {requests} requests is used up")]
     Budget { requests: u64 },
     /// The wait until `until_ms` (epoch milliseconds by this machine's clock) is longer than the run's patience.
-    /// `told`: the time comes from `Retry-After`; otherwise it is backoff.
-    #[error("no request before {}{}", format_ms(*until_ms), if *told { ", as the service asked" } else { "" })]
-    Patience { until_ms: i64, told: bool },
+    /// `is_retry_after`: the time comes from `Retry-After`; otherwise it is backoff.
+    #[error("no request before {}{}", format_ms(*until_ms), if *is_retry_after { ", as the service asked" } else { "" })]
+    Patience { until_ms: i64, is_retry_after: bool },
 }
 
 /// Why a list does not end.
@@ -205,12 +205,12 @@ impl Failure {
         Failure::Hung { idle_ms: millis(idle), bytes }
     }
 
-    /// Whether retries fail in the same way until somebody fixes the problem.
+    /// Returns true if retries fail in the same way until somebody fixes the problem.
     pub(super) fn is_permanent(&self) -> bool {
         matches!(self, Failure::Tls { .. } | Failure::NotHttp { .. } | Failure::UnknownEncoding { .. })
     }
 
-    /// Whether a smaller page could help.
+    /// Returns true if a smaller page could help.
     pub(super) fn may_be_size(&self) -> bool {
         match self {
             Failure::TimedOut { .. } | Failure::Hung { .. } | Failure::Cut { .. } | Failure::BodyTooLarge { .. } => {
@@ -228,7 +228,7 @@ impl Failure {
         }
     }
 
-    /// Whether one record may be the cause, so that pages and windows without the record can be read.
+    /// Returns true if one record may be the cause, so that pages and windows without the record can be read.
     pub(super) fn may_be_a_record(&self) -> bool {
         matches!(self, Failure::NoPage { .. } | Failure::BrokenRecords { .. })
     }
@@ -252,7 +252,7 @@ impl Failure {
         }
     }
 
-    /// Whether the service did not answer or failed, rather than answering with something that is not a page.
+    /// Returns true if the service did not answer or failed, rather than answering with something that is not a page.
     fn is_silence(&self) -> bool {
         matches!(
             self,

@@ -23,7 +23,7 @@ pub(super) fn describe_body(content_type: &str, body: &[u8], key: &ApiKey) -> St
     format!("{kind}, {} bytes: {beginning}", body.len())
 }
 
-/// Whether a body is a web page, by its content type or its first character.
+/// Returns true if a body is a web page, by its content type or its first character.
 pub(super) fn is_html(content_type: &str, body: &[u8]) -> bool {
     content_type.to_ascii_lowercase().contains("html") || bytes_without_mark(body).trim_ascii_start().starts_with(b"<")
 }

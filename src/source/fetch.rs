@@ -148,7 +148,7 @@ async fn send_with_retries<T>(
     }
 }
 
-/// Whether a 4xx may be transient, so that the same request is worth a retry.
+/// Returns true if a 4xx may be transient, so that the same request is worth a retry.
 fn is_passing(status: u16) -> bool {
     !matches!(status, 400 | 401 | 403..=407 | 409..=411 | 413..=417 | 422 | 426 | 428 | 431 | 451)
 }

@@ -17,7 +17,7 @@ pub(super) use self::{
 };
 use super::{
     backoff::{Backoff, Series},
-    waiting::{WaitReason, Waiting},
+    request_wait::{RequestWait, WaitReason},
 };
 
 /// What the gate never exceeds.
@@ -29,13 +29,13 @@ pub(super) struct Limits {
     pub requests_max: Option<u64>,
 }
 
-/// Whether a request may be sent.
+/// The decision about one request.
 #[derive(Debug, PartialEq)]
 pub(super) enum Decision {
     /// Send it now. The ticket goes back through [`GateState::release`].
     Send(Ticket),
     /// Ask again at this time, or when the gate changes.
-    Wait(Waiting),
+    Wait(RequestWait),
     /// Ask again when the gate changes: too many requests are in flight, or the probe is.
     Full,
     /// No further request in this run.
@@ -60,7 +60,7 @@ pub(super) struct Ticket {
 /// A block of all requests.
 #[derive(Clone, Copy, Debug)]
 struct Block {
-    waiting: Waiting,
+    waiting: RequestWait,
     /// When the first 429 in a row came: patience counts from there.
     since: Instant,
     is_probing: bool,
@@ -76,7 +76,7 @@ pub(super) struct GateState {
     sent: u64,
     block: Option<Block>,
     blocks: u64,
-    /// Whether the service accepted a request and has not sent a 429 since.
+    /// True if the service accepted a request and has not sent a 429 since.
     is_accepting: bool,
     paced_until: Option<Instant>,
     /// When the latest retry delay ends.
@@ -101,7 +101,7 @@ impl GateState {
 
     /// Blocks the gate for the rest of a `Retry-After` that an earlier process received.
     pub fn block_until(&mut self, until: Instant, now: Instant) {
-        let waiting = Waiting { until, why: WaitReason::RateLimited };
+        let waiting = RequestWait { until, reason: WaitReason::RateLimited };
         self.block = Some(Block { waiting, since: now, is_probing: false });
     }
 
@@ -121,7 +121,7 @@ impl GateState {
         }
         if let Some(until) = self.rate.next_token(now) {
             self.paced_until = Some(until);
-            return self.wait(now, Waiting { until, why: WaitReason::Pacing });
+            return self.wait(now, RequestWait { until, reason: WaitReason::Pacing });
         }
         self.rate.sent(now);
         self.in_flight += 1;
@@ -140,10 +140,10 @@ impl GateState {
     }
 
     /// A wait since this time, or a stop if it exceeds patience or the deadline: such a wait is not begun.
-    pub fn wait(&self, since: Instant, waiting: Waiting) -> Decision {
-        let Waiting { until, why } = waiting;
+    pub fn wait(&self, since: Instant, waiting: RequestWait) -> Decision {
+        let RequestWait { until, reason } = waiting;
         if until.saturating_duration_since(since) > self.limits.patience {
-            return Decision::Stop(StopCause::Patience { until, is_retry_after: why == WaitReason::RateLimited });
+            return Decision::Stop(StopCause::Patience { until, is_retry_after: reason == WaitReason::RateLimited });
         }
         if self.limits.deadline.is_some_and(|deadline| until > deadline) {
             return Decision::Stop(StopCause::Deadline { until });
@@ -170,7 +170,7 @@ impl GateState {
         retry_after: Option<Duration>,
         is_429: bool,
         random: f64,
-    ) -> Option<Waiting> {
+    ) -> Option<RequestWait> {
         // A request from before the latest block neither decreases the rate nor lengthens the backoff again.
         // Its `Retry-After` counts.
         let is_first = ticket.blocks == self.blocks;
@@ -178,8 +178,10 @@ impl GateState {
             self.rate.rate_limited(now);
         }
         let waiting = match retry_after {
-            Some(wait) => Waiting { until: now + wait, why: WaitReason::RateLimited },
-            None if is_first => Waiting { until: now + self.backoff.next_wait(random), why: WaitReason::Backoff },
+            Some(wait) => RequestWait { until: now + wait, reason: WaitReason::RateLimited },
+            None if is_first => {
+                RequestWait { until: now + self.backoff.next_wait(random), reason: WaitReason::Backoff }
+            }
             None => return None,
         };
         let longer = self.block.map(|block| block.waiting).filter(|before| before.until >= waiting.until);
@@ -204,10 +206,10 @@ impl GateState {
     }
 
     /// What the whole process waits for.
-    pub fn waiting(&self, now: Instant) -> Option<Waiting> {
-        let is_ahead = |waiting: &Waiting| waiting.until > now;
-        let pacing = self.paced_until.map(|until| Waiting { until, why: WaitReason::Pacing });
-        let retry = self.retry_at.map(|until| Waiting { until, why: WaitReason::Backoff });
+    pub fn current_wait(&self, now: Instant) -> Option<RequestWait> {
+        let is_ahead = |waiting: &RequestWait| waiting.until > now;
+        let pacing = self.paced_until.map(|until| RequestWait { until, reason: WaitReason::Pacing });
+        let retry = self.retry_at.map(|until| RequestWait { until, reason: WaitReason::Backoff });
         let next = pacing.into_iter().chain(retry).filter(is_ahead).min_by_key(|waiting| waiting.until);
         let blocked = self.block.map(|block| block.waiting).filter(is_ahead);
         blocked.or(next.filter(|_| self.in_flight == 0))

@@ -35,7 +35,7 @@ pub(super) struct Guards {
     is_from_start: bool,
     /// Where the previous attempt got a 404 on its token: rows since the window's start, and the page size.
     not_found_at: Option<(u64, u32)>,
-    /// Whether a 404 on a token was found not to be the end.
+    /// True if a 404 on a token was found not to be the end.
     was_denied: bool,
 }
 

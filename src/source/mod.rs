@@ -19,7 +19,7 @@ mod probe;
 mod backoff;
 mod gate;
 mod learned_rate;
-mod waiting;
+mod request_wait;
 
 mod token_lifetimes;
 
@@ -61,13 +61,13 @@ pub use self::{
     list_call::{Answer, Range},
     probe::Probe,
     purge::{PURGE_DELETIONS_MAX, PurgeAnswer, PurgeRequest},
+    request_wait::{RequestWait, WaitReason},
     service::Source,
     settings::{AuthForm, SourceSettings, checked_address},
     stats::RequestStats,
     tls_problem::TlsProblem,
     transport::{Reply, Transport},
     users::{UpsertOutcome, UserAnswer},
-    waiting::{WaitReason, Waiting},
     walk::{Page, Walk, WalkStep},
 };
 

@@ -116,7 +116,7 @@ impl Inner {
                 if has_token {
                     return Ok(FetchOutcome::Rejected(no));
                 }
-                self.nap().await?;
+                self.retry_delay().await?;
                 fetch(&self.wire, self.backoff, at, can_shrink).await
             }
             other => Ok(other),
@@ -128,21 +128,21 @@ impl Inner {
         match post(&self.wire, self.backoff, at).await? {
             FetchOutcome::Rejected(no) if no.is_about_key() => {
                 self.check_key().await?;
-                self.nap().await?;
+                self.retry_delay().await?;
                 post(&self.wire, self.backoff, at).await
             }
             other => Ok(other),
         }
     }
 
-    async fn nap(&self) -> Result<(), Stop> {
+    async fn retry_delay(&self) -> Result<(), Stop> {
         let wait = self.backoff.series().next_wait(self.wire.gate.rng().fraction());
         self.wire.gate.retry_delay(wait).await
     }
 
-    /// Whether a 404 may mean an empty result: this run must have proof that the list exists. The proof is a page of
-    /// the list, or that the list refuses an invalid request with 400 while another list answers.
-    pub(super) async fn is_list_there(&self, list: Stream) -> Result<bool, SourceError> {
+    /// Returns true if a 404 may mean an empty result: this run must have proof that the list exists. The proof is a
+    /// page of the list, or that the list refuses an invalid request with 400 while another list answers.
+    pub(super) async fn list_exists(&self, list: Stream) -> Result<bool, SourceError> {
         let seen = &self.wire.lists_seen;
         let _asking = seen.asking.lock().await;
         if seen.has(list) {
@@ -180,7 +180,7 @@ impl Inner {
             FetchOutcome::Page(_) => Ok(()),
             FetchOutcome::Rejected(no) => {
                 let may_be_empty = no.status == 404 && !no.is_html;
-                if may_be_empty && self.is_list_there(list).await? {
+                if may_be_empty && self.list_exists(list).await? {
                     Ok(())
                 } else {
                     Err(self.rejection_error(no, at.shown))
@@ -190,8 +190,8 @@ impl Inner {
         }
     }
 
-    /// Whether the list answers a minimal request: one row of the minute before the window, or of the minute after it.
-    /// A list that is down is not too large, and smaller windows would only cause more requests.
+    /// Returns true if the list answers a minimal request: one row of the minute before the window, or of the minute
+    /// after it. A list that is down is not too large, and smaller windows would only cause more requests.
     pub(super) async fn answers_minimal_request(&self, request: &PageRequest) -> Result<bool, SourceError> {
         let Window { start_ms, end_ms } = request.window;
         let neighbours = [(start_ms.saturating_sub(MINUTE_MS), start_ms), (end_ms, end_ms.saturating_add(MINUTE_MS))];
@@ -208,7 +208,7 @@ impl Inner {
     }
 }
 
-/// Whether only the list itself can have sent this answer, because it validated the request.
+/// Returns true if only the list itself can have sent this answer, because it validated the request.
 fn is_refusal_of_a_list(no: &Rejection) -> bool {
     matches!(no.status, 400 | 422) && !no.is_html
 }

@@ -47,7 +47,7 @@ impl PurgeRequest {
         self.emails.len() + self.user_ids.len() + self.visitor_ids.len()
     }
 
-    /// Whether all three lists are empty.
+    /// Returns true if all three lists are empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -62,8 +62,8 @@ fn epoch_ms(text: &str) -> Option<i64> {
     }
 }
 
-/// Whether a text is digits with at most one point between them. Rust's number parser would accept `inf`, `nan` and
-/// `1e9`.
+/// Returns true if a text is digits with at most one point between them. Rust's number parser would accept `inf`, `nan`
+/// and `1e9`.
 fn is_decimal(text: &str) -> bool {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     match text.split_once('.') {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_is_told_from_the_first_value() {
+    fn the_form_is_that_of_the_first_value() {
         let form_of = |value: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(RETRY_AFTER, HeaderValue::from_static(value));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn p5_what_names_no_time_is_no_hint() {
+    fn p5_an_unusable_value_is_ignored() {
         let past = "Sun, 06 Nov 1994 08:49:36 GMT";
         let present = "Sun, 06 Nov 1994 08:49:37 GMT";
         let garbage = ["", "soon", "-5", "+5", "1e3", "inf", "NaN", "5s", ".5", "5.", "1.2.3", "0x10", "1 2"];
@@ -131,11 +131,11 @@ mod tests {
     }
 
     #[test]
-    fn p5_a_number_that_can_only_be_a_moment_is_one() {
+    fn p5_a_number_of_this_century_is_a_time() {
         let now_ms = 1_795_000_000_000 - 90_000;
         for text in ["1795000000", "1795000000000", "1795000000.0"] {
             assert_eq!(wait(text, now_ms), Some(Duration::from_secs(90)), "{text}");
-            assert_eq!(wait(text, now_ms + 90_000), None, "{text}: that moment is over");
+            assert_eq!(wait(text, now_ms + 90_000), None, "{text}: in the past");
             let mut headers = HeaderMap::new();
             headers.insert(RETRY_AFTER, HeaderValue::from_static(text));
             assert_eq!(form(&headers, now_ms), RetryAfterForm::Epoch, "{text}");

@@ -19,11 +19,11 @@ use super::{
     list_call::{self, Answer, Range},
     probe::Probe,
     purge::{self, PurgeAnswer, PurgeRequest},
+    request_wait::RequestWait,
     settings::SourceSettings,
     stats::RequestStats,
     token_lifetimes::TokenLifetimes,
     users::{UpsertOutcome, UserAnswer},
-    waiting::Waiting,
     walk::Walk,
     wire::Wire,
 };
@@ -123,8 +123,8 @@ impl Source {
         self.inner.user(user_id).await
     }
 
-    /// Waits until the gate lets requests through.
-    pub async fn until_open(&self) {
+    /// Waits until no `Retry-After` or backoff blocks requests.
+    pub async fn until_unblocked(&self) {
         self.inner.wire.gate.until_unblocked().await;
     }
 
@@ -149,12 +149,15 @@ impl Source {
         self.inner.wire.download(&self.inner.base_url, request, sink).await
     }
 
-    /// Waits before a retry. `Err` means that the run has to stop.
-    pub async fn nap(&self, wait: Duration) -> Result<(), Stop> {
+    /// Waits before a retry. Other requests are not delayed.
+    ///
+    /// # Errors
+    /// If the run has to stop.
+    pub async fn retry_delay(&self, wait: Duration) -> Result<(), Stop> {
         self.inner.wire.gate.retry_delay(wait).await
     }
 
-    /// Whether a list has answered with a page, which proves address and key.
+    /// Returns true if a list has answered with a page, which proves address and key.
     pub fn has_read_a_list(&self) -> bool {
         !self.inner.wire.lists_seen.is_empty()
     }
@@ -170,28 +173,28 @@ impl Source {
     }
 
     /// The form of the latest `Retry-After`; `None` if the run was not rate limited.
-    pub fn retry_after_seen(&self) -> Option<RetryAfterForm> {
+    pub fn retry_after_form(&self) -> Option<RetryAfterForm> {
         *self.inner.wire.refusal_form.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the list of surveys is served as `/v1/studies`; `None` until the list answered.
+    /// Returns true if the list of surveys is served as `/v1/studies`; `None` until the list answered.
     pub fn surveys_are_studies(&self) -> Option<bool> {
         self.inner.wire.surveys_path.is_studies()
     }
 
     /// The time before which no request may be sent because of `Retry-After`: epoch milliseconds by this machine's
     /// clock.
-    pub fn told_until_ms(&self) -> Option<i64> {
+    pub fn retry_after_until_ms(&self) -> Option<i64> {
         self.inner.wire.gate.retry_after_until_ms()
     }
 
-    /// Whether the service accepted a request and has not rate limited one since.
-    pub fn takes_requests(&self) -> bool {
+    /// Returns true if the service accepted a request and has not rate limited one since.
+    pub fn is_accepting(&self) -> bool {
         self.inner.wire.gate.is_accepting()
     }
 
-    /// Watches the `Retry-After` times as the service names them.
-    pub fn told(&self) -> watch::Receiver<Option<i64>> {
+    /// Receives the end of every `Retry-After`, epoch milliseconds by this machine's clock.
+    pub fn watch_retry_after(&self) -> watch::Receiver<Option<i64>> {
         self.inner.wire.gate.watch_retry_after()
     }
 
@@ -203,8 +206,8 @@ impl Source {
         }
     }
 
-    /// The wait that blocks all requests, if there is one.
-    pub fn waiting(&self) -> Option<Waiting> {
-        self.inner.wire.gate.waiting()
+    /// Returns the wait that delays all requests now, if there is one.
+    pub fn current_wait(&self) -> Option<RequestWait> {
+        self.inner.wire.gate.current_wait()
     }
 }

@@ -85,7 +85,7 @@ pub struct SourceSettings {
     pub attempts_max: u32,
     /// The `User-Agent` header.
     pub user_agent: String,
-    /// Whether an earlier run found the list of surveys at `/v1/studies` only.
+    /// True if an earlier run found the list of surveys at `/v1/studies` only.
     pub surveys_are_studies: bool,
     /// Sends the requests: the network, or the handler of a test.
     pub transport: Transport,
@@ -146,7 +146,7 @@ impl SourceSettings {
         Ok(())
     }
 
-    /// Whether the base URL is plain http, which is allowed on loopback only.
+    /// Returns true if the base URL is plain http, which is allowed on loopback only.
     pub(super) fn is_plain_http(&self) -> bool {
         self.base_url.starts_with("http://")
     }
@@ -181,7 +181,7 @@ pub fn checked_address(text: &str) -> Result<String, SettingsError> {
     Ok(url.as_str().trim_end_matches('/').to_owned())
 }
 
-/// Whether the host is this machine: a loopback address or the name `localhost`.
+/// Returns true if the host is this machine: a loopback address or the name `localhost`.
 pub(super) fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())

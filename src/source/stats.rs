@@ -35,7 +35,7 @@ impl Counters {
         stats.bytes = stats.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
 
-    /// Whether any request of the run was answered, with whatever status.
+    /// Returns true if any request of the run was answered, with whatever status.
     pub fn has_answers(&self) -> bool {
         let stats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         stats.by_status.keys().any(|status| *status != 0)

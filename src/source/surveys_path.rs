@@ -13,9 +13,9 @@ const STUDIES: &str = "/v1/studies";
 #[derive(Debug, Default)]
 pub(super) struct SurveysPath {
     is_studies: AtomicBool,
-    /// Whether a page was read from this path.
+    /// True if a page was read from this path.
     has_answered: AtomicBool,
-    /// Whether both paths were answered with 404.
+    /// True if both paths were answered with 404.
     has_neither: AtomicBool,
 }
 
@@ -25,7 +25,7 @@ impl SurveysPath {
         SurveysPath { is_studies: is_studies.into(), ..Self::default() }
     }
 
-    /// Whether surveys are served as studies; `None` until a page was read.
+    /// Returns true if surveys are served as studies; `None` until a page was read.
     pub fn is_studies(&self) -> Option<bool> {
         self.has_answered.load(Ordering::Relaxed).then(|| self.is_studies.load(Ordering::Relaxed))
     }

@@ -32,7 +32,7 @@ impl TokenLifetimes {
         }
     }
 
-    /// Whether a token after `pages` pages was answered in some list, and also a token of this age.
+    /// Returns true if a token after `pages` pages was answered in some list, and also a token of this age.
     pub fn is_proven(&self, stream: Stream, pages: u64, age: Duration) -> bool {
         self.of(stream).is_some_and(|lives| {
             pages < lives.deepest.load(Ordering::Relaxed) && micros(age) <= lives.oldest_us.load(Ordering::Relaxed)

@@ -34,8 +34,8 @@ pub enum UserAnswer {
 /// The result of an upsert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpsertOutcome {
-    /// 2xx. `unclear` counts earlier attempts without a conclusive answer.
-    Accepted { status: u16, unclear: u64 },
+    /// 2xx. `unknown_sends` counts earlier attempts without a conclusive answer.
+    Accepted { status: u16, unknown_sends: u64 },
     /// 4xx: the service did not accept the person, and a retry will not help.
     Refused { status: u16, message: String },
     /// The upsert was sent, and no answer says whether the service accepted it.
@@ -54,7 +54,7 @@ struct Sent {
     /// The latest failure after which the service may have accepted the person.
     maybe_delivered: Option<Failure>,
     /// Number of such failures.
-    unclear: u64,
+    unknown_sends: u64,
     /// Number of 401 and 403 answers.
     refusals: u32,
 }
@@ -131,7 +131,9 @@ impl Inner {
             let failure = match self.wire.call(&call).await {
                 // Nothing was sent in this attempt.
                 Err(stop) => return sent.stopped(stop),
-                Ok(UserRequestOutcome::RateLimited) if sent.unclear == 0 => return Ok(UpsertOutcome::RateLimited),
+                Ok(UserRequestOutcome::RateLimited) if sent.unknown_sends == 0 => {
+                    return Ok(UpsertOutcome::RateLimited);
+                }
                 Ok(UserRequestOutcome::RateLimited) => {
                     self.wire.gate.until_unblocked().await;
                     continue;
@@ -153,7 +155,7 @@ impl Inner {
                     failure
                 }
                 Ok(UserRequestOutcome::Answered { status, message, is_html, .. }) => match status {
-                    200..300 => return Ok(UpsertOutcome::Accepted { status, unclear: sent.unclear }),
+                    200..300 => return Ok(UpsertOutcome::Accepted { status, unknown_sends: sent.unknown_sends }),
                     404 | 405 => return Err(SourceError::Refused { status, message, url: call.shown }),
                     _ if is_html => return Err(SourceError::Refused { status, message, url: call.shown }),
                     _ => return Ok(UpsertOutcome::Refused { status, message }),
@@ -162,7 +164,7 @@ impl Inner {
             attempts += 1;
             if !is_surely_undelivered(&failure) {
                 sent.maybe_delivered = Some(failure.clone());
-                sent.unclear += 1;
+                sent.unknown_sends += 1;
                 if !may_repeat {
                     return Ok(UpsertOutcome::Unknown { failure });
                 }
@@ -207,7 +209,7 @@ impl Inner {
     }
 }
 
-/// Whether the service certainly did not accept the upsert: no connection, out of service, or refused.
+/// Returns true if the service certainly did not accept the upsert: no connection, out of service, or refused.
 fn is_surely_undelivered(failure: &Failure) -> bool {
     matches!(failure, Failure::Connect { .. } | Failure::Status { status: 401 | 403 | 503, .. })
 }

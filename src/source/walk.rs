@@ -64,7 +64,7 @@ pub struct Walk {
     size: PageSize,
     guards: Guards,
     end: Option<EndStyle>,
-    /// Whether the list answers a minimal request: then a failing page fails because of its rows.
+    /// True if the list answers a minimal request: then a failing page fails because of its rows.
     is_answering: bool,
     /// The time of arrival of the page token.
     token_at: Instant,
@@ -149,8 +149,8 @@ impl Walk {
         }
     }
 
-    /// Whether a page token that was answered with 404 at this age cannot have died: deeper and older tokens were
-    /// answered.
+    /// Returns true if a page token that was answered with 404 at this age cannot have died: deeper and older tokens
+    /// were answered.
     fn is_token_alive(&self, age: Duration) -> bool {
         // Rows of one millisecond may follow the last page: only another page size shows that.
         if self.is_of_moment && self.size.limit().is_some() {
@@ -165,7 +165,7 @@ impl Walk {
         self.size.limit().unwrap_or(0)
     }
 
-    /// Whether a smaller page or window can be requested after a failure.
+    /// Returns true if a smaller page or window can be requested after a failure.
     fn can_be_smaller(&self) -> bool {
         self.size.can_shrink() || self.size.shrinks_in_one_step()
     }
@@ -202,7 +202,7 @@ impl Walk {
         if self.request.token.is_none() {
             // A web page with status 404 comes from a wrong address and proves nothing about the window.
             let is_none = rejection.status == 404 && !rejection.is_html;
-            if is_none && self.source.is_list_there(self.request.scope.stream).await? {
+            if is_none && self.source.list_exists(self.request.scope.stream).await? {
                 self.end = Some(EndStyle::NotFound);
                 return Ok(self.end.map(WalkStep::End));
             }

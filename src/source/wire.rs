@@ -116,7 +116,7 @@ pub(super) struct Wire {
 }
 
 impl Rejection {
-    /// Whether the key may be the reason.
+    /// Returns true if the key may be the reason.
     pub fn is_about_key(&self) -> bool {
         matches!(self.status, 401 | 403)
     }

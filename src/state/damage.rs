@@ -1,8 +1,8 @@
-//! A state file that is torn or overwritten: found at open, put aside, and begun anew. What it knew is rebuilt from the
-//! ledgers of the warehouses, which is not done here.
+//! Finds a torn or overwritten state file when it is opened, renames it, and creates a new one. The caller rebuilds
+//! the coverage from the ledgers of the warehouses.
 //!
-//! Found is what SQLite's own check finds, and rows that this program never writes. A value that was changed into
-//! another valid one is not: SQLite keeps no checksums.
+//! The check finds what SQLite's own check finds, and rows that this program never writes. It does not find a value
+//! that was changed into another valid value: SQLite keeps no checksums.
 
 use std::{
     fs, io,
@@ -13,14 +13,14 @@ use crate::{files::with_suffix, model::format_ms};
 
 use super::{State, StateError, lock};
 
-/// What SQLite keeps beside a database, and what becomes of it. The log goes first:
-/// left alone beside a new file it would be replayed into it.
+/// The suffixes of the files that SQLite keeps next to a database. They are renamed before the database, log first:
+/// SQLite would replay a log that is left next to a new database into it.
 const COMPANIONS: [&str; 2] = ["-wal", "-shm"];
 
 impl State {
-    /// Like [`State::open`], but a damaged file is put aside under another name, which is returned, and a new one is
-    /// begun. `now_ms` is this machine's time, for that name.
-    pub fn open_or_begin_anew(
+    /// Opens the file for writing. A damaged file is renamed, and a new one is created. Returns the new path of the
+    /// damaged file, if there was one. That path contains `now_ms`, this machine's time.
+    pub fn open_or_replace_damaged(
         path: &Path,
         base_url: &str,
         environment: &str,
@@ -30,64 +30,69 @@ impl State {
             Err(StateError::Damaged { why, .. }) => why,
             opened => return opened.map(|state| (state, None)),
         };
-        // Under the lock of the lease: no other run may be at work on it.
-        // It stays with this process until both are done.
+        // The lease's lock: no other run may use the file until it is replaced.
         let Some(_lock) = lock::try_lock(path)? else {
             return Err(StateError::Leased { path: path.to_owned(), holder: None });
         };
-        let aside = put_aside(path, now_ms).map_err(|source| StateError::PutAside { path: path.to_owned(), source })?;
-        tracing::warn!(why, kept_as = %aside.display(), "the state file {} is damaged", path.display());
-        Ok((State::open(path, base_url, environment)?, Some(aside)))
+        let renamed = rename_damaged(path, now_ms)
+            .map_err(|source| StateError::RenameDamaged { path: path.to_owned(), source })?;
+        tracing::warn!(why, renamed_to = %renamed.display(), "the state file {} is damaged", path.display());
+        Ok((State::open(path, base_url, environment)?, Some(renamed)))
     }
 
-    /// An error if the pages of the file do not fit together. Reads all of it: a few megabytes after years.
+    /// Reads the whole file, a few megabytes after years, and checks that its pages fit together.
+    ///
+    /// # Errors
+    /// `Damaged` if they do not.
     pub(super) fn check_pages(&self) -> Result<(), StateError> {
-        let found: String =
-            self.connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(self.failed("read"))?;
+        let found: String = self.database.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
         let why = match found.as_str() {
             "ok" if self.is_cut_short()? => "it is cut short".to_owned(),
             "ok" => return Ok(()),
             _ => found,
         };
-        Err(StateError::Damaged { path: self.path.clone(), why })
+        Err(StateError::Damaged { path: self.path().to_owned(), why })
     }
 
-    /// Whether the file ends inside a page: SQLite reads zeros for the rest of it, and takes what is shorter than a
-    /// page for a new database. With a log beside it, it is for the log to complete the file.
+    /// Returns true if the file ends inside a page and has no log that could complete the page. SQLite does not report
+    /// this: it reads zeros for the rest of the page, and takes a file shorter than one page for a new database.
     fn is_cut_short(&self) -> Result<bool, StateError> {
-        let page_bytes: i64 =
-            self.connection.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(self.failed("read"))?;
+        let page_bytes: i64 = self.database.query_row("PRAGMA page_size", [], |row| row.get(0))?;
         let bytes = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
-        let has_log = bytes(&with_suffix(&self.path, "-wal")) > 0;
-        Ok(!has_log && bytes(&self.path) % page_bytes.unsigned_abs().max(1) != 0)
+        let has_log = bytes(&with_suffix(self.path(), "-wal")) > 0;
+        Ok(!has_log && bytes(self.path()) % page_bytes.unsigned_abs().max(1) != 0)
     }
 
-    /// An error if a row that decides what is asked for cannot be read.
+    /// Reads the rows that decide which windows are requested.
+    ///
+    /// # Errors
+    /// `Damaged` if a row cannot be read.
     pub(super) fn check_rows(&self) -> Result<(), StateError> {
-        let damaged = |why: String| StateError::Damaged { path: self.path.clone(), why };
+        let damaged = |why: String| StateError::Damaged { path: self.path().to_owned(), why };
         let read_all = || -> Result<(), StateError> {
             for scope in self.covered_scopes()? {
                 self.coverage(scope)?;
             }
-            self.scans_under_way().map(drop)
+            self.unfinished_scans().map(drop)
         };
         read_all().map_err(|error| match error {
-            StateError::Unreadable { what, .. } => damaged(what),
+            StateError::InvalidValue { what, .. } => damaged(what),
             StateError::Sqlite { source, .. } if source.sqlite_error().is_none() => damaged(source.to_string()),
             other => other,
         })
     }
 }
 
-fn put_aside(path: &Path, now_ms: i64) -> io::Result<PathBuf> {
+/// Returns the new path of the damaged file.
+fn rename_damaged(path: &Path, now_ms: i64) -> io::Result<PathBuf> {
     let stamp: String = format_ms(now_ms).chars().filter(|char| char.is_ascii_alphanumeric()).collect();
-    let aside = with_suffix(path, &format!(".damaged-{stamp}"));
+    let renamed = with_suffix(path, &format!(".damaged-{stamp}"));
     for companion in COMPANIONS {
-        match fs::rename(with_suffix(path, companion), with_suffix(&aside, companion)) {
+        match fs::rename(with_suffix(path, companion), with_suffix(&renamed, companion)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
-    fs::rename(path, &aside)?;
-    Ok(aside)
+    fs::rename(path, &renamed)?;
+    Ok(renamed)
 }

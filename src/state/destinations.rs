@@ -1,62 +1,58 @@
-//! The warehouses that were filled, and the last scan that each acknowledged.
-
-use rusqlite::OptionalExtension;
+//! The warehouses that runs have filled, and the last scan in the ledger of each.
 
 use crate::model::{DurableStep, ScanId};
 
 use super::{State, StateError};
 
-/// A warehouse as remembered.
+/// The last checkpoint's number: 0 before the first one.
+const LAST_CHECKPOINT: &str = "coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'last_checkpoint'), 0)";
+
+/// A warehouse that a run has filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownDestination {
-    /// Where it was, for people.
+    /// Path of the warehouse, for messages.
     pub location: String,
-    /// The last scan that it acknowledged, if any did.
+    /// The last scan that its ledger has; `None` for an empty ledger.
     pub last_scan_id: Option<ScanId>,
-    /// Whether it took part in every checkpoint so far; one that was left out of a run lags behind.
+    /// True if the warehouse has taken part in every checkpoint. A warehouse that a run left out is behind.
     pub is_up_to_date: bool,
 }
 
 impl State {
-    /// What is remembered of a warehouse.
     pub fn destination(&self, name: &str) -> Result<Option<KnownDestination>, StateError> {
-        let sql = "SELECT location, last_scan_id, last_checkpoint = \
-                   coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'last_checkpoint'), 0) \
-                   FROM destinations WHERE name = ?1";
-        self.connection
-            .query_row(sql, [name], |row| {
-                let last_scan_id: Option<String> = row.get(1)?;
-                let (location, is_up_to_date) = (row.get(0)?, row.get(2)?);
-                Ok(KnownDestination { location, last_scan_id: last_scan_id.map(ScanId), is_up_to_date })
+        let sql = format!(
+            "SELECT location, last_scan_id, last_checkpoint = {LAST_CHECKPOINT} FROM destinations WHERE name = ?1"
+        );
+        self.database.query_optional(&sql, [name], |row| {
+            Ok(KnownDestination {
+                location: row.get(0)?,
+                last_scan_id: row.get::<_, Option<String>>(1)?.map(ScanId),
+                is_up_to_date: row.get(2)?,
             })
-            .optional()
-            .map_err(self.failed("read"))
+        })
     }
 
-    /// Remembers a warehouse, with the last scan of its ledger. A new one is up to date with the checkpoints so far.
+    /// Stores the location of a warehouse and the last scan of its ledger. A new warehouse counts as up to date.
     pub fn remember_destination(&self, name: &str, location: &str, last: Option<&ScanId>) -> Result<(), StateError> {
         self.hit(DurableStep::DestinationRemembered)?;
-        let sql = "INSERT INTO destinations (name, location, last_scan_id, last_checkpoint) VALUES (?1, ?2, ?3, \
-                   coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'last_checkpoint'), 0)) \
-                   ON CONFLICT (name) DO UPDATE SET location = excluded.location, last_scan_id = excluded.last_scan_id";
-        self.connection.execute(sql, (name, location, last.map(|scan| &scan.0))).map_err(self.failed("write"))?;
-        Ok(())
+        let sql = format!(
+            "INSERT INTO destinations (name, location, last_scan_id, last_checkpoint) VALUES (?1, ?2, ?3, {LAST_CHECKPOINT}) \
+             ON CONFLICT (name) DO UPDATE SET location = excluded.location, last_scan_id = excluded.last_scan_id"
+        );
+        self.database.execute(&sql, (name, location, last.map(|scan| &scan.0))).map(drop)
     }
 
-    /// The warehouses hold everything that the checkpoints count, whatever they were left out of before.
-    pub fn caught_up(&self, names: &[&str]) -> Result<(), StateError> {
-        let sql = "UPDATE destinations SET last_checkpoint = \
-                   coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'last_checkpoint'), 0) WHERE name = ?1";
-        for name in names {
-            self.connection.execute(sql, [name]).map_err(self.failed("write"))?;
-        }
-        Ok(())
+    /// Records that these warehouses have everything that the checkpoints cover.
+    pub fn mark_up_to_date(&self, names: &[&str]) -> Result<(), StateError> {
+        let sql = format!("UPDATE destinations SET last_checkpoint = {LAST_CHECKPOINT} WHERE name = ?1");
+        names.iter().try_for_each(|name| self.database.execute(&sql, [name]).map(drop))
     }
 
-    /// The place of the next commit among all: later than any before it, also where the clock was set back.
+    /// Returns the ordinal of the next commit. It is higher than every earlier one, even if the clock was set back.
     pub fn next_commit_ordinal(&self, now_ms: i64) -> Result<i64, StateError> {
         let sql = "INSERT INTO meta (key, value) VALUES ('last_commit', CAST(?1 AS TEXT)) ON CONFLICT (key) DO UPDATE \
                    SET value = CAST(max(CAST(value AS INTEGER) + 1, ?1) AS TEXT) RETURNING CAST(value AS INTEGER)";
-        self.connection.query_row(sql, [now_ms], |row| row.get(0)).map_err(self.failed("write"))
+        let connection = &self.database.connection;
+        connection.query_row(sql, [now_ms], |row| row.get(0)).map_err(self.database.failed("write"))
     }
 }

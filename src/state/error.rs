@@ -1,4 +1,4 @@
-//! What can go wrong with the checkpoint database, named for what the caller can do about it.
+//! Errors of the state file and the inbox. Each variant is named after what the caller can do about it.
 
 use std::{
     io,
@@ -10,14 +10,14 @@ use rusqlite::{ErrorCode, ffi::SQLITE_IOERR_SHMSIZE};
 use rustix::io::Errno;
 
 use super::{
-    holder::Holder,
+    lease_holder::LeaseHolder,
     lock::{LockError, try_lock},
 };
 
-/// An error of the checkpoint database.
+/// An error of the state file or the inbox.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// SQLite refused.
+    /// SQLite reported an error that no other variant names.
     #[error("cannot {action} the state file {}", path.display())]
     Sqlite {
         action: &'static str,
@@ -25,15 +25,14 @@ pub enum StateError {
         #[source]
         source: rusqlite::Error,
     },
-    /// No space is left.
+    /// The disk is full.
     #[error("no space is left for the state file {}", path.display())]
     Full {
         path: PathBuf,
         #[source]
         source: rusqlite::Error,
     },
-    /// The file is torn, overwritten or no database at all.
-    /// What it knew can be rebuilt from the ledgers of the warehouses.
+    /// The file is torn, overwritten or no database. Its coverage can be rebuilt from the ledgers of the warehouses.
     #[error("the state file {} is damaged: {why}", path.display())]
     Damaged { path: PathBuf, why: String },
     /// The file or its folder cannot be written.
@@ -43,35 +42,35 @@ pub enum StateError {
         #[source]
         source: rusqlite::Error,
     },
-    /// This user may not reach or read the file.
+    /// The user has no permission to read the file or to enter its folder.
     #[error("the state file {} cannot be read", path.display())]
-    Unreachable {
+    Inaccessible {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// The file system gives no locks, so nobody can tell whether another run is at work.
+    /// The file system has no locks, so another run cannot be excluded.
     #[error("the file system gives no lock on {}", path.display())]
     LockRefused {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// A damaged file cannot be put aside.
-    #[error("the damaged state file {} cannot be put aside", path.display())]
-    PutAside {
+    /// A damaged file cannot be renamed.
+    #[error("the damaged state file {} cannot be renamed", path.display())]
+    RenameDamaged {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// The folder of the file cannot be made.
+    /// The folder of the file cannot be created.
     #[error("cannot create the folder {}", path.display())]
     Folder {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// The lock beside the file cannot be taken for another reason than a holder.
+    /// The lock file next to the state file cannot be opened.
     #[error("cannot lock {}", path.display())]
     Lock {
         path: PathBuf,
@@ -89,21 +88,21 @@ pub enum StateError {
     OtherService { path: PathBuf, what: &'static str, found: String, wanted: String },
     /// Another run holds the lease.
     #[error("another run holds the lease on {}{}", path.display(), holder.as_ref().map(|holder| format!(": {holder}")).unwrap_or_default())]
-    Leased { path: PathBuf, holder: Option<Holder> },
-    /// A watcher ended the run: only tests have one.
+    Leased { path: PathBuf, holder: Option<LeaseHolder> },
+    /// A failpoint stopped the run. Only tests set failpoints.
     #[error("cannot write the state file {}", path.display())]
     Stopped {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// A row holds what this program never writes.
-    #[error("the state file {} holds a value that cannot be read: {what}", path.display())]
-    Unreadable { path: PathBuf, what: String },
+    /// A row has a value that this program never writes.
+    #[error("the state file {} has an invalid value: {what}", path.display())]
+    InvalidValue { path: PathBuf, what: String },
 }
 
 impl StateError {
-    /// An error of SQLite by what can be done about it. `action` completes "cannot ... the state file".
+    /// Returns the variant for an error of SQLite. `action` completes "cannot ... the state file".
     pub(super) fn sqlite(action: &'static str, path: &Path, source: rusqlite::Error) -> StateError {
         let path = path.to_owned();
         match source.sqlite_error() {
@@ -116,15 +115,15 @@ impl StateError {
             Some(error)
                 if matches!(error.code, ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) =>
             {
-                // Not by opening it: to close a file gives back every lock that this process has on it.
+                // Opening the file would be wrong here: closing it again releases SQLite's locks of this process.
                 match rustix::fs::access(&path, rustix::fs::Access::READ_OK) {
-                    Err(errno @ Errno::ACCESS) => StateError::Unreachable { path, source: errno.into() },
+                    Err(errno @ Errno::ACCESS) => StateError::Inaccessible { path, source: errno.into() },
                     _ => StateError::ReadOnly { path, source },
                 }
             }
-            // SQLite waits for a lock that the file system refuses, and then says that somebody holds it.
+            // SQLite reports "busy" if the file system has no locks.
             Some(error) if error.code == ErrorCode::DatabaseBusy => match try_lock(&path) {
-                Err(refused @ LockError::Refused { .. }) => refused.into(),
+                Err(unsupported @ LockError::Unsupported { .. }) => unsupported.into(),
                 _ => StateError::Sqlite { action, path, source },
             },
             _ => StateError::Sqlite { action, path, source },
@@ -135,8 +134,8 @@ impl StateError {
 impl From<LockError> for StateError {
     fn from(error: LockError) -> Self {
         match error {
-            LockError::Unopened { path, source } => StateError::Lock { path, source },
-            LockError::Refused { path, source } => StateError::LockRefused { path, source },
+            LockError::Open { path, source } => StateError::Lock { path, source },
+            LockError::Unsupported { path, source } => StateError::LockRefused { path, source },
         }
     }
 }

@@ -1,88 +1,89 @@
-//! Whose a state file is: of one service and environment (promise P10). One that knows nothing of its service yet
-//! becomes whoever's opens it: a mistyped address binds nothing.
+//! The owner of a state file: one service and environment (promise P10). A file without rows changes its owner, so
+//! that a first run with a mistyped address binds nothing.
 
 use crate::model::is_same_service;
 
 use super::{State, StateError, lock};
 
-/// What would be known of a service, and is nothing worth keeping where no row was ever seen.
-const KNOWLEDGE: [&str; 6] = ["coverage", "proofs", "extents", "scans", "destinations", "traits"];
+/// The tables about a service. They are emptied when a file without rows changes its owner.
+const SERVICE_TABLES: [&str; 6] = ["coverage", "proofs", "extents", "scans", "destinations", "traits"];
 
-/// What is bound, and what was named instead.
-struct Difference {
+/// The owner of the file differs from the service and environment of the run.
+struct OwnerMismatch {
+    /// `base_url` or `environment`.
     what: &'static str,
     found: String,
     wanted: String,
 }
 
 impl State {
-    /// Remembers the service and the environment, or refuses others.
-    pub(super) fn own(&mut self, base_url: &str, environment: &str) -> Result<(), StateError> {
-        let Some(difference) = self.difference(base_url, environment)? else {
+    /// Binds the file to the service and environment.
+    ///
+    /// # Errors
+    /// `OtherService` if the file has rows of another one.
+    pub(super) fn claim(&mut self, base_url: &str, environment: &str) -> Result<(), StateError> {
+        let Some(mismatch) = self.owner_mismatch(base_url, environment)? else {
             return match (self.meta("base_url")?, self.meta("environment")?) {
                 (Some(_), Some(_)) => Ok(()),
                 _ => self.bind(base_url, environment),
             };
         };
-        if !self.is_without_rows()? {
-            return Err(self.other_service(difference));
+        if self.has_rows()? {
+            return Err(self.other_service(mismatch));
         }
-        let Difference { what, found, wanted } = difference;
-        // Not while a run works on it.
-        let Some(_lock) = lock::try_lock(&self.path)? else {
-            return Err(StateError::Leased { path: self.path.clone(), holder: self.current_holder()? });
+        let OwnerMismatch { what, found, wanted } = mismatch;
+        // Another run may be using the file.
+        let Some(_lock) = lock::try_lock(self.path())? else {
+            return Err(StateError::Leased { path: self.path().to_owned(), holder: self.current_holder()? });
         };
         tracing::info!(found, wanted, "the state file holds no rows: it is bound to another {what} now");
-        for table in KNOWLEDGE {
-            self.connection.execute(&format!("DELETE FROM {table}"), []).map_err(self.failed("write"))?;
+        for table in SERVICE_TABLES {
+            self.database.execute(&format!("DELETE FROM {table}"), [])?;
         }
         self.bind(base_url, environment)
     }
 
-    /// Refuses to be read for another service or environment than it is bound to, if it knows rows.
+    /// Checks that the file belongs to the service and environment, or has no rows.
     ///
     /// # Errors
-    /// `OtherService`, or it cannot be read.
+    /// `OtherService` if it has rows of another one.
     pub fn check_owner(&self, base_url: &str, environment: &str) -> Result<(), StateError> {
-        match self.difference(base_url, environment)? {
-            Some(difference) if !self.is_without_rows()? => Err(self.other_service(difference)),
+        match self.owner_mismatch(base_url, environment)? {
+            Some(mismatch) if self.has_rows()? => Err(self.other_service(mismatch)),
             _ => Ok(()),
         }
     }
 
-    fn other_service(&self, Difference { what, found, wanted }: Difference) -> StateError {
-        StateError::OtherService { path: self.path.clone(), what, found, wanted }
+    fn other_service(&self, OwnerMismatch { what, found, wanted }: OwnerMismatch) -> StateError {
+        StateError::OtherService { path: self.path().to_owned(), what, found, wanted }
     }
 
-    /// In what it differs from what it is bound to.
-    fn difference(&self, base_url: &str, environment: &str) -> Result<Option<Difference>, StateError> {
-        let (bound_url, bound_environment) = (self.meta("base_url")?, self.meta("environment")?);
-        let differs = |what, found: String, wanted: &str| Some(Difference { what, found, wanted: wanted.to_owned() });
-        Ok(match (bound_url, bound_environment) {
-            (Some(found), _) if !is_same_service(&found, base_url) => differs("base_url", found, base_url),
-            (_, Some(found)) if found != environment => differs("environment", found, environment),
+    fn owner_mismatch(&self, base_url: &str, environment: &str) -> Result<Option<OwnerMismatch>, StateError> {
+        let mismatch = |what, found: String, wanted: &str| OwnerMismatch { what, found, wanted: wanted.to_owned() };
+        Ok(match (self.meta("base_url")?, self.meta("environment")?) {
+            (Some(found), _) if !is_same_service(&found, base_url) => Some(mismatch("base_url", found, base_url)),
+            (_, Some(found)) if found != environment => Some(mismatch("environment", found, environment)),
             _ => None,
         })
     }
 
-    /// Whether it is bound to this service and environment.
-    pub fn is_of(&self, base_url: &str, environment: &str) -> Result<bool, StateError> {
+    /// Returns true if the file is bound to this service and environment.
+    pub fn belongs_to(&self, base_url: &str, environment: &str) -> Result<bool, StateError> {
         let is_service = self.meta("base_url")?.is_some_and(|found| is_same_service(&found, base_url));
         Ok(is_service && self.meta("environment")?.as_deref() == Some(environment))
     }
 
-    /// Writes whose it is, whatever it was.
+    /// Binds the file to this service and environment, whatever its owner was.
     pub fn bind(&self, base_url: &str, environment: &str) -> Result<(), StateError> {
         let sql = "INSERT OR REPLACE INTO meta (key, value) VALUES ('base_url', ?1), ('environment', ?2)";
-        self.connection.execute(sql, (base_url, environment)).map_err(self.failed("write"))?;
-        Ok(())
+        self.database.execute(sql, (base_url, environment)).map(drop)
     }
 
-    /// Whether nothing that the service has was ever seen by it.
-    fn is_without_rows(&self) -> Result<bool, StateError> {
-        let sql = "SELECT NOT EXISTS (SELECT 1 FROM coverage WHERE rows_held > 0)
-                      AND NOT EXISTS (SELECT 1 FROM scans WHERE rows_read > 0)
-                      AND NOT EXISTS (SELECT 1 FROM people) AND NOT EXISTS (SELECT 1 FROM pushes)";
-        self.connection.query_row(sql, [], |row| row.get(0)).map_err(self.failed("read"))
+    /// Returns true if the file knows any row of the service or any row that was sent to it.
+    fn has_rows(&self) -> Result<bool, StateError> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM coverage WHERE rows_held > 0)
+                       OR EXISTS (SELECT 1 FROM scans WHERE rows_read > 0)
+                       OR EXISTS (SELECT 1 FROM people) OR EXISTS (SELECT 1 FROM pushes)";
+        self.database.query_row(sql, [], |row| row.get(0))
     }
 }

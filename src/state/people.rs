@@ -1,110 +1,95 @@
-//! Who was asked for at the service, when, and with what outcome. Nobody is named: a person is the hash of their id.
+//! The users that were requested by id: when, and with what status. Rows name no user, only the hash of the id.
 
-use rusqlite::OptionalExtension;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::model::{DurableStep, PersonLookup};
 
 use super::{State, StateError};
 
-/// How far the clocks of a service's machines may lie apart. What was asked for later than that from now was asked for
-/// by a clock that was wrong, and counts as never.
-const CLOCKS_DIFFER_MS_MAX: i64 = crate::model::HOUR_MS;
-/// The status of an answer that holds a person.
+/// The largest difference between clocks of the service's machines. A request later than this in the future was
+/// recorded with a wrong clock, and counts as never made.
+const CLOCK_SKEW_MS_MAX: i64 = crate::model::HOUR_MS;
+/// The status of an answer with a user.
 const FOUND: u16 = 200;
 
-/// When a person is due again.
+/// When a user is due for another request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeopleRules {
+pub struct RefreshIntervals {
     /// The service's time, epoch milliseconds.
     pub now_ms: i64,
-    /// Who was found is due after this time.
+    /// Milliseconds after which a user that the service returned is due.
     pub refresh_after_ms: i64,
-    /// Who was not is due after this time.
+    /// Milliseconds after which a user that the service did not return is due.
     pub ask_again_after_ms: i64,
 }
 
-impl PeopleRules {
+impl RefreshIntervals {
     fn is_due(&self, asked_ms: i64, status: u16) -> bool {
         let after_ms = if status == FOUND { self.refresh_after_ms } else { self.ask_again_after_ms };
-        asked_ms.saturating_add(after_ms) <= self.now_ms || asked_ms > self.now_ms.saturating_add(CLOCKS_DIFFER_MS_MAX)
+        asked_ms.saturating_add(after_ms) <= self.now_ms || asked_ms > self.now_ms.saturating_add(CLOCK_SKEW_MS_MAX)
     }
 }
 
-/// How many people were asked for.
+/// How many users were requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeopleCounts {
     pub found: u64,
-    /// The service did not know them, or refused to be asked for them.
+    /// The service did not know these users, or refused the requests.
     pub absent: u64,
 }
 
 impl State {
-    /// Remembers answers. One transaction.
+    /// Records the answers of the service in one transaction.
     pub fn remember_people(&mut self, people: &[PersonLookup]) -> Result<(), StateError> {
         if people.is_empty() {
             return Ok(());
         }
         self.hit(DurableStep::PersonLookupsRecorded)?;
-        let failed = self.failed("write");
-        let mut apply = || -> rusqlite::Result<()> {
-            let transaction = self.connection.transaction()?;
-            {
-                let sql = "INSERT INTO people (person, asked_ms, status) VALUES (?1, ?2, ?3) \
-                           ON CONFLICT (person) DO UPDATE SET asked_ms = excluded.asked_ms, status = excluded.status";
-                let mut statement = transaction.prepare_cached(sql)?;
-                for PersonLookup { user_id, asked_ms, status } in people {
-                    statement.execute((person_key(user_id), asked_ms, status))?;
-                }
+        self.database.transact(|transaction| {
+            let sql = "INSERT INTO people (person, asked_ms, status) VALUES (?1, ?2, ?3) \
+                       ON CONFLICT (person) DO UPDATE SET asked_ms = excluded.asked_ms, status = excluded.status";
+            let mut statement = transaction.prepare_cached(sql)?;
+            for PersonLookup { user_id, asked_ms, status } in people {
+                statement.execute((person_hash(user_id), asked_ms, status))?;
             }
-            transaction.commit()
-        };
-        apply().map_err(failed)
+            Ok(())
+        })
     }
 
-    /// Whether a person is due: never asked for, or too long ago.
-    pub fn is_person_due(&self, user_id: &str, rules: &PeopleRules) -> Result<bool, StateError> {
+    /// Returns true if a user was never requested, or too long ago.
+    pub fn is_person_due(&self, user_id: &str, intervals: &RefreshIntervals) -> Result<bool, StateError> {
         let sql = "SELECT asked_ms, status FROM people WHERE person = ?1";
-        let mut statement = self.connection.prepare_cached(sql).map_err(self.failed("read"))?;
-        let asked: Option<(i64, u16)> = statement
-            .query_row([person_key(user_id)], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()
-            .map_err(self.failed("read"))?;
-        Ok(asked.is_none_or(|(asked_ms, status)| rules.is_due(asked_ms, status)))
+        let asked = self
+            .database
+            .query_optional(sql, [person_hash(user_id)], |row| Ok(intervals.is_due(row.get(0)?, row.get(1)?)));
+        Ok(asked?.unwrap_or(true))
     }
 
-    /// How many people were asked for so far.
+    /// Returns how many users were requested so far.
     pub fn people_counts(&self) -> Result<PeopleCounts, StateError> {
         let sql = "SELECT count(*) FILTER (WHERE status = ?1), count(*) FILTER (WHERE status <> ?1) FROM people";
-        self.connection
-            .query_row(sql, [FOUND], |row| {
-                let count = |at| row.get::<_, i64>(at).map(i64::unsigned_abs);
-                Ok(PeopleCounts { found: count(0)?, absent: count(1)? })
-            })
-            .map_err(self.failed("read"))
+        self.database.query_row(sql, [FOUND], |row| {
+            let count = |index| row.get::<_, i64>(index).map(i64::unsigned_abs);
+            Ok(PeopleCounts { found: count(0)?, absent: count(1)? })
+        })
     }
 
-    /// Forgets that people were ever asked for, or sent, and what any page comes to: some hashes there may be of
-    /// theirs. Returns how many entries of people there were.
+    /// Deletes all rows about requests for these users and about users that were sent. Returns the number of rows.
     pub fn forget_people<'a>(&mut self, user_ids: impl Iterator<Item = &'a str>) -> Result<u64, StateError> {
         self.hit(DurableStep::PersonLookupsRecorded)?;
-        let failed = self.failed("write");
-        let forget = || -> rusqlite::Result<usize> {
-            let transaction = self.connection.transaction()?;
-            let mut forgotten = 0;
-            for person in user_ids.map(person_key) {
-                forgotten += transaction.execute("DELETE FROM people WHERE person = ?1", [person])?;
-                forgotten += transaction.execute("DELETE FROM pushes WHERE person = ?1", [person])?;
+        self.database.transact(|transaction| {
+            let mut deleted = 0;
+            for person in user_ids.map(person_hash) {
+                deleted += transaction.execute("DELETE FROM people WHERE person = ?1", [person])?;
+                deleted += transaction.execute("DELETE FROM pushes WHERE person = ?1", [person])?;
             }
-            transaction.commit()?;
-            Ok(forgotten)
-        };
-        forget().map(|forgotten| forgotten as u64).map_err(failed)
+            Ok(deleted as u64)
+        })
     }
 }
 
-/// What stands for a person.
-pub(super) fn person_key(user_id: &str) -> [u8; 16] {
+/// Returns the hash that names a user in the state file.
+pub(super) fn person_hash(user_id: &str) -> [u8; 16] {
     xxh3_128(user_id.as_bytes()).to_be_bytes()
 }
 
@@ -121,21 +106,21 @@ mod tests {
         state.remember_people(&[asked("found", 200), asked("absent", 404), asked("found", 200)]).unwrap();
         let due = |state: &State, user_id: &str, day: i64, more_ms: i64| {
             let (refresh_after_ms, ask_again_after_ms) = (30 * DAY_MS, 7 * DAY_MS);
-            let rules = PeopleRules { now_ms: day * DAY_MS + more_ms, refresh_after_ms, ask_again_after_ms };
-            state.is_person_due(user_id, &rules).unwrap()
+            let intervals = RefreshIntervals { now_ms: day * DAY_MS + more_ms, refresh_after_ms, ask_again_after_ms };
+            state.is_person_due(user_id, &intervals).unwrap()
         };
         assert!(due(&state, "new", 100, 0));
         for (user_id, after_days) in [("found", 30), ("absent", 7)] {
             assert!(!due(&state, user_id, 100 + after_days, -1), "{user_id}");
             assert!(due(&state, user_id, 100 + after_days, 0), "{user_id}");
-            assert!(!due(&state, user_id, 100, -HOUR_MS), "{user_id}: clocks differ");
-            assert!(due(&state, user_id, 99, 0), "{user_id}: asked for by a clock that was wrong");
+            assert!(!due(&state, user_id, 100, -HOUR_MS), "{user_id}: within the clock skew");
+            assert!(due(&state, user_id, 99, 0), "{user_id}: recorded with a wrong clock");
         }
         assert_eq!(state.people_counts().unwrap(), PeopleCounts { found: 1, absent: 1 });
         assert_eq!(state.forget_people(["found", "new"].into_iter()).unwrap(), 1);
         assert!(due(&state, "found", 100, 0));
         let bytes = std::fs::read(folder.path().join("state.sqlite-wal")).unwrap();
-        let named = |name: &[u8]| bytes.windows(name.len()).any(|found| found == name);
-        assert!(!named(b"absent") && named(b"people"), "nobody is named");
+        let contains = |name: &[u8]| bytes.windows(name.len()).any(|found| found == name);
+        assert!(!contains(b"absent") && contains(b"people"), "the file names a user");
     }
 }

@@ -1,35 +1,35 @@
-//! The ledger of what is sent: an intent before a request, its outcome after. Whoever finds an intent without an
-//! outcome knows that the row may be at the service. Nobody is named: rows and people are hashes.
+//! The ledger of users that were sent: an intent before each request, an outcome after it. An intent without an outcome
+//! means that the service may have the row. Rows and users are stored as hashes, so the ledger names nobody.
 
 use std::path::Path;
 
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Params, Transaction, params};
 
 use crate::model::DurableStep;
 
-use super::{State, StateError, people::person_key};
+use super::{State, StateError, people::person_hash, stored_count};
 
-/// Names the content of a row.
-pub type ContentKey = [u8; 16];
+/// Hash of the content of a row, and the key of the ledger.
+pub type ContentHash = [u8; 16];
 
-/// What is known of a row.
+/// What the ledger knows of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pushed {
-    pub fate: PushFate,
-    /// Of the answer.
+pub struct PushRecord {
+    pub answer: PushAnswer,
+    /// HTTP status of the answer.
     pub status: Option<u16>,
-    /// How often it was sent without knowing what became of it.
+    /// Requests with this row that have no known outcome.
     pub unknown_sends: u64,
-    /// Whether events were among that, and were not sent again since.
+    /// True if events were in a request without a known outcome, and no later request with events was accepted.
     pub unknown_events: bool,
-    /// Whether other content of the same person was sent later.
-    pub is_overtaken: bool,
+    /// True if other content of the same user was sent later.
+    pub is_superseded: bool,
 }
 
-/// The service's answer to a row.
+/// The service's last answer to a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PushFate {
-    /// None is known.
+pub enum PushAnswer {
+    /// No answer is known.
     #[default]
     Unknown,
     Accepted,
@@ -39,66 +39,58 @@ pub enum PushFate {
 /// A row that is about to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct PushIntent<'a> {
-    pub content: ContentKey,
+    pub content: ContentHash,
     pub user_id: &'a str,
-    /// Whether its events go with it.
+    /// True if the request contains the events of the row.
     pub with_events: bool,
     /// This machine's time, epoch milliseconds.
     pub now_ms: i64,
 }
 
-/// What came of an intent.
+/// The outcome of an intent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushOutcome {
-    /// `unclear`: how often it was sent before without knowing what became of it, within the same intent.
-    Answered { fate: PushFate, status: u16, unclear: u64 },
-    /// It was not sent, or surely not taken.
+    /// `unknown_sends` counts earlier requests of the same intent that have no known outcome.
+    Answered { answer: PushAnswer, status: u16, unknown_sends: u64 },
+    /// No request was sent, or the service surely did not take it.
     NotSent,
 }
 
-/// Changes of the ledger that become durable together.
+/// Changes of the ledger in one transaction.
 pub struct PushLedger<'a> {
     transaction: Transaction<'a>,
     path: &'a Path,
 }
 
 impl State {
-    /// What is known of a row; `None` if it was never about to be sent.
-    pub fn pushed(&self, content: &ContentKey) -> Result<Option<Pushed>, StateError> {
-        read(&self.connection, content).map_err(self.failed("read"))
+    /// Returns what the ledger knows of a row. Returns `None` if the row never had an intent.
+    pub fn push_record(&self, content: &ContentHash) -> Result<Option<PushRecord>, StateError> {
+        read_record(&self.database.connection, content).map_err(self.database.failed("read"))
     }
 
-    /// Makes changes in one transaction.
+    /// Changes the ledger in one transaction.
     pub fn change_pushes<T>(
         &mut self,
         change: impl FnOnce(&PushLedger<'_>) -> Result<T, StateError>,
     ) -> Result<T, StateError> {
         self.hit(DurableStep::PushesRecorded)?;
-        let (began, ended) = (self.failed("write"), self.failed("write"));
-        let ledger = PushLedger { transaction: self.connection.transaction().map_err(began)?, path: &self.path };
+        let path = self.database.path.clone();
+        let failed = |source| StateError::sqlite("write", &path, source);
+        let ledger = PushLedger { transaction: self.database.connection.transaction().map_err(failed)?, path: &path };
         let changed = change(&ledger)?;
-        ledger.transaction.commit().map_err(ended)?;
+        ledger.transaction.commit().map_err(failed)?;
         Ok(changed)
     }
 }
 
 impl PushLedger<'_> {
-    /// What is known of a row.
-    pub fn pushed(&self, content: &ContentKey) -> Result<Option<Pushed>, StateError> {
-        read(&self.transaction, content).map_err(|source| StateError::sqlite("read", self.path, source))
+    /// Returns what the ledger knows of a row. Returns `None` if the row never had an intent.
+    pub fn record(&self, content: &ContentHash) -> Result<Option<PushRecord>, StateError> {
+        read_record(&self.transaction, content).map_err(|source| StateError::sqlite("read", self.path, source))
     }
 
-    /// A row is about to be sent. An intent that is still there came to no known end.
-    pub fn intend(&self, intent: &PushIntent<'_>) -> Result<(), StateError> {
-        self.note(intent).map_err(|source| StateError::sqlite("write", self.path, source))
-    }
-
-    /// An intent came to its end.
-    pub fn finish(&self, content: &ContentKey, outcome: &PushOutcome) -> Result<(), StateError> {
-        self.close(content, outcome).map_err(|source| StateError::sqlite("write", self.path, source))
-    }
-
-    fn note(&self, intent: &PushIntent<'_>) -> rusqlite::Result<()> {
+    /// Records an intent. An earlier intent of the row that is still open counts as a request without a known outcome.
+    pub fn begin(&self, intent: &PushIntent<'_>) -> Result<(), StateError> {
         let sql = "INSERT INTO pushes (content, person, fate, in_flight, in_flight_events, unknown_sends, unknown_events, ordinal, \
                    sent_ms) VALUES (?1, ?2, 0, 1, ?3, 0, 0, (SELECT coalesce(max(ordinal), 0) + 1 FROM pushes WHERE person = ?2), ?4) \
                    ON CONFLICT (content) DO UPDATE SET \
@@ -107,52 +99,54 @@ impl PushLedger<'_> {
                    in_flight = 1, in_flight_events = excluded.in_flight_events, ordinal = excluded.ordinal, \
                    sent_ms = excluded.sent_ms";
         let PushIntent { content, user_id, with_events, now_ms } = intent;
-        let mut statement = self.transaction.prepare_cached(sql)?;
-        statement.execute(params![content, person_key(user_id), with_events, now_ms]).map(drop)
+        self.execute(sql, params![content, person_hash(user_id), with_events, now_ms])
     }
 
-    fn close(&self, content: &ContentKey, outcome: &PushOutcome) -> rusqlite::Result<()> {
+    /// Records the outcome of an intent.
+    pub fn finish(&self, content: &ContentHash, outcome: PushOutcome) -> Result<(), StateError> {
         match outcome {
-            PushOutcome::Answered { fate, status, unclear } => {
-                let fate = match fate {
-                    PushFate::Unknown => 0,
-                    PushFate::Accepted => 1,
-                    PushFate::Refused => 2,
+            PushOutcome::Answered { answer, status, unknown_sends } => {
+                let answer = match answer {
+                    PushAnswer::Unknown => 0,
+                    PushAnswer::Accepted => 1,
+                    PushAnswer::Refused => 2,
                 };
-                // Events that were sent once more, and taken, are unknown no longer.
+                // An accepted request with events clears `unknown_events`.
                 let sql = "UPDATE pushes SET fate = ?2, status = ?3, unknown_sends = unknown_sends + ?4, in_flight = 0, \
                            unknown_events = unknown_events AND NOT (in_flight_events AND ?2 = 1) WHERE content = ?1";
-                let unclear = i64::try_from(*unclear).unwrap_or(i64::MAX);
-                self.transaction.prepare_cached(sql)?.execute(params![content, fate, status, unclear])?;
+                self.execute(sql, params![content, answer, status, stored_count(unknown_sends)])
             }
             PushOutcome::NotSent => {
                 let sql = "DELETE FROM pushes WHERE content = ?1 AND fate = 0 AND unknown_sends = 0";
-                self.transaction.prepare_cached(sql)?.execute([content])?;
-                let sql = "UPDATE pushes SET in_flight = 0 WHERE content = ?1";
-                self.transaction.prepare_cached(sql)?.execute([content])?;
+                self.execute(sql, [content])?;
+                self.execute("UPDATE pushes SET in_flight = 0 WHERE content = ?1", [content])
             }
         }
-        Ok(())
+    }
+
+    fn execute(&self, sql: &str, values: impl Params) -> Result<(), StateError> {
+        let write = || self.transaction.prepare_cached(sql)?.execute(values).map(drop);
+        write().map_err(|source| StateError::sqlite("write", self.path, source))
     }
 }
 
-fn read(connection: &Connection, content: &ContentKey) -> rusqlite::Result<Option<Pushed>> {
+fn read_record(connection: &Connection, content: &ContentHash) -> rusqlite::Result<Option<PushRecord>> {
     let sql = "SELECT fate, status, unknown_sends + in_flight, unknown_events OR (in_flight AND in_flight_events), \
                EXISTS (SELECT 1 FROM pushes later WHERE later.person = pushes.person AND later.ordinal > pushes.ordinal) \
                FROM pushes WHERE content = ?1";
     connection
         .prepare_cached(sql)?
         .query_row([content], |row| {
-            Ok(Pushed {
-                fate: match row.get(0)? {
-                    1 => PushFate::Accepted,
-                    2 => PushFate::Refused,
-                    _ => PushFate::Unknown,
+            Ok(PushRecord {
+                answer: match row.get(0)? {
+                    1 => PushAnswer::Accepted,
+                    2 => PushAnswer::Refused,
+                    _ => PushAnswer::Unknown,
                 },
                 status: row.get(1)?,
                 unknown_sends: row.get::<_, i64>(2)?.unsigned_abs(),
                 unknown_events: row.get(3)?,
-                is_overtaken: row.get(4)?,
+                is_superseded: row.get(4)?,
             })
         })
         .optional()
@@ -167,34 +161,34 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut state = State::open(&folder.path().join("state.sqlite"), "http://127.0.0.1:1", "test").unwrap();
         let content = [7; 16];
-        let intend = |state: &mut State, with_events| {
+        let begin = |state: &mut State, with_events| {
             let intent = PushIntent { content, user_id: "u", with_events, now_ms: 5 };
-            state.change_pushes(|ledger| ledger.intend(&intent)).unwrap();
+            state.change_pushes(|ledger| ledger.begin(&intent)).unwrap();
         };
         let finish = |state: &mut State, outcome| {
-            state.change_pushes(|ledger| ledger.finish(&content, &outcome)).unwrap();
-            state.pushed(&content).unwrap()
+            state.change_pushes(|ledger| ledger.finish(&content, outcome)).unwrap();
+            state.push_record(&content).unwrap()
         };
-        let accepted = PushOutcome::Answered { fate: PushFate::Accepted, status: 202, unclear: 0 };
-        intend(&mut state, true);
+        let accepted = PushOutcome::Answered { answer: PushAnswer::Accepted, status: 202, unknown_sends: 0 };
+        begin(&mut state, true);
         assert_eq!(finish(&mut state, PushOutcome::NotSent), None, "it was never sent");
-        intend(&mut state, true);
-        let left = Pushed { unknown_sends: 1, unknown_events: true, ..Pushed::default() };
-        assert_eq!(state.pushed(&content).unwrap(), Some(left), "as a kill leaves it");
-        intend(&mut state, false);
-        assert_eq!(state.pushed(&content).unwrap().unwrap().unknown_sends, 2);
-        assert_eq!(finish(&mut state, PushOutcome::NotSent), Some(left));
-        intend(&mut state, false);
+        begin(&mut state, true);
+        let in_flight = PushRecord { unknown_sends: 1, unknown_events: true, ..PushRecord::default() };
+        assert_eq!(state.push_record(&content).unwrap(), Some(in_flight), "the state after a kill");
+        begin(&mut state, false);
+        assert_eq!(state.push_record(&content).unwrap().unwrap().unknown_sends, 2);
+        assert_eq!(finish(&mut state, PushOutcome::NotSent), Some(in_flight));
+        begin(&mut state, false);
         let sent = finish(&mut state, accepted).unwrap();
-        assert_eq!(sent, Pushed { fate: PushFate::Accepted, status: Some(202), ..left });
-        intend(&mut state, true);
+        assert_eq!(sent, PushRecord { answer: PushAnswer::Accepted, status: Some(202), ..in_flight });
+        begin(&mut state, true);
         let sent = finish(&mut state, accepted).unwrap();
         assert!(!sent.unknown_events && sent.unknown_sends == 1, "its events were sent again");
         let later = PushIntent { content: [8; 16], user_id: "u", with_events: false, now_ms: 6 };
-        assert!(!sent.is_overtaken);
-        state.change_pushes(|ledger| ledger.intend(&later)).unwrap();
-        assert!(state.pushed(&content).unwrap().unwrap().is_overtaken);
+        assert!(!sent.is_superseded);
+        state.change_pushes(|ledger| ledger.begin(&later)).unwrap();
+        assert!(state.push_record(&content).unwrap().unwrap().is_superseded);
         state.forget_people(["u"].into_iter()).unwrap();
-        assert_eq!(state.pushed(&content).unwrap(), None);
+        assert_eq!(state.push_record(&content).unwrap(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The history of runs.
+//! The history of runs, for `status`.
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
@@ -6,37 +6,36 @@ use crate::model::{DurableStep, RunId};
 
 use super::{State, StateError};
 
-/// Runs beyond the newest so many are forgotten.
+/// Number of runs in the history. Older runs are deleted.
 const RUNS_KEPT: i64 = 1000;
 
-/// One run as remembered.
+/// One run of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunEntry {
     pub run_id: String,
     pub command: String,
     /// Epoch milliseconds by this machine.
     pub started_ms: i64,
-    /// `None` while it runs, and for ever if it was killed.
+    /// `None` while the run is active, and for a run that was killed.
     pub finished_ms: Option<i64>,
     pub outcome: Option<String>,
     pub exit_code: Option<i64>,
-    /// The run's JSON.
+    /// The run JSON.
     pub report: Option<String>,
 }
 
 impl State {
-    /// Remembers that a run began.
+    /// Adds a run to the history, and deletes the oldest runs.
     pub fn begin_run(&self, run_id: &RunId, command: &str, started_ms: i64) -> Result<(), StateError> {
         self.hit(DurableStep::RunBegun)?;
         let sql = "INSERT INTO runs (run_id, command, started_ms) VALUES (?1, ?2, ?3)";
-        self.connection.execute(sql, (&run_id.0, command, started_ms)).map_err(self.failed("write"))?;
+        self.database.execute(sql, (&run_id.0, command, started_ms))?;
         let sql =
             "DELETE FROM runs WHERE run_id IN (SELECT run_id FROM runs ORDER BY started_ms DESC LIMIT -1 OFFSET ?1)";
-        self.connection.execute(sql, [RUNS_KEPT]).map_err(self.failed("write"))?;
-        Ok(())
+        self.database.execute(sql, [RUNS_KEPT]).map(drop)
     }
 
-    /// Remembers how a run ended.
+    /// Records the end of a run: its outcome, exit code and run JSON.
     pub fn finish_run(
         &self,
         run_id: &RunId,
@@ -47,13 +46,10 @@ impl State {
     ) -> Result<(), StateError> {
         self.hit(DurableStep::RunFinished)?;
         let sql = "UPDATE runs SET finished_ms = ?2, outcome = ?3, exit_code = ?4, report = ?5 WHERE run_id = ?1";
-        self.connection
-            .execute(sql, (&run_id.0, finished_ms, outcome, exit_code, report))
-            .map_err(self.failed("write"))?;
-        Ok(())
+        self.database.execute(sql, (&run_id.0, finished_ms, outcome, exit_code, report)).map(drop)
     }
 
-    /// The newest runs, newest first.
+    /// Returns the newest runs, newest first, at most `count_max`.
     pub fn runs(&self, count_max: u32) -> Result<Vec<RunEntry>, StateError> {
         let mut runs = Vec::new();
         if count_max > 0 {
@@ -65,11 +61,11 @@ impl State {
         Ok(runs)
     }
 
-    /// Shows run after run, newest first, until `visit` has seen enough.
+    /// Calls `visit` with each run, newest first, until it returns `Break`.
     pub fn visit_runs(&self, mut visit: impl FnMut(RunEntry) -> ControlFlow<()>) -> Result<(), StateError> {
         let sql = "SELECT run_id, command, started_ms, finished_ms, outcome, exit_code, report FROM runs \
                    ORDER BY started_ms DESC, run_id DESC";
-        let mut statement = self.connection.prepare(sql).map_err(self.failed("read"))?;
+        let mut statement = self.database.connection.prepare(sql).map_err(self.database.failed("read"))?;
         let rows = statement.query_map([], |row| {
             Ok(RunEntry {
                 run_id: row.get(0)?,
@@ -81,21 +77,19 @@ impl State {
                 report: row.get(6)?,
             })
         });
-        for run in rows.map_err(self.failed("read"))? {
-            if visit(run.map_err(self.failed("read"))?).is_break() {
+        for run in rows.map_err(self.database.failed("read"))? {
+            if visit(run.map_err(self.database.failed("read"))?).is_break() {
                 break;
             }
         }
         Ok(())
     }
 
-    /// When the newest run of each command ended that brought everything that was due:
-    /// epoch milliseconds by this machine.
+    /// Returns for each command when its newest complete run ended, in epoch milliseconds by this machine. Exit codes 0
+    /// and 3 are complete: everything that was due was stored.
     pub fn last_successes(&self) -> Result<BTreeMap<String, i64>, StateError> {
         let sql = "SELECT command, max(finished_ms) FROM runs WHERE exit_code IN (0, 3) AND finished_ms IS NOT NULL \
                    GROUP BY command";
-        let mut statement = self.connection.prepare(sql).map_err(self.failed("read"))?;
-        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
-        rows.and_then(|rows| rows.collect()).map_err(self.failed("read"))
+        Ok(self.database.query_all(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?.into_iter().collect())
     }
 }

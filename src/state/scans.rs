@@ -1,28 +1,28 @@
-//! Scans that were begun and are not committed: how far they came.
+//! Unfinished scans: how many durable pages each has, and which page is next.
 
-use rusqlite::params;
+use rusqlite::{Row, params};
 
 use crate::model::{DurableStep, FlagSet, PageToken, RunId, Scan, ScanId, Scope, Stream, Window};
 
-use super::{State, StateError, loaded_survey, stored_survey};
+use super::{State, StateError, loaded_survey, stored_count, stored_survey};
 
-/// A scan under way. Its pages are in the archive;
-/// the archive leads, and what stands here is what it held when it was last made durable.
+/// A scan that has begun and has no checkpoint yet. Its pages are in its spool, which may have more pages than this
+/// row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnderWay {
+pub struct UnfinishedScan {
     pub scan: Scan,
-    /// The page size that it uses; a restart after a time-out begins with it.
+    /// Page size of the last request. A run that resumes the scan begins with this size.
     pub page_rows: u32,
     /// Durable pages.
     pub pages: u64,
-    /// Records on them.
+    /// Records on the durable pages.
     pub rows: u64,
-    /// Where to go on after them.
+    /// Token of the page after the durable pages.
     pub next_page_token: Option<PageToken>,
 }
 
 impl State {
-    /// Remembers a scan before its first request.
+    /// Records a scan before its first request.
     pub fn begin_scan(&self, scan: &Scan, page_rows: u32) -> Result<(), StateError> {
         self.hit(DurableStep::ScanBegun)?;
         let sql = "INSERT INTO scans (scan_id, run_id, stream, survey_id, start_ms, end_ms, flags, started_ms, page_rows) \
@@ -40,11 +40,10 @@ impl State {
             started_ms,
             page_rows
         ];
-        self.connection.execute(sql, row).map_err(self.failed("write"))?;
-        Ok(())
+        self.database.execute(sql, row).map(drop)
     }
 
-    /// Remembers how far a scan's durable pages reach.
+    /// Records the durable pages of a scan, and the token of the page after them.
     pub fn advance_scan(
         &self,
         scan: &ScanId,
@@ -56,54 +55,45 @@ impl State {
         self.hit(DurableStep::ScanAdvanced)?;
         let sql =
             "UPDATE scans SET page_rows = ?2, pages = ?3, rows_read = ?4, next_page_token = ?5 WHERE scan_id = ?1";
-        let counts = (i64::try_from(pages).unwrap_or(i64::MAX), i64::try_from(rows).unwrap_or(i64::MAX));
-        self.connection
-            .execute(sql, params![scan.0, page_rows, counts.0, counts.1, next.map(|token| &token.0)])
-            .map_err(self.failed("write"))?;
-        Ok(())
+        let next = next.map(|token| &token.0);
+        self.database.execute(sql, (&scan.0, page_rows, stored_count(pages), stored_count(rows), next)).map(drop)
     }
 
-    /// Forgets a scan that will not be committed.
+    /// Deletes the row of a scan that will not be committed.
     pub fn forget_scan(&self, scan: &ScanId) -> Result<(), StateError> {
         self.hit(DurableStep::ScanForgotten)?;
-        self.connection.execute("DELETE FROM scans WHERE scan_id = ?1", [&scan.0]).map_err(self.failed("write"))?;
-        Ok(())
+        self.database.execute("DELETE FROM scans WHERE scan_id = ?1", [&scan.0]).map(drop)
     }
 
-    /// The scans under way, oldest first.
-    pub fn scans_under_way(&self) -> Result<Vec<UnderWay>, StateError> {
+    /// Returns the unfinished scans, oldest first.
+    pub fn unfinished_scans(&self) -> Result<Vec<UnfinishedScan>, StateError> {
         let sql = "SELECT scan_id, run_id, stream, survey_id, start_ms, end_ms, flags, started_ms, page_rows, pages, rows_read, \
                    next_page_token FROM scans ORDER BY scan_id";
-        let mut statement = self.connection.prepare(sql).map_err(self.failed("read"))?;
-        let mut rows = statement.query([]).map_err(self.failed("read"))?;
-        let mut found = Vec::new();
-        while let Some(row) = rows.next().map_err(self.failed("read"))? {
-            found.push(self.scan_of(row)?);
+        let mut statement = self.database.connection.prepare(sql).map_err(self.database.failed("read"))?;
+        let mut rows = statement.query([]).map_err(self.database.failed("read"))?;
+        let mut scans = Vec::new();
+        while let Some(row) = rows.next().map_err(self.database.failed("read"))? {
+            let stream: String = row.get(2).map_err(self.database.failed("read"))?;
+            scans.push(read_scan(row, self.parse_stream(&stream)?).map_err(self.database.failed("read"))?);
         }
-        Ok(found)
+        Ok(scans)
     }
+}
 
-    fn scan_of(&self, row: &rusqlite::Row<'_>) -> Result<UnderWay, StateError> {
-        let stream: String = row.get(2).map_err(self.failed("read"))?;
-        let stream: Stream = stream.parse().map_err(|what| StateError::Unreadable { path: self.path.clone(), what })?;
-        let read = || -> rusqlite::Result<UnderWay> {
-            let scan = Scan {
-                id: ScanId(row.get(0)?),
-                run_id: RunId(row.get(1)?),
-                scope: Scope { stream, survey_id: loaded_survey(row.get(3)?) },
-                window: Window::new(row.get(4)?, row.get(5)?),
-                flags: FlagSet::from_bits(row.get(6)?),
-                started_ms: row.get(7)?,
-            };
-            let (pages, rows): (i64, i64) = (row.get(9)?, row.get(10)?);
-            Ok(UnderWay {
-                scan,
-                page_rows: row.get(8)?,
-                pages: pages.unsigned_abs(),
-                rows: rows.unsigned_abs(),
-                next_page_token: row.get::<_, Option<String>>(11)?.map(PageToken),
-            })
-        };
-        read().map_err(self.failed("read"))
-    }
+fn read_scan(row: &Row<'_>, stream: Stream) -> rusqlite::Result<UnfinishedScan> {
+    let count = |index| row.get::<_, i64>(index).map(i64::unsigned_abs);
+    Ok(UnfinishedScan {
+        scan: Scan {
+            id: ScanId(row.get(0)?),
+            run_id: RunId(row.get(1)?),
+            scope: Scope { stream, survey_id: loaded_survey(row.get(3)?) },
+            window: Window::new(row.get(4)?, row.get(5)?),
+            flags: FlagSet::from_bits(row.get(6)?),
+            started_ms: row.get(7)?,
+        },
+        page_rows: row.get(8)?,
+        pages: count(9)?,
+        rows: count(10)?,
+        next_page_token: row.get::<_, Option<String>>(11)?.map(PageToken),
+    })
 }

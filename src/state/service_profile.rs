@@ -1,6 +1,5 @@
-//! Measured properties of the service, as JSON under a name.
+//! The service profile: measured behaviours of the service, as JSON by name.
 
-use rusqlite::OptionalExtension;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::model::DurableStep;
@@ -8,40 +7,32 @@ use crate::model::DurableStep;
 use super::{State, StateError};
 
 impl State {
-    /// A behaviour and when it was measured. One that can no longer be read counts as never measured.
+    /// Returns a behaviour and when it was measured. Returns `None` if it was never measured, or if its JSON has
+    /// another type than `T`.
     pub fn behaviour<T: DeserializeOwned>(&self, name: &str) -> Result<Option<(T, i64)>, StateError> {
         let sql = "SELECT value, measured_ms FROM traits WHERE name = ?1";
-        let found: Option<(String, i64)> = self
-            .connection
-            .query_row(sql, [name], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()
-            .map_err(self.failed("read"))?;
+        let found = self.database.query_optional(sql, [name], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
         Ok(found.and_then(|(value, measured_ms)| Some((serde_json::from_str(&value).ok()?, measured_ms))))
     }
 
-    /// Every behaviour: name, JSON, when it was measured.
-    pub fn service_traits(&self) -> Result<Vec<(String, String, i64)>, StateError> {
-        let mut statement = self
-            .connection
-            .prepare("SELECT name, value, measured_ms FROM traits ORDER BY name")
-            .map_err(self.failed("read"))?;
-        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
-        rows.and_then(|rows| rows.collect()).map_err(self.failed("read"))
+    /// Returns every behaviour: name, JSON, when it was measured.
+    pub fn behaviours(&self) -> Result<Vec<(String, String, i64)>, StateError> {
+        let sql = "SELECT name, value, measured_ms FROM traits ORDER BY name";
+        self.database.query_all(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
     }
 
-    /// How a behaviour was measured, in words; `None` if that is not known.
+    /// Returns how a behaviour was measured, in words. Returns `None` if that was not recorded.
     pub fn behaviour_evidence(&self, name: &str) -> Result<Option<String>, StateError> {
         let sql = "SELECT evidence FROM traits WHERE name = ?1";
-        let found = self.connection.query_row(sql, [name], |row| row.get(0)).optional();
-        found.map(Option::flatten).map_err(self.failed("read"))
+        self.database.query_optional(sql, [name], |row| row.get(0)).map(Option::flatten)
     }
 
-    /// Remembers a behaviour that nobody is told about.
+    /// Stores a behaviour without evidence.
     pub fn remember_behaviour<T: Serialize>(&self, name: &str, value: &T, measured_ms: i64) -> Result<(), StateError> {
-        self.remember(name, value, None, measured_ms)
+        self.store_behaviour(name, value, None, measured_ms)
     }
 
-    /// Remembers a behaviour and how it was measured. The evidence holds counts and moments, and names no person.
+    /// Stores a behaviour and how it was measured. The evidence holds counts and times, and names no person.
     pub fn remember_measured<T: Serialize>(
         &self,
         name: &str,
@@ -49,10 +40,10 @@ impl State {
         evidence: &str,
         measured_ms: i64,
     ) -> Result<(), StateError> {
-        self.remember(name, value, Some(evidence), measured_ms)
+        self.store_behaviour(name, value, Some(evidence), measured_ms)
     }
 
-    fn remember<T: Serialize>(
+    fn store_behaviour<T: Serialize>(
         &self,
         name: &str,
         value: &T,
@@ -60,10 +51,9 @@ impl State {
         measured_ms: i64,
     ) -> Result<(), StateError> {
         let value = serde_json::to_string(value)
-            .map_err(|error| StateError::Unreadable { path: self.path.clone(), what: error.to_string() })?;
+            .map_err(|error| StateError::InvalidValue { path: self.path().to_owned(), what: error.to_string() })?;
         self.hit(DurableStep::BehaviourRemembered)?;
         let sql = "INSERT OR REPLACE INTO traits (name, value, measured_ms, evidence) VALUES (?1, ?2, ?3, ?4)";
-        self.connection.execute(sql, (name, value, measured_ms, evidence)).map_err(self.failed("write"))?;
-        Ok(())
+        self.database.execute(sql, (name, value, measured_ms, evidence)).map(drop)
     }
 }

@@ -1,37 +1,39 @@
-//! Stretches of creation time: how a scan is laid over those that are known. Pure.
+//! Coverage intervals as they are stored: cutting, merging, and inserting the interval of a new scan. Pure.
 
 use crate::model::{CoverageInterval, DAY_MS, EndStyles, HOUR_MS, ScanId, Window};
 
-/// Neighbours scanned within this time of each other are kept as one interval, so that the file grows with the coverage
-/// and not with the number of scans. The interval counts as scanned at the earlier time.
+/// Adjacent intervals are merged if their scans began within this time of each other. The merged interval keeps the
+/// earlier time. So the file grows with the coverage and not with the number of scans.
 const MERGE_WITHIN_MS: i64 = HOUR_MS;
-/// Stretches are not merged beyond this length: each keeps a density of its own, by which windows are sized.
+/// Longest merged interval. Windows are sized by the rows per day of an interval, so intervals must stay short.
 const MERGED_LEN_MAX_MS: i64 = 31 * DAY_MS;
 
-/// An interval of creation time that was proven complete, with how it was last read.
+/// A coverage interval with the scans that read it last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredInterval {
     pub interval: CoverageInterval,
     pub read: LastRead,
 }
 
-/// The scans that read an interval last.
+/// The scans that read an interval last: one scan, or several for a merged interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastRead {
-    /// When the earliest of them began, by the service's clock; epoch milliseconds. A doubt does not set it back.
+    /// When the earliest of these scans began, by the service's clock; epoch milliseconds. Unlike `scanned_ms`, this
+    /// stays if the interval needs a recheck.
     pub read_ms: i64,
-    /// The latest of them; `None` where it was not noted.
+    /// The latest of these scans; `None` if an earlier version of the program did not record it.
     pub scan_id: Option<ScanId>,
-    /// How many there were; 0 where that was not noted.
+    /// Number of these scans; 0 if an earlier version of the program did not record it.
     pub scans: u64,
-    /// Their pages; an estimate where an interval was cut.
+    /// Pages of these scans; an estimate if the interval was cut.
     pub pages: u64,
-    /// How the service said each time that there was no more.
+    /// The forms in which the service ended these scans.
     pub ends: EndStyles,
 }
 
 impl StoredInterval {
-    /// The part of the interval inside a window, with its share of the rows and pages.
+    /// Returns the part of the interval inside a window, with its share of the rows and pages. Returns `None` if they
+    /// do not overlap.
     pub fn part(&self, window: Window) -> Option<StoredInterval> {
         let interval = self.interval.part(window)?;
         let share = interval.window.len_ms() as f64 / self.interval.window.len_ms() as f64;
@@ -39,21 +41,21 @@ impl StoredInterval {
         Some(StoredInterval { interval, read: LastRead { pages, ..self.read.clone() } })
     }
 
-    /// Whether the two can be kept as one.
-    fn touches(&self, next: &StoredInterval) -> bool {
-        let (held, next) = (&self.interval, &next.interval);
-        held.window.end_ms == next.window.start_ms
-            && held.flags == next.flags
-            && (held.scanned_ms - next.scanned_ms).abs() <= MERGE_WITHIN_MS
-            && next.window.end_ms - held.window.start_ms <= MERGED_LEN_MAX_MS
+    /// Returns true if `next` can be merged into this interval.
+    fn can_merge(&self, next: &StoredInterval) -> bool {
+        let (first, next) = (&self.interval, &next.interval);
+        first.window.end_ms == next.window.start_ms
+            && first.flags == next.flags
+            && (first.scanned_ms - next.scanned_ms).abs() <= MERGE_WITHIN_MS
+            && next.window.end_ms - first.window.start_ms <= MERGED_LEN_MAX_MS
     }
 
-    fn take_in(&mut self, next: StoredInterval) {
+    fn merge(&mut self, next: StoredInterval) {
         let interval = &mut self.interval;
         interval.window.end_ms = next.interval.window.end_ms;
         interval.scanned_ms = interval.scanned_ms.min(next.interval.scanned_ms);
         interval.rows += next.interval.rows;
-        // The parts of an interval that was cut are of the same scans.
+        // Two parts of one cut interval were read by the same scans.
         let is_same = self.read.scan_id.is_some() && self.read.scan_id == next.read.scan_id;
         let scans = if is_same { self.read.scans.max(next.read.scans) } else { self.read.scans + next.read.scans };
         self.read = LastRead {
@@ -66,19 +68,20 @@ impl StoredInterval {
     }
 }
 
-/// The intervals with one more scan laid over them, disjoint, sorted and merged. Pure.
-pub(super) fn insert_interval(held: &[StoredInterval], scan: StoredInterval) -> Vec<StoredInterval> {
-    let before = Window::new(i64::MIN, scan.interval.window.start_ms);
-    let after = Window::new(scan.interval.window.end_ms, i64::MAX);
+/// Inserts an interval and removes its window from the stored intervals. Returns them disjoint, sorted and merged.
+/// Pure.
+pub(super) fn insert_interval(stored: &[StoredInterval], new: StoredInterval) -> Vec<StoredInterval> {
+    let before = Window::new(i64::MIN, new.interval.window.start_ms);
+    let after = Window::new(new.interval.window.end_ms, i64::MAX);
     let mut intervals: Vec<StoredInterval> =
-        held.iter().flat_map(|stored| [stored.part(before), stored.part(after)]).flatten().collect();
-    intervals.push(scan);
+        stored.iter().flat_map(|interval| [interval.part(before), interval.part(after)]).flatten().collect();
+    intervals.push(new);
     intervals.sort_by_key(|stored| stored.interval.window.start_ms);
     let mut merged: Vec<StoredInterval> = Vec::with_capacity(intervals.len());
-    for stored in intervals {
+    for interval in intervals {
         match merged.last_mut() {
-            Some(last) if last.touches(&stored) => last.take_in(stored),
-            _ => merged.push(stored),
+            Some(last) if last.can_merge(&interval) => last.merge(interval),
+            _ => merged.push(interval),
         }
     }
     merged
@@ -109,44 +112,45 @@ mod tests {
     }
 
     proptest! {
-        /// Each millisecond knows the last scan that covered it, or an earlier time where neighbours were merged.
+        /// Each millisecond has the flags and the time of the last interval that contained it.
         #[test]
-        fn coverage_is_what_was_laid_over_it_last(scans in prop::collection::vec(interval(), 1..12)) {
-            let mut held = Vec::new();
+        fn each_millisecond_has_the_last_inserted_scan(scans in prop::collection::vec(interval(), 1..12)) {
+            let mut stored = Vec::new();
             let mut truth = [None; 160];
             for scan in &scans {
-                held = insert_interval(&held, read(*scan, 7));
+                stored = insert_interval(&stored, read(*scan, 7));
                 for at in scan.window.start_ms..scan.window.end_ms {
                     truth[at as usize] = Some((scan.flags, scan.scanned_ms));
                 }
             }
             for (at, expected) in truth.iter().enumerate() {
-                let found: Vec<_> = held.iter().filter(|held| held.interval.window.contains(at as i64)).collect();
+                let found: Vec<_> =
+                    stored.iter().map(|one| one.interval).filter(|one| one.window.contains(at as i64)).collect();
                 prop_assert!(found.len() <= 1);
-                prop_assert_eq!(found.first().map(|held| (held.interval.flags, held.interval.scanned_ms)), *expected);
+                prop_assert_eq!(found.first().map(|one| (one.flags, one.scanned_ms)), *expected);
             }
-            for pair in held.windows(2) {
+            for pair in stored.windows(2) {
                 prop_assert!(pair[0].interval.window.end_ms <= pair[1].interval.window.start_ms);
-                prop_assert!(!pair[0].touches(&pair[1]));
+                prop_assert!(!pair[0].can_merge(&pair[1]));
             }
         }
     }
 
     #[test]
-    fn p8_neighbours_of_one_run_are_kept_as_one_interval() {
+    fn p8_adjacent_intervals_of_one_run_are_merged() {
         let nightly = |day: i64, scanned_ms| CoverageInterval {
             window: Window::new(day * DAY_MS, (day + 1) * DAY_MS),
             flags: FlagSet::EMPTY,
             scanned_ms,
             rows: 10,
         };
-        let mut held = Vec::new();
+        let mut stored = Vec::new();
         for day in 0..365 {
-            held = insert_interval(&held, read(nightly(day, 1000 * day), day));
+            stored = insert_interval(&stored, read(nightly(day, 1000 * day), day));
         }
-        assert!(held.len() <= 13, "{} intervals for a year", held.len());
-        assert_eq!(held.iter().map(|stored| stored.interval.rows).sum::<u64>(), 3650);
-        assert_eq!(held.iter().map(|stored| stored.read.scans).sum::<u64>(), 365);
-        assert_eq!(held[0].read.scan_id, Some(ScanId(format!("{:04}", 30))), "the latest of its scans");
+        assert!(stored.len() <= 13, "{} intervals for a year", stored.len());
+        assert_eq!(stored.iter().map(|one| one.interval.rows).sum::<u64>(), 3650);
+        assert_eq!(stored.iter().map(|one| one.read.scans).sum::<u64>(), 365);
+        assert_eq!(stored[0].read.scan_id, Some(ScanId(format!("{:04}", 30))), "the latest of its scans");
     }
 }

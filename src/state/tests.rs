@@ -1,4 +1,4 @@
-//! The database as a run uses it.
+//! The state file, opened and used as runs do.
 
 use super::*;
 use crate::model::{
@@ -19,27 +19,28 @@ fn scan(start_ms: i64, end_ms: i64) -> Scan {
     }
 }
 
-fn covered(scan: &Scan, scanned_ms: i64, rows: u64) -> Covered {
-    Covered { scan: scan.clone(), scanned_ms, rows, proof: Proof { pages: 2, end: Some(EndStyle::Missing) } }
+fn completed(scan: &Scan, scanned_ms: i64, rows: u64) -> ScanCheckpoint {
+    ScanCheckpoint { scan: scan.clone(), scanned_ms, rows, proof: Proof { pages: 2, end: Some(EndStyle::Missing) } }
 }
 
 #[test]
-fn a_scan_is_under_way_until_its_checkpoint() {
+fn a_scan_is_unfinished_until_its_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let mut state = State::open(&folder.path().join("a/b/state.sqlite"), URL, "test").unwrap();
     let scan = scan(0, 1000);
     state.begin_scan(&scan, 1000).unwrap();
     let token = PageToken("abc".to_owned());
     state.advance_scan(&scan.id, 500, 2, 1500, Some(&token)).unwrap();
-    let expected = UnderWay { scan: scan.clone(), page_rows: 500, pages: 2, rows: 1500, next_page_token: Some(token) };
-    assert_eq!(state.scans_under_way().unwrap(), [expected]);
+    let expected =
+        UnfinishedScan { scan: scan.clone(), page_rows: 500, pages: 2, rows: 1500, next_page_token: Some(token) };
+    assert_eq!(state.unfinished_scans().unwrap(), [expected]);
     assert!(state.coverage(scan.scope).unwrap().is_empty());
 
     state.remember_destination("duckdb", "here", None).unwrap();
-    state.checkpoint(&covered(&scan, scan.started_ms, 1600), &[("duckdb", true)]).unwrap();
-    assert!(state.scans_under_way().unwrap().is_empty());
-    let covered = CoverageInterval { window: scan.window, flags: FlagSet::ALL, scanned_ms: 5_000, rows: 1600 };
-    assert_eq!(state.coverage(scan.scope).unwrap(), [covered]);
+    state.checkpoint(&completed(&scan, scan.started_ms, 1600), &[("duckdb", true)]).unwrap();
+    assert!(state.unfinished_scans().unwrap().is_empty());
+    let interval = CoverageInterval { window: scan.window, flags: FlagSet::ALL, scanned_ms: 5_000, rows: 1600 };
+    assert_eq!(state.coverage(scan.scope).unwrap(), [interval]);
     assert!(state.coverage(Scope::all(Stream::Responses)).unwrap().is_empty(), "another scope was covered");
     assert_eq!(state.covered_scopes().unwrap(), [scan.scope]);
     assert_eq!(state.destination("duckdb").unwrap().unwrap().last_scan_id, Some(scan.id));
@@ -54,13 +55,16 @@ fn p10_a_file_of_another_service_is_refused() {
     state.remember_behaviour("ties", &"kept", 1).unwrap();
     let empty = scan(0, 1000);
     state.begin_scan(&empty, 1000).unwrap();
-    state.checkpoint(&covered(&empty, 1, 0), &[]).unwrap();
+    state.checkpoint(&completed(&empty, 1, 0), &[]).unwrap();
     drop(state);
     let mut state = State::open(&path, URL, "staging").unwrap();
-    assert!(state.covered_scopes().unwrap().is_empty() && state.service_traits().unwrap().is_empty(), "of another one");
+    assert!(
+        state.covered_scopes().unwrap().is_empty() && state.behaviours().unwrap().is_empty(),
+        "the rows of another service remain"
+    );
     drop(State::open(&path, URL, "production").unwrap());
     state.begin_scan(&empty, 1000).unwrap();
-    state.checkpoint(&covered(&empty, 1, 1), &[]).unwrap();
+    state.checkpoint(&completed(&empty, 1, 1), &[]).unwrap();
     drop(state);
     let error = State::open(&path, URL, "development").unwrap_err().to_string();
     assert!(error.contains("production") && error.contains("development"), "{error}");
@@ -102,10 +106,10 @@ fn a_newer_or_foreign_file_is_refused_by_name() {
 fn a_lost_file_is_rebuilt_from_the_ledger() {
     let folder = tempfile::tempdir().unwrap();
     let mut state = State::open(&folder.path().join("state.sqlite"), URL, "test").unwrap();
-    state.checkpoint(&covered(&scan(5_000, 6_000), 9, 1), &[]).unwrap();
-    let begun = [(scan(0, 1).scope, -500)];
-    let scans = [covered(&scan(1000, 2000), 5_000, 7), covered(&scan(0, 1000), 5_000, 3)];
-    state.rebuild_coverage(&scans, &[], &begun, &[]).unwrap();
+    state.checkpoint(&completed(&scan(5_000, 6_000), 9, 1), &[]).unwrap();
+    let extents = [(scan(0, 1).scope, -500)];
+    let scans = [completed(&scan(1000, 2000), 5_000, 7), completed(&scan(0, 1000), 5_000, 3)];
+    state.rebuild_coverage(&scans, &[], &extents, &[]).unwrap();
     assert_eq!(state.extent_start_ms(scan(0, 1).scope).unwrap(), Some(-500));
     let rebuilt = state.coverage(scan(0, 1).scope).unwrap();
     assert_eq!(rebuilt.len(), 1);
@@ -113,30 +117,30 @@ fn a_lost_file_is_rebuilt_from_the_ledger() {
 }
 
 #[test]
-fn p4_what_one_warehouse_took_alone_proves_nothing_and_takes_away() {
+fn p4_a_scan_of_one_warehouse_alone_only_restricts_coverage() {
     let folder = tempfile::tempdir().unwrap();
     let mut state = State::open(&folder.path().join("state.sqlite"), URL, "test").unwrap();
     let without = FlagSet::EMPTY.with(Flag::WithMeta);
-    let asked = |flags, window: (i64, i64), day| {
+    let completed_at = |flags, window: (i64, i64), day| {
         let started_ms = day * DAY_MS;
         let scan = Scan { flags, started_ms, ..scan(window.0, window.1) };
-        covered(&scan, started_ms, 30)
+        completed(&scan, started_ms, 30)
     };
-    let both = [asked(FlagSet::ALL, (0, 3000), 5)];
-    let some = [
-        Covered { scanned_ms: NEEDS_RECHECK_MS, ..asked(FlagSet::ALL, (2000, 2500), 7) },
-        asked(without, (1000, 2000), 6),
-        // Before both were asked, and where neither was.
-        asked(without, (0, 500), 4),
-        asked(FlagSet::ALL, (3000, 4000), 8),
+    let in_all = [completed_at(FlagSet::ALL, (0, 3000), 5)];
+    let in_some = [
+        ScanCheckpoint { scanned_ms: NEEDS_RECHECK_MS, ..completed_at(FlagSet::ALL, (2000, 2500), 7) },
+        completed_at(without, (1000, 2000), 6),
+        // Older than the scan of both, and outside of its window.
+        completed_at(without, (0, 500), 4),
+        completed_at(FlagSet::ALL, (3000, 4000), 8),
     ];
-    state.rebuild_coverage(&both, &some, &[], &[]).unwrap();
+    state.rebuild_coverage(&in_all, &in_some, &[], &[]).unwrap();
     let rebuilt = state.coverage(scan(0, 1).scope).unwrap();
-    let told: Vec<_> =
-        rebuilt.iter().map(|held| (held.window.start_ms, held.window.end_ms, held.flags, held.scanned_ms)).collect();
+    let found: Vec<_> =
+        rebuilt.iter().map(|one| (one.window.start_ms, one.window.end_ms, one.flags, one.scanned_ms)).collect();
     let all = FlagSet::ALL;
     assert_eq!(
-        told,
+        found,
         [
             (0, 1000, all, 5 * DAY_MS),
             (1000, 2000, without, 5 * DAY_MS),
@@ -144,7 +148,7 @@ fn p4_what_one_warehouse_took_alone_proves_nothing_and_takes_away() {
             (2500, 3000, all, 5 * DAY_MS)
         ]
     );
-    assert_eq!(rebuilt.iter().map(|held| held.rows).sum::<u64>(), 30);
+    assert_eq!(rebuilt.iter().map(|one| one.rows).sum::<u64>(), 30);
 }
 
 #[test]
@@ -155,19 +159,19 @@ fn a_warehouse_left_out_of_a_checkpoint_is_not_current() {
     state.remember_destination("duckdb", "here", None).unwrap();
     state.remember_destination("parquet", "there", None).unwrap();
     let scan = scan(0, 1000);
-    state.checkpoint(&covered(&scan, 5, 1), &[("duckdb", true), ("parquet", false)]).unwrap();
+    state.checkpoint(&completed(&scan, 5, 1), &[("duckdb", true), ("parquet", false)]).unwrap();
     assert!(is_up_to_date(&state, "duckdb") && is_up_to_date(&state, "parquet"));
     assert_eq!(state.destination("parquet").unwrap().unwrap().last_scan_id, None);
-    state.checkpoint(&covered(&scan, 6, 1), &[("duckdb", true)]).unwrap();
+    state.checkpoint(&completed(&scan, 6, 1), &[("duckdb", true)]).unwrap();
     assert!(is_up_to_date(&state, "duckdb") && !is_up_to_date(&state, "parquet"));
     state.remember_destination("parquet", "there", None).unwrap();
-    assert!(!is_up_to_date(&state, "parquet"), "being looked at does not bring it up to date");
+    assert!(!is_up_to_date(&state, "parquet"), "remembering a location does not bring it up to date");
     state.rebuild_coverage(&[], &[], &[], &["duckdb", "parquet"]).unwrap();
     assert!(is_up_to_date(&state, "duckdb") && is_up_to_date(&state, "parquet"));
 }
 
 #[test]
-fn runs_and_traits_are_remembered() {
+fn runs_and_behaviours_are_stored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.sqlite");
     assert!(State::open_read_only(&path).unwrap().is_none());
@@ -186,39 +190,39 @@ fn runs_and_traits_are_remembered() {
 }
 
 #[test]
-fn p3_the_first_proof_and_the_last_reading_are_kept_apart() {
+fn p3_the_first_proof_and_the_last_read_are_stored_apart() {
     let folder = tempfile::tempdir().unwrap();
     let mut state = State::open(&folder.path().join("state.sqlite"), URL, "test").unwrap();
     let first = Scan { started_ms: DAY_MS, ..scan(0, 1000) };
     let mut second = Scan { id: ScanId::new(2), started_ms: 3 * DAY_MS, ..scan(500, 2000) };
-    state.checkpoint(&covered(&first, first.started_ms, 10), &[]).unwrap();
-    state.checkpoint(&covered(&second, crate::model::NEEDS_RECHECK_MS, 15), &[]).unwrap();
+    state.checkpoint(&completed(&first, first.started_ms, 10), &[]).unwrap();
+    state.checkpoint(&completed(&second, crate::model::NEEDS_RECHECK_MS, 15), &[]).unwrap();
     let proofs = state.proofs(first.scope).unwrap();
     assert_eq!(
         proofs,
         [
-            Proven { window: Window::new(0, 1000), proven_ms: first.started_ms },
-            Proven { window: Window::new(1000, 2000), proven_ms: second.started_ms },
+            ProvenInterval { window: Window::new(0, 1000), proven_ms: first.started_ms },
+            ProvenInterval { window: Window::new(1000, 2000), proven_ms: second.started_ms },
         ]
     );
     let intervals = state.intervals(first.scope).unwrap();
     let read =
         |at: usize| (intervals[at].interval.window, intervals[at].read.read_ms, intervals[at].read.scan_id.clone());
     assert_eq!(read(0), (Window::new(0, 500), first.started_ms, Some(first.id.clone())));
-    // In doubt, and yet it was read when it was read.
+    // A recheck mark does not change when the interval was read.
     assert_eq!(read(1), (Window::new(500, 2000), second.started_ms, Some(second.id.clone())));
     assert_eq!(intervals[1].read.ends.iter().collect::<Vec<_>>(), [EndStyle::Missing]);
-    // However often the same is read again, the file does not grow.
+    // Repeated scans do not add rows.
     for night in 4..40 {
         second.started_ms = night * DAY_MS;
-        state.checkpoint(&covered(&second, second.started_ms, 15), &[]).unwrap();
+        state.checkpoint(&completed(&second, second.started_ms, 15), &[]).unwrap();
     }
     assert_eq!(state.proofs(first.scope).unwrap(), proofs);
     assert_eq!(state.intervals(first.scope).unwrap().len(), 2);
 }
 
 #[test]
-fn commits_are_counted_upwards_whatever_the_clock_says() {
+fn commit_ordinals_rise_even_if_the_clock_is_set_back() {
     let folder = tempfile::tempdir().unwrap();
     let state = State::open(&folder.path().join("state.sqlite"), URL, "test").unwrap();
     let ordinals: Vec<i64> =
@@ -227,7 +231,7 @@ fn commits_are_counted_upwards_whatever_the_clock_says() {
 }
 
 #[test]
-fn a_trait_of_before_has_no_evidence_and_a_new_one_has() {
+fn an_old_behaviour_has_no_evidence_and_a_new_one_has() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("checkpoints.sqlite");
     let mut earlier = rusqlite::Connection::open(&path).unwrap();
@@ -239,7 +243,7 @@ fn a_trait_of_before_has_no_evidence_and_a_new_one_has() {
     assert_eq!(state.behaviour_evidence("order").unwrap(), None);
     state.remember_measured("order", &"newest_first", "8 rows of a page", 6).unwrap();
     assert_eq!(state.behaviour_evidence("order").unwrap().as_deref(), Some("8 rows of a page"));
-    // What was said of an earlier value is not said of the next.
+    // A value without evidence removes the evidence of the earlier value.
     state.remember_behaviour("order", &"none", 7).unwrap();
     assert_eq!(state.behaviour_evidence("order").unwrap(), None);
 }

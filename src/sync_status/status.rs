@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, ops::ControlFlow};
 
 use crate::{
     config::Settings,
-    pipeline::{CLOCK_SKEW, LEARNED_RATE, RunMoments, RunReason, RunReport, told_wait_until},
+    pipeline::{CLOCK_SKEW, LEARNED_RATE, RunReason, RunReport, RunTimes, retry_after_until_ms},
     source::LearnedRate,
-    state::{Inbox, RunEntry, State, StateError, Waiting},
+    state::{Inbox, PendingDeliveries, RunEntry, State, StateError},
 };
 
 use super::{FailedRun, RunSummary, ScopeLag, StreamLag, scope_lags, stream_lags};
@@ -67,7 +67,7 @@ impl SyncStatus {
             now_ms,
             stream_lags: stream_lags(settings, &scope_lags),
             scope_lags,
-            rate_limited_until_ms: told_wait_until(state, now_ms)?,
+            rate_limited_until_ms: retry_after_until_ms(state, now_ms)?,
             learned_requests_per_sec: learned.and_then(|(rate, _)| rate.requests_per_sec),
             ..SyncStatus::default()
         };
@@ -79,13 +79,13 @@ impl SyncStatus {
     ///
     /// # Errors
     /// The inbox cannot be read.
-    pub fn pending_deliveries(settings: &Settings) -> Result<Waiting, StateError> {
+    pub fn pending_deliveries(settings: &Settings) -> Result<PendingDeliveries, StateError> {
         let inbox = Inbox::open_read_only(&settings.state_path)?;
-        inbox.map_or(Ok(Waiting::default()), |inbox| inbox.count_waiting())
+        inbox.map_or(Ok(PendingDeliveries::default()), |inbox| inbox.count_pending())
     }
 
     /// Adds a run that failed before it was recorded in the history.
-    pub fn add_unrecorded_run(&mut self, report: &RunReport, moments: RunMoments) {
+    pub fn add_unrecorded_run(&mut self, report: &RunReport, moments: RunTimes) {
         let entry = RunEntry {
             run_id: report.run_id.0.clone(),
             command: report.header.command.to_owned(),

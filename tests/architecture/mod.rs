@@ -120,7 +120,7 @@ const CRATE_HOMES: &[(&str, &[&str])] = &[
     ("clap", &["cli"]),
     ("backoff", &["source/backoff.rs"]),
     ("zstd", &["archive"]),
-    ("csv", &["pipeline/push/results.rs", "pipeline/push/past.rs"]),
+    ("csv", &["pipeline/push/results.rs", "pipeline/push/past_results.rs"]),
     ("encoding_rs", &["text"]),
     ("plotters", &["report"]),
     ("hyper", &["serve"]),
@@ -172,7 +172,7 @@ const REACH_HOMES: &[(&[&str], &[&str])] = &[
     ),
     // What a file needs to be durable is `files`' to know;
     // the others append to a file or write one of their own format.
-    (&["sync_all"], &["files", "load", "archive", "recordings/partial.rs", "pipeline/push/past.rs"]),
+    (&["sync_all"], &["files", "load", "archive", "recordings/partial.rs", "pipeline/push/past_results.rs"]),
     (&["sync_data"], &["archive"]),
     // A command that holds the lease is a session, whatever else it opens.
     (&["take_lease"], &["state", "pipeline/session.rs"]),

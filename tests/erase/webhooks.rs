@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use studysync::{
     model::DurableStep,
-    state::{Accepted, Inbox, NewDelivery},
+    state::{DeliveryReceipt, Inbox, NewDelivery},
 };
 
 use super::{
@@ -154,11 +154,11 @@ fn p9_erase_removes_a_webhook_that_arrives_meanwhile() {
                 .map(|(body, at)| NewDelivery {
                     received_ms: at,
                     body_hash: at as u128,
-                    timeless_subject: None,
+                    undated_subject: None,
                     body: body.into_bytes(),
                 })
                 .collect();
-            assert_eq!(inbox.accept(&group).unwrap(), [Accepted::Stored; 6]);
+            assert_eq!(inbox.store(&group).unwrap(), [DeliveryReceipt::Stored; 6]);
         }
         false
     });
@@ -168,5 +168,5 @@ fn p9_erase_removes_a_webhook_that_arrives_meanwhile() {
     assert_eq!(found(&place, &hers), [""; 0]);
     // What is told of others waits as before.
     let inbox = Inbox::open_read_only(&place.state()).unwrap().unwrap();
-    assert_eq!(inbox.count_waiting().unwrap().deliveries, 2);
+    assert_eq!(inbox.count_pending().unwrap().deliveries, 2);
 }

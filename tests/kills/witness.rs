@@ -167,7 +167,7 @@ pub fn assert_settled(place: &Place) {
 /// what each inserted differs scan by scan, and not in all.
 pub fn assert_settled_but(place: &Place, alone_max: usize) {
     let state = State::open_read_only(&place.state()).unwrap().unwrap();
-    assert_eq!(state.scans_under_way().unwrap(), []);
+    assert_eq!(state.unfinished_scans().unwrap(), []);
     let under_way = place.files("archive/under-way");
     assert!(under_way.is_empty(), "spools that nobody owns: {under_way:?}");
     let ledgers: Vec<_> = place.warehouses().into_iter().map(|(_, tables)| Ledger::read(&tables)).collect();

@@ -147,7 +147,7 @@ fn an_unsupported_lock_is_not_reported_as_held() {
     let Some(refused) = without_locks(&place, &["sync"]) else { return println!("SKIPPED: there is no strace") };
     assert_says(
         &refused.expect(1),
-        &["no lock on", "No locks available", "gives locks"],
+        &["no lock on", "No locks available", "supports file locks"],
         &["another process", "writable"],
     );
     place.run(&["sync"]).expect(0);

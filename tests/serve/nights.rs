@@ -25,7 +25,7 @@ use studysync::{
     pipeline::System,
     serve::{Daemon, ServeState},
     source::{Failure, Reply, Transport},
-    state::{Accepted, Inbox, NewDelivery, State},
+    state::{DeliveryReceipt, Inbox, NewDelivery, State},
 };
 use studysync_sandbox::{ChangeRequest, Control, Faults, InProcess, ListName, Sandbox, ServerError, When};
 use tempfile::TempDir;
@@ -227,10 +227,10 @@ impl Machine {
             let delivery = NewDelivery {
                 received_ms: self.now_ms(),
                 body_hash: body_hash(body.as_bytes()),
-                timeless_subject: told.timeless_subject,
+                undated_subject: told.timeless_subject,
                 body: body.as_bytes().to_vec(),
             };
-            if inbox.accept(&[delivery]).unwrap() == [Accepted::Stored] {
+            if inbox.store(&[delivery]).unwrap() == [DeliveryReceipt::Stored] {
                 stored.push(body.clone());
                 process.state.add_delivery(told.kind, body.len() as u64);
             }

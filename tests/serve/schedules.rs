@@ -19,7 +19,7 @@ pub fn last_run_was(place: &Place, service: &Service, days: i64) {
     let inbox = Inbox::open(&place.state(), &service.base_url(), "default").unwrap();
     let done_tick_ms = Some(studysync::clock::now_ms() - days * DAY_MS);
     inbox
-        .note_schedule(&ScheduleEntry { expression: "0 2 * * * UTC".into(), done_tick_ms, ..Default::default() })
+        .store_schedule(&ScheduleEntry { expression: "0 2 * * * UTC".into(), done_tick_ms, ..Default::default() })
         .unwrap();
 }
 

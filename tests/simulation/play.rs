@@ -16,7 +16,7 @@ use studysync::{
     clock::Clock,
     config::{ArchiveChoice, Overrides, Settings, resolve},
     model::{DAY_MS, Flag, FlagSet, HOUR_MS, MINUTE_MS, Rng, Window},
-    pipeline::{PeopleAsk, PipelineError, Progress, Request, Run, RunReport, System},
+    pipeline::{PeopleSelection, PipelineError, Progress, Request, Run, RunReport, System},
 };
 use studysync_sandbox::{ListName, Order};
 use tempfile::TempDir;
@@ -262,7 +262,7 @@ impl Play<'_> {
             command: if plan.backfill.is_some() { "backfill" } else { "sync" },
             backfill: plan.backfill,
             accept_vanished: plan.accept_vanished,
-            people: PeopleAsk::AfterLists,
+            people: PeopleSelection::AfterLists,
         };
         let run = Run::open_in(self.settings(plan), request, stop, Arc::new(Progress::default()), system).await;
         let (report, error): (Option<RunReport>, Option<PipelineError>) = match run {

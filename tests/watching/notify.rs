@@ -254,7 +254,7 @@ fn serve_notifies_about_its_nights() {
         done_tick_ms: Some(studysync::clock::now_ms() - 600_000),
         ..Default::default()
     };
-    inbox.unwrap().note_schedule(&missed).unwrap();
+    inbox.unwrap().store_schedule(&missed).unwrap();
     let serving = crate::serve::Serving::start(&place);
     let mut posted = Vec::new();
     crate::serve::until("the message", || {

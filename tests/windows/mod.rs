@@ -18,7 +18,7 @@ use studysync::{
     clock::Clock,
     config::{ArchiveChoice, Overrides, resolve},
     model::{Failpoints, Rng, Window},
-    pipeline::{PeopleAsk, PipelineError, Progress, Request, Run, RunReport, System},
+    pipeline::{PeopleSelection, PipelineError, Progress, Request, Run, RunReport, System},
     source::{Reply, Transport},
 };
 use studysync_sandbox::{Control, InProcess, ListName, LogEntry, Sandbox, Settings};
@@ -123,7 +123,7 @@ impl Lab {
             last_warehouse_first: false,
         };
         let command = if backfill.is_some() { "backfill" } else { "sync" };
-        let request = Request { command, backfill, accept_vanished: false, people: PeopleAsk::AfterLists };
+        let request = Request { command, backfill, accept_vanished: false, people: PeopleSelection::AfterLists };
         self.control().clear_log();
         let (stop, progress) = (CancellationToken::new(), Arc::new(Progress::default()));
         let run = Run::open_in(settings.unwrap(), request, stop, progress, system).await.unwrap();

@@ -111,7 +111,7 @@ fn p3_a_clock_that_is_weeks_off_is_reported() {
         let done = place.run(&["backfill", "--from", &from]).expect(3);
         assert!(done.stderr.contains(words), "{off_days}: {}", done.stderr);
         if off_days < 0 {
-            let missed = "Not asked for: responses and themes of ";
+            let missed = "Not read: responses and themes of ";
             assert!(done.stderr.contains(missed), "what is missing is named: {}", done.stderr);
         }
         let check = place.run(&["check"]).expect(3);

@@ -74,7 +74,7 @@ fn assert_tells(done: &Done, when: &str) -> Vec<&'static str> {
     assert_eq!(done.code, 1, "{when}: {}", done.stderr);
     assert!(!done.stderr.contains("panicked"), "{when}: {}", done.stderr);
     assert!(done.stderr.contains("no space is left"), "{when}: {}", done.stderr);
-    assert!(done.stderr.contains("make room and run the same command again"), "{when}: {}", done.stderr);
+    assert!(done.stderr.contains("free disk space and run the same command again"), "{when}: {}", done.stderr);
     let told: Vec<&str> = PLACES.into_iter().filter(|place| done.stderr.contains(place)).collect();
     assert!(!told.is_empty(), "{when}: no file is named: {}", done.stderr);
     told

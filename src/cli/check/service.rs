@@ -61,13 +61,13 @@ pub(in super::super) fn short_lived_source(
 fn stored_state(settings: &Settings) -> Result<Option<State>, PipelineError> {
     let identity = pipeline::identity(settings)?;
     let state = State::open_read_only(&settings.state_path).ok().flatten();
-    Ok(state.filter(|state| state.is_of(&identity.base_url, &identity.environment).unwrap_or(false)))
+    Ok(state.filter(|state| state.belongs_to(&identity.base_url, &identity.environment).unwrap_or(false)))
 }
 
 /// Stores the `Retry-After` that the service sent, for the next command. A failure is only logged: the next command
 /// then learns the rate limit from the service.
 pub(in super::super) fn store_rate_limits(source: &Source, settings: &Settings) {
-    let is_new = source.told_until_ms().is_some() || settings.throttle.ignores_retry_after;
+    let is_new = source.retry_after_until_ms().is_some() || settings.throttle.ignores_retry_after;
     if !is_new || !matches!(stored_state(settings), Ok(Some(_))) {
         return;
     }

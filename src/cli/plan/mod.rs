@@ -90,7 +90,7 @@ impl StoredValues {
         };
         Ok(StoredValues {
             clock_skew_ms: state.behaviour::<i64>(CLOCK_SKEW)?.map_or(0, |(skew_ms, _)| skew_ms),
-            unfinished_scans: state.scans_under_way()?.len(),
+            unfinished_scans: state.unfinished_scans()?.len(),
             ties: state.behaviour::<Ties>(behaviour_names::TIES)?.map_or(Ties::Unknown, |(ties, _)| ties),
         })
     }

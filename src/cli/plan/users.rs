@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::{
     config::Settings,
-    pipeline::{people_due, people_rules},
+    pipeline::{people_due, refresh_intervals},
     state::State,
 };
 
@@ -23,7 +23,7 @@ pub(in super::super) struct PlannedUsers {
 /// Counts the users in the warehouse that are due, and leaves `minutes` empty. Returns `None` if the warehouse is
 /// missing or cannot be read.
 pub(in super::super) fn planned_users(settings: &Settings, state: Option<&State>, now_ms: i64) -> Option<PlannedUsers> {
-    let rules = people_rules(&settings.users, now_ms);
+    let rules = refresh_intervals(&settings.users, now_ms);
     let is_due = |user_id: &str| state.map_or(Ok(true), |state| state.is_person_due(user_id, &rules));
     match people_due(&settings.warehouse, is_due) {
         Ok(counts) => Some(PlannedUsers { named: counts.named, due: counts.due, minutes: None }),

@@ -4,7 +4,7 @@ use crate::{
     clock,
     config::Settings,
     model::Window,
-    pipeline::{CLOCK_SKEW, LEARNED_RATE, known_behaviours, told_wait_until},
+    pipeline::{CLOCK_SKEW, LEARNED_RATE, known_behaviours, retry_after_until_ms},
     source::LearnedRate,
     state::{RunEntry, State, StateError},
     sync_status::{RunSummary, is_selected},
@@ -47,7 +47,7 @@ pub(super) fn collect(
     let ServiceClock { now_ms, skew_ms } = ServiceClock::read(state)?;
     let streams = streams(settings, state, now_ms)?;
     let unfinished =
-        state.scans_under_way()?.into_iter().filter(|unfinished| is_selected(settings, unfinished.scan.scope));
+        state.unfinished_scans()?.into_iter().filter(|unfinished| is_selected(settings, unfinished.scan.scope));
     let unfinished = unfinished.map(|unfinished| ScanStatus {
         stream: unfinished.scan.scope.stream.name(),
         window: unfinished.scan.window.to_string(),
@@ -72,7 +72,7 @@ pub(super) fn collect(
         proofs: proofs(settings, state, range, now_ms)?,
         under_way: unfinished.collect(),
         requests_per_sec: state.behaviour::<LearnedRate>(LEARNED_RATE)?.and_then(|(rate, _)| rate.requests_per_sec),
-        no_request_before: told_wait_until(state, clock::now_ms())?.map(format_second),
+        no_request_before: retry_after_until_ms(state, clock::now_ms())?.map(format_second),
         clock_skew_ms: skew_ms,
         lag: None,
         traits: known_behaviours(state)?,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::{
     config::Settings,
     model::{EndStyle, Flag, IntervalSet, NEEDS_RECHECK_MS, Scope, Window, format_ms},
-    state::{Proven, State, StateError, StoredInterval},
+    state::{ProvenInterval, State, StateError, StoredInterval},
     sync_status::is_selected,
 };
 
@@ -91,7 +91,7 @@ pub(super) fn proofs(
 fn of_scope(
     scope: Scope,
     intervals: &[StoredInterval],
-    proven: &[Proven],
+    proven: &[ProvenInterval],
     covered: &IntervalSet,
     range: Window,
 ) -> Vec<ProofStatus> {

@@ -26,7 +26,7 @@ pub(super) struct ServeStatus {
 /// Returns the state of `serve`; `None` if it never ran with this state file.
 pub(super) fn serving(state: &Path) -> Result<Option<ServeStatus>, StateError> {
     let Some(inbox) = Inbox::open_read_only(state)? else { return Ok(None) };
-    let (schedule, waiting) = (inbox.schedule()?.unwrap_or_default(), inbox.count_waiting()?);
+    let (schedule, waiting) = (inbox.schedule()?.unwrap_or_default(), inbox.count_pending()?);
     let is_running = Inbox::lock(state)?.is_none();
     Ok(Some(ServeStatus {
         is_running,

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::{
     config::Settings,
     model::{CoverageInterval, IntervalSet, NEEDS_RECHECK_MS, Scope, Window, format_ms},
-    state::{Proven, State, StateError},
+    state::{ProvenInterval, State, StateError},
     sync_status::{is_selected, lag_secs},
 };
 
@@ -87,7 +87,7 @@ fn stream(
 }
 
 /// Returns when the last part of a window was first proven complete; `None` if that is unknown.
-fn complete_since(proofs: &[Proven], window: Window) -> Option<String> {
+fn complete_since(proofs: &[ProvenInterval], window: Window) -> Option<String> {
     let last_ms = proofs.iter().filter(|proof| proof.window.overlaps(window)).map(|proof| proof.proven_ms).max();
     last_ms.filter(|proven_ms| *proven_ms > 0).map(format_second)
 }

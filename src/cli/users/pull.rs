@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::{
     model::{USER_ID_BYTES_MAX, can_request_user},
-    pipeline::PeopleAsk,
+    pipeline::PeopleSelection,
 };
 
 use super::super::{
@@ -41,8 +41,8 @@ pub(super) async fn run(args: PullArgs, context: Context) -> Result<u8, CommandE
         )));
     }
     let people = match args.user_ids.is_empty() {
-        true => PeopleAsk::Due,
-        false => PeopleAsk::These(args.user_ids),
+        true => PeopleSelection::Due,
+        false => PeopleSelection::These(args.user_ids),
     };
     pull_users(args.run, people, context).await
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use crate::{
-    pipeline::{Push, PushFormat, PushInput, PushReport, PushRequest, Written, push_dry},
+    pipeline::{InputFormat, Push, PushFormat, PushInput, PushReport, PushRequest, push_dry},
     text::Encoding,
 };
 
@@ -145,7 +145,7 @@ pub(super) async fn run(args: PushArgs, context: Context) -> Result<u8, CommandE
 fn input_of(args: &PushArgs) -> Result<PushInput, CommandError> {
     let format = args.format.map(PushFormat::from);
     let usage = |problem: String| Err(CommandError::Usage(problem));
-    let input_format = |format| Written { format, encoding: args.encoding };
+    let input_format = |format| InputFormat { format, encoding: args.encoding };
     match (&args.query, &args.file) {
         (Some(_), _) if format.is_some() => usage("--format is the format of a file, and there is no file".to_owned()),
         (Some(sql), _) => Ok(PushInput::Query(sql.clone())),
@@ -183,7 +183,7 @@ fn progress_text(push: &Push) -> impl FnMut() -> String + Send + 'static {
     let (rows, source) = (push.watch(), push.source().clone());
     move || {
         let now = rows();
-        let wait = source.waiting().map(|waiting| {
+        let wait = source.current_wait().map(|waiting| {
             let left = waiting.until.saturating_duration_since(tokio::time::Instant::now());
             format!("  waiting {:.1} s", left.as_secs_f64())
         });

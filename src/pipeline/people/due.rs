@@ -1,5 +1,5 @@
-//! Who is to be asked for: everybody whom the warehouse names, and who is new or was asked for too long ago. Reads the
-//! warehouse in slices, so that neither its engine nor this program has to hold all people at once.
+//! Finds the users who are due for a request: users in the warehouse who were never requested, or too long ago. Reads
+//! the warehouse in slices, so that neither its engine nor this program holds all users in memory.
 
 use arrow::array::AsArray as _;
 
@@ -15,59 +15,56 @@ use super::super::{
     assemble::{failed, open_reader},
 };
 
-/// People who are listed at once; the others are only counted.
+/// Ids that are returned at a time. Further due users are only counted.
 const LISTED_MAX: usize = 100_000;
-/// Rows that a slice is likely to have: their ids fit into the engine's memory several times.
+/// Expected rows of one slice. Their ids fit several times into the engine's memory.
 const SLICE_ROWS: u64 = 4_000_000;
-/// What looking for people may take.
+/// Time limit of the queries.
 const TIME_MAX: std::time::Duration = std::time::Duration::from_secs(3600);
 
-/// Whom the warehouse names today: in answers and snapshots, and who is held. Those who vanished are nobody's.
-const NAMED: &str = "\
+/// Ids in answers, snapshots and users. Vanished rows do not count.
+const USER_IDS: &str = "\
     SELECT external_user_id AS id FROM responses WHERE _vanished_at IS NULL
     UNION ALL SELECT external_user_id FROM visitor_snapshots WHERE _vanished_at IS NULL
     UNION ALL SELECT external_user_id FROM users WHERE _vanished_at IS NULL";
 
-/// Who is due.
+/// The users who are due.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeopleDue {
-    /// Everybody whom the warehouse names.
+    /// Users in the warehouse.
     pub named: u64,
-    /// Those of them who are due.
+    /// Users who are due.
     pub due: u64,
-    /// The ids of at most 100,000 of those.
+    /// Ids of at most 100,000 users who are due, sorted.
     pub people: Vec<String>,
-    /// Those named whom no address can ask for.
+    /// Users who cannot be requested, because an address cannot contain their id.
     pub unaskable: u64,
 }
 
-/// An error of either side.
+/// An error while the due users are collected.
+#[derive(Debug, thiserror::Error)]
 enum DueError {
-    Load(LoadError),
-    State(StateError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error(transparent)]
+    State(#[from] StateError),
 }
 
-impl From<LoadError> for DueError {
-    fn from(error: LoadError) -> Self {
-        DueError::Load(error)
-    }
-}
-
-/// Looks for people in the warehouse, which nobody may have open for writing. Blocks the thread.
+/// Finds the due users in the warehouse. No process may have it open for writing. Blocks the thread.
 pub fn people_due(
     warehouse: &WarehouseSettings,
     is_due: impl Fn(&str) -> Result<bool, StateError>,
 ) -> Result<PeopleDue, PipelineError> {
     let (name, mut reader) = open_reader(warehouse, TIME_MAX)?;
-    let mut found = PeopleDue::default();
-    match look(&mut reader, &mut found, is_due) {
-        Ok(()) => Ok(found),
+    let mut due = PeopleDue::default();
+    match collect_due(&mut reader, &mut due, is_due) {
+        Ok(()) => Ok(due),
         Err(DueError::Load(error)) => Err(failed(name)(error)),
         Err(DueError::State(error)) => Err(PipelineError::State(error)),
     }
 }
 
-fn look(
+fn collect_due(
     reader: &mut Reader,
     found: &mut PeopleDue,
     is_due: impl Fn(&str) -> Result<bool, StateError>,
@@ -81,17 +78,17 @@ fn look(
     let slices = rows.unsigned_abs() / SLICE_ROWS + 1;
     for slice in 0..slices {
         let sql = format!(
-            "SELECT DISTINCT id FROM ({NAMED}) WHERE id IS NOT NULL AND id <> '' AND hash(id) % {slices} = {slice}"
+            "SELECT DISTINCT id FROM ({USER_IDS}) WHERE id IS NOT NULL AND id <> '' AND hash(id) % {slices} = {slice}"
         );
         reader.stream(&sql, usize::MAX, |batch| {
             let Some(ids) = batch.column(0).as_string_opt::<i32>() else {
-                return Err(DueError::Load(LoadError::DamagedRows("ids of people are not texts".into())));
+                return Err(DueError::Load(LoadError::DamagedRows("ids of users are not texts".into())));
             };
             for id in ids.iter().flatten() {
                 found.named += 1;
                 if !can_request_user(id) {
                     found.unaskable += 1;
-                } else if is_due(id).map_err(DueError::State)? {
+                } else if is_due(id)? {
                     found.due += 1;
                     if found.people.len() < LISTED_MAX {
                         found.people.push(id.to_owned());
@@ -101,8 +98,7 @@ fn look(
             Ok(())
         })?;
     }
-    // The engine hands rows over in any order;
-    // a run that is cut short and the next one are easier to follow in this one.
+    // The engine returns rows in any order. A fixed order makes runs comparable.
     found.people.sort_unstable();
     Ok(())
 }

@@ -1,11 +1,10 @@
-//! The stream of users: people are asked for one by one, and what came is committed batch by batch.
+//! Pulls the stream of users: one request per user, committed batch by batch.
 //!
-//! A batch is a scan like any other: its pages are in the spool before anything else sees them, it is committed with a
-//! ledger row in one transaction, archived, and then checkpointed. What it lacks of a list: there is no page token and
-//! no end of results. Any part of a batch is whole, so a batch that was cut short is committed as far as it came,
-//! now or by the next run.
+//! A batch is a scan. Its pages are in the spool before anything else uses them. It is committed with a ledger row in
+//! one transaction, archived, and checkpointed. Unlike a list, it has no page token and no end of results: a batch that
+//! was stopped early is valid with the answers it has, and this run or the next one commits it.
 
-mod ask;
+mod batch;
 mod due;
 mod page;
 
@@ -18,125 +17,138 @@ use tokio::task::JoinHandle;
 
 use crate::{
     load::{CommitOptions, VanishPolicy},
-    model::{FlagSet, IdentifierKind, Scan, Scope, Stream, Window, WrittenIdentifier, can_request_user},
+    model::{
+        FlagSet, IdentifierKind, Scan, Scope, Stream, USER_ID_BYTES_MAX, Window, WrittenIdentifier, can_request_user,
+    },
     person::Suppression,
     source::SourceError,
-    state::PeopleRules,
+    state::RefreshIntervals,
 };
 
 use super::{
-    Failure, PeopleAsk, PipelineError, Run,
+    Failure, PeopleSelection, PipelineError, Run,
     commit::{Committed, apply_and_commit},
     scan::CompletedScan,
     threads::blocking,
 };
-use ask::{Answered, ask};
+use batch::{BatchResult, request_batch};
 
-/// People in a batch: what one commit takes.
-const BATCH_PEOPLE: usize = 500;
+/// Users in a batch: what one commit takes.
+const BATCH_USERS: usize = 500;
 
-/// A batch on its way into the warehouses.
-type Committing = JoinHandle<(Scan, u64, Result<Committed, PipelineError>)>;
+/// A commit in progress: the scan, its pages, and the result.
+type CommitTask = JoinHandle<(Scan, u64, Result<Committed, PipelineError>)>;
 
-/// What a run is at with people.
+/// The progress of a pull of users.
 #[derive(Default)]
-struct Pace {
-    committing: Option<Committing>,
+struct PullProgress {
+    commit: Option<CommitTask>,
     answered: usize,
     refused: u64,
     absent: u64,
 }
 
-/// Whether a person was erased: they are not asked for while the service still has them.
-fn is_kept_out(suppression: &Suppression, user_id: &str) -> bool {
+/// Returns true if the user was erased. An erased user is not requested until the service has purged them.
+fn is_suppressed(suppression: &Suppression, user_id: &str) -> bool {
     suppression.matches_identifiers(&WrittenIdentifier::read(IdentifierKind::UserId, user_id))
 }
 
 impl Run {
-    /// Asks for people, if this run is to, until nobody is due or something stops it.
+    /// Requests the users that this run is for, until no user is due or the run is stopped.
     pub(super) async fn pull_people(&mut self) -> Result<(), PipelineError> {
-        let is_wanted = self.request.people != PeopleAsk::AfterLists || self.session.settings.users.is_enabled;
-        if !is_wanted || self.findings.stop.is_some() || self.findings.is_frozen(Stream::Users) {
+        let is_wanted = self.request.people != PeopleSelection::AfterLists || self.session.settings.users.is_enabled;
+        if !is_wanted || self.is_pull_over() {
             return Ok(());
         }
-        self.findings.begin_with([Stream::Users]);
-        if let PeopleAsk::These(user_ids) = self.request.people.clone() {
-            let (kept_out, asked): (Vec<String>, Vec<String>) =
-                user_ids.into_iter().partition(|user_id| is_kept_out(&self.context.suppression, user_id));
-            if !kept_out.is_empty() {
-                let note = format!(
-                    "{} people were erased, and are not asked for until the service has purged them",
-                    kept_out.len()
-                );
-                self.findings.notes.push(note);
-            }
-            let once: BTreeSet<String> = asked.into_iter().filter(|user_id| can_request_user(user_id)).collect();
-            self.tell_requests(once.len() as u64);
-            return self.pull_these(once.into_iter().collect()).await.map(drop);
+        self.findings.begin_streams([Stream::Users]);
+        if let PeopleSelection::These(user_ids) = self.request.people.clone() {
+            return self.pull_named(user_ids).await;
         }
         loop {
             let due = self.people_due_now().await?;
-            self.tell_unaskable(due.unaskable);
-            self.tell_requests(due.due);
+            self.note_unaskable(due.unaskable);
+            self.log_request_count(due.due);
             let is_last = due.people.len() as u64 == due.due;
-            let answered = self.pull_these(due.people).await?;
-            // Nobody came although some were asked for: asking for the same once more is no way out.
-            if is_last || answered == 0 || self.findings.stop.is_some() || self.findings.is_frozen(Stream::Users) {
+            let answered = self.pull_users(due.people).await?;
+            // Without any answer, the same users would be due again.
+            if is_last || answered == 0 || self.is_pull_over() {
                 return Ok(());
             }
         }
     }
 
-    /// Returns how many people there are answers for.
-    async fn pull_these(&mut self, people: Vec<String>) -> Result<usize, PipelineError> {
-        if people.is_empty() || !self.is_clock_known().await? {
+    fn is_pull_over(&self) -> bool {
+        self.findings.stop.is_some() || self.findings.is_frozen(Stream::Users)
+    }
+
+    /// Requests these users, due or not.
+    async fn pull_named(&mut self, user_ids: Vec<String>) -> Result<(), PipelineError> {
+        let (suppressed, allowed): (Vec<String>, Vec<String>) =
+            user_ids.into_iter().partition(|user_id| is_suppressed(&self.context.suppression, user_id));
+        if !suppressed.is_empty() {
+            self.findings.notes.push(format!(
+                "{} users were erased, and are not requested until the service has purged them",
+                suppressed.len()
+            ));
+        }
+        let user_ids: BTreeSet<String> = allowed.into_iter().filter(|user_id| can_request_user(user_id)).collect();
+        self.log_request_count(user_ids.len() as u64);
+        self.pull_users(user_ids.into_iter().collect()).await.map(drop)
+    }
+
+    /// Requests users batch by batch. A batch is committed while the next one is requested. Returns the number of users
+    /// with an answer.
+    async fn pull_users(&mut self, user_ids: Vec<String>) -> Result<usize, PipelineError> {
+        if user_ids.is_empty() || !self.is_clock_known().await? {
             return Ok(0);
         }
-        let mut pace = Pace::default();
+        let mut progress = PullProgress::default();
         let mut outcome = Ok(());
-        for batch in people.chunks(BATCH_PEOPLE) {
-            let answered =
-                ask(&self.context, self.new_batch(), batch, self.session.settings.throttle.in_flight_max).await?;
-            outcome = self.batch_came(&mut pace, answered).await;
-            if outcome.is_err() || self.findings.stop.is_some() || self.findings.is_frozen(Stream::Users) {
+        for batch in user_ids.chunks(BATCH_USERS) {
+            let in_flight_max = self.session.settings.throttle.in_flight_max;
+            let result = request_batch(&self.context, self.new_batch(), batch, in_flight_max).await?;
+            outcome = self.add_batch(&mut progress, result).await;
+            if outcome.is_err() || self.is_pull_over() {
                 break;
             }
         }
-        let committed = self.commit_ended_of(&mut pace).await;
-        if pace.refused > 0 {
+        let committed = self.finish_commit(&mut progress).await;
+        if progress.refused > 0 {
             self.findings.notes.push(format!(
-                "the service refused to be asked for {} people; they are asked for again later",
-                pace.refused
+                "the service refused the requests for {} users; a later run requests them again",
+                progress.refused
             ));
         }
-        if pace.absent > 0 && matches!(self.request.people, PeopleAsk::These(_)) {
-            let named = people.len();
-            self.findings.notes.push(format!("the service does not know {} of the {named} people named", pace.absent));
+        if progress.absent > 0 && matches!(self.request.people, PeopleSelection::These(_)) {
+            let named = user_ids.len();
+            self.findings
+                .notes
+                .push(format!("the service does not know {} of the {named} people named", progress.absent));
         }
-        outcome.and(committed).map(|()| pace.answered)
+        outcome.and(committed).map(|()| progress.answered)
     }
 
-    /// Says how many requests are coming, before the first of them:
-    /// loud if somebody asked for people by name of the stream.
-    fn tell_requests(&self, requests: u64) {
+    /// Logs how many requests follow and how long they will take. The line is a warning if the user asked for this
+    /// stream, because the requests may take hours.
+    fn log_request_count(&self, requests: u64) {
         if requests == 0 {
             return;
         }
-        let is_by_hand = self.request.people != PeopleAsk::AfterLists
+        let is_explicit = self.request.people != PeopleSelection::AfterLists
             || self.session.settings.named_streams.contains(&Stream::Users);
         let rate = self.context.source.learned_rate().requests_per_sec;
         let minutes =
             rate.map(|rate| format!(", about {:.1} minutes at the learned rate", requests as f64 / rate / 60.0));
-        let text = format!("{requests} people are asked for, one request each{}", minutes.unwrap_or_default());
-        match is_by_hand {
+        let text = format!("{requests} users are requested, one request each{}", minutes.unwrap_or_default());
+        match is_explicit {
             true => tracing::warn!("{text}"),
             false => tracing::info!("{text}"),
         }
     }
 
-    /// The service's time is what answers are remembered by; asking for it proves address and key as well.
+    /// Makes sure that the service's time is known and that a list has answered, with a probe if necessary: before
+    /// that, a 404 for a user proves nothing. Returns false if the run was stopped.
     async fn is_clock_known(&mut self) -> Result<bool, PipelineError> {
-        // Before a list has answered, that nobody is known proves nothing.
         if self.context.source.service_now_ms().is_some() && self.context.source.has_read_a_list() {
             return Ok(true);
         }
@@ -152,7 +164,7 @@ impl Run {
 
     async fn people_due_now(&self) -> Result<PeopleDue, PipelineError> {
         for destination in &self.destinations {
-            // What others are to see, and this too; and the files are free to be read.
+            // Releases the files, and shows the rows of this run to the reader below.
             self.publish(destination).await?;
         }
         let here_ms = self.session.now_ms();
@@ -160,27 +172,27 @@ impl Run {
             Some(now_ms) => now_ms,
             None => here_ms + self.clock_skew_ms()?,
         };
-        let rules = people_rules(&self.session.settings.users, now_ms);
+        let intervals = refresh_intervals(&self.session.settings.users, now_ms);
         let (warehouse, state) = (self.session.settings.warehouse.clone(), self.context.state.clone());
         let (account, suppression) = (self.context.account.clone(), self.context.suppression.clone());
         blocking(move || {
             let _busy = account.enter(crate::model::Activity::Write);
             let is_due = |user_id: &str| {
-                if is_kept_out(&suppression, user_id) {
+                if is_suppressed(&suppression, user_id) {
                     return Ok(false);
                 }
                 let state = state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                state.is_person_due(user_id, &rules)
+                state.is_person_due(user_id, &intervals)
             };
             people_due(&warehouse, is_due)
         })
         .await?
     }
 
-    fn tell_unaskable(&mut self, unaskable: u64) {
+    fn note_unaskable(&mut self, unaskable: u64) {
         let note = format!(
-            "{unaskable} people cannot be asked for: an address cannot carry their id ('.', '..', or more than {} bytes)",
-            crate::model::USER_ID_BYTES_MAX
+            "{unaskable} users cannot be requested: an address cannot contain their id ('.', '..', or more than \
+             {USER_ID_BYTES_MAX} bytes)"
         );
         if unaskable > 0 && !self.findings.notes.contains(&note) {
             self.findings.notes.push(note);
@@ -193,54 +205,52 @@ impl Run {
         Scan { window: Window::new(scan.started_ms, scan.started_ms), ..scan }
     }
 
-    /// A batch was asked for: its commit begins as soon as the one before it is done.
-    async fn batch_came(&mut self, pace: &mut Pace, answered: Answered) -> Result<(), PipelineError> {
-        let Answered { pulled, people, refused, absent, stop, failure, fatal, .. } = answered;
-        let before = self.commit_ended_of(pace).await;
-        (pace.answered, pace.refused) = (pace.answered + people, pace.refused + refused);
-        pace.absent += absent;
+    /// Records the result of a batch. Its commit begins when the commit of the batch before has finished.
+    async fn add_batch(&mut self, progress: &mut PullProgress, result: BatchResult) -> Result<(), PipelineError> {
+        let BatchResult { scan, answered, refused, absent, stop, failure, fatal, .. } = result;
+        let earlier_commit = self.finish_commit(progress).await;
+        progress.answered += answered;
+        progress.refused += refused;
+        progress.absent += absent;
         if let Some(stop) = stop {
             self.findings.stop.get_or_insert(stop);
         }
         if let Some((scan, error)) = failure {
-            tracing::error!(%error, "people could not be asked for");
+            tracing::error!(%error, "users could not be requested");
             self.findings.failures.push(Failure::new(scan.scope, scan.window, &error));
-            self.findings.leave([Stream::Users]);
+            self.findings.leave_unfinished([Stream::Users]);
         }
-        before?;
-        if let Some(pulled) = pulled {
-            pace.committing = Some(self.begin_commit(pulled));
+        earlier_commit?;
+        if let Some(scan) = scan {
+            progress.commit = Some(self.begin_commit(scan));
         }
         fatal.map_or(Ok(()), |error| Err(PipelineError::Source(error)))
     }
 
-    fn begin_commit(&self, pulled: CompletedScan) -> Committing {
+    fn begin_commit(&self, scan: CompletedScan) -> CommitTask {
         let vanish = if self.request.accept_vanished { VanishPolicy::Accept } else { VanishPolicy::default() };
         let options = CommitOptions { vanish, ..CommitOptions::default() };
         let (context, destinations) = (self.context.clone(), self.destinations.clone());
         tokio::spawn(async move {
-            let (scan, pages) = (pulled.scan.clone(), pulled.proof.pages);
-            let mut committed = apply_and_commit(&context, &destinations, pulled, options).await;
-            // The next batch takes its time: others may have the files meanwhile.
+            let (identity, pages) = (scan.scan.clone(), scan.proof.pages);
+            let mut committed = apply_and_commit(&context, &destinations, scan, options).await;
+            // The requests of the next batch take a while: other processes may use the warehouses meanwhile.
             for destination in destinations {
-                let rested = destination.work(|destination| {
-                    destination.release_lock().map_err(super::assemble::failed(destination.name()))
-                });
-                let rested = rested.await.and_then(|rested| rested);
-                committed = committed.and_then(|done| rested.map(|()| done));
+                let released = destination.work(|destination| destination.release_lock()).await;
+                committed = committed.and_then(|done| released.map(|()| done));
             }
-            (scan, pages, committed)
+            (identity, pages, committed)
         })
     }
 
-    /// Waits for the commit under way, if there is one, and books it.
-    async fn commit_ended_of(&mut self, pace: &mut Pace) -> Result<(), PipelineError> {
-        let Some(committing) = pace.committing.take() else { return Ok(()) };
+    /// Waits for the commit in progress, if there is one, and records its result.
+    async fn finish_commit(&mut self, progress: &mut PullProgress) -> Result<(), PipelineError> {
+        let Some(commit) = progress.commit.take() else { return Ok(()) };
         let (scan, pages, committed) =
-            committing.await.map_err(|error| PipelineError::WorkerPanicked(error.to_string()))?;
+            commit.await.map_err(|error| PipelineError::WorkerPanicked(error.to_string()))?;
         match committed {
             Err(PipelineError::Frozen(frozen)) => {
-                tracing::error!(error = %frozen, "people are not applied");
+                tracing::error!(error = %frozen, "users are not applied");
                 self.findings.failures.push(Failure::new(scan.scope, scan.window, &*frozen));
                 self.findings.freeze(&frozen);
                 Ok(())
@@ -248,18 +258,22 @@ impl Run {
             Err(error) => Err(error),
             Ok(done) => {
                 let mut counts = done.counts;
-                self.findings.drifted(Stream::Users, &done.drift);
-                self.findings.looked(scan.scope, scan.window, std::mem::take(&mut counts.withheld));
+                self.findings.add_drift(Stream::Users, &done.drift);
+                self.findings.set_withheld(scan.scope, scan.window, std::mem::take(&mut counts.withheld));
                 self.findings.wrote |= done.wrote;
-                self.findings.add(Stream::Users, pages, &counts);
+                self.findings.add_scan(Stream::Users, pages, &counts);
                 Ok(())
             }
         }
     }
 }
 
-/// When people are due by the settings.
-pub fn people_rules(users: &crate::config::UsersSettings, now_ms: i64) -> PeopleRules {
+/// Returns the refresh intervals of the settings.
+pub fn refresh_intervals(users: &crate::config::UsersSettings, now_ms: i64) -> RefreshIntervals {
     let ms = |length: std::time::Duration| i64::try_from(length.as_millis()).unwrap_or(i64::MAX);
-    PeopleRules { now_ms, refresh_after_ms: ms(users.refresh_after), ask_again_after_ms: ms(users.ask_again_after) }
+    RefreshIntervals {
+        now_ms,
+        refresh_after_ms: ms(users.refresh_after),
+        ask_again_after_ms: ms(users.ask_again_after),
+    }
 }

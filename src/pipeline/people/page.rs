@@ -1,11 +1,11 @@
-//! The pages of a batch of people, put together from the exact bodies of their answers:
+//! The pages of a batch of users, built from the exact bodies of the answers:
 //!
 //! ```json
 //! {"askedMs": 1769846400000, "data": [{"userId": "u1", "user": THE BODY}], "absent": ["u2"],
 //!  "refused": [{"userId": "u3", "status": 400}]}
 //! ```
 //!
-//! `flatten` reads `data` and `absent`. All four are what the checkpoints remember.
+//! `flatten` reads `data` and `absent`. The checkpoints store who was requested from all four members.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ use crate::{
 
 use super::super::PipelineError;
 
-/// Statuses by which answers are remembered.
+/// The statuses that the checkpoints store for users that were found, and for users that are unknown.
 const FOUND: u16 = 200;
 const ABSENT: u16 = 404;
 
@@ -31,7 +31,7 @@ pub(super) struct PageDraft {
     data: Vec<u8>,
     absent: Vec<String>,
     refused: Vec<Refused>,
-    pub people: usize,
+    pub users: usize,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -42,9 +42,9 @@ struct Refused {
 }
 
 impl PageDraft {
-    /// A person and the exact body of the answer, which is JSON; a byte order mark cannot stand inside of a page.
+    /// Adds a user with the exact body of the answer, without a byte order mark. The body must be valid JSON.
     pub fn add_found(&mut self, user_id: &str, body: &[u8]) {
-        self.people += 1;
+        self.users += 1;
         if !self.data.is_empty() {
             self.data.push(b',');
         }
@@ -56,25 +56,25 @@ impl PageDraft {
     }
 
     pub fn add_absent(&mut self, user_id: String) {
-        self.people += 1;
+        self.users += 1;
         self.absent.push(user_id);
     }
 
     pub fn add_refused(&mut self, user_id: String, status: u16) {
-        self.people += 1;
+        self.users += 1;
         self.refused.push(Refused { user_id, status });
     }
 
-    /// About how many bytes the page will have.
+    /// Returns the approximate size of the page.
     pub fn bytes(&self) -> usize {
         self.data.len()
     }
 
-    /// The page.
+    /// Returns the page. `asked_ms` is the time of the requests, by the service's clock.
     pub fn write(&self, asked_ms: i64) -> Vec<u8> {
         let mut page = format!("{{\"askedMs\":{asked_ms},\"data\":[").into_bytes();
         page.extend_from_slice(&self.data);
-        // Lists of texts and numbers can always be written.
+        // The JSON of texts and numbers cannot fail.
         let list = |text: serde_json::Result<String>| text.unwrap_or_else(|_| "[]".to_owned());
         let (absent, refused) = (serde_json::to_string(&self.absent), serde_json::to_string(&self.refused));
         page.extend_from_slice(format!("],\"absent\":{},\"refused\":{}}}", list(absent), list(refused)).as_bytes());
@@ -86,8 +86,8 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// What a page says of who was asked for.
-fn asked_of(page: &[u8]) -> serde_json::Result<Vec<PersonLookup>> {
+/// Reads from a page which users were requested, and with what status.
+fn requested_users(page: &[u8]) -> serde_json::Result<Vec<PersonLookup>> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Named {
@@ -109,13 +109,13 @@ fn asked_of(page: &[u8]) -> serde_json::Result<Vec<PersonLookup>> {
     Ok(found.chain(absent).chain(refused).collect())
 }
 
-/// Remembers who was asked for by the pages of a spool. `withholds`:
-/// those who seem to be gone are not believed to be, so they stay due.
+/// Stores in the checkpoints which users the pages of a spool requested. If `withholds` is set, the scan withheld its
+/// vanished rows; then absent users are not stored, so that they stay due.
 pub(in super::super) fn remember(state: &mut State, spool: &Path, withholds: bool) -> Result<(), PipelineError> {
     for (page, body) in read_pages(spool)?.enumerate() {
         let body = body?;
-        let mut people = asked_of(&body).map_err(|error| {
-            let why = format!("it is no page of people: {error}");
+        let mut people = requested_users(&body).map_err(|error| {
+            let why = format!("it is no page of users: {error}");
             PipelineError::Archive(ArchiveError::Damaged { path: spool.to_owned(), page, why })
         })?;
         people.retain(|person| !(withholds && person.status == ABSENT));
@@ -124,7 +124,7 @@ pub(in super::super) fn remember(state: &mut State, spool: &Path, withholds: boo
     Ok(())
 }
 
-/// Whether this is a batch of people of which nobody was answered for.
+/// Returns true for the spool of a batch of users without any answer.
 pub(in super::super) fn is_without_pages(recovered: &RecoveredSpool) -> bool {
     recovered.header.scan.scope.stream == Stream::Users && recovered.last_page.is_none()
 }
@@ -135,7 +135,7 @@ mod tests {
     use crate::{flatten::flatten_page, model::DriftRules};
 
     #[test]
-    fn p1_what_is_put_together_is_taken_apart_again_whatever_is_in_it() {
+    fn p1_a_page_of_users_is_read_back_whatever_it_contains() {
         let mut draft = PageDraft::default();
         let odd = "a\"b\\c/\u{0}日 😀";
         let body =
@@ -146,12 +146,12 @@ mod tests {
         draft.add_refused("bad".to_owned(), 400);
         let page = draft.write(5);
         let asked: Vec<(String, u16)> =
-            asked_of(&page).unwrap().into_iter().map(|person| (person.user_id, person.status)).collect();
+            requested_users(&page).unwrap().into_iter().map(|person| (person.user_id, person.status)).collect();
         let expected = [(odd, 200), ("list", 200), ("gone", 404), ("bad", 400)];
         assert_eq!(asked, expected.map(|(user_id, status)| (user_id.to_owned(), status)));
         let flat = flatten_page(Stream::Users, &page, DriftRules::default()).unwrap();
         assert_eq!((flat.records, flat.rejects.len(), flat.absent), (2, 1, vec!["gone".to_owned()]));
         assert!(flat.rejects[0].raw.contains("[1, 2]"));
-        assert!(std::str::from_utf8(&page).unwrap().contains(body), "the body is there byte for byte");
+        assert!(std::str::from_utf8(&page).unwrap().contains(body), "the body changed");
     }
 }

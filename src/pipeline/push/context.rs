@@ -1,4 +1,4 @@
-//! What the lanes of a push have in common.
+//! The state that all lanes of a push share.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,51 +14,58 @@ use super::{
     ledger::Ledger,
     report::PushRows,
     request::PushRequest,
-    results::{Results, RowResult},
+    results::{ResultsFile, RowResult},
 };
 
-/// What the lanes share.
+/// The state that all lanes of a push share.
 pub(super) struct PushContext {
     pub request: PushRequest,
     pub source: Source,
     pub ledger: Ledger,
     pub suppression: Suppression,
-    pub results: Mutex<Results>,
-    pub found: Mutex<Found>,
-    /// Cancelled when nothing more is to be sent.
+    pub results: Mutex<ResultsFile>,
+    pub progress: Mutex<PushProgress>,
+    /// Cancelled when no further row may be sent.
     pub ending: CancellationToken,
 }
 
-/// What a push has found so far.
+/// The counts of a push so far, and why it ends early.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct PushProgress {
     pub rows: PushRows,
     pub stop: Option<Stop>,
     pub error: Option<PipelineError>,
-    pub failures_in_a_row: u32,
+    /// Consecutive rows without an answer.
+    pub consecutive_failures: u32,
 }
 
 impl PushContext {
-    pub fn found(&self) -> MutexGuard<'_, Found> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn progress(&self) -> MutexGuard<'_, PushProgress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Books a row's fate. What cannot be written down ends the push: nobody would know of it.
-    pub fn tell(&self, result: &RowResult<'_>) {
-        self.found().rows.count(result);
-        let written = self.results.lock().unwrap_or_else(PoisonError::into_inner).write(result);
+    pub fn results(&self) -> MutexGuard<'_, ResultsFile> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts the result of a row and writes it to the results file. An error of the file ends the push.
+    pub fn record_result(&self, result: &RowResult<'_>) {
+        self.progress().rows.count(result);
+        let written = self.results().write(result);
         if let Err(error) = written {
             self.fail(error);
         }
     }
 
+    /// Ends the push early. The first reason counts.
     pub fn stop(&self, stop: Stop) {
-        self.found().stop.get_or_insert(stop);
+        self.progress().stop.get_or_insert(stop);
         self.ending.cancel();
     }
 
+    /// Ends the push with an error. The first error counts.
     pub fn fail(&self, error: PipelineError) {
-        self.found().error.get_or_insert(error);
+        self.progress().error.get_or_insert(error);
         self.ending.cancel();
     }
 }

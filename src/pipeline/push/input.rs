@@ -1,5 +1,5 @@
-//! Where rows come from: a file, standard input or a query over the warehouse,
-//! read on a thread of its own a few rows ahead.
+//! The input of a push: rows of a file, of standard input or of a query over the warehouse. A thread of its own reads
+//! some rows ahead.
 
 use std::{
     fs::File,
@@ -18,35 +18,32 @@ use crate::{
     upsert::{InputError, Row, RowSink, check_columns, read_csv, read_ndjson, read_table_row},
 };
 
-use super::super::{
-    PipelineError,
-    assemble::{failed, open_reader},
-};
+use super::super::{PipelineError, assemble::open_reader};
 
 /// Rows that are read ahead of the lanes.
 const ROWS_AHEAD: usize = 256;
-/// What the engine may take for a query.
+/// Time limit of a query.
 const QUERY_TIME: Duration = Duration::from_secs(24 * 3600);
 
 /// Where rows come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushInput {
-    File(PathBuf, Written),
+    File(PathBuf, InputFormat),
     /// CSV or NDJSON.
-    Stdin(Written),
+    Stdin(InputFormat),
     /// One SELECT over the warehouse.
     Query(String),
 }
 
-/// How rows are written down.
+/// The format and encoding of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct InputFormat {
     pub format: PushFormat,
     /// The encoding of text without a byte order mark; `None` is UTF-8.
     pub encoding: Option<Encoding>,
 }
 
-/// The format of rows.
+/// The file format of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushFormat {
     Csv,
@@ -55,7 +52,7 @@ pub enum PushFormat {
 }
 
 impl PushFormat {
-    /// The format that a file's name tells.
+    /// Returns the format for the extension of a file name, or `None` for an unknown extension.
     pub fn of(path: &Path) -> Option<PushFormat> {
         let extension = path.extension()?.to_str()?.to_ascii_lowercase();
         match extension.as_str() {
@@ -67,46 +64,46 @@ impl PushFormat {
     }
 }
 
-/// What the reader hands over.
-pub(super) enum Fed {
+/// An event of the thread that reads the input.
+pub(super) enum InputEvent {
     Row(Row),
-    /// The last thing.
+    /// The input has ended; no event follows.
     Ended(Result<(), PipelineError>),
 }
 
-/// Begins to read. The reader ends with its input, or when nobody takes rows any more.
-pub(super) fn feed(input: &PushInput, settings: &Settings) -> mpsc::Receiver<Fed> {
+/// Starts the thread that reads the input. The thread ends with the input, or when the receiver is dropped.
+pub(super) fn start_reading(input: &PushInput, settings: &Settings) -> mpsc::Receiver<InputEvent> {
     let (sender, receiver) = mpsc::channel(ROWS_AHEAD);
     let (input, warehouse) = (input.clone(), settings.warehouse.clone());
-    // A thread that nobody waits for: standard input may never say another word.
+    // Nothing waits for this thread: a read of standard input may never return.
     std::thread::spawn(move || {
-        let ended = read(&input, &warehouse, &mut |row| sender.blocking_send(Fed::Row(row)).is_ok());
-        sender.blocking_send(Fed::Ended(ended)).ok();
+        let ended = read(&input, &warehouse, &mut |row| sender.blocking_send(InputEvent::Row(row)).is_ok());
+        sender.blocking_send(InputEvent::Ended(ended)).ok();
     });
     receiver
 }
 
-/// Reads every row, on this thread.
+/// Reads every row on this thread, and passes it to `take` until `take` returns false.
 pub(super) fn read(
     input: &PushInput,
     warehouse: &WarehouseSettings,
     take: &mut RowSink<'_>,
 ) -> Result<(), PipelineError> {
     match input {
-        PushInput::File(path, Written { format: PushFormat::Parquet, .. }) => read_parquet(path, take),
-        PushInput::File(path, written) => {
+        PushInput::File(path, InputFormat { format: PushFormat::Parquet, .. }) => read_parquet(path, take),
+        PushInput::File(path, format) => {
             let opened = File::open(path);
             let file = opened.map_err(|source| PipelineError::InputFile { path: path.clone(), source })?;
-            read_text(file, *written, take)
+            read_text(file, *format, take)
         }
-        PushInput::Stdin(written) => read_text(io::stdin().lock(), *written, take),
+        PushInput::Stdin(format) => read_text(io::stdin().lock(), *format, take),
         PushInput::Query(sql) => read_query(sql, warehouse, take),
     }
 }
 
-fn read_text(input: impl io::Read, written: Written, take: &mut RowSink<'_>) -> Result<(), PipelineError> {
-    let input = decoding(input, written.encoding).map_err(|error| PipelineError::Input(InputError::Read(error)))?;
-    let read = match written.format {
+fn read_text(input: impl io::Read, format: InputFormat, take: &mut RowSink<'_>) -> Result<(), PipelineError> {
+    let input = decoding(input, format.encoding).map_err(|error| PipelineError::Input(InputError::Read(error)))?;
+    let read = match format.format {
         PushFormat::Csv => read_csv(input, take),
         PushFormat::Ndjson => read_ndjson(input, take),
         PushFormat::Parquet => Err(InputError::Columns("Parquet is read from a file only".to_owned())),
@@ -114,74 +111,65 @@ fn read_text(input: impl io::Read, written: Written, take: &mut RowSink<'_>) -> 
     read.map_err(PipelineError::Input)
 }
 
-/// Why rows of batches are not read on.
-enum Refused {
-    Load(LoadError),
+/// Why the reading of record batches ends early.
+#[derive(Debug, thiserror::Error)]
+enum ReadStop {
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error(transparent)]
     Input(InputError),
-    /// Nobody takes them.
+    /// `take` returned false.
+    #[error("no further row is wanted")]
     NotWanted,
 }
 
-impl From<LoadError> for Refused {
-    fn from(error: LoadError) -> Self {
-        Refused::Load(error)
-    }
-}
-
-/// Takes batches apart.
-struct Batches<'t, 'a> {
+/// Splits record batches into rows.
+struct BatchReader<'t, 'a> {
     take: &'t mut RowSink<'a>,
     rows: u64,
 }
 
-impl Batches<'_, '_> {
-    fn begin(schema: &arrow::datatypes::Schema) -> Result<(), Refused> {
+impl BatchReader<'_, '_> {
+    fn check_schema(schema: &arrow::datatypes::Schema) -> Result<(), ReadStop> {
         let names = schema.fields().iter().map(|field| field.name().as_str());
-        check_columns(names).map_err(|problem| Refused::Input(InputError::Columns(problem)))
+        check_columns(names).map_err(|problem| ReadStop::Input(InputError::Columns(problem)))
     }
 
-    fn take(&mut self, batch: &RecordBatch) -> Result<(), Refused> {
+    fn take(&mut self, batch: &RecordBatch) -> Result<(), ReadStop> {
         let text = json_rows(batch)?;
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             self.rows += 1;
             if !read_table_row(self.rows, line, self.take) {
-                return Err(Refused::NotWanted);
+                return Err(ReadStop::NotWanted);
             }
         }
         Ok(())
     }
 }
 
-fn outcome(read: Result<(), Refused>, name: &'static str) -> Result<(), PipelineError> {
+fn outcome(read: Result<(), ReadStop>) -> Result<(), PipelineError> {
     match read {
-        Ok(()) | Err(Refused::NotWanted) => Ok(()),
-        Err(Refused::Load(error)) => Err(failed(name)(error)),
-        Err(Refused::Input(error)) => Err(PipelineError::Input(error)),
+        Ok(()) | Err(ReadStop::NotWanted) => Ok(()),
+        Err(ReadStop::Load(error)) => Err(PipelineError::InputTable(error)),
+        Err(ReadStop::Input(error)) => Err(PipelineError::Input(error)),
     }
 }
 
 fn read_parquet(path: &Path, take: &mut RowSink<'_>) -> Result<(), PipelineError> {
-    let mut batches = Batches { take, rows: 0 };
-    let begin = |schema: &arrow::datatypes::SchemaRef| Batches::begin(schema);
-    let read = read_parquet_file(path, begin, |batch| batches.take(&batch).map(|()| true));
-    match read {
-        Err(Refused::Load(source)) => Err(PipelineError::InputTable(source)),
-        read => outcome(read, "parquet"),
-    }
+    let mut batches = BatchReader { take, rows: 0 };
+    let check = |schema: &arrow::datatypes::SchemaRef| BatchReader::check_schema(schema);
+    outcome(read_parquet_file(path, check, |batch| batches.take(&batch).map(|()| true)))
 }
 
 fn read_query(sql: &str, warehouse: &WarehouseSettings, take: &mut RowSink<'_>) -> Result<(), PipelineError> {
-    let (name, mut reader) = open_reader(warehouse, QUERY_TIME)?;
-    let mut batches = Batches { take, rows: 0 };
-    let mut is_begun = false;
+    let (_, mut reader) = open_reader(warehouse, QUERY_TIME)?;
+    let mut batches = BatchReader { take, rows: 0 };
+    let mut is_checked = false;
     let read = reader.stream(sql, usize::MAX, |batch| {
-        if !std::mem::replace(&mut is_begun, true) {
-            Batches::begin(&batch.schema())?;
+        if !std::mem::replace(&mut is_checked, true) {
+            BatchReader::check_schema(&batch.schema())?;
         }
         batches.take(&batch)
     });
-    match read.map(drop) {
-        Err(Refused::Load(source)) => Err(PipelineError::InputTable(source)),
-        read => outcome(read, name),
-    }
+    outcome(read.map(drop))
 }

@@ -1,4 +1,4 @@
-//! One lane: the rows of some users, one after the other, each to its end.
+//! A lane of a push: sends its rows one after the other. All rows of a user go through the same lane.
 
 use std::sync::Arc;
 
@@ -8,57 +8,56 @@ use tokio::sync::mpsc;
 use crate::{
     model::Stream,
     source::{Failure, SourceError, UpsertOutcome},
-    state::{PushFate, PushOutcome, Pushed},
+    state::{PushAnswer, PushOutcome, PushRecord},
     upsert::Upsert,
 };
 
 use super::{
     super::PipelineError,
     context::PushContext,
-    ledger::{LedgerGone, Verdict, Wanted},
-    results::{Fate, RowResult, ThisPush},
+    ledger::{LedgerClosed, RowToSend, SendDecision},
+    results::{RowOutcome, RowResult, ThisPush},
 };
 
-/// So many rows in a row of which the service told nothing are not to blame: the service is.
-const FAILURES_IN_A_ROW_MAX: u32 = 3;
+/// Consecutive rows without an answer after which the push fails: the service is probably down.
+const CONSECUTIVE_FAILURES_MAX: u32 = 3;
 
 pub(super) struct Lane {
     context: Arc<PushContext>,
 }
 
-/// A row under way.
-struct UnderWay<'a> {
+/// The row that the lane is sending.
+struct RowInFlight<'a> {
     number: u64,
     upsert: &'a Upsert,
-    wanted: Wanted,
+    to_send: RowToSend,
 }
 
-/// How a row is sent.
-struct Sent {
+/// One attempt to send a row.
+struct Attempt {
     with_events: bool,
-    /// What earlier attempts left.
-    before: Pushed,
+    /// What the ledger knew before the attempt.
+    before: PushRecord,
 }
 
-impl Sent {
+impl Attempt {
     fn this_push(&self) -> ThisPush {
         if self.before.unknown_sends > 0 { ThisPush::SentAgain } else { ThisPush::Sent }
     }
 }
 
-/// What the service answered to a row.
-struct Answer {
-    fate: PushFate,
+/// The service's answer to a row.
+struct ServiceAnswer {
+    answer: PushAnswer,
     status: u16,
-    /// Attempts before it of which nothing is known.
-    unclear: u64,
+    /// Earlier requests of the attempt that have no known outcome.
+    unknown_sends: u64,
 }
 
-/// Whether the row is at its end.
-enum Attempt {
-    Over,
-    /// TieProbe at it anew: it was not taken now, or went without a trace.
-    Again,
+/// What the lane does next.
+enum Progress {
+    NextRow,
+    RetryRow,
 }
 
 impl Lane {
@@ -66,21 +65,20 @@ impl Lane {
         Lane { context }
     }
 
-    /// Works until there are no more rows.
+    /// Sends rows until the channel is closed.
     pub async fn run(self, mut rows: mpsc::Receiver<(u64, Upsert)>) {
         while let Some((number, upsert)) = rows.recv().await {
-            let wanted = Wanted::of(&upsert, &self.context.request);
-            let mut row = UnderWay { number, upsert: &upsert, wanted };
+            let row = RowInFlight { number, upsert: &upsert, to_send: RowToSend::new(&upsert, &self.context.request) };
             loop {
                 if self.context.ending.is_cancelled() {
-                    self.tell_not_sent(&row, "the push ended before");
+                    self.record_not_sent(&row, "the push ended before");
                     break;
                 }
-                match self.attempt(&mut row).await {
-                    Ok(Attempt::Over) => break,
-                    Ok(Attempt::Again) => {}
-                    // It is said by whoever waits for the ledger.
-                    Err(LedgerGone) => {
+                match self.attempt(&row).await {
+                    Ok(Progress::NextRow) => break,
+                    Ok(Progress::RetryRow) => {}
+                    // `Ledger::finish` returns the error.
+                    Err(LedgerClosed) => {
                         self.context.ending.cancel();
                         return;
                     }
@@ -89,92 +87,94 @@ impl Lane {
         }
     }
 
-    async fn attempt(&self, row: &mut UnderWay<'_>) -> Result<Attempt, LedgerGone> {
-        // An intent says that the row may be at the service: none is noted for a request that is hours ahead.
-        self.context.source.until_open().await;
-        let sent = match self.context.ledger.begin_row(row.wanted.clone()).await? {
-            Verdict::Known(pushed) => {
-                let result = RowResult::known(row.number, &row.upsert.user_id, row.wanted.has_events, &pushed);
-                self.context.tell(&result);
-                return Ok(Attempt::Over);
+    async fn attempt(&self, row: &RowInFlight<'_>) -> Result<Progress, LedgerClosed> {
+        // An intent means that the service may have the row, so it is recorded only when the request can be sent.
+        self.context.source.until_unblocked().await;
+        let attempt = match self.context.ledger.begin_row(row.to_send.clone()).await? {
+            SendDecision::AlreadyAnswered(record) => {
+                let (user_id, has_events) = (&row.upsert.user_id, row.to_send.has_events);
+                self.context.record_result(&RowResult::already_answered(row.number, user_id, has_events, &record));
+                return Ok(Progress::NextRow);
             }
-            Verdict::Send { with_events, before } => Sent { with_events, before },
+            SendDecision::Send { with_events, before } => Attempt { with_events, before },
         };
-        let body = Bytes::from(row.upsert.body(sent.with_events));
-        let may_repeat = !sent.with_events || self.context.request.resends_events;
+        let body = Bytes::from(row.upsert.body(attempt.with_events));
+        let may_repeat = !attempt.with_events || self.context.request.resends_events;
         match self.context.source.upsert(body, may_repeat).await {
-            Ok(UpsertOutcome::Accepted { status, unclear }) => {
-                let answer = Answer { fate: PushFate::Accepted, status, unclear };
-                self.answered(row, &sent, answer, "").await
+            Ok(UpsertOutcome::Accepted { status, unknown_sends }) => {
+                let answer = ServiceAnswer { answer: PushAnswer::Accepted, status, unknown_sends };
+                self.finish_answered(row, &attempt, answer, "").await
             }
             Ok(UpsertOutcome::Refused { status, message }) => {
-                let answer = Answer { fate: PushFate::Refused, status, unclear: 0 };
-                self.answered(row, &sent, answer, &message).await
+                let answer = ServiceAnswer { answer: PushAnswer::Refused, status, unknown_sends: 0 };
+                self.finish_answered(row, &attempt, answer, &message).await
             }
             Ok(UpsertOutcome::Unknown { failure }) => {
-                tracing::warn!(failure = failure.kind(), row = row.number, "what became of a row is unknown");
+                tracing::warn!(failure = failure.kind(), row = row.number, "no answer says whether a row was accepted");
                 if !may_repeat {
-                    // Its attributes can be sent once more; the intent that stays says that its events may be there.
-                    return Ok(Attempt::Again);
+                    // The open intent says that the events may be at the service; the retry sends only the attributes.
+                    return Ok(Progress::RetryRow);
                 }
-                self.tell_unknown(row, &sent, &failure.to_string());
-                self.failed(SourceError::Unreachable { url: "/v2/users".to_owned(), attempts: 1, last: failure });
-                Ok(Attempt::Over)
+                self.record_unknown(row, &attempt, &failure.to_string());
+                self.count_failure(SourceError::Unreachable {
+                    url: "/v2/users".to_owned(),
+                    attempts: 1,
+                    last: failure,
+                });
+                Ok(Progress::NextRow)
             }
             Ok(UpsertOutcome::Interrupted { stop }) => {
-                self.tell_unknown(row, &sent, "the push ended before the answer came");
+                self.record_unknown(row, &attempt, "the push ended before the answer came");
                 self.context.stop(stop);
-                Ok(Attempt::Over)
+                Ok(Progress::NextRow)
             }
             Ok(UpsertOutcome::RateLimited) => {
-                self.context.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
-                Ok(Attempt::Again)
+                self.context.ledger.finish_row(row.to_send.content, PushOutcome::NotSent).await?;
+                Ok(Progress::RetryRow)
             }
             Ok(UpsertOutcome::NotSent { failure }) => {
-                self.context.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
-                self.tell_not_sent(row, &failure.to_string());
-                self.failed(not_taken(failure));
-                Ok(Attempt::Over)
+                self.context.ledger.finish_row(row.to_send.content, PushOutcome::NotSent).await?;
+                self.record_not_sent(row, &failure.to_string());
+                self.count_failure(error_of_not_sent(failure));
+                Ok(Progress::NextRow)
             }
             Err(error) => {
-                self.context.ledger.end_row(row.wanted.content, PushOutcome::NotSent).await?;
-                self.ended(row, error);
-                Ok(Attempt::Over)
+                self.context.ledger.finish_row(row.to_send.content, PushOutcome::NotSent).await?;
+                self.end_push(row, error);
+                Ok(Progress::NextRow)
             }
         }
     }
 
-    /// No row can be sent any more.
-    fn ended(&self, row: &UnderWay<'_>, error: SourceError) {
-        match error {
-            SourceError::Stopped(stop) => {
-                self.context.stop(stop);
-                self.tell_not_sent(row, &stop.to_string());
-            }
-            error => {
-                self.tell_not_sent(row, &error.to_string());
-                self.context.fail(PipelineError::Source(error));
-            }
+    /// Ends the push with an error that every further request would meet too.
+    fn end_push(&self, row: &RowInFlight<'_>, error: SourceError) {
+        if let SourceError::Stopped(stop) = error {
+            self.record_not_sent(row, &stop.to_string());
+            self.context.stop(stop);
+        } else {
+            self.record_not_sent(row, &error.to_string());
+            self.context.fail(PipelineError::Source(error));
         }
     }
 
-    async fn answered(
+    async fn finish_answered(
         &self,
-        row: &UnderWay<'_>,
-        sent: &Sent,
-        answer: Answer,
+        row: &RowInFlight<'_>,
+        attempt: &Attempt,
+        answer: ServiceAnswer,
         reason: &str,
-    ) -> Result<Attempt, LedgerGone> {
-        let Answer { fate, status, unclear } = answer;
-        self.context.ledger.end_row(row.wanted.content, PushOutcome::Answered { fate, status, unclear }).await?;
-        self.context.found().failures_in_a_row = 0;
-        let is_accepted = fate == PushFate::Accepted;
-        let has_unknown_events = sent.before.unknown_events && !(sent.with_events && is_accepted);
-        self.context.tell(&RowResult {
-            this_push: sent.this_push(),
+    ) -> Result<Progress, LedgerClosed> {
+        let ServiceAnswer { answer, status, unknown_sends } = answer;
+        let outcome = PushOutcome::Answered { answer, status, unknown_sends };
+        self.context.ledger.finish_row(row.to_send.content, outcome).await?;
+        self.context.progress().consecutive_failures = 0;
+        let is_accepted = answer == PushAnswer::Accepted;
+        let has_unknown_events = attempt.before.unknown_events && !(attempt.with_events && is_accepted);
+        self.context.record_result(&RowResult {
+            this_push: attempt.this_push(),
             status: Some(status),
-            unknown_sends: sent.before.unknown_sends + unclear,
-            has_events: row.wanted.has_events,
+            unknown_sends: attempt.before.unknown_sends + unknown_sends,
+            has_events: row.to_send.has_events,
             has_unknown_events,
             reason: match (has_unknown_events, is_accepted) {
                 (true, true) => {
@@ -182,43 +182,48 @@ impl Lane {
                 }
                 _ => reason,
             },
-            ..RowResult::of(row.number, &row.upsert.user_id, if is_accepted { Fate::Accepted } else { Fate::Refused })
+            ..row.result(if is_accepted { RowOutcome::Accepted } else { RowOutcome::Refused })
         });
-        Ok(Attempt::Over)
+        Ok(Progress::NextRow)
     }
 
-    fn tell_unknown(&self, row: &UnderWay<'_>, sent: &Sent, reason: &str) {
-        self.context.tell(&RowResult {
-            this_push: sent.this_push(),
-            unknown_sends: sent.before.unknown_sends + 1,
-            has_events: row.wanted.has_events,
-            has_unknown_events: sent.before.unknown_events || sent.with_events,
+    fn record_unknown(&self, row: &RowInFlight<'_>, attempt: &Attempt, reason: &str) {
+        self.context.record_result(&RowResult {
+            this_push: attempt.this_push(),
+            unknown_sends: attempt.before.unknown_sends + 1,
+            has_events: row.to_send.has_events,
+            has_unknown_events: attempt.before.unknown_events || attempt.with_events,
             reason,
-            ..RowResult::of(row.number, &row.upsert.user_id, Fate::Unknown)
+            ..row.result(RowOutcome::Unknown)
         });
     }
 
-    fn tell_not_sent(&self, row: &UnderWay<'_>, reason: &str) {
-        let has_events = row.wanted.has_events;
-        let result = RowResult { has_events, reason, ..RowResult::of(row.number, &row.upsert.user_id, Fate::NotSent) };
-        self.context.tell(&result);
+    fn record_not_sent(&self, row: &RowInFlight<'_>, reason: &str) {
+        let has_events = row.to_send.has_events;
+        self.context.record_result(&RowResult { has_events, reason, ..row.result(RowOutcome::NotSent) });
     }
 
-    /// The service told nothing of a row. After some of them there is no use in going on.
-    fn failed(&self, error: SourceError) {
-        let is_enough = {
-            let mut found = self.context.found();
-            found.failures_in_a_row += 1;
-            found.failures_in_a_row >= FAILURES_IN_A_ROW_MAX
+    /// Counts a row without an answer, and ends the push after several in a row.
+    fn count_failure(&self, error: SourceError) {
+        let is_last = {
+            let mut progress = self.context.progress();
+            progress.consecutive_failures += 1;
+            progress.consecutive_failures >= CONSECUTIVE_FAILURES_MAX
         };
-        if is_enough {
+        if is_last {
             self.context.fail(PipelineError::Source(error));
         }
     }
 }
 
-/// Why the service did not take a row, without what it said of the person.
-fn not_taken(failure: Failure) -> SourceError {
+impl RowInFlight<'_> {
+    fn result(&self, outcome: RowOutcome) -> RowResult<'_> {
+        RowResult::new(self.number, &self.upsert.user_id, outcome)
+    }
+}
+
+/// Returns why the service did not take a row, without the text of its answer, which may name the user.
+fn error_of_not_sent(failure: Failure) -> SourceError {
     let url = Stream::Users.path().to_owned();
     match failure {
         Failure::Status { status: status @ (401 | 403), .. } => {

@@ -1,5 +1,5 @@
-//! The ledger's own thread: intents and outcomes of all lanes that come together become durable together,
-//! in one transaction.
+//! The thread that writes the ledger of a push. Changes of all lanes that arrive together are written in one
+//! transaction.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     clock,
     model::{Activity, TimeAccount},
-    state::{ContentKey, PushFate, PushIntent, PushLedger, PushOutcome, Pushed, State, StateError},
+    state::{ContentHash, PushAnswer, PushIntent, PushLedger, PushOutcome, PushRecord, State, StateError},
     upsert::Upsert,
 };
 
@@ -20,32 +20,32 @@ use super::{super::PipelineError, request::PushRequest};
 /// Changes of one transaction.
 const GROUP_MAX: usize = 256;
 
-type Writer = JoinHandle<Result<(), PipelineError>>;
+type WriterThread = JoinHandle<Result<(), PipelineError>>;
 
-/// The ledger, as the lanes reach it.
+/// The ledger of a push, as lanes use it.
 #[derive(Debug)]
 pub(super) struct Ledger {
-    changes: Mutex<Option<mpsc::Sender<Asked>>>,
-    writer: Mutex<Option<Writer>>,
+    changes: Mutex<Option<mpsc::Sender<ChangeRequest>>>,
+    writer: Mutex<Option<WriterThread>>,
 }
 
-/// The ledger's thread is gone; it says why when it is waited for.
+/// The ledger's thread has ended with an error, which [`Ledger::finish`] returns.
 #[derive(Debug)]
-pub(super) struct LedgerGone;
+pub(super) struct LedgerClosed;
 
-/// A row that is to be sent.
+/// A row to send, with the options of the push.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
-    pub content: ContentKey,
+pub(super) struct RowToSend {
+    pub content: ContentHash,
     pub user_id: String,
     pub has_events: bool,
     pub resends_events: bool,
     pub sends_again: bool,
 }
 
-impl Wanted {
-    pub fn of(upsert: &Upsert, request: &PushRequest) -> Wanted {
-        Wanted {
+impl RowToSend {
+    pub fn new(upsert: &Upsert, request: &PushRequest) -> RowToSend {
+        RowToSend {
             content: upsert.content_key(),
             user_id: upsert.user_id.clone(),
             has_events: !upsert.events.is_empty(),
@@ -55,66 +55,66 @@ impl Wanted {
     }
 }
 
-/// What is to be done about a row. An intent is durable where something is to be sent.
+/// What to do with a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// Its answer is known.
-    Known(Pushed),
-    /// Send it. `before` is what was known of it.
-    Send { with_events: bool, before: Pushed },
+pub(super) enum SendDecision {
+    /// The service has answered the row; do not send it.
+    AlreadyAnswered(PushRecord),
+    /// Send the row. `before` is what the ledger knew of it.
+    Send { with_events: bool, before: PushRecord },
 }
 
 #[derive(Debug)]
 enum Change {
-    Begin(Wanted),
-    End(ContentKey, PushOutcome),
+    Begin(RowToSend),
+    Finish(ContentHash, PushOutcome),
 }
 
 #[derive(Debug)]
-struct Asked {
+struct ChangeRequest {
     change: Change,
-    answer: oneshot::Sender<Option<Verdict>>,
+    answer: oneshot::Sender<Option<SendDecision>>,
 }
 
-/// What is to be done about a row of which so much is known. Pure.
-pub(super) fn judge(wanted: &Wanted, pushed: Option<Pushed>) -> Verdict {
-    let before = pushed.unwrap_or_default();
-    let is_known = before.fate != PushFate::Unknown;
-    let wants_events = before.unknown_events && wanted.resends_events;
-    if is_known && !wanted.sends_again && !wants_events {
-        return Verdict::Known(before);
+/// Decides whether to send a row, and whether with its events, by what the ledger knows of it. Pure.
+pub(super) fn decide(row: &RowToSend, record: Option<PushRecord>) -> SendDecision {
+    let before = record.unwrap_or_default();
+    let is_answered = before.answer != PushAnswer::Unknown;
+    let needs_events = before.unknown_events && row.resends_events;
+    if is_answered && !row.sends_again && !needs_events {
+        return SendDecision::AlreadyAnswered(before);
     }
-    // Events that were taken, or may have been, are counted once more if they are sent once more.
-    let may_be_there = before.unknown_events || before.fate == PushFate::Accepted;
-    let with_events = wanted.has_events && (!may_be_there || wanted.resends_events);
-    Verdict::Send { with_events, before }
+    // The service counts events twice that it receives twice.
+    let may_have_events = before.unknown_events || before.answer == PushAnswer::Accepted;
+    let with_events = row.has_events && (!may_have_events || row.resends_events);
+    SendDecision::Send { with_events, before }
 }
 
 impl Ledger {
-    pub fn begin(state: Arc<Mutex<State>>, account: TimeAccount) -> Ledger {
+    pub fn start(state: Arc<Mutex<State>>, account: TimeAccount) -> Ledger {
         let (sender, receiver) = mpsc::channel(GROUP_MAX);
         let writer = std::thread::spawn(move || write_groups(&state, &account, receiver));
         Ledger { changes: Mutex::new(Some(sender)), writer: Mutex::new(Some(writer)) }
     }
 
-    /// Looks a row up, and notes the intent to send it unless its answer is known.
-    pub async fn begin_row(&self, wanted: Wanted) -> Result<Verdict, LedgerGone> {
-        self.ask(Change::Begin(wanted)).await?.ok_or(LedgerGone)
+    /// Looks a row up. If the row must be sent, its intent is durable when this returns.
+    pub async fn begin_row(&self, row: RowToSend) -> Result<SendDecision, LedgerClosed> {
+        self.change(Change::Begin(row)).await?.ok_or(LedgerClosed)
     }
 
-    /// Notes what came of the intent.
-    pub async fn end_row(&self, content: ContentKey, outcome: PushOutcome) -> Result<(), LedgerGone> {
-        self.ask(Change::End(content, outcome)).await.map(drop)
+    /// Records the outcome of an intent, durable when this returns.
+    pub async fn finish_row(&self, content: ContentHash, outcome: PushOutcome) -> Result<(), LedgerClosed> {
+        self.change(Change::Finish(content, outcome)).await.map(drop)
     }
 
-    async fn ask(&self, change: Change) -> Result<Option<Verdict>, LedgerGone> {
-        let sender = self.changes.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(LedgerGone)?;
+    async fn change(&self, change: Change) -> Result<Option<SendDecision>, LedgerClosed> {
+        let sender = self.changes.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(LedgerClosed)?;
         let (answer, answered) = oneshot::channel();
-        sender.send(Asked { change, answer }).await.map_err(|_| LedgerGone)?;
-        answered.await.map_err(|_| LedgerGone)
+        sender.send(ChangeRequest { change, answer }).await.map_err(|_| LedgerClosed)?;
+        answered.await.map_err(|_| LedgerClosed)
     }
 
-    /// Waits until everything is durable, and says what went wrong if something did.
+    /// Waits until all changes are durable. Returns the error of the thread if it ended with one.
     pub async fn finish(&self) -> Result<(), PipelineError> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).take();
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -127,7 +127,7 @@ impl Ledger {
 fn write_groups(
     state: &Mutex<State>,
     account: &TimeAccount,
-    mut changes: mpsc::Receiver<Asked>,
+    mut changes: mpsc::Receiver<ChangeRequest>,
 ) -> Result<(), PipelineError> {
     let mut group = Vec::new();
     while let Some(first) = changes.blocking_recv() {
@@ -138,27 +138,27 @@ fn write_groups(
             group.push(next);
         }
         let _busy = account.enter(Activity::Write);
-        let verdicts = state.lock().unwrap_or_else(PoisonError::into_inner).change_pushes(|ledger| {
-            group.iter().map(|asked| apply(ledger, &asked.change)).collect::<Result<Vec<_>, _>>()
+        let decisions = state.lock().unwrap_or_else(PoisonError::into_inner).change_pushes(|ledger| {
+            group.iter().map(|request| apply(ledger, &request.change)).collect::<Result<Vec<_>, _>>()
         })?;
-        // Only now is it durable.
-        for (asked, verdict) in group.drain(..).zip(verdicts) {
-            asked.answer.send(verdict).ok();
+        // Answered after the commit: a lane sends nothing before its intent is durable.
+        for (request, decision) in group.drain(..).zip(decisions) {
+            request.answer.send(decision).ok();
         }
     }
     Ok(())
 }
 
-fn apply(ledger: &PushLedger<'_>, change: &Change) -> Result<Option<Verdict>, StateError> {
+fn apply(ledger: &PushLedger<'_>, change: &Change) -> Result<Option<SendDecision>, StateError> {
     match change {
-        Change::End(content, outcome) => ledger.finish(content, outcome).map(|()| None),
-        Change::Begin(wanted) => {
-            let verdict = judge(wanted, ledger.pushed(&wanted.content)?);
-            if let Verdict::Send { with_events, .. } = verdict {
-                let (content, user_id) = (wanted.content, wanted.user_id.as_str());
-                ledger.intend(&PushIntent { content, user_id, with_events, now_ms: clock::now_ms() })?;
+        Change::Finish(content, outcome) => ledger.finish(content, *outcome).map(|()| None),
+        Change::Begin(row) => {
+            let decision = decide(row, ledger.record(&row.content)?);
+            if let SendDecision::Send { with_events, .. } = decision {
+                let (content, user_id) = (row.content, row.user_id.as_str());
+                ledger.begin(&PushIntent { content, user_id, with_events, now_ms: clock::now_ms() })?;
             }
-            Ok(Some(verdict))
+            Ok(Some(decision))
         }
     }
 }

@@ -1,29 +1,33 @@
-//! `users push`: rows of a file or a query are sent to the service, one request each,
-//! and each row's fate is known or named.
+//! `users push`: sends rows of a file or a query to the service, one request each, and records the outcome of each row.
 //!
-//! A row's way: read and checked (`upsert`), handed to a lane by its user, so that two rows of one user keep their
-//! order and are never under way at once; looked up in the ledger, where a row whose answer is known ends; an intent,
-//! durable; the request, under the gate; the outcome, durable. A kill leaves at most one intent a lane: those rows may
-//! be at the service. What may be repeated of them (an upsert of attributes) is sent again, and what the service would
-//! count twice (events) only if the user says so.
+//! Each row goes through these steps:
+//! 1. `upsert` reads and checks it.
+//! 2. A lane takes it, chosen by the user id: rows of one user keep their order and are never in flight together.
+//! 3. The ledger looks it up. A row that the service has answered is not sent again.
+//! 4. The ledger stores an intent, durable.
+//! 5. The request is sent, through the gate.
+//! 6. The ledger stores the outcome, durable.
+//!
+//! A kill leaves at most one intent per lane. The next push sends those rows again without their events: the service
+//! counts events twice that it receives twice.
 
 mod context;
-mod dry;
+mod dry_run;
 mod input;
-mod kept_out;
 mod lane;
 mod ledger;
-mod past;
+mod past_results;
 mod report;
 mod request;
 mod results;
+mod suppressed;
 
-pub use input::{PushFormat, PushInput, Written};
-pub use past::{Erased, ResultsFound, clean_results, search_results};
+pub use input::{InputFormat, PushFormat, PushInput};
+pub use past_results::{ErasedPeople, ResultsFound, clean_results, search_results};
 pub use report::{PushReport, PushRows};
 pub use request::PushRequest;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -38,30 +42,30 @@ use crate::{
 use super::{
     Outcome, PipelineError, Session, System,
     assemble::{identity, source_settings, suppression},
-    limits::noting_told_waits,
+    limits::storing_retry_after,
     threads::blocking,
 };
 use context::PushContext;
-use input::{Fed, feed};
-use kept_out::{KEPT_OUT, is_kept_out};
+use input::{InputEvent, start_reading};
 use lane::Lane;
 use ledger::Ledger;
 use request::COMMAND;
-use results::{Ending, Results, RowResult};
+use results::{Ending, ResultsFile, RowResult};
+use suppressed::{SUPPRESSED, is_suppressed};
 
-/// Rows that wait for one lane.
+/// Rows that are queued for one lane.
 const LANE_ROWS: usize = 32;
 
-/// A push, assembled and holding the lease.
+/// A push that holds the lease.
 pub struct Push {
     context: Arc<PushContext>,
     stop: CancellationToken,
     session: Session,
 }
 
-/// Says what a push would do. Sends nothing, and needs no lease.
+/// Reports what a push would do. Sends nothing, and takes no lease.
 pub fn push_dry(settings: &Settings, request: &PushRequest) -> Result<PushReport, PipelineError> {
-    dry::run(settings, request)
+    dry_run::run(settings, request)
 }
 
 impl Push {
@@ -69,49 +73,49 @@ impl Push {
     pub fn open(settings: Settings, request: PushRequest, stop: CancellationToken) -> Result<Push, PipelineError> {
         let source_settings = source_settings(&settings)?;
         let identity = identity(&settings)?;
-        // Not begun anew if it is damaged: without the ledger every row would be sent again.
+        // A damaged state file is an error here: a new one has no ledger, so every row would be sent again.
         let session = Session::open(&settings, &identity, COMMAND, &System::default())?;
         let source = session.source(source_settings, stop.clone())?;
         session.begin_run()?;
-        past::note(&settings, &request.results)?;
+        past_results::remember_path(&settings, &request.results)?;
         let context = PushContext {
-            results: Mutex::new(Results::begin(&request.results)?),
-            ledger: Ledger::begin(session.shared_state(), session.account.clone()),
+            results: Mutex::new(ResultsFile::begin(&request.results)?),
+            ledger: Ledger::start(session.shared_state(), session.account.clone()),
             suppression: suppression(&settings)?,
             request,
             source,
-            found: Mutex::default(),
+            progress: Mutex::default(),
             ending: CancellationToken::new(),
         };
         Ok(Push { context: Arc::new(context), stop, session })
     }
 
-    /// The client, for whoever shows the progress.
+    /// The client, for the progress line.
     pub fn source(&self) -> &Source {
         &self.context.source
     }
 
-    /// For whoever shows the progress: how many rows have which fate.
+    /// Returns a function that reads the number of rows by outcome, for the progress line.
     pub fn watch(&self) -> impl Fn() -> PushRows + Send + 'static {
         let context = Arc::clone(&self.context);
-        move || context.found().rows
+        move || context.progress().rows
     }
 
-    /// Sends until the input ends or something stops it. There is a report, and a file of results, however it ends.
+    /// Sends rows until the input ends or the push is stopped. Returns a report also after an error.
     pub async fn execute(self) -> (PushReport, Result<(), PipelineError>) {
         let (source, state) = (self.context.source.clone(), self.session.shared_state());
-        noting_told_waits(self.send_all(), source, state, self.session.system.clock.clone()).await;
+        storing_retry_after(self.send_all(), source, state, self.session.system.clock.clone()).await;
         let finished = self.context.ledger.finish().await;
         let ending = {
-            let found = self.context.found();
-            let is_complete = found.error.is_none() && found.stop.is_none() && finished.is_ok();
+            let progress = self.context.progress();
+            let is_complete = progress.error.is_none() && progress.stop.is_none() && finished.is_ok();
             if is_complete { Ending::Complete } else { Ending::Early }
         };
-        let placed = self.context.results.lock().unwrap_or_else(PoisonError::into_inner).finish(ending);
-        let has_results = placed.as_ref().is_ok_and(|is_placed| *is_placed);
-        let outcome = match self.context.found().error.take() {
+        let written = self.context.results().finish(ending);
+        let has_results = written.as_ref().is_ok_and(|is_written| *is_written);
+        let outcome = match self.context.progress().error.take() {
             Some(error) => Err(error),
-            None => finished.and(placed.map(drop)),
+            None => finished.and(written.map(drop)),
         };
         let report = self.report(outcome.as_ref().err(), has_results);
         let remembered = self.remember(&report);
@@ -127,7 +131,7 @@ impl Push {
             lanes.push(sender);
             tasks.spawn(Lane::new(Arc::clone(context)).run(receiver));
         }
-        let mut fed = feed(&context.request.input, &self.session.settings);
+        let mut input = start_reading(&context.request.input, &self.session.settings);
         loop {
             let next = tokio::select! {
                 biased;
@@ -136,14 +140,14 @@ impl Push {
                     break;
                 }
                 () = context.ending.cancelled() => break,
-                next = fed.recv() => next,
+                next = input.recv() => next,
             };
             match next {
-                Some(Fed::Row(row)) => self.hand_over(&lanes, row).await,
-                Some(Fed::Ended(Ok(()))) => break,
-                Some(Fed::Ended(Err(error))) => {
-                    // What was read before is sent all the same, and is known to the next push.
-                    context.found().error.get_or_insert(error);
+                Some(InputEvent::Row(row)) => self.dispatch(&lanes, row).await,
+                Some(InputEvent::Ended(Ok(()))) => break,
+                Some(InputEvent::Ended(Err(error))) => {
+                    // The rows before the error are still sent, and the ledger has their outcomes for the next push.
+                    context.progress().error.get_or_insert(error);
                     break;
                 }
                 None => {
@@ -160,19 +164,19 @@ impl Push {
         }
     }
 
-    /// Rows of one user go to one lane, in their order.
-    async fn hand_over(&self, lanes: &[mpsc::Sender<(u64, Upsert)>], row: Row) {
-        self.context.found().rows.read += 1;
+    /// Passes a row to the lane of its user. An invalid or suppressed row gets its result here.
+    async fn dispatch(&self, lanes: &[mpsc::Sender<(u64, Upsert)>], row: Row) {
+        self.context.progress().rows.read += 1;
         match row.read {
             Err(UnsendableRow { user_id, reason }) => {
-                self.context.tell(&RowResult::set_aside(row.number, user_id.as_deref(), &reason));
+                self.context.record_result(&RowResult::set_aside(row.number, user_id.as_deref(), &reason));
             }
-            Ok(upsert) if is_kept_out(&self.context.suppression, &upsert) => {
-                self.context.tell(&RowResult::set_aside(row.number, Some(&upsert.user_id), KEPT_OUT));
+            Ok(upsert) if is_suppressed(&self.context.suppression, &upsert) => {
+                self.context.record_result(&RowResult::set_aside(row.number, Some(&upsert.user_id), SUPPRESSED));
             }
             Ok(upsert) => {
-                let place = xxh3_64(upsert.user_id.as_bytes()) % lanes.len().max(1) as u64;
-                let lane = usize::try_from(place).ok().and_then(|at| lanes.get(at));
+                let index = xxh3_64(upsert.user_id.as_bytes()) % lanes.len().max(1) as u64;
+                let lane = usize::try_from(index).ok().and_then(|index| lanes.get(index));
                 let sent = match lane {
                     Some(lane) => lane.send((row.number, upsert)).await.is_ok(),
                     None => false,
@@ -186,20 +190,20 @@ impl Push {
 
     fn report(&self, error: Option<&PipelineError>, has_results: bool) -> PushReport {
         let results = &self.context.request.results;
-        let found = self.context.found();
-        let outcome = match found.stop {
+        let progress = self.context.progress();
+        let outcome = match progress.stop {
             Some(Stop::Cancelled) => Outcome::Interrupted,
             Some(_) => Outcome::StoppedEarly,
-            None => found.rows.outcome(),
+            None => progress.rows.outcome(),
         };
         PushReport {
             run_id: Some(self.session.run_id.clone()),
             header: self.session.report_header(outcome, error),
             dry_run: false,
-            rows: found.rows,
+            rows: progress.rows,
             results: if has_results { results.display().to_string() } else { String::new() },
             requests: self.context.source.request_stats(),
-            stopped_because: found.stop.map(|stop| stop.to_string()),
+            stopped_because: progress.stop.map(|stop| stop.to_string()),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a push did: the JSON of `--json` and of the history of runs. Nothing in it names a person.
+//! The report of a push: the JSON of `--json` and of the history of runs. It names no person.
 
 use serde::Serialize;
 
@@ -6,54 +6,54 @@ use crate::{model::RunId, source::RequestStats};
 
 use super::{
     super::{Outcome, ReportHeader},
-    results::{Fate, RowResult, ThisPush},
+    results::{RowOutcome, RowResult, ThisPush},
 };
 
-/// Rows by fate. `read` is the sum of the others, but for rows that were read ahead of an early end.
+/// Number of rows by outcome. `read` is the sum of the outcomes, plus rows that were read ahead before an early end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PushRows {
     pub read: u64,
     /// Accepted by this push.
     pub accepted: u64,
-    /// Accepted by an earlier one, and not sent again.
+    /// Accepted by an earlier push, and not sent again.
     pub known: u64,
     /// Refused by the service, now or by an earlier push.
     pub refused: u64,
-    /// Not fit to be sent.
+    /// Invalid rows, and rows about erased people; not sent.
     pub set_aside: u64,
-    /// Sent, and no answer tells what became of it; the next push sends it again.
+    /// Sent without a conclusive answer; the next push sends these rows again.
     pub unknown: u64,
-    /// Not sent because the push ended, or the service was not to be reached.
+    /// Not sent because the push ended early, or the service could not be reached.
     pub not_sent: u64,
-    /// What a dry run would send.
+    /// Dry run: rows that a push would send.
     pub would_send: u64,
-    /// Of all those that may be at the service more than once, or were when they were sent again.
+    /// Rows of any outcome with a request that has no known outcome: the service may have received them twice.
     pub sent_unknown: u64,
-    /// Of all those whose events may or may not be counted by the service.
+    /// Rows of any outcome whose events the service may or may not have counted.
     pub events_unknown: u64,
-    /// Of those known, rows after which other content was sent for the same user.
+    /// Rows of `known` after which other content was sent for the same user.
     pub known_and_overtaken: u64,
 }
 
 impl PushRows {
     pub(super) fn count(&mut self, result: &RowResult<'_>) {
-        let place = match (result.fate, result.this_push) {
-            (Fate::Accepted, ThisPush::Nothing) => &mut self.known,
-            (Fate::Accepted, _) => &mut self.accepted,
-            (Fate::Refused, _) => &mut self.refused,
-            (Fate::SetAside, _) => &mut self.set_aside,
-            (Fate::Unknown, _) => &mut self.unknown,
-            (Fate::NotSent, _) => &mut self.not_sent,
-            (Fate::WouldSend, _) => &mut self.would_send,
+        let is_known = result.outcome == RowOutcome::Accepted && result.this_push == ThisPush::Nothing;
+        let count = match result.outcome {
+            RowOutcome::Accepted if is_known => &mut self.known,
+            RowOutcome::Accepted => &mut self.accepted,
+            RowOutcome::Refused => &mut self.refused,
+            RowOutcome::SetAside => &mut self.set_aside,
+            RowOutcome::Unknown => &mut self.unknown,
+            RowOutcome::NotSent => &mut self.not_sent,
+            RowOutcome::WouldSend => &mut self.would_send,
         };
-        *place += 1;
+        *count += 1;
         self.sent_unknown += u64::from(result.unknown_sends > 0);
         self.events_unknown += u64::from(result.has_unknown_events);
-        let is_known = matches!((result.fate, result.this_push), (Fate::Accepted, ThisPush::Nothing));
-        self.known_and_overtaken += u64::from(is_known && result.is_overtaken);
+        self.known_and_overtaken += u64::from(is_known && result.is_superseded);
     }
 
-    /// How a push ended that came to the end of its input.
+    /// Returns the outcome of a push that read its input to the end.
     pub(super) fn outcome(&self) -> Outcome {
         match () {
             () if self.not_sent > 0 => Outcome::Failed,
@@ -63,17 +63,17 @@ impl PushRows {
     }
 }
 
-/// A push.
+/// The report of a push.
 #[derive(Clone, Debug, Serialize)]
 pub struct PushReport {
-    /// None for a dry run.
+    /// `None` for a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
     #[serde(flatten)]
     pub header: ReportHeader,
     pub dry_run: bool,
     pub rows: PushRows,
-    /// The file with each row's fate.
+    /// Path of the results file, with the outcome of each row.
     pub results: String,
     pub requests: RequestStats,
     /// Why the push ended early.

@@ -1,21 +1,22 @@
-//! What a push is asked to do.
+//! The request for a push.
 
 use std::path::PathBuf;
 
 use super::input::PushInput;
 
-/// The command, as the lease and the history of runs name it.
+/// The command name in the lease and in the history of runs.
 pub(in super::super) const COMMAND: &str = "users push";
-/// What a push is asked to do.
+
+/// What a push should send.
 #[derive(Clone, Debug)]
 pub struct PushRequest {
     pub input: PushInput,
-    /// Where each row's fate is written.
+    /// The results file, with the outcome of each row.
     pub results: PathBuf,
-    /// Say what would be sent, and send nothing.
+    /// Report what would be sent, and send nothing.
     pub is_dry_run: bool,
-    /// Send events once more whose fate is unknown.
+    /// Send events again if no answer says whether the service has them.
     pub resends_events: bool,
-    /// Send rows once more whose answer is known; without their events, unless those are to be sent again too.
+    /// Send rows again whose answer is known. Their events are not sent again unless `resends_events` is set.
     pub sends_again: bool,
 }

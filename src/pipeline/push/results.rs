@@ -1,8 +1,9 @@
-//! The file with each row's fate: CSV, a line a row, in the order in which the fates became known.
+//! The results file of a push: a CSV with one line for each row and its outcome, in the order in which the outcomes
+//! became known.
 //!
-//! It is written beside its place and put there when the push ends. What an earlier push told is never lost by a later
-//! failure: a push without any fate leaves the file of an earlier one alone, and one that ends early moves it aside. Of
-//! a push that was killed the unfinished file stays, and the next push moves it aside.
+//! The file is written under a temporary name, and renamed to its path when the push ends. A push that fails keeps the
+//! file of an earlier push: a push without any outcome leaves it, and a push that ends early first renames it to
+//! `<path>.1` and so on. A killed push leaves its temporary file; the next push renames it to `<path>.1` too.
 
 use std::{
     fs, io,
@@ -11,144 +12,149 @@ use std::{
 
 use crate::{
     files::{self, Access, Output},
-    state::{PushFate, Pushed},
+    state::{PushAnswer, PushRecord},
 };
 
 use super::super::PipelineError;
 
 pub(super) const HEADER: [&str; 8] =
     ["row", "userId", "fate", "this_push", "status", "unknown_sends", "events", "reason"];
-pub(super) const UNFINISHED: &str = ".part";
+/// Suffix of the temporary name.
+pub(super) const TEMPORARY: &str = ".part";
 
-/// What became of a row.
+/// The outcome of a row: the column `fate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// The service took it.
+pub(super) enum RowOutcome {
+    /// The service accepted the row, now or in an earlier push.
     Accepted,
-    /// The service does not want it.
+    /// The service refused the row, now or in an earlier push.
     Refused,
-    /// It was sent, and no answer tells what became of it.
+    /// The row was sent, and no answer says whether the service accepted it.
     Unknown,
     NotSent,
-    /// It cannot be sent.
+    /// The row is invalid, or about an erased person.
     SetAside,
-    /// A dry run would send it.
+    /// Dry run: a push would send the row.
     WouldSend,
 }
 
-/// What this push did about a row.
+/// What this push did with a row: the column `this_push`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThisPush {
     Sent,
-    /// An earlier attempt is of unknown fate.
+    /// Sent; an earlier request with this row has no known outcome.
     SentAgain,
     Nothing,
 }
 
-/// A line of the file.
+/// A line of the results file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowResult<'a> {
     pub row: u64,
     pub user_id: Option<&'a str>,
-    pub fate: Fate,
+    pub outcome: RowOutcome,
     pub this_push: ThisPush,
     pub status: Option<u16>,
-    /// How often it was sent, by any push, without knowing what became of it.
+    /// Requests with this row, of any push, that have no known outcome.
     pub unknown_sends: u64,
     pub has_events: bool,
-    /// Whether its events may or may not be counted by the service.
+    /// True if it is unknown whether the service has counted the events.
     pub has_unknown_events: bool,
-    pub is_overtaken: bool,
+    /// True if other content of the same user was sent later.
+    pub is_superseded: bool,
     pub reason: &'a str,
 }
 
 impl<'a> RowResult<'a> {
-    /// A row that was read, and of which nothing else is known yet.
-    pub fn of(row: u64, user_id: &'a str, fate: Fate) -> Self {
+    /// A result of which only the outcome is known.
+    pub fn new(row: u64, user_id: &'a str, outcome: RowOutcome) -> Self {
         RowResult {
             row,
             user_id: Some(user_id),
-            fate,
+            outcome,
             this_push: ThisPush::Nothing,
             status: None,
             unknown_sends: 0,
             has_events: false,
             has_unknown_events: false,
-            is_overtaken: false,
+            is_superseded: false,
             reason: "",
         }
     }
 
     pub fn set_aside(row: u64, user_id: Option<&'a str>, reason: &'a str) -> Self {
-        RowResult { user_id, reason, ..RowResult::of(row, "", Fate::SetAside) }
+        RowResult { user_id, reason, ..RowResult::new(row, "", RowOutcome::SetAside) }
     }
 
-    /// A row whose answer is known from an earlier push.
-    pub fn known(row: u64, user_id: &'a str, has_events: bool, pushed: &Pushed) -> Self {
-        let (fate, reason) = match (pushed.fate, pushed.is_overtaken) {
-            (PushFate::Refused, _) => (Fate::Refused, "refused when it was sent; --again sends it once more"),
-            (_, true) => (Fate::Accepted, "other content was sent for this user later; --again sends this once more"),
-            (_, false) => (Fate::Accepted, ""),
+    /// The result of a row that the service answered in an earlier push.
+    pub fn already_answered(row: u64, user_id: &'a str, has_events: bool, record: &PushRecord) -> Self {
+        let (outcome, reason) = match (record.answer, record.is_superseded) {
+            (PushAnswer::Refused, _) => (RowOutcome::Refused, "refused when it was sent; --again sends it once more"),
+            (_, true) => {
+                (RowOutcome::Accepted, "other content was sent for this user later; --again sends this once more")
+            }
+            (_, false) => (RowOutcome::Accepted, ""),
         };
         RowResult {
-            status: pushed.status,
-            unknown_sends: pushed.unknown_sends,
+            status: record.status,
+            unknown_sends: record.unknown_sends,
             has_events,
-            has_unknown_events: pushed.unknown_events,
-            is_overtaken: pushed.is_overtaken,
+            has_unknown_events: record.unknown_events,
+            is_superseded: record.is_superseded,
             reason,
-            ..RowResult::of(row, user_id, fate)
+            ..RowResult::new(row, user_id, outcome)
         }
     }
 
-    fn fate_name(&self) -> &'static str {
-        match self.fate {
-            Fate::Accepted => "accepted",
-            Fate::Refused => "refused",
-            Fate::Unknown => "unknown",
-            Fate::NotSent => "not_sent",
-            Fate::SetAside => "set_aside",
-            Fate::WouldSend => "would_send",
+    fn outcome_name(&self) -> &'static str {
+        match self.outcome {
+            RowOutcome::Accepted => "accepted",
+            RowOutcome::Refused => "refused",
+            RowOutcome::Unknown => "unknown",
+            RowOutcome::NotSent => "not_sent",
+            RowOutcome::SetAside => "set_aside",
+            RowOutcome::WouldSend => "would_send",
         }
     }
 
     fn events_name(&self) -> &'static str {
-        match (self.has_events, self.has_unknown_events, self.fate) {
+        match (self.has_events, self.has_unknown_events, self.outcome) {
             (false, ..) => "",
             (true, true, _) => "unknown",
-            (true, false, Fate::Accepted) => "accepted",
-            (true, false, Fate::WouldSend) => "would_send",
+            (true, false, RowOutcome::Accepted) => "accepted",
+            (true, false, RowOutcome::WouldSend) => "would_send",
             (true, false, _) => "not_accepted",
         }
     }
 }
 
-/// The file under construction.
-pub(super) struct Results {
-    /// `None` once it is in its place.
+/// The results file of a push in progress.
+pub(super) struct ResultsFile {
+    /// `None` when the file is finished.
     out: Option<csv::Writer<Output>>,
     path: PathBuf,
-    /// Whether it tells of a row more than that it was not sent.
-    tells: bool,
+    /// True if any row has another outcome than `not_sent`.
+    has_outcomes: bool,
 }
 
 /// How a push ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// Each row of the input has a fate.
+    /// Every row of the input has an outcome.
     Complete,
-    /// It failed, or was stopped.
+    /// The push failed or was stopped.
     Early,
 }
 
-impl Results {
-    pub fn begin(path: &Path) -> Result<Results, PipelineError> {
+impl ResultsFile {
+    pub fn begin(path: &Path) -> Result<ResultsFile, PipelineError> {
         let failed = |source| PipelineError::Results { path: path.to_owned(), source };
         let real = files::real_path(path).map_err(failed)?;
-        // Of a push that was killed.
-        keep_aside(&files::with_suffix(&real, UNFINISHED), &real).map_err(failed)?;
-        let out = Output::begin(path, UNFINISHED, Access::Private).map_err(failed)?;
-        let mut results = Results { out: Some(csv::Writer::from_writer(out)), path: path.to_owned(), tells: false };
+        // Left by a killed push.
+        rename_to_free_name(&files::with_suffix(&real, TEMPORARY), &real).map_err(failed)?;
+        let out = Output::begin(path, TEMPORARY, Access::Private).map_err(failed)?;
+        let mut results =
+            ResultsFile { out: Some(csv::Writer::from_writer(out)), path: path.to_owned(), has_outcomes: false };
         results.record(HEADER)?;
         Ok(results)
     }
@@ -162,9 +168,9 @@ impl Results {
             ThisPush::Nothing => "nothing",
         };
         let user_id = result.user_id.unwrap_or_default();
-        let (fate, events) = (result.fate_name(), result.events_name());
-        self.tells |= result.fate != Fate::NotSent;
-        self.record([&row, user_id, fate, this_push, &status, &unknown_sends, events, result.reason])
+        let (outcome, events) = (result.outcome_name(), result.events_name());
+        self.has_outcomes |= result.outcome != RowOutcome::NotSent;
+        self.record([&row, user_id, outcome, this_push, &status, &unknown_sends, events, result.reason])
     }
 
     fn record(&mut self, cells: [&str; HEADER.len()]) -> Result<(), PipelineError> {
@@ -172,22 +178,22 @@ impl Results {
         out.write_record(cells).map_err(|error| self.failed(error.into()))
     }
 
-    /// Puts the file in its place. Returns false if the file of an earlier push stays there,
-    /// since this one tells nothing.
+    /// Renames the file to its path. Returns false if the file of an earlier push stays there, because this push ended
+    /// early without any outcome.
     pub fn finish(&mut self, ending: Ending) -> Result<bool, PipelineError> {
         let Some(out) = self.out.take() else { return Ok(false) };
-        let place = || -> io::Result<bool> {
+        let finish = || -> io::Result<bool> {
             let out = out.into_inner().map_err(|error| io::Error::other(error.to_string()))?;
             if ending == Ending::Early && out.is_regular() {
                 let real = files::real_path(&self.path)?;
-                if !self.tells && files::metadata(&real)?.is_some() {
+                if !self.has_outcomes && files::metadata(&real)?.is_some() {
                     return Ok(false);
                 }
-                keep_aside(&real, &real)?;
+                rename_to_free_name(&real, &real)?;
             }
             out.finish().map(|()| true)
         };
-        place().map_err(|source| self.failed(source))
+        finish().map_err(|source| self.failed(source))
     }
 
     fn failed(&self, source: io::Error) -> PipelineError {
@@ -195,20 +201,20 @@ impl Results {
     }
 }
 
-/// Moves a file of results, if there is one, to the first name that is free: `<place>.1`, `<place>.2` and so on.
-fn keep_aside(results: &Path, place: &Path) -> io::Result<()> {
+/// Renames a results file, if it exists, to the first free name: `<path>.1`, `<path>.2` and so on.
+fn rename_to_free_name(results: &Path, path: &Path) -> io::Result<()> {
     if !files::metadata(results)?.is_some_and(|found| found.is_file()) {
         return Ok(());
     }
     let mut number = 1;
-    let aside = loop {
-        let aside = files::with_suffix(place, &format!(".{number}"));
-        if fs::symlink_metadata(&aside).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-            break aside;
+    let free = loop {
+        let free = files::with_suffix(path, &format!(".{number}"));
+        if fs::symlink_metadata(&free).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            break free;
         }
         number += 1;
     };
-    fs::rename(results, &aside)?;
-    tracing::warn!("the results of an earlier push are kept as {}", aside.display());
+    fs::rename(results, &free)?;
+    tracing::warn!("the results of an earlier push are kept as {}", free.display());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! One recording: what is known of it, else what comes by its link.
+//! Fetches one recording: returns its known outcome, or downloads it by its link.
 
 use std::{
     collections::BTreeMap,
@@ -8,9 +8,9 @@ use std::{
 
 use super::{
     super::PipelineError,
-    fresh_link::{Fresh, fresh_link},
+    fresh_link::{FreshLink, fresh_link},
+    pending_uploads::PendingUpload,
     sink::{Allowance, Declined, Sink},
-    wishes::Wish,
 };
 use crate::{
     clock::Clock,
@@ -22,44 +22,45 @@ use crate::{
     },
 };
 
-/// Attempts by one link, each going on where the one before was cut off.
+/// Attempts with one link. Each resumes where the one before broke off.
 const ATTEMPTS_MAX: u32 = 3;
-/// Waits before the next attempt.
-const NAP: Duration = Duration::from_secs(2);
-/// After so many recordings in a row that did not come, their host is left alone until the next run.
-const FAILURES_IN_A_ROW_MAX: u32 = 5;
-/// Why a host that answers with 429 or 503 is left alone.
-const LATER: &str = "their host sends nothing for now (429 or 503)";
-/// What a fresh link did not bring is asked for again after so many days; then no more.
-const ASK_AGAIN_DAYS: [i64; 3] = [1, 7, 30];
+/// Wait between two attempts.
+const RETRY_DELAY: Duration = Duration::from_secs(2);
+/// Consecutive failed recordings after which a host gets no further request in this run.
+const CONSECUTIVE_FAILURES_MAX: u32 = 5;
+/// The reason why a host that answers 429 or 503 gets no further request in this run.
+const HOST_BUSY: &str = "their host sends nothing for now (429 or 503)";
+/// Days after which a missing recording is requested again, by the number of earlier attempts. After the last of them
+/// it stays missing.
+const RETRY_DAYS: [i64; 3] = [1, 7, 30];
 
-/// What came of one recording.
+/// The result of fetching one recording.
 #[derive(Debug)]
-pub(super) enum Fetched {
-    /// It was known before.
+pub(super) enum FetchResult {
+    /// The outcome was known before; no request was sent.
     Known(UploadOutcome),
-    /// It is known now.
-    Came(UploadOutcome),
-    /// Nobody is to be asked for it: its answer is gone.
-    NotAsked,
-    /// It failed in an earlier run: those that were not tried yet come first.
-    AfterOthers,
-    /// It is left to the next run.
-    Waits {
+    /// The outcome is new.
+    New(UploadOutcome),
+    /// The answer was deleted, so the recording is not requested.
+    AnswerDeleted,
+    /// The recording failed in an earlier run; recordings that were never tried come first.
+    Deferred,
+    /// The recording is left to the next run.
+    NextRun {
         reason: String,
     },
     Stopped(Stop),
 }
 
-/// What a run knows of the hosts of recordings, by host and port.
+/// The hosts of recordings in this run, by host and port.
 #[derive(Debug, Default)]
 pub(super) struct Hosts(Mutex<BTreeMap<String, Host>>);
 
 #[derive(Debug, Default)]
 struct Host {
-    failures_in_a_row: u32,
-    /// Why it is left alone until the next run.
-    is_closed: Option<String>,
+    consecutive_failures: u32,
+    /// Why the host gets no further request in this run.
+    closed_reason: Option<String>,
 }
 
 impl Hosts {
@@ -67,88 +68,89 @@ impl Hosts {
         work(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(host_of(link)).or_default())
     }
 
-    fn closed(&self, link: &str) -> Option<String> {
-        self.with(link, |host| host.is_closed.clone())
+    fn closed_reason(&self, link: &str) -> Option<String> {
+        self.with(link, |host| host.closed_reason.clone())
     }
 
     fn close(&self, link: &str, reason: &str) {
-        self.with(link, |host| host.is_closed = Some(reason.to_owned()));
+        self.with(link, |host| host.closed_reason = Some(reason.to_owned()));
     }
 
-    fn came(&self, link: &str) {
-        self.with(link, |host| host.failures_in_a_row = 0);
+    fn succeeded(&self, link: &str) {
+        self.with(link, |host| host.consecutive_failures = 0);
     }
 
     fn failed(&self, link: &str, reason: &str) {
         self.with(link, |host| {
-            host.failures_in_a_row += 1;
-            if host.failures_in_a_row >= FAILURES_IN_A_ROW_MAX {
-                host.is_closed = Some(reason.to_owned());
+            host.consecutive_failures += 1;
+            if host.consecutive_failures >= CONSECUTIVE_FAILURES_MAX {
+                host.closed_reason = Some(reason.to_owned());
             }
         });
     }
 }
 
-/// Fetches recordings within the allowance of a run.
+/// Fetches recordings within the limits of a run.
 #[derive(Debug)]
 pub(super) struct Fetcher {
     pub source: Source,
     pub recordings: Recordings,
     pub clock: Clock,
-    /// Of the scans of responses.
+    /// The flags of scans of responses.
     pub flags: FlagSet,
-    /// Whether an answer is listed at its creation, as far as is known.
+    /// False if the service is known to list answers by another time than their creation.
     pub is_listed_by_creation: bool,
     pub allowance: Allowance,
     pub hosts: Hosts,
 }
 
 impl Fetcher {
-    /// What is known of a recording, or what comes by its link; by a fresh one if that has aged. `has_failed_turn`:
-    /// also if it failed in an earlier run.
-    pub async fn fetch(&self, wish: &Wish, has_failed_turn: bool) -> Result<Fetched, PipelineError> {
-        let known = self.recordings.find(&wish.key)?;
-        let earlier = match known {
+    /// Fetches a recording. If its link has expired, requests a fresh one. `includes_failed` allows recordings that
+    /// failed in an earlier run; without it they are deferred.
+    pub async fn fetch(&self, upload: &PendingUpload, includes_failed: bool) -> Result<FetchResult, PipelineError> {
+        let earlier = match self.recordings.find(&upload.key)? {
             Some(UploadOutcome::Missing(missing)) if self.is_due(&missing) => Some(missing),
-            Some(upload) => return Ok(Fetched::Known(upload)),
+            Some(outcome) => return Ok(FetchResult::Known(outcome)),
             None => None,
         };
-        if wish.wanted.is_gone {
-            return Ok(Fetched::NotAsked);
+        if upload.row.is_gone {
+            return Ok(FetchResult::AnswerDeleted);
         }
-        if earlier.as_ref().is_some_and(|missing| missing.reason == MissingReason::Failed) && !has_failed_turn {
-            return Ok(Fetched::AfterOthers);
+        if earlier.as_ref().is_some_and(|missing| missing.reason == MissingReason::Failed) && !includes_failed {
+            return Ok(FetchResult::Deferred);
         }
-        if let Some(reason) = self.allowance.is_used_up() {
-            return Ok(Fetched::Waits { reason });
+        if let Some(reason) = self.allowance.used_up_reason() {
+            return Ok(FetchResult::NextRun { reason });
         }
         let attempts = earlier.map_or(0, |missing| missing.attempts);
-        let link = &wish.wanted.link;
-        let first = match self.follow(wish, link).await? {
-            Followed::Missing(reason @ (MissingReason::Refused | MissingReason::BadLink | MissingReason::NotMedia)) => {
-                reason
-            }
-            followed => return self.ended(wish, followed, attempts),
+        let link = &upload.row.link;
+        let first = match self.follow(upload, link).await? {
+            LinkResult::Missing(
+                reason @ (MissingReason::Refused | MissingReason::BadLink | MissingReason::NotMedia),
+            ) => reason,
+            result => return self.finish(upload, result, attempts),
         };
-        // The link has aged: the service hands out another one.
-        match fresh_link(&self.source, self.flags, &wish.wanted).await {
-            Ok(Fresh::Link(fresh)) if fresh != *link => {
-                let followed = self.follow(wish, &fresh).await?;
-                self.ended(wish, followed, attempts)
+        // The link has probably expired.
+        match fresh_link(&self.source, self.flags, &upload.row).await {
+            Ok(FreshLink::Link(fresh)) if fresh != *link => {
+                let result = self.follow(upload, &fresh).await?;
+                self.finish(upload, result, attempts)
             }
-            Ok(Fresh::Link(_)) => self.ended(wish, Followed::Missing(first), attempts),
-            Ok(Fresh::Gone) => Ok(Fetched::NotAsked),
-            Ok(Fresh::None) if self.is_listed_by_creation => self.ended(wish, Followed::Missing(first), attempts),
-            Ok(Fresh::None) => {
+            Ok(FreshLink::Link(_)) => self.finish(upload, LinkResult::Missing(first), attempts),
+            Ok(FreshLink::Deleted) => Ok(FetchResult::AnswerDeleted),
+            Ok(FreshLink::NotListed) if self.is_listed_by_creation => {
+                self.finish(upload, LinkResult::Missing(first), attempts)
+            }
+            Ok(FreshLink::NotListed) => {
                 let reason = "the service lists answers by another time than their creation, so no fresh link is found";
-                Ok(Fetched::Waits { reason: reason.to_owned() })
+                Ok(FetchResult::NextRun { reason: reason.to_owned() })
             }
-            Ok(Fresh::Unknown(reason)) => Ok(Fetched::Waits { reason }),
-            Err(stop) => Ok(Fetched::Stopped(stop)),
+            Ok(FreshLink::Unknown(reason)) => Ok(FetchResult::NextRun { reason }),
+            Err(stop) => Ok(FetchResult::Stopped(stop)),
         }
     }
 
-    /// Whether what is missing is to be asked for again.
+    /// Returns true if a missing recording should be requested again.
     fn is_due(&self, missing: &MissingRecording) -> bool {
         if let Some(limit) = missing.limit_bytes {
             return self.allowance.file_limit_bytes > limit;
@@ -156,56 +158,63 @@ impl Fetcher {
         if missing.reason == MissingReason::Failed {
             return true;
         }
-        let days = usize::try_from(missing.attempts.saturating_sub(1)).ok().and_then(|at| ASK_AGAIN_DAYS.get(at));
+        let retry = usize::try_from(missing.attempts.saturating_sub(1)).ok();
+        let days = retry.and_then(|index| RETRY_DAYS.get(index));
         days.is_some_and(|days| self.clock.now_ms() >= missing.asked_ms.saturating_add(days * DAY_MS))
     }
 
-    fn ended(&self, wish: &Wish, followed: Followed, attempts: u32) -> Result<Fetched, PipelineError> {
-        Ok(match followed {
-            Followed::Stored(upload) => Fetched::Came(upload),
-            Followed::Missing(reason) => {
-                self.recordings.discard(&wish.key)?;
-                Fetched::Came(self.missing(wish, reason, attempts.saturating_add(1))?)
+    /// Stores the result of a link.
+    fn finish(&self, upload: &PendingUpload, result: LinkResult, attempts: u32) -> Result<FetchResult, PipelineError> {
+        Ok(match result {
+            LinkResult::Stored(outcome) => FetchResult::New(outcome),
+            LinkResult::Missing(reason) => {
+                self.recordings.discard(&upload.key)?;
+                FetchResult::New(self.store_missing(upload, reason, attempts.saturating_add(1))?)
             }
-            Followed::Failed(failure) => {
-                // Its part stays: the next run goes on with it.
-                self.missing(wish, MissingReason::Failed, attempts)?;
-                Fetched::Waits { reason: failure }
+            LinkResult::Failed(reason) => {
+                // The partial file stays: the next run resumes the download.
+                self.store_missing(upload, MissingReason::Failed, attempts)?;
+                FetchResult::NextRun { reason }
             }
-            Followed::Waits(reason) => Fetched::Waits { reason },
-            Followed::Stopped(stop) => Fetched::Stopped(stop),
+            LinkResult::NextRun(reason) => FetchResult::NextRun { reason },
+            LinkResult::Stopped(stop) => FetchResult::Stopped(stop),
         })
     }
 
-    fn missing(&self, wish: &Wish, reason: MissingReason, attempts: u32) -> Result<UploadOutcome, PipelineError> {
+    fn store_missing(
+        &self,
+        upload: &PendingUpload,
+        reason: MissingReason,
+        attempts: u32,
+    ) -> Result<UploadOutcome, PipelineError> {
         let limit_bytes = (reason == MissingReason::TooLarge).then_some(self.allowance.file_limit_bytes);
         let missing = MissingRecording { reason, attempts, asked_ms: self.clock.now_ms(), limit_bytes };
-        self.recordings.note_missing(&wish.key, &missing)?;
+        self.recordings.note_missing(&upload.key, &missing)?;
         Ok(UploadOutcome::Missing(missing))
     }
 
-    /// Follows a link, a few times if need be.
-    async fn follow(&self, wish: &Wish, link: &str) -> Result<Followed, PipelineError> {
-        if let Some(reason) = self.hosts.closed(link) {
-            return Ok(Followed::Waits(reason));
+    /// Downloads a link, with retries.
+    async fn follow(&self, upload: &PendingUpload, link: &str) -> Result<LinkResult, PipelineError> {
+        if let Some(reason) = self.hosts.closed_reason(link) {
+            return Ok(LinkResult::NextRun(reason));
         }
-        let partial = self.recordings.begin(&wish.key)?;
+        let partial = self.recordings.begin(&upload.key)?;
         let mut sink = Sink::new(partial, &self.allowance);
         let mut last = String::new();
         for attempt in 0..ATTEMPTS_MAX {
             if attempt > 0
-                && let Err(stop) = self.source.nap(NAP).await
+                && let Err(stop) = self.source.retry_delay(RETRY_DELAY).await
             {
-                return Ok(Followed::Stopped(stop));
+                return Ok(LinkResult::Stopped(stop));
             }
             let version = sink.partial.version().cloned();
             let bytes = sink.partial.bytes();
             let from = version.as_ref().map(|version| PartialDownload { bytes, validator: &version.validator });
             let downloaded = match self.source.download(DownloadRequest { link, from }, &mut sink).await {
                 Ok(downloaded) => downloaded,
-                Err(stop) => return Ok(Followed::Stopped(stop)),
+                Err(stop) => return Ok(LinkResult::Stopped(stop)),
             };
-            let followed = match downloaded {
+            let result = match downloaded {
                 DownloadOutcome::Failed(failure) => {
                     if matches!(failure, Failure::Status { status: OTHER_VERSION_STATUS, .. }) {
                         sink.partial.restart(None)?;
@@ -214,51 +223,58 @@ impl Fetcher {
                     continue;
                 }
                 DownloadOutcome::Complete(start) => {
-                    self.hosts.came(link);
-                    return self.whole(wish, sink.partial, start);
+                    self.hosts.succeeded(link);
+                    return self.store(upload, sink.partial, start);
                 }
-                DownloadOutcome::Refused(_) => Followed::Missing(MissingReason::Refused),
+                DownloadOutcome::Refused(_) => LinkResult::Missing(MissingReason::Refused),
                 DownloadOutcome::BadLink(why) => {
                     tracing::warn!("a recording's link cannot be followed: {why}");
-                    Followed::Missing(MissingReason::BadLink)
+                    LinkResult::Missing(MissingReason::BadLink)
                 }
                 DownloadOutcome::RateLimited => {
-                    self.hosts.close(link, LATER);
-                    Followed::Failed(LATER.to_owned())
+                    self.hosts.close(link, HOST_BUSY);
+                    LinkResult::Failed(HOST_BUSY.to_owned())
                 }
-                DownloadOutcome::Declined(declined) => declined_as(declined)?,
+                DownloadOutcome::Declined(declined) => LinkResult::of_declined(declined)?,
             };
-            return Ok(followed);
+            return Ok(result);
         }
         self.hosts.failed(link, &last);
-        Ok(Followed::Failed(last))
+        Ok(LinkResult::Failed(last))
     }
 
-    fn whole(&self, wish: &Wish, partial: PartialFile, start: DownloadStart) -> Result<Followed, PipelineError> {
+    fn store(
+        &self,
+        upload: &PendingUpload,
+        partial: PartialFile,
+        start: DownloadStart,
+    ) -> Result<LinkResult, PipelineError> {
         if partial.bytes() == 0 {
-            return Ok(Followed::Missing(MissingReason::NotMedia));
+            return Ok(LinkResult::Missing(MissingReason::NotMedia));
         }
-        let now_ms = self.clock.now_ms();
-        let kept = self.recordings.store(&wish.key, partial, start.media_type, now_ms);
-        Ok(Followed::Stored(UploadOutcome::Stored(kept?)))
+        let stored = self.recordings.store(&upload.key, partial, start.media_type, self.clock.now_ms())?;
+        Ok(LinkResult::Stored(UploadOutcome::Stored(stored)))
     }
 }
 
-fn declined_as(declined: Declined) -> Result<Followed, PipelineError> {
-    match declined {
-        Declined::NotMedia => Ok(Followed::Missing(MissingReason::NotMedia)),
-        Declined::TooLarge => Ok(Followed::Missing(MissingReason::TooLarge)),
-        Declined::Allowance(reason) => Ok(Followed::Waits(reason)),
-        Declined::File(error) => Err(PipelineError::Recordings(error)),
-    }
-}
-
-/// What came by one link.
-enum Followed {
+/// The result of following one link.
+enum LinkResult {
     Stored(UploadOutcome),
     Missing(MissingReason),
-    /// Its host is to blame, or the way to it.
+    /// The host or the connection failed.
     Failed(String),
-    Waits(String),
+    /// The recording is left to the next run, for this reason.
+    NextRun(String),
     Stopped(Stop),
+}
+
+impl LinkResult {
+    fn of_declined(declined: Declined) -> Result<LinkResult, PipelineError> {
+        match declined {
+            Declined::NotMedia => Ok(LinkResult::Missing(MissingReason::NotMedia)),
+            Declined::TooLarge => Ok(LinkResult::Missing(MissingReason::TooLarge)),
+            Declined::Allowance(reason) => Ok(LinkResult::NextRun(reason)),
+            Declined::File(error) => Err(PipelineError::Recordings(error)),
+        }
+    }
 }

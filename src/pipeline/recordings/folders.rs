@@ -1,4 +1,4 @@
-//! The folders where recordings were ever put: an erasure looks in each of them, whatever the settings say by then.
+//! The folders that ever held recordings. An erasure searches all of them, whatever the settings say by then.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,13 @@ use crate::{
     state::{State, StateError},
 };
 
-/// The name under which the checkpoints have them.
+/// Name of the behaviour that stores the folders.
 const FOLDERS: &str = "recordings_folders";
 
-/// Notes the folder of the settings, before anything is put there.
+/// Stores the folder of the settings, before a run writes a file to it.
 pub(super) fn remember_folder(state: &State, settings: &RecordingsSettings, now_ms: i64) -> Result<(), StateError> {
-    let mut folders = noted(state)?;
-    let folder = written(&settings.path, state.path());
+    let mut folders = stored_folders(state)?;
+    let folder = relative_to_installation(&settings.path, state.path());
     if !folders.contains(&folder) {
         folders.push(folder);
         state.remember_behaviour(FOLDERS, &folders, now_ms)?;
@@ -22,27 +22,28 @@ pub(super) fn remember_folder(state: &State, settings: &RecordingsSettings, now_
     Ok(())
 }
 
-/// The folders where runs put recordings.
+/// Returns the folders that ever held recordings.
 pub fn recordings_folders(state: &State) -> Result<Vec<PathBuf>, StateError> {
-    let place = place_of(state.path());
-    // One that was written whole stays as it is.
-    Ok(noted(state)?.into_iter().map(|folder| place.join(folder)).collect())
+    let installation = installation_folder(state.path());
+    // `join` leaves an absolute path as it is.
+    Ok(stored_folders(state)?.into_iter().map(|folder| installation.join(folder)).collect())
 }
 
-fn noted(state: &State) -> Result<Vec<PathBuf>, StateError> {
+fn stored_folders(state: &State) -> Result<Vec<PathBuf>, StateError> {
     Ok(state.behaviour::<Vec<PathBuf>>(FOLDERS)?.map(|(folders, _)| folders).unwrap_or_default())
 }
 
-/// The folder that holds all of an installation: above that of the state file. A copy of it has its own recordings.
-fn place_of(state: &Path) -> PathBuf {
+/// Returns the folder of the installation: the parent of the state file's folder. Paths inside it are stored relative
+/// to it, so that a copy of an installation has its own recordings.
+fn installation_folder(state: &Path) -> PathBuf {
     let state = absolute(state);
     files::folder_of(files::folder_of(&state)).to_owned()
 }
 
-/// As it is noted: from the place of the state file on, if it is there.
-fn written(folder: &Path, state: &Path) -> PathBuf {
+/// Returns a folder relative to the installation, or its absolute path if it is elsewhere.
+fn relative_to_installation(folder: &Path, state: &Path) -> PathBuf {
     let folder = absolute(folder);
-    folder.strip_prefix(place_of(state)).map(Path::to_owned).unwrap_or(folder)
+    folder.strip_prefix(installation_folder(state)).map(Path::to_owned).unwrap_or(folder)
 }
 
 fn absolute(path: &Path) -> PathBuf {

@@ -1,11 +1,11 @@
-//! A fresh link to a recording: the service is asked for the answers of its moment.
+//! Requests a fresh link to a recording: reads the answers of its creation time from the service.
 
 use arrow::{
     array::{Array as _, AsArray as _},
     datatypes::Int64Type,
 };
 
-use super::wishes::STREAM;
+use super::pending_uploads::STREAM;
 use crate::{
     flatten::flatten_page,
     load::WantedRecording,
@@ -13,22 +13,25 @@ use crate::{
     source::{Answer, Range, Source, SourceError, Stop},
 };
 
-/// The most pages of answers of one moment that are looked at.
+/// Pages of answers of one millisecond that are read at most.
 const PAGES_MAX: usize = 20;
 
-/// What the service hands out now.
-pub(super) enum Fresh {
+/// The service's answer to a request for a fresh link.
+pub(super) enum FreshLink {
     Link(String),
-    /// It lists no such answer.
-    None,
+    /// The service does not list the answer at its creation time.
+    NotListed,
     /// The answer was deleted.
-    Gone,
-    /// It does not say so for now.
+    Deleted,
+    /// The request failed, for this reason.
     Unknown(String),
 }
 
-/// The link that the service hands out now. An error: the run is to end.
-pub(super) async fn fresh_link(source: &Source, flags: FlagSet, wanted: &WantedRecording) -> Result<Fresh, Stop> {
+/// Requests a fresh link to a recording.
+///
+/// # Errors
+/// If the run has to stop.
+pub(super) async fn fresh_link(source: &Source, flags: FlagSet, wanted: &WantedRecording) -> Result<FreshLink, Stop> {
     let at_ms = wanted.created_us.div_euclid(1000);
     let page_rows = STREAM.page_rows_max().unwrap_or(0);
     let window = Window::new(at_ms, at_ms.saturating_add(1));
@@ -37,12 +40,12 @@ pub(super) async fn fresh_link(source: &Source, flags: FlagSet, wanted: &WantedR
         let page = match source.ask(&request, Range::Window).await {
             Ok(Answer::Page { page, .. }) => page,
             Err(SourceError::Stopped(stop)) => return Err(stop),
-            Ok(Answer::Rejected { status: 404, is_web_page: false }) => return Ok(Fresh::None),
+            Ok(Answer::Rejected { status: 404, is_web_page: false }) => return Ok(FreshLink::NotListed),
             Ok(Answer::Rejected { status, .. }) => {
-                return Ok(Fresh::Unknown(format!("status {status} for a fresh link")));
+                return Ok(FreshLink::Unknown(format!("status {status} for a fresh link")));
             }
-            Ok(Answer::Failed(failure)) => return Ok(Fresh::Unknown(failure.to_string())),
-            Err(error) => return Ok(Fresh::Unknown(error.to_string())),
+            Ok(Answer::Failed(failure)) => return Ok(FreshLink::Unknown(failure.to_string())),
+            Err(error) => return Ok(FreshLink::Unknown(error.to_string())),
         };
         if let Some(found) = link_on(&page.body, wanted) {
             return Ok(found);
@@ -52,36 +55,36 @@ pub(super) async fn fresh_link(source: &Source, flags: FlagSet, wanted: &WantedR
             break;
         }
     }
-    Ok(Fresh::None)
+    Ok(FreshLink::NotListed)
 }
 
-/// What the page says of the recording, if it is there.
-fn link_on(body: &[u8], wanted: &WantedRecording) -> Option<Fresh> {
+/// Returns the link on a page of answers, or that the answer was deleted. Returns `None` if the page lacks the answer.
+fn link_on(body: &[u8], wanted: &WantedRecording) -> Option<FreshLink> {
     let flat = flatten_page(STREAM, body, DriftRules::default()).ok()?;
     if is_deleted_on(&flat, wanted) == Some(true) {
-        return Some(Fresh::Gone);
+        return Some(FreshLink::Deleted);
     }
     let media = flat.table("response_media")?;
     let text = |name: &str| media.column_by_name(name).and_then(|column| column.as_string_opt::<i32>());
     let (sessions, uploads, links) = (text("response_group_uid")?, text("upload_id")?, text("download_url")?);
     let questions = media.column_by_name("question_id")?.as_primitive_opt::<Int64Type>()?;
-    let is_it = |at: &usize| {
-        let upload = uploads.is_valid(*at).then(|| uploads.value(*at));
-        sessions.value(*at) == wanted.response_group_uid
-            && questions.value(*at) == wanted.question_id
+    let is_wanted = |row: &usize| {
+        let upload = uploads.is_valid(*row).then(|| uploads.value(*row));
+        sessions.value(*row) == wanted.response_group_uid
+            && questions.value(*row) == wanted.question_id
             && upload == wanted.upload_id.as_deref()
-            && links.is_valid(*at)
+            && links.is_valid(*row)
     };
-    (0..media.num_rows()).find(is_it).map(|at| Fresh::Link(links.value(at).to_owned()))
+    (0..media.num_rows()).find(is_wanted).map(|row| FreshLink::Link(links.value(row).to_owned()))
 }
 
-/// Whether the answer is on the page, and deleted.
+/// Returns whether the answer is deleted. Returns `None` if the page lacks the answer.
 fn is_deleted_on(flat: &FlatPage, wanted: &WantedRecording) -> Option<bool> {
     let answers = flat.table(STREAM.name())?;
     let sessions = answers.column_by_name("response_group_uid")?.as_string_opt::<i32>()?;
     let questions = answers.column_by_name("question_id")?.as_primitive_opt::<Int64Type>()?;
     let deleted = answers.column_by_name("deleted_at")?;
-    let is_it =
-        |at: &usize| sessions.value(*at) == wanted.response_group_uid && questions.value(*at) == wanted.question_id;
-    (0..answers.num_rows()).find(is_it).map(|at| deleted.is_valid(at))
+    let is_wanted =
+        |row: &usize| sessions.value(*row) == wanted.response_group_uid && questions.value(*row) == wanted.question_id;
+    (0..answers.num_rows()).find(is_wanted).map(|row| deleted.is_valid(row))
 }

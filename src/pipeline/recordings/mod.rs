@@ -1,19 +1,19 @@
-//! Recordings of answers (VIDEOVOICE): fetched by the links in `response_media` while those are fresh,
-//! kept as files, and told in the rows.
+//! Downloads the recordings of answers (VIDEOVOICE) by the links in `response_media`, before the links expire, and
+//! writes the outcome of each into its rows.
 //!
-//! The rows are the list of what is wanted, and the notes beside the files say what became of it. So nothing else is to
-//! be remembered: a kill at any point costs at most a part of a download, and rows that were written anew, by an edit
-//! or a replay, are filled again without a request.
+//! The rows list the recordings, and the notes next to the files have their outcomes, so that no further state is
+//! needed. A kill costs at most a part of a download. Rows that an edit or a replay wrote again get their outcome from
+//! the notes, without a request.
 //!
-//! [`fetch`] brings one recording, [`fresh_link`] asks the service for a link that has aged; here is what is asked for,
-//! in which order, and when it is enough.
+//! [`fetch`] fetches one recording, [`fresh_link`] replaces an expired link. This file decides which recordings are
+//! fetched, in which order, and when a pass ends.
 
 mod fetch;
 mod folders;
 mod fresh_link;
+mod pending_uploads;
+mod progress;
 mod sink;
-mod wishes;
-mod work;
 
 use std::time::Duration;
 
@@ -29,34 +29,34 @@ use crate::{
 
 use super::{PipelineError, Run, assemble::failed, error::chain};
 
-use fetch::{Fetched, Fetcher, Hosts};
+use fetch::{FetchResult, Fetcher, Hosts};
 use folders::remember_folder;
+use pending_uploads::{PendingUpload, PendingUploads, STREAM, key_of, outcome_of};
 use sink::Allowance;
-use wishes::{STREAM, Wish, Wishes, key_of, outcome_of};
 
 pub use folders::recordings_folders;
-pub use work::RecordingsReport;
-pub(super) use work::RecordingsWork;
+pub(super) use progress::RecordingsProgress;
+pub use progress::RecordingsReport;
 
-/// Rows that are looked at together.
+/// Rows that are read from a warehouse at a time.
 const ROWS_AT_ONCE: usize = 20_000;
-/// Recordings that are looked at before it is asked whether rows are to be told.
-const LOOKED_AT_TOGETHER: usize = 64;
-/// In a long run, links are followed so often: they age.
-const EARLY_AFTER: Duration = Duration::from_secs(300);
+/// Recordings of one chunk. After each chunk, outcomes are written into the rows if a batch is due.
+const CHUNK_UPLOADS: usize = 64;
+/// Interval between passes during a long run, because links expire.
+const PASS_INTERVAL: Duration = Duration::from_secs(300);
 
 impl Run {
-    /// Follows links while a long run goes on, now and then.
+    /// Fetches recordings during a long run, if the last pass is old enough.
     pub(super) async fn fetch_recordings_early(&mut self) -> Result<(), PipelineError> {
-        let looked_at = *self.recordings.looked_at.get_or_insert_with(Instant::now);
-        if looked_at.elapsed() < EARLY_AFTER {
+        let last_pass_at = *self.recordings.last_pass_at.get_or_insert_with(Instant::now);
+        if last_pass_at.elapsed() < PASS_INTERVAL {
             return Ok(());
         }
         self.fetch_recordings().await
     }
 
-    /// Fetches what is wanted and was not tried in this run, within the allowance. What is not had stays wanted. A
-    /// folder that cannot be written needs a look, and keeps the run from nothing else.
+    /// Fetches the pending recordings that this run has not tried, within the limits. A folder that cannot be written
+    /// leads to a note and does not fail the run.
     pub(super) async fn fetch_recordings(&mut self) -> Result<(), PipelineError> {
         let settings = self.session.settings.recordings.clone();
         if !settings.is_enabled || self.recordings.is_broken || self.findings.stop.is_some() {
@@ -65,19 +65,18 @@ impl Run {
         let fetcher = self.fetcher(&settings)?;
         let fetched = match fetcher.recordings.make_folder() {
             Ok(()) => {
-                // Before anything is put there.
                 remember_folder(&self.session.state(), &settings, self.session.now_ms())?;
                 self.fetch_all(&fetcher).await
             }
             Err(error) => Err(PipelineError::Recordings(error)),
         };
         self.recordings.report.bytes = fetcher.allowance.received_bytes();
-        self.recordings.looked_at = Some(Instant::now());
+        self.recordings.last_pass_at = Some(Instant::now());
         match fetched {
             Err(error @ PipelineError::Recordings(_)) => {
                 let note = format!("{}: the recordings are left to the next run", chain(&error));
                 tracing::warn!("{note}");
-                self.findings.look_at(note);
+                self.findings.add_attention_note(note);
                 self.recordings.is_broken = true;
                 Ok(())
             }
@@ -105,82 +104,82 @@ impl Run {
     }
 
     async fn fetch_all(&mut self, fetcher: &Fetcher) -> Result<(), PipelineError> {
-        // First what was not tried yet, then what failed in an earlier run.
-        if self.fetch_by_age(fetcher, false).await? {
-            self.fetch_by_age(fetcher, true).await?;
+        // Recordings that failed in an earlier run come last.
+        if self.fetch_newest_first(fetcher, false).await? {
+            self.fetch_newest_first(fetcher, true).await?;
         }
-        self.settle_recordings().await
+        self.write_outcomes().await
     }
 
-    /// Goes through all that is wanted, the newest first.
-    /// Returns whether some were left for the turn of those that failed.
-    async fn fetch_by_age(&mut self, fetcher: &Fetcher, has_failed_turn: bool) -> Result<bool, PipelineError> {
-        let (mut until_us, mut has_left) = (Some(i64::MAX), false);
+    /// Fetches the pending recordings, newest first. Returns true if some were deferred.
+    async fn fetch_newest_first(&mut self, fetcher: &Fetcher, includes_failed: bool) -> Result<bool, PipelineError> {
+        let (mut until_us, mut has_deferred) = (Some(i64::MAX), false);
         while let Some(until) = until_us.filter(|_| self.findings.stop.is_none()) {
-            let wanted = self.wanted_recordings(until).await?;
-            let untried: Vec<Wish> =
-                wanted.wishes.into_iter().filter(|wish| !self.recordings.tried.contains(&wish.key)).collect();
-            for some in untried.chunks(LOOKED_AT_TOGETHER) {
-                has_left |= self.fetch_some(fetcher, some, has_failed_turn).await?;
+            let pending = self.pending_uploads(until).await?;
+            let untried: Vec<PendingUpload> =
+                pending.uploads.into_iter().filter(|upload| !self.recordings.tried.contains(&upload.key)).collect();
+            for chunk in untried.chunks(CHUNK_UPLOADS) {
+                has_deferred |= self.fetch_chunk(fetcher, chunk, includes_failed).await?;
             }
-            until_us = wanted.next_until_us;
+            until_us = pending.next_until_us;
         }
-        Ok(has_left)
+        Ok(has_deferred)
     }
 
-    /// Returns whether some were left for the turn of those that failed.
-    async fn fetch_some(
+    /// Fetches recordings in parallel. Returns true if some were deferred.
+    async fn fetch_chunk(
         &mut self,
         fetcher: &Fetcher,
-        some: &[Wish],
-        has_failed_turn: bool,
+        chunk: &[PendingUpload],
+        includes_failed: bool,
     ) -> Result<bool, PipelineError> {
-        let at_once = self.session.settings.throttle.in_flight_max;
-        let mut under_way = FuturesUnordered::new();
-        let (mut next, mut has_left, mut error) = (some.iter(), false, None);
+        let in_flight_max = self.session.settings.throttle.in_flight_max;
+        let fetch = async |upload| (upload, fetcher.fetch(upload, includes_failed).await);
+        let mut in_flight = FuturesUnordered::new();
+        let (mut uploads, mut has_deferred, mut error) = (chunk.iter(), false, None);
         loop {
-            while under_way.len() < at_once
+            while in_flight.len() < in_flight_max
                 && self.findings.stop.is_none()
                 && error.is_none()
-                && let Some(wish) = next.next()
+                && let Some(upload) = uploads.next()
             {
-                under_way.push(fetch_wish(fetcher, wish, has_failed_turn));
+                in_flight.push(fetch(upload));
             }
-            let Some((wish, fetched)) = under_way.next().await else { break };
+            let Some((upload, fetched)) = in_flight.next().await else { break };
             match fetched {
-                Ok(Fetched::AfterOthers) => {
-                    has_left = true;
+                Ok(FetchResult::Deferred) => {
+                    has_deferred = true;
                     continue;
                 }
-                Ok(Fetched::Known(upload)) => {
-                    self.recordings.outcomes.extend(wish.outcome(&fetcher.recordings, &upload));
+                Ok(FetchResult::Known(outcome)) => {
+                    self.recordings.outcomes.extend(upload.outcome(&fetcher.recordings, &outcome));
                 }
-                Ok(Fetched::Came(upload)) => {
-                    match &upload {
+                Ok(FetchResult::New(outcome)) => {
+                    match &outcome {
                         UploadOutcome::Stored(_) => self.recordings.report.fetched += 1,
                         UploadOutcome::Missing(_) => self.recordings.report.missing += 1,
                     }
-                    self.recordings.outcomes.extend(wish.outcome(&fetcher.recordings, &upload));
+                    self.recordings.outcomes.extend(upload.outcome(&fetcher.recordings, &outcome));
                 }
-                Ok(Fetched::NotAsked) => {}
-                Ok(Fetched::Waits { reason }) => self.recordings.wait_because(reason),
-                Ok(Fetched::Stopped(stop)) => {
-                    self.recordings.wait_because(stop.to_string());
+                Ok(FetchResult::AnswerDeleted) => {}
+                Ok(FetchResult::NextRun { reason }) => self.recordings.leave_to_next_run(reason),
+                Ok(FetchResult::Stopped(stop)) => {
+                    self.recordings.leave_to_next_run(stop.to_string());
                     self.findings.stop = self.findings.stop.or(Some(stop));
                 }
                 Err(failed) => error = error.or(Some(failed)),
             }
-            self.recordings.tried.insert(wish.key.clone());
+            self.recordings.tried.insert(upload.key.clone());
         }
-        // What is here is told also after an error. A kill before costs no request: the notes beside the files know it.
-        if error.is_some() || self.recordings.is_settling_due() {
-            self.settle_recordings().await?;
+        // A kill before this write costs no request: the next run reads the outcomes from the notes next to the files.
+        if error.is_some() || self.recordings.is_batch_due() {
+            self.write_outcomes().await?;
         }
-        error.map_or(Ok(has_left), Err)
+        error.map_or(Ok(has_deferred), Err)
     }
 
-    /// Tells the rows what became of recordings since this was done last.
-    async fn settle_recordings(&mut self) -> Result<(), PipelineError> {
+    /// Writes the collected outcomes into the rows of every warehouse.
+    async fn write_outcomes(&mut self) -> Result<(), PipelineError> {
         let outcomes = self.recordings.take_outcomes();
         if outcomes.is_empty() {
             return Ok(());
@@ -188,12 +187,10 @@ impl Run {
         let now_ms = self.context.source.service_now_ms().unwrap_or_else(|| self.session.now_ms());
         for destination in &self.destinations {
             let (outcomes, run_id) = (outcomes.clone(), self.session.run_id.clone());
-            let settle = move |warehouse: &mut Warehouse| {
+            let write = move |warehouse: &mut Warehouse| {
                 warehouse.write_recording_outcomes(&outcomes, Some(Stamp { run_id: &run_id, at_ms: now_ms }))
             };
-            let settled =
-                destination.work(move |warehouse| settle(warehouse).map_err(failed(warehouse.name()))).await??;
-            self.findings.wrote |= settled > 0;
+            self.findings.wrote |= destination.work(write).await? > 0;
             if destination.lock().should_compact() {
                 self.publish(destination).await?;
             }
@@ -201,32 +198,26 @@ impl Run {
         Ok(())
     }
 
-    /// What the warehouses want together, of answers up to a moment.
-    async fn wanted_recordings(&self, until_us: i64) -> Result<Wishes, PipelineError> {
-        let mut wishes = Wishes::default();
+    /// Returns the pending recordings of all warehouses, of answers created up to a time.
+    async fn pending_uploads(&self, until_us: i64) -> Result<PendingUploads, PipelineError> {
+        let mut pending = PendingUploads::default();
         for destination in &self.destinations {
-            let look = move |warehouse: &mut Warehouse| {
-                let wanted = warehouse.wanted_recordings(until_us, ROWS_AT_ONCE).map_err(failed(warehouse.name()))?;
-                // A download takes long: nobody is kept from the warehouse meanwhile.
-                warehouse.release_lock().map_err(failed(warehouse.name()))?;
-                Ok::<_, PipelineError>(wanted)
+            let read = move |warehouse: &mut Warehouse| {
+                let wanted = warehouse.wanted_recordings(until_us, ROWS_AT_ONCE)?;
+                // Downloads take long: other processes may use the warehouse meanwhile.
+                warehouse.release_lock().map(|()| wanted)
             };
-            wishes.add_all(destination.work(look).await??);
+            pending.add_all(destination.work(read).await?);
         }
-        Ok(wishes)
+        Ok(pending)
     }
 }
 
-async fn fetch_wish<'w>(
-    fetcher: &Fetcher,
-    wish: &'w Wish,
-    has_failed_turn: bool,
-) -> (&'w Wish, Result<Fetched, PipelineError>) {
-    (wish, fetcher.fetch(wish, has_failed_turn).await)
-}
-
-/// Tells a warehouse that a replay built what is known of recordings, without asking anybody.
-pub(super) fn tell_known(warehouse: &mut Warehouse, settings: &RecordingsSettings) -> Result<(), PipelineError> {
+/// Writes the known outcomes of recordings into the rows of a warehouse that a replay built. Sends no request.
+pub(super) fn apply_known_outcomes(
+    warehouse: &mut Warehouse,
+    settings: &RecordingsSettings,
+) -> Result<(), PipelineError> {
     let name = warehouse.name();
     let recordings = Recordings::at(&settings.path, Failpoints::default());
     let mut until_us = Some(i64::MAX);
@@ -234,10 +225,10 @@ pub(super) fn tell_known(warehouse: &mut Warehouse, settings: &RecordingsSetting
         let wanted = warehouse.wanted_recordings(until, ROWS_AT_ONCE).map_err(failed(name))?;
         until_us = wanted.next_until_us;
         let mut outcomes = Vec::new();
-        for wanted in wanted.rows {
-            let Some(key) = key_of(&wanted) else { continue };
+        for row in wanted.rows {
+            let Some(key) = key_of(&row) else { continue };
             if let Some(upload) = recordings.find(&key)? {
-                outcomes.push(outcome_of(&wanted, &key, &recordings, &upload));
+                outcomes.push(outcome_of(&row, &key, &recordings, &upload));
             }
         }
         warehouse.write_recording_outcomes(&outcomes, None).map_err(failed(name))?;

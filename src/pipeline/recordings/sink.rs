@@ -1,4 +1,4 @@
-//! Writes the bytes of a download, as long as they are a recording and the run may fetch them.
+//! Writes the bytes of a download to its partial file. Ends the download if it is no recording or exceeds a limit.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,14 +18,14 @@ pub(super) struct Allowance {
 #[derive(Debug)]
 struct Spending {
     received_bytes: u64,
-    /// Received, and announced by downloads under way.
+    /// Bytes received, and bytes announced by downloads in progress.
     claimed_bytes: u64,
-    /// A download did not fit. No further download begins, so that the rest costs no request each.
+    /// True if a download did not fit. No further download begins then, which saves a request for each.
     is_used_up: bool,
 }
 
 impl Allowance {
-    /// `received_bytes`: what the run downloaded before.
+    /// `received_bytes` is what the run has downloaded before.
     pub fn new(file_limit_bytes: u64, run_limit_bytes: u64, received_bytes: u64) -> Self {
         let spending = Spending { received_bytes, claimed_bytes: received_bytes, is_used_up: false };
         Allowance { file_limit_bytes, run_limit_bytes, spending: Mutex::new(spending) }
@@ -35,13 +35,13 @@ impl Allowance {
         self.spending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that this run has downloaded.
+    /// Returns the bytes that this run has downloaded.
     pub fn received_bytes(&self) -> u64 {
         self.spending().received_bytes
     }
 
-    /// The reason why no further download may begin, if there is one.
-    pub fn is_used_up(&self) -> Option<String> {
+    /// Returns why no further download may begin. Returns `None` if one may.
+    pub fn used_up_reason(&self) -> Option<String> {
         let spending = self.spending();
         (spending.is_used_up || spending.claimed_bytes >= self.run_limit_bytes).then(|| self.reason())
     }
@@ -50,7 +50,7 @@ impl Allowance {
         format!("run_limit_mb = {} is used up", self.run_limit_bytes / 1_000_000)
     }
 
-    /// Reserves bytes for a download.
+    /// Reserves bytes for a download, if the limit of the run allows it.
     fn claim(&self, bytes: u64) -> Result<(), Declined> {
         let mut spending = self.spending();
         let claimed_bytes = spending.claimed_bytes.saturating_add(bytes);
@@ -66,10 +66,10 @@ impl Allowance {
 /// Why a download ends early.
 #[derive(Debug)]
 pub(super) enum Declined {
-    /// A web page, JSON or text.
+    /// The body is a web page, JSON or text.
     NotMedia,
     TooLarge,
-    /// The run has downloaded its limit.
+    /// The run has reached its limit.
     Allowance(String),
     File(RecordingsError),
 }
@@ -81,7 +81,7 @@ struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    /// Exchanges what is left of the claim for another number of bytes.
+    /// Replaces the claim by one of `bytes`.
     fn renew(&mut self, bytes: u64) -> Result<(), Declined> {
         self.release();
         self.allowance.claim(bytes)?;
@@ -89,7 +89,7 @@ impl Claim<'_> {
         Ok(())
     }
 
-    /// Counts bytes that arrived, announced or not.
+    /// Counts bytes that arrived. Bytes that were not announced are claimed now.
     fn receive(&mut self, bytes: u64) -> Result<(), Declined> {
         let announced = bytes.min(self.bytes);
         self.allowance.claim(bytes - announced)?;
@@ -178,15 +178,15 @@ mod tests {
         first.renew(400).unwrap();
         second.renew(300).unwrap();
         first.receive(100).unwrap();
-        assert_eq!((allowance.is_used_up().is_some(), allowance.received_bytes()), (true, 400));
+        assert_eq!((allowance.used_up_reason().is_some(), allowance.received_bytes()), (true, 400));
         drop(first);
-        assert_eq!(allowance.is_used_up(), None);
+        assert_eq!(allowance.used_up_reason(), None);
         // More arrives than was announced.
         second.receive(500).unwrap();
         second.receive(101).unwrap_err();
-        assert_eq!((allowance.is_used_up().is_some(), allowance.received_bytes()), (true, 900));
+        assert_eq!((allowance.used_up_reason().is_some(), allowance.received_bytes()), (true, 900));
         drop(second);
-        assert!(allowance.is_used_up().is_some(), "a download did not fit: no request is made for another");
+        assert!(allowance.used_up_reason().is_some(), "a download did not fit: no request is made for another");
     }
 
     #[test]

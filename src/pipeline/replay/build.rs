@@ -1,4 +1,4 @@
-//! Archived pages become rows of warehouses: read some way ahead of one writer for each warehouse.
+//! Builds warehouses from archived scans: one thread reads ahead, and one thread per warehouse writes.
 
 use std::{
     sync::{
@@ -8,8 +8,6 @@ use std::{
     thread,
 };
 
-use tokio_util::sync::CancellationToken;
-
 use crate::{
     archive::read_pages,
     load::{LoadError, Pages, Warehouse},
@@ -18,65 +16,61 @@ use crate::{
 
 use super::{
     super::{PipelineError, assemble::failed, commit::UNCOMMITTED_ROWS_MAX},
-    ahead::{Ahead, Taken},
+    context::ReplayContext,
     flatteners::flatten,
-    inventory::Archived,
-    progress::ReplayProgress,
-    read::{Ended, Reader},
-    step::{KeptOut, Step},
+    inventory::ArchivedScan,
+    page_budget::{PageBudget, ScanPageBuffer},
+    read::{ArchiveReader, ReadStop},
+    writer_step::{PageFilter, WriterStep},
 };
 
-/// Failpoints that may wait for a warehouse; of pages, [`Ahead`] bounds the bytes.
-const STEPS_AHEAD_MAX: usize = 256;
+/// Steps that may be queued for a warehouse. [`PageBudget`] limits the bytes of their pages.
+const QUEUED_STEPS_MAX: usize = 256;
 
-/// The warehouses that are filled.
-pub(super) type Warehouses = Vec<Warehouse>;
-
-/// What is built, beside the scans.
-pub(super) struct Around<Open, Complete> {
-    /// How many warehouses there will be.
+/// The parts of a build other than its scans.
+pub(super) struct BuildPlan<Open, Complete> {
+    /// The number of warehouses that `open` returns.
     pub warehouses: usize,
-    /// Opens them. While it does, the first pages are read.
+    /// Opens the new warehouses, while the first pages are read.
     pub open: Open,
-    /// Brings what is in no archive into a warehouse that has all scans, and publishes it.
+    /// Adds what no archive has to a warehouse that has all scans, and publishes it.
     pub complete: Complete,
 }
 
-/// Applies the scans, in order, to the warehouses, and completes them. Returns what `open` gave; `None`:
-/// it was asked to stop.
-pub(super) fn build<Rest: Sync>(
-    scans: &[Archived],
-    kept_out: KeptOut<'_>,
-    around: Around<
-        impl FnOnce() -> Result<(Warehouses, Rest), PipelineError>,
-        impl Fn(&mut Warehouse, &Rest) -> Result<(), LoadError> + Sync,
+/// Applies the scans, in order, to new warehouses, and completes them. Returns what `open` returned, or `None` if the
+/// replay was stopped.
+pub(super) fn build<Data: Sync>(
+    context: &ReplayContext<'_>,
+    scans: &[ArchivedScan],
+    plan: BuildPlan<
+        impl FnOnce() -> Result<(Vec<Warehouse>, Data), PipelineError>,
+        impl Fn(&mut Warehouse, &Data) -> Result<(), LoadError> + Sync,
     >,
-    account: &TimeAccount,
-    stop: &CancellationToken,
-    progress: &ReplayProgress,
-) -> Result<Option<(Warehouses, Rest)>, PipelineError> {
-    let Around { warehouses, open, complete } = around;
+) -> Result<Option<(Vec<Warehouse>, Data)>, PipelineError> {
+    let ReplayContext { account, stop, progress, .. } = *context;
+    let filter = context.filter();
+    let BuildPlan { warehouses, open, complete } = plan;
     let complete = &complete;
     progress.scans.store(scans.len() as u64, Ordering::Relaxed);
-    let (writers, failpoints): (Vec<_>, Vec<_>) = (0..warehouses).map(|_| sync_channel(STEPS_AHEAD_MAX)).unzip();
+    let (writers, queues): (Vec<_>, Vec<_>) = (0..warehouses).map(|_| sync_channel(QUEUED_STEPS_MAX)).unzip();
     let mut opened = None;
-    let filled = &mut opened;
+    let slot = &mut opened;
     let is_done = thread::scope(move |scope| {
         let reader = scope.spawn(move || {
-            let ahead = Ahead::default();
-            Reader { kept_out, writers, ahead, account, stop, progress }.read_all(scans)
+            let budget = PageBudget::default();
+            ArchiveReader { filter, writers, budget, account, stop, progress }.read_all(scans)
         });
-        // If it fails, the reader finds the writers gone.
-        let (destinations, rest) = filled.insert(open()?);
-        let rest = &*rest;
+        // If this fails, the queues are dropped, and the reader ends.
+        let (destinations, data) = slot.insert(open()?);
+        let data = &*data;
         if destinations.len() != warehouses {
             return Err(PipelineError::WorkerPanicked("a warehouse before it was opened".to_owned()));
         }
         let mut handles = Vec::new();
-        for (destination, failpoints) in destinations.iter_mut().zip(failpoints) {
-            let complete = move |destination: &mut Warehouse| complete(destination, rest);
-            let writer = Writer { kept_out, account };
-            handles.push(scope.spawn(move || writer.write(destination, &failpoints, complete)));
+        for (destination, steps) in destinations.iter_mut().zip(queues) {
+            let complete = move |destination: &mut Warehouse| complete(destination, data);
+            let writer = Writer { filter, account };
+            handles.push(scope.spawn(move || writer.write(destination, &steps, complete)));
         }
         let read =
             reader.join().map_err(|_| PipelineError::WorkerPanicked("the thread that reads the archive".to_owned()))?;
@@ -85,18 +79,18 @@ pub(super) fn build<Rest: Sync>(
         }
         match read {
             Ok(()) => Ok(true),
-            Err(Ended::Stopped) => Ok(false),
-            Err(Ended::Failed(error)) => Err(error),
-            // Every writer ended well, although one was gone: it cannot be.
-            Err(Ended::WriterGone) => Err(PipelineError::WorkerPanicked("a warehouse's thread".to_owned())),
+            Err(ReadStop::Cancelled) => Ok(false),
+            Err(ReadStop::Failed(error)) => Err(error),
+            // Not reached: the loop above returns the error of the writer.
+            Err(ReadStop::WriterEnded) => Err(PipelineError::WorkerPanicked("a warehouse's thread".to_owned())),
         }
     })?;
     Ok(opened.filter(|_| is_done))
 }
 
-/// Fills one warehouse.
+/// Writes one warehouse.
 struct Writer<'a> {
-    kept_out: KeptOut<'a>,
+    filter: PageFilter<'a>,
     account: &'a TimeAccount,
 }
 
@@ -104,19 +98,19 @@ impl Writer<'_> {
     fn write(
         &self,
         destination: &mut Warehouse,
-        failpoints: &Receiver<Step>,
+        steps: &Receiver<WriterStep>,
         complete: impl Fn(&mut Warehouse) -> Result<(), LoadError>,
     ) -> Result<(), PipelineError> {
         let name = destination.name();
-        let (mut taken, mut uncommitted) = (Taken::default(), 0);
-        for step in failpoints {
+        let (mut buffer, mut uncommitted) = (ScanPageBuffer::default(), 0);
+        for step in steps {
             let _busy = self.account.enter(Activity::Write);
             match step {
-                Step::Page(page, room) => taken.keep(page, &room),
-                Step::Commit(archived, options) => {
-                    let pages = ScanPages { taken: &taken, archived: &archived, kept_out: self.kept_out };
+                WriterStep::Page(page, reservation) => buffer.push(page, &reservation),
+                WriterStep::Commit(archived, options) => {
+                    let pages = ScanPages { buffer: &buffer, archived: &archived, filter: self.filter };
                     let applied = destination.apply(&archived.scan, &pages, &options).map_err(failed(name))?;
-                    taken.give_back();
+                    buffer.clear();
                     uncommitted += applied.counts.rows_read;
                     if uncommitted >= UNCOMMITTED_ROWS_MAX {
                         destination.commit().map_err(failed(name))?;
@@ -126,30 +120,30 @@ impl Writer<'_> {
                         destination.publish().map_err(failed(name))?;
                     }
                 }
-                Step::Complete => complete(destination).map_err(failed(name))?,
+                WriterStep::Complete => complete(destination).map_err(failed(name))?,
             }
         }
         Ok(())
     }
 }
 
-/// The pages of a scan: those that were taken, or, where they were too many to be kept, those of the archive.
+/// The pages of a scan: from the buffer, or from the archive if the buffer has overflowed.
 struct ScanPages<'a> {
-    taken: &'a Taken,
-    archived: &'a Archived,
-    kept_out: KeptOut<'a>,
+    buffer: &'a ScanPageBuffer,
+    archived: &'a ArchivedScan,
+    filter: PageFilter<'a>,
 }
 
 impl Pages for ScanPages<'_> {
     fn for_each(&self, take: &mut dyn FnMut(&FlatPage) -> Result<(), LoadError>) -> Result<(), LoadError> {
-        if let Some(mut pages) = self.taken.pages() {
+        if let Some(mut pages) = self.buffer.pages() {
             return pages.try_for_each(take);
         }
         let scan = &self.archived.scan;
-        let rules = self.kept_out.drift.of(scan.scope.stream);
+        let rules = self.filter.drift.of(scan.scope.stream);
         for body in read_pages(&self.archived.path).map_err(PipelineError::Archive)? {
             let body = body.map_err(PipelineError::Archive)?;
-            take(&flatten(scan, rules, &body, self.kept_out.suppression)?)?;
+            take(&flatten(scan, rules, &body, self.filter.suppression)?)?;
         }
         Ok(())
     }

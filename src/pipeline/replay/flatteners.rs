@@ -1,4 +1,4 @@
-//! Pages flattened by several threads, and handed on in the order in which they were read.
+//! Flattens archived pages on several threads, and returns them in the order in which they were read.
 
 use std::{
     collections::VecDeque,
@@ -17,129 +17,130 @@ use crate::{
     person::Suppression,
 };
 
-/// Threads at most, if there are as many processors: what these flatten keeps any warehouse busy.
+/// Most threads, on a machine with as many processors. They flatten as fast as a warehouse can write.
 const THREADS_MAX: usize = 4;
-/// Bytes of the pages that wait, but for one that has more by itself: their rows take several times that, and are
-/// counted only once they are handed on.
-const PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Pages and other things that wait, at most.
-const WAITING_MAX: usize = 64;
+/// Bytes of queued bodies, unless a single page is larger. Their rows take several times as much, and count for
+/// [`super::page_budget`] only after the queue.
+const QUEUED_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Queued pages and steps.
+const QUEUED_MAX: usize = 64;
 
-/// A page as it lies in the archive.
+/// A page of the archive.
 pub(super) struct ArchivedPage {
     pub scan: Arc<Scan>,
     pub rules: DriftRules,
     pub body: Arc<Vec<u8>>,
 }
 
-/// A page that was flattened. Whoever is done with it sends it back to the thread that made it.
+/// A flattened page. The last user sends it to `owner`, the thread that flattened it, which frees it.
 pub(super) struct FlattenedPage {
     pub page: FlatPage,
-    pub maker: Sender<Arc<FlatPage>>,
+    pub owner: Sender<Arc<FlatPage>>,
 }
 
-type Outcome = Result<Box<FlattenedPage>, PipelineError>;
+type FlattenResult = Result<Box<FlattenedPage>, PipelineError>;
 
-/// What comes out: a page, or something else that keeps its place among the pages.
-pub(super) enum Passed<T> {
+/// An entry that has left the queue: a page, or a step that keeps its position among the pages.
+pub(super) enum Output<T> {
     Page(Box<FlattenedPage>),
-    Other(T),
+    Step(T),
 }
 
-/// The threads, and what they were given and is not yet handed on.
+/// The threads, and a queue of pages and steps in their order.
 pub(super) struct Flatteners<T> {
-    pages: Sender<(ArchivedPage, SyncSender<Outcome>)>,
+    pages: Sender<(ArchivedPage, SyncSender<FlattenResult>)>,
     threads: usize,
-    waiting: VecDeque<Waiting<T>>,
-    pages_waiting: usize,
-    bytes_waiting: usize,
+    queue: VecDeque<QueueEntry<T>>,
+    queued_pages: usize,
+    queued_bytes: usize,
 }
 
-enum Waiting<T> {
-    /// So many bytes, and where it comes out.
-    Page(usize, Receiver<Outcome>),
-    Other(T),
+enum QueueEntry<T> {
+    /// The bytes of the body, and the channel for the flattened page.
+    Page(usize, Receiver<FlattenResult>),
+    Step(T),
 }
 
 impl<T> Flatteners<T> {
-    /// Starts the threads; they end when this is dropped.
+    /// Starts the threads. They end when this is dropped.
     pub fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
         suppression: &'scope Suppression,
         account: &'scope TimeAccount,
     ) -> Self {
         let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX);
-        let (pages, given) = channel();
-        let given = Arc::new(Mutex::new(given));
+        let (pages, requests) = channel();
+        let requests = Arc::new(Mutex::new(requests));
         for _ in 0..threads {
-            let given = Arc::clone(&given);
-            scope.spawn(move || flatten_all(&given, suppression, account));
+            let requests = Arc::clone(&requests);
+            scope.spawn(move || flatten_all(&requests, suppression, account));
         }
-        Self { pages, threads, waiting: VecDeque::new(), pages_waiting: 0, bytes_waiting: 0 }
+        Self { pages, threads, queue: VecDeque::new(), queued_pages: 0, queued_bytes: 0 }
     }
 
-    /// Pages that keep the threads busy: one each, and one that comes next.
+    /// Returns how many queued pages keep the threads busy: for each thread one in work and one next.
     pub fn pages_max(&self) -> usize {
         2 * self.threads
     }
 
-    /// Takes a page.
+    /// Queues a page, and passes it to the threads.
     pub fn push_page(&mut self, page: ArchivedPage) {
-        // With room for one: a thread goes on to its next page whether this one is waited for or not.
-        let (done, outcome) = sync_channel(1);
+        // Capacity 1: the thread continues with its next page before this one is received.
+        let (done, result) = sync_channel(1);
         let bytes = page.body.len();
-        // Should all threads be gone, that is found out when its turn comes.
+        // If all threads have ended, `next_if_full` returns the error.
         let _ = self.pages.send((page, done));
-        self.waiting.push_back(Waiting::Page(bytes, outcome));
-        self.pages_waiting += 1;
-        self.bytes_waiting += bytes;
+        self.queue.push_back(QueueEntry::Page(bytes, result));
+        self.queued_pages += 1;
+        self.queued_bytes += bytes;
     }
 
-    /// Takes something that is handed on after all pages before it.
-    pub fn push(&mut self, other: T) {
-        self.waiting.push_back(Waiting::Other(other));
+    /// Queues a step behind the pages before it.
+    pub fn push(&mut self, step: T) {
+        self.queue.push_back(QueueEntry::Step(step));
     }
 
-    /// Waits for what was pushed first. `None`: it is a page, and fewer than so many pages wait, nor too much else;
-    /// or there is nothing.
-    pub fn next_of(&mut self, pages: usize) -> Option<Result<Passed<T>, PipelineError>> {
+    /// Returns the first entry of the queue, if it is a step or the queue is full, and waits until its page is
+    /// flattened. The queue is full if it has `pages` pages, too many bytes or too many entries.
+    pub fn next_if_full(&mut self, pages: usize) -> Option<Result<Output<T>, PipelineError>> {
         let is_full =
-            self.pages_waiting >= pages || self.bytes_waiting >= PAGE_BYTES_MAX || self.waiting.len() >= WAITING_MAX;
-        if matches!(self.waiting.front()?, Waiting::Page(..)) && !is_full {
+            self.queued_pages >= pages || self.queued_bytes >= QUEUED_BYTES_MAX || self.queue.len() >= QUEUED_MAX;
+        if matches!(self.queue.front()?, QueueEntry::Page(..)) && !is_full {
             return None;
         }
-        Some(match self.waiting.pop_front()? {
-            Waiting::Other(other) => Ok(Passed::Other(other)),
-            Waiting::Page(bytes, outcome) => {
-                self.pages_waiting -= 1;
-                self.bytes_waiting -= bytes;
+        Some(match self.queue.pop_front()? {
+            QueueEntry::Step(step) => Ok(Output::Step(step)),
+            QueueEntry::Page(bytes, result) => {
+                self.queued_pages -= 1;
+                self.queued_bytes -= bytes;
                 let panicked = |_| Err(PipelineError::WorkerPanicked("a thread that reads pages".to_owned()));
-                outcome.recv().unwrap_or_else(panicked).map(Passed::Page)
+                result.recv().unwrap_or_else(panicked).map(Output::Page)
             }
         })
     }
 }
 
 fn flatten_all(
-    given: &Mutex<Receiver<(ArchivedPage, SyncSender<Outcome>)>>,
+    requests: &Mutex<Receiver<(ArchivedPage, SyncSender<FlattenResult>)>>,
     suppression: &Suppression,
     account: &TimeAccount,
 ) {
-    let (maker, done_with) = channel();
+    let (owner, returned) = channel();
     loop {
-        done_with.try_iter().for_each(drop);
-        // One thread waits for a page, the others for it to have one.
-        let next = given.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        returned.try_iter().for_each(drop);
+        // One thread waits for a page, the others wait for the lock.
+        let next = requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((ArchivedPage { scan, rules, body }, done)) = next else { return };
         let _busy = account.enter(Activity::Parse);
         let page = flatten(&scan, rules, &body, suppression);
-        let outcome = page.map(|page| Box::new(FlattenedPage { page, maker: maker.clone() }));
-        // A replay that has ended waits for none.
-        let _ = done.send(outcome);
+        let result = page.map(|page| Box::new(FlattenedPage { page, owner: owner.clone() }));
+        // The receiver is gone if the replay has ended.
+        let _ = done.send(result);
     }
 }
 
-/// Flattens a page of the archive. One that was restored from a backup may hold people who are kept out.
+/// Flattens a page of the archive, without the records of erased people. A file that was restored from a backup may
+/// still have such records.
 pub(super) fn flatten(
     scan: &Scan,
     rules: DriftRules,
@@ -147,8 +148,8 @@ pub(super) fn flatten(
     suppression: &Suppression,
 ) -> Result<FlatPage, PipelineError> {
     let redacted = suppression.filtered(scan, body);
-    let kept = redacted.as_ref().map_or(body, |redacted| &redacted.body);
-    let page = flatten_page(scan.scope.stream, kept, rules)?;
+    let body = redacted.as_ref().map_or(body, |redacted| &redacted.body);
+    let page = flatten_page(scan.scope.stream, body, rules)?;
     check_drift(scan.scope.stream, rules, &page.drift)?;
     Ok(page)
 }
@@ -179,24 +180,24 @@ mod tests {
     }
 
     #[test]
-    fn p2_pages_and_steps_keep_their_order_across_workers() {
+    fn p2_pages_and_steps_keep_their_order_across_threads() {
         with_flatteners(|mut flatteners| {
-            // The large ones take a hundred times as long.
+            // A large page takes a hundred times as long as a small one.
             let sizes: Vec<_> = (0..60).map(|at| if at % 3 == 0 { 2000 + at } else { at }).collect();
             for records in &sizes {
                 flatteners.push("begin");
                 flatteners.push_page(page(*records));
                 flatteners.push("commit");
             }
-            let mut passed = Vec::new();
-            while let Some(next) = flatteners.next_of(0) {
-                passed.push(match next.unwrap() {
-                    Passed::Page(flattened) => flattened.page.records.to_string(),
-                    Passed::Other(step) => step.to_owned(),
+            let mut outputs = Vec::new();
+            while let Some(next) = flatteners.next_if_full(0) {
+                outputs.push(match next.unwrap() {
+                    Output::Page(flattened) => flattened.page.records.to_string(),
+                    Output::Step(step) => step.to_owned(),
                 });
             }
             let steps = |records: &usize| ["begin".to_owned(), records.to_string(), "commit".to_owned()];
-            assert_eq!(passed, sizes.iter().flat_map(steps).collect::<Vec<_>>());
+            assert_eq!(outputs, sizes.iter().flat_map(steps).collect::<Vec<_>>());
         });
     }
 
@@ -204,36 +205,36 @@ mod tests {
     fn p8_the_queue_is_bounded_and_a_step_waits_for_earlier_pages() {
         with_flatteners(|mut flatteners| {
             flatteners.push("begin");
-            assert!(matches!(flatteners.next_of(9), Some(Ok(Passed::Other("begin")))));
+            assert!(matches!(flatteners.next_if_full(9), Some(Ok(Output::Step("begin")))));
             flatteners.push_page(page(1));
             flatteners.push("commit");
-            assert!(flatteners.next_of(2).is_none());
+            assert!(flatteners.next_if_full(2).is_none());
             flatteners.push_page(page(2));
-            assert!(matches!(flatteners.next_of(2), Some(Ok(Passed::Page(first))) if first.page.records == 1));
-            assert!(matches!(flatteners.next_of(2), Some(Ok(Passed::Other("commit")))));
-            assert!(flatteners.next_of(2).is_none());
-            assert!(matches!(flatteners.next_of(1), Some(Ok(Passed::Page(second))) if second.page.records == 2));
-            assert!(flatteners.next_of(0).is_none());
-            // Nor more bytes of them, nor more steps behind one.
-            flatteners.push_page(page(PAGE_BYTES_MAX / 40));
-            assert!(matches!(flatteners.next_of(2), Some(Ok(Passed::Page(_)))));
+            assert!(matches!(flatteners.next_if_full(2), Some(Ok(Output::Page(first))) if first.page.records == 1));
+            assert!(matches!(flatteners.next_if_full(2), Some(Ok(Output::Step("commit")))));
+            assert!(flatteners.next_if_full(2).is_none());
+            assert!(matches!(flatteners.next_if_full(1), Some(Ok(Output::Page(second))) if second.page.records == 2));
+            assert!(flatteners.next_if_full(0).is_none());
+            // A queue with too many bytes, and one with too many entries.
+            flatteners.push_page(page(QUEUED_BYTES_MAX / 40));
+            assert!(matches!(flatteners.next_if_full(2), Some(Ok(Output::Page(_)))));
             flatteners.push_page(page(3));
-            (0..WAITING_MAX - 2).for_each(|_| flatteners.push("begin"));
-            assert!(flatteners.next_of(2).is_none());
+            (0..QUEUED_MAX - 2).for_each(|_| flatteners.push("begin"));
+            assert!(flatteners.next_if_full(2).is_none());
             flatteners.push("begin");
-            assert!(matches!(flatteners.next_of(2), Some(Ok(Passed::Page(last))) if last.page.records == 3));
+            assert!(matches!(flatteners.next_if_full(2), Some(Ok(Output::Page(last))) if last.page.records == 3));
         });
     }
 
     #[test]
-    fn a_page_that_cannot_be_read_is_told_in_its_turn() {
+    fn an_unreadable_page_is_an_error_at_its_position() {
         with_flatteners(|mut flatteners| {
             flatteners.push_page(page(500));
             flatteners.push_page(ArchivedPage { body: Arc::new(b"no page".to_vec()), ..page(0) });
             flatteners.push_page(page(3));
-            assert!(matches!(flatteners.next_of(0), Some(Ok(Passed::Page(first))) if first.page.records == 500));
-            assert!(matches!(flatteners.next_of(0), Some(Err(PipelineError::Flatten(_)))));
-            assert!(matches!(flatteners.next_of(0), Some(Ok(Passed::Page(last))) if last.page.records == 3));
+            assert!(matches!(flatteners.next_if_full(0), Some(Ok(Output::Page(first))) if first.page.records == 500));
+            assert!(matches!(flatteners.next_if_full(0), Some(Err(PipelineError::Flatten(_)))));
+            assert!(matches!(flatteners.next_if_full(0), Some(Ok(Output::Page(last))) if last.page.records == 3));
         });
     }
 }

@@ -1,7 +1,7 @@
-//! Every table: each warehouse is built beside the old one from all that the archive holds, and takes its place.
+//! Full replay: rebuilds every table of every warehouse from the archive, next to the old warehouse, and swaps the two.
 //!
-//! Every warehouse gets every archived scan, also one that an old warehouse was left out of: what comes out is what all
-//! of them would hold had they taken part in every run.
+//! Every warehouse gets every archived scan, also scans that the old warehouse missed. The result is the same as if
+//! each warehouse had taken part in every run.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -15,67 +15,68 @@ use crate::{
     flatten::flatten_stored_events,
     load::{ErasureRecord, Identity, LedgerEntry, LoadError, RunRecord, Warehouse},
     model::{IntervalSet, RunId, ScanId},
-    state::RunEntry,
+    state::{RunEntry, State},
 };
 
 use super::{
     super::{
         PipelineError,
         assemble::{failed, places},
-        commit::covered,
+        commit::checkpoint_of_entry,
         open_warehouses,
-        recordings::tell_known,
+        recordings::apply_known_outcomes,
     },
-    build::{Around, Warehouses, build},
-    inventory::{Archived, require_all},
-    report::{Rebuilt, Replayed},
-    step::KeptOut,
-    swap::{beside, swap_file, swap_folder},
-    task::Task,
+    build::{BuildPlan, build},
+    context::ReplayContext,
+    inventory::{ArchivedScan, require_all},
+    report::{RebuiltWarehouse, ReplayResult},
+    swap::{build_path, swap_file, swap_folder},
 };
 
-/// How the names of those files end in which an earlier version carried events from one warehouse to the next.
-const CARRIED: &str = "-events.parquet";
-/// Runs, or receipts, that are written at once.
+/// Suffix of the files in which an earlier version of the program kept events during a replay.
+const EVENTS_SUFFIX: &str = "-events.parquet";
+/// Runs, or receipts, that are written at a time.
 const RECORDS_AT_ONCE: usize = 200;
-/// Runs of the history that are looked through: all that the checkpoints keep.
+/// Runs of the history that are read: all that the checkpoints keep.
 const RUNS_MAX: u32 = 1000;
 
-pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, PipelineError> {
-    let mut replayed = Replayed { scans: task.scans.len() as u64, ..Replayed::default() };
-    let kept_out = KeptOut { drift: task.settings.drift, suppression: task.suppression };
-    let around =
-        Around { warehouses: task.settings.warehouse.names().len(), open: || open(&task), complete: carry_over };
-    let built = build(&task.scans, kept_out, around, task.account, task.stop, task.progress)?;
-    let Some((mut fresh, left)) = built else {
+pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<ReplayResult, PipelineError> {
+    let mut replayed = ReplayResult { scans: context.scans.len() as u64, ..ReplayResult::default() };
+    let plan = BuildPlan {
+        warehouses: context.settings.warehouse.names().len(),
+        open: || open(&context),
+        complete: copy_unarchived,
+    };
+    let Some((mut rebuilt, unarchived)) = build(&context, &context.scans, plan)? else {
         replayed.is_stopped = true;
         return Ok(replayed);
     };
-    drop(left);
+    drop(unarchived);
     let mut ledgers = BTreeMap::new();
-    for destination in &mut fresh {
+    for destination in &mut rebuilt {
         let name = destination.name();
         ledgers.insert(name, destination.ledger().map_err(failed(name))?);
-        tell_known(destination, &task.settings.recordings)?;
+        apply_known_outcomes(destination, &context.settings.recordings)?;
         destination.publish().map_err(failed(name))?;
     }
-    drop(fresh);
-    let Task { settings, identity, state, scans, .. } = task;
-    // Before the swap: a kill in between must not leave checkpoints that count more than the new warehouses prove.
+    drop(rebuilt);
+    let ReplayContext { settings, identity, state, scans, .. } = context;
+    // Before the swap: after a kill in between, the checkpoints must not cover more than the new warehouses have.
     fit_coverage(state, &scans, &ledgers, &mut replayed)?;
-    take_their_place(settings)?;
+    settings.warehouse.duckdb.as_deref().map_or(Ok(()), swap_file)?;
+    settings.warehouse.parquet.as_deref().map_or(Ok(()), swap_folder)?;
     for (name, ledger) in &ledgers {
         let location = location_of(settings, name);
         let ids: HashSet<&ScanId> = ledger.iter().map(|entry| &entry.scan.id).collect();
         let known = state.destination(name)?.and_then(|known| known.last_scan_id);
         let last = known.as_ref().filter(|last| ids.contains(last)).or_else(|| ids.iter().max().copied());
         state.remember_destination(name, &location, last)?;
-        replayed.warehouses.push(Rebuilt { name, location, ledger_scans: ledger.len() as u64 });
+        replayed.warehouses.push(RebuiltWarehouse { name, location, ledger_scans: ledger.len() as u64 });
     }
     let names: Vec<&str> = ledgers.keys().copied().collect();
-    state.caught_up(&names)?;
-    for archived in scans.iter().filter(|archived| archived.is_under_way) {
-        finish(state, archive, archived, &ledgers)?;
+    state.mark_up_to_date(&names)?;
+    for archived in scans.iter().filter(|archived| archived.is_unfinished) {
+        finish_commit(state, archive, archived, &ledgers)?;
     }
     if settings.warehouse.publish.is_some() {
         for mut destination in open_warehouses(settings, identity)? {
@@ -86,40 +87,42 @@ pub(super) fn replay(task: Task<'_>, archive: &Archive) -> Result<Replayed, Pipe
     Ok(replayed)
 }
 
-/// Looks through the old warehouses, and makes the new ones:
-/// a DuckDB file as a clone of the old one, with all that analysts keep in it.
-fn open(task: &Task<'_>) -> Result<(Warehouses, BTreeMap<&'static str, Left>), PipelineError> {
-    let aside = built_beside(task.settings);
-    let mut left = leave_old(task, &aside)?;
-    let fresh = open_warehouses(&aside, task.identity)?;
-    for name in task.settings.warehouse.names() {
-        if !left.contains_key(name) {
-            left.insert(name, Left { runs: remembered_runs(task)?, ..Left::default() });
+/// Reads what the archive lacks from the old warehouses, and creates the new ones.
+fn open(context: &ReplayContext<'_>) -> Result<(Vec<Warehouse>, Unarchived), PipelineError> {
+    let new_settings = settings_of_build(context.settings);
+    let mut unarchived = read_unarchived(context, &new_settings)?;
+    let rebuilt = open_warehouses(&new_settings, context.identity)?;
+    for name in context.settings.warehouse.names() {
+        if !unarchived.contains_key(name) {
+            unarchived.insert(name, UnarchivedData { runs: runs_of_history(context)?, ..UnarchivedData::default() });
         }
     }
-    Ok((fresh, left))
+    Ok((rebuilt, unarchived))
 }
 
-/// What a warehouse knows and the archive does not.
+/// The unarchived data of each warehouse, by its name.
+type Unarchived = BTreeMap<&'static str, UnarchivedData>;
+
+/// The data of a warehouse that no archive has.
 #[derive(Default)]
-struct Left {
+struct UnarchivedData {
     runs: Vec<RunRecord>,
     receipts: Vec<ErasureRecord>,
-    /// The warehouse itself: its events, and what others keep in it, go to the new one.
-    old: Option<Old>,
+    /// The old warehouse, with its webhook events and the objects of other programs. `None` if it is lost.
+    old: Option<OldWarehouse>,
 }
 
-/// A warehouse whose place another one is to take. It is closed.
-struct Old {
+/// A closed warehouse that will be replaced.
+struct OldWarehouse {
     warehouse: Mutex<Warehouse>,
     path: PathBuf,
 }
 
-/// Brings what the old warehouse knew into the new one, and publishes it.
-fn carry_over(destination: &mut Warehouse, left: &BTreeMap<&'static str, Left>) -> Result<(), LoadError> {
-    let left = left.get(destination.name());
-    let Left { runs, receipts, old } =
-        left.ok_or_else(|| LoadError::Bug(format!("nothing was asked of {}", destination.name())))?;
+/// Copies the unarchived data into a new warehouse, and publishes it.
+fn copy_unarchived(destination: &mut Warehouse, unarchived: &Unarchived) -> Result<(), LoadError> {
+    let data = unarchived.get(destination.name());
+    let UnarchivedData { runs, receipts, old } =
+        data.ok_or_else(|| LoadError::Bug(format!("no unarchived data of {}", destination.name())))?;
     if let Some(old) = old {
         let mut old = old.warehouse.lock().unwrap_or_else(PoisonError::into_inner);
         destination.copy_events(&mut old, &flatten_stored_events)?;
@@ -133,51 +136,47 @@ fn carry_over(destination: &mut Warehouse, left: &BTreeMap<&'static str, Left>) 
     destination.publish()
 }
 
-/// Whether a killed replay of an earlier version left this file: events on their way from one warehouse to the next.
+/// Returns true for a file with events that a killed replay of an earlier version of the program left.
 pub fn is_carried_events(path: &Path) -> bool {
-    path.to_string_lossy().ends_with(CARRIED)
+    path.to_string_lossy().ends_with(EVENTS_SUFFIX)
 }
 
-/// Looks at the warehouses that are there, and closes them: whether the archive holds all that they hold, which runs
-/// they know, and what webhooks told, which is in no archive.
-fn leave_old(task: &Task<'_>, aside: &Settings) -> Result<BTreeMap<&'static str, Left>, PipelineError> {
-    // One that cannot be reached is no missing one: opening it says why.
-    let is_there = |path: &Path| path.try_exists().unwrap_or(true);
-    let mut there = task.settings.clone();
-    there.warehouse.duckdb = there.warehouse.duckdb.filter(|path| is_there(path));
-    there.warehouse.parquet = there.warehouse.parquet.filter(|path| is_there(path));
-    let mut left = BTreeMap::new();
-    if there.require_warehouse().is_err() {
-        return Ok(left);
+/// Reads the unarchived data of the warehouses that exist, and closes them. Checks that the archive has all their
+/// scans.
+fn read_unarchived(context: &ReplayContext<'_>, new_settings: &Settings) -> Result<Unarchived, PipelineError> {
+    // An inaccessible warehouse counts as existing: opening it returns the reason.
+    let exists = |path: &Path| path.try_exists().unwrap_or(true);
+    let mut existing = context.settings.clone();
+    existing.warehouse.duckdb = existing.warehouse.duckdb.filter(|path| exists(path));
+    existing.warehouse.parquet = existing.warehouse.parquet.filter(|path| exists(path));
+    let mut unarchived = BTreeMap::new();
+    if existing.require_warehouse().is_err() {
+        return Ok(unarchived);
     }
-    for mut destination in open_warehouses(&there, task.identity)? {
+    for mut destination in open_warehouses(&existing, context.identity)? {
         let name = destination.name();
-        require_all(name, &destination.ledger().map_err(failed(name))?, &task.scans)?;
+        require_all(name, &destination.ledger().map_err(failed(name))?, &context.scans)?;
         let runs = destination.runs().map_err(failed(name))?;
         let receipts = destination.erasures().map_err(failed(name))?;
         let of = |settings: &Settings| places(&settings.warehouse).into_iter().find(|place| place.name() == name);
-        let (old, fresh) =
-            of(&there).zip(of(aside)).ok_or_else(|| PipelineError::WorkerPanicked(format!("the place of {name}")))?;
-        destination.create_empty_at(fresh.path()).map_err(failed(name))?;
-        // Nothing may be left in a log beside the file that is going to be replaced.
+        let (old, new) = of(&existing)
+            .zip(of(new_settings))
+            .ok_or_else(|| PipelineError::WorkerPanicked(format!("the path of {name}")))?;
+        destination.create_empty_at(new.path()).map_err(failed(name))?;
+        // Empties the log: the swap refuses a file with one.
         destination.publish().map_err(failed(name))?;
-        let old = Old { warehouse: Mutex::new(destination), path: old.path().to_owned() };
-        left.insert(name, Left { runs, receipts, old: Some(old) });
+        let old = OldWarehouse { warehouse: Mutex::new(destination), path: old.path().to_owned() };
+        unarchived.insert(name, UnarchivedData { runs, receipts, old: Some(old) });
     }
-    Ok(left)
+    Ok(unarchived)
 }
 
-/// The same settings, with each warehouse where it is built.
-fn built_beside(settings: &Settings) -> Settings {
-    let mut aside = settings.clone();
-    aside.warehouse.duckdb = aside.warehouse.duckdb.as_deref().map(beside);
-    aside.warehouse.parquet = aside.warehouse.parquet.as_deref().map(beside);
-    aside
-}
-
-fn take_their_place(settings: &Settings) -> Result<(), PipelineError> {
-    settings.warehouse.duckdb.as_deref().map_or(Ok(()), swap_file)?;
-    settings.warehouse.parquet.as_deref().map_or(Ok(()), swap_folder)
+/// Returns the settings with the build path of each warehouse.
+fn settings_of_build(settings: &Settings) -> Settings {
+    let mut new_settings = settings.clone();
+    new_settings.warehouse.duckdb = new_settings.warehouse.duckdb.as_deref().map(build_path);
+    new_settings.warehouse.parquet = new_settings.warehouse.parquet.as_deref().map(build_path);
+    new_settings
 }
 
 fn location_of(settings: &Settings, name: &str) -> String {
@@ -189,10 +188,10 @@ fn location_of(settings: &Settings, name: &str) -> String {
     path.map(|path| path.display().to_string()).unwrap_or_default()
 }
 
-/// The runs that a lost warehouse will have known: those of the history that ended, and may have written.
-fn remembered_runs(task: &Task<'_>) -> Result<Vec<RunRecord>, PipelineError> {
-    let entries = task.state.runs(RUNS_MAX)?;
-    Ok(entries.into_iter().filter_map(|entry| run_record(entry, task.identity)).collect())
+/// Returns the runs of the history that may have written to a warehouse, for a lost warehouse.
+fn runs_of_history(context: &ReplayContext<'_>) -> Result<Vec<RunRecord>, PipelineError> {
+    let entries = context.state.runs(RUNS_MAX)?;
+    Ok(entries.into_iter().filter_map(|entry| run_record(entry, context.identity)).collect())
 }
 
 fn run_record(entry: RunEntry, identity: &Identity) -> Option<RunRecord> {
@@ -212,21 +211,20 @@ fn run_record(entry: RunEntry, identity: &Identity) -> Option<RunRecord> {
     })
 }
 
-/// The coverage stays as it is where the archive proves it.
-/// Else it becomes what the new ledgers prove, and the next sync pulls the rest.
+/// Rebuilds the coverage from the new ledgers, if the archive does not prove all of it. The next sync pulls the rest.
 fn fit_coverage(
-    state: &mut crate::state::State,
-    scans: &[Archived],
+    state: &mut State,
+    scans: &[ArchivedScan],
     ledgers: &BTreeMap<&'static str, Vec<LedgerEntry>>,
-    replayed: &mut Replayed,
+    replayed: &mut ReplayResult,
 ) -> Result<(), PipelineError> {
     let scopes = state.covered_scopes()?;
     let mut unproven_ms = 0;
     for scope in &scopes {
         let of_scope = scans.iter().filter(|archived| archived.scan.scope == *scope);
         let archived: IntervalSet = of_scope.map(|archived| archived.scan.window).collect();
-        for segment in state.coverage(*scope)? {
-            let gaps = if scope.stream.is_windowed() { archived.gaps_in(segment.window) } else { Vec::new() };
+        for interval in state.coverage(*scope)? {
+            let gaps = if scope.stream.is_windowed() { archived.gaps_in(interval.window) } else { Vec::new() };
             unproven_ms += gaps.iter().map(|gap| gap.len_ms()).sum::<i64>();
         }
     }
@@ -235,11 +233,10 @@ fn fit_coverage(
     if unproven_ms == 0 && !is_lost {
         return Ok(());
     }
-    let entries: Vec<_> =
-        ledger.iter().map(|entry| covered(&entry.scan, entry.rows_read, entry.withheld > 0, entry.proof)).collect();
-    let begun: Vec<_> = ledger.iter().map(|entry| (entry.scan.scope, entry.scan.window.start_ms)).collect();
+    let checkpoints: Vec<_> = ledger.iter().map(checkpoint_of_entry).collect();
+    let extents: Vec<_> = ledger.iter().map(|entry| (entry.scan.scope, entry.scan.window.start_ms)).collect();
     let names: Vec<&str> = ledgers.keys().copied().collect();
-    state.rebuild_coverage(&entries, &[], &begun, &names)?;
+    state.rebuild_coverage(&checkpoints, &[], &extents, &names)?;
     replayed.has_gaps = unproven_ms > 0;
     replayed.notes.push(match is_lost {
         true => format!("the checkpoints knew of nothing; they now count the {} scans of the new ledger", ledger.len()),
@@ -250,22 +247,19 @@ fn fit_coverage(
     Ok(())
 }
 
-/// The end of a commit that was cut short before the replay.
-fn finish(
-    state: &mut crate::state::State,
+/// Finishes a commit that a kill interrupted before the replay: archives the spool, and stores the checkpoint. Does
+/// nothing if no ledger has the scan; the next run then commits it.
+fn finish_commit(
+    state: &mut State,
     archive: &Archive,
-    archived: &Archived,
+    archived: &ArchivedScan,
     ledgers: &BTreeMap<&'static str, Vec<LedgerEntry>>,
 ) -> Result<(), PipelineError> {
     let scan = &archived.scan;
     let entry_of = |ledger: &Vec<LedgerEntry>| ledger.iter().find(|entry| entry.scan.id == scan.id).cloned();
     let entries: Vec<_> = ledgers.iter().map(|(name, ledger)| (*name, entry_of(ledger))).collect();
-    let taken_by: Vec<(&str, bool)> = entries.iter().map(|(name, entry)| (*name, entry.is_some())).collect();
-    let Some(entry) = entries.into_iter().find_map(|(_, entry)| entry) else {
-        // It changes nothing, and tells nothing that the archive does not hold already: the next run looks again.
-        return Ok(());
-    };
+    let warehouses: Vec<(&str, bool)> = entries.iter().map(|(name, entry)| (*name, entry.is_some())).collect();
+    let Some(entry) = entries.into_iter().find_map(|(_, entry)| entry) else { return Ok(()) };
     archive.archive_spool(scan)?;
-    let covered = covered(scan, entry.rows_read, entry.withheld > 0, entry.proof);
-    Ok(state.checkpoint(&covered, &taken_by)?)
+    Ok(state.checkpoint(&checkpoint_of_entry(&entry), &warehouses)?)
 }

@@ -1,4 +1,4 @@
-//! What the archive holds, in the order in which it was committed, and whether that is all.
+//! The scans of the archive in the order of their commits, and a check that the archive has all scans of a warehouse.
 
 use std::{collections::HashSet, path::PathBuf};
 
@@ -12,40 +12,40 @@ use super::super::{PipelineError, commit_note::CommitNote};
 
 /// A committed scan in the archive.
 #[derive(Clone, Debug)]
-pub(super) struct Archived {
+pub(super) struct ArchivedScan {
     pub path: PathBuf,
     pub scan: Scan,
     pub note: CommitNote,
     pub pages: u64,
-    /// Its commit was cut short: it is in some warehouse or in none, and its file is still that of a scan under way.
-    pub is_under_way: bool,
+    /// True if its commit did not finish: any number of warehouses may have the scan, and its file is still a spool.
+    pub is_unfinished: bool,
 }
 
-/// Every scan that was committed, or was about to be, oldest commit first.
-pub(super) fn committed(archive: &Archive, identity: &Identity) -> Result<Vec<Archived>, PipelineError> {
+/// Returns every scan with a begun or finished commit, oldest commit first.
+pub(super) fn archived_scans(archive: &Archive, identity: &Identity) -> Result<Vec<ArchivedScan>, PipelineError> {
     let mut scans = Vec::new();
     for path in archive.committed()? {
         let summary = summarize(&path)?;
-        scans.push(archived(path, summary, identity, false)?);
+        scans.push(read_scan(path, summary, identity, false)?);
     }
     for path in archive.spools()? {
-        // A spool that cannot be read was never about to be committed.
+        // A commit begins only after the spool is complete and readable.
         let Ok(summary) = summarize(&path) else { continue };
         if summary.is_complete && summary.note.is_some() {
-            scans.push(archived(path, summary, identity, true)?);
+            scans.push(read_scan(path, summary, identity, true)?);
         }
     }
-    // Files of an earlier version carry no note; they are older than any that does.
+    // Files of earlier versions have no note; they sort before all files with one.
     scans.sort_by(|left, right| (left.note.ordinal, &left.scan.id).cmp(&(right.note.ordinal, &right.scan.id)));
     Ok(scans)
 }
 
-fn archived(
+fn read_scan(
     path: PathBuf,
     summary: FileSummary,
     identity: &Identity,
-    is_under_way: bool,
-) -> Result<Archived, PipelineError> {
+    is_unfinished: bool,
+) -> Result<ArchivedScan, PipelineError> {
     let FileSummary { header, pages, note, .. } = summary;
     let (base_url, environment) = (&identity.base_url, &identity.environment);
     if !header.is_of(base_url, environment) {
@@ -53,17 +53,20 @@ fn archived(
     }
     let note = match note {
         Some(text) => CommitNote::read(&text)?,
-        // It is in the archive, so it was in a ledger.
+        // A file of an earlier version, whose scan was committed.
         None => CommitNote { ordinal: i64::MIN, vanish: VanishPolicy::default(), record_unchanged: true },
     };
-    Ok(Archived { path, scan: header.scan, note, pages, is_under_way })
+    Ok(ArchivedScan { path, scan: header.scan, note, pages, is_unfinished })
 }
 
-/// Refuses unless every scan of a ledger is in the archive: a table built without it would lack rows that are held now.
+/// Checks that every scan of a ledger is in the archive. Without one, the rebuilt tables would lack rows.
+///
+/// # Errors
+/// `NotReplayable` if a scan is missing.
 pub(super) fn require_all<'a>(
     warehouse: &str,
     ledger: impl IntoIterator<Item = &'a LedgerEntry>,
-    scans: &[Archived],
+    scans: &[ArchivedScan],
 ) -> Result<(), PipelineError> {
     let known: HashSet<&ScanId> = scans.iter().map(|archived| &archived.scan.id).collect();
     let mut missing: Vec<&Scan> =

@@ -1,25 +1,25 @@
-//! `replay`: every table, or a range of some, built again from the archive. Sends nothing.
+//! `replay`: builds every table, or a range of creation time, again from the archive. Sends no request.
 //!
-//! A full replay builds each warehouse beside the old one and lets it take the old one's place ([`swap`]); the replay
-//! of a range builds the range and puts it into the warehouse in one transaction ([`window`]). Scans are applied as
-//! they were applied the first time: [`inventory`] says which and in what order, [`read`] and [`flatteners`] make steps
-//! of them, some way [`ahead`] of the warehouses that take them in [`build`].
+//! A full replay ([`full`]) builds each warehouse next to the old one, and then swaps the two ([`swap`]). The replay of
+//! a range ([`range`]) builds the range and inserts it into the warehouse in one transaction. Scans are applied as they
+//! were the first time: [`inventory`] lists them in the order of their commits, [`read`] and [`flatteners`] turn them
+//! into steps, within a [`page_budget`], and [`build`] applies the steps.
 
-mod ahead;
 mod build;
+mod context;
 mod flatteners;
 mod full;
 mod inventory;
+mod page_budget;
 mod progress;
+mod range;
 mod read;
 mod report;
-mod step;
 mod swap;
-mod task;
-mod window;
+mod writer_step;
 
 pub use progress::{ReplayProgress, ReplaySnapshot};
-pub use report::{Rebuilt, Replaced, ReplayReport, Replayed};
+pub use report::{RebuiltWarehouse, ReplacedRange, ReplayReport, ReplayResult};
 
 pub use full::is_carried_events;
 pub use swap::clear_leftovers;
@@ -36,17 +36,17 @@ use super::{
     assemble::{identity, suppression},
 };
 
-use inventory::committed;
-use task::Task;
+use context::ReplayContext;
+use inventory::archived_scans;
 
-/// What a replay is asked to do.
+/// What a replay should build.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplayRequest {
     /// The creation time whose windows are replayed; `None` rebuilds every table.
     pub window: Option<Window>,
 }
 
-/// A replay, holding the lease.
+/// A replay that holds the lease.
 #[derive(Debug)]
 pub struct Replay {
     request: ReplayRequest,
@@ -54,7 +54,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Takes the lease and removes what a killed replay left. The key is not needed.
+    /// Takes the lease, and removes what a killed replay left. Needs no key of the service.
     pub fn open(settings: Settings, request: ReplayRequest) -> Result<Replay, PipelineError> {
         let identity = identity(&settings)?;
         settings.require_warehouse()?;
@@ -68,7 +68,7 @@ impl Replay {
         Ok(Replay { request, session })
     }
 
-    /// Replays. Until the last step the warehouses are as they were, whatever happens.
+    /// Replays the archive. The warehouses do not change before the last step, so that a failed replay changes nothing.
     pub fn execute(
         self,
         stop: &CancellationToken,
@@ -76,7 +76,7 @@ impl Replay {
     ) -> (ReplayReport, Result<(), PipelineError>) {
         let replayed = self.replay(stop, progress);
         if replayed.is_err() {
-            // The first error is the one to tell; what stays is removed by the next run.
+            // An error here is ignored: the first error is reported, and the next run removes the files.
             clear_leftovers(&self.session.settings).ok();
         }
         let report = self.report(&replayed);
@@ -85,12 +85,12 @@ impl Replay {
         (report, replayed.map(drop).and(finished))
     }
 
-    fn replay(&self, stop: &CancellationToken, progress: &ReplayProgress) -> Result<Replayed, PipelineError> {
+    fn replay(&self, stop: &CancellationToken, progress: &ReplayProgress) -> Result<ReplayResult, PipelineError> {
         let Session { settings, identity, account, .. } = &self.session;
         let archive = self.session.archive()?;
-        let scans = committed(&archive, identity)?;
+        let scans = archived_scans(&archive, identity)?;
         let suppression = suppression(settings)?;
-        let task = Task {
+        let context = ReplayContext {
             settings,
             identity,
             state: &mut self.session.state(),
@@ -101,19 +101,19 @@ impl Replay {
             suppression: &suppression,
         };
         let mut replayed = match self.request.window {
-            None => full::replay(task, &archive)?,
-            Some(window) => window::replay(task, window)?,
+            None => full::replay(context, &archive)?,
+            Some(window) => range::replay(context, window)?,
         };
-        let counted = progress.snapshot();
-        (replayed.pages, replayed.records) = (counted.pages_done, counted.records_done);
+        let counts = progress.snapshot();
+        (replayed.pages, replayed.records) = (counts.pages_done, counts.records_done);
         if replayed.is_stopped {
             clear_leftovers(settings)?;
         }
         Ok(replayed)
     }
 
-    fn report(&self, replayed: &Result<Replayed, PipelineError>) -> ReplayReport {
-        let outcome = replayed.as_ref().map_or(Outcome::Failed, Replayed::outcome);
+    fn report(&self, replayed: &Result<ReplayResult, PipelineError>) -> ReplayReport {
+        let outcome = replayed.as_ref().map_or(Outcome::Failed, ReplayResult::outcome);
         ReplayReport {
             run_id: self.session.run_id.clone(),
             header: self.session.report_header(outcome, replayed.as_ref().err()),

@@ -1,8 +1,8 @@
-//! Numbers that a progress bar can watch while a replay works. Nothing depends on them.
+//! Counters of a replay, for the progress bar.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters of the replay under way.
+/// Counters of a replay in progress.
 #[derive(Debug, Default)]
 pub struct ReplayProgress {
     pub(super) scans: AtomicU64,
@@ -11,7 +11,7 @@ pub struct ReplayProgress {
     pub(super) records_done: AtomicU64,
 }
 
-/// What was replayed so far.
+/// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplaySnapshot {
     pub scans: u64,
@@ -21,7 +21,7 @@ pub struct ReplaySnapshot {
 }
 
 impl ReplayProgress {
-    /// The counters now.
+    /// Reads the counters.
     pub fn snapshot(&self) -> ReplaySnapshot {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ReplaySnapshot {

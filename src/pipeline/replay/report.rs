@@ -1,4 +1,4 @@
-//! What a replay did: the JSON of `--json` and the history of runs.
+//! The report of a replay: the JSON of `--json` and of the history of runs.
 
 use serde::Serialize;
 
@@ -6,34 +6,34 @@ use crate::model::RunId;
 
 use super::super::{Outcome, ReportHeader};
 
-/// What was replayed.
+/// What a replay did.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Replayed {
+pub struct ReplayResult {
     /// Scans that were applied again.
     pub scans: u64,
-    /// Their pages.
+    /// Pages of those scans.
     pub pages: u64,
-    /// Records on them.
+    /// Records on those pages.
     pub records: u64,
     /// The warehouses that were rebuilt.
-    pub warehouses: Vec<Rebuilt>,
-    /// The ranges that were replaced; none in a full replay.
+    pub warehouses: Vec<RebuiltWarehouse>,
+    /// The ranges that were replaced; empty for a full replay.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub stretches: Vec<Replaced>,
-    /// What else people should know.
+    pub stretches: Vec<ReplacedRange>,
+    /// Further notes for the reader.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Whether the checkpoints count less than before: the next sync pulls the rest.
+    /// True if the checkpoints cover less than before. The next sync pulls the rest.
     #[serde(skip)]
     pub has_gaps: bool,
-    /// Whether it was asked to stop. Nothing changed then.
+    /// True if the replay was stopped. It then changed nothing.
     #[serde(skip)]
     pub is_stopped: bool,
 }
 
 /// A warehouse that was rebuilt.
 #[derive(Clone, Debug, Serialize)]
-pub struct Rebuilt {
+pub struct RebuiltWarehouse {
     pub name: &'static str,
     pub location: String,
     /// Scans in its ledger.
@@ -42,15 +42,15 @@ pub struct Rebuilt {
 
 /// A range that was replaced.
 #[derive(Clone, Debug, Serialize)]
-pub struct Replaced {
+pub struct ReplacedRange {
     pub stream: &'static str,
     pub start: String,
     pub end: String,
-    /// Rows put in, of all tables of the stream, by warehouse.
+    /// Rows inserted into all tables of the stream, by warehouse.
     pub rows: std::collections::BTreeMap<&'static str, u64>,
 }
 
-impl Replayed {
+impl ReplayResult {
     pub(super) fn outcome(&self) -> Outcome {
         match (self.is_stopped, self.has_gaps) {
             (true, _) => Outcome::Interrupted,
@@ -60,12 +60,12 @@ impl Replayed {
     }
 }
 
-/// A replay.
+/// The report of a replay.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReplayReport {
     pub run_id: RunId,
     #[serde(flatten)]
     pub header: ReportHeader,
     #[serde(flatten)]
-    pub replayed: Replayed,
+    pub replayed: ReplayResult,
 }

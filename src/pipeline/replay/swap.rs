@@ -1,5 +1,5 @@
-//! A warehouse that was built beside takes the place of the old one, in one step where the system can; and what a
-//! killed replay left is removed. At any instant the old warehouse or the new one is there, whole.
+//! Replaces a warehouse by the rebuilt one, atomically if the system can, and removes what a killed replay left. At any
+//! time the path has either the complete old warehouse or the complete new one.
 //!
 //! ```text
 //! warehouse.duckdb.replay   the file being built, with .wal and .spill; then renamed over warehouse.duckdb
@@ -16,10 +16,10 @@ use std::{
 use super::super::PipelineError;
 use crate::{config::Settings, files, schema};
 
-const BESIDE: &str = ".replay";
+const BUILD: &str = ".replay";
 const REPLACED: &str = ".replaced";
 
-/// The path as the system knows it, without links and without a slash at its end.
+/// Returns the path without links and without a slash at its end.
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.components().collect())
 }
@@ -28,18 +28,18 @@ fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     files::with_suffix(&real(path), suffix)
 }
 
-/// Where the warehouse of this path is built.
-pub(super) fn beside(path: &Path) -> PathBuf {
-    suffixed(path, BESIDE)
+/// Returns the path at which the new warehouse for `path` is built.
+pub(super) fn build_path(path: &Path) -> PathBuf {
+    suffixed(path, BUILD)
 }
 
-/// Removes what a killed replay left, and puts a folder back that was on its way out. The caller holds the lease.
+/// Removes what a killed replay left. Restores a folder that a killed swap has moved away. The caller holds the lease.
 pub fn clear_leftovers(settings: &Settings) -> Result<(), PipelineError> {
     for path in settings.warehouse.duckdb.iter().chain([&settings.state_path]) {
-        let beside = beside(path);
-        remove(&beside)?;
-        remove(&files::with_suffix(&beside, ".wal"))?;
-        remove(&files::with_suffix(&beside, ".spill"))?;
+        let built = build_path(path);
+        remove(&built)?;
+        remove(&files::with_suffix(&built, ".wal"))?;
+        remove(&files::with_suffix(&built, ".spill"))?;
     }
     if let Some(root) = &settings.warehouse.parquet {
         let replaced = suffixed(root, REPLACED);
@@ -47,28 +47,28 @@ pub fn clear_leftovers(settings: &Settings) -> Result<(), PipelineError> {
             rename(&replaced, &real(root))?;
         }
         remove(&replaced)?;
-        remove(&beside(root))?;
+        remove(&build_path(root))?;
     }
     Ok(())
 }
 
-/// Puts the file that was built beside `path` in its place.
+/// Replaces the file at `path` by the one at its build path.
 pub(super) fn swap_file(path: &Path) -> Result<(), PipelineError> {
-    for file in [real(path), beside(path)] {
+    for file in [real(path), build_path(path)] {
         let log = files::with_suffix(&file, ".wal");
         if log.exists() {
-            // It would be taken for the log of the file that comes into this place.
-            let source = io::Error::other("its commit log is not folded in");
+            // The engine would replay this log into the other file.
+            let source = io::Error::other("its log has commits that the file lacks");
             return Err(PipelineError::Swap { action: "replace", path: file, source });
         }
     }
     let failed = |source| PipelineError::Swap { action: "replace", path: path.to_owned(), source };
-    files::replace(&beside(path), &real(path)).map_err(failed)
+    files::replace(&build_path(path), &real(path)).map_err(failed)
 }
 
-/// Puts the folder that was built beside `path` in its place.
+/// Replaces the folder at `path` by the one at its build path.
 pub(super) fn swap_folder(path: &Path) -> Result<(), PipelineError> {
-    let (old, new) = (real(path), beside(path));
+    let (old, new) = (real(path), build_path(path));
     if !old.exists() {
         return rename(&new, &old);
     }
@@ -77,7 +77,7 @@ pub(super) fn swap_folder(path: &Path) -> Result<(), PipelineError> {
         path: path.to_owned(),
         source,
     })?;
-    keep_others(&old, &new)?;
+    link_foreign_files(&old, &new)?;
     if exchange(&old, &new)? {
         sync_parent(&old)?;
         return remove(&new);
@@ -88,8 +88,8 @@ pub(super) fn swap_folder(path: &Path) -> Result<(), PipelineError> {
     remove(&replaced)
 }
 
-/// Gives what others keep in the old folder, beside our tables, a second name in the new one.
-fn keep_others(old: &Path, new: &Path) -> Result<(), PipelineError> {
+/// Links the files of other programs in the old folder into the new one.
+fn link_foreign_files(old: &Path, new: &Path) -> Result<(), PipelineError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| PipelineError::Swap { action: "keep", path, source }
@@ -98,9 +98,9 @@ fn keep_others(old: &Path, new: &Path) -> Result<(), PipelineError> {
         let entry = entry.map_err(failed(old))?;
         let (name, path) = (entry.file_name(), entry.path());
         let is_ours = name.to_str().is_some_and(|name| schema::table(name).is_some());
-        let kept = new.join(&name);
-        if !is_ours && kept.symlink_metadata().is_err() {
-            link(&path, &kept).map_err(failed(&path))?;
+        let target = new.join(&name);
+        if !is_ours && target.symlink_metadata().is_err() {
+            link(&path, &target).map_err(failed(&path))?;
         }
     }
     Ok(())
@@ -119,7 +119,7 @@ fn link(from: &Path, to: &Path) -> io::Result<()> {
     fs::read_dir(from)?.try_for_each(|entry| entry.and_then(|entry| link(&entry.path(), &to.join(entry.file_name()))))
 }
 
-/// Exchanges two folders in one step; `false` where the system or the file system cannot.
+/// Exchanges two folders atomically. Returns false if the system or the file system cannot.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 fn exchange(left: &Path, right: &Path) -> Result<bool, PipelineError> {
     use rustix::{
@@ -144,7 +144,7 @@ fn rename(from: &Path, to: &Path) -> Result<(), PipelineError> {
     sync_parent(to)
 }
 
-/// A new name is durable only once its folder is.
+/// Makes a new name durable by a sync of its folder.
 fn sync_parent(path: &Path) -> Result<(), PipelineError> {
     let parent = files::folder_of(path);
     files::sync_folder(parent).map_err(|source| PipelineError::Swap { action: "sync", path: parent.to_owned(), source })
@@ -157,7 +157,7 @@ fn remove(path: &Path) -> Result<(), PipelineError> {
         Err(error) => Err(error),
     };
     match removed {
-        // Below a file there is nothing either; whoever makes the folder says so.
+        // `NotADirectory`: a file is in place of a parent folder. The code that creates the folder reports it.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(()),
         outcome => outcome.map_err(|source| PipelineError::Swap { action: "remove", path: path.to_owned(), source }),
     }
@@ -184,42 +184,42 @@ mod tests {
 
     #[test]
     fn p2_a_replay_killed_between_two_renames_is_undone() {
-        let place = tempfile::tempdir().unwrap();
-        let root = place.path().join("parquet");
-        folder_with(&beside(&root), "new");
-        // Just renamed away, and the new one not yet in its place.
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("parquet");
+        folder_with(&build_path(&root), "new");
+        // Killed after the old folder was renamed, before the new one was.
         folder_with(&suffixed(&root, REPLACED), "old");
-        fs::write(place.path().join("w.duckdb"), "old").unwrap();
-        for left in ["w.duckdb.replay", "w.duckdb.replay.wal", "state.sqlite.replay"] {
-            fs::write(place.path().join(left), "half").unwrap();
+        fs::write(folder.path().join("w.duckdb"), "old").unwrap();
+        for leftover in ["w.duckdb.replay", "w.duckdb.replay.wal", "state.sqlite.replay"] {
+            fs::write(folder.path().join(leftover), "half").unwrap();
         }
-        clear_leftovers(&settings(place.path())).unwrap();
+        clear_leftovers(&settings(folder.path())).unwrap();
         assert_eq!(fs::read_to_string(root.join("data")).unwrap(), "old");
-        let left: Vec<_> = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left.len(), 2, "{left:?}");
-        clear_leftovers(&settings(place.path())).unwrap();
+        clear_leftovers(&settings(folder.path())).unwrap();
     }
 
     #[test]
-    fn a_folder_takes_the_place_of_another_or_of_none() {
-        let place = tempfile::tempdir().unwrap();
-        let root = place.path().join("parquet");
+    fn a_folder_replaces_another_one_or_a_missing_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("parquet");
         for text in ["first", "second"] {
-            folder_with(&beside(&root), text);
+            folder_with(&build_path(&root), text);
             swap_folder(&root).unwrap();
             assert_eq!(fs::read_to_string(root.join("data")).unwrap(), text);
-            assert!(!beside(&root).exists() && !suffixed(&root, REPLACED).exists());
+            assert!(!build_path(&root).exists() && !suffixed(&root, REPLACED).exists());
         }
     }
 
     #[test]
-    fn what_others_keep_in_the_old_folder_is_in_the_new_one() {
-        let place = tempfile::tempdir().unwrap();
-        let root = place.path().join("parquet");
+    fn files_of_other_programs_are_in_the_new_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("parquet");
         for (folder, text) in [("responses", "ours"), ("responses_by_team/2026", "theirs"), (".studysync", "ours")] {
             folder_with(&root.join(folder), text);
             if text == "ours" {
-                folder_with(&beside(&root).join(folder), "new");
+                folder_with(&build_path(&root).join(folder), "new");
             }
         }
         std::os::unix::fs::symlink("responses_by_team", root.join("latest")).unwrap();
@@ -229,12 +229,12 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_not_put_under_the_log_of_another() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("w.duckdb");
+    fn a_file_does_not_replace_one_that_has_a_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.duckdb");
         fs::write(&path, "old").unwrap();
-        fs::write(beside(&path), "new").unwrap();
-        let log = place.path().join("w.duckdb.wal");
+        fs::write(build_path(&path), "new").unwrap();
+        let log = folder.path().join("w.duckdb.wal");
         fs::write(&log, "log").unwrap();
         assert!(swap_file(&path).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");

@@ -1,14 +1,14 @@
-//! Measures what the contract leaves open (`check --behaviours`), and takes note of what runs see of it anyway.
+//! The service profile: measures what the contract leaves open (`check --behaviours`), and records what runs observe.
 //!
-//! Few requests, under the gate and the lease. Everything may stay unknown: a service without rows shows nothing. No
-//! behaviour ever closes a window (promise P3).
+//! Measuring takes few requests, through the gate and under the lease. Any behaviour may stay unknown: a service
+//! without rows shows nothing. No behaviour ever proves that a window is complete (promise P3).
 
-mod lab;
-mod learned;
 mod lists;
+mod measure_context;
+mod observed;
 mod paging;
-mod refusals;
 mod report;
+mod retry_after;
 mod rows;
 mod small_list;
 mod statuses;
@@ -30,16 +30,16 @@ use super::{
     ties::{Asker, TieProbeError},
 };
 
-use lab::Lab;
+use measure_context::MeasureContext;
 
-pub(super) use learned::Learned;
+pub(super) use observed::ObservedBehaviours;
 pub use report::{KnownBehaviour, Measured, known_behaviours};
-pub(super) use statuses::{KnownStatuses, choose_statuses};
+pub(super) use statuses::{KnownStatuses, measure_statuses};
 
-/// The most requests that measuring may take, retries included.
+/// Requests that measuring may send at most, with retries.
 pub const MEASURE_REQUESTS_MAX: u64 = 60;
 
-/// Measures every behaviour of the service and remembers those that could be told. Takes the lease.
+/// Measures every behaviour of the service, and stores the values. Takes the lease.
 pub async fn measure_service_profile(settings: &Settings) -> Result<Vec<Measured>, PipelineError> {
     let identity = identity(settings)?;
     let session = Session::open(settings, &identity, "check", &System::default())?;
@@ -51,97 +51,105 @@ pub async fn measure_service_profile(settings: &Settings) -> Result<Vec<Measured
     let flags = settings.streams.iter().find(|stream| stream.stream == Stream::Responses).map(|stream| stream.flags);
     let (scope, rules) = (Scope::all(Stream::Responses), DriftRules::default());
     let asker = Asker { source, account: session.account.clone(), scope, flags: flags.unwrap_or_default(), rules };
-    let mut lab = Lab::new(asker, timeout_ms, session.started_ms);
+    let mut context = MeasureContext::new(asker, timeout_ms, session.started_ms);
     let mut reader = stored::reader(settings);
     let stored_ids = reader.as_mut().map(stored::user_ids).unwrap_or_default();
-    let outcome = measure_all(&mut lab, stored_ids, &suppression(settings)?).await;
-    refusals::measure(&mut lab, &session.state())?;
-    lab.found.retain(|measured| measured.name != behaviour_names::ENVIRONMENT_IDS);
-    lab.note(stored::environments(settings, reader.as_mut())?);
-    for measured in lab.found.iter_mut().filter(|measured| measured.measured_ms.is_none()) {
+    let outcome = measure_all(&mut context, stored_ids, &suppression(settings)?).await;
+    retry_after::measure(&mut context, &session.state())?;
+    context.measured.retain(|measured| measured.name != behaviour_names::ENVIRONMENT_IDS);
+    context.add(stored::environments(settings, reader.as_mut())?);
+    for measured in context.measured.iter_mut().filter(|measured| measured.measured_ms.is_none()) {
         if let Some(value) = &measured.value {
             let now_ms = session.now_ms();
             session.state().remember_measured(measured.name, value, &measured.how, now_ms)?;
             measured.measured_ms = Some(now_ms);
         }
     }
-    session.remember(&lab.asker.source)?;
+    session.remember(&context.asker.source)?;
     outcome?;
-    Ok(report::in_order(lab.found))
+    Ok(report::in_order(context.measured))
 }
 
-/// Each measure in turn. A list that does not answer leaves what it would show unknown, and a spent allowance all the
-/// rest; any other end is an error.
-async fn measure_all(lab: &mut Lab, stored_ids: Vec<String>, kept_out: &Suppression) -> Result<(), PipelineError> {
+/// Runs all measures. If a list fails, its behaviours stay unknown. If the request budget is spent, all further
+/// behaviours stay unknown. Any other failure is an error.
+async fn measure_all(
+    context: &mut MeasureContext,
+    stored_ids: Vec<String>,
+    suppression: &Suppression,
+) -> Result<(), PipelineError> {
     let outcome = async {
-        let probe = lab.asker.source.probe().await.map_err(TieProbeError::Source)?;
-        lab.now_ms = probe.service_now_ms.unwrap_or(lab.now_ms);
-        let outcome = statuses(lab).await;
-        passed(lab, report::OF_SURVEYS, outcome)?;
-        let outcome = responses(lab).await;
-        passed(lab, report::OF_RESPONSES, outcome)?;
-        let outcome = lists::themes(lab).await;
-        passed(lab, report::OF_THEMES, outcome)?;
-        let outcome = lists::surveys(lab).await;
-        passed(lab, report::OF_SURVEY_RANGES, outcome)?;
-        lab.user_ids.extend(stored_ids);
-        users::measure(lab, kept_out).await
+        let probe = context.asker.source.probe().await.map_err(TieProbeError::Source)?;
+        context.now_ms = probe.service_now_ms.unwrap_or(context.now_ms);
+        let outcome = statuses(context).await;
+        unless_list_failed(context, report::STATUS_BEHAVIOURS, outcome)?;
+        let outcome = responses(context).await;
+        unless_list_failed(context, report::RESPONSES_BEHAVIOURS, outcome)?;
+        let outcome = lists::themes(context).await;
+        unless_list_failed(context, report::THEMES_BEHAVIOURS, outcome)?;
+        let outcome = lists::surveys(context).await;
+        unless_list_failed(context, report::SURVEY_RANGE_BEHAVIOURS, outcome)?;
+        context.user_ids.extend(stored_ids);
+        users::measure(context, suppression).await
     };
     match outcome.await {
         Ok(()) => Ok(()),
         Err(TieProbeError::Run(error)) => Err(error),
         Err(TieProbeError::Source(SourceError::Stopped(Stop::Budget { requests }))) => {
-            report::fill(&mut lab.found, report::all(), &format!("the allowance of {requests} requests is used up"));
+            report::fill_unknown(
+                &mut context.measured,
+                report::all(),
+                &format!("the allowance of {requests} requests is used up"),
+            );
             Ok(())
         }
         Err(TieProbeError::Source(error)) => Err(PipelineError::Source(error)),
     }
 }
 
-/// An error that is about one list alone becomes the reason why its behaviours are not known.
-fn passed(
-    lab: &mut Lab,
+/// Turns an error of one list into the reason why its behaviours are unknown. Returns other errors.
+fn unless_list_failed(
+    context: &mut MeasureContext,
     names: impl IntoIterator<Item = &'static str>,
     outcome: Result<(), TieProbeError>,
 ) -> Result<(), TieProbeError> {
     match outcome {
         Err(TieProbeError::Source(error)) if !error.ends_the_run() => {
-            report::fill(&mut lab.found, names, &error.to_string());
+            report::fill_unknown(&mut context.measured, names, &error.to_string());
             Ok(())
         }
         outcome => outcome,
     }
 }
 
-async fn responses(lab: &mut Lab) -> Result<(), TieProbeError> {
-    let Some(sample) = paging::measure(lab).await? else { return Ok(()) };
-    lists::measure(lab, &sample).await?;
-    // Rows of one millisecond cannot be asked for alone where a range means something else.
-    if lab.has_found_other(behaviour_names::RESPONSES_FILTERED_BY, RowTime::Created) {
-        lab.note(Measured::unknown(behaviour_names::TIES, "start and end do not mean the creation of a row"));
+async fn responses(context: &mut MeasureContext) -> Result<(), TieProbeError> {
+    let Some(sample) = paging::measure(context).await? else { return Ok(()) };
+    lists::measure(context, &sample).await?;
+    // If a range does not mean creation times, the rows of one millisecond cannot be requested alone.
+    if context.has_other_value(behaviour_names::RESPONSES_FILTERED_BY, RowTime::Created) {
+        context.add(Measured::unknown(behaviour_names::TIES, "start and end do not mean the creation of a row"));
         return Ok(());
     }
-    ties(lab, &sample).await
+    ties(context, &sample).await
 }
 
-async fn statuses(lab: &mut Lab) -> Result<(), TieProbeError> {
-    for measured in choose_statuses(&lab.asker.source, KnownStatuses::default()).await? {
-        lab.note(measured);
+async fn statuses(context: &mut MeasureContext) -> Result<(), TieProbeError> {
+    for measured in measure_statuses(&context.asker.source, KnownStatuses::default()).await? {
+        context.add(measured);
     }
     Ok(())
 }
 
-async fn ties(lab: &mut Lab, sample: &paging::Sample) -> Result<(), TieProbeError> {
+async fn ties(context: &mut MeasureContext, sample: &paging::ResponseSample) -> Result<(), TieProbeError> {
     let (name, tie) = (behaviour_names::TIES, sample.tie());
     let Some(at_ms) = tie else {
         let how = format!("no two of {} rows share a millisecond", sample.rows());
-        lab.note(Measured::unknown(name, how));
+        context.add(Measured::unknown(name, how));
         return Ok(());
     };
-    let found = lab.asker.measure(at_ms).await?;
-    lab.note(match found {
-        Ties::Unknown => Measured::unknown(name, format!("the answers for {at_ms} ms alone do not tell")),
-        ties => Measured::known(name, ties, format!("the rows of {at_ms} ms alone, in pages of a few")),
+    let ties = context.asker.measure(at_ms).await?;
+    context.add(match ties {
+        Ties::Unknown => Measured::unknown(name, format!("the lists of {at_ms} ms alone are inconclusive")),
+        ties => Measured::known(name, ties, format!("the rows of {at_ms} ms alone, in small pages")),
     });
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! How a behaviour is told: measured now, or as remembered.
+//! Behaviours for the report of `check` and `status`: measured now, or stored.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -8,8 +8,8 @@ use crate::{
     state::{State, StateError},
 };
 
-/// Those that the list of responses shows.
-pub(super) const OF_RESPONSES: [&str; 9] = [
+/// Behaviours that are measured with the list of responses.
+pub(super) const RESPONSES_BEHAVIOURS: [&str; 9] = [
     behaviour_names::ORDER,
     behaviour_names::RESPONSES_FILTERED_BY,
     behaviour_names::START_INCLUSIVE,
@@ -20,52 +20,57 @@ pub(super) const OF_RESPONSES: [&str; 9] = [
     behaviour_names::TIES,
     behaviour_names::PAGE_ROWS,
 ];
-/// Those that the list of themes shows.
-pub(super) const OF_THEMES: [&str; 4] = [
+/// Behaviours that are measured with the list of themes.
+pub(super) const THEMES_BEHAVIOURS: [&str; 4] = [
     behaviour_names::THEMES_PAGE_ROWS,
     behaviour_names::THEMES_FILTERED_BY,
     behaviour_names::THEMES_START_INCLUSIVE,
     behaviour_names::THEMES_END_INCLUSIVE,
 ];
-/// Those that the list of surveys shows when it is asked for states.
-pub(super) const OF_SURVEYS: [&str; 4] = [
+/// Behaviours that are measured with lists of surveys by status.
+pub(super) const STATUS_BEHAVIOURS: [&str; 4] = [
     behaviour_names::SURVEY_STATUS_FORM,
     behaviour_names::SURVEYS_LISTED_WHOLE,
     behaviour_names::DEFAULT_STATUSES,
     behaviour_names::STATUSES_ON_REQUEST,
 ];
-/// Those that the list of surveys shows when it is asked for a range.
-pub(super) const OF_SURVEY_RANGES: [&str; 3] = [
+/// Behaviours that are measured with lists of surveys by time.
+pub(super) const SURVEY_RANGE_BEHAVIOURS: [&str; 3] = [
     behaviour_names::SURVEYS_FILTERED_BY,
     behaviour_names::SURVEYS_START_INCLUSIVE,
     behaviour_names::SURVEYS_END_INCLUSIVE,
 ];
 
-/// Every behaviour, in the order in which people are told.
+/// Returns the names of all behaviours, in the order of the report.
 pub(super) fn all() -> impl Iterator<Item = &'static str> {
-    let of_lists = OF_RESPONSES.into_iter().chain(OF_THEMES).chain(OF_SURVEYS).chain(OF_SURVEY_RANGES);
-    of_lists.chain([behaviour_names::USER_TIME_UNIT, behaviour_names::ENVIRONMENT_IDS, behaviour_names::RETRY_AFTER])
+    let of_lists = RESPONSES_BEHAVIOURS.into_iter().chain(THEMES_BEHAVIOURS);
+    let of_surveys = STATUS_BEHAVIOURS.into_iter().chain(SURVEY_RANGE_BEHAVIOURS);
+    of_lists.chain(of_surveys).chain([
+        behaviour_names::USER_TIME_UNIT,
+        behaviour_names::ENVIRONMENT_IDS,
+        behaviour_names::RETRY_AFTER,
+    ])
 }
 
-/// One behaviour as it was measured.
+/// The result of measuring one behaviour.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
-    /// The name under which it is remembered.
+    /// The name under which the value is stored.
     #[serde(rename = "trait")]
     pub name: &'static str,
-    /// What was found; `None` where the service does not show it.
+    /// The measured value; `None` if the service does not show it.
     pub value: Option<Value>,
-    /// How it was measured, or why it could not be.
+    /// How the value was measured, or why it could not be.
     pub how: String,
-    /// Requests that this measure took beyond the ones before.
+    /// Requests of this measure.
     pub requests: u64,
-    /// When it was measured, epoch milliseconds by this machine's clock; `None` where there is no value.
+    /// When the value was measured, epoch milliseconds by this machine's clock; `None` without a value.
     pub measured_ms: Option<i64>,
 }
 
 impl Measured {
     pub(super) fn known(name: &'static str, value: impl Serialize, how: impl Into<String>) -> Self {
-        // A word, a number, a boolean or a list of such: none of them fails.
+        // The JSON of words, numbers, booleans and lists of them cannot fail.
         let value = serde_json::to_value(value).ok();
         Self { name, value, how: how.into(), requests: 0, measured_ms: None }
     }
@@ -75,35 +80,35 @@ impl Measured {
     }
 }
 
-/// Those of these behaviours that are missing become unknown, for this reason.
-pub(super) fn fill(found: &mut Vec<Measured>, names: impl IntoIterator<Item = &'static str>, why: &str) {
+/// Adds the missing behaviours of `names` as unknown, for this reason.
+pub(super) fn fill_unknown(measured: &mut Vec<Measured>, names: impl IntoIterator<Item = &'static str>, why: &str) {
     for name in names {
-        if found.iter().all(|measured| measured.name != name) {
-            found.push(Measured::unknown(name, why));
+        if measured.iter().all(|one| one.name != name) {
+            measured.push(Measured::unknown(name, why));
         }
     }
 }
 
-pub(super) fn in_order(mut found: Vec<Measured>) -> Vec<Measured> {
-    found.sort_by_key(|measured| all().position(|name| name == measured.name));
-    found
+pub(super) fn in_order(mut measured: Vec<Measured>) -> Vec<Measured> {
+    measured.sort_by_key(|one| all().position(|name| name == one.name));
+    measured
 }
 
-/// One behaviour as it is remembered.
+/// One behaviour as it is stored in the checkpoints.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KnownBehaviour {
-    /// Its name.
+    /// The name of the behaviour.
     #[serde(rename = "trait")]
     pub name: &'static str,
-    /// What was found; `None` if it never was.
+    /// The stored value; `None` if it was never measured.
     pub value: Option<Value>,
-    /// When, epoch milliseconds by this machine's clock.
+    /// When it was measured, epoch milliseconds by this machine's clock.
     pub measured_ms: Option<i64>,
-    /// How it was measured; `None` for one of an earlier version of this program.
+    /// How it was measured; `None` for a value of an earlier version of this program.
     pub evidence: Option<String>,
 }
 
-/// Every behaviour as it is remembered, known or not.
+/// Returns every behaviour as it is stored, measured or not.
 pub fn known_behaviours(state: &State) -> Result<Vec<KnownBehaviour>, StateError> {
     all()
         .map(|name| {

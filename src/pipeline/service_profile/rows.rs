@@ -1,4 +1,4 @@
-//! Rows of a page with the times that a filter could go by.
+//! The rows of a page, with every time by which the service could filter them.
 
 use std::collections::HashMap;
 
@@ -9,29 +9,29 @@ use arrow::{
 
 use crate::model::{FlatPage, RowTime, SECOND_MS, Stream};
 
-/// Moments so close may be one moment, rounded.
+/// Two times this close may be the same time, rounded.
 const SAME_MS: i64 = 2 * SECOND_MS;
-/// Other rows so near come with a row that is asked for at its ends.
+/// Rows this close to a row are listed with it when its range is requested.
 const NEAR_MS: i64 = 2;
 
-/// A row and its times.
+/// The times of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RowTimes {
-    /// The hash of its key.
+    /// The hash of the row's key.
     pub key: u128,
     pub created_ms: i64,
-    /// Its other times, as far as it has them.
+    /// The other times that the row has.
     pub others: Vec<(RowTime, i64)>,
 }
 
 impl RowTimes {
-    /// Those of its other times that lie apart from its creation.
-    pub fn apart(&self) -> impl Iterator<Item = (RowTime, i64)> + '_ {
+    /// Returns the other times that differ from the creation time.
+    pub fn distinct_times(&self) -> impl Iterator<Item = (RowTime, i64)> + '_ {
         self.others.iter().copied().filter(|(_, at_ms)| (at_ms - self.created_ms).abs() > SAME_MS)
     }
 }
 
-/// The rows of a page of responses or surveys, in order; those without a creation time are left out.
+/// Returns the rows of a page that have a creation time, in order.
 pub(super) fn rows_of(stream: Stream, flat: &FlatPage) -> Vec<RowTimes> {
     let Some(batch) = flat.table(stream.name()) else { return Vec::new() };
     let times = |name: &str| batch.column_by_name(name).map(moments).unwrap_or_default();
@@ -64,9 +64,10 @@ fn moments(column: &ArrayRef) -> Vec<Option<i64>> {
     times.map(|times| times.iter().map(|at_us| at_us.map(|at_us| at_us.div_euclid(1000))).collect()).unwrap_or_default()
 }
 
-/// The row that tells most: with as many times of its own as can be, then one without others beside it, then one in the
-/// middle, whose session no page cuts.
-pub(super) fn telling(rows: &[RowTimes]) -> Option<&RowTimes> {
+/// Returns the row that shows best by which time the service filters: the row with the most distinct times; then a row
+/// without others close to it; then a row in the middle, because the page may have only a part of the first and the
+/// last session.
+pub(super) fn most_informative(rows: &[RowTimes]) -> Option<&RowTimes> {
     let mut created: Vec<i64> = rows.iter().map(|row| row.created_ms).collect();
     created.sort_unstable();
     let near = |at_ms: i64| {
@@ -74,9 +75,9 @@ pub(super) fn telling(rows: &[RowTimes]) -> Option<&RowTimes> {
         created.partition_point(|other| *other <= at_ms + NEAR_MS) - from
     };
     let middle = rows.len() / 2;
-    let rank = |(at, row): &(usize, &RowTimes)| {
-        let is_lonely = near(row.created_ms) <= 1;
-        (row.apart().count(), is_lonely, std::cmp::Reverse(at.abs_diff(middle)))
+    let rank = |(index, row): &(usize, &RowTimes)| {
+        let is_alone = near(row.created_ms) <= 1;
+        (row.distinct_times().count(), is_alone, std::cmp::Reverse(index.abs_diff(middle)))
     };
     rows.iter().enumerate().max_by_key(rank).map(|(_, row)| row)
 }
@@ -90,14 +91,14 @@ mod tests {
     }
 
     #[test]
-    fn the_row_with_most_times_of_its_own_tells_most() {
+    fn the_row_with_most_distinct_times_is_chosen() {
         let rows = [row(1, 10_000, 10_000, 10_000), row(2, 20_000, 90_000, 20_000), row(3, 30_000, 90_000, 20_000)];
-        assert_eq!(telling(&rows).map(|row| row.key), Some(3));
-        assert_eq!(telling(&rows[..2]).map(|row| row.key), Some(2));
-        // Beside another of its millisecond, a row brings more than itself.
+        assert_eq!(most_informative(&rows).map(|row| row.key), Some(3));
+        assert_eq!(most_informative(&rows[..2]).map(|row| row.key), Some(2));
+        // A row with another one close to it is not alone in its list.
         let rows = [row(1, 10_000, 10_000, 10_000), row(2, 10_001, 10_001, 10_001), row(3, 50_000, 50_000, 50_000)];
-        assert_eq!(telling(&rows).map(|row| row.key), Some(3));
-        assert_eq!(telling(&[]), None);
-        assert_eq!(rows[0].apart().count(), 0);
+        assert_eq!(most_informative(&rows).map(|row| row.key), Some(3));
+        assert_eq!(most_informative(&[]), None);
+        assert_eq!(rows[0].distinct_times().count(), 0);
     }
 }

@@ -1,5 +1,5 @@
-//! What is stored already and tells of the service: the environments that webhooks named, and ids of users.
-//! Asks the service nothing.
+//! Facts about the service in the warehouse and the inbox: environments in webhooks, and ids of users. Sends no
+//! request.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,30 +22,30 @@ use super::{
     report::Measured,
 };
 
-/// Environments that are told, those with most deliveries first.
+/// Environments in the result, those with most deliveries first.
 const ENVIRONMENTS_MAX: usize = 10;
-/// The longest id that is told: a longer text is no id, and may be anything.
+/// The longest id. A longer text is probably no id, and may name a person.
 const ID_CHARS_MAX: usize = 64;
-/// Deliveries in the inbox that are looked at.
+/// Deliveries of the inbox that are read at most.
 const DELIVERIES_MAX: u32 = 10_000;
 const DELIVERY_BYTES_MAX: usize = 16 << 20;
 const QUERY_TIME: Duration = Duration::from_secs(20);
 
-/// An environment, as the service calls it.
+/// An environment by the service's id.
 #[derive(Serialize)]
 struct Environment {
     id: String,
     deliveries: u64,
 }
 
-/// Reads the warehouse, if it is there and free.
+/// Opens the warehouse for reading. Returns `None` if it is missing or locked.
 pub(super) fn reader(settings: &Settings) -> Option<Reader> {
     let opened = open_reader(&settings.warehouse, QUERY_TIME);
     let opened = opened.map(|(_, reader)| reader);
-    opened.inspect_err(|error| tracing::debug!(%error, "the warehouse tells nothing of the service now")).ok()
+    opened.inspect_err(|error| tracing::debug!(%error, "the warehouse cannot be read now")).ok()
 }
 
-/// Ids of some users who answered last.
+/// Returns ids of the users of the latest answers.
 pub(super) fn user_ids(reader: &mut Reader) -> Vec<String> {
     let sql = "SELECT external_user_id FROM current_responses WHERE external_user_id IS NOT NULL ORDER BY created_at DESC LIMIT 10";
     let Ok(found) = reader.query(sql, 10) else { return Vec::new() };
@@ -53,13 +53,13 @@ pub(super) fn user_ids(reader: &mut Reader) -> Vec<String> {
     columns.flatten().flatten().filter(|id| can_request_user(id)).map(str::to_owned).collect()
 }
 
-/// The environments that webhooks named.
+/// Returns the environments in webhooks of the warehouse and the inbox, with the number of deliveries.
 pub(super) fn environments(settings: &Settings, reader: Option<&mut Reader>) -> Result<Measured, PipelineError> {
-    let mut counts = reader.map(in_warehouse).unwrap_or_default();
-    let mut note = |id: String, deliveries: u64| *counts.entry(id).or_default() += deliveries;
-    waiting(settings, &mut note)?;
+    let mut counts = reader.map(count_in_warehouse).unwrap_or_default();
+    let mut add = |id: String, deliveries: u64| *counts.entry(id).or_default() += deliveries;
+    count_in_inbox(settings, &mut add)?;
     if let Some(id) = &settings.serve.environment_id {
-        note(id.clone(), 0);
+        add(id.clone(), 0);
     }
     let name = behaviour_names::ENVIRONMENT_IDS;
     let total: u64 = counts.values().sum();
@@ -79,13 +79,13 @@ pub(super) fn environments(settings: &Settings, reader: Option<&mut Reader>) -> 
     Ok(Measured::known(name, known, how))
 }
 
-/// Whether a text looks like an id. A webhook can hold anything there, an address of a person among it.
+/// Returns true if a text looks like an id. The field of a webhook can contain any text, such as an email address.
 fn is_id(text: &str) -> bool {
     let is_sign = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.' | ':');
     text.chars().count() <= ID_CHARS_MAX && text.chars().all(is_sign)
 }
 
-fn in_warehouse(reader: &mut Reader) -> BTreeMap<String, u64> {
+fn count_in_warehouse(reader: &mut Reader) -> BTreeMap<String, u64> {
     let sql = "SELECT environment_id, count(*) FROM webhook_events WHERE environment_id IS NOT NULL GROUP BY ALL ORDER BY 2 DESC LIMIT 100";
     let Ok(found) = reader.query(sql, 100) else { return BTreeMap::new() };
     let mut counts = BTreeMap::new();
@@ -99,15 +99,15 @@ fn in_warehouse(reader: &mut Reader) -> BTreeMap<String, u64> {
     counts
 }
 
-/// Those of deliveries that no warehouse has yet, and the one that `serve` takes for its own.
-fn waiting(settings: &Settings, note: &mut impl FnMut(String, u64)) -> Result<(), StateError> {
+/// Adds the environments of pending deliveries, and the environment that the inbox has learned.
+fn count_in_inbox(settings: &Settings, add: &mut impl FnMut(String, u64)) -> Result<(), StateError> {
     let Some(inbox) = Inbox::open_read_only(&settings.state_path)? else { return Ok(()) };
     if let Some(id) = inbox.environment_id()? {
-        note(id, 0);
+        add(id, 0);
     }
-    for delivery in inbox.waiting(DELIVERIES_MAX, DELIVERY_BYTES_MAX)? {
+    for delivery in inbox.pending(DELIVERIES_MAX, DELIVERY_BYTES_MAX)? {
         if let Some(id) = summarize_body(&delivery.body).environment_id {
-            note(id, 1);
+            add(id, 1);
         }
     }
     Ok(())
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_looks_like_an_id_is_told() {
+    fn only_texts_that_look_like_ids_are_shown() {
         for id in ["production", "0b7a-4c55", "12", "env:prod_2.1"] {
             assert!(is_id(id), "{id}");
         }

@@ -1,5 +1,4 @@
-//! The unit of the times of users, which the contract does not tell.
-//! Few people are asked for, and none of them is named.
+//! Measures the unit of times in users, which the contract leaves open. Requests a few users, and names none of them.
 
 use arrow::array::AsArray as _;
 use serde_json::Value;
@@ -10,14 +9,14 @@ use crate::{
     source::{SourceError, UserAnswer},
 };
 
-use super::{super::ties::TieProbeError, lab::Lab, report::Measured};
+use super::{super::ties::TieProbeError, measure_context::MeasureContext, report::Measured};
 
-/// People who are asked for, at most.
+/// Users that are requested at most.
 const USERS_MAX: usize = 3;
-/// What is remembered where times are texts.
+/// The stored value if times are texts.
 const TEXT: &str = "text";
 
-/// The ids of some users on a page of responses.
+/// Returns the ids of users on a page of responses, each once.
 pub(super) fn user_ids_of(flat: &FlatPage) -> Vec<String> {
     let column = flat.table(Stream::Responses.name()).and_then(|rows| rows.column_by_name("external_user_id"));
     let ids = column.and_then(|column| column.as_string_opt::<i32>());
@@ -30,39 +29,40 @@ pub(super) fn user_ids_of(flat: &FlatPage) -> Vec<String> {
     found
 }
 
-/// Asks for users until one is known. Who is kept out is not asked for.
-pub(super) async fn measure(lab: &mut Lab, kept_out: &Suppression) -> Result<(), TieProbeError> {
+/// Requests users until the service knows one. Erased users are not requested.
+pub(super) async fn measure(context: &mut MeasureContext, suppression: &Suppression) -> Result<(), TieProbeError> {
     let name = behaviour_names::USER_TIME_UNIT;
-    let is_kept_out = |id: &String| kept_out.matches_identifiers(&WrittenIdentifier::read(IdentifierKind::UserId, id));
-    let ids: Vec<String> = lab.user_ids.iter().filter(|id| !is_kept_out(id)).take(USERS_MAX).cloned().collect();
+    let is_suppressed =
+        |id: &String| suppression.matches_identifiers(&WrittenIdentifier::read(IdentifierKind::UserId, id));
+    let ids: Vec<String> = context.user_ids.iter().filter(|id| !is_suppressed(id)).take(USERS_MAX).cloned().collect();
     if ids.is_empty() {
-        lab.note(Measured::unknown(name, "no answer names a user who could be asked for"));
+        context.add(Measured::unknown(name, "no answer names a user who can be requested"));
         return Ok(());
     }
     for id in &ids {
-        match lab.asker.source.user(id).await {
+        match context.asker.source.user(id).await {
             Ok(UserAnswer::Found { body }) => {
-                lab.note(judged(&body));
+                context.add(time_unit(&body));
                 return Ok(());
             }
             Ok(UserAnswer::Absent | UserAnswer::Refused { .. }) => {}
             Err(error @ SourceError::Stopped(_)) => return Err(TieProbeError::Source(error)),
-            // The key may be one of answers alone: that is no fault of the other lists.
+            // The key may have no permission for users; the behaviours of lists can still be measured.
             Err(_) => {
-                lab.note(Measured::unknown(name, "the service does not answer for a user"));
+                context.add(Measured::unknown(name, "the service returned no user"));
                 return Ok(());
             }
         }
     }
-    lab.note(Measured::unknown(name, format!("the service knows none of {} users", ids.len())));
+    context.add(Measured::unknown(name, format!("the service knows none of {} users", ids.len())));
     Ok(())
 }
 
-/// What the times in the body of a user are.
-fn judged(body: &[u8]) -> Measured {
+/// Returns the unit of the times in the body of a user.
+fn time_unit(body: &[u8]) -> Measured {
     let name = behaviour_names::USER_TIME_UNIT;
     let Ok(user) = serde_json::from_slice::<Value>(body) else {
-        return Measured::unknown(name, "the answer for a user is no JSON");
+        return Measured::unknown(name, "the body of a user is no JSON");
     };
     let events = user["events"].as_array().map(Vec::as_slice).unwrap_or_default();
     let times = events.iter().flat_map(|event| [&event["createdAt"], &event["updatedAt"]]);
@@ -72,7 +72,7 @@ fn judged(body: &[u8]) -> Measured {
         Some(unit) if units.iter().all(|other| other == unit) => {
             let how = match units.len() {
                 1 => "a time of one user".to_owned(),
-                times => format!("{times} times of one user, all of that magnitude"),
+                times => format!("{times} times of one user, all with this unit"),
             };
             Measured::known(name, unit, how)
         }
@@ -80,7 +80,7 @@ fn judged(body: &[u8]) -> Measured {
     }
 }
 
-/// `None` for a value that is no moment after 1979.
+/// Returns the unit of a time, or `None` for a value that is no time after 1979.
 fn unit_of(time: &Value) -> Option<&'static str> {
     match time {
         Value::Number(number) => {
@@ -99,11 +99,11 @@ mod tests {
     use super::*;
 
     fn unit(user: &str) -> Option<Value> {
-        judged(user.as_bytes()).value
+        time_unit(user.as_bytes()).value
     }
 
     #[test]
-    fn the_magnitude_of_all_times_tells_the_unit() {
+    fn the_magnitude_of_all_times_shows_the_unit() {
         assert_eq!(unit(r#"{"createdAt":1700000000}"#), Some("seconds".into()));
         assert_eq!(
             unit(r#"{"createdAt":1700000000000,"events":[{"createdAt":1700000000001}]}"#),

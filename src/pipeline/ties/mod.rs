@@ -16,7 +16,7 @@ use crate::{
 use super::PipelineError;
 
 pub(super) use probe::{Asker, ProbePage, TieProbeError, moments_of};
-pub(super) use scan::{AtEnd, BoundariesLeft, after_page, asker, at_end, ended, next_waiting, reopened};
+pub(super) use scan::{BoundariesLeft, EndAction, after_page, asker, end_action, ended, next_waiting, reopened};
 
 /// A measure older than this is repeated at the next tie.
 const MEASURE_AGE_MAX_MS: i64 = 30 * DAY_MS;
@@ -82,7 +82,7 @@ impl TieWatch {
         }
     }
 
-    /// Whether an unprobed boundary may hide rows.
+    /// Returns true if an unprobed boundary may hide rows.
     pub fn may_lose(&self, stream: Stream) -> bool {
         self.belief(stream).may_lose()
     }
@@ -91,7 +91,7 @@ impl TieWatch {
         self.inner().sampler.is_due(belief, is_shared)
     }
 
-    /// Whether the caller should measure the next tie.
+    /// Returns true if the caller should measure the next tie.
     /// If so, the caller reports the result with [`TieWatch::measured`].
     fn begin_measure(&self, stream: Stream) -> bool {
         let mut inner = self.inner();
@@ -142,7 +142,7 @@ impl TieWatch {
             .map_err(PipelineError::State)
     }
 
-    /// Whether a scan's boundaries require a recheck of its window.
+    /// Returns true if a scan's boundaries require a recheck of its window.
     pub fn needs_recheck(&self, scan: &Scan, boundaries: &ScanBoundaries) -> bool {
         boundaries.needs_recheck(self.belief(scan.scope.stream))
     }

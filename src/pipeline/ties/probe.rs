@@ -210,7 +210,7 @@ pub(in super::super) fn moments_of(stream: Stream, flat: &FlatPage) -> PageMomen
 
 struct RowMoment {
     record: i64,
-    /// Whether its table has creation times at all.
+    /// True if its table has creation times at all.
     has_time: bool,
     created_ms: Option<i64>,
     key: u128,

@@ -22,7 +22,7 @@ pub(in super::super) struct BoundariesLeft {
     pub unprobed: u64,
     /// The last page, if its boundary has no conclusive probe.
     pub last_page: Option<Vec<u8>>,
-    /// Whether some page is redacted: then its boundary is no longer known.
+    /// True if some page is redacted: then its boundary is no longer known.
     pub is_redacted: bool,
 }
 
@@ -171,20 +171,22 @@ async fn measure(context: &SyncContext, scan: &Scan, at_ms: i64) -> Result<Ties,
     Ok(found)
 }
 
-/// Whether a scan may end or has to start over.
+/// What a scan does after the end of its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum AtEnd {
-    Settled,
+pub(in super::super) enum EndAction {
+    /// The list is complete.
+    Complete,
     /// The service loses rows and some boundaries were not probed, or the list changed during a probe.
-    StartsOver,
+    StartOver,
 }
 
-/// Decides how to go on at the end of the list. First measures the samples with rows that no page has shown.
-pub(in super::super) async fn at_end(
+/// Decides what the scan does at the end of its list. Before that, measures how the service treats the rows of a
+/// millisecond, where a probe has found rows that no page has shown.
+pub(in super::super) async fn end_action(
     context: &SyncContext,
     scan: &Scan,
     boundaries: &mut ScanBoundaries,
-) -> Result<AtEnd, TieProbeError> {
+) -> Result<EndAction, TieProbeError> {
     for at_ms in boundaries.missed() {
         if context.ties.belief(scan.scope.stream).may_lose() {
             break;
@@ -196,6 +198,6 @@ pub(in super::super) async fn at_end(
         }
     }
     let loses = context.ties.belief(scan.scope.stream) == Ties::Lost;
-    let is_worth_another = boundaries.has_changed() || (loses && boundaries.unprobed() > 0);
-    Ok(if is_worth_another && boundaries.try_again() { AtEnd::StartsOver } else { AtEnd::Settled })
+    let needs_another_pass = boundaries.has_changed() || (loses && boundaries.unprobed() > 0);
+    Ok(if needs_another_pass && boundaries.try_again() { EndAction::StartOver } else { EndAction::Complete })
 }

@@ -10,7 +10,6 @@ use crate::{
 
 use super::super::{
     PipelineError,
-    assemble::failed,
     pull::{PullError, pull},
     pulled_pages::PulledPages,
     scan::{CompletedScan, OpenScan},
@@ -69,18 +68,17 @@ pub(super) async fn compare(
         let (window, account) = (Arc::clone(&window), context.account.clone());
         destination.work(move |destination| {
             let _busy = account.enter(Activity::Write);
-            let (name, scan) = (destination.name(), &window.scan);
-            let pages = PulledPages::of(scan);
-            let mut differences = destination.compare(&scan.scan, &pages, keys_max).map_err(failed(name))?;
+            let scan = &window.scan;
+            let mut differences = destination.compare(&scan.scan, &PulledPages::of(scan), keys_max)?;
             if is_filtered {
                 differences.extra = Difference::default();
             }
-            Ok::<_, PipelineError>((name, differences))
+            Ok((destination.name(), differences))
         })
     });
     let mut all = BTreeMap::new();
     for compared in futures::future::join_all(threads).await {
-        let (name, differences) = compared??;
+        let (name, differences) = compared?;
         all.insert(name, differences);
     }
     Ok(all)

@@ -11,7 +11,7 @@ mod queue;
 mod report;
 mod request;
 
-pub use report::{NeverRead, Verified, VerifyReport, VerifyTotals};
+pub use report::{NeverRead, VerifiedWindow, VerifyReport, VerifyTotals};
 pub use request::VerifyRequest;
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use super::{
     Outcome, PipelineError, Progress, Session, System,
     assemble::{identity, source_settings},
     findings::Findings,
-    limits::noting_told_waits,
+    limits::storing_retry_after,
     scan_pool::{ScanEnd, ScanPool},
     service_profile::KnownStatuses,
     shared_destination::SharedDestination,
@@ -39,22 +39,22 @@ use compare::{ServiceWindow, compare, scan_window};
 use plan::plan;
 use queue::{CompareQueue, CompareTask};
 
-/// A verify, assembled and holding the lease.
+/// A verify that holds the lease.
 pub struct Verify {
     request: VerifyRequest,
     context: SyncContext,
     destinations: Vec<SharedDestination>,
     findings: Findings,
     range: Option<Window>,
-    windows: Vec<Verified>,
+    windows: Vec<VerifiedWindow>,
     never_read: Vec<NeverRead>,
     /// Windows that were not compared, because the run ended.
-    left: Vec<CompareTask>,
+    not_compared: Vec<CompareTask>,
     session: Session,
 }
 
 impl Verify {
-    /// Takes the lease and opens everything for reading. Sends nothing.
+    /// Takes the lease and opens the warehouses for reading. Sends no request.
     pub fn open(
         settings: Settings,
         request: VerifyRequest,
@@ -81,7 +81,7 @@ impl Verify {
             range: None,
             windows: Vec::new(),
             never_read: Vec::new(),
-            left: Vec::new(),
+            not_compared: Vec::new(),
             session,
         })
     }
@@ -91,11 +91,11 @@ impl Verify {
         &self.context.source
     }
 
-    /// Compares windows until none is left, or something stops the verify.
+    /// Compares windows until none is left or the verify is stopped.
     pub async fn execute(mut self) -> (VerifyReport, Result<(), PipelineError>) {
         let (source, state) = (self.context.source.clone(), self.session.shared_state());
         let clock = self.session.system.clock.clone();
-        let outcome = noting_told_waits(self.compare_windows(), source, state, clock).await;
+        let outcome = storing_retry_after(self.compare_windows(), source, state, clock).await;
         let report = self.report(outcome.as_ref().err());
         let text = serde_json::to_string(&report.totals).unwrap_or_default();
         let remembered = self.session.remember(&self.context.source);
@@ -104,7 +104,7 @@ impl Verify {
         (report, outcome.and(remembered))
     }
 
-    /// The windows to compare; `None` if the run was stopped before the service told its time, which the plan needs.
+    /// Returns the windows to compare. Returns `None` if the verify was stopped before the service's time was known.
     async fn plan(&mut self) -> Result<Option<CompareQueue>, PipelineError> {
         let now_ms = match self.context.source.probe().await {
             Ok(probe) => probe.service_now_ms.unwrap_or_else(|| self.session.now_ms()),
@@ -124,7 +124,7 @@ impl Verify {
         Ok(Some(CompareQueue::new(plan.tasks)))
     }
 
-    /// Scans windows side by side, and compares complete ones one after the other.
+    /// Scans windows in parallel, and compares the complete ones one after the other.
     async fn compare_windows(&mut self) -> Result<(), PipelineError> {
         let Some(windows) = self.plan().await? else { return Ok(()) };
         let in_flight_max = self.session.settings.throttle.in_flight_max;
@@ -141,17 +141,17 @@ impl Verify {
                 Some(ScanEnd::Complete(task, window)) if !pool.has_failed() => {
                     if let Err(error) = self.compare(&task, window).await {
                         pool.fail(error);
-                        self.left.push(task);
+                        self.not_compared.push(task);
                     }
                 }
                 Some(ScanEnd::Complete(task, _) | ScanEnd::Stopped(task) | ScanEnd::Failed(task)) => {
-                    self.left.push(task)
+                    self.not_compared.push(task)
                 }
                 Some(ScanEnd::Halved(_)) => {}
             }
         }
         let (windows, outcome) = pool.into_outcome();
-        self.left.extend(windows.into_remaining());
+        self.not_compared.extend(windows.into_remaining());
         outcome
     }
 
@@ -159,14 +159,14 @@ impl Verify {
         let scope = task.scope;
         if self.context.ties.needs_recheck(&window.scan.scan, &window.scan.boundaries) {
             self.findings.notes.push(format!(
-                "{scope} {}: the service may have lost rows at the boundaries of its pages in this look",
+                "{scope} {}: the service may have lost rows at the boundaries of its pages in this scan",
                 task.window
             ));
         }
         let is_filtered = task.purpose.is_filtered || self.context.theme_times.may_lack_rows(scope.stream);
         let keys_max = self.request.keys_max;
         let differences = compare(&self.context, &self.destinations, window, is_filtered, keys_max).await?;
-        let verified = Verified::new(task, differences);
+        let verified = VerifiedWindow::new(task, differences);
         self.context.progress.committed(scope, task.window, verified.service_rows);
         self.windows.push(verified);
         Ok(())
@@ -180,8 +180,8 @@ impl Verify {
             Outcome::Done if !totals.is_clean() => Outcome::NeedsALook,
             outcome => outcome,
         };
-        let left = self.left.iter().filter(|task| task.scope.stream.is_windowed());
-        let resume_from = left.map(|task| task.window.start_ms).min();
+        let not_compared = self.not_compared.iter().filter(|task| task.scope.stream.is_windowed());
+        let resume_from = not_compared.map(|task| task.window.start_ms).min();
         VerifyReport {
             run_id: self.session.run_id.clone(),
             header: self.session.report_header(outcome, error),

@@ -1,4 +1,4 @@
-//! What a verify has to compare: the covered windows of the range, and the parts of it that no run has read. Pure.
+//! The plan of a verify: the covered windows of the range, and the parts that no run has read. Pure.
 
 use std::cmp::Reverse;
 
@@ -16,10 +16,10 @@ use super::{
     request::VerifyRequest,
 };
 
-/// The end of the range lies on this grid, as in the plan of a run.
+/// The end of the range is a multiple of this, as in the plan of a run.
 const GRID_MS: i64 = 5 * MINUTE_MS;
 
-/// What a verify has to do.
+/// The windows that a verify compares, and what it cannot compare.
 pub(super) struct VerifyPlan {
     pub range: Window,
     /// Streams without windows first, then oldest first over all streams: a verify that is stopped can resume by date.
@@ -53,7 +53,7 @@ pub(super) fn plan(
 }
 
 impl VerifyPlan {
-    /// The part of a scope's coverage that lies in the range. Notes the parts of the range that are not covered.
+    /// Returns the coverage of a scope inside the range. Adds the gaps to `never_read`.
     fn covered_part(&mut self, backlog: &ScopeBacklog, now_ms: i64) -> Vec<CoverageInterval> {
         let scope = backlog.scope;
         let settled_ms = (now_ms - backlog.rules.lag_ms).div_euclid(GRID_MS) * GRID_MS;
@@ -89,7 +89,7 @@ impl VerifyPlan {
     }
 }
 
-/// When a run read the interval, also if its time was set back because it needs a recheck.
+/// Returns when a run last read the interval. Unlike `scanned_ms`, this is a real time also if a recheck is needed.
 fn read_ms(state: &State, scope: Scope, interval: &CoverageInterval) -> Result<i64, PipelineError> {
     let intervals = state.intervals(scope)?;
     let within = intervals.iter().find(|stored| stored.interval.window.contains(interval.window.start_ms));

@@ -6,12 +6,12 @@ use crate::{model::Stream, plan::halves};
 
 use super::super::scan_pool::{PendingWindows, ScanTask};
 
-/// What a verify needs to know to compare a window.
+/// What a verify needs besides the window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ComparePurpose {
     /// When a run last read the window, by the service's clock; epoch milliseconds.
     pub read_ms: i64,
-    /// Whether the settings ask for some states of surveys only, so that the scan lacks rows of the warehouse.
+    /// True if the settings select some survey statuses only, so that the scan lacks rows of the warehouse.
     pub is_filtered: bool,
 }
 
@@ -20,24 +20,24 @@ pub(super) type CompareTask = ScanTask<ComparePurpose>;
 
 #[derive(Debug)]
 pub(super) struct CompareQueue {
-    waiting: VecDeque<CompareTask>,
+    pending: VecDeque<CompareTask>,
     /// Windows of streams that the verify gave up.
     dropped: Vec<CompareTask>,
 }
 
 impl CompareQueue {
     pub fn new(tasks: Vec<CompareTask>) -> Self {
-        Self { waiting: tasks.into(), dropped: Vec::new() }
+        Self { pending: tasks.into(), dropped: Vec::new() }
     }
 
     /// The next window to scan.
     pub fn next_task(&mut self) -> Option<CompareTask> {
-        self.waiting.pop_front()
+        self.pending.pop_front()
     }
 
     /// The windows that were not scanned.
     pub fn into_remaining(self) -> impl Iterator<Item = CompareTask> {
-        self.waiting.into_iter().chain(self.dropped)
+        self.pending.into_iter().chain(self.dropped)
     }
 }
 
@@ -51,14 +51,14 @@ impl PendingWindows for CompareQueue {
             return false;
         };
         for window in [second, first] {
-            self.waiting.push_front(CompareTask { window, is_half: true, ..task.clone() });
+            self.pending.push_front(CompareTask { window, is_half: true, ..task.clone() });
         }
         true
     }
 
     fn drop_stream(&mut self, stream: Stream) {
-        let (dropped, waiting) = self.waiting.drain(..).partition::<Vec<_>, _>(|task| task.scope.stream == stream);
-        self.waiting = waiting.into();
+        let (dropped, pending) = self.pending.drain(..).partition::<Vec<_>, _>(|task| task.scope.stream == stream);
+        self.pending = pending.into();
         self.dropped.extend(dropped);
     }
 }

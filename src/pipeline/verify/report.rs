@@ -1,4 +1,4 @@
-//! What a verify found: the JSON of `--json`.
+//! The report of a verify: the JSON of `--json`.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::{
     queue::CompareTask,
 };
 
-/// A range of creation time, as people write it.
+/// A range of creation time, in the format of the command line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Range {
     pub start: String,
@@ -28,24 +28,24 @@ impl From<Window> for Range {
     }
 }
 
-/// A window that was held against each warehouse.
+/// A window that was compared with each warehouse.
 #[derive(Clone, Debug, Serialize)]
-pub struct Verified {
+pub struct VerifiedWindow {
     pub stream: &'static str,
     pub survey_id: Option<i64>,
     #[serde(skip)]
     pub start_ms: i64,
     #[serde(flatten)]
     pub range: Range,
-    /// When a run last read it: what changed at the service since then is not an error, and shows all the same.
+    /// When a run last read the window. Changes at the service since then are no error, but are listed too.
     pub last_read: String,
     pub service_rows: u64,
     pub warehouses: BTreeMap<&'static str, Differences>,
 }
 
-impl Verified {
+impl VerifiedWindow {
     pub(super) fn new(task: &CompareTask, warehouses: BTreeMap<&'static str, Differences>) -> Self {
-        Verified {
+        VerifiedWindow {
             stream: task.scope.stream.name(),
             survey_id: task.scope.survey_id,
             start_ms: task.window.start_ms,
@@ -56,7 +56,7 @@ impl Verified {
         }
     }
 
-    /// Whether no warehouse differs.
+    /// Returns true if no warehouse differs.
     pub fn is_equal(&self) -> bool {
         self.warehouses.values().all(Differences::is_equal)
     }
@@ -85,11 +85,11 @@ pub struct VerifyTotals {
     pub windows_differing: u64,
     pub service_rows: u64,
     pub warehouses: BTreeMap<&'static str, WarehouseTotals>,
-    /// Stretches that were never read.
+    /// Ranges that were never read.
     pub never_read: u64,
 }
 
-/// One warehouse's sums.
+/// Sums of one warehouse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WarehouseTotals {
     pub rows: u64,
@@ -99,7 +99,7 @@ pub struct WarehouseTotals {
 }
 
 impl VerifyTotals {
-    pub(super) fn of(windows: &[Verified], never_read: &[NeverRead]) -> Self {
+    pub(super) fn of(windows: &[VerifiedWindow], never_read: &[NeverRead]) -> Self {
         let mut totals =
             VerifyTotals { windows: windows.len() as u64, never_read: never_read.len() as u64, ..Self::default() };
         for window in windows {
@@ -116,33 +116,33 @@ impl VerifyTotals {
         totals
     }
 
-    /// Whether everything was read, and is equal.
+    /// Returns true if the complete range was read, and no warehouse differs.
     pub fn is_clean(&self) -> bool {
         self.windows_differing == 0 && self.never_read == 0
     }
 }
 
-/// A verify.
+/// The report of a verify.
 #[derive(Clone, Debug, Serialize)]
 pub struct VerifyReport {
     pub run_id: RunId,
     #[serde(flatten)]
     pub header: ReportHeader,
-    /// The range that was asked for.
+    /// The requested range.
     pub range: Option<Range>,
-    pub windows: Vec<Verified>,
+    pub windows: Vec<VerifiedWindow>,
     pub never_read: Vec<NeverRead>,
     pub totals: VerifyTotals,
     pub requests: RequestStats,
-    /// Where to go on after an early end: everything before it was looked at.
+    /// Milliseconds to of the range for the next verify after an early end: everything before this time was compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume_from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_because: Option<String>,
-    /// Windows that could not be pulled.
+    /// Windows that failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
-    /// What else people should know.
+    /// Further notes, one sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }

@@ -1,11 +1,11 @@
-//! What a verify is asked to do.
+//! The request for a verify.
 
 /// The range of a verify, and how much of each difference it lists.
 #[derive(Clone, Copy, Debug)]
 pub struct VerifyRequest {
     pub from_ms: i64,
-    /// The end of the range; `None`: where the coverage ends.
+    /// The end of the range; `None` for the end of the coverage.
     pub to_ms: Option<i64>,
-    /// The most rows that are listed of each kind of difference in a window.
+    /// Rows that the report lists at most, for each kind of difference in a window.
     pub keys_max: usize,
 }

@@ -224,7 +224,7 @@ mod tests {
     use crate::{
         config::{Overrides, resolve},
         model::{FlagSet, NEEDS_RECHECK_MS, Proof, RunId, Scan, ScanId, Scope, Stream, Window},
-        state::Covered,
+        state::ScanCheckpoint,
     };
 
     const NOW_MS: i64 = 1_769_846_400_000;
@@ -235,7 +235,7 @@ mod tests {
         let mut state = State::open(&settings.state_path, "http://127.0.0.1:1", "test").unwrap();
         let days = NOW_MS / DAY_MS - YEARS * 365..NOW_MS / DAY_MS;
         let scans = [Stream::Responses, Stream::Themes].into_iter().flat_map(|stream| {
-            days.clone().filter(|day| day % 1000 != 0).map(move |day| Covered {
+            days.clone().filter(|day| day % 1000 != 0).map(move |day| ScanCheckpoint {
                 scan: Scan {
                     id: ScanId::new(day),
                     run_id: RunId::new(1),

@@ -11,7 +11,7 @@ fn error(text: &str) -> PageError {
 }
 
 #[test]
-fn p3_the_end_is_null_or_missing_or_empty_and_nothing_else() {
+fn p3_only_a_null_missing_or_empty_cursor_is_the_end() {
     let ended = |end, list| Envelope { rows: 0, next: None, end: Some(end), list, broken: 0 };
     assert_eq!(page(r#"{"cursor":null,"data":[]}"#), ended(EndStyle::Null, 22..24));
     assert_eq!(page(r#"{"data":[]}"#), ended(EndStyle::Missing, 8..10));
@@ -78,7 +78,7 @@ fn deep_nesting_outside_records_never_crashes() {
 }
 
 #[test]
-fn p3_what_is_no_page_is_never_an_empty_page() {
+fn p3_an_invalid_page_is_never_an_empty_page() {
     assert_eq!(error(r#"{"cursor":null}"#), PageError::NoData);
     assert_eq!(error("{}"), PageError::NoData);
     for data in ["null", "{}", r#"{"a":[1]}"#, r#""[]""#, "1", "-1", "1.5", "true"] {
@@ -95,7 +95,7 @@ fn p3_what_is_no_page_is_never_an_empty_page() {
 }
 
 #[test]
-fn p1_a_name_that_is_no_text_is_nobody_s_and_legal() {
+fn p1_a_field_name_that_is_no_text_is_ignored() {
     // Half of a surrogate pair: JSON's grammar allows it, no text can hold it. Found by the fuzzer.
     let read = page(r#"{"data":[{"a":1}],"\u0064ata\ude0cursor":null,"\ud800":[1],"curso\u0072":"x"}"#);
     assert_eq!((read.rows, read.next), (1, Some(PageToken("x".into()))));

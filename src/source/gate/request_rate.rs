@@ -50,7 +50,7 @@ pub(in crate::source) struct RequestRate {
     /// The first request since the latest decrease, and how many the service accepted since.
     measured_since: Option<Instant>,
     measured: f64,
-    /// Whether the latest answer was another one than 429.
+    /// True if the latest answer was another one than 429.
     is_accepted: bool,
     is_changed: bool,
 }

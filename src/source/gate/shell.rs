@@ -15,7 +15,7 @@ use super::{Decision, GateState, StopCause, Ticket};
 use crate::{
     clock::Clock,
     model::{Activity, Rng, TimeAccount, format_ms},
-    source::{Stop, WaitReason, Waiting},
+    source::{RequestWait, Stop, WaitReason},
 };
 
 /// A wait of this length gets a warning; shorter ones are counted in the report.
@@ -57,7 +57,7 @@ impl Gate {
     pub fn retry_after_until_ms(&self) -> Option<i64> {
         let now = Instant::now();
         let waiting = self.state().block?.waiting;
-        let is_retry_after = waiting.why == WaitReason::RateLimited && waiting.until > now;
+        let is_retry_after = waiting.reason == WaitReason::RateLimited && waiting.until > now;
         is_retry_after.then(|| self.epoch_ms(waiting.until, now))
     }
 
@@ -124,7 +124,7 @@ impl Gate {
     /// Waits before the caller retries one request. Other callers are not delayed.
     pub async fn retry_delay(&self, wait: Duration) -> Result<(), Stop> {
         let now = Instant::now();
-        let waiting = Waiting { until: now + wait, why: WaitReason::Backoff };
+        let waiting = RequestWait { until: now + wait, reason: WaitReason::Backoff };
         if let Decision::Stop(cause) = self.state().wait(now, waiting) {
             return Err(self.stop_of(cause, now));
         }
@@ -150,8 +150,8 @@ impl Gate {
     }
 
     /// What the whole process waits for.
-    pub fn waiting(&self) -> Option<Waiting> {
-        self.state().waiting(Instant::now())
+    pub fn current_wait(&self) -> Option<RequestWait> {
+        self.state().current_wait(Instant::now())
     }
 
     /// The rate to store, and whether this process changed it.
@@ -173,7 +173,7 @@ impl Gate {
             StopCause::Deadline { until } => Stop::Deadline { until_ms: self.epoch_ms(until, now) },
             StopCause::Budget { requests } => Stop::Budget { requests },
             StopCause::Patience { until, is_retry_after } => {
-                Stop::Patience { until_ms: self.epoch_ms(until, now), told: is_retry_after }
+                Stop::Patience { until_ms: self.epoch_ms(until, now), is_retry_after }
             }
         }
     }
@@ -209,9 +209,9 @@ impl Permit {
     pub fn rate_limited(&self, status: u16, retry_after: Option<Duration>) {
         let (now, random) = (Instant::now(), self.gate.rng().fraction());
         let waiting = self.gate.state().rate_limited(&self.ticket, now, retry_after, status == 429, random);
-        if let Some(Waiting { until, why }) = waiting {
+        if let Some(RequestWait { until, reason }) = waiting {
             let until_ms = self.gate.epoch_ms(until, now);
-            let is_retry_after = why == WaitReason::RateLimited;
+            let is_retry_after = reason == WaitReason::RateLimited;
             if is_retry_after {
                 self.gate.shared.retry_after_ms.send_replace(Some(until_ms));
             }
@@ -233,8 +233,8 @@ impl Drop for Permit {
     }
 }
 
-fn activity(waiting: Waiting) -> Activity {
-    if waiting.why == WaitReason::RateLimited { Activity::RateLimited } else { Activity::Pacing }
+fn activity(waiting: RequestWait) -> Activity {
+    if waiting.reason == WaitReason::RateLimited { Activity::RateLimited } else { Activity::Pacing }
 }
 
 async fn sleep_to(until: Option<Instant>) {

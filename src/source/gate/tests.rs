@@ -94,9 +94,12 @@ fn p5_requests_from_before_a_429_share_its_wait() {
     assert!(limited(0, None).is_some() && limited(1, None).is_none() && limited(2, Some(5)).is_some());
     assert_eq!(limited(3, Some(2)), None, "a shorter Retry-After changes nothing");
     tickets.into_iter().for_each(|ticket| state.release(ticket));
-    let (mut at, waiting) = (now + secs(5), Waiting { until: now + secs(5), why: WaitReason::RateLimited });
+    let (mut at, waiting) = (now + secs(5), RequestWait { until: now + secs(5), reason: WaitReason::RateLimited });
     let just_before = at - Duration::from_nanos(1);
-    assert_eq!((state.try_acquire(just_before), state.waiting(just_before)), (Decision::Wait(waiting), Some(waiting)));
+    assert_eq!(
+        (state.try_acquire(just_before), state.current_wait(just_before)),
+        (Decision::Wait(waiting), Some(waiting))
+    );
     let probe = send(&mut state, at);
     assert_eq!(state.try_acquire(at), Decision::Full);
     state.release(probe);
@@ -140,7 +143,7 @@ fn p5_only_a_rate_that_paces_requests_changes() {
         for _ in 0..100 {
             at += Duration::from_millis(ms);
             if let Decision::Wait(waiting) = state.try_acquire(at) {
-                assert_eq!(state.waiting(at), Some(waiting));
+                assert_eq!(state.current_wait(at), Some(waiting));
                 at = waiting.until;
                 accept(&mut state, at);
             }

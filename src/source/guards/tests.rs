@@ -15,7 +15,7 @@ fn walk(guards: &mut Guards, count: usize) {
 }
 
 #[test]
-fn p3_a_token_that_comes_twice_is_worth_one_restart() {
+fn p3_a_repeated_token_restarts_once() {
     let mut guards = Guards::default();
     walk(&mut guards, 3);
     let cause = guards.record_page(&page(10, "token 1")).unwrap_err();
@@ -69,7 +69,7 @@ fn p8_a_window_has_a_largest_number_of_pages() {
 }
 
 #[test]
-fn p6_restarts_go_on_while_they_get_further() {
+fn p6_restarts_continue_while_they_make_progress() {
     let mut guards = Guards::default();
     for pages in 1..=20 {
         walk(&mut guards, pages);
@@ -78,7 +78,7 @@ fn p6_restarts_go_on_while_they_get_further() {
 }
 
 #[test]
-fn p6_restarts_that_get_no_further_end() {
+fn p6_restarts_without_progress_end() {
     let mut guards = Guards::default();
     for _ in 0..4 {
         walk(&mut guards, 5);
@@ -93,7 +93,7 @@ fn p6_restarts_that_get_no_further_end() {
 }
 
 #[test]
-fn p8_restarts_end_however_far_they_get() {
+fn p8_the_number_of_restarts_is_limited() {
     let mut guards = Guards::default();
     let restarts = (1..).take_while(|pages| {
         walk(&mut guards, *pages);

@@ -20,7 +20,7 @@ fn gzip(body: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_request_says_who_asks_and_what_is_understood() {
+async fn a_request_names_the_program_and_its_encodings() {
     let server = Server::start(|_, _| page(0, None)).await;
     let mut settings = server.settings();
     settings.user_agent = "studysync/test".into();
@@ -37,7 +37,7 @@ async fn a_request_says_who_asks_and_what_is_understood() {
 }
 
 #[tokio::test]
-async fn a_compressed_page_is_handed_on_decompressed() {
+async fn a_compressed_page_is_decompressed() {
     let body = r#"{"cursor":null,"data":[{"a":"é"}]}"#;
     let halves = [&body.as_bytes()[..20], &body.as_bytes()[20..]];
     let members = [gzip(halves[0]), gzip(b""), gzip(halves[1])].concat();
@@ -59,7 +59,7 @@ async fn a_compressed_page_is_handed_on_decompressed() {
 }
 
 #[tokio::test]
-async fn an_encoding_that_cannot_be_read_is_named_and_not_asked_again() {
+async fn an_unsupported_encoding_is_an_error_without_a_retry() {
     for (sent, named) in [("br", "'br'"), ("deflate", "'deflate'"), ("gzip, gzip", "'gzip, gzip'"), (KEY, "'[key]'")] {
         let header = format!("content-encoding: {sent}");
         let (error, requests) = error_of(move || Reply::Whole(answer(200, &[&header], "\x0b"))).await;
@@ -70,7 +70,7 @@ async fn an_encoding_that_cannot_be_read_is_named_and_not_asked_again() {
 }
 
 #[tokio::test]
-async fn a_gzip_stream_that_breaks_off_is_no_page() {
+async fn a_truncated_gzip_stream_is_an_error() {
     let whole = gzip(br#"{"cursor":null,"data":[{}]}"#);
     let mut trailed = whole.clone();
     trailed.extend_from_slice(&gzip(b"more")[..8]);
@@ -81,7 +81,7 @@ async fn a_gzip_stream_that_breaks_off_is_no_page() {
 }
 
 #[tokio::test]
-async fn p8_a_body_that_unpacks_to_too_much_is_not_read_on() {
+async fn p8_decompression_stops_at_the_body_limit() {
     let bomb = gzip(&vec![b' '; 64 << 20]);
     assert!(bomb.len() < 100_000, "small on the wire");
     let server = Server::start(move |_, _| Reply::Whole(answer(200, &["content-encoding: gzip"], &bomb))).await;
@@ -98,7 +98,7 @@ async fn p8_a_body_that_unpacks_to_too_much_is_not_read_on() {
 }
 
 #[tokio::test]
-async fn p8_an_announced_body_that_is_too_large_is_not_read_at_all() {
+async fn p8_a_body_with_a_too_large_length_is_not_read() {
     let server =
         Server::start(|_, _| Reply::Hang(b"HTTP/1.1 200 X\r\ncontent-length: 99999999999\r\n\r\n".into())).await;
     let error = walk_error(&server.source(), themes()).await;
@@ -106,7 +106,7 @@ async fn p8_an_announced_body_that_is_too_large_is_not_read_at_all() {
 }
 
 #[tokio::test]
-async fn a_cut_body_is_asked_for_again() {
+async fn a_truncated_body_is_retried() {
     let whole = r#"{"cursor":null,"data":[{}]}"#;
     let server = Server::start(move |number, _| match number {
         0 => Reply::Cut(answer(200, &[], whole)[..60].into()),
@@ -125,7 +125,7 @@ async fn a_cut_body_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_hung_body_is_given_up_and_asked_for_again() {
+async fn a_stalled_body_is_retried() {
     let server = Server::start(|number, _| match number {
         0 => Reply::Hang(answer(200, &[], r#"{"cursor":null,"data":[{}]}"#)[..60].into()),
         _ => page(1, None),
@@ -158,7 +158,7 @@ async fn a_service_that_is_down_is_unreachable_and_not_too_large() {
 }
 
 #[tokio::test]
-async fn nobody_listening_is_unreachable() {
+async fn a_closed_port_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -170,7 +170,7 @@ async fn nobody_listening_is_unreachable() {
 }
 
 #[tokio::test]
-async fn p3_a_200_that_is_no_page_is_an_error_that_says_what_came() {
+async fn p3_a_200_without_a_page_is_an_error_with_an_excerpt() {
     let bodies: [(&str, &str, &[u8]); 6] = [
         ("a web page instead of JSON", "text/html", b"<html>Sign in\x1b</html>"),
         ("the body is not UTF-8", "application/json", b"{\"data\":[\"\xff\"]}"),
@@ -191,7 +191,7 @@ async fn p3_a_200_that_is_no_page_is_an_error_that_says_what_came() {
 }
 
 #[tokio::test]
-async fn p8_a_flood_of_headers_is_no_answer() {
+async fn p8_too_many_headers_are_an_error() {
     let (error, _) = error_of(|| {
         let lines: Vec<String> = (0..5_000).map(|at| format!("x-{at}: {}", "y".repeat(100))).collect();
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
@@ -202,7 +202,7 @@ async fn p8_a_flood_of_headers_is_no_answer() {
 }
 
 #[tokio::test]
-async fn every_form_of_a_400_is_shown_and_not_asked_again() {
+async fn every_form_of_a_400_is_shown_and_not_retried() {
     let forms =
         [(r#"{"error":"bad limit"}"#, "bad limit"), (r#"["one","two"]"#, "one; two"), ("bare text", "bare text")];
     for (body, said) in forms {

@@ -66,7 +66,7 @@ async fn p11_a_link_is_followed_without_the_key_also_through_redirects() {
 }
 
 #[tokio::test]
-async fn a_link_to_where_nobody_should_go_is_not_followed() {
+async fn a_link_to_a_forbidden_address_is_not_followed() {
     let server = Server::start(|_, target| match target {
         "/file" => Reply::Whole(answer(302, &["location: file:///etc/passwd"], "")),
         "/plain" => Reply::Whole(answer(302, &["location: http://media.example/x"], "")),
@@ -81,25 +81,25 @@ async fn a_link_to_where_nobody_should_go_is_not_followed() {
 }
 
 #[tokio::test]
-async fn p2_a_part_is_gone_on_with_only_if_it_fits() {
+async fn p2_a_partial_file_is_resumed_only_if_the_range_fits() {
     let part = |range: &'static str, body: &'static str| {
         Server::start(move |_, _| Reply::Whole(answer(206, &[range, "etag: \"1\""], body)))
     };
-    let held = || Sink { bytes: b"ab".to_vec(), ..Sink::default() };
+    let partial = || Sink { bytes: b"ab".to_vec(), ..Sink::default() };
     let server = part("content-range: bytes 2-3/4", "cd").await;
-    let mut sink = held();
+    let mut sink = partial();
     assert!(matches!(download(&server, "/x", &mut sink, Some("\"1\"")).await, DownloadOutcome::Complete(_)));
     assert_eq!(sink.bytes, b"abcd");
     let head = server.seen()[0].head.to_lowercase();
     assert!(head.contains("range: bytes=2-") && head.contains("if-range: \"1\""), "{head}");
-    // Another part than was asked for, none that is told, and one that nobody asked for.
+    // Another range than was requested, no range, and a range without a request for one.
     for (range, body) in [
         ("content-range: bytes 1-3/4", "bcd"),
         ("content-range: bytes 2-3/*", "cd"),
         ("content-range: bytes 2-2/4", "c"),
         ("x-range: none", "cd"),
     ] {
-        let mut sink = held();
+        let mut sink = partial();
         let downloaded = download(&part(range, body).await, "/x", &mut sink, Some("\"1\"")).await;
         assert!(matches!(downloaded, DownloadOutcome::Failed(_)) && sink.bytes == b"ab", "{range}: {downloaded:?}");
     }
@@ -107,7 +107,7 @@ async fn p2_a_part_is_gone_on_with_only_if_it_fits() {
     assert!(matches!(unasked, DownloadOutcome::Failed(_)), "{unasked:?}");
     // A host that sends a part of another version all the same, and one that packs.
     let other = part("content-range: bytes 2-3/4", "cd").await;
-    let downloaded = download(&other, "/x", &mut held(), Some("\"0\"")).await;
+    let downloaded = download(&other, "/x", &mut partial(), Some("\"0\"")).await;
     let is_other = matches!(downloaded, DownloadOutcome::Failed(Failure::Status { status: OTHER_VERSION_STATUS, .. }));
     assert!(is_other, "{downloaded:?}");
     let packed = Server::start(|_, _| Reply::Whole(answer(200, &["content-encoding: br"], "abc"))).await;
@@ -115,13 +115,13 @@ async fn p2_a_part_is_gone_on_with_only_if_it_fits() {
     assert!(matches!(downloaded, DownloadOutcome::Failed(Failure::UnknownEncoding { .. })), "{downloaded:?}");
     // Another version: the whole of it.
     let server = Server::start(|_, _| Reply::Whole(answer(200, &["etag: \"2\""], "xyz"))).await;
-    let mut sink = held();
+    let mut sink = partial();
     assert!(matches!(download(&server, "/x", &mut sink, Some("\"1\"")).await, DownloadOutcome::Complete(_)));
     assert_eq!(sink.bytes, b"xyz");
 }
 
 #[tokio::test]
-async fn p1_what_is_cut_off_or_hangs_is_not_whole() {
+async fn p1_a_truncated_or_stalled_download_is_not_complete() {
     let cut = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc".to_vec();
     let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n".to_vec();
     for bytes in [cut.clone(), chunked] {
@@ -157,7 +157,7 @@ async fn p5_only_the_services_rate_limit_closes_the_gate() {
         let request = DownloadRequest { link: &link, from: None };
         let downloaded = source.download(request, &mut Sink::default()).await.unwrap();
         assert!(matches!(downloaded, DownloadOutcome::RateLimited), "{downloaded:?}");
-        assert_eq!(source.told_until_ms().is_some(), is_of_service);
+        assert_eq!(source.retry_after_until_ms().is_some(), is_of_service);
         // Every request counts, wherever it goes.
         assert_eq!(source.request_stats().total, 1);
     }

@@ -31,7 +31,7 @@ async fn p3_a_404_is_an_empty_result_where_the_list_has_answered() {
 }
 
 #[tokio::test]
-async fn p3_a_404_from_everywhere_proves_nothing() {
+async fn p3_a_404_from_every_list_is_no_empty_result() {
     let server = Server::start(|_, _| json(404, r#"{"error":"not found"}"#)).await;
     let source = server.source();
     assert!(matches!(source.probe().await, Err(SourceError::NotFound { .. })));
@@ -43,7 +43,7 @@ async fn p3_a_404_from_everywhere_proves_nothing() {
 }
 
 #[tokio::test]
-async fn p3_a_404_from_one_list_proves_nothing_of_it() {
+async fn p3_a_404_from_one_list_is_no_empty_result() {
     let server = Server::start(|_, target| match target.starts_with("/v1/themes") {
         true => json(404, ""),
         false => page(1, None),
@@ -57,7 +57,7 @@ async fn p3_a_404_from_one_list_proves_nothing_of_it() {
 }
 
 #[tokio::test]
-async fn p3_a_list_without_a_row_shows_itself_by_refusing_nonsense() {
+async fn p3_an_empty_list_exists_if_it_refuses_an_invalid_request() {
     let server = Server::start(|_, target| match target.starts_with("/v1/themes") {
         true if is_nonsense(target) => json(400, r#"{"error":"start must be an integer"}"#),
         true => json(404, ""),
@@ -90,7 +90,7 @@ async fn p11_a_refused_key_is_named_and_not_shown() {
 }
 
 #[tokio::test]
-async fn one_refusal_alone_is_asked_again() {
+async fn a_single_403_is_retried() {
     for status in [401, 403, 421, 423, 499] {
         let server = Server::start(move |number, _| if number == 0 { json(status, "") } else { page(1, None) }).await;
         assert_eq!(follow(&mut server.source().walk(responses())).await.unwrap(), ["1", "Null"], "{status}");
@@ -100,7 +100,7 @@ async fn one_refusal_alone_is_asked_again() {
 }
 
 #[tokio::test]
-async fn a_403_for_one_request_names_it_and_spares_the_key() {
+async fn a_403_for_one_request_does_not_blame_the_key() {
     for (reply, words) in [(json as fn(u16, &str) -> Reply, ""), (web_page, BLOCKED)] {
         let server = Server::start(move |_, target| match is_probe(target) {
             true => page(1, None),
@@ -140,7 +140,7 @@ async fn a_firewall_before_everything_is_not_the_key() {
 }
 
 #[tokio::test]
-async fn p6_a_403_on_a_page_token_is_a_dead_token_if_the_key_is_good() {
+async fn p6_a_403_on_a_token_is_an_expired_token_if_the_key_is_valid() {
     for status in [401, 403] {
         let server = Server::start(move |number, target| match (number, token_of(target)) {
             (1, _) => json(status, ""),
@@ -156,7 +156,7 @@ async fn p6_a_403_on_a_page_token_is_a_dead_token_if_the_key_is_good() {
 }
 
 #[tokio::test]
-async fn a_403_on_a_page_token_is_the_key_if_the_key_is_bad() {
+async fn a_403_on_a_token_blames_the_key_if_the_key_is_invalid() {
     let server = Server::start(|number, _| if number == 0 { page(2, Some("page 1")) } else { json(403, "") }).await;
     let error = walk_error(&server.source(), responses()).await;
     assert!(matches!(error, SourceError::KeyRefused { status: 403, .. }), "{error}");
@@ -164,7 +164,7 @@ async fn a_403_on_a_page_token_is_the_key_if_the_key_is_bad() {
 }
 
 #[tokio::test]
-async fn a_413_asks_for_smaller_pages() {
+async fn a_413_is_retried_with_a_smaller_page() {
     let server = Server::start(|_, target| match parameter(target, "limit").unwrap().parse::<u32>().unwrap() {
         0..=300 => page(1, None),
         _ => json(413, "too large"),
@@ -175,7 +175,7 @@ async fn a_413_asks_for_smaller_pages() {
 }
 
 #[tokio::test]
-async fn people_are_refused_one_by_one() {
+async fn a_403_for_a_user_is_retried_and_its_error_names_nobody() {
     let server = Server::start(|number, target| match (number, target) {
         (0, "/v2/users/once") => json(403, ""),
         (_, "/v2/users/never") => web_page(403, "no /v2/users/never here"),
@@ -186,7 +186,7 @@ async fn people_are_refused_one_by_one() {
     assert!(matches!(source.user("once").await, Ok(UserAnswer::Found { .. })));
     let error = source.user("never").await.unwrap_err();
     assert!(matches!(error, SourceError::Forbidden { status: 403, .. }), "{error}");
-    assert!(!error.to_string().contains("never"), "who it was stays out of it (P9): {error}");
+    assert!(!error.to_string().contains("never"), "the error names the user (P9): {error}");
 }
 
 #[tokio::test]

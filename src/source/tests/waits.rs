@@ -7,35 +7,35 @@ fn refusal(retry_after: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn p5_nothing_is_sent_before_the_told_time_in_any_form() {
+async fn p5_no_request_before_the_end_of_retry_after_in_any_form() {
     // The date is 1 s after the answer's own, and decades before this machine's clock.
-    for told in ["1", "1.0", "Sun, 06 Nov 1994 08:49:38 GMT", "Sun Nov  6 08:49:38 1994"] {
-        let server = Server::start(move |number, _| if number == 0 { refusal(told) } else { page(1, None) }).await;
+    for header in ["1", "1.0", "Sun, 06 Nov 1994 08:49:38 GMT", "Sun Nov  6 08:49:38 1994"] {
+        let server = Server::start(move |number, _| if number == 0 { refusal(header) } else { page(1, None) }).await;
         let account = TimeAccount::default();
         let source = Source::new(server.settings(), None, account.clone(), CancellationToken::new()).unwrap();
         assert_eq!(follow(&mut source.walk(themes())).await.unwrap(), ["1", "Null"]);
         let [refused, admitted] = &server.seen()[..] else { panic!("two requests") };
         let waited = admitted.at - refused.at;
-        assert!(waited >= Duration::from_secs(1) && waited < Duration::from_secs(3), "{told}: {waited:?}");
+        assert!(waited >= Duration::from_secs(1) && waited < Duration::from_secs(3), "{header}: {waited:?}");
         let parts = account.parts();
-        assert!((990..3_000).contains(&parts.told_to_wait), "{told}: {parts:?}");
+        assert!((990..3_000).contains(&parts.told_to_wait), "{header}: {parts:?}");
     }
 }
 
 #[tokio::test]
-async fn p5_a_zero_or_past_retry_after_is_no_storm() {
-    for told in ["0", "-1", "soon", "Sun, 06 Nov 1994 08:49:36 GMT"] {
-        let server = Server::start(move |number, _| if number == 0 { refusal(told) } else { page(1, None) }).await;
+async fn p5_an_unusable_retry_after_leads_to_backoff() {
+    for header in ["0", "-1", "soon", "Sun, 06 Nov 1994 08:49:36 GMT"] {
+        let server = Server::start(move |number, _| if number == 0 { refusal(header) } else { page(1, None) }).await;
         let mut settings = server.settings();
         settings.backoff = Backoff::default();
         follow(&mut source(settings).walk(themes())).await.unwrap();
         let seen = server.seen();
-        assert!(seen[1].at - seen[0].at >= backoff::FLOOR, "{told}");
+        assert!(seen[1].at - seen[0].at >= backoff::FLOOR, "{header}");
     }
 }
 
 #[tokio::test]
-async fn p5_a_refusal_is_no_attempt() {
+async fn p5_a_429_counts_as_no_attempt() {
     let server = Server::start(|number, _| if number < 30 { refusal("0") } else { page(1, None) }).await;
     let source = server.source();
     assert_eq!(follow(&mut source.walk(themes())).await.unwrap(), ["1", "Null"]);
@@ -43,7 +43,7 @@ async fn p5_a_refusal_is_no_attempt() {
 }
 
 #[tokio::test]
-async fn p5_one_workers_refusal_stops_all_and_one_goes_first_after_it() {
+async fn p5_a_429_blocks_all_workers_until_one_probe_succeeds() {
     let server = Server::start(|number, _| if number == 0 { refusal("1") } else { page(1, None) }).await;
     let source = server.source();
     let walks = (0..8).map(|at| {
@@ -61,7 +61,7 @@ async fn p5_one_workers_refusal_stops_all_and_one_goes_first_after_it() {
 }
 
 #[tokio::test]
-async fn p5_only_a_503_with_a_time_closes_the_gate() {
+async fn p5_a_503_closes_the_gate_only_with_retry_after() {
     let server = Server::start(|number, _| match number {
         0 => Reply::Whole(answer(503, &["retry-after: 1"], "")),
         1 => json(503, ""),
@@ -77,12 +77,12 @@ async fn p5_only_a_503_with_a_time_closes_the_gate() {
 }
 
 #[tokio::test]
-async fn p5_a_wait_past_patience_or_the_deadline_ends_at_once() {
-    for told in ["3601", "86400", "99999999999999999999"] {
-        let server = Server::start(move |_, _| refusal(told)).await;
+async fn p5_a_wait_past_patience_or_deadline_ends_the_run() {
+    for header in ["3601", "86400", "99999999999999999999"] {
+        let server = Server::start(move |_, _| refusal(header)).await;
         let started = Instant::now();
         let error = walk_error(&server.source(), themes()).await;
-        assert!(matches!(error, SourceError::Stopped(Stop::Patience { told: true, .. })), "{error}");
+        assert!(matches!(error, SourceError::Stopped(Stop::Patience { is_retry_after: true, .. })), "{error}");
         assert!(started.elapsed() < Duration::from_secs(2));
         assert_eq!(server.seen().len(), 1, "it is not asked again");
     }
@@ -95,7 +95,7 @@ async fn p5_a_wait_past_patience_or_the_deadline_ends_at_once() {
 }
 
 #[tokio::test]
-async fn p5_the_allowance_of_requests_ends_the_run() {
+async fn p5_the_request_budget_ends_the_run() {
     let server = Server::start(|number, _| page(1, Some(&format!("page {number}")))).await;
     let mut settings = server.settings();
     settings.requests_max = Some(3);
@@ -113,8 +113,8 @@ async fn p5_a_cancellation_ends_a_request_and_a_wait_within_milliseconds() {
         let cancelling = async {
             tokio::time::sleep(Duration::from_millis(300)).await;
             if !hangs {
-                let waiting = source.waiting().expect("the gate is closed");
-                assert_eq!(waiting.why, WaitReason::RateLimited);
+                let waiting = source.current_wait().expect("the gate is closed");
+                assert_eq!(waiting.reason, WaitReason::RateLimited);
             }
             stop.cancel();
             Instant::now()

@@ -60,8 +60,8 @@ async fn p3_a_404_at_the_last_token_is_the_end_when_two_walks_agree() {
 }
 
 #[tokio::test]
-async fn p3_more_rows_of_one_moment_than_a_page_are_asked_for_at_once() {
-    // Behind its edge the service has lost the rest of the moment, so every token finds nothing.
+async fn p3_a_full_page_of_one_millisecond_is_enlarged() {
+    // The service loses the rest of the millisecond after a page, so that every token is answered with 404.
     let loses_the_rest = |_, target: &str| {
         let limit: usize = parameter(target, "limit").map_or(4, |limit| limit.parse().unwrap());
         match token_of(target) {
@@ -79,7 +79,7 @@ async fn p3_more_rows_of_one_moment_than_a_page_are_asked_for_at_once() {
 }
 
 #[tokio::test]
-async fn p3_a_404_on_a_token_that_died_is_no_end() {
+async fn p3_a_404_on_an_expired_token_is_not_the_end() {
     for (rows, limit, dead_pages) in [(100, 10, 3), (100, 10, 1), (1, 10, 9)] {
         let server = Server::start(move |_, target| ends_with_404(target, rows, dead_pages)).await;
         let error = walk_error(&server.source(), PageRequest { page_rows: limit, ..responses() }).await;
@@ -106,7 +106,7 @@ async fn p3_a_404_on_a_token_that_died_is_no_end() {
 }
 
 #[tokio::test]
-async fn p3_a_404_where_tokens_live_is_the_end() {
+async fn p3_a_404_on_a_valid_token_is_the_end() {
     let rows = Arc::new(AtomicUsize::new(7));
     let (listed, dies_once) = (Arc::clone(&rows), Arc::new(AtomicBool::new(false)));
     let (dies, is_fast) = (Arc::clone(&dies_once), AtomicBool::new(false));
@@ -126,11 +126,11 @@ async fn p3_a_404_where_tokens_live_is_the_end() {
     assert_eq!(steps, ["3", "3", "1", "?", "R", "3", "3", "1", "R", "2", "2", "2", "1", "NotFound"]);
     let asked = server.seen().len();
     assert_eq!(follow(&mut source.walk(request.clone())).await.unwrap(), ["3", "3", "1", "NotFound"]);
-    assert_eq!(server.seen().len() - asked, 5, "the last token is asked for twice");
-    // A token that dies at random lives when it is asked for again.
+    assert_eq!(server.seen().len() - asked, 5, "the last token is requested twice");
+    // A token that fails once is valid at the next request.
     dies_once.store(true, Ordering::Relaxed);
     assert_eq!(follow(&mut source.walk(request.clone())).await.unwrap(), ["3", "3", "1", "NotFound"]);
-    // Of a longer list it is not known how long its tokens live; nor of one that was resumed.
+    // For a longer list, or a resumed one, the lifetime of tokens is unknown.
     rows.store(14, Ordering::Relaxed);
     assert!(follow(&mut source.walk(request.clone())).await.unwrap().contains(&"R".to_owned()));
     let resumed = PageRequest { token: Some(PageToken("13".into())), ..request };
@@ -194,7 +194,7 @@ async fn p6_a_walk_resumes_at_a_page_token() {
 }
 
 #[tokio::test]
-async fn p6_a_dead_token_restarts_the_window() {
+async fn p6_an_expired_token_restarts_the_window() {
     for status in [400, 404, 409, 410, 422] {
         let server = Server::start(move |number, target| match number {
             2 => json(status, r#"{"error":"cursor expired"}"#),
@@ -209,7 +209,7 @@ async fn p6_a_dead_token_restarts_the_window() {
 }
 
 #[tokio::test]
-async fn p6_tokens_that_always_die_end_the_walk() {
+async fn p6_tokens_that_always_expire_end_the_walk() {
     let server = Server::start(|_, target| match token_of(target).as_deref() {
         Some("page 2") => json(410, r#"{"error":"cursor expired"}"#),
         _ => numbered(target, 9),
@@ -224,7 +224,7 @@ async fn p6_tokens_that_always_die_end_the_walk() {
 }
 
 #[tokio::test]
-async fn p3_a_loop_is_worth_one_restart_with_the_largest_pages() {
+async fn p3_a_loop_restarts_once_with_the_largest_pages() {
     let server = Server::start(|number, target| match (number, token_of(target)) {
         (1, _) => page(2, Some("page 1")),
         _ => numbered(target, 3),
@@ -283,7 +283,7 @@ async fn a_page_too_large_for_the_service_is_split() {
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_asked_for_in_smaller_pages_at_once() {
+async fn a_body_over_the_limit_is_requested_in_smaller_pages() {
     let server = Server::start(|_, target| {
         let limit: usize = parameter(target, "limit").unwrap().parse().unwrap();
         page(limit, None)
@@ -297,7 +297,7 @@ async fn a_body_over_the_limit_is_asked_for_in_smaller_pages_at_once() {
 }
 
 #[tokio::test]
-async fn a_page_that_fails_at_every_size_asks_for_a_smaller_window() {
+async fn a_page_that_fails_at_every_size_needs_a_smaller_window() {
     let server = Server::start(|_, target| match parameter(target, "limit").as_deref() {
         Some("1") => page(0, None),
         _ => json(500, ""),

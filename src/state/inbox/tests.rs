@@ -1,4 +1,4 @@
-//! What is stored once, what is stored again, and what is left of a body.
+//! Duplicate deliveries, acknowledged bodies, and the owner of an inbox.
 
 use super::*;
 
@@ -8,74 +8,74 @@ fn open(folder: &tempfile::TempDir) -> Inbox {
     Inbox::open(&folder.path().join("state.sqlite"), BASE_URL, "test").unwrap()
 }
 
-fn told(body: &str, subject: Option<&str>, received_ms: i64) -> NewDelivery {
+fn delivery(body: &str, subject: Option<&str>, received_ms: i64) -> NewDelivery {
     let body_hash = u128::from_be_bytes(std::array::from_fn(|at| body.as_bytes().get(at).copied().unwrap_or(0)));
     let body = body.as_bytes().to_vec();
-    NewDelivery { received_ms, body_hash, timeless_subject: subject.map(str::to_owned), body }
+    NewDelivery { received_ms, body_hash, undated_subject: subject.map(str::to_owned), body }
 }
 
 #[test]
-fn a_body_is_stored_once_and_goes_when_it_is_settled() {
+fn a_body_is_stored_once_and_removed_when_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let mut inbox = open(&folder);
-    let accepted = inbox.accept(&[told("a", None, 1), told("b", None, 2), told("a", None, 3)]).unwrap();
-    assert_eq!(accepted, [Accepted::Stored, Accepted::Stored, Accepted::Repeat]);
-    let waiting = inbox.waiting(10, 100).unwrap();
-    assert_eq!(waiting.iter().map(|delivery| delivery.body.as_slice()).collect::<Vec<_>>(), [b"a", b"b"]);
-    assert_eq!(inbox.waiting(10, 1).unwrap().len(), 1, "the bound in bytes");
-    inbox.settle(&waiting[..1], 10).unwrap();
-    assert_eq!(inbox.waiting(10, 100).unwrap(), waiting[1..]);
-    assert_eq!(inbox.count_waiting().unwrap(), Waiting { deliveries: 1, bytes: 1, oldest_ms: Some(2) });
-    // Still known, until long after.
-    assert_eq!(inbox.accept(&[told("a", None, 20)]).unwrap(), [Accepted::Repeat]);
-    inbox.settle(&waiting[1..], 21 + REPEATS_KNOWN_MS).unwrap();
-    assert_eq!(inbox.accept(&[told("a", None, 22 + REPEATS_KNOWN_MS)]).unwrap(), [Accepted::Stored]);
+    let receipts = inbox.store(&[delivery("a", None, 1), delivery("b", None, 2), delivery("a", None, 3)]).unwrap();
+    assert_eq!(receipts, [DeliveryReceipt::Stored, DeliveryReceipt::Stored, DeliveryReceipt::Duplicate]);
+    let pending = inbox.pending(10, 100).unwrap();
+    assert_eq!(pending.iter().map(|delivery| delivery.body.as_slice()).collect::<Vec<_>>(), [b"a", b"b"]);
+    assert_eq!(inbox.pending(10, 1).unwrap().len(), 1, "more bytes than the limit");
+    inbox.acknowledge(&pending[..1], 10).unwrap();
+    assert_eq!(inbox.pending(10, 100).unwrap(), pending[1..]);
+    assert_eq!(inbox.count_pending().unwrap(), PendingDeliveries { deliveries: 1, bytes: 1, oldest_ms: Some(2) });
+    // The hash stays after the body is gone.
+    assert_eq!(inbox.store(&[delivery("a", None, 20)]).unwrap(), [DeliveryReceipt::Duplicate]);
+    inbox.acknowledge(&pending[1..], 21 + DUPLICATES_KNOWN_MS).unwrap();
+    assert_eq!(inbox.store(&[delivery("a", None, 22 + DUPLICATES_KNOWN_MS)]).unwrap(), [DeliveryReceipt::Stored]);
 }
 
 #[test]
-fn a_change_that_tells_no_time_can_happen_again() {
+fn an_undated_body_is_new_after_another_body() {
     let folder = tempfile::tempdir().unwrap();
     let mut inbox = open(&folder);
-    let (pause, go) = ("7: paused", "7: goes on");
-    let mut tell = |body: &str, minute: i64| {
-        let accepted = inbox.accept(&[told(body, Some("survey 7"), minute * MINUTE_MS)]).unwrap();
-        (accepted[0], inbox.waiting(100, 1000).unwrap().len())
+    let (paused, resumed) = ("7: paused", "7: resumed");
+    let mut deliver = |body: &str, minute: i64| {
+        let receipts = inbox.store(&[delivery(body, Some("survey 7"), minute * MINUTE_MS)]).unwrap();
+        (receipts[0], inbox.pending(100, 1000).unwrap().len())
     };
-    assert_eq!(tell(pause, 0), (Accepted::Stored, 1));
-    assert_eq!(tell(pause, 1), (Accepted::Repeat, 1), "posted twice");
-    assert_eq!(tell(go, 2), (Accepted::Stored, 2));
-    assert_eq!(tell(pause, 3), (Accepted::Stored, 3), "something else happened in between");
-    assert_eq!(tell(pause, 30), (Accepted::Stored, 4), "long after: what was in between was lost");
+    assert_eq!(deliver(paused, 0), (DeliveryReceipt::Stored, 1));
+    assert_eq!(deliver(paused, 1), (DeliveryReceipt::Duplicate, 1), "delivered twice");
+    assert_eq!(deliver(resumed, 2), (DeliveryReceipt::Stored, 2));
+    assert_eq!(deliver(paused, 3), (DeliveryReceipt::Stored, 3), "another status came in between");
+    assert_eq!(deliver(paused, 30), (DeliveryReceipt::Stored, 4), "long after: a delivery in between may be lost");
 }
 
 #[test]
-fn p9_a_settled_body_leaves_no_bytes() {
+fn p9_an_acknowledged_body_leaves_no_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let mut inbox = open(&folder);
     let secret = "somebody@example.com wrote this".repeat(40);
-    inbox.accept(&[told(&secret, None, 1)]).unwrap();
-    let holds = |folder: &tempfile::TempDir| {
+    inbox.store(&[delivery(&secret, None, 1)]).unwrap();
+    let contains_address = |folder: &tempfile::TempDir| {
         std::fs::read_dir(folder.path()).unwrap().any(|entry| {
             let bytes = std::fs::read(entry.unwrap().path()).unwrap();
             bytes.windows(20).any(|window| window == b"somebody@example.com")
         })
     };
-    assert!(holds(&folder));
-    inbox.settle(&inbox.waiting(1, 1).unwrap(), 2).unwrap();
-    inbox.fold().unwrap();
-    assert!(!holds(&folder));
+    assert!(contains_address(&folder));
+    inbox.acknowledge(&inbox.pending(1, 1).unwrap(), 2).unwrap();
+    inbox.empty_log().unwrap();
+    assert!(!contains_address(&folder));
 }
 
 #[test]
-fn p9_what_is_discarded_leaves_no_bytes_and_the_others_wait() {
+fn p9_a_discarded_body_leaves_no_bytes_and_others_stay() {
     let folder = tempfile::tempdir().unwrap();
     let mut inbox = open(&folder);
     let secret = "somebody@example.com wrote this".repeat(400);
-    inbox.accept(&[told("a", None, 1), told(&secret, None, 2), told("c", None, 3)]).unwrap();
+    inbox.store(&[delivery("a", None, 1), delivery(&secret, None, 2), delivery("c", None, 3)]).unwrap();
     assert_eq!(inbox.discard(|body| body.starts_with(b"somebody")).unwrap(), 1);
-    inbox.fold().unwrap();
-    let waiting = inbox.waiting(10, 10_000).unwrap();
-    assert_eq!(waiting.iter().map(|delivery| delivery.body.as_slice()).collect::<Vec<_>>(), [b"a", b"c"]);
+    inbox.empty_log().unwrap();
+    let pending = inbox.pending(10, 10_000).unwrap();
+    assert_eq!(pending.iter().map(|delivery| delivery.body.as_slice()).collect::<Vec<_>>(), [b"a", b"c"]);
     for entry in std::fs::read_dir(folder.path()).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
         assert!(!bytes.windows(20).any(|window| window == b"somebody@example.com"));
@@ -86,7 +86,7 @@ fn p9_what_is_discarded_leaves_no_bytes_and_the_others_wait() {
 fn p10_the_inbox_of_another_service_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     drop(Inbox::open(&folder.path().join("state.sqlite"), "http://127.0.0.1:2", "mistyped").unwrap());
-    open(&folder).accept(&[told("a", None, 1)]).unwrap();
+    open(&folder).store(&[delivery("a", None, 1)]).unwrap();
     drop(Inbox::open(&folder.path().join("state.sqlite"), "http://localhost:1", "test").unwrap());
     let other = Inbox::open(&folder.path().join("state.sqlite"), BASE_URL, "other");
     assert!(matches!(other, Err(StateError::OtherService { what: "environment", .. })));

@@ -1,12 +1,12 @@
-//! Who holds the lease.
+//! The holder of the lease.
 
 use std::fmt;
 
 use crate::model::format_ms;
 
-/// Who holds the lease.
+/// The run that holds the lease, as messages name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
+pub struct LeaseHolder {
     pub run_id: String,
     pub pid: u32,
     pub host: String,
@@ -15,9 +15,9 @@ pub struct Holder {
     pub started_ms: i64,
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for LeaseHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Holder { pid, host, command, started_ms, .. } = self;
+        let LeaseHolder { pid, host, command, started_ms, .. } = self;
         write!(f, "`studysync {command}`, process {pid} on {host}, since {}", format_ms(*started_ms))
     }
 }

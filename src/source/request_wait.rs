@@ -1,17 +1,16 @@
-//! What requests wait for.
+//! The wait that delays requests.
 
 use tokio::time::Instant;
 
-/// A wait, for the progress bar.
+/// A wait of the gate, as the progress bar shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
-    /// When it will be over.
+pub struct RequestWait {
+    /// When the wait ends.
     pub until: Instant,
-    /// Who said so.
-    pub why: WaitReason,
+    pub reason: WaitReason,
 }
 
-/// Why a request is not sent at once.
+/// Why a request must wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitReason {
     /// The service sent `Retry-After`.

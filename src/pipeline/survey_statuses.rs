@@ -1,4 +1,5 @@
-//! What a run asks for, and what it believes, because of the habits of this service: measured when it is first needed.
+//! The statuses of surveys that a run requests, and which missing rows count as vanished. Both depend on the service
+//! profile.
 
 use crate::{
     load::VanishPolicy,
@@ -9,29 +10,29 @@ use crate::{
 use super::{
     PipelineError, Run,
     scan::CompletedScan,
-    service_profile::{KnownStatuses, choose_statuses},
+    service_profile::{KnownStatuses, measure_statuses},
     ties::TieProbeError,
 };
 
 impl Run {
-    /// Lists of surveys ask for the states that the settings name, as far as it is known how.
-    pub(super) fn list_known_surveys(&self) -> Result<KnownStatuses, PipelineError> {
+    /// Sets the status filter of further lists of surveys, by the settings and the stored behaviours. Returns these.
+    pub(super) fn set_status_filter(&self) -> Result<KnownStatuses, PipelineError> {
         let known = KnownStatuses::load(&self.context.state(), self.session.now_ms())?;
         self.context.source.list_surveys_with(known.filter(self.wanted_statuses()));
         Ok(known)
     }
 
-    /// Before surveys are read: finds out how the service is asked for surveys of all states,
-    /// as long as that is not known.
-    pub(super) async fn choose_surveys(&mut self) -> Result<Option<Stop>, PipelineError> {
-        let mut known = self.list_known_surveys()?;
-        if known.are_open() {
-            let measured = match choose_statuses(&self.context.source, known).await {
+    /// Measures how the service lists surveys by status, if that is unknown, and sets the status filter. Called before
+    /// surveys are read. Returns why the run was stopped, if it was.
+    pub(super) async fn prepare_survey_lists(&mut self) -> Result<Option<Stop>, PipelineError> {
+        let mut known = self.set_status_filter()?;
+        if known.need_measure() {
+            let measured = match measure_statuses(&self.context.source, known).await {
                 Ok(measured) => measured,
                 Err(TieProbeError::Run(error)) => return Err(error),
                 Err(TieProbeError::Source(SourceError::Stopped(stop))) => return Ok(Some(stop)),
                 Err(TieProbeError::Source(error)) if error.ends_the_run() => return Err(PipelineError::Source(error)),
-                // The scan of the list says what is wrong with it; the other lists are read all the same.
+                // The scan of this list will report the error. The run reads the other lists.
                 Err(TieProbeError::Source(_)) => Vec::new(),
             };
             let now_ms = self.session.now_ms();
@@ -42,10 +43,10 @@ impl Run {
                     state.remember_measured(measured.name, value, &measured.how, now_ms)?;
                 }
             }
-            known = self.list_known_surveys()?;
+            known = self.set_status_filter()?;
         }
         if !self.wanted_statuses().is_empty() && known.filter(self.wanted_statuses()).is_none() {
-            self.findings.look_at(
+            self.findings.add_attention_note(
                 "the service understands `status` of surveys in none of the contract's forms, so that [streams.surveys] statuses \
                  has no effect: all surveys that it lists were read"
                     .to_owned(),
@@ -54,8 +55,8 @@ impl Run {
         Ok(None)
     }
 
-    /// Forgets how the service is asked for states of surveys, after a scan of the surveys failed: perhaps the service
-    /// no longer understands that form. The next run measures it again.
+    /// Forgets the spelling of `status` after a scan of surveys failed, because the service may no longer understand
+    /// it. The next run measures it again.
     pub(super) fn forget_status_form(&self, stream: Stream) -> Result<(), PipelineError> {
         if stream != Stream::Surveys {
             return Ok(());
@@ -67,15 +68,15 @@ impl Run {
             .map_err(PipelineError::State)
     }
 
-    /// What is made of rows that a scan did not find.
+    /// Returns which stored rows that a scan did not return count as vanished.
     pub(super) fn vanish_policy(&self, stream: Stream, scan: &CompletedScan) -> VanishPolicy {
-        let is_part_of_all = stream == Stream::Surveys && !self.wanted_statuses().is_empty();
-        if is_part_of_all || self.context.theme_times.may_lack_rows(stream) {
+        let is_filtered = stream == Stream::Surveys && !self.wanted_statuses().is_empty();
+        if is_filtered || self.context.theme_times.may_lack_rows(stream) {
             VanishPolicy::Ignore
         } else if self.request.accept_vanished {
             VanishPolicy::Accept
         } else if self.context.ties.needs_recheck(&scan.scan, &scan.boundaries) {
-            // A row that this scan lacks may be one that it lost.
+            // The scan may have lost rows at a page boundary.
             VanishPolicy::Guarded { share_max: 0.0, rows_max: 0 }
         } else {
             VanishPolicy::default()

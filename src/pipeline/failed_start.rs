@@ -1,0 +1,51 @@
+//! Records runs that failed before they could send a request, so that monitors see them in the history.
+
+use crate::{
+    config::Settings,
+    model::RunId,
+    state::{State, StateError},
+};
+
+use super::{PipelineError, RunReport, RunTimes, Session, System, assemble::identity, error::chain};
+
+impl Session {
+    /// Records that the run failed while it opened its parts.
+    pub(super) fn finish_failed_start(&self, error: &PipelineError) {
+        let report = RunReport::failed_start(self.run_id.clone(), self.command, self.times(), error);
+        let report = report.with_lists_of(&self.settings);
+        let text = serde_json::to_string(&report).unwrap_or_default();
+        if let Err(error) = self.finish_run(report.header.outcome.name(), report.header.exit_code, &text) {
+            tracing::warn!(why = chain(&error), "cannot record that the run failed");
+        }
+    }
+}
+
+/// Records a run that failed before it had the lease. Does nothing if there is no state file of this service: a mistake
+/// in the configuration must not create one.
+pub(super) fn record_failed_start(
+    settings: &Settings,
+    command: &'static str,
+    started_ms: i64,
+    error: &PipelineError,
+    system: &System,
+) {
+    // A state file that could not be opened a moment ago cannot be opened now either.
+    let is_unusable = matches!(error, PipelineError::State(error) if !matches!(error, StateError::Leased { .. }));
+    if is_unusable || !settings.state_path.try_exists().unwrap_or(false) {
+        return;
+    }
+    let Ok(identity) = identity(settings) else { return };
+    let times = RunTimes { started_ms, finished_ms: system.clock.now_ms() };
+    let report = RunReport::failed_start(RunId::with_rng(started_ms, &system.rng), command, times, error);
+    let report = report.with_lists_of(settings);
+    let recorded = State::open(&settings.state_path, &identity.base_url, &identity.environment).and_then(|state| {
+        let state = state.with_failpoints(system.failpoints.clone());
+        let text = serde_json::to_string(&report).unwrap_or_default();
+        state.begin_run(&report.run_id, command, started_ms)?;
+        let (outcome, exit_code) = (report.header.outcome.name(), i64::from(report.header.exit_code));
+        state.finish_run(&report.run_id, times.finished_ms, outcome, exit_code, &text)
+    });
+    if let Err(error) = recorded {
+        tracing::debug!(why = chain(&error), "cannot record that the run failed");
+    }
+}

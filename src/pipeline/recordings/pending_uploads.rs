@@ -1,0 +1,87 @@
+//! Recordings whose rows do not have their outcome yet, and the outcome to write into the rows.
+
+use std::collections::HashMap;
+
+use crate::{
+    load::{RecordingOutcome, StoredRecording, WantedRecording, WantedRecordings},
+    model::Stream,
+    recordings::{Recordings, UploadKey, UploadOutcome},
+};
+
+/// The stream whose rows name recordings.
+pub(super) const STREAM: Stream = Stream::Responses;
+
+/// Recordings whose rows do not have their outcome yet, of all warehouses.
+#[derive(Debug, Default)]
+pub(super) struct PendingUploads {
+    pub uploads: Vec<PendingUpload>,
+    index_of: HashMap<UploadKey, usize>,
+    /// The next batch has answers created up to this time, in epoch microseconds. `None` if this is the last batch.
+    pub next_until_us: Option<i64>,
+}
+
+impl PendingUploads {
+    /// Adds the rows of a warehouse.
+    pub fn add_all(&mut self, wanted: WantedRecordings) {
+        self.next_until_us = self.next_until_us.max(wanted.next_until_us);
+        wanted.rows.into_iter().for_each(|row| self.add(row));
+    }
+
+    fn add(&mut self, row: WantedRecording) {
+        let Some(key) = key_of(&row) else { return };
+        match self.index_of.get(&key).and_then(|index| self.uploads.get_mut(*index)) {
+            Some(upload) => upload.rows_agree &= row.status == upload.row.status,
+            None => {
+                self.index_of.insert(key.clone(), self.uploads.len());
+                self.uploads.push(PendingUpload { key, row, rows_agree: true });
+            }
+        }
+    }
+}
+
+/// Returns the key of the upload that a row names. Returns `None` if an erasure could not find the file of the upload.
+pub(super) fn key_of(row: &WantedRecording) -> Option<UploadKey> {
+    UploadKey::of(&row.response_group_uid, row.question_id, row.upload_id.as_deref(), &row.link)
+}
+
+/// A recording whose rows do not have its outcome yet.
+#[derive(Debug)]
+pub(super) struct PendingUpload {
+    pub key: UploadKey,
+    /// The row of the first warehouse.
+    pub row: WantedRecording,
+    /// True if the rows of all warehouses have the same status.
+    rows_agree: bool,
+}
+
+impl PendingUpload {
+    /// Returns the outcome to write into the rows, or `None` if all of them have it already.
+    pub fn outcome(&self, recordings: &Recordings, upload: &UploadOutcome) -> Option<RecordingOutcome> {
+        let outcome = outcome_of(&self.row, &self.key, recordings, upload);
+        let is_written = self.rows_agree && self.row.status.as_ref() == Some(&outcome.status);
+        (!is_written).then_some(outcome)
+    }
+}
+
+/// Returns the outcome to write into a row.
+pub(super) fn outcome_of(
+    row: &WantedRecording,
+    key: &UploadKey,
+    recordings: &Recordings,
+    upload: &UploadOutcome,
+) -> RecordingOutcome {
+    let (status, stored) = match upload {
+        UploadOutcome::Missing(missing) => (missing.reason.name(), None),
+        UploadOutcome::Stored(recording) => {
+            let stored = StoredRecording {
+                sha256: recording.sha256.clone(),
+                bytes: recording.bytes,
+                media_type: recording.media_type.clone(),
+                path: recordings.relative_path(key, recording).display().to_string(),
+                fetched_ms: recording.fetched_ms,
+            };
+            ("stored", Some(stored))
+        }
+    };
+    RecordingOutcome { wanted: row.clone(), status: status.to_owned(), stored }
+}

@@ -1,0 +1,78 @@
+//! The progress of a run with recordings, and its part of the report.
+
+use std::{collections::HashSet, time::Duration};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use crate::{load::RecordingOutcome, recordings::UploadKey};
+
+/// Outcomes are written into rows in batches, because each write is a commit: this many ...
+const BATCH_ROWS: usize = 2000;
+/// ... or after this time.
+const BATCH_AGE: Duration = Duration::from_secs(60);
+/// Different reasons in the note of the report.
+const REASONS_MAX: usize = 5;
+
+/// What a run did about recordings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RecordingsReport {
+    /// Recordings that were downloaded.
+    pub fetched: u64,
+    /// Bytes that this run downloaded.
+    pub bytes: u64,
+    /// Recordings that cannot be downloaded, for now or for ever: `recording_status` says why.
+    pub missing: u64,
+    /// Recordings that are left to the next run.
+    pub waiting: u64,
+}
+
+/// The progress of a run with recordings.
+#[derive(Debug, Default)]
+pub struct RecordingsProgress {
+    pub report: RecordingsReport,
+    /// Outcomes that are not written into the rows yet.
+    pub outcomes: Vec<RecordingOutcome>,
+    /// When the current batch of outcomes began.
+    batch_begun_at: Option<Instant>,
+    /// Recordings that this run has tried.
+    pub tried: HashSet<UploadKey>,
+    /// Why recordings are left to the next run.
+    reasons: Vec<String>,
+    /// When this run last went through the pending recordings.
+    pub last_pass_at: Option<Instant>,
+    /// True if the folder of recordings cannot be used.
+    pub is_broken: bool,
+}
+
+impl RecordingsProgress {
+    /// Returns true if the batch of outcomes is large or old enough to be written.
+    pub fn is_batch_due(&mut self) -> bool {
+        let since = *self.batch_begun_at.get_or_insert_with(Instant::now);
+        self.outcomes.len() >= BATCH_ROWS || (!self.outcomes.is_empty() && since.elapsed() >= BATCH_AGE)
+    }
+
+    /// Returns the batch of outcomes, and begins a new one.
+    pub fn take_outcomes(&mut self) -> Vec<RecordingOutcome> {
+        self.batch_begun_at = Some(Instant::now());
+        std::mem::take(&mut self.outcomes)
+    }
+
+    /// Returns a note for the report if recordings are left to the next run.
+    pub fn note(&self) -> Option<String> {
+        let waiting = self.report.waiting;
+        (waiting > 0).then(|| {
+            let reasons = self.reasons.join("; ");
+            format!("{waiting} recordings wait for the next run{}{reasons}", if reasons.is_empty() { "" } else { ": " })
+        })
+    }
+
+    /// Counts a recording that is left to the next run.
+    pub fn leave_to_next_run(&mut self, reason: String) {
+        self.report.waiting += 1;
+        if !reason.is_empty() && self.reasons.len() < REASONS_MAX && !self.reasons.contains(&reason) {
+            self.reasons.push(reason);
+        }
+    }
+}

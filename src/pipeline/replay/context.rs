@@ -1,0 +1,25 @@
+//! The parts of a replay that both kinds of replay use.
+
+use tokio_util::sync::CancellationToken;
+
+use crate::{config::Settings, load::Identity, model::TimeAccount, person::Suppression, state::State};
+
+use super::{inventory::ArchivedScan, progress::ReplayProgress, writer_step::PageFilter};
+
+/// The parts of a replay.
+pub(super) struct ReplayContext<'a> {
+    pub settings: &'a Settings,
+    pub identity: &'a Identity,
+    pub state: &'a mut State,
+    pub account: &'a TimeAccount,
+    pub stop: &'a CancellationToken,
+    pub progress: &'a ReplayProgress,
+    pub scans: Vec<ArchivedScan>,
+    pub suppression: &'a Suppression,
+}
+
+impl<'a> ReplayContext<'a> {
+    pub fn filter(&self) -> PageFilter<'a> {
+        PageFilter { drift: self.settings.drift, suppression: self.suppression }
+    }
+}

@@ -1,0 +1,155 @@
+//! Limits the bytes of flattened pages between the reader and the writers of a replay. While a writer applies a scan,
+//! the pages of the next one are prepared.
+//!
+//! A page that every writer has applied is sent back to the thread that flattened it, which frees it: memory that one
+//! thread allocates and another frees slows both down.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc::Sender};
+
+use crate::model::FlatPage;
+
+/// Bytes of flattened pages that may be queued, and that a writer may hold. A larger page is queued alone.
+const BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Queued bytes from which on the writers are the bottleneck, and should get the processors.
+const WRITERS_BUSY_BYTES: usize = BYTES_MAX / 4;
+
+/// The bytes of queued pages. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PageBudget {
+    queued: Arc<(Mutex<usize>, Condvar)>,
+}
+
+/// The bytes of one queued page. They return to the budget when the last writer has taken the page.
+#[derive(Debug)]
+pub(super) struct PageReservation {
+    bytes: usize,
+    budget: PageBudget,
+    /// The thread that flattened the page, and frees it.
+    owner: Sender<Arc<FlatPage>>,
+}
+
+impl PageBudget {
+    /// Returns true if the writers have enough queued pages, so that the reader should slow down.
+    pub fn are_writers_busy(&self) -> bool {
+        *self.queued.0.lock().unwrap_or_else(PoisonError::into_inner) >= WRITERS_BUSY_BYTES
+    }
+
+    /// Waits until the page fits into the budget.
+    pub fn reserve(&self, page: &FlatPage, owner: Sender<Arc<FlatPage>>) -> Arc<PageReservation> {
+        let bytes = page.memory_bytes();
+        let (queued, changed) = &*self.queued;
+        let queued = queued.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_full = |queued: &mut usize| *queued > 0 && queued.saturating_add(bytes) > BYTES_MAX;
+        *changed.wait_while(queued, is_full).unwrap_or_else(PoisonError::into_inner) += bytes;
+        Arc::new(PageReservation { bytes, budget: self.clone(), owner })
+    }
+}
+
+impl Drop for PageReservation {
+    fn drop(&mut self) {
+        let (queued, changed) = &*self.budget.queued;
+        *queued.lock().unwrap_or_else(PoisonError::into_inner) -= self.bytes;
+        changed.notify_one();
+    }
+}
+
+/// The pages of a scan that a writer holds until it applies the scan. Holds none of them if they are too large
+/// together.
+#[derive(Debug, Default)]
+pub(super) struct ScanPageBuffer {
+    pages: Vec<(Arc<FlatPage>, Sender<Arc<FlatPage>>)>,
+    bytes: usize,
+    has_overflowed: bool,
+}
+
+impl ScanPageBuffer {
+    /// Adds a page. If the buffer overflows, it drops all pages of the scan.
+    pub fn push(&mut self, page: Arc<FlatPage>, reservation: &PageReservation) {
+        self.pages.push((page, reservation.owner.clone()));
+        self.bytes += reservation.bytes;
+        if self.has_overflowed || self.bytes >= BYTES_MAX {
+            self.clear();
+            self.has_overflowed = true;
+        }
+    }
+
+    /// Returns all pages of the scan, or `None` if the buffer has overflowed.
+    pub fn pages(&self) -> Option<impl Iterator<Item = &FlatPage>> {
+        (!self.has_overflowed).then(|| self.pages.iter().map(|(page, _)| page.as_ref()))
+    }
+
+    /// Returns the pages to their owners, and begins the next scan.
+    pub fn clear(&mut self) {
+        (self.bytes, self.has_overflowed) = (0, false);
+        for (page, owner) in self.pages.drain(..) {
+            // If the owner has ended, the page is freed here.
+            let _ = owner.send(page);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc::channel, thread, time::Duration};
+
+    use super::*;
+    use crate::{
+        flatten::flatten_page,
+        model::{DriftRules, Stream},
+    };
+
+    fn page() -> FlatPage {
+        let body = br#"{"data":[{"id":1,"responseGroupUid":"a","questionId":1,"createdAt":"2026-01-01T00:00:00Z"}]}"#;
+        flatten_page(Stream::Themes, body, DriftRules::default()).unwrap()
+    }
+
+    fn reserved(budget: &PageBudget, page: &FlatPage) -> Arc<PageReservation> {
+        budget.reserve(page, channel().0)
+    }
+
+    #[test]
+    fn p8_a_reader_waits_while_too_many_pages_are_queued() {
+        let budget = PageBudget::default();
+        let first = reserved(&budget, &page());
+        assert!(!budget.are_writers_busy());
+        let full = BYTES_MAX - first.bytes;
+        *budget.queued.0.lock().unwrap() += full;
+        assert!(budget.are_writers_busy());
+        let (reservations, received) = channel();
+        thread::scope(|scope| {
+            scope.spawn(|| reservations.send(reserved(&budget, &page()).bytes).unwrap());
+            received.recv_timeout(Duration::from_millis(50)).unwrap_err();
+            drop(first);
+            assert!(received.recv_timeout(Duration::from_secs(60)).unwrap() > 0);
+        });
+        assert_eq!(*budget.queued.0.lock().unwrap(), full);
+    }
+
+    #[test]
+    fn a_page_larger_than_the_budget_is_queued_alone() {
+        let budget = PageBudget::default();
+        let larger = FlatPage { absent: vec!["a".repeat(BYTES_MAX)], ..page() };
+        assert!(reserved(&budget, &larger).bytes > BYTES_MAX);
+        assert_eq!(*budget.queued.0.lock().unwrap(), 0);
+    }
+
+    #[test]
+    fn p8_a_writer_holds_pages_until_cleared_or_full() {
+        let (owner, returned) = channel();
+        let (budget, mut buffer) = (PageBudget::default(), ScanPageBuffer::default());
+        let small = Arc::new(page());
+        buffer.push(Arc::clone(&small), &budget.reserve(&small, owner.clone()));
+        assert!(returned.try_recv().is_err());
+        buffer.clear();
+        assert_eq!(returned.try_iter().count(), 1);
+        let large = Arc::new(FlatPage { absent: vec!["a".repeat(BYTES_MAX)], ..page() });
+        buffer.push(small, &budget.reserve(&page(), owner.clone()));
+        buffer.push(Arc::clone(&large), &budget.reserve(&large, owner));
+        assert_eq!(returned.try_iter().count(), 2);
+        assert_eq!(buffer.bytes, 0);
+        // The owner has ended.
+        buffer.push(Arc::clone(&large), &reserved(&budget, &large));
+        assert_eq!(Arc::strong_count(&large), 1);
+    }
+}

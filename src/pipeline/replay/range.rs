@@ -1,0 +1,128 @@
+//! Replay of a range of creation time: builds the range from the scans that touch it, and replaces the range in each
+//! warehouse in one transaction.
+//!
+//! Complete windows are replaced. Scans of other windows may have changed rows of the range: rows at the edge of a
+//! window, and the snapshot of a session with answers in both windows. Such scans are built too, but only their rows
+//! inside the range are copied.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    load::{FullTextSearch, LedgerEntry, Place, Replacement, Warehouse},
+    model::{DAY_MS, Stream, Window, format_ms},
+};
+
+use super::{
+    super::{
+        PipelineError, System,
+        assemble::{failed, opening},
+        open_warehouses,
+        recordings::apply_known_outcomes,
+    },
+    build::{BuildPlan, build},
+    context::ReplayContext,
+    inventory::{ArchivedScan, require_all},
+    report::{ReplacedRange, ReplayResult},
+    swap::build_path,
+};
+
+/// The longest session: answers of one session are at most this far apart.
+const SESSION_LEN_MAX_MS: i64 = 7 * DAY_MS;
+
+pub(super) fn replay(context: ReplayContext<'_>, requested: Window) -> Result<ReplayResult, PipelineError> {
+    let mut replayed = ReplayResult::default();
+    let mut warehouses = open_warehouses(context.settings, context.identity)?;
+    let mut ledgers = Vec::new();
+    for warehouse in &mut warehouses {
+        let name = warehouse.name();
+        ledgers.push((name, warehouse.ledger().map_err(failed(name))?));
+        // Releases the files while the range is built.
+        warehouse.publish().map_err(failed(name))?;
+    }
+    let streams = context.settings.streams.iter().map(|stream| stream.stream).filter(|stream| stream.is_windowed());
+    for stream in streams {
+        let Some(window) = complete_windows(stream, requested, &context.scans, &ledgers) else { continue };
+        let reach = Window::new(
+            window.start_ms.saturating_sub(SESSION_LEN_MAX_MS),
+            window.end_ms.saturating_add(SESSION_LEN_MAX_MS),
+        );
+        let touching: Vec<ArchivedScan> = (context.scans.iter())
+            .filter(|archived| archived.scan.scope.stream == stream && archived.scan.window.overlaps(reach))
+            .cloned()
+            .collect();
+        for (name, ledger) in &ledgers {
+            let is_touching =
+                |entry: &&LedgerEntry| entry.scan.scope.stream == stream && entry.scan.window.overlaps(reach);
+            require_all(name, ledger.iter().filter(is_touching), &context.scans)?;
+        }
+        let scans = touching.iter().filter(|archived| archived.scan.window.overlaps(window));
+        let replacement =
+            Replacement { stream, window, scans: scans.map(|archived| archived.scan.id.clone()).collect() };
+        let Some(mut built) = build_range(&context, &touching)? else {
+            replayed.is_stopped = true;
+            return Ok(replayed);
+        };
+        replayed.scans += touching.len() as u64;
+        let mut rows = BTreeMap::new();
+        for warehouse in &mut warehouses {
+            let name = warehouse.name();
+            let inserted = warehouse.replace(&mut built, &replacement).map_err(failed(name))?;
+            apply_known_outcomes(warehouse, &context.settings.recordings)?;
+            warehouse.publish().map_err(failed(name))?;
+            rows.insert(name, inserted);
+        }
+        let (start, end) = (format_ms(window.start_ms), format_ms(window.end_ms));
+        replayed.stretches.push(ReplacedRange { stream: stream.name(), start, end, rows });
+    }
+    if replayed.stretches.is_empty() {
+        replayed.notes.push("no scan of the archive touches this range".to_owned());
+    }
+    for warehouse in &mut warehouses {
+        let name = warehouse.name();
+        warehouse.export_reader_copy().map_err(failed(name))?;
+    }
+    drop(warehouses);
+    super::clear_leftovers(context.settings)?;
+    Ok(replayed)
+}
+
+/// Extends a range to the scanned windows that overlap it, and to the windows that overlap those. Returns `None` if no
+/// window overlaps the range.
+fn complete_windows(
+    stream: Stream,
+    requested: Window,
+    scans: &[ArchivedScan],
+    ledgers: &[(&'static str, Vec<LedgerEntry>)],
+) -> Option<Window> {
+    let in_ledgers = ledgers.iter().flat_map(|(_, ledger)| ledger).map(|entry| &entry.scan);
+    let all = scans.iter().map(|archived| &archived.scan).chain(in_ledgers);
+    let mut windows: Vec<Window> = all.filter(|scan| scan.scope.stream == stream).map(|scan| scan.window).collect();
+    windows.sort();
+    windows.dedup();
+    let mut complete: Option<Window> = None;
+    loop {
+        let range = complete.unwrap_or(requested);
+        let overlapping = windows.iter().filter(|window| window.overlaps(range));
+        let extended = overlapping.fold(complete, |complete, window| {
+            let complete = complete.unwrap_or(*window);
+            Some(Window::new(complete.start_ms.min(window.start_ms), complete.end_ms.max(window.end_ms)))
+        });
+        if extended == complete {
+            return complete;
+        }
+        complete = extended;
+    }
+}
+
+/// Builds the scans into a DuckDB file next to the checkpoints. Returns `None` if the replay was stopped.
+fn build_range(context: &ReplayContext<'_>, scans: &[ArchivedScan]) -> Result<Option<Warehouse>, PipelineError> {
+    super::clear_leftovers(context.settings)?;
+    let place =
+        Place::DuckDb { path: build_path(&context.settings.state_path), copy: None, search: FullTextSearch::default() };
+    let opening = opening(context.settings, context.identity, &System::default());
+    let range = place.open(&opening, None).map_err(failed("replayed"))?;
+    let open = || Ok((vec![range], ()));
+    let plan = BuildPlan { warehouses: 1, open, complete: |range: &mut Warehouse, _: &()| range.publish() };
+    let built = build(context, scans, plan)?;
+    Ok(built.and_then(|(warehouses, ())| warehouses.into_iter().next()))
+}
