@@ -46,7 +46,7 @@ impl ArchiveError {
         ArchiveError::OtherService { path, found, wanted: format!("{base_url} ({environment})") }
     }
 
-    /// For `map_err`: separates a full disk from other failures.
+    /// Adds the action and the path to an I/O error, for `map_err`. A full disk or an exceeded limit becomes `Full`.
     pub(super) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> ArchiveError {
         let path = path.into();
         move |source| match source.kind() {

@@ -10,8 +10,8 @@
 //!
 //! A probe page holds rows of one millisecond at the boundary of the page before it. A scan does not resume from it.
 //!
-//! A redacted page is not what the service sent: records of erased people were removed. The number of removed records,
-//! as u32, precedes the compressed bytes.
+//! A redacted page lacks the records of erased people, or has replaced texts. The number of removed records, as u32,
+//! precedes the compressed bytes.
 //!
 //! Commit notes follow the end frame, one for each attempt to commit the scan; the last one counts. They are stored
 //! uncompressed and have no meaning in this module. Files of earlier versions have no notes.
@@ -34,16 +34,18 @@ use crate::model::{Scan, is_same_service};
 pub const PAGE_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Maximum bytes of a header's JSON.
 const HEADER_BYTES_MAX: u32 = 64 * 1024;
-/// The fastest level: level 3 makes files of pages only a few per cent smaller.
+/// The fastest level of zstd. Level 3 makes archive files only a few per cent smaller.
 const ZSTD_LEVEL: i32 = 1;
 const MAGIC: &[u8; 8] = b"SSYNCPG2";
+/// Bytes of a frame before its stored bytes.
 const FRAME_HEAD_BYTES: usize = 17;
+/// Bytes of the number of removed records in a redacted page.
 const REMOVED_BYTES: usize = 4;
 
 /// The header of an archive file: the service and the scan of its pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileHeader {
-    /// The service (promise P10).
+    /// The base URL of the service (promise P10).
     pub base_url: String,
     /// The environment label (promise P10).
     pub environment: String,
@@ -52,7 +54,7 @@ pub struct FileHeader {
 }
 
 impl FileHeader {
-    /// Whether the file belongs to this service and environment.
+    /// Returns true if the file belongs to this service and environment.
     pub fn is_of(&self, base_url: &str, environment: &str) -> bool {
         is_same_service(&self.base_url, base_url) && self.environment == environment
     }
@@ -79,6 +81,7 @@ pub(super) enum FrameError {
     Io(io::Error),
 }
 
+/// Writes the header of a file.
 pub(super) fn write_header(out: &mut impl Write, header: &FileHeader) -> io::Result<()> {
     let json = serde_json::to_vec(header)?;
     let length = u32::try_from(json.len()).map_err(|_| io::Error::other("header too long"))?;
@@ -88,7 +91,7 @@ pub(super) fn write_header(out: &mut impl Write, header: &FileHeader) -> io::Res
     out.write_all(&json)
 }
 
-/// Reads the header. `Err` is the problem, for people.
+/// Reads the header of a file. `Err` says for people what is wrong with the file.
 pub(super) fn read_header(input: &mut impl Read) -> Result<FileHeader, String> {
     let mut head = [0; 20];
     input.read_exact(&mut head).map_err(|_| "its header is torn".to_owned())?;
@@ -125,6 +128,7 @@ pub(super) fn redacted_frame(body: &[u8], removed: u32, is_probe: bool) -> io::R
     Ok(frame(if is_probe { b'U' } else { b'Q' }, raw, &stored))
 }
 
+/// Encodes a page with this kind byte.
 fn body_frame(kind: u8, body: &[u8]) -> io::Result<Vec<u8>> {
     let raw = u32::try_from(body.len()).map_err(|_| io::Error::other("page too large"))?;
     let stored = compressed(body)?;
@@ -154,6 +158,7 @@ fn compressed(body: &[u8]) -> io::Result<Vec<u8>> {
     })
 }
 
+/// Decompresses a page. `raw` is its size after decompression.
 fn decompressed(stored: &[u8], raw: usize) -> io::Result<Vec<u8>> {
     DECOMPRESSOR.with_borrow_mut(|cached| match cached {
         Some(decompressor) => decompressor.decompress(stored, raw),
@@ -161,6 +166,7 @@ fn decompressed(stored: &[u8], raw: usize) -> io::Result<Vec<u8>> {
     })
 }
 
+/// Encodes a frame. `raw` is the size of the page before compression.
 fn frame(kind: u8, raw: u32, stored: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(FRAME_HEAD_BYTES + stored.len());
     bytes.push(kind);
@@ -203,8 +209,8 @@ pub(super) fn read_frame(input: &mut impl Read) -> Result<Option<(Frame, u64)>, 
         }
         b'E' => Frame::End,
         kind @ (b'Q' | b'U') => {
-            let packed = bytes.get(REMOVED_BYTES..).unwrap_or_default();
-            let body = decompressed(packed, raw).map_err(|_| FrameError::Torn("it cannot be decompressed"))?;
+            let compressed = bytes.get(REMOVED_BYTES..).unwrap_or_default();
+            let body = decompressed(compressed, raw).map_err(|_| FrameError::Torn("it cannot be decompressed"))?;
             let removed = u32_at(&bytes, 0);
             if kind == b'Q' { Frame::RedactedPage(body, removed) } else { Frame::RedactedProbe(body, removed) }
         }
@@ -222,7 +228,7 @@ pub(super) enum FrameKind {
     Other,
 }
 
-/// Skips the next frame and returns its kind; only a note is read. `None` at the end of the file.
+/// Skips the next frame and returns its kind. Only notes are read and checked. `None` at the end of the file.
 pub(super) fn skip_frame(input: &mut (impl Read + Seek)) -> Result<Option<FrameKind>, FrameError> {
     let mut head = [0; FRAME_HEAD_BYTES];
     match read_fully(input, &mut head)? {
@@ -260,10 +266,12 @@ fn read_fully(input: &mut impl Read, buffer: &mut [u8]) -> Result<usize, FrameEr
     Ok(filled)
 }
 
+/// The little-endian integer in the four bytes from `at`.
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes[at..].iter().take(4).rev().fold(0, |value, byte| value << 8 | u32::from(*byte))
 }
 
+/// The little-endian integer in the eight bytes from `at`.
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes[at..].iter().take(8).rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }

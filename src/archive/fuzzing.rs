@@ -4,10 +4,10 @@ use crate::model::{FlagSet, RunId, Scan, ScanId, Scope, Stream, Window};
 
 use super::frame::{self, FileHeader, Frame, FrameError};
 
-/// A lower bound of the bytes of a header, which is at most 256 bytes longer.
+/// The minimum size of a header in bytes. The maximum is 256 bytes more.
 pub const FRAMES_BYTES_MIN: usize = 160;
 
-/// Encodes a file with these pages.
+/// Encodes the file of a complete scan with these pages.
 pub fn write_file(pages: &[&[u8]]) -> Vec<u8> {
     let scan = Scan {
         id: ScanId("scan".into()),
@@ -27,8 +27,8 @@ pub fn write_file(pages: &[&[u8]]) -> Vec<u8> {
     file
 }
 
-/// Decodes the complete pages of a file, without probe pages and notes, and whether the file has an end frame. Returns
-/// `None` without a header.
+/// Decodes the complete pages of a file, without probe pages, redacted pages and notes. The `bool` is true if the file
+/// has an end frame. `None` if the file has no header.
 pub fn read_file(mut bytes: &[u8]) -> Option<(Vec<Vec<u8>>, bool)> {
     frame::read_header(&mut bytes).ok()?;
     let mut pages = Vec::new();

@@ -8,27 +8,27 @@ use serde::{Deserialize, Serialize};
 use super::{Archive, ArchiveError, ArchiveSettings, FileSummary, read_pages, summarize};
 use crate::files::{Access, Output};
 
-const FILE: &str = "owner.json";
+const OWNER_FILE: &str = "owner.json";
 
 #[derive(Serialize, Deserialize)]
 struct Owner {
-    /// The name of the state file.
+    /// The file name of the state file that owns the folder.
     state: String,
 }
 
-/// Claims the folder for these settings. Fails if the folder belongs to others; a folder without pages belongs to
-/// nobody.
+/// Writes the owner file for these settings, if the folder is not claimed yet. Fails if the folder has pages of another
+/// service, environment or state file.
 pub(super) fn claim(archive: &Archive, settings: &ArchiveSettings) -> Result<(), ArchiveError> {
-    let path = settings.root.join(FILE);
+    let path = settings.root.join(OWNER_FILE);
     let owner = match fs::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         read => serde_json::from_slice::<Owner>(&read.map_err(ArchiveError::io("read", &path))?).ok(),
     };
-    let is_ours = owner.as_ref().is_some_and(|owner| owner.state == settings.state);
-    // In a claimed folder all pages are of one service, so one file is enough.
+    let is_ours = owner.as_ref().is_some_and(|owner| owner.state == settings.state_file_name);
+    // In a folder that these settings own, all pages are of one service, so one file is checked.
     let pages = if is_ours { archive.any_pages()?.into_iter().collect() } else { archive.all_pages()? };
     for page in &pages {
-        // A file without a header or without pages does not bind the folder.
+        // A file without a header or without pages may be of any service.
         let Ok(FileSummary { header, pages: 1.., .. }) = summarize(page) else { continue };
         let (base_url, environment) = (&settings.base_url, &settings.environment);
         if !header.is_of(base_url, environment) && has_records(page) {
@@ -40,24 +40,24 @@ pub(super) fn claim(archive: &Archive, settings: &ArchiveSettings) -> Result<(),
         Some(owner) if !pages.is_empty() => Err(ArchiveError::OtherOwner {
             path: settings.root.clone(),
             found: owner.state,
-            wanted: settings.state.clone(),
+            wanted: settings.state_file_name.clone(),
         }),
-        _ => write(settings),
+        _ => write_owner(settings),
     }
 }
 
-/// Whether a page of the file holds a record, which is a second object inside the page's object. An unreadable file may
-/// hold records.
+/// Returns true if a page of the file has a record, or cannot be read. A record is found by a second `{` on the page.
 fn has_records(file: &Path) -> bool {
     let Ok(mut pages) = read_pages(file) else { return true };
     pages.any(|page| page.map_or(true, |body| body.iter().filter(|byte| **byte == b'{').count() > 1))
 }
 
-fn write(settings: &ArchiveSettings) -> Result<(), ArchiveError> {
-    let path = settings.root.join(FILE);
+/// Writes the owner file. Does nothing if the folder is read-only.
+fn write_owner(settings: &ArchiveSettings) -> Result<(), ArchiveError> {
+    let path = settings.root.join(OWNER_FILE);
     let written = || -> io::Result<()> {
         let mut out = Output::begin(&path, ".new", Access::Private)?;
-        serde_json::to_writer_pretty(&mut out, &Owner { state: settings.state.clone() })?;
+        serde_json::to_writer_pretty(&mut out, &Owner { state: settings.state_file_name.clone() })?;
         out.write_all(b"\n")?;
         out.finish()
     };

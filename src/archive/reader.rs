@@ -17,7 +17,8 @@ pub struct Pages {
     input: BufReader<File>,
     path: PathBuf,
     header: FileHeader,
-    read: usize,
+    /// Pages read so far, probe pages included.
+    pages_read: usize,
     is_complete: bool,
     is_probe: bool,
 }
@@ -30,26 +31,26 @@ pub(super) fn open(path: &Path) -> Result<(BufReader<File>, FileHeader), Archive
     Ok((input, header))
 }
 
-/// Opens a file of pages.
+/// Opens a file and reads its header. The pages follow by iteration.
 pub fn read_pages(path: &Path) -> Result<Pages, ArchiveError> {
     let (input, header) = open(path)?;
-    Ok(Pages { input, path: path.to_owned(), header, read: 0, is_complete: false, is_probe: false })
+    Ok(Pages { input, path: path.to_owned(), header, pages_read: 0, is_complete: false, is_probe: false })
 }
 
 /// The content of a file, without its pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSummary {
-    /// The scan and its service.
+    /// The scan, and the service of its pages.
     pub header: FileHeader,
     /// Number of pages, probe pages excluded.
     pub pages: u64,
-    /// Whether the file has an end frame.
+    /// True if the file has an end frame.
     pub is_complete: bool,
     /// The latest commit note; see [`super::Archive::note`].
     pub note: Option<Vec<u8>>,
 }
 
-/// Summarizes a file. Pages are skipped without a check of their checksums.
+/// Summarizes a file. Pages are skipped and their checksums not checked.
 pub fn summarize(path: &Path) -> Result<FileSummary, ArchiveError> {
     let (mut input, header) = open(path)?;
     let mut summary = FileSummary { header, pages: 0, is_complete: false, note: None };
@@ -70,17 +71,17 @@ pub fn summarize(path: &Path) -> Result<FileSummary, ArchiveError> {
 }
 
 impl Pages {
-    /// The scan and its service.
+    /// The scan, and the service of its pages.
     pub fn header(&self) -> &FileHeader {
         &self.header
     }
 
-    /// Whether the latest page is a probe page.
+    /// Returns true if the latest page is a probe page.
     pub fn is_probe(&self) -> bool {
         self.is_probe
     }
 
-    /// Whether the end frame was reached.
+    /// Returns true if the end frame was reached.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -100,7 +101,7 @@ impl Iterator for Pages {
                 Frame::Page(body) | Frame::Probe(body) | Frame::RedactedPage(body, _) | Frame::RedactedProbe(body, _),
                 _,
             ))) => {
-                self.read += 1;
+                self.pages_read += 1;
                 Some(Ok(body))
             }
             Ok(Some((Frame::End, _))) => {
@@ -110,7 +111,7 @@ impl Iterator for Pages {
             // A note before the end frame is ignored, with everything after it.
             Ok(None | Some((Frame::Note(_), _))) => None,
             Err(FrameError::Torn(why)) => {
-                let (path, page) = (self.path.clone(), self.read);
+                let (path, page) = (self.path.clone(), self.pages_read);
                 Some(Err(ArchiveError::Damaged { path, page, why: why.to_owned() }))
             }
             Err(FrameError::Io(source)) => Some(Err(ArchiveError::io("read", &self.path)(source))),

@@ -42,8 +42,8 @@ pub struct RewriteCounts {
     pub removed: u64,
 }
 
-/// Calls `change` for each page of a file and rewrites the file if any page changed; `None` keeps a page. `is_trial`
-/// only counts the changes.
+/// Calls `change` for each page of a file, and rewrites the file if any call returns a changed page. `change` is called
+/// twice for each page of a rewritten file. With `is_trial` the changes are only counted.
 pub fn rewrite<E: From<ArchiveError>>(
     path: &Path,
     failpoints: &Failpoints,
@@ -51,7 +51,7 @@ pub fn rewrite<E: From<ArchiveError>>(
     mut change: impl FnMut(&[u8]) -> Result<Option<PageChange>, E>,
 ) -> Result<RewriteCounts, E> {
     let mut counts = RewriteCounts::default();
-    // Most files do not change: they are read once and not written.
+    // The first pass only counts, because most files do not change.
     each_frame(path, |_, frame| {
         if let Some(body) = body_of(&frame) {
             counts.pages += 1;
@@ -66,23 +66,23 @@ pub fn rewrite<E: From<ArchiveError>>(
         return Ok(counts);
     }
     let replacement = files::with_suffix(path, REWRITE_SUFFIX);
-    let written = write_changed(path, &replacement, &mut change);
-    if written.is_err() {
-        // Keep the first error, and leave no copy of the records to remove.
+    if let Err(error) = write_changed(path, &replacement, &mut change) {
+        // Leaves no copy of the records to remove. The first error is returned.
         fs::remove_file(&replacement).ok();
+        return Err(error);
     }
-    written?;
     failpoints.hit(DurableStep::PagesRewritten).map_err(ArchiveError::io("replace", path))?;
     files::replace(&replacement, path).map_err(ArchiveError::io("replace", path))?;
     Ok(counts)
 }
 
 impl Archive {
-    /// Writes a new service and environment into the header of every archive file. Files that have them already are
-    /// skipped, so the same call resumes after a kill. Returns the number of files written.
+    /// Writes the service and environment of `settings` into the header of every archive file. Files that have them
+    /// already are skipped, so the same call resumes after a kill. Returns the number of files written.
     ///
     /// # Errors
-    /// `OtherService` if a file belongs to neither the old nor the new service; then no file is written.
+    /// `OtherService` if a file belongs neither to `from_url` and `from_environment` nor to `settings`. No file is
+    /// written then.
     pub fn rebind(settings: ArchiveSettings, from_url: &str, from_environment: &str) -> Result<u64, ArchiveError> {
         if !settings.root.exists() {
             return Ok(0);
@@ -107,6 +107,7 @@ impl Archive {
     }
 }
 
+/// Replaces a file by a copy with another service and environment in its header.
 fn rebind_file(path: &Path, base_url: &str, environment: &str) -> Result<(), ArchiveError> {
     let mut header = read_pages(path)?.header().clone();
     (header.base_url, header.environment) = (base_url.to_owned(), environment.to_owned());
@@ -123,13 +124,13 @@ fn rebind_file(path: &Path, base_url: &str, environment: &str) -> Result<(), Arc
         file.sync_all().map_err(failed)
     };
     if let Err(error) = write() {
-        // Keep the first error.
         fs::remove_file(&replacement).ok();
         return Err(error);
     }
     files::replace(&replacement, path).map_err(ArchiveError::io("replace", path))
 }
 
+/// Writes a copy of a file with the changed pages, durably.
 fn write_changed<E: From<ArchiveError>>(
     path: &Path,
     replacement: &Path,
@@ -137,12 +138,12 @@ fn write_changed<E: From<ArchiveError>>(
 ) -> Result<(), E> {
     let file = File::create(replacement).map_err(ArchiveError::io("create", replacement))?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
-    let mut is_headed = false;
+    let mut has_header = false;
     each_frame(path, |header, frame| {
         let failed = ArchiveError::io("write", replacement);
-        if !is_headed {
+        if !has_header {
             frame::write_header(&mut out, header).map_err(ArchiveError::io("write", replacement))?;
-            is_headed = true;
+            has_header = true;
         }
         let changed = body_of(&frame).map(&mut *change).transpose()?.flatten();
         let bytes = encoded(frame, changed);
@@ -154,16 +155,18 @@ fn write_changed<E: From<ArchiveError>>(
     Ok(())
 }
 
-/// Encodes a frame, with the changed page if there is one.
+/// Encodes a frame. A changed page replaces the page of the frame, and becomes a redacted page.
 fn encoded(frame: Frame, changed: Option<PageChange>) -> std::io::Result<Vec<u8>> {
-    let (is_probe, before) = match &frame {
+    let (is_probe, removed_before) = match &frame {
         Frame::Probe(_) => (true, 0),
         Frame::RedactedProbe(_, removed) => (true, *removed),
         Frame::RedactedPage(_, removed) => (false, *removed),
         _ => (false, 0),
     };
     match (frame, changed) {
-        (_, Some(changed)) => frame::redacted_frame(&changed.body, before.saturating_add(changed.removed), is_probe),
+        (_, Some(changed)) => {
+            frame::redacted_frame(&changed.body, removed_before.saturating_add(changed.removed), is_probe)
+        }
         (Frame::Page(body), None) => frame::page_frame(&body),
         (Frame::Probe(body), None) => frame::probe_frame(&body),
         (Frame::RedactedPage(body, removed), None) => frame::redacted_frame(&body, removed, false),
@@ -173,6 +176,7 @@ fn encoded(frame: Frame, changed: Option<PageChange>) -> std::io::Result<Vec<u8>
     }
 }
 
+/// The page in a frame; `None` for an end frame or a note.
 fn body_of(frame: &Frame) -> Option<&[u8]> {
     match frame {
         Frame::Page(body) | Frame::Probe(body) | Frame::RedactedPage(body, _) | Frame::RedactedProbe(body, _) => {
@@ -182,26 +186,26 @@ fn body_of(frame: &Frame) -> Option<&[u8]> {
     }
 }
 
-/// Calls `each` for every frame in order, up to the end of the file or its torn tail. A torn tail in a committed file
-/// is an error.
+/// Calls `each` for every frame in order. An unfinished scan may have a torn tail, where reading ends. A torn frame in
+/// a complete file is an error.
 fn each_frame<E: From<ArchiveError>>(
     path: &Path,
     mut each: impl FnMut(&super::FileHeader, Frame) -> Result<(), E>,
 ) -> Result<(), E> {
     let (mut input, header) = reader::open(path)?;
-    // A committed file has no torn tail: frames after a damaged one would be neither searched nor copied.
+    // A torn frame in a complete file is damage: the frames after it would be neither searched nor copied.
     let may_be_torn = path.parent().is_some_and(|folder| folder.ends_with(UNDER_WAY));
-    let (mut pages, mut is_whole) = (0, !may_be_torn);
+    let (mut pages, mut is_complete) = (0, !may_be_torn);
     loop {
         match frame::read_frame(&mut input) {
             Ok(Some((frame, _))) => {
                 pages += usize::from(body_of(&frame).is_some());
-                is_whole |= frame == Frame::End;
+                is_complete |= frame == Frame::End;
                 each(&header, frame)?;
             }
             Ok(None) => return Ok(()),
             // The torn tail of an unfinished scan is truncated when the scan resumes.
-            Err(FrameError::Torn(_)) if !is_whole => return Ok(()),
+            Err(FrameError::Torn(_)) if !is_complete => return Ok(()),
             Err(FrameError::Torn(why)) => {
                 return Err(ArchiveError::Damaged { path: path.to_owned(), page: pages, why: why.to_owned() }.into());
             }

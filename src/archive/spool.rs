@@ -16,30 +16,32 @@ use super::{
     frame::{self, Frame, FrameError, PAGE_BYTES_MAX},
 };
 
-/// Maximum stored bytes between two syncs. A power cut loses at most these bytes; the next run requests them again.
+/// Stored bytes after which the next append syncs. A power cut loses only unsynced pages; the next run requests them
+/// again.
 const SYNC_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Maximum time between two syncs.
+/// Time since the latest sync after which the next append syncs.
 const SYNC_EVERY: Duration = Duration::from_millis(1000);
 
-/// One scan's file, open for appending.
+/// The file of one unfinished scan, open for appending.
 #[derive(Debug)]
 pub struct Spool {
     file: File,
     path: PathBuf,
-    /// Bytes of the header, and so the offset of the first frame.
+    /// Size of the header in bytes, which is the offset of the first frame.
     header_bytes: u64,
+    /// Pages in the file, probe pages excluded.
     pages: usize,
     unsynced_bytes: usize,
     synced_at: Instant,
     failpoints: Failpoints,
 }
 
-/// A spool that was opened again, and its content.
+/// A spool that was opened again after an interruption, and its content.
 #[derive(Debug)]
 pub struct RecoveredSpool {
     /// The spool, ready for the next page.
     pub spool: Spool,
-    /// The scan and its service.
+    /// The scan, and the service of its pages.
     pub header: FileHeader,
     /// The last complete page, probe pages excluded: the scan resumes after it.
     pub last_page: Option<Vec<u8>>,
@@ -47,18 +49,18 @@ pub struct RecoveredSpool {
     pub last_probes: Vec<Vec<u8>>,
     /// Number of earlier pages that are not followed by exactly one probe page.
     pub without_probe: u64,
-    /// Whether records were removed from the last page or its probe pages: then its last row is unknown.
+    /// True if records were removed from the last page or its probe pages, so that its last row may be unknown.
     pub is_last_redacted: bool,
-    /// Whether records were removed from any page.
+    /// True if records were removed from any page.
     pub is_any_redacted: bool,
-    /// Whether the scan is marked as complete.
+    /// True if the scan is marked as complete.
     pub is_complete: bool,
     /// The latest commit note; see [`super::Archive::note`].
     pub note: Option<Vec<u8>>,
 }
 
 impl Spool {
-    /// Creates the file, or replaces a file of the same name.
+    /// Creates the file with its header, durably. Replaces a file of the same name.
     pub(super) fn create(path: &Path, header: &FileHeader, failpoints: Failpoints) -> Result<Spool, ArchiveError> {
         failpoints.hit(DurableStep::SpoolMade).map_err(ArchiveError::io("create", path))?;
         let mut file = OpenOptions::new()
@@ -82,7 +84,7 @@ impl Spool {
         })
     }
 
-    /// Opens the file of an unfinished scan and truncates a torn tail.
+    /// Opens the file of an unfinished scan, reads its content, and truncates a tail that a kill or a lost write left.
     pub(super) fn recover(path: &Path, failpoints: Failpoints) -> Result<RecoveredSpool, ArchiveError> {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(ArchiveError::io("open", path))?;
         let mut input = BufReader::new(&file);
@@ -153,27 +155,29 @@ impl Spool {
         Ok(recovered)
     }
 
-    /// Appends one page. The page is durable after the next [`Spool::sync`], which this calls when a group is due.
-    /// Returns whether everything is durable now.
+    /// Appends one page, and syncs if a sync is due. Returns true if everything appended so far is durable. Otherwise
+    /// it is durable after the next [`Spool::sync`].
     pub fn append(&mut self, body: &[u8]) -> Result<bool, ArchiveError> {
         let is_durable = self.append_frame(body, frame::page_frame)?;
         self.pages += 1;
         Ok(is_durable)
     }
 
-    /// Appends a probe page: rows of the scan that are not a page of its list. A resumed scan does not continue from
-    /// it.
+    /// Appends a probe page: rows of the scan that are not a page of its list. A resumed scan does not continue after a
+    /// probe page. Returns true if everything appended so far is durable.
     pub fn append_probe(&mut self, body: &[u8]) -> Result<bool, ArchiveError> {
         self.append_frame(body, frame::probe_frame)
     }
 
-    /// Appends a page or a probe page from which `removed` records were removed before it was stored.
+    /// Appends a page or a probe page without its `removed` records. Returns true if everything appended so far is
+    /// durable.
     pub fn append_redacted(&mut self, body: &[u8], removed: u32, is_probe: bool) -> Result<bool, ArchiveError> {
         let is_durable = self.append_frame(body, |body| frame::redacted_frame(body, removed, is_probe))?;
         self.pages += usize::from(!is_probe);
         Ok(is_durable)
     }
 
+    /// Encodes and appends a page. Returns true if everything appended so far is durable.
     fn append_frame(
         &mut self,
         body: &[u8],
@@ -186,6 +190,7 @@ impl Spool {
         self.write(&frame)
     }
 
+    /// Appends a frame, and syncs if a sync is due. Returns true if it did.
     fn write(&mut self, frame: &[u8]) -> Result<bool, ArchiveError> {
         self.hit(DurableStep::PageSpooled)?;
         self.file.write_all(frame).map_err(ArchiveError::io("write", &self.path))?;
@@ -206,7 +211,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Removes all pages, because the window restarts.
+    /// Removes all pages, because the scan restarts at the window's first page.
     pub fn restart(&mut self) -> Result<(), ArchiveError> {
         self.hit(DurableStep::SpoolRestarted)?;
         self.file.set_len(self.header_bytes).map_err(ArchiveError::io("cut", &self.path))?;

@@ -13,6 +13,7 @@ use crate::{
 
 use super::{ArchiveError, FileHeader, RecoveredSpool, Spool, frame, owner};
 
+/// The name of the folder of spools.
 pub(super) const UNDER_WAY: &str = "under-way";
 
 /// The settings of an archive.
@@ -20,16 +21,16 @@ pub(super) const UNDER_WAY: &str = "under-way";
 pub struct ArchiveSettings {
     /// The folder.
     pub root: PathBuf,
-    /// Whether pages are kept after the commit; otherwise the folder holds spools only.
+    /// True if pages are kept after the commit; otherwise the folder holds spools only.
     pub keeps_pages: bool,
     /// Retention in days; `None` keeps pages for ever.
     pub keep_days: Option<u32>,
-    /// The service (promise P10).
+    /// The base URL of the service (promise P10).
     pub base_url: String,
     /// The environment label (promise P10).
     pub environment: String,
-    /// The name of the state file that owns the folder.
-    pub state: String,
+    /// The file name of the run's state file. An archive folder belongs to one state file, which `owner.json` names.
+    pub state_file_name: String,
 }
 
 /// The archive of one service and environment.
@@ -68,7 +69,7 @@ impl Archive {
         Archive { failpoints, ..self }
     }
 
-    /// Creates the spool of a scan.
+    /// Creates the spool of a scan, durably.
     pub fn begin(&self, scan: &Scan) -> Result<Spool, ArchiveError> {
         let header = FileHeader {
             base_url: self.settings.base_url.clone(),
@@ -80,7 +81,7 @@ impl Archive {
         Ok(spool)
     }
 
-    /// Opens the spool of an unfinished scan; `None` if the file is missing or unusable.
+    /// Opens the spool of an unfinished scan. `None` if the file is missing, has no valid header or is of another scan.
     pub fn recover(&self, scan: &Scan) -> Result<Option<RecoveredSpool>, ArchiveError> {
         match Spool::recover(&self.under_way(&scan.id), self.failpoints.clone()) {
             Ok(recovered) if recovered.header.scan == *scan => Ok(Some(recovered)),
@@ -90,14 +91,14 @@ impl Archive {
         }
     }
 
-    /// Appends a durable note before the commit, which says how the complete scan will be committed.
+    /// Appends a note to the spool of a complete scan, durably. The note says how the scan will be committed.
     pub fn note(&self, scan: &ScanId, note: &[u8]) -> Result<(), ArchiveError> {
         let path = self.under_way(scan);
         let mut file = OpenOptions::new().append(true).open(&path).map_err(ArchiveError::io("open", &path))?;
         let valid_bytes = file.metadata().map_err(ArchiveError::io("read", &path))?.len();
         let written = file.write_all(&frame::note_frame(note)).and_then(|()| file.sync_data());
         written.map_err(|error| {
-            // A torn note would hide the next note. The first error is kept.
+            // A torn note would hide the next note.
             file.set_len(valid_bytes).ok();
             ArchiveError::io("write", &path)(error)
         })
@@ -114,7 +115,7 @@ impl Archive {
         files::create_folders(folder).map_err(ArchiveError::io("create", folder))?;
         self.failpoints.hit(DurableStep::SpoolArchived).map_err(ArchiveError::io("move", &from))?;
         match files::move_over(&from, &to) {
-            // Gone already: an earlier run was killed between this step and its checkpoint.
+            // An earlier run has moved the spool and was killed before the checkpoint.
             Err(error) if error.kind() == io::ErrorKind::NotFound => sync_folder(folder),
             outcome => outcome.map_err(ArchiveError::io("move", &from)),
         }
@@ -125,32 +126,34 @@ impl Archive {
         self.remove(&self.under_way(scan))
     }
 
-    /// Removes spools of unknown scans: a run was killed between creating the file and recording it.
+    /// Removes spools whose scan is not in `under_way`, as left by runs that were killed before they recorded the scan.
+    /// Returns the number of removed files.
     pub fn discard_orphans(&self, under_way: &[ScanId]) -> Result<usize, ArchiveError> {
         let folder = self.under_way_folder();
-        let mut dropped = 0;
+        let mut removed = 0;
         for path in files_in(&folder)? {
             let owner = path.file_stem().map(|stem| ScanId(stem.to_string_lossy().into_owned()));
             if !owner.is_some_and(|owner| under_way.contains(&owner)) {
                 self.remove(&path)?;
-                dropped += 1;
+                removed += 1;
             }
         }
-        Ok(dropped)
+        Ok(removed)
     }
 
-    /// Removes committed scans that are older than the retention; `now_ms` is the service's time.
+    /// Removes the files of committed scans that began before the retention period. `now_ms` is the service's time.
+    /// Returns the number of removed files.
     pub fn expire(&self, now_ms: i64) -> Result<usize, ArchiveError> {
         let Some(keep_days) = self.settings.keep_days else { return Ok(0) };
         let oldest_ms = now_ms.saturating_sub(i64::from(keep_days) * DAY_MS);
-        let mut dropped = 0;
+        let mut removed = 0;
         for path in self.committed()? {
             if super::read_pages(&path)?.header().scan.started_ms < oldest_ms {
                 self.remove(&path)?;
-                dropped += 1;
+                removed += 1;
             }
         }
-        Ok(dropped)
+        Ok(removed)
     }
 
     /// The files of committed scans, in no particular order.
@@ -177,7 +180,7 @@ impl Archive {
         Ok([self.spools()?, self.committed()?].concat())
     }
 
-    /// Any one archive file or spool.
+    /// One archive file or spool; `None` if there is none.
     pub(super) fn any_pages(&self) -> Result<Option<PathBuf>, ArchiveError> {
         for stream in folders_in(&self.settings.root)? {
             let months = if stream.ends_with(UNDER_WAY) { vec![stream] } else { folders_in(&stream)? };
@@ -223,6 +226,7 @@ impl Archive {
         remove(path)
     }
 
+    /// The path of a committed scan's file.
     fn committed_path(&self, scan: &Scan) -> PathBuf {
         let day = format_ms(scan.window.start_ms.div_euclid(DAY_MS) * DAY_MS);
         let month = day.get(..7).unwrap_or("unknown");
@@ -249,15 +253,16 @@ fn folders_in(folder: &Path) -> Result<Vec<PathBuf>, ArchiveError> {
     entries(folder, |kind| kind.is_dir())
 }
 
+/// The paths of the entries of a folder that have a wanted file type.
 fn entries(folder: &Path, wanted: impl Fn(fs::FileType) -> bool) -> Result<Vec<PathBuf>, ArchiveError> {
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(ArchiveError::io("list", folder))? {
         let entry = entry.map_err(ArchiveError::io("list", folder))?;
         if files::kind_of(&entry).map_err(ArchiveError::io("look at", entry.path()))?.is_some_and(&wanted) {
-            found.push(entry.path());
+            paths.push(entry.path());
         }
     }
-    Ok(found)
+    Ok(paths)
 }
 
 /// Syncs a folder: a new or renamed file is durable only after that.

@@ -23,7 +23,7 @@ fn archive(root: &std::path::Path, keeps_pages: bool) -> Archive {
         keep_days: Some(30),
         base_url: "http://127.0.0.1:1".to_owned(),
         environment: "test".to_owned(),
-        state: "test.sqlite".to_owned(),
+        state_file_name: "test.sqlite".to_owned(),
     })
     .unwrap()
 }

@@ -31,7 +31,7 @@ use crate::{
 
 /// The default delay of the service before it purges, by its contract.
 const DELAY_DEFAULT: Duration = Duration::from_secs(10 * 86_400);
-/// The longest delay that a request may name. No legal duty to delete allows more.
+/// Maximum delay that a request may name: a year.
 pub const DELAY_SECONDS_MAX: u64 = 366 * 86_400;
 
 /// An erasure that has taken the lease.
@@ -42,14 +42,16 @@ pub struct Erase {
     list: SuppressionList,
     key: IdentifierKey,
     journals: Journals,
-    /// The journal of an interrupted attempt.
+    /// The journal of an interrupted attempt, as [`Erase::plan`] finds it.
     journal: Option<Journal>,
+    /// `None` if the service is not asked.
     source: Option<Source>,
     session: Session,
 }
 
 impl Erase {
-    /// Takes the lease; opens the archive, the warehouses and the suppression list. Sends nothing; blocks the thread.
+    /// Takes the lease, and opens the archive, the warehouses and the suppression list. Sends nothing. Blocks the
+    /// thread.
     pub fn open(settings: Settings, request: EraseRequest, stop: CancellationToken) -> Result<Erase, EraseError> {
         Erase::open_in(settings, request, stop, System::default())
     }
@@ -63,10 +65,7 @@ impl Erase {
     ) -> Result<Erase, EraseError> {
         let identity = pipeline::identity(&settings)?;
         settings.require_warehouse().map_err(PipelineError::Config)?;
-        let source_settings = match request.local_only {
-            true => None,
-            false => Some(pipeline::source_settings(&settings)?),
-        };
+        let source_settings = if request.local_only { None } else { Some(pipeline::source_settings(&settings)?) };
         require_paths(&settings)?;
         let session = Session::open(&settings, &identity, "erase", &system)?;
         if request.reason == Reason::Asked {
@@ -82,7 +81,7 @@ impl Erase {
         Ok(Erase { request, archive, destinations, list, key, journals, journal: None, source, session })
     }
 
-    /// Computes what the erasure would delete. Changes nothing.
+    /// Computes what the erasure would delete. Changes nothing. Fails if a warehouse cannot be erased from.
     pub fn plan(&mut self) -> Result<Plan, EraseError> {
         let (journal, earlier) = self.journals.find(&self.request.people, &self.request.people_as_written())?.unzip();
         self.journal = journal;
@@ -138,8 +137,8 @@ impl Erase {
         let purged = match &self.source {
             None => Purged::default(),
             Some(source) => {
-                let at = (&self.journals, &self.key, &self.session.system.failpoints);
-                let purged = purge(source, at, &mut journal, &plan.identifiers, self.request.delay_seconds).await;
+                let storage = (&self.journals, &self.key, &self.session.system.failpoints);
+                let purged = purge(source, storage, &mut journal, &plan.identifiers, self.request.delay_seconds).await;
                 self.session.remember(source)?;
                 purged?
             }
@@ -150,11 +149,11 @@ impl Erase {
         done.map_err(|error| PipelineError::WorkerPanicked(error.to_string()))?
     }
 
-    /// Suppresses the people from now until the service's delay and a margin are over.
+    /// Adds the people to the suppression list, until the service's delay and a margin are over.
     fn suppress(&mut self, plan: &Plan, journal: &mut Journal) -> Result<(), EraseError> {
         let skew_ms = self.session.state().behaviour::<i64>(CLOCK_SKEW)?.map_or(0, |(skew_ms, _)| skew_ms);
-        let known_ms = self.source.as_ref().and_then(Source::service_now_ms);
-        let now_ms = known_ms.unwrap_or(self.session.now_ms() + skew_ms);
+        let service_ms = self.source.as_ref().and_then(Source::service_now_ms);
+        let now_ms = service_ms.unwrap_or(self.session.now_ms() + skew_ms);
         let from_ms = *journal.suppressed_from_ms.get_or_insert(now_ms);
         let delay = self.request.delay_seconds.map_or(DELAY_DEFAULT, Duration::from_secs);
         let delay_ms = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
@@ -170,7 +169,7 @@ impl Erase {
             |identifiers: &std::collections::BTreeSet<_>| identifiers.iter().map(|one| self.key.hash(one)).collect();
         let is_user = |one: &&Identifier| one.kind == IdentifierKind::UserId;
         let user_ids: Vec<&str> = plan.identifiers.named.iter().filter(is_user).map(|one| one.value.as_str()).collect();
-        // Without a purge request, the service keeps the people for ever, so there is nothing to confirm later.
+        // Without a purge request, the service keeps the people, so no later run checks that they are gone.
         let user_ids = if self.source.is_some() { &user_ids[..] } else { &[] };
         let unsealed = || std::io::Error::other("the system has no random bytes");
         let users = SuppressionEntry::sealed_users(&self.key, &plan.erasure_id, user_ids).ok_or_else(unsealed);
@@ -198,15 +197,15 @@ impl Erase {
         let records = RecordsOf::new(&people, &matcher);
         let removed = archive::remove(&plan.archive.found_in, &records, &failpoints)?;
         self.note(&mut journal, "archive records".to_owned(), removed)?;
-        let told = self.discard_deliveries(&records)?;
-        self.note(&mut journal, "waiting deliveries".to_owned(), told)?;
+        let discarded = self.discard_deliveries(&records)?;
+        self.note(&mut journal, "waiting deliveries".to_owned(), discarded)?;
         let cleaned = pipeline::clean_results(&self.session.settings, &records)?;
         self.note(&mut journal, "push results".to_owned(), cleaned.rows)?;
-        let recorded = recordings::remove(&self.recordings()?, &people)?;
-        self.note(&mut journal, "recordings".to_owned(), recorded)?;
+        let files = recordings::remove(&self.recordings()?, &people)?;
+        self.note(&mut journal, "recordings".to_owned(), files)?;
         self.remove_leftovers(&matcher, &mut journal)?;
-        for at in 0..self.destinations.len() {
-            let Some(destination) = self.destinations.get_mut(at) else { continue };
+        for index in 0..self.destinations.len() {
+            let Some(destination) = self.destinations.get_mut(index) else { continue };
             let name = destination.name();
             let found = destination.erase_people(&people).map_err(EraseError::load(name))?;
             for (table, rows) in found.rows {
@@ -216,8 +215,8 @@ impl Erase {
         let user_ids = people.iter().filter(|identifier| identifier.kind == IdentifierKind::UserId);
         let forms: Vec<String> =
             user_ids.flat_map(|identifier| identifier.all_forms(&plan.identifiers.spellings)).collect();
-        let asked = self.session.state().forget_people(forms.iter().map(String::as_str))?;
-        self.note(&mut journal, "state people".to_owned(), asked)?;
+        let forgotten = self.session.state().forget_people(forms.iter().map(String::as_str))?;
+        self.note(&mut journal, "state people".to_owned(), forgotten)?;
         let reports = self.session.state().edit_reports(|report| matcher.redacted(report))?;
         self.note(&mut journal, "state reports".to_owned(), reports)?;
         self.session.state().rewrite_without_deleted()?;
@@ -230,21 +229,21 @@ impl Erase {
         self.write_receipt(receipt, &journal)
     }
 
-    /// Adds to the removed counts of the journal and writes the journal.
-    fn note(&self, journal: &mut Journal, place: String, count: u64) -> Result<(), EraseError> {
+    /// Adds `count` to what the journal says was removed at a location, and writes the journal.
+    fn note(&self, journal: &mut Journal, location: String, count: u64) -> Result<(), EraseError> {
         if count > 0 {
-            *journal.removed.entry(place).or_default() += count;
+            *journal.removed.entry(location).or_default() += count;
             self.journals.write(journal)?;
         }
         Ok(())
     }
 
-    /// Searches everything for remaining data.
+    /// Searches all stored data, recordings included, for what is left of the people.
     fn search(&mut self, people: &[Identifier], matcher: &IdentifierMatcher) -> Result<Search, EraseError> {
         let recordings = recordings::search(&self.recordings()?, people)?;
-        let at = (people, matcher);
-        let mut search = verify::search(&self.session.settings, &self.archive, &mut self.destinations, at)?;
-        search.verified.places.extend(recordings.map(|place| ("recordings".to_owned(), place)));
+        let wanted = (people, matcher);
+        let mut search = verify::search(&self.session.settings, &self.archive, &mut self.destinations, wanted)?;
+        search.verified.places.extend(recordings.map(|result| ("recordings".to_owned(), result)));
         Ok(search)
     }
 
@@ -252,7 +251,8 @@ impl Erase {
         recordings::folders(&self.session.settings, &self.session.state(), &self.session.system.failpoints)
     }
 
-    /// Deletes webhook deliveries about the people from the inbox. The suppression list stops later deliveries.
+    /// Deletes the bodies of waiting webhook deliveries about the people. The hashes of the bodies stay, so that
+    /// repeated deliveries are recognized. The suppression list stops later deliveries.
     fn discard_deliveries(&self, records: &RecordsOf<'_>) -> Result<u64, EraseError> {
         if !Inbox::exists(&self.session.settings.state_path)? {
             return Ok(0);
@@ -299,7 +299,8 @@ impl Erase {
         Ok(())
     }
 
-    /// Replaces mentions of the people. Texts of other people are changed only if the request says so.
+    /// Replaces mentions of the people in the stored reports of runs. If the request says so, also in all other texts
+    /// and pages. Returns the number of changed rows and pages.
     fn redact(&mut self, search: &Search, matcher: &IdentifierMatcher) -> Result<u64, EraseError> {
         let mut redacted = 0;
         for destination in &mut self.destinations {
@@ -318,12 +319,13 @@ impl Erase {
     fn receipt(&self, plan: &Plan, journal: &Journal, search: Search, redacted: u64) -> Receipt {
         let finished_ms = self.session.now_ms();
         let verified = search.verified;
-        // The service sent these people, so "unknown" for all of them suggests that it refuses such purges.
+        // The people were stored here, so the service once knew them. "Unknown" for all names suggests another refusal.
         let is_refused = journal.purge_requests.is_empty() && journal.unknown_there > 0 && !journal.removed.is_empty();
-        let kept_under_other_names = match plan.is_resumed {
-            // The interrupted attempt may have rewritten any of these files.
-            true => journal.hard_linked,
-            false => plan.hard_linked.iter().filter(|file| file.was_replaced()).count(),
+        let kept_under_other_names = if plan.is_resumed {
+            // The interrupted attempt may have rewritten any of the hard-linked files.
+            journal.hard_linked
+        } else {
+            plan.hard_linked.iter().filter(|file| file.was_replaced()).count()
         };
         let needs_review = is_refused
             || kept_under_other_names > 0
@@ -382,7 +384,7 @@ impl Erase {
     }
 }
 
-/// Refuses a path that does not exist: a warehouse that is created empty would prove nothing.
+/// Fails if the path of a warehouse or of the state does not exist. Data of the people may be elsewhere then.
 fn require_paths(settings: &Settings) -> Result<(), EraseError> {
     let warehouses = settings.warehouse.duckdb.iter().chain(&settings.warehouse.parquet);
     match warehouses.chain([&settings.state_path]).find(|path| !path.try_exists().unwrap_or(true)) {
@@ -394,7 +396,7 @@ fn require_paths(settings: &Settings) -> Result<(), EraseError> {
     }
 }
 
-/// Refuses to run without a warehouse that earlier runs filled: the people would stay in it.
+/// Fails if the settings lack a warehouse that earlier runs filled and that still exists: the people would stay in it.
 fn require_known_warehouses(settings: &Settings, state: &State) -> Result<(), EraseError> {
     let named = [("duckdb", &settings.warehouse.duckdb), ("parquet", &settings.warehouse.parquet)];
     for (name, path) in named {

@@ -18,7 +18,7 @@ use crate::{
     pipeline::ErasedPeople,
 };
 
-/// The most sessions whose identifiers one erasure reads from the archive.
+/// Maximum distinct sets of co-occurring identifiers that one erasure reads from the archive.
 const CO_OCCURRENCES_MAX: usize = 200_000;
 
 /// What the archive contains of people.
@@ -26,7 +26,7 @@ const CO_OCCURRENCES_MAX: usize = 200_000;
 pub struct ArchiveFound {
     /// Files that were read.
     pub files: u64,
-    /// Pages in them.
+    /// Pages in these files.
     pub pages: u64,
     /// Records of people.
     pub records: u64,
@@ -45,13 +45,14 @@ impl<'a> RecordsOf<'a> {
         RecordsOf { people: people.iter().collect(), matcher }
     }
 
-    /// Whether a record of a stream belongs to one of the people.
+    /// Returns true if a record of a stream belongs to one of the people.
     fn is_theirs(&self, stream: Stream, record: &str) -> bool {
-        // Nearly every page passes this check, but few records do.
+        // Cheap, and false for most records.
         self.matcher.may_be_a_field(record.as_bytes()) && self.is_theirs_by(identifying_fields(stream), record)
     }
 
-    /// Like [`RecordsOf::is_theirs`], for any JSON object. `fields` come from the contract of its table.
+    /// Like [`RecordsOf::is_theirs`], for any JSON object. `fields` names its fields with identifiers, from the
+    /// contract of its table.
     pub fn is_theirs_by(&self, fields: &IdentifyingFields, record: &str) -> bool {
         fields.any(record, &mut |found| self.people.contains(&found.identifier))
     }
@@ -106,21 +107,22 @@ pub(super) fn find(archive: &Archive, people: &RecordsOf<'_>) -> Result<ArchiveF
     Ok(found)
 }
 
-/// Visits all files of pages, in parallel on all processors. Returns the results in the order of the files.
+/// Visits all files of pages, with one thread per processor. Returns the results in the order of the files. Fails with
+/// an error of `visit`, and visits no further files then.
 fn each_file<T: Send>(
     archive: &Archive,
     visit: impl Fn(&Path) -> Result<T, EraseError> + Sync,
 ) -> Result<Vec<(PathBuf, T)>, EraseError> {
     let files = files(archive)?;
-    let lanes = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
     let next = AtomicUsize::new(0);
-    let lane = || {
+    let visit_next_files = || {
         let mut results = Vec::new();
         loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(path) = files.get(at) else { return Ok(results) };
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(path) = files.get(index) else { return Ok(results) };
             match visit(path) {
-                Ok(found) => results.push((at, found)),
+                Ok(found) => results.push((index, found)),
                 Err(error) => {
                     // Stops the other threads.
                     next.store(files.len(), Ordering::Relaxed);
@@ -130,23 +132,23 @@ fn each_file<T: Send>(
         }
     };
     let mut results: Vec<(usize, T)> = thread::scope(|scope| {
-        let lanes: Vec<_> = (0..lanes).map(|_| scope.spawn(lane)).collect();
-        let ends = lanes.into_iter().map(|lane| lane.join().unwrap_or_else(|panic| panic::resume_unwind(panic)));
+        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(visit_next_files)).collect();
+        let ends = handles.into_iter().map(|handle| handle.join().unwrap_or_else(|panic| panic::resume_unwind(panic)));
         ends.collect::<Result<Vec<_>, _>>()
     })?
     .into_iter()
     .flatten()
     .collect();
-    results.sort_by_key(|(at, _)| *at);
+    results.sort_by_key(|(index, _)| *index);
     Ok(files.into_iter().zip(results).map(|(path, (_, found))| (path, found)).collect())
 }
 
 /// Identifiers that occur together in archived records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ArchivedCoOccurrence {
-    /// The identifiers of each record that contains a wanted identifier.
+    /// For each record with a wanted identifier, all identifiers of the record.
     pub rows: BTreeSet<Vec<Identifier>>,
-    /// How these identifiers are spelled in the records.
+    /// The spellings of the identifiers of `rows` in the records.
     pub spellings: Spellings,
 }
 
@@ -156,13 +158,14 @@ impl ArchivedCoOccurrence {
         merge_spellings(&mut self.spellings, other.spellings);
     }
 
+    /// Fails if there are more than [`CO_OCCURRENCES_MAX`] rows.
     fn require_few(&self) -> Result<(), EraseError> {
-        match self.rows.len() > CO_OCCURRENCES_MAX {
-            true => Err(EraseError::Names(format!(
-                "more than {CO_OCCURRENCES_MAX} archived sittings carry what is looked for: name fewer people at once"
-            ))),
-            false => Ok(()),
+        if self.rows.len() > CO_OCCURRENCES_MAX {
+            return Err(EraseError::Names(format!(
+                "more than {CO_OCCURRENCES_MAX} archived sessions have one of the identifiers: name fewer people at once"
+            )));
         }
+        Ok(())
     }
 }
 
@@ -194,6 +197,7 @@ pub(super) fn co_occurrence(archive: &Archive, wanted: &[Identifier]) -> Result<
     co_occurrence.require_few().map(|()| co_occurrence)
 }
 
+/// The identifiers of a record, sorted. Adds their spellings to `spellings`.
 fn identifiers_of(stream: Stream, record: &str, spellings: &mut Spellings) -> Vec<Identifier> {
     let mut identifiers = Vec::new();
     identifying_fields(stream).any(record, &mut |found: WrittenIdentifier| {
@@ -205,7 +209,7 @@ fn identifiers_of(stream: Stream, record: &str, spellings: &mut Spellings) -> Ve
     identifiers
 }
 
-/// Removes the records of people from these files. Returns how many records were removed.
+/// Removes the records of people from these files. Returns the number of removed records.
 pub(super) fn remove(found_in: &[PathBuf], people: &RecordsOf<'_>, failpoints: &Failpoints) -> Result<u64, EraseError> {
     let mut removed = 0;
     for path in found_in {
@@ -233,7 +237,7 @@ pub(super) fn redact(
     Ok(changed)
 }
 
-/// The page without mentions; `None` if it has none. Bytes that are not UTF-8 stay.
+/// The page with its mentions of people replaced; `None` if it has none. Bytes that are not UTF-8 stay.
 fn redacted(body: &[u8], matcher: &IdentifierMatcher) -> Option<Vec<u8>> {
     let (mut redacted, mut is_changed) = (Vec::with_capacity(body.len()), false);
     for chunk in body.utf8_chunks() {
@@ -254,18 +258,19 @@ pub(super) struct PagesSearched {
     pub records: u64,
     /// Pages that mention one of the people.
     pub mentioning_pages: u64,
+    /// The files with these pages.
     pub mentioned_in: Vec<PathBuf>,
 }
 
-/// Searches every page, decompressed.
+/// Searches every page, decompressed, for records of the people and for mentions of them.
 pub(super) fn search(archive: &Archive, people: &RecordsOf<'_>) -> Result<PagesSearched, EraseError> {
     let results = each_file(archive, |path| {
         let stream = stream_of(path)?;
         let mut found = PagesSearched { files: 1, ..PagesSearched::default() };
         rewrite(path, &Failpoints::default(), true, |body| {
             found.bytes += body.len() as u64;
-            let left = stream.and_then(|stream| people.without(stream, body));
-            found.records += left.map_or(0, |left| u64::from(left.removed));
+            let removable = stream.and_then(|stream| people.without(stream, body));
+            found.records += removable.map_or(0, |change| u64::from(change.removed));
             found.mentioning_pages += u64::from(people.matcher.may_be_in(body) && people.matcher.is_in_text(body));
             Ok::<_, EraseError>(None)
         })?;

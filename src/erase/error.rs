@@ -1,4 +1,4 @@
-//! Errors that end an erasure. After each of them, the same command resumes the erasure.
+//! Errors that end an erasure. After the cause is fixed, the same command resumes the erasure.
 
 use std::{io, path::PathBuf};
 
@@ -12,7 +12,7 @@ use crate::{
 pub enum EraseError {
     #[error(transparent)]
     Pipeline(#[from] PipelineError),
-    /// The request names somebody or some path that cannot be used.
+    /// The request cannot be carried out as it is: it names somebody or a path that cannot be used.
     #[error("{0}")]
     Names(String),
     /// A file of the erasure cannot be read or written.

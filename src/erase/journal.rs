@@ -1,8 +1,8 @@
 //! The journal from which an interrupted erasure resumes.
 //!
 //! An erasure deletes the rows that link identifiers. So the journal stores the list of identifiers before the first
-//! deletion. The list is encrypted with a key from the suppression list's key *and* the names on the command line.
-//! Nobody can read the journal without both; the same command has both. A finished erasure removes its journal.
+//! deletion. The list is encrypted with a key that is derived from the suppression list's key *and* the names on the
+//! command line. Only the same command has both. A finished erasure removes its journal.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,14 +20,14 @@ use crate::{
 };
 
 const SUFFIX: &str = "journal";
-/// Separates this use of the key from all others.
+/// Makes the encryption key of journals differ from other keys that are derived from the same key.
 const PURPOSE: &[u8] = b"studysync journal 1";
 
 /// A purge request that the service accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PurgeNote {
     pub request_id: String,
-    /// Upper bound of the visitors that the request may delete.
+    /// Maximum number of visitors that the request may delete.
     pub deletions: u64,
     /// RFC 3339, by this machine.
     pub accepted_at: String,
@@ -42,7 +42,7 @@ pub(super) struct Journal {
     pub of: KeyedHash,
     pub suppressed_from_ms: Option<i64>,
     pub purge_requests: Vec<PurgeNote>,
-    /// Hashes of the names for which the service accepted a purge, or which it does not know.
+    /// Hashes of the names for which the service accepted a purge, and of the names that it does not know.
     pub purged: BTreeSet<KeyedHash>,
     /// Number of names that the service does not know.
     pub unknown_there: u64,
@@ -69,7 +69,8 @@ impl Journals {
         Journals { folder: folder.to_owned(), key, failpoints }
     }
 
-    /// The journal of an interrupted erasure of the same names, with its identifiers.
+    /// The journal of an interrupted erasure of the same names, with its decrypted identifiers. `None` if there is
+    /// none.
     ///
     /// `as_written` are the names without normalization, as earlier versions hashed them.
     pub fn find(
@@ -83,13 +84,14 @@ impl Journals {
         }
     }
 
+    /// The journal of an interrupted erasure of exactly these names, with its decrypted identifiers.
     fn find_named(&self, named: &BTreeSet<Identifier>) -> Result<Option<(Journal, Vec<Identifier>)>, EraseError> {
-        let of = self.hash(named);
+        let wanted = self.hash(named);
         for path in self.files()? {
             let text = fs::read(&path).map_err(EraseError::io("read", &path))?;
             let wrong = |why: String| EraseError::Journal { path: path.clone(), why };
             let journal: Journal = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
-            if journal.of == of {
+            if journal.of == wanted {
                 let identifiers = self.open(&journal, named).ok_or_else(|| wrong("its seal is broken".to_owned()))?;
                 return Ok(Some((journal, identifiers)));
             }
@@ -97,13 +99,13 @@ impl Journals {
         Ok(None)
     }
 
-    /// The number of other journals, that is of other unfinished erasures.
+    /// The number of journals other than `own`. Each belongs to another unfinished erasure.
     pub fn others(&self, own: Option<&Journal>) -> Result<usize, EraseError> {
         let own = own.map(|journal| self.path(&journal.erasure_id));
         Ok(self.files()?.into_iter().filter(|path| Some(path) != own.as_ref()).count())
     }
 
-    /// Creates a journal, or adds new identifiers to an earlier one. Durable on return.
+    /// Creates a journal with these identifiers, or replaces the identifiers of an earlier journal. Durable on return.
     pub fn begin(
         &self,
         earlier: Option<Journal>,
@@ -151,6 +153,7 @@ impl Journals {
         fs::remove_file(&path).map_err(EraseError::io("remove", &path))
     }
 
+    /// The paths of all journals.
     fn files(&self) -> Result<Vec<PathBuf>, EraseError> {
         let entries = fs::read_dir(&self.folder).map_err(EraseError::io("list", &self.folder))?;
         let mut files = Vec::new();
@@ -172,6 +175,7 @@ impl Journals {
         self.key.hash_parts(&parts(b"names", named))
     }
 
+    /// Decrypts the identifiers of a journal; `None` if that fails.
     fn open(&self, journal: &Journal, named: &BTreeSet<Identifier>) -> Option<Vec<Identifier>> {
         let mut parts = parts(PURPOSE, named);
         parts.push(journal.erasure_id.as_bytes());
@@ -182,6 +186,7 @@ impl Journals {
     }
 }
 
+/// The texts from which a key or a hash is derived: the purpose, then kind and value of each name.
 fn parts<'a>(purpose: &'a [u8], named: &'a BTreeSet<Identifier>) -> Vec<&'a [u8]> {
     let names = named.iter().flat_map(|name| [name.kind.name().as_bytes(), name.value.as_bytes()]);
     std::iter::once(purpose).chain(names).collect()

@@ -3,8 +3,8 @@
 //! A row with an identifier of a person links to the other identifiers on the row. A link is followed, except where it
 //! would include somebody else:
 //!
-//! - An identifier that also occurs with the user id of an unnamed person is shared (a device at a counter, a family's
-//!   mail address) and is not followed.
+//! - An identifier that also occurs with the user id of an unnamed person is not followed, because it is shared, such
+//!   as a device at a counter or a family's mail address.
 //! - A mail address or partner id on rows of other visitors without a user id may link different people. It is followed
 //!   only if it was named.
 //! - A named mail address, visitor or session links to a user id only if there is exactly one. Several user ids have to
@@ -21,11 +21,11 @@ use crate::{
     model::{Identifier, IdentifierKind, Spellings, merge_spellings},
 };
 
-/// The most rounds of queries. A longer chain of links is cut and reported as incomplete.
+/// Maximum rounds of queries. A longer chain of links is cut and reported as incomplete.
 pub const ROUNDS_MAX: u32 = 16;
-/// An identifier with more visitors is a placeholder.
+/// Maximum visitors of an identifier. With more the identifier is a placeholder.
 pub const VISITORS_PER_IDENTIFIER_MAX: usize = 20;
-/// An identifier with more sessions is a placeholder.
+/// Maximum sessions of an identifier. With more the identifier is a placeholder.
 pub const SESSIONS_PER_IDENTIFIER_MAX: usize = 1000;
 
 /// Why a linked identifier was not followed.
@@ -56,9 +56,9 @@ pub struct LinkedIdentifiers {
     pub visitors_of: BTreeMap<Identifier, usize>,
     /// Named identifiers for which no row was found.
     pub unmet: BTreeSet<Identifier>,
-    /// Rounds of queries.
+    /// Number of rounds of queries.
     pub rounds: u32,
-    /// Whether all links were followed to their end.
+    /// True if every chain of links was followed to its end.
     pub is_complete: bool,
 }
 
@@ -92,7 +92,7 @@ pub fn follow<E>(
         ..LinkedIdentifiers::default()
     };
     let is_met =
-        |identifier: &Identifier| !known.carrying(identifier).is_empty() || known.too_wide.contains(identifier);
+        |identifier: &Identifier| !known.rows_with(identifier).is_empty() || known.too_wide.contains(identifier);
     identifiers.unmet = named.iter().filter(|identifier| !is_met(identifier)).cloned().collect();
     identifiers.spellings = std::mem::take(&mut known.spellings);
     for person in &people {
@@ -122,15 +122,21 @@ fn users<'a>(identifiers: impl Iterator<Item = &'a Identifier>) -> impl Iterator
 /// The rows that were read so far, indexed by identifier.
 #[derive(Debug, Default)]
 struct RowIndex {
+    /// The identifiers of each row.
     rows: Vec<Vec<Identifier>>,
-    carrying: HashMap<Identifier, Vec<usize>>,
+    /// The indexes of the rows with an identifier.
+    rows_with: HashMap<Identifier, Vec<usize>>,
+    /// The set of `rows`, to skip rows that are read again.
     seen: HashSet<Vec<Identifier>>,
+    /// Identifiers whose rows were read.
     queried: HashSet<Identifier>,
+    /// Identifiers that occur in too many sessions, so that their rows are left out.
     too_wide: HashSet<Identifier>,
     spellings: Spellings,
 }
 
 impl RowIndex {
+    /// Adds the rows that were read for these identifiers.
     fn add(&mut self, queried: &[Identifier], co_occurrence: CoOccurrence) {
         merge_spellings(&mut self.spellings, co_occurrence.spellings);
         self.queried.extend(queried.iter().cloned());
@@ -138,54 +144,55 @@ impl RowIndex {
         for row in co_occurrence.rows {
             if self.seen.insert(row.clone()) {
                 for identifier in &row {
-                    self.carrying.entry(identifier.clone()).or_default().push(self.rows.len());
+                    self.rows_with.entry(identifier.clone()).or_default().push(self.rows.len());
                 }
                 self.rows.push(row);
             }
         }
     }
 
-    fn carrying(&self, identifier: &Identifier) -> &[usize] {
-        self.carrying.get(identifier).map_or(&[], Vec::as_slice)
+    fn rows_with(&self, identifier: &Identifier) -> &[usize] {
+        self.rows_with.get(identifier).map_or(&[], Vec::as_slice)
     }
 
-    fn row(&self, at: usize) -> &[Identifier] {
-        self.rows.get(at).map_or(&[], Vec::as_slice)
+    fn row(&self, index: usize) -> &[Identifier] {
+        self.rows.get(index).map_or(&[], Vec::as_slice)
     }
 
-    /// The user ids on a row; without any, the user ids on the rows of its sessions.
+    /// The user ids on a row. If the row has none, the user ids on other rows of its sessions.
     ///
     /// `Err` lists the sessions whose rows have to be read first.
-    fn users_of(&self, at: usize) -> Result<BTreeSet<&Identifier>, Vec<Identifier>> {
-        let own: BTreeSet<&Identifier> = users(self.row(at).iter()).collect();
+    fn users_of(&self, index: usize) -> Result<BTreeSet<&Identifier>, Vec<Identifier>> {
+        let own: BTreeSet<&Identifier> = users(self.row(index).iter()).collect();
         if !own.is_empty() {
             return Ok(own);
         }
-        let sessions = self.row(at).iter().filter(|identifier| identifier.kind == IdentifierKind::Session);
+        let sessions = self.row(index).iter().filter(|identifier| identifier.kind == IdentifierKind::Session);
         let (mut found, mut unknown) = (BTreeSet::new(), Vec::new());
         for session in sessions {
             if !self.queried.contains(session) {
                 unknown.push(session.clone());
             }
-            for row in self.carrying(session) {
+            for row in self.rows_with(session) {
                 found.extend(users(self.row(*row).iter()));
             }
         }
         if unknown.is_empty() { Ok(found) } else { Err(unknown) }
     }
 
-    /// Whether a row, or a row of one of its sessions, has a named identifier.
-    fn is_of(&self, at: usize, named: &BTreeSet<Identifier>) -> bool {
-        let sessions = self.row(at).iter().filter(|identifier| identifier.kind == IdentifierKind::Session);
-        let rows = sessions.flat_map(|session| self.carrying(session)).copied();
-        rows.chain([at]).any(|row| self.row(row).iter().any(|identifier| named.contains(identifier)))
+    /// Returns true if a row, or another row of one of its sessions, has a named identifier.
+    fn is_of_named(&self, index: usize, named: &BTreeSet<Identifier>) -> bool {
+        let sessions = self.row(index).iter().filter(|identifier| identifier.kind == IdentifierKind::Session);
+        let rows = sessions.flat_map(|session| self.rows_with(session)).copied();
+        rows.chain([index]).any(|row| self.row(row).iter().any(|identifier| named.contains(identifier)))
     }
 
-    /// Whether more visitors have the identifier, or share a session with it, than one person has.
+    /// Returns true if more than [`VISITORS_PER_IDENTIFIER_MAX`] visitors have the identifier or share a session with
+    /// it.
     fn has_many_visitors(&self, identifier: &Identifier) -> bool {
-        let rows = self.carrying(identifier).iter();
+        let rows = self.rows_with(identifier).iter();
         let sessions = rows.clone().flat_map(|row| self.row(*row)).filter(|one| one.kind == IdentifierKind::Session);
-        let rows: BTreeSet<usize> = sessions.flat_map(|session| self.carrying(session)).chain(rows).copied().collect();
+        let rows: BTreeSet<usize> = sessions.flat_map(|session| self.rows_with(session)).chain(rows).copied().collect();
         let all = rows.iter().flat_map(|row| self.row(*row));
         let visitors: BTreeSet<_> = all.filter(|one| one.kind == IdentifierKind::VisitorUuid).collect();
         self.too_wide.contains(identifier) || visitors.len() > VISITORS_PER_IDENTIFIER_MAX
@@ -195,15 +202,20 @@ impl RowIndex {
 /// A named identifier and what was linked to it.
 #[derive(Debug)]
 struct Person {
+    /// The named identifier.
     start: Identifier,
+    /// The identifiers that are taken to be of the person.
     followed: BTreeSet<Identifier>,
+    /// The user ids among `followed`.
     users: BTreeSet<Identifier>,
+    /// The indexes of the rows with these identifiers.
     rows: BTreeSet<usize>,
     not_followed: BTreeMap<Identifier, NotFollowed>,
 }
 
-/// Whether to follow a linked identifier.
+/// The decision about an identifier on a row of the person.
 enum LinkDecision {
+    /// The identifier is of the person.
     Follow,
     Reject(NotFollowed),
     /// The rows of these identifiers have to be read first.
@@ -211,6 +223,7 @@ enum LinkDecision {
 }
 
 impl Person {
+    /// A person with one named identifier and no links yet.
     fn new(start: &Identifier) -> Person {
         Person {
             start: start.clone(),
@@ -221,11 +234,11 @@ impl Person {
         }
     }
 
-    /// Follows links as far as the index reaches. Returns the identifiers whose rows are needed to go on.
+    /// Follows links as far as the rows in the index allow. Returns the identifiers whose rows are needed to go on.
     fn advance(&mut self, known: &RowIndex, named: &BTreeSet<Identifier>) -> BTreeSet<Identifier> {
         loop {
             let before = (self.followed.len(), self.rows.len());
-            self.rows.extend(self.followed.iter().flat_map(|identifier| known.carrying(identifier).iter().copied()));
+            self.rows.extend(self.followed.iter().flat_map(|identifier| known.rows_with(identifier).iter().copied()));
             let mut pending = self.adopt_user_ids(known, named);
             let identifiers: BTreeSet<Identifier> = self
                 .rows
@@ -252,7 +265,8 @@ impl Person {
         }
     }
 
-    /// Adopts user ids on the person's rows if there is only one or the user id was named.
+    /// Adopts each user id on the person's rows that was named, and an unnamed one if it is the only one. Returns the
+    /// identifiers whose rows have to be read first.
     fn adopt_user_ids(&mut self, known: &RowIndex, named: &BTreeSet<Identifier>) -> BTreeSet<Identifier> {
         let (mut found, mut unknown) = (BTreeSet::new(), BTreeSet::new());
         for row in &self.rows {
@@ -288,10 +302,11 @@ impl Person {
         unknown
     }
 
+    /// Decides by the rules of the module if an identifier on a row of the person is followed.
     fn decide(&self, candidate: &Identifier, known: &RowIndex, named: &BTreeSet<Identifier>) -> LinkDecision {
         use IdentifierKind::{AnonymousId, Email, Session, UserId, VisitorId, VisitorUuid};
-        let is_of_seed = || known.carrying(candidate).iter().any(|row| known.row(*row).contains(&self.start));
-        if candidate.kind == Session && self.start.kind != UserId && is_of_seed() {
+        let is_with_start = || known.rows_with(candidate).iter().any(|row| known.row(*row).contains(&self.start));
+        if candidate.kind == Session && self.start.kind != UserId && is_with_start() {
             return LinkDecision::Follow;
         }
         if !known.queried.contains(candidate) {
@@ -305,15 +320,15 @@ impl Person {
         }
         let (mut visitors, mut sessions, mut unknown) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
         let mut links_strangers = false;
-        for row in known.carrying(candidate).iter().filter(|row| !self.rows.contains(row)) {
+        for row in known.rows_with(candidate).iter().filter(|row| !self.rows.contains(row)) {
             match known.users_of(*row) {
                 Ok(users) if users.iter().any(|user| !self.users.contains(*user) && !named.contains(*user)) => {
                     return LinkDecision::Reject(NotFollowed::Shared);
                 }
-                // A visitor id belongs to one visitor; anybody can type a mail address.
                 Ok(users) => {
+                    // Different people can type the same mail address; a visitor id belongs to one visitor.
                     let may_be_typed = matches!(candidate.kind, Email | AnonymousId);
-                    links_strangers |= may_be_typed && users.is_empty() && !known.is_of(*row, named);
+                    links_strangers |= may_be_typed && users.is_empty() && !known.is_of_named(*row, named);
                 }
                 Err(first) => unknown.extend(first),
             }

@@ -1,4 +1,5 @@
-//! Erases people (promise P9): plans, asks the service to purge them, deletes their local data, verifies the deletion.
+//! Erases people (promise P9). An erasure is planned, asks the service to purge the people, deletes their local data,
+//! and searches for what is left.
 //!
 //! In reading order: [`request`] (who), [`linked`] (their other identifiers), [`archive`] (records in archived pages),
 //! [`plan`], [`journal`] (state of an interrupted erasure), [`purge`] (the service), [`apply`] (the steps, in one

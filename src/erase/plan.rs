@@ -18,14 +18,15 @@ use crate::{
     recordings::StoredRecordings,
 };
 
-/// The most passes over the archive. A chain of links that needs more is cut and reported as incomplete.
+/// Maximum passes over the archive. A chain of links that needs more is cut and reported as incomplete.
 const ARCHIVE_PASSES_MAX: u32 = 8;
 
 /// What an erasure would remove.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
+    /// The id of the erasure, which an interrupted erasure keeps when it resumes.
     pub erasure_id: String,
-    /// Whether the erasure resumes an interrupted attempt.
+    /// True if the erasure resumes an interrupted attempt.
     pub is_resumed: bool,
     pub identifiers: LinkedIdentifiers,
     /// Named identifiers without any row or archived record.
@@ -44,7 +45,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The rows in the warehouse with the most rows of the people.
+    /// Number of rows of the people, in the warehouse that has the most of them.
     pub fn rows(&self) -> u64 {
         self.warehouses.values().map(PeopleFound::total).max().unwrap_or(0)
     }
@@ -54,7 +55,7 @@ impl Plan {
         self.identifiers.all()
     }
 
-    /// A matcher for the identifiers in texts and bytes.
+    /// A matcher that finds the identifiers in texts and bytes.
     pub(super) fn matcher(&self) -> IdentifierMatcher {
         IdentifierMatcher::with_spellings(&self.people(), &self.identifiers.spellings)
     }
@@ -69,23 +70,24 @@ pub(super) fn follow(
     archive: &Archive,
     destinations: &mut [Warehouse],
 ) -> Result<LinkedIdentifiers, EraseError> {
-    // The archive is large and seldom has more than the warehouses. So each pass asks for all identifiers together.
-    // Then the links are followed again with its rows. New identifiers need another pass.
+    // Links are followed in the warehouses first. Then one pass over the archive looks for all identifiers together,
+    // because the archive is large. Its rows may link more identifiers, which need another pass.
     let named = &request.people;
     let mut archived = ArchivedCoOccurrence::default();
-    let mut asked: BTreeSet<Identifier> = BTreeSet::new();
+    let mut searched: BTreeSet<Identifier> = BTreeSet::new();
     let (mut rounds, mut passes) = (0, 0);
     let mut identifiers = loop {
         let mut identifiers = linked::follow(named, |wanted| find_rows(wanted, &archived, destinations))?;
         rounds += identifiers.rounds;
         identifiers.rounds = rounds;
-        let mut met: BTreeSet<Identifier> = identifiers.all().into_iter().chain(earlier.iter().cloned()).collect();
-        met.extend(identifiers.not_followed.keys().cloned());
-        if met.is_subset(&asked) {
+        let mut found_so_far: BTreeSet<Identifier> =
+            identifiers.all().into_iter().chain(earlier.iter().cloned()).collect();
+        found_so_far.extend(identifiers.not_followed.keys().cloned());
+        if found_so_far.is_subset(&searched) {
             break identifiers;
         }
-        let wanted: Vec<Identifier> = met.iter().cloned().collect();
-        asked.extend(met);
+        let wanted: Vec<Identifier> = found_so_far.iter().cloned().collect();
+        searched.extend(found_so_far);
         let found = archive::co_occurrence(archive, &wanted)?;
         let is_all_known = found.rows.is_subset(&archived.rows);
         archived.add(found);
@@ -110,9 +112,8 @@ pub(super) fn follow(
     Ok(identifiers)
 }
 
-/// The sessions that vanished before a moment in every warehouse, and those of an interrupted attempt.
-///
-/// Follows no links.
+/// Finds the sessions that vanished before `before_ms`, without those that are live in any warehouse. `earlier` are the
+/// sessions of an interrupted attempt. Follows no links.
 pub(super) fn vanished(
     before_ms: i64,
     earlier: Vec<Identifier>,
@@ -134,7 +135,7 @@ pub(super) fn vanished(
     Ok(LinkedIdentifiers { named, is_complete: true, ..LinkedIdentifiers::default() })
 }
 
-/// The rows of the warehouses and the archive with any of these identifiers.
+/// The rows of the warehouses, and of `archived`, with any of these identifiers.
 fn find_rows(
     wanted: &[Identifier],
     archived: &ArchivedCoOccurrence,
@@ -153,7 +154,7 @@ fn find_rows(
     Ok(co_occurrence)
 }
 
-/// Counts the rows and records of the people.
+/// Counts the rows and records of the people, and finds named identifiers without any. Fills in the plan.
 pub(super) fn count(plan: &mut Plan, archive: &Archive, destinations: &mut [Warehouse]) -> Result<(), EraseError> {
     let people = plan.people();
     for destination in destinations.iter_mut() {
@@ -167,20 +168,21 @@ pub(super) fn count(plan: &mut Plan, archive: &Archive, destinations: &mut [Ware
     Ok(())
 }
 
-/// The identifiers without a row in any warehouse. Searches them together and halves a group that has rows.
+/// The identifiers without a row in any warehouse. Searches them as one group, and halves a group that has rows,
+/// because most groups have none.
 fn unknown_among(identifiers: Vec<Identifier>, destinations: &mut [Warehouse]) -> Result<Vec<Identifier>, EraseError> {
     let (mut pending, mut unknown) = (vec![identifiers], Vec::new());
-    while let Some(mut some) = pending.pop() {
+    while let Some(mut group) = pending.pop() {
         let mut rows = 0;
-        for destination in destinations.iter_mut().filter(|_| !some.is_empty()) {
+        for destination in destinations.iter_mut().filter(|_| !group.is_empty()) {
             let name = destination.name();
-            rows += destination.find_people(&some).map_err(EraseError::load(name))?.total();
+            rows += destination.find_people(&group).map_err(EraseError::load(name))?.total();
         }
         if rows == 0 {
-            unknown.extend(some);
-        } else if some.len() > 1 {
-            pending.push(some.split_off(some.len() / 2));
-            pending.push(some);
+            unknown.extend(group);
+        } else if group.len() > 1 {
+            pending.push(group.split_off(group.len() / 2));
+            pending.push(group);
         }
     }
     unknown.sort();

@@ -1,7 +1,7 @@
 //! Asks the service to purge people, with at most a hundred deletions per request.
 //!
-//! Status 400 also means "unknown name". A refused request is halved until each unknown name is alone in its request;
-//! unknown names count as done.
+//! A refusal may mean that one name is unknown. So a refused request is halved until the refused name is alone in its
+//! request. Such a name counts as unknown and as done.
 
 use std::collections::VecDeque;
 
@@ -26,14 +26,14 @@ pub struct Purged {
     pub unknown: u64,
 }
 
-/// A name in one spelling, with the number of visitors that the service may delete for it.
+/// A name in one spelling. `visitors` is the number of visitors that the service may delete for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Name {
     written: Identifier,
     visitors: usize,
 }
 
-/// All spellings of all names: the service compares names byte by byte.
+/// All names in all their spellings, because the service compares names byte by byte.
 fn names_of(identifiers: &LinkedIdentifiers) -> Vec<Name> {
     let forms = |(identifier, visitors): (&Identifier, &usize)| {
         let name = |value| Name { written: Identifier { kind: identifier.kind, value }, visitors: *visitors };
@@ -50,13 +50,13 @@ pub(super) async fn purge(
     identifiers: &LinkedIdentifiers,
     delay_seconds: Option<u64>,
 ) -> Result<Purged, EraseError> {
-    let is_asked = |name: &Name| journal.purged.contains(&key.hash(&name.written));
-    let names: Vec<Name> = names_of(identifiers).into_iter().filter(|name| !is_asked(name)).collect();
+    let is_done = |name: &Name| journal.purged.contains(&key.hash(&name.written));
+    let names: Vec<Name> = names_of(identifiers).into_iter().filter(|name| !is_done(name)).collect();
     let mut purged = Purged::default();
     let mut waiting: VecDeque<Vec<Name>> = batches(names).into();
     while let Some(batch) = waiting.pop_front() {
         failpoints.hit(DurableStep::PurgeAsked).map_err(EraseError::io("ask the service for", "a purge"))?;
-        let asked: Vec<_> = batch.iter().map(|name| key.hash(&name.written)).collect();
+        let hashes: Vec<_> = batch.iter().map(|name| key.hash(&name.written)).collect();
         match source.purge(&request(&batch, delay_seconds)).await? {
             PurgeAnswer::Accepted { request_id, service_now_ms } => {
                 purged.requests += 1;
@@ -83,13 +83,14 @@ pub(super) async fn purge(
                 continue;
             }
         }
-        journal.purged.extend(asked);
+        journal.purged.extend(hashes);
         journals.write(journal)?;
     }
     Ok(purged)
 }
 
-/// Groups names so that a group deletes at most a hundred visitors; a name with more is alone in its group.
+/// Groups names so that a group deletes at most [`PURGE_DELETIONS_MAX`] visitors. A name with more visitors is alone in
+/// its group.
 fn batches(names: Vec<Name>) -> Vec<Vec<Name>> {
     let mut batches: Vec<Vec<Name>> = Vec::new();
     let mut room = 0;
@@ -107,6 +108,7 @@ fn batches(names: Vec<Name>) -> Vec<Vec<Name>> {
     batches
 }
 
+/// The request that purges a group of names.
 fn request(batch: &[Name], delay_seconds: Option<u64>) -> PurgeRequest {
     let mut request = PurgeRequest { delay_seconds, ..PurgeRequest::default() };
     for Name { written: Identifier { kind, value }, .. } in batch {

@@ -27,22 +27,23 @@ pub struct Receipt {
     pub people: usize,
     /// Number of named and linked identifiers.
     pub identifiers: usize,
-    /// Number of identifiers that were found and not followed.
+    /// Number of identifiers that were found and not followed, because other people may have them too.
     pub not_followed: usize,
-    /// Whether all links were followed to their end.
+    /// True if every chain of links was followed to its end.
     pub leads_are_complete: bool,
     pub(super) purge_requests: Vec<PurgeNote>,
     /// Names that the service does not know.
     pub unknown_to_the_service: u64,
-    /// Whether the service refused all names although data of them was stored here. It may refuse for another reason.
+    /// True if the service accepted no name although data of the people was stored here. It may have refused for
+    /// another reason than an unknown name.
     pub service_refused_all: bool,
     /// The requested delay of the service; null for its default.
     pub delay_seconds: Option<u64>,
-    /// Since when the people are suppressed in scans, replays and webhooks; by the service's clock.
+    /// The start of the suppression in scans, replays and webhooks, by the service's clock. Null without suppression.
     pub suppressed_from: Option<String>,
     /// Removed rows, records and files, by location.
     pub removed: BTreeMap<String, u64>,
-    /// Rewritten files whose old bytes another hard link keeps. The other names are not searched.
+    /// Number of rewritten files whose old bytes stay under another hard link. The other names are not searched.
     pub kept_under_other_names: usize,
     /// The result of the search after the removal.
     pub verified: SearchReport,
@@ -60,7 +61,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// The row of `erasures`.
+    /// The row of the table `erasures`.
     pub(super) fn record(&self) -> ErasureRecord {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         // Maps and lists of texts and numbers can always be serialized.

@@ -12,7 +12,7 @@ use crate::{
 /// All folders that may contain recordings: the folders of earlier runs and the configured one.
 ///
 /// # Errors
-/// A folder of an earlier run is missing: recordings on an unmounted disk would survive the erasure.
+/// If a folder of an earlier run is missing, because recordings on an unmounted disk would survive the erasure.
 pub(super) fn folders(
     settings: &Settings,
     state: &State,
@@ -53,7 +53,7 @@ pub(super) fn remove(folders: &[Recordings], people: &[Identifier]) -> Result<u6
     Ok(removed)
 }
 
-/// Counts remaining recordings; `None` if no recording was ever stored.
+/// Counts the recordings of the people that are left. `None` if no folder of recordings exists.
 pub(super) fn search(folders: &[Recordings], people: &[Identifier]) -> Result<Option<LocationResult>, EraseError> {
     if !folders.iter().any(Recordings::is_there) {
         return Ok(None);

@@ -16,9 +16,8 @@ pub enum Reason {
     /// The request names the people.
     #[default]
     Asked,
-    /// The service no longer returned these sessions before this moment, in epoch milliseconds by its clock.
-    ///
-    /// Such sessions are not suppressed: if the service returns them again, they are stored again.
+    /// The people are the sessions that vanished before `before_ms`, in epoch milliseconds by the service's clock. They
+    /// are not suppressed: if the service returns them again, they are stored again.
     Vanished { before_ms: i64 },
 }
 
@@ -33,16 +32,16 @@ pub struct EraseRequest {
     pub spellings: Spellings,
     /// How long the service waits before it purges; `None` for its default.
     pub delay_seconds: Option<u64>,
-    /// Whether the service is not asked to purge.
+    /// True if the service is not asked to purge.
     pub local_only: bool,
-    /// Whether identifiers are replaced in texts of other people.
+    /// True if identifiers are replaced in texts of other people.
     pub redact_mentions: bool,
 }
 
 impl EraseRequest {
     /// A request for the sessions that vanished before a moment.
     pub fn vanished(before_ms: i64) -> EraseRequest {
-        // A fixed name, by which a later run finds the journal whatever vanished since.
+        // A fixed name, so that a later run finds the journal although other sessions may have vanished since.
         let everybody = Identifier { kind: IdentifierKind::Session, value: "vanished at the service".to_owned() };
         let people = BTreeSet::from([everybody]);
         EraseRequest { reason: Reason::Vanished { before_ms }, people, local_only: true, ..EraseRequest::default() }
@@ -57,17 +56,17 @@ impl EraseRequest {
         self.people.iter().map(written).collect()
     }
 
-    /// Adds a person. The error says what is wrong with the name.
-    pub fn name(&mut self, kind: IdentifierKind, text: &str) -> Result<(), EraseError> {
-        let names = |why: &str| Err(EraseError::Names(format!("{kind} '{}': {why}", shown(text))));
+    /// Adds a person. Fails if the name is not usable as an identifier, or if there are too many people.
+    pub fn add_person(&mut self, kind: IdentifierKind, text: &str) -> Result<(), EraseError> {
+        let refuse = |why: &str| Err(EraseError::Names(format!("{kind} '{}': {why}", shown(text))));
         if text.len() > IDENTIFIER_BYTES_MAX {
-            return names("is longer than 1,024 bytes");
+            return refuse("is longer than 1,024 bytes");
         }
         if text.chars().any(char::is_control) {
-            return names("holds a control character");
+            return refuse("holds a control character");
         }
         let Some(spelled) = WrittenIdentifier::read(kind, text) else {
-            return names(match (kind, text.contains('@')) {
+            return refuse(match (kind, text.contains('@')) {
                 (IdentifierKind::Email, false) if !text.trim().is_empty() => "is no mail address: it has no @",
                 (IdentifierKind::Email, true) => {
                     "is no mail address: name one alone, as in anna@example.com, without a name or brackets around it"
@@ -76,23 +75,23 @@ impl EraseRequest {
             });
         };
         self.people.insert(spelled.into_identifier(&mut self.spellings));
-        match self.people.len() > PEOPLE_MAX {
-            true => Err(EraseError::Names(format!("more than {PEOPLE_MAX} people: name fewer at once"))),
-            false => Ok(()),
+        if self.people.len() > PEOPLE_MAX {
+            return Err(EraseError::Names(format!("more than {PEOPLE_MAX} people: name fewer at once")));
         }
+        Ok(())
     }
 }
 
-/// Reads a list of people: one per line, as `user-id TEXT`, `email TEXT` or `visitor-id TEXT`.
+/// Adds the people of a list to the request. Each line is `user-id TEXT`, `email TEXT` or `visitor-id TEXT`.
 ///
 /// A comma or tab may replace the blank. Empty lines and lines that begin with `#` are skipped.
 pub fn read_people(text: &str, request: &mut EraseRequest) -> Result<(), EraseError> {
-    for (at, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
+    for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let line = line.trim_end_matches('\r');
         if line.trim().is_empty() || line.starts_with('#') {
             continue;
         }
-        let wrong = |why: String| EraseError::Names(format!("line {}: {why}", at + 1));
+        let wrong = |why: String| EraseError::Names(format!("line {}: {why}", index + 1));
         let parts = line.split_once([' ', ',', '\t']);
         let (kind, name) =
             parts.ok_or_else(|| wrong("write `user-id NAME`, `email NAME` or `visitor-id NAME`".to_owned()))?;
@@ -102,12 +101,12 @@ pub fn read_people(text: &str, request: &mut EraseRequest) -> Result<(), EraseEr
             "visitor-id" | "visitor_id" => IdentifierKind::VisitorUuid,
             other => return Err(wrong(format!("'{}' is neither user-id, email nor visitor-id", shown(other)))),
         };
-        request.name(kind, name.trim()).map_err(|error| wrong(error.to_string()))?;
+        request.add_person(kind, name.trim()).map_err(|error| wrong(error.to_string()))?;
     }
     Ok(())
 }
 
-/// The beginning of a text, without characters that control a terminal.
+/// The first 60 characters of a text, without characters that control a terminal.
 fn shown(text: &str) -> String {
     text.chars().filter(|letter| !crate::model::is_display_control(*letter)).take(60).collect()
 }

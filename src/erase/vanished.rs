@@ -13,7 +13,8 @@ use crate::{
     state::State,
 };
 
-/// Erases sessions that vanished before the grace period; `None` if there are none or the setting keeps them.
+/// Erases sessions that vanished more than `erase_vanished_after_days` ago. `None` if there are none, or if the setting
+/// is unset.
 pub async fn erase_vanished(
     settings: Settings,
     stop: CancellationToken,

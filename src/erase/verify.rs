@@ -28,43 +28,47 @@ use crate::{
 pub struct LocationResult {
     /// Files, rows or pages that were searched.
     pub searched: u64,
+    /// Size of what was searched.
     pub bytes: u64,
     /// Remaining rows or records of the people: 0 unless something is wrong.
     pub left: u64,
     /// Texts of other people that mention the erased people, by table and column.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub mentions: BTreeMap<String, u64>,
-    /// Rows in foreign tables that name the erased people, by table and column. Foreign tables are not changed.
+    /// Rows in tables of other programs that name the erased people, by table and column. These tables are not changed.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub in_tables_of_others: BTreeMap<String, u64>,
-    /// Occurrences of an identifier in a file that neither a mention nor a longer foreign identifier explains.
+    /// Occurrences of an identifier in the raw bytes of files, if no mention and no longer identifier of somebody else
+    /// explains them.
     pub unexplained: u64,
 }
 
-/// The result of a search by location: a warehouse, "archive", and "files of ..." for raw bytes.
+/// The result of a search, by location: a warehouse, "archive", "push results", "recordings", and "files of ..." for
+/// raw bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SearchReport {
     pub places: BTreeMap<String, LocationResult>,
     /// Identifiers that were searched in columns and fields only, because they look like ordinary text.
     pub not_searched_in_texts: usize,
-    /// The same, plus identifiers so short that any file may contain them by chance.
+    /// Identifiers that were not searched in raw bytes: those not searched in texts, and those so short that any file
+    /// may contain them by chance.
     pub not_searched_in_bytes: usize,
 }
 
 impl SearchReport {
     /// Rows, records and pages of other people that mention an erased person.
     pub fn mentions(&self) -> u64 {
-        self.places.values().flat_map(|place| place.mentions.values()).sum()
+        self.places.values().flat_map(|result| result.mentions.values()).sum()
     }
 
-    /// Rows in foreign tables that name an erased person.
+    /// Rows in tables of other programs that name an erased person.
     pub fn in_tables_of_others(&self) -> u64 {
-        self.places.values().flat_map(|place| place.in_tables_of_others.values()).sum()
+        self.places.values().flat_map(|result| result.in_tables_of_others.values()).sum()
     }
 
-    /// Everything that should have been removed and was not.
+    /// Number of rows, records and occurrences that should have been removed and were not.
     pub fn left(&self) -> u64 {
-        self.places.values().map(|place| place.left + place.unexplained).sum()
+        self.places.values().map(|result| result.left + result.unexplained).sum()
     }
 }
 
@@ -72,11 +76,13 @@ impl SearchReport {
 #[derive(Debug, Default)]
 pub(super) struct Search {
     pub verified: SearchReport,
+    /// The columns of each warehouse that mention the people.
     pub by_warehouse: BTreeMap<&'static str, Vec<Mention>>,
+    /// The archive files that mention the people.
     pub mentioned_in: Vec<PathBuf>,
 }
 
-/// Searches everything.
+/// Searches warehouses, archive, push results and the raw bytes of all files. Recordings are searched by the caller.
 pub(super) fn search(
     settings: &Settings,
     archive: &Archive,
@@ -86,14 +92,14 @@ pub(super) fn search(
     let mut search = Search::default();
     search.verified.not_searched_in_texts = matcher.not_in_texts();
     search.verified.not_searched_in_bytes = matcher.not_in_bytes();
-    // A file may contain the bytes of an identifier as part of a longer identifier of somebody else.
+    // Rows that explain why a file may contain the bytes of an identifier: mentions, and longer identifiers of others.
     let mut explained = 0;
     for destination in destinations {
         let name = destination.name();
         let found = destination.search(matcher).map_err(EraseError::load(name))?;
         let left = destination.find_people(people).map_err(EraseError::load(name))?.total();
         explained += found.inside_longer;
-        let place = LocationResult {
+        let result = LocationResult {
             searched: found.rows,
             bytes: found.bytes,
             left,
@@ -101,45 +107,46 @@ pub(super) fn search(
             in_tables_of_others: by_column(&found.in_foreign_tables),
             unexplained: 0,
         };
-        search.verified.places.insert(name.to_owned(), place);
+        search.verified.places.insert(name.to_owned(), result);
         search.by_warehouse.insert(name, found.mentions);
         // Flushes the log and releases the lock, because the next step reads raw files.
         destination.publish().map_err(EraseError::load(name))?;
     }
     let pages = archive::search(archive, &RecordsOf::new(people, matcher))?;
     let mentions = (pages.mentioning_pages > 0).then(|| ("pages".to_owned(), pages.mentioning_pages));
-    let place = LocationResult {
+    let result = LocationResult {
         searched: pages.files,
         bytes: pages.bytes,
         left: pages.records,
         mentions: mentions.into_iter().collect(),
         ..LocationResult::default()
     };
-    search.verified.places.insert("archive".to_owned(), place);
+    search.verified.places.insert("archive".to_owned(), result);
     search.mentioned_in = pages.mentioned_in;
     explained += search.verified.mentions() + search.verified.in_tables_of_others();
-    if let Some(place) = search_results(settings, &RecordsOf::new(people, matcher))? {
-        search.verified.places.insert("push results".to_owned(), place);
+    if let Some(result) = search_results(settings, &RecordsOf::new(people, matcher))? {
+        search.verified.places.insert("push results".to_owned(), result);
     }
     for (name, paths) in files_of(settings)? {
-        let mut place = LocationResult::default();
+        let mut result = LocationResult::default();
         for path in paths {
             let file = File::open(&path).map_err(EraseError::io("open", &path))?;
             let (hits, bytes) = matcher.count_in_raw(file).map_err(EraseError::io("read", &path))?;
-            place.searched += 1;
-            place.bytes += bytes;
+            result.searched += 1;
+            result.bytes += bytes;
             if explained == 0 {
-                place.unexplained += hits;
+                result.unexplained += hits;
             }
             if hits > 0 && explained == 0 {
                 tracing::warn!(hits, "{} holds bytes of an identifier", path.display());
             }
         }
-        search.verified.places.insert(format!("files of {name}"), place);
+        search.verified.places.insert(format!("files of {name}"), result);
     }
     Ok(search)
 }
 
+/// The number of rows by `table.column`.
 fn by_column(mentions: &[Mention]) -> BTreeMap<String, u64> {
     mentions.iter().map(|mention| (format!("{}.{}", mention.table, mention.column), mention.rows)).collect()
 }
@@ -147,18 +154,18 @@ fn by_column(mentions: &[Mention]) -> BTreeMap<String, u64> {
 /// Searches the results of `users push`; `None` if there are none.
 fn search_results(settings: &Settings, people: &RecordsOf<'_>) -> Result<Option<LocationResult>, EraseError> {
     let results = pipeline::search_results(settings, people)?;
-    let place = LocationResult {
+    let result = LocationResult {
         searched: results.files,
         bytes: results.bytes,
         left: results.rows + results.mentions,
-        // The path no longer has a results file of this program, so it is not changed.
+        // Lines with the people in files that are no results of this program any more, and so are not changed.
         unexplained: results.foreign_files,
         ..LocationResult::default()
     };
-    Ok((results.files > 0).then_some(place))
+    Ok((results.files > 0).then_some(result))
 }
 
-/// All files of this program, by what they belong to.
+/// All files of this program, by the part of the program that they belong to.
 pub(super) fn files_of(settings: &Settings) -> Result<Vec<(&'static str, Vec<PathBuf>)>, EraseError> {
     let mut all = Vec::new();
     if let Some(path) = &settings.warehouse.duckdb {
@@ -168,10 +175,10 @@ pub(super) fn files_of(settings: &Settings) -> Result<Vec<(&'static str, Vec<Pat
         all.push(("publish", beside(copy)?));
     }
     if let Some(root) = &settings.warehouse.parquet {
-        let mut found = below(root)?;
-        // Media contain no searchable text. The folder names tell whose they are.
-        found.retain(|path| !path.starts_with(&settings.recordings.path));
-        all.push(("parquet", found));
+        let mut files = below(root)?;
+        // Recordings contain no searchable text. They are searched by their folders, one per session.
+        files.retain(|path| !path.starts_with(&settings.recordings.path));
+        all.push(("parquet", files));
     }
     all.push(("archive", below(&settings.archive_root)?));
     let state =
@@ -189,7 +196,7 @@ pub struct HardLinked {
 }
 
 impl HardLinked {
-    /// Whether the path names another file now.
+    /// Returns true if the path names another file now.
     pub(super) fn was_replaced(&self) -> bool {
         fs::metadata(&self.path).map_or(true, |found| found.ino() != self.inode)
     }
@@ -218,8 +225,8 @@ fn beside(path: &Path) -> Result<Vec<PathBuf>, EraseError> {
     };
     for entry in entries {
         let path = entry.map_err(EraseError::io("list", folder))?.path();
-        let found = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if found == name || found.strip_prefix(&name).is_some_and(|rest| rest.starts_with('.')) {
+        let other = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if other == name || other.strip_prefix(&name).is_some_and(|rest| rest.starts_with('.')) {
             paths.extend(below(&path)?);
         }
     }
@@ -227,10 +234,10 @@ fn beside(path: &Path) -> Result<Vec<PathBuf>, EraseError> {
     Ok(paths)
 }
 
-/// All files below a folder, with links followed. For a file, the file itself.
+/// All files below a folder, with symbolic links followed. For a file, the file itself.
 ///
 /// # Errors
-/// A link without a target, because the target cannot be searched.
+/// If a link has no target, because the target cannot be searched.
 fn below(root: &Path) -> Result<Vec<PathBuf>, EraseError> {
     let (mut found, mut paths, mut folders) = (Vec::new(), vec![root.to_owned()], BTreeSet::new());
     while let Some(path) = paths.pop() {

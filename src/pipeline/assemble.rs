@@ -51,7 +51,7 @@ pub(super) fn archive(settings: &Settings, identity: &Identity) -> Result<Archiv
         keep_days: settings.archive_keep_days,
         base_url: identity.base_url.clone(),
         environment: identity.environment.clone(),
-        state: settings.archive_owner.clone(),
+        state_file_name: settings.archive_owner.clone(),
     };
     Ok(Archive::open(archive)?)
 }

@@ -51,7 +51,7 @@ pub(super) async fn pull(context: SyncContext, scan: OpenScan) -> Result<Complet
     loop {
         let (ended, action) = pull.read_list().await?.probe_waiting_boundaries().await?.decide_at_end().await?;
         match action {
-            EndAction::Complete => return ended.complete().await,
+            EndAction::MayEnd => return ended.complete().await,
             EndAction::StartOver => pull = ended.start_over().await?,
         }
     }

@@ -40,7 +40,7 @@ pub fn rebind(settings: &Settings, from: &Identity) -> Result<Vec<String>, Pipel
         keep_days: None,
         base_url: to.base_url.clone(),
         environment: to.environment.clone(),
-        state: settings.archive_owner.clone(),
+        state_file_name: settings.archive_owner.clone(),
     };
     let files = Archive::rebind(archive, &from.base_url, &from.environment)?;
     if files > 0 {

@@ -12,7 +12,7 @@ use crate::{
 use super::{
     PipelineError,
     sync_context::SyncContext,
-    ties::{Asker, TieProbeError, asker, moments_of},
+    ties::{MomentRequester, TieProbeError, moments_of, requester_for},
 };
 
 /// Number of themes that are requested at their creation time.
@@ -31,7 +31,7 @@ pub(super) async fn inspect_page(context: &SyncContext, scan: &Scan, page: &Page
     let found = if page.rows.iter().filter_map(|(at_ms, _)| *at_ms).any(is_outside) {
         Some(ThemeTime::Answer)
     } else if !page.rows.is_empty() && context.theme_times.begin_measure() {
-        measure(&asker(context, scan), scan.window, page).await?
+        measure(&requester_for(context, scan), scan.window, page).await?
     } else {
         None
     };
@@ -45,7 +45,7 @@ pub(super) async fn inspect_page(context: &SyncContext, scan: &Scan, page: &Page
 
 /// Requests some themes of a page at their creation time. Returns `None` if the answers are inconclusive.
 pub(super) async fn measure(
-    asker: &Asker,
+    requester: &MomentRequester,
     window: Window,
     page: &PageMoments,
 ) -> Result<Option<ThemeTime>, TieProbeError> {
@@ -55,7 +55,7 @@ pub(super) async fn measure(
     for (at_ms, key) in timed.iter().step_by(step) {
         // A time without milliseconds may be rounded.
         let length_ms = if at_ms.rem_euclid(SECOND_MS) == 0 { SECOND_MS } else { 1 };
-        let Some(first) = first_page(asker, Window::new(*at_ms, at_ms.saturating_add(length_ms))).await? else {
+        let Some(first) = first_page(requester, Window::new(*at_ms, at_ms.saturating_add(length_ms))).await? else {
             continue;
         };
         match first.keys.contains(key) {
@@ -66,7 +66,7 @@ pub(super) async fn measure(
     }
     if !missing.is_empty() {
         // A missing theme may have been deleted since, so it must still be in the list of the window.
-        let again = first_page(asker, window).await?;
+        let again = first_page(requester, window).await?;
         if again.is_some_and(|again| missing.iter().any(|key| again.keys.contains(key))) {
             return Ok(Some(ThemeTime::Answer));
         }
@@ -81,13 +81,13 @@ struct FirstPage {
 }
 
 /// Requests the first page of a window. Returns `None` if the service did not return a page.
-async fn first_page(asker: &Asker, window: Window) -> Result<Option<FirstPage>, TieProbeError> {
+async fn first_page(requester: &MomentRequester, window: Window) -> Result<Option<FirstPage>, TieProbeError> {
     let scope = Scope::all(Stream::Themes);
     let request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows: 0, token: None };
-    Ok(match asker.source.ask(&request, Range::Part).await.map_err(TieProbeError::Source)? {
+    Ok(match requester.source.ask(&request, Range::Part).await.map_err(TieProbeError::Source)? {
         Answer::Page { page, .. } => {
             let has_more = page.next.is_some();
-            let moments = moments_of(Stream::Themes, &asker.flatten(page.body).await?);
+            let moments = moments_of(Stream::Themes, &requester.flatten(page.body).await?);
             Some(FirstPage { keys: moments.rows.into_iter().map(|(_, key)| key).collect(), has_more })
         }
         Answer::Rejected { status: 404, is_web_page: false } => {

@@ -5,7 +5,7 @@
 //! ```text
 //! 3f/3fa1…/<sha-256>       a recording
 //! 3f/3fa1…/<upload>.json   the outcome of an upload: its recording, or why there is none
-//! 3f/3fa1…/<upload>.part   an unfinished download; its .part.json has the version of the remote file
+//! 3f/3fa1…/<upload>.part   an unfinished download; <upload>.part.json has the version of the remote file
 //! ```
 //!
 //! Names of folders and uploads are hashes, because ids of the service are arbitrary texts. This module sends no
@@ -45,7 +45,7 @@ pub struct StoredRecordings {
     pub sessions: u64,
     /// Complete recordings and partial downloads.
     pub files: u64,
-    /// Their bytes.
+    /// Size of these files in bytes.
     pub bytes: u64,
 }
 
@@ -60,14 +60,15 @@ impl Recordings {
         files::create_folders(&self.root).map_err(failed("create", &self.root))
     }
 
-    /// Whether the folder exists.
+    /// Returns true if the folder exists.
     pub fn is_there(&self) -> bool {
         self.root.is_dir()
     }
 
-    /// The outcome of an upload; `None` if there is none yet, or the stored file is missing or has another size.
+    /// The stored outcome of an upload. `None` if there is none, if it cannot be read, or if the recording that it
+    /// names is missing or has another size.
     pub fn find(&self, key: &UploadKey) -> Result<Option<UploadOutcome>, RecordingsError> {
-        let path = self.note_of(key);
+        let path = self.outcome_path(key);
         let text = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text.map_err(failed("read", &path))?,
@@ -96,7 +97,8 @@ impl Recordings {
         PartialFile::open(folder.join(key.name()))
     }
 
-    /// Stores a complete download under the hash of its content, durably.
+    /// Moves a complete download to the path with the hash of its content, and writes the outcome of the upload.
+    /// Durable.
     pub fn store(
         &self,
         key: &UploadKey,
@@ -106,17 +108,17 @@ impl Recordings {
     ) -> Result<Recording, RecordingsError> {
         let (sha256, bytes, from) = partial.finish()?;
         let recording = Recording { sha256, bytes, media_type, fetched_ms: now_ms };
-        let place = self.root.join(self.relative_path(key, &recording));
-        self.failpoints.hit(DurableStep::RecordingKept).map_err(failed("keep", &place))?;
-        files::replace(&from, &place).map_err(failed("keep", &place))?;
-        self.note(key, &UploadOutcome::Stored(recording.clone()))?;
+        let path = self.root.join(self.relative_path(key, &recording));
+        self.failpoints.hit(DurableStep::RecordingKept).map_err(failed("keep", &path))?;
+        files::replace(&from, &path).map_err(failed("keep", &path))?;
+        self.write_outcome(key, &UploadOutcome::Stored(recording.clone()))?;
         PartialFile::forget(&self.root.join(folder_of(&key.session)).join(key.name()))?;
         Ok(recording)
     }
 
     /// Records why there is no recording.
     pub fn note_missing(&self, key: &UploadKey, missing: &MissingRecording) -> Result<(), RecordingsError> {
-        self.note(key, &UploadOutcome::Missing(missing.clone()))
+        self.write_outcome(key, &UploadOutcome::Missing(missing.clone()))
     }
 
     /// Removes a partial download that will not be resumed.
@@ -124,9 +126,10 @@ impl Recordings {
         PartialFile::remove(&self.root.join(folder_of(&key.session)).join(key.name()))
     }
 
-    fn note(&self, key: &UploadKey, upload: &UploadOutcome) -> Result<(), RecordingsError> {
+    /// Writes the outcome of an upload, durably.
+    fn write_outcome(&self, key: &UploadKey, upload: &UploadOutcome) -> Result<(), RecordingsError> {
         use std::io::Write as _;
-        let path = self.note_of(key);
+        let path = self.outcome_path(key);
         let write = || {
             files::create_folders(files::folder_of(&path))?;
             let text = serde_json::to_vec(upload)?;
@@ -138,11 +141,12 @@ impl Recordings {
         write().map_err(failed("write", &path))
     }
 
-    fn note_of(&self, key: &UploadKey) -> PathBuf {
+    /// The path of the file with the outcome of an upload.
+    fn outcome_path(&self, key: &UploadKey) -> PathBuf {
         self.root.join(folder_of(&key.session)).join(key.name() + ".json")
     }
 
-    /// Counts the recordings of these sessions. Identifiers of other kinds have no recordings.
+    /// Counts the recordings of the sessions among these identifiers. Other identifiers are ignored.
     pub fn count(&self, people: &[Identifier]) -> Result<StoredRecordings, RecordingsError> {
         let mut stored = StoredRecordings::default();
         for folder in self.folders_of(people) {
@@ -159,7 +163,8 @@ impl Recordings {
         Ok(stored)
     }
 
-    /// Removes all recordings of these sessions, durably. Returns the number of removed files.
+    /// Removes the folders of the sessions among these identifiers, durably. Returns the number of removed recordings
+    /// and partial downloads.
     pub fn remove(&self, people: &[Identifier]) -> Result<u64, RecordingsError> {
         let stored = self.count(people)?;
         for folder in self.folders_of(people) {
@@ -174,6 +179,7 @@ impl Recordings {
         Ok(stored.files)
     }
 
+    /// The folders of the sessions among these identifiers.
     fn folders_of(&self, people: &[Identifier]) -> Vec<PathBuf> {
         let sessions = people.iter().filter(|one| one.kind == IdentifierKind::Session);
         let mut folders: Vec<PathBuf> = sessions.map(|session| self.root.join(folder_of(&session.value))).collect();

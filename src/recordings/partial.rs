@@ -23,7 +23,7 @@ pub struct FileVersion {
     pub validator: String,
 }
 
-/// A partial download. Dropping it keeps the bytes on disk.
+/// A partial download that is open for appending. The bytes stay on disk if the value is dropped.
 pub struct PartialFile {
     path: PathBuf,
     file: File,
@@ -33,7 +33,8 @@ pub struct PartialFile {
 }
 
 impl PartialFile {
-    /// Opens `<name>.part`. Without a stored version the download restarts, because its bytes cannot be matched.
+    /// Opens or creates `<name>.part` and hashes its bytes. Without a stored version the bytes are discarded, because
+    /// the host may have another version of the file.
     pub(super) fn open(name: PathBuf) -> Result<PartialFile, RecordingsError> {
         let path = part_of(&name);
         let mut options = OpenOptions::new();
@@ -46,8 +47,8 @@ impl PartialFile {
             let mut chunk = vec![0; CHUNK_BYTES];
             loop {
                 let read = file.read(&mut chunk).map_err(failed("read", &path))?;
-                let Some(some) = chunk.get(..read).filter(|some| !some.is_empty()) else { break };
-                hash.update(some);
+                let Some(bytes_read) = chunk.get(..read).filter(|bytes| !bytes.is_empty()) else { break };
+                hash.update(bytes_read);
                 bytes += read as u64;
             }
         }
@@ -68,18 +69,19 @@ impl PartialFile {
         self.version.as_ref().filter(|_| self.bytes > 0)
     }
 
-    /// Discards all bytes, because the host sends the file from its beginning.
+    /// Discards all bytes, because the host sends the file from its beginning. Stores the version of the file that
+    /// follows.
     pub fn restart(&mut self, version: Option<FileVersion>) -> Result<(), RecordingsError> {
         let emptied = self.file.set_len(0).and_then(|()| self.file.seek(SeekFrom::Start(0)));
         emptied.map_err(failed("empty", &self.path))?;
         (self.hash, self.bytes) = (Context::new(&SHA256), 0);
-        let noted = files::with_suffix(&self.path, ".json");
+        let version_path = files::with_suffix(&self.path, ".json");
         match &version {
-            // Bytes without a version are discarded later; bytes with a wrong version would be completed wrongly.
-            None => files::remove(&noted).map_err(failed("remove", &noted))?,
+            // The old version must not stay: the download would resume with bytes of two versions.
+            None => files::remove(&version_path).map_err(failed("remove", &version_path))?,
             Some(version) => {
-                let text = serde_json::to_vec(version).map_err(failed("write", &noted))?;
-                files::write_private(&noted, &text).map_err(failed("write", &noted))?;
+                let text = serde_json::to_vec(version).map_err(failed("write", &version_path))?;
+                files::write_private(&version_path, &text).map_err(failed("write", &version_path))?;
             }
         }
         self.version = version;
@@ -102,8 +104,8 @@ impl PartialFile {
 
     /// Removes the stored version of a finished download.
     pub(super) fn forget(name: &Path) -> Result<(), RecordingsError> {
-        let noted = version_of(name);
-        files::remove(&noted).map_err(failed("remove", &noted))
+        let version_path = version_of(name);
+        files::remove(&version_path).map_err(failed("remove", &version_path))
     }
 
     /// Removes a partial download that will not be resumed.

@@ -1,24 +1,25 @@
-//! Keys of uploads, and the stored outcome of each upload.
+//! The keys of uploads, and the outcome that is stored for each upload.
 
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Identifier, IdentifierKind};
 
-/// Identifies an upload, that is the recording of one answer. A repeated recording is another upload.
+/// Identifies an upload: the recording of one answer. A visitor who records an answer again makes another upload.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UploadKey {
-    /// Normalized, as in [`Identifier`].
+    /// The session, normalized as in [`Identifier`].
     pub(super) session: String,
-    /// As the service wrote it.
+    /// The session as the service wrote it.
     response_group_uid: String,
     question_id: i64,
-    /// The upload id; without one, the link without its signed query.
+    /// The upload id, or the link without its query if the service sent no id.
     upload: String,
 }
 
 impl UploadKey {
-    /// The upload of an answer; `None` if the session is no identifier: an erasure would not find the recording.
+    /// The key of an answer's upload. `None` if the session is not a usable identifier, because an erasure would not
+    /// find the recording.
     pub fn of(response_group_uid: &str, question_id: i64, upload_id: Option<&str>, link: &str) -> Option<UploadKey> {
         let session = Identifier::read(IdentifierKind::Session, response_group_uid)?.value;
         let unsigned = || format!("link {}", link.split(['?', '#']).next().unwrap_or_default());
@@ -74,15 +75,16 @@ pub struct MissingRecording {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MissingReason {
-    /// A fresh link was refused (401, 403, 404, 410 and other 4xx).
+    /// The host refused a fresh link with a 4xx.
     Refused,
     /// The host sent no media: a web page, JSON, or nothing.
     NotMedia,
     /// The file is larger than `file_limit_mb`.
     TooLarge,
-    /// The link is not https.
+    /// The link is not https, or leads to too many redirects.
     BadLink,
-    /// The host failed or sent an inconsistent response. The next run retries, after recordings without an attempt.
+    /// The host failed or sent an inconsistent response. The next run tries again, after all recordings that were not
+    /// tried yet.
     Failed,
 }
 

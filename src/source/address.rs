@@ -13,15 +13,16 @@ use crate::model::{PageRequest, PageToken, Scope, StatusFilter, Stream, Window};
 /// The latest date of JavaScript, in the year 275760. A window that ends later is requested without `end`.
 const TIME_MS_MAX: i64 = 8_640_000_000_000_000;
 
-/// The address of a request, and the same address for people: with a hash in place of the page token.
+/// The address of a request.
 #[derive(Clone, Debug)]
 pub(super) struct Address {
     pub url: Url,
+    /// The address for people, with a hash in place of the page token.
     pub shown: String,
     /// The list that is requested, if any.
     pub list: Option<Stream>,
     /// True if the request asks for rows of one millisecond, rather than a page of a window.
-    pub is_about_ties: bool,
+    pub is_tie_probe: bool,
     /// The body of a POST; `None` for a list call. The answer to a POST is not read as a page.
     pub posted: Option<Bytes>,
 }
@@ -30,7 +31,7 @@ pub(super) struct Address {
 pub(super) fn of_purge(base_url: &Url, body: Bytes) -> Address {
     let mut url = base_url.clone();
     url.set_path(&format!("{}/v2/purge/visitors", base_url.path().trim_end_matches('/')));
-    Address { shown: url.to_string(), url, list: None, is_about_ties: false, posted: Some(body) }
+    Address { shown: url.to_string(), url, list: None, is_tie_probe: false, posted: Some(body) }
 }
 
 /// The address of one page. `page_rows` is `None` if the stream has no `limit`.
@@ -42,7 +43,7 @@ pub(super) fn of_page(base_url: &Url, request: &PageRequest, page_rows: Option<u
 /// The address of a page of rows of one millisecond. It has a start and an end for every stream.
 pub(super) fn of_moment(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Address {
     let pairs = pairs(request, page_rows, true);
-    Address { is_about_ties: true, ..build(base_url, request.scope.stream, &pairs, request.token.as_ref()) }
+    Address { is_tie_probe: true, ..build(base_url, request.scope.stream, &pairs, request.token.as_ref()) }
 }
 
 /// The address of a page with exactly the window's start and end, for every stream.
@@ -54,6 +55,7 @@ pub(super) fn of_exactly(base_url: &Url, request: &PageRequest, page_rows: Optio
     build(base_url, request.scope.stream, &pairs, request.token.as_ref())
 }
 
+/// The query parameters of a list call, without the page token. `has_bounds` adds `start` and `end`.
 fn pairs(request: &PageRequest, page_rows: Option<u32>, has_bounds: bool) -> Vec<(&'static str, String)> {
     let Scope { stream, survey_id } = request.scope;
     let mut pairs: Vec<(&str, String)> = Vec::new();
@@ -78,17 +80,19 @@ fn pairs(request: &PageRequest, page_rows: Option<u32>, has_bounds: bool) -> Vec
     pairs
 }
 
-/// The address of the cheapest request that proves address and key: one row of a list. Themes have no `limit`.
+/// The address of the cheapest request that proves address and key: one row of a list. Lists without `limit` return
+/// all rows.
 pub(super) fn of_probe(base_url: &Url, list: Stream) -> Address {
     let limit = list.page_rows_max().map(|_| ("limit", "1".to_owned()));
     build(base_url, list, limit.as_slice(), None)
 }
 
-/// The address of an invalid list request, which only a list answers with 400: `start` is not a time.
+/// The address of an invalid list request: `start` is not a time. Only an existing list answers it with 400.
 pub(super) fn of_nonsense(base_url: &Url, list: Stream) -> Address {
     build(base_url, list, &[("start", "none".to_owned())], None)
 }
 
+/// The address of a list with these query parameters and this page token.
 fn build(base_url: &Url, stream: Stream, pairs: &[(&str, String)], token: Option<&PageToken>) -> Address {
     let mut url = base_url.clone();
     let path = format!("{}{}", base_url.path().trim_end_matches('/'), stream.path());
@@ -97,12 +101,12 @@ fn build(base_url: &Url, stream: Stream, pairs: &[(&str, String)], token: Option
         url.query_pairs_mut().extend_pairs(pairs);
     }
     let Some(token) = token else {
-        return Address { shown: url.to_string(), url, list: Some(stream), is_about_ties: false, posted: None };
+        return Address { shown: url.to_string(), url, list: Some(stream), is_tie_probe: false, posted: None };
     };
     let joint = if pairs.is_empty() { '?' } else { '&' };
     let shown = format!("{url}{joint}cursor={}", shortened(token));
     url.query_pairs_mut().append_pair("cursor", &token.0);
-    Address { url, shown, list: Some(stream), is_about_ties: false, posted: None }
+    Address { url, shown, list: Some(stream), is_tie_probe: false, posted: None }
 }
 
 /// Adds the requested survey statuses to an address.
@@ -120,7 +124,7 @@ pub(super) fn shortened(token: &PageToken) -> String {
     format!("#{:08x}", token_hash(token) & 0xffff_ffff)
 }
 
-/// The hash by which repeated page tokens are recognised.
+/// The hash of a page token.
 pub(super) fn token_hash(token: &PageToken) -> u64 {
     xxh3_64(token.0.as_bytes())
 }
@@ -165,8 +169,8 @@ mod tests {
             let request = request(stream, Window::new(70, 71));
             let base_url = Url::parse("https://example.com").unwrap();
             let address = of_moment(&base_url, &request, None);
-            assert!(address.shown.ends_with("?start=69&end=71") && address.is_about_ties, "{}", address.shown);
-            assert!(!of_page(&base_url, &request, None).is_about_ties);
+            assert!(address.shown.ends_with("?start=69&end=71") && address.is_tie_probe, "{}", address.shown);
+            assert!(!of_page(&base_url, &request, None).is_tie_probe);
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use backoff::{Clock, backoff::Backoff as _, exponential::ExponentialBackoff};
 
-/// The lower bound of every wait.
+/// The lower bound of each wait.
 pub const FLOOR: Duration = Duration::from_millis(500);
 /// The upper bound of the first wait.
 pub const FIRST: Duration = Duration::from_secs(1);
@@ -15,7 +15,7 @@ pub const FIRST: Duration = Duration::from_secs(1);
 pub const LONGEST: Duration = Duration::from_secs(60);
 const MULTIPLIER: f64 = 2.0;
 
-/// The bounds of the waits.
+/// The bounds of retry delays. The upper bound grows from `first` to `longest`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backoff {
     pub floor: Duration,

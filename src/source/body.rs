@@ -29,7 +29,8 @@ pub(super) struct BodyLimits {
     pub idle: Duration,
 }
 
-/// Reads the complete body. `read_bytes` counts decompressed bytes while reading, also when the caller cancels.
+/// Reads and decompresses the complete body. `read_bytes` counts decompressed bytes while reading, so that the count is
+/// right even if the caller cancels. Fails if the body is too large, stalls, or breaks off.
 pub(super) async fn read(
     response: &mut Response,
     limits: BodyLimits,
@@ -58,7 +59,7 @@ pub(super) async fn read(
         };
         let written = match &chunk {
             Some(chunk) => body.write(chunk),
-            // An empty body is no gzip stream, and valid.
+            // An empty body is valid, although it is no gzip stream.
             None if is_empty => Ok(()),
             None => body.finish(),
         };
@@ -77,7 +78,7 @@ pub(super) async fn read(
     }
 }
 
-/// Returns true if a body is gzip. `Err` names the encodings that are not supported.
+/// Returns true if the headers announce gzip. `Err` names encodings that are not supported.
 fn is_gzip(headers: &HeaderMap) -> Result<bool, String> {
     let values = headers.get_all(CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
     let listed = values.collect::<Vec<_>>().join(", ").to_ascii_lowercase();
@@ -94,6 +95,7 @@ fn is_gzip(headers: &HeaderMap) -> Result<bool, String> {
 struct Sink {
     bytes: Vec<u8>,
     bytes_max: usize,
+    /// True if a chunk was refused because it exceeds the limit.
     is_full: bool,
 }
 
@@ -112,6 +114,7 @@ impl Write for Sink {
     }
 }
 
+/// Decompresses chunks into a [`Sink`].
 enum BodyDecoder {
     Plain(Sink),
     Gzip(Box<MultiGzDecoder<Sink>>),

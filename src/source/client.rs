@@ -1,4 +1,4 @@
-//! Builds the HTTP clients and decides what they never do: follow redirects, retry, or send the key elsewhere.
+//! Builds the HTTP clients. They do not follow redirects, do not retry, and send the key only to the service.
 
 use std::{sync::Once, time::Duration};
 
@@ -25,11 +25,12 @@ const HEADERS_MAX: usize = 100;
 pub(super) fn build(settings: &SourceSettings) -> Result<Client, SettingsError> {
     let builder = base_builder(&settings.user_agent, headers(settings)?, settings.timeout)
         .pool_max_idle_per_host(settings.in_flight_max);
-    // A proxy would send plain http, and the key with it, off this machine.
-    // Plain http needs no certificates, and loading those of the system is slow.
-    let builder = match settings.is_plain_http() {
-        true => builder.no_proxy().tls_certs_only([]),
-        false => builder.https_only(true),
+    let builder = if settings.is_plain_http() {
+        // A proxy would send plain http, and the key with it, off this machine. Plain http needs no certificates, and
+        // loading the system's certificates is slow.
+        builder.no_proxy().tls_certs_only([])
+    } else {
+        builder.https_only(true)
     };
     builder.build().map_err(|error| SettingsError::Client { reason: cause_of(error) })
 }
@@ -60,6 +61,7 @@ fn base_builder(user_agent: &str, headers: HeaderMap, timeout: Duration) -> Clie
         .pool_idle_timeout(POOL_IDLE)
 }
 
+/// The default headers of every request, with the key.
 fn headers(settings: &SourceSettings) -> Result<HeaderMap, SettingsError> {
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, authorization(settings, settings.auth)?);
@@ -68,7 +70,7 @@ fn headers(settings: &SourceSettings) -> Result<HeaderMap, SettingsError> {
     Ok(headers)
 }
 
-/// The value of the `Authorization` header.
+/// The value of the `Authorization` header. Fails if the key is empty or not valid in a header.
 pub(super) fn authorization(settings: &SourceSettings, form: AuthForm) -> Result<HeaderValue, SettingsError> {
     let unusable = |problem| SettingsError::UnusableKey { origin: settings.key.origin().to_owned(), problem };
     let key = settings.key.expose();

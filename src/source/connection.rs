@@ -7,13 +7,13 @@ use rustls::{CertificateError, Error as TlsError};
 
 use super::{error::Failure, error_cause::cause_of, tls_problem::TlsProblem};
 
-/// The failure of a request that got no connection.
+/// The failure of a request that got no connection. A `Tls` failure is permanent; a `Connect` failure is retried.
 pub(super) fn failure_to_connect(error: reqwest::Error) -> Failure {
-    let found = find_problem(&error);
+    let problem = find_problem(&error);
     let detail = cause_of(error);
-    match found {
+    match problem {
         Some(ConnectProblem::Tls(problem)) => Failure::Tls { problem, detail },
-        Some(ConnectProblem::Text(text)) => Failure::Connect { detail: format!("{text} ({detail})") },
+        Some(ConnectProblem::Explained(text)) => Failure::Connect { detail: format!("{text} ({detail})") },
         None => Failure::Connect { detail },
     }
 }
@@ -23,12 +23,14 @@ pub(super) fn not_http(detail: &str) -> Option<Failure> {
     detail.contains("invalid HTTP version").then(|| Failure::NotHttp { detail: detail.to_owned() })
 }
 
+/// Why a request got no connection.
 enum ConnectProblem {
     Tls(TlsProblem),
-    Text(&'static str),
+    /// An explanation for people.
+    Explained(&'static str),
 }
 
-/// Searches the causes of an error, including those inside `io::Error`.
+/// Finds the first known problem among the causes of an error, also in errors wrapped by `io::Error`.
 fn find_problem(error: &(dyn Error + 'static)) -> Option<ConnectProblem> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -43,10 +45,10 @@ fn find_problem(error: &(dyn Error + 'static)) -> Option<ConnectProblem> {
                 }
             }
             match system.kind() {
-                io::ErrorKind::ConnectionRefused => return Some(ConnectProblem::Text("no program listens there")),
-                io::ErrorKind::TimedOut => return Some(ConnectProblem::Text("the host did not answer in time")),
+                io::ErrorKind::ConnectionRefused => return Some(ConnectProblem::Explained("no program listens there")),
+                io::ErrorKind::TimedOut => return Some(ConnectProblem::Explained("the host did not answer in time")),
                 io::ErrorKind::UnexpectedEof => {
-                    return Some(ConnectProblem::Text(
+                    return Some(ConnectProblem::Explained(
                         "the connection was closed before TLS began: the port may be one for plain http",
                     ));
                 }
@@ -55,17 +57,17 @@ fn find_problem(error: &(dyn Error + 'static)) -> Option<ConnectProblem> {
         }
         let text = error.to_string();
         if text == "dns error" {
-            return Some(ConnectProblem::Text("the name of the host is not known"));
+            return Some(ConnectProblem::Explained("the name of the host is not known"));
         }
         if text.contains("tunnel") || text.contains("proxy") {
-            return Some(ConnectProblem::Text("the proxy of HTTPS_PROXY refuses the connection"));
+            return Some(ConnectProblem::Explained("the proxy of HTTPS_PROXY refuses the connection"));
         }
         next = error.source();
     }
     None
 }
 
-/// The TLS problem of an error; `None` if a retry may succeed.
+/// The permanent TLS problem behind an error; `None` if a retry may succeed.
 fn tls_problem(error: &TlsError) -> Option<TlsProblem> {
     match error {
         TlsError::InvalidCertificate(certificate) => Some(certificate_problem(certificate)),
@@ -75,6 +77,7 @@ fn tls_problem(error: &TlsError) -> Option<TlsProblem> {
     }
 }
 
+/// The problem of a certificate that rustls refused.
 fn certificate_problem(error: &CertificateError) -> TlsProblem {
     match error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => TlsProblem::Expired,

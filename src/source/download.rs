@@ -1,6 +1,6 @@
-//! Downloads files from links that the service returns: recordings. Links usually lead to another host, so requests
-//! carry no key. A request passes the gate like any other and keeps its permit until the answer begins. Answers of
-//! other hosts do not change the gate.
+//! Downloads recordings from the links that the service returns. Links usually lead to another host, so requests carry
+//! no key. Each request needs a permit of the gate until its answer begins. Answers of other hosts do not change the
+//! gate.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ const MIN_RATE_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum redirects of one download.
 const REDIRECTS_MAX: usize = 5;
 
-/// The status of a failed resume because the host has another version of the file (416, as hosts themselves answer).
+/// The status of a download that cannot resume, because the host has another version of the file. Hosts answer 416 too.
 pub const OTHER_VERSION_STATUS: u16 = 416;
 
 /// A download to start or resume.
@@ -40,7 +40,7 @@ pub struct DownloadRequest<'a> {
     /// The link, as the service sent it.
     pub link: &'a str,
     /// The stored part of the file. The download resumes after it if the host still has the same version.
-    pub from: Option<PartialDownload<'a>>,
+    pub partial: Option<PartialDownload<'a>>,
 }
 
 /// The stored part of a file.
@@ -51,17 +51,17 @@ pub struct PartialDownload<'a> {
     pub validator: &'a str,
 }
 
-/// The host and port of a link; empty if the text is not a link.
+/// The host and port of a link, to compare hosts. Empty if the text is not a link.
 pub fn host_of(link: &str) -> String {
     let url = Url::parse(link).ok();
     url.map(|url| format!("{}:{:?}", url.host_str().unwrap_or_default(), url.port_or_known_default()))
         .unwrap_or_default()
 }
 
-/// The facts that the headers of a download state.
+/// What the headers of a download state about the file and its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DownloadStart {
-    /// Bytes that are skipped, because they are stored already.
+    /// The position in the file at which the body starts. The bytes before are stored already.
     pub offset: u64,
     /// Identifies this version of the file; `None` if the host does not support resuming.
     pub validator: Option<String>,
@@ -73,7 +73,7 @@ pub struct DownloadStart {
 
 /// Receives the chunks of a file.
 pub trait DownloadSink {
-    /// The reason to stop the download.
+    /// The reason why the sink stops the download.
     type Error;
 
     /// Called once, before the first chunk.
@@ -90,7 +90,7 @@ pub enum DownloadOutcome<E> {
     Complete(DownloadStart),
     /// The link was refused with this 4xx: it has expired or is wrong.
     Refused(u16),
-    /// The link must not be followed, for this reason.
+    /// The link must not be followed. The text says why, with "it" for the link.
     BadLink(String),
     /// The host answered 429 or 503.
     RateLimited,
@@ -124,9 +124,9 @@ impl Wire {
         };
         for _ in 0..=REDIRECTS_MAX {
             let mut tally = Tally::new(self, false);
-            match self.begin_download(base, &url, request.from, &mut tally).await? {
+            match self.begin_download(base, &url, request.partial, &mut tally).await? {
                 DownloadResponse::Replied(reply) => {
-                    return self.stream_body(reply, request.from, sink, &mut tally).await;
+                    return self.stream_body(reply, request.partial, sink, &mut tally).await;
                 }
                 DownloadResponse::Redirect(next) => url = next,
                 DownloadResponse::Refused(status) => return Ok(DownloadOutcome::Refused(status)),
@@ -138,17 +138,19 @@ impl Wire {
         Ok(DownloadOutcome::BadLink(format!("it is redirected more than {REDIRECTS_MAX} times")))
     }
 
+    /// Waits for the gate, sends the request and classifies the answer by its status. `Err` means that the run has to
+    /// stop.
     async fn begin_download(
         &self,
         base: &Url,
         url: &Url,
-        from: Option<PartialDownload<'_>>,
+        partial: Option<PartialDownload<'_>>,
         tally: &mut Tally<'_>,
     ) -> Result<DownloadResponse, Stop> {
         let mut request = Request::new(Method::GET, url.clone());
-        if let Some(from) = from {
-            let validator = HeaderValue::try_from(from.validator);
-            let range = HeaderValue::try_from(format!("bytes={}-", from.bytes));
+        if let Some(partial) = partial {
+            let validator = HeaderValue::try_from(partial.validator);
+            let range = HeaderValue::try_from(format!("bytes={}-", partial.bytes));
             if let (Ok(validator), Ok(range)) = (validator, range) {
                 request.headers_mut().insert(IF_RANGE, validator);
                 request.headers_mut().insert(RANGE, range);
@@ -161,14 +163,15 @@ impl Wire {
             Ok(client) => client,
             Err(failure) => return Ok(DownloadResponse::Failed(failure)),
         };
-        let asked = timeout(self.timeout, self.ask_host(client, request, is_of_service.then_some(&permit), tally));
-        let heard = self
+        let permit_to_report = is_of_service.then_some(&permit);
+        let sending = timeout(self.timeout, self.send_download(client, request, permit_to_report, tally));
+        let outcome = self
             .gate
-            .unless_stopped(asked)
+            .unless_stopped(sending)
             .await?
             .unwrap_or_else(|_| SendOutcome::Failed(Failure::timed_out(self.timeout)));
         drop(permit);
-        let reply = match heard {
+        let reply = match outcome {
             SendOutcome::Replied(reply) => reply,
             SendOutcome::RateLimited => return Ok(DownloadResponse::RateLimited),
             SendOutcome::Failed(failure) => return Ok(DownloadResponse::Failed(failure)),
@@ -187,15 +190,16 @@ impl Wire {
         })
     }
 
-    /// Sends the request. `permit` is given if the service itself answers, so that its rate limits reach the gate.
-    async fn ask_host(
+    /// Sends the request and records its status in `tally`. `permit_to_report` is given if the service itself answers:
+    /// the gate learns of the answer. For another host it is `None`, and the gate learns nothing.
+    async fn send_download(
         &self,
         client: &Client,
         request: Request,
-        permit: Option<&Permit>,
+        permit_to_report: Option<&Permit>,
         tally: &mut Tally<'_>,
     ) -> SendOutcome {
-        if let Some(permit) = permit {
+        if let Some(permit) = permit_to_report {
             return self.send_with(client, request, permit, tally).await;
         }
         match self.transmit(client, request).await {
@@ -207,35 +211,36 @@ impl Wire {
         }
     }
 
+    /// Passes the body to `sink`. Fails if the body stalls, is too slow, breaks off or has not the announced length.
     async fn stream_body<S: DownloadSink>(
         &self,
         mut reply: Reply,
-        from: Option<PartialDownload<'_>>,
+        partial: Option<PartialDownload<'_>>,
         sink: &mut S,
         tally: &mut Tally<'_>,
     ) -> Result<DownloadOutcome<S::Error>, Stop> {
         let _booked = self.gate.account().enter(Activity::Network);
-        let start = match start_of(&reply, from) {
+        let start = match download_start(&reply, partial) {
             Ok(start) => start,
             Err(failure) => return Ok(DownloadOutcome::Failed(failure)),
         };
         if let Err(declined) = sink.start(&start) {
             return Ok(DownloadOutcome::Declined(declined));
         }
-        let mut at = start.offset;
-        let (mut interval_start, mut interval_offset) = (Instant::now(), at);
+        let mut offset = start.offset;
+        let (mut interval_start, mut interval_offset) = (Instant::now(), offset);
         loop {
-            let chunk = match self.next_chunk(&mut reply, at).await? {
+            let chunk = match self.next_chunk(&mut reply, offset).await? {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => break,
                 Err(failure) => return Ok(DownloadOutcome::Failed(failure)),
             };
-            at += chunk.len() as u64;
+            offset += chunk.len() as u64;
             if interval_start.elapsed() >= MIN_RATE_INTERVAL {
-                if at - interval_offset < MIN_RATE_BYTES {
-                    return Ok(DownloadOutcome::Failed(Failure::hung(MIN_RATE_INTERVAL, as_size(at))));
+                if offset - interval_offset < MIN_RATE_BYTES {
+                    return Ok(DownloadOutcome::Failed(Failure::hung(MIN_RATE_INTERVAL, as_size(offset))));
                 }
-                (interval_start, interval_offset) = (Instant::now(), at);
+                (interval_start, interval_offset) = (Instant::now(), offset);
             }
             tally.read_bytes += chunk.len();
             if let Err(declined) = sink.take(&chunk) {
@@ -243,16 +248,18 @@ impl Wire {
             }
         }
         match start.length {
-            Some(length) if length != at => Ok(DownloadOutcome::Failed(Failure::Cut {
-                bytes: as_size(at),
+            Some(length) if length != offset => Ok(DownloadOutcome::Failed(Failure::Cut {
+                bytes: as_size(offset),
                 detail: format!("{length} bytes were announced"),
             })),
             _ => Ok(DownloadOutcome::Complete(start)),
         }
     }
 
-    async fn next_chunk(&self, reply: &mut Reply, at: u64) -> Result<Result<Option<Bytes>, Failure>, Stop> {
-        let (idle, bytes) = (self.body_limits.idle, as_size(at));
+    /// Reads the next chunk of a body; `None` at its end. `offset` is the position in the file. The outer `Err` means
+    /// that the run has to stop.
+    async fn next_chunk(&self, reply: &mut Reply, offset: u64) -> Result<Result<Option<Bytes>, Failure>, Stop> {
+        let (idle, bytes) = (self.body_limits.idle, as_size(offset));
         let chunk = self.gate.unless_stopped(timeout(idle, reply.chunk())).await?;
         Ok(match chunk {
             Err(_) => Err(Failure::hung(idle, bytes)),
@@ -261,7 +268,7 @@ impl Wire {
         })
     }
 
-    /// The client for links, which sends no key.
+    /// The client for links, which sends no key. Built at the first call.
     fn downloads(&self, is_local: bool) -> Result<&Client, Failure> {
         let build = || client::build_for_links(self.timeout, is_local).map_err(|error| error.to_string());
         let built = self.download_client.get_or_init(build);
@@ -273,6 +280,7 @@ fn failed_with(status: StatusCode) -> DownloadResponse {
     DownloadResponse::Failed(Failure::Status { status: status.as_u16(), message: String::new() })
 }
 
+/// Classifies a redirect by its target.
 fn redirect(reply: &Reply, base: &Url) -> DownloadResponse {
     let location = reply.headers().get(LOCATION).and_then(|location| location.to_str().ok());
     let next = location.and_then(|location| reply.url().join(location).ok());
@@ -294,12 +302,14 @@ fn checked_link(link: &str, base: &Url) -> Result<Url, String> {
     }
 }
 
-fn start_of(reply: &Reply, from: Option<PartialDownload<'_>>) -> Result<DownloadStart, Failure> {
+/// Reads the headers of an answer with status 200 or 206. Fails if a 206 does not continue the stored part up to the
+/// end of the file, or if the body is compressed: offsets would not be positions in the file.
+fn download_start(reply: &Reply, partial: Option<PartialDownload<'_>>) -> Result<DownloadStart, Failure> {
     let headers = reply.headers();
     let media_type = content_type(headers).split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let packed = text_of(headers, &CONTENT_ENCODING).filter(|packed| !packed.eq_ignore_ascii_case("identity"));
-    if let Some(packed) = packed {
-        return Err(Failure::UnknownEncoding { encoding: packed.chars().take(40).collect() });
+    let encoding = text_of(headers, &CONTENT_ENCODING).filter(|encoding| !encoding.eq_ignore_ascii_case("identity"));
+    if let Some(encoding) = encoding {
+        return Err(Failure::UnknownEncoding { encoding: encoding.chars().take(40).collect() });
     }
     let mut start = DownloadStart {
         offset: 0,
@@ -308,18 +318,18 @@ fn start_of(reply: &Reply, from: Option<PartialDownload<'_>>) -> Result<Download
         media_type: Some(media_type).filter(|media_type| !media_type.is_empty()),
     };
     if reply.status() == StatusCode::PARTIAL_CONTENT {
-        let sent = text_of(headers, &CONTENT_RANGE).and_then(content_range);
-        let sent =
-            sent.ok_or_else(|| bad_range("the answer names no range, or one that stops before the end of the file"))?;
-        let partial = from.ok_or_else(|| bad_range("a part was sent that was not asked for"))?;
-        if sent.first != partial.bytes {
+        let tail = text_of(headers, &CONTENT_RANGE).and_then(content_range);
+        let tail =
+            tail.ok_or_else(|| bad_range("the answer names no range, or one that stops before the end of the file"))?;
+        let partial = partial.ok_or_else(|| bad_range("a part was sent that was not asked for"))?;
+        if tail.first != partial.bytes {
             return Err(bad_range("the answer starts at another byte than requested"));
         }
         if start.validator.as_deref().is_some_and(|validator| validator != partial.validator) {
             let message = "a part of another version was sent".to_owned();
             return Err(Failure::Status { status: OTHER_VERSION_STATUS, message });
         }
-        (start.offset, start.length) = (sent.first, Some(sent.length));
+        (start.offset, start.length) = (tail.first, Some(tail.length));
     }
     Ok(start)
 }
@@ -332,15 +342,17 @@ fn bad_range(detail: &str) -> Failure {
     Failure::Cut { bytes: 0, detail: detail.to_owned() }
 }
 
-/// The end of a file, from a `Content-Range` header.
+/// The last bytes of a file, as a `Content-Range` header announces them.
 #[derive(Debug, PartialEq, Eq)]
 struct FileTail {
+    /// The position of the first byte.
     first: u64,
     /// Size of the complete file in bytes.
     length: u64,
 }
 
-/// Parses `bytes 100-199/200`. Ranges of unknown length, or which stop before the end of the file, are not accepted.
+/// Parses a `Content-Range` such as `bytes 100-199/200`. `None` if the file's length is unknown, or if the range stops
+/// before the end of the file.
 fn content_range(text: &str) -> Option<FileTail> {
     let (range, length) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;
@@ -349,7 +361,8 @@ fn content_range(text: &str) -> Option<FileTail> {
     (last.checked_add(1)? == length).then_some(FileTail { first, length })
 }
 
-/// The strong entity tag, or the date of the last change. `None` also if the host does not send ranges.
+/// Identifies the version of the file: its strong entity tag, or else the date of its last change. `None` if there is
+/// neither, or if the host does not send ranges.
 fn validator(headers: &HeaderMap) -> Option<String> {
     if text_of(headers, &ACCEPT_RANGES).is_some_and(|units| units.trim().eq_ignore_ascii_case("none")) {
         return None;

@@ -41,7 +41,7 @@ pub fn parse(body: &[u8]) -> Result<Envelope, PageError> {
     Ok(Envelope { rows: list.records.len(), next, end, list: list.range.clone(), broken })
 }
 
-/// The page token, or the form of the end.
+/// Reads the value of `cursor`: the next page token, or the form in which the page marks the end of the list.
 fn read_token(raw: Option<&[u8]>) -> Result<Result<PageToken, EndStyle>, PageError> {
     let Some(raw) = raw else { return Ok(Err(EndStyle::Missing)) };
     let token = match raw.first() {

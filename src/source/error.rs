@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::tls_problem::TlsProblem;
 use crate::model::format_ms;
 
-/// Why a request failed for good.
+/// Why a request or a walk failed after all retries.
 #[derive(Debug, Error)]
 pub enum SourceError {
     /// The run stops early and can be resumed later.
@@ -58,7 +58,7 @@ pub enum SourceError {
     )]
     TokensDie { restarts: u32, pages: u64, last: String },
 
-    /// The list does not end.
+    /// The pages of the list do not end.
     #[error("the list does not end: {cause} after {pages} pages")]
     Looping { cause: LoopCause, pages: u64 },
 
@@ -71,7 +71,7 @@ fn attempts_of(attempts: u32) -> String {
     if attempts == 1 { "one attempt".to_owned() } else { format!("{attempts} attempts") }
 }
 
-/// The note on the body of a 401 or 403: the service's own refusals have no body.
+/// The end of an error about a 401 or 403 with this body; empty without a body, because the service sends none.
 fn body_of(message: &str) -> String {
     match message {
         "" => String::new(),
@@ -80,7 +80,7 @@ fn body_of(message: &str) -> String {
 }
 
 impl SourceError {
-    /// Returns true if every further request would fail too: the run stops, or the key is wrong.
+    /// Returns true if every further request of the run would fail too.
     pub fn ends_the_run(&self) -> bool {
         matches!(
             self,
@@ -91,7 +91,7 @@ impl SourceError {
         )
     }
 
-    /// Returns true if no HTTP server was reached: then the other lists will not answer either.
+    /// Returns true if no HTTP server was reached. Then requests for other lists will fail too.
     pub fn is_no_connection(&self) -> bool {
         matches!(
             self,
@@ -128,7 +128,7 @@ pub enum Stop {
     Patience { until_ms: i64, is_retry_after: bool },
 }
 
-/// Why a list does not end.
+/// Why a list is taken to have no end.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LoopCause {
     /// The service returned a page token twice, even after a restart. The token is shortened.
@@ -163,7 +163,7 @@ pub enum Failure {
     /// The body stalled.
     #[error("the body stopped for {idle_ms} ms after {bytes} bytes")]
     Hung { idle_ms: u64, bytes: usize },
-    /// The connection or the compressed stream broke off.
+    /// The connection or the compressed stream broke off, or the body is not the announced part of a file.
     #[error("the answer broke off after {bytes} bytes: {detail}")]
     Cut { bytes: usize, detail: String },
     /// The decompressed body is larger than allowed.
@@ -205,12 +205,12 @@ impl Failure {
         Failure::Hung { idle_ms: millis(idle), bytes }
     }
 
-    /// Returns true if retries fail in the same way until somebody fixes the problem.
+    /// Returns true if every retry will fail in the same way until somebody fixes the problem.
     pub(super) fn is_permanent(&self) -> bool {
         matches!(self, Failure::Tls { .. } | Failure::NotHttp { .. } | Failure::UnknownEncoding { .. })
     }
 
-    /// Returns true if a smaller page could help.
+    /// Returns true if the page may be too large, so that a smaller one may succeed.
     pub(super) fn may_be_size(&self) -> bool {
         match self {
             Failure::TimedOut { .. } | Failure::Hung { .. } | Failure::Cut { .. } | Failure::BodyTooLarge { .. } => {
@@ -228,7 +228,7 @@ impl Failure {
         }
     }
 
-    /// Returns true if one record may be the cause, so that pages and windows without the record can be read.
+    /// Returns true if one record may be the cause, so that smaller pages without the record may succeed.
     pub(super) fn may_be_a_record(&self) -> bool {
         matches!(self, Failure::NoPage { .. } | Failure::BrokenRecords { .. })
     }
@@ -252,7 +252,8 @@ impl Failure {
         }
     }
 
-    /// Returns true if the service did not answer or failed, rather than answering with something that is not a page.
+    /// Returns true if the service did not answer, or answered with a server error; false for an answer that is not a
+    /// page.
     fn is_silence(&self) -> bool {
         matches!(
             self,
@@ -260,7 +261,7 @@ impl Failure {
         )
     }
 
-    /// The error of a request whose last attempt failed in this way.
+    /// The error of a request whose last attempt ended with this failure.
     pub(super) fn give_up(self, url: String, attempts: u32) -> SourceError {
         if self.is_silence() {
             SourceError::Unreachable { url, attempts, last: self }
@@ -285,7 +286,7 @@ pub enum SettingsError {
     /// The key is empty or not valid in a header.
     #[error("the key from {origin} {problem}")]
     UnusableKey { origin: String, problem: &'static str },
-    /// A limit that allows nothing.
+    /// A number is out of its allowed range.
     #[error("{name} must be {requirement}")]
     OutOfRange { name: &'static str, requirement: &'static str },
     /// The HTTP client cannot be built.

@@ -1,7 +1,7 @@
 //! The cause of an HTTP client error, without the address.
 
-/// Joins the causes of an HTTP client error. The error's own text is left out: it contains the address with the page
-/// token.
+/// Joins the causes of an HTTP client error. The error's own text is used only if there is no cause. The address is
+/// removed, because it contains the page token.
 pub(super) fn cause_of(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut texts = Vec::new();
@@ -10,8 +10,5 @@ pub(super) fn cause_of(error: reqwest::Error) -> String {
         texts.push(inner.to_string());
         source = inner.source();
     }
-    match texts.is_empty() {
-        true => error.to_string(),
-        false => texts.join(": "),
-    }
+    if texts.is_empty() { error.to_string() } else { texts.join(": ") }
 }

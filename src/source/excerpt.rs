@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{redact::ApiKey, text::bytes_without_mark};
 
 /// Maximum characters shown of a body that is not a page.
-const CAME_CHARS_MAX: usize = 80;
+const BODY_CHARS_MAX: usize = 80;
 /// Maximum characters shown of the service's error message.
 const MESSAGE_CHARS_MAX: usize = 300;
 /// Maximum bytes of a body that are decoded for an excerpt.
@@ -15,11 +15,11 @@ const EXCERPT_BYTES_MAX: usize = 16 << 10;
 /// Describes a body that is not a page: its type, its size and its first characters.
 pub(super) fn describe_body(content_type: &str, body: &[u8], key: &ApiKey) -> String {
     let kind = if content_type.is_empty() { "no content type" } else { content_type };
-    let kind = presentable(kind, key, CAME_CHARS_MAX);
+    let kind = presentable(kind, key, BODY_CHARS_MAX);
     if body.is_empty() {
         return format!("{kind}, empty");
     }
-    let beginning = presentable(&prefix(body), key, CAME_CHARS_MAX);
+    let beginning = presentable(&prefix(body), key, BODY_CHARS_MAX);
     format!("{kind}, {} bytes: {beginning}", body.len())
 }
 
@@ -28,13 +28,15 @@ pub(super) fn is_html(content_type: &str, body: &[u8]) -> bool {
     content_type.to_ascii_lowercase().contains("html") || bytes_without_mark(body).trim_ascii_start().starts_with(b"<")
 }
 
-/// The message in the body of an error: `{error: text}`, a list of messages, a JSON text, or plain text.
+/// The message in the body of an error: `{error: text}`, a list of messages, a JSON string, or otherwise the text
+/// itself.
 pub(super) fn message(body: &Bytes, key: &ApiKey) -> String {
     let text = prefix(body);
-    let said = serde_json::from_slice::<Value>(bytes_without_mark(body)).ok().and_then(|value| message_in(&value));
-    presentable(said.as_deref().unwrap_or(&text), key, MESSAGE_CHARS_MAX)
+    let found = serde_json::from_slice::<Value>(bytes_without_mark(body)).ok().and_then(|value| message_in(&value));
+    presentable(found.as_deref().unwrap_or(&text), key, MESSAGE_CHARS_MAX)
 }
 
+/// The message in a JSON value; `None` if the value has none.
 fn message_in(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -51,14 +53,15 @@ fn message_in(value: &Value) -> Option<String> {
     }
 }
 
+/// The first [`EXCERPT_BYTES_MAX`] bytes of a body as text.
 fn prefix(body: &[u8]) -> String {
     let body = bytes_without_mark(body);
-    let looked_at = body.get(..EXCERPT_BYTES_MAX).unwrap_or(body);
-    String::from_utf8_lossy(looked_at).into_owned()
+    let prefix = body.get(..EXCERPT_BYTES_MAX).unwrap_or(body);
+    String::from_utf8_lossy(prefix).into_owned()
 }
 
-/// One line without control characters, cut to `chars_max`. The key is removed before the cut: half a key is a secret
-/// too.
+/// The text on one line, with control characters escaped, cut to `chars_max`. The key is removed before the cut,
+/// because half a key is a secret too.
 pub(super) fn presentable(text: &str, key: &ApiKey, chars_max: usize) -> String {
     let text = match key.expose() {
         "" => text.to_owned(),

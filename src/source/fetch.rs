@@ -14,7 +14,7 @@ use crate::page::PageError;
 
 /// Maximum attempts if the page may be too large and a smaller page can be requested.
 pub const SIZE_ATTEMPTS_MAX: u32 = 2;
-/// Maximum attempts for a 4xx that says nothing about the request, such as 421 or 499.
+/// Maximum attempts for a 4xx that may be transient, such as 421 or 499.
 pub const PASSING_ATTEMPTS_MAX: u32 = 3;
 
 /// The result of a request with all its retries.
@@ -35,7 +35,8 @@ pub(super) struct PostReply {
     pub service_now_ms: Option<i64>,
 }
 
-/// Requests a page. `can_shrink`: the caller can request a smaller page or window, so fewer retries are useful.
+/// Requests a page, with retries. For surveys both paths are tried. `can_shrink`: the caller can request a smaller page
+/// or window, so fewer retries are useful.
 pub(super) async fn fetch(
     wire: &Wire,
     backoff: Backoff,
@@ -46,7 +47,7 @@ pub(super) async fn fetch(
     let address = in_use.as_ref().unwrap_or(address);
     let fetched = fetch_at(wire, backoff, address, can_shrink).await?;
     if !is_missing(&fetched) {
-        return Ok(answered(wire, address, fetched));
+        return Ok(note_surveys_path(wire, address, fetched));
     }
     let Some(other) = wire.surveys_path.other(address) else { return Ok(fetched) };
     let second = fetch_at(wire, backoff, &other, can_shrink).await?;
@@ -54,20 +55,23 @@ pub(super) async fn fetch(
         wire.surveys_path.neither_answered();
         return Ok(fetched);
     }
-    Ok(answered(wire, &other, second))
+    Ok(note_surveys_path(wire, &other, second))
 }
 
+/// Returns true if the request was answered with 404.
 fn is_missing(fetched: &FetchOutcome) -> bool {
     matches!(fetched, FetchOutcome::Rejected(rejection) if rejection.status == 404)
 }
 
-fn answered(wire: &Wire, address: &Address, fetched: FetchOutcome) -> FetchOutcome {
+/// Records the path of surveys if a page was read. Returns `fetched` unchanged.
+fn note_surveys_path(wire: &Wire, address: &Address, fetched: FetchOutcome) -> FetchOutcome {
     if matches!(fetched, FetchOutcome::Page(_)) {
         wire.surveys_path.answered(address);
     }
     fetched
 }
 
+/// Requests a page from exactly this address, with retries.
 async fn fetch_at(
     wire: &Wire,
     backoff: Backoff,
@@ -81,7 +85,7 @@ async fn fetch_at(
     .await
 }
 
-/// Sends the POST of an address.
+/// Sends the POST of an address, with retries.
 pub(super) async fn post(
     wire: &Wire,
     backoff: Backoff,
@@ -94,7 +98,9 @@ pub(super) async fn post(
     .await
 }
 
-/// Sends a request until `wanted` accepts the outcome or the attempts are used up.
+/// Sends a request until `wanted` accepts the outcome, the service rejects the request, or the attempts are used up. A
+/// page with broken records counts as a page if the same records arrive twice in a row; otherwise it counts as a
+/// failure.
 async fn send_with_retries<T>(
     wire: &Wire,
     backoff: Backoff,
@@ -139,7 +145,7 @@ async fn send_with_retries<T>(
             return Ok(FetchOutcome::Failed { last: failure, attempts });
         }
         match wire.gate.retry_delay(waits.next_wait(wire.gate.rng().fraction())).await {
-            // A service that nobody has reached is what there is to tell, and not the deadline.
+            // If no request of the run was answered, the error says that the service cannot be reached.
             Err(Stop::Deadline { .. }) if !wire.counters.has_answers() => {
                 return Ok(FetchOutcome::Failed { last: failure, attempts });
             }
@@ -153,17 +159,18 @@ fn is_passing(status: u16) -> bool {
     !matches!(status, 400 | 401 | 403..=407 | 409..=411 | 413..=417 | 422 | 426 | 428 | 431 | 451)
 }
 
+/// Maximum attempts after this failure.
 fn attempts_max(failure: &Failure, can_shrink: bool) -> u32 {
     match failure {
         failure if failure.is_permanent() => 1,
-        // A retry of the same page would be as large.
+        // A retry would receive an equally large page.
         Failure::BodyTooLarge { .. } | Failure::Status { status: 413, .. } => 1,
         other if can_shrink && (other.may_be_size() || other.may_be_a_record()) => SIZE_ATTEMPTS_MAX,
         _ => ATTEMPTS_MAX,
     }
 }
 
-/// Hash of a page's records, without the page token, which differs between attempts.
+/// Hash of a page's records. The page token is left out, because it may differ between attempts.
 fn records_hash(page: &ReceivedPage) -> u128 {
     let list = page.body.get(page.envelope.list.clone());
     xxh3_128(list.unwrap_or(&page.body))

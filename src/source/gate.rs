@@ -20,23 +20,25 @@ use super::{
     request_wait::{RequestWait, WaitReason},
 };
 
-/// What the gate never exceeds.
+/// The limits of all requests of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub in_flight_max: usize,
+    /// Maximum wait; a longer one stops the run. The wait for a block counts from the first of several consecutive
+    /// 429s.
     pub patience: Duration,
     pub deadline: Option<Instant>,
     pub requests_max: Option<u64>,
 }
 
-/// The decision about one request.
+/// The decision of the gate about the next request.
 #[derive(Debug, PartialEq)]
 pub(super) enum Decision {
     /// Send it now. The ticket goes back through [`GateState::release`].
     Send(Ticket),
     /// Ask again at this time, or when the gate changes.
     Wait(RequestWait),
-    /// Ask again when the gate changes: too many requests are in flight, or the probe is.
+    /// Ask again when the gate changes: too many requests are in flight, or the probe of a block is in flight.
     Full,
     /// No further request in this run.
     Stop(StopCause),
@@ -45,8 +47,11 @@ pub(super) enum Decision {
 /// Why no further request may be sent in this run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum StopCause {
+    /// The next request may be sent at `until`, which the deadline does not allow.
     Deadline { until: Instant },
+    /// The run has sent as many requests as it may.
     Budget { requests: u64 },
+    /// The next request may be sent at `until`, after a wait longer than the patience.
     Patience { until: Instant, is_retry_after: bool },
 }
 
@@ -61,12 +66,13 @@ pub(super) struct Ticket {
 #[derive(Clone, Copy, Debug)]
 struct Block {
     waiting: RequestWait,
-    /// When the first 429 in a row came: patience counts from there.
+    /// When the first of several consecutive 429s came. Patience counts from this time.
     since: Instant,
+    /// True while the probe is in flight.
     is_probing: bool,
 }
 
-/// The state machine.
+/// The state machine of the gate.
 #[derive(Debug)]
 pub(super) struct GateState {
     limits: Limits,
@@ -75,15 +81,18 @@ pub(super) struct GateState {
     in_flight: usize,
     sent: u64,
     block: Option<Block>,
+    /// The number of blocks so far.
     blocks: u64,
     /// True if the service accepted a request and has not sent a 429 since.
     is_accepting: bool,
+    /// The end of the latest pacing wait.
     paced_until: Option<Instant>,
-    /// When the latest retry delay ends.
+    /// The end of the latest retry delay of one request.
     retry_at: Option<Instant>,
 }
 
 impl GateState {
+    /// An open gate that has sent no request.
     pub fn new(limits: Limits, rate: RequestRate, backoff: Backoff) -> Self {
         Self {
             limits,
@@ -132,14 +141,15 @@ impl GateState {
         Decision::Send(Ticket { blocks: self.blocks })
     }
 
-    /// The wait for the block in force, or the stop that it leads to.
+    /// Returns the wait for the end of the block while it lasts, and a stop if that wait exceeds the patience or the
+    /// deadline. `None` if nothing blocks.
     pub fn blocked(&self, now: Instant) -> Option<Decision> {
         let Block { waiting, since, .. } = self.block?;
         let decision = self.wait(since, waiting);
         (now < waiting.until || matches!(decision, Decision::Stop(_))).then_some(decision)
     }
 
-    /// A wait since this time, or a stop if it exceeds patience or the deadline: such a wait is not begun.
+    /// Returns `Wait`, or `Stop` if the wait, counted from `since`, exceeds the patience or ends after the deadline.
     pub fn wait(&self, since: Instant, waiting: RequestWait) -> Decision {
         let RequestWait { until, reason } = waiting;
         if until.saturating_duration_since(since) > self.limits.patience {
@@ -151,7 +161,7 @@ impl GateState {
         Decision::Wait(waiting)
     }
 
-    /// The service accepted the request, whatever it answered.
+    /// Records an answer that is no rate limiting. It lifts the block, unless the request is from before the block.
     pub fn accepted(&mut self, ticket: &Ticket, now: Instant) {
         self.rate.accepted(now);
         if ticket.blocks == self.blocks {
@@ -161,8 +171,8 @@ impl GateState {
         }
     }
 
-    /// The service answered 429, or 503 with `Retry-After`. Only a 429 decreases the rate.
-    /// Returns the wait if it is a new one.
+    /// Blocks the gate after a 429, or a 503 with `Retry-After`. Only a 429 decreases the rate. Returns the wait for
+    /// the end of the block; `None` if the answer does not change the block.
     pub fn rate_limited(
         &mut self,
         ticket: &Ticket,
@@ -171,8 +181,8 @@ impl GateState {
         is_429: bool,
         random: f64,
     ) -> Option<RequestWait> {
-        // A request from before the latest block neither decreases the rate nor lengthens the backoff again.
-        // Its `Retry-After` counts.
+        // A request from before the latest block neither decreases the rate nor lengthens the backoff. A longer
+        // `Retry-After` in its answer extends the block.
         let is_first = ticket.blocks == self.blocks;
         if is_first && is_429 {
             self.rate.rate_limited(now);
@@ -184,7 +194,7 @@ impl GateState {
             }
             None => return None,
         };
-        let longer = self.block.map(|block| block.waiting).filter(|before| before.until >= waiting.until);
+        let longer = self.block.map(|block| block.waiting).filter(|current| current.until >= waiting.until);
         if longer.is_some() && !is_first {
             return None;
         }
@@ -196,23 +206,23 @@ impl GateState {
         Some(waiting)
     }
 
-    /// The request ended, with or without an answer.
+    /// Takes the ticket back at the end of a request, with or without an answer.
     pub fn release(&mut self, ticket: Ticket) {
         self.in_flight = self.in_flight.saturating_sub(1);
         if let Some(block) = self.block.as_mut().filter(|_| ticket.blocks == self.blocks) {
-            // The probe got no answer; another request may be the probe.
+            // The block is still in force, so this request was its probe and got no answer. The next request probes.
             block.is_probing = false;
         }
     }
 
-    /// What the whole process waits for.
+    /// Returns the wait that delays the whole process: a block, or pacing or a retry delay with no request in flight.
     pub fn current_wait(&self, now: Instant) -> Option<RequestWait> {
         let is_ahead = |waiting: &RequestWait| waiting.until > now;
         let pacing = self.paced_until.map(|until| RequestWait { until, reason: WaitReason::Pacing });
         let retry = self.retry_at.map(|until| RequestWait { until, reason: WaitReason::Backoff });
-        let next = pacing.into_iter().chain(retry).filter(is_ahead).min_by_key(|waiting| waiting.until);
+        let earliest = pacing.into_iter().chain(retry).filter(is_ahead).min_by_key(|waiting| waiting.until);
         let blocked = self.block.map(|block| block.waiting).filter(is_ahead);
-        blocked.or(next.filter(|_| self.in_flight == 0))
+        blocked.or(earliest.filter(|_| self.in_flight == 0))
     }
 }
 

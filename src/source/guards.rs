@@ -1,4 +1,4 @@
-//! Bounds the pages and restarts of a walk, so that every walk ends. Pure.
+//! Bounds the pages and restarts of a walk, so that every walk ends. Also interprets a 404 on a page token. Pure.
 
 use std::collections::HashSet;
 
@@ -26,17 +26,21 @@ pub(super) struct Guards {
     pages: u64,
     rows: u64,
     empty_in_a_row: u32,
+    /// The most pages that an attempt has read before its token died.
     furthest_pages: u64,
+    /// The most rows that an attempt has read before its token died.
     furthest_rows: u64,
     restarts: u32,
+    /// Consecutive restarts that read no more rows than an earlier attempt.
     idle_restarts: u32,
+    /// True if the walk restarted after a repeated token.
     has_looped: bool,
-    /// Whether `rows` counts from the window's first page; false for a resumed walk.
+    /// True if `rows` counts from the window's first page; false for a resumed walk.
     is_from_start: bool,
-    /// Where the previous attempt got a 404 on its token: rows since the window's start, and the page size.
+    /// Where the previous attempt got a 404 on its token: the rows read from the window's start, and the page size.
     not_found_at: Option<(u64, u32)>,
     /// True if a 404 on a token was found not to be the end.
-    was_denied: bool,
+    was_end_denied: bool,
 }
 
 /// What a 404 on a page token means.
@@ -44,7 +48,7 @@ pub(super) struct Guards {
 pub(super) enum NotFoundMeaning {
     /// The end of the list: two attempts agree.
     End,
-    /// Unknown: walk again, with this page size if there is one.
+    /// Unknown: the walk restarts, with this page size if there is one.
     Again(Option<u32>),
     /// Unknown, and another page size would not help: the caller has to compare with other windows.
     Unproven,
@@ -56,7 +60,7 @@ impl Guards {
         Self { tokens, is_from_start: resumed_at.is_none(), ..Self::default() }
     }
 
-    /// Counts a page. An error means that the list does not end; [`Guards::restart_after_loop`] decides about a
+    /// Counts a page. Fails if the list does not seem to end: [`Guards::restart_after_loop`] then decides about a
     /// restart.
     pub fn record_page(&mut self, envelope: &Envelope) -> Result<(), LoopCause> {
         if let Some(token) = &envelope.next {
@@ -92,18 +96,18 @@ impl Guards {
         self.is_from_start.then_some(self.pages)
     }
 
-    /// Interprets a 404 on a page token: some services answer so at the end of a list, others for a dead token (promise
-    /// P3).
+    /// Interprets a 404 on a page token (promise P3). Some services answer with 404 at the end of a list, others for a
+    /// dead token.
     ///
     /// Two walks with different page sizes have page boundaries at multiples of different numbers. If both get a 404
     /// after the same number of rows, and that number is no common multiple, then the list has ended and no token died.
     ///
-    /// `has_parts`: the caller can first compare with parts of the window.
+    /// `has_parts`: the caller can read parts of the window instead. The first 404 is then `Unproven`.
     pub fn not_found(&mut self, page_rows: Option<u32>, rows_max: Option<u32>, has_parts: bool) -> NotFoundMeaning {
         if !self.is_from_start {
             return NotFoundMeaning::Again(None);
         }
-        if has_parts && !self.was_denied {
+        if has_parts && !self.was_end_denied {
             return NotFoundMeaning::Unproven;
         }
         let Some(page_rows) = page_rows.filter(|_| self.rows > 1) else { return NotFoundMeaning::Unproven };
@@ -123,14 +127,15 @@ impl Guards {
         NotFoundMeaning::Again(other_page_rows(self.rows, page_rows, rows_max.unwrap_or(page_rows)))
     }
 
-    /// Allows one restart after a 404 on a token that was not the end: perhaps only that token died.
+    /// Allows one restart after a 404 on a page token that was not the end of the list. A second such 404 is an error.
     pub fn restart_after_false_end(&mut self, last: &str) -> Result<(), SourceError> {
-        match std::mem::replace(&mut self.was_denied, true) {
-            false => self.restart_after_dead_token(last),
-            true => Err(self.dead_tokens_error(last)),
+        if std::mem::replace(&mut self.was_end_denied, true) {
+            return Err(self.dead_tokens_error(last));
         }
+        self.restart_after_dead_token(last)
     }
 
+    /// The error of a walk whose page tokens die before the end of the list.
     fn dead_tokens_error(&self, last: &str) -> SourceError {
         SourceError::TokensDie {
             restarts: self.restarts,
@@ -156,6 +161,7 @@ impl Guards {
         Ok(())
     }
 
+    /// Forgets the pages of this attempt: the next page is the window's first.
     fn reset(&mut self) {
         self.is_from_start = true;
         self.tokens.clear();
@@ -165,8 +171,8 @@ impl Guards {
     }
 }
 
-/// Finds a page size that does not also have a page boundary after `rows` rows. The size is smaller than the list, so
-/// that at least one of its tokens is answered. Smaller sizes than `page_rows` are preferred.
+/// Finds a page size other than `page_rows` such that not both have a page boundary after `rows` rows. The size is
+/// smaller than `rows`, so that at least one of its tokens is answered. Sizes below `page_rows` are preferred.
 fn other_page_rows(rows: u64, page_rows: u32, rows_max: u32) -> Option<u32> {
     let is_other = |size: &u32| {
         let (size, other) = (u64::from(*size), u64::from(page_rows.max(1)));

@@ -33,7 +33,7 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    /// The address of a list call, with the survey statuses added.
+    /// The address of a list call, with the requested survey statuses added if the list is that of surveys.
     pub fn listed_at(&self, stream: Stream, at: Address) -> Address {
         let statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
         match statuses.as_ref().filter(|_| stream == Stream::Surveys) {

@@ -2,20 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A stored rate is valid for 30 days: nightly and weekly runs start at it, and pacing corrects it.
+/// How long a stored rate is valid: 30 days, so that nightly and weekly runs start with it.
 const VALID_MS: i64 = 30 * 24 * 3_600_000;
 
-/// The rate at which the service was found to answer, as kept between runs.
+/// The request rate that a run has learned, as stored for later runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LearnedRate {
-    /// `None`: no limit was met.
+    /// `None`: the service has not rate limited the run.
     pub requests_per_sec: Option<f64>,
-    /// When that was found, epoch milliseconds by this machine's clock.
+    /// When the rate was learned, in epoch milliseconds by this machine's clock.
     pub measured_ms: i64,
 }
 
 impl LearnedRate {
-    /// The rate, unless it is too old to start from.
+    /// The rate; `None` if it is older than 30 days.
     pub(super) fn valid(self, now_ms: i64) -> Option<f64> {
         self.requests_per_sec.filter(|_| now_ms.saturating_sub(self.measured_ms) < VALID_MS)
     }

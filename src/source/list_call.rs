@@ -1,4 +1,4 @@
-//! A single list call, to measure how the service behaves. The gate and the retries are those of a walk; the caller
+//! A single list call, to measure how the service behaves. It passes the gate and is retried as in a walk. The caller
 //! interprets the answer.
 
 use super::{
@@ -13,9 +13,9 @@ use crate::model::PageRequest;
 /// The values of `start` and `end` in a list call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Range {
-    /// The request's window, up to a millisecond wider on either side, as in a walk.
+    /// The request's window, up to a millisecond wider on either side, as in a walk. Only for streams with windows.
     Window,
-    /// Like `Window`, also for streams that are otherwise read without a window.
+    /// Like `Window`, but for every stream.
     Part,
     /// Like `Part`, for the rows of one millisecond; counted in [`super::RequestStats::ties_probed`].
     Moment,
@@ -38,17 +38,18 @@ pub enum Answer {
     Failed(Failure),
 }
 
+/// Sends one list call. A 401 or 403 on a request without page token is an error; every other result is an [`Answer`].
 pub(super) async fn ask(source: &Inner, request: &PageRequest, range: Range) -> Result<Answer, SourceError> {
     let rows_max = request.scope.stream.page_rows_max();
     let rows = rows_max.map(|max| request.page_rows.clamp(1, max));
-    let at = match range {
+    let address = match range {
         Range::Window => address::of_page(&source.base_url, request, rows),
-        Range::Part => Address { is_about_ties: false, ..address::of_moment(&source.base_url, request, rows) },
+        Range::Part => Address { is_tie_probe: false, ..address::of_moment(&source.base_url, request, rows) },
         Range::Moment => address::of_moment(&source.base_url, request, rows),
         Range::Exactly => address::of_exactly(&source.base_url, request, rows),
     };
-    let at = source.listed_at(request.scope.stream, at);
-    Ok(match source.fetch_page(&at, true, request.token.is_some()).await? {
+    let address = source.listed_at(request.scope.stream, address);
+    Ok(match source.fetch_page(&address, true, request.token.is_some()).await? {
         FetchOutcome::Page(page) => {
             let latency_ms = u64::try_from(page.latency.as_millis()).unwrap_or(u64::MAX);
             let page = Page {
@@ -61,10 +62,12 @@ pub(super) async fn ask(source: &Inner, request: &PageRequest, range: Range) -> 
             };
             Answer::Page { page, latency_ms }
         }
-        FetchOutcome::Rejected(no) if no.is_about_key() && request.token.is_none() => {
-            return Err(source.rejection_error(no, at.shown));
+        FetchOutcome::Rejected(rejection) if rejection.is_about_key() && request.token.is_none() => {
+            return Err(source.rejection_error(rejection, address.shown));
         }
-        FetchOutcome::Rejected(no) => Answer::Rejected { status: no.status, is_web_page: no.is_html },
+        FetchOutcome::Rejected(rejection) => {
+            Answer::Rejected { status: rejection.status, is_web_page: rejection.is_html }
+        }
         FetchOutcome::Failed { last, .. } => Answer::Failed(last),
     })
 }

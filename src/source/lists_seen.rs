@@ -1,4 +1,4 @@
-//! The lists that are known to exist.
+//! The lists of the service that are known to exist.
 
 use std::{
     collections::BTreeSet,
@@ -7,11 +7,11 @@ use std::{
 
 use crate::model::Stream;
 
-/// The lists that have answered with a page.
+/// The lists that are known to exist, because they have answered.
 #[derive(Debug, Default)]
 pub(super) struct ListsSeen {
     lists: Mutex<BTreeSet<Stream>>,
-    /// Locked while one worker checks whether a list exists.
+    /// Locked while a list is checked, so that concurrent pulls do not send the same check.
     pub asking: tokio::sync::Mutex<()>,
 }
 

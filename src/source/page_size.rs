@@ -13,10 +13,13 @@ pub(super) struct PageSize {
     /// The configured size; `None` if the stream has no `limit`.
     full: Option<u32>,
     rows: u32,
+    /// Consecutive successful pages at this size.
     good: u32,
+    /// The number of `good` pages that doubles the size.
     good_needed: u32,
+    /// True if the size was doubled before.
     has_grown: bool,
-    /// Whether `shrink` goes to the smallest page in one step.
+    /// True if `shrink` goes to the smallest page in one step.
     shrinks_in_one_step: bool,
 }
 
@@ -43,16 +46,17 @@ impl PageSize {
         self.shrinks_in_one_step
     }
 
-    /// The `limit` to send.
+    /// The `limit` parameter to send; `None` if the stream has none.
     pub fn limit(&self) -> Option<u32> {
         self.full.map(|_| self.rows)
     }
 
+    /// Returns true if [`PageSize::shrink`] would change the size.
     pub fn can_shrink(&self) -> bool {
         self.full.is_some() && self.rows > ROWS_MIN
     }
 
-    /// Shrinks the page after a failure. Returns whether the size changed.
+    /// Shrinks the page after a failure. Returns true if the size changed.
     pub fn shrink(&mut self) -> bool {
         if !self.can_shrink() {
             return false;
@@ -65,7 +69,7 @@ impl PageSize {
         true
     }
 
-    /// Counts a successful page.
+    /// Counts a successful page. Doubles the size after enough pages in a row, up to the configured size.
     pub fn record_success(&mut self) {
         let Some(full) = self.full.filter(|full| self.rows < *full) else { return };
         self.good += 1;

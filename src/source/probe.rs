@@ -1,4 +1,4 @@
-//! Finds out whether the key is valid and which lists exist. A 403 or a 404 alone proves neither.
+//! Finds out if the key is valid and which lists exist. A single 403 or 404 may have another reason.
 
 use std::time::Duration;
 
@@ -37,13 +37,13 @@ impl Inner {
     pub(super) async fn probe(&self) -> Result<Probe, SourceError> {
         let mut errors = Vec::new();
         for list in Stream::LISTS {
-            let at = address::of_probe(&self.base_url, list);
-            // The full number of retries is used for the first list only.
+            let address = address::of_probe(&self.base_url, list);
+            // `can_shrink` means fewer retries: only the first list gets the full number.
             let can_shrink = list != Stream::LISTS[0];
-            let error = match fetch(&self.wire, self.backoff, &at, can_shrink).await {
+            let error = match fetch(&self.wire, self.backoff, &address, can_shrink).await {
                 Ok(FetchOutcome::Page(page)) => return Ok(Probe::new(page.latency, page.service_now_ms, list)),
-                Ok(FetchOutcome::Rejected(no)) => self.rejection_error(no, at.shown),
-                Ok(FetchOutcome::Failed { last, attempts }) => last.give_up(at.shown, attempts),
+                Ok(FetchOutcome::Rejected(rejection)) => self.rejection_error(rejection, address.shown),
+                Ok(FetchOutcome::Failed { last, attempts }) => last.give_up(address.shown, attempts),
                 Err(error) if error.ends_the_run() => return Err(error),
                 Err(error) => error,
             };
@@ -60,7 +60,8 @@ impl Inner {
         Err(self.error_of_all_lists(errors))
     }
 
-    /// Chooses the error to report if no list answered. The key is wrong if lists refused it and none accepted it.
+    /// Chooses the error to report if no list answered with a page. `KeyRefused` or `Blocked` if every list that exists
+    /// refused the request.
     fn error_of_all_lists(&self, errors: Vec<SourceError>) -> SourceError {
         let is_not_found = |error: &SourceError| matches!(error, SourceError::NotFound { .. });
         let is_forbidden = |error: &SourceError| matches!(error, SourceError::Forbidden { .. });
@@ -81,9 +82,9 @@ impl Inner {
         }
     }
 
-    /// The error of a rejected request.
-    pub(super) fn rejection_error(&self, no: Rejection, url: String) -> SourceError {
-        let Rejection { status, message, is_html, .. } = no;
+    /// The error of a request that was rejected with a 4xx.
+    pub(super) fn rejection_error(&self, rejection: Rejection, url: String) -> SourceError {
+        let Rejection { status, message, is_html, .. } = rejection;
         match status {
             401 | 403 => SourceError::Forbidden { status, url, message, is_html },
             404 if !is_html => SourceError::NotFound { url },
@@ -91,7 +92,7 @@ impl Inner {
         }
     }
 
-    /// Checks the key after a 401 or 403 that may have another reason. `Err`: the key is wrong, or no list answers.
+    /// Checks the key after a 401 or 403. Fails if the key is wrong, or if no list answers.
     pub(super) async fn check_key(&self) -> Result<(), SourceError> {
         match self.probe().await {
             Ok(_) | Err(SourceError::Refused { .. } | SourceError::NotFound { .. } | SourceError::Forbidden { .. }) => {
@@ -140,8 +141,8 @@ impl Inner {
         self.wire.gate.retry_delay(wait).await
     }
 
-    /// Returns true if a 404 may mean an empty result: this run must have proof that the list exists. The proof is a
-    /// page of the list, or that the list refuses an invalid request with 400 while another list answers.
+    /// Returns true if this run has proof that the list exists, so that a 404 means an empty result. The proof is a
+    /// page of the list, or that the list refuses a request with 400 or 422 while another list answers.
     pub(super) async fn list_exists(&self, list: Stream) -> Result<bool, SourceError> {
         let seen = &self.wire.lists_seen;
         let _asking = seen.asking.lock().await;
@@ -150,14 +151,14 @@ impl Inner {
         }
         let exists = match fetch(&self.wire, self.backoff, &address::of_probe(&self.base_url, list), true).await? {
             FetchOutcome::Page(_) => return Ok(true),
-            FetchOutcome::Rejected(no) => is_refusal_of_a_list(&no),
+            FetchOutcome::Rejected(rejection) => is_refusal_of_a_list(&rejection),
             FetchOutcome::Failed { .. } => false,
         };
         let nonsense = address::of_nonsense(&self.base_url, list);
         let exists = exists
             || match fetch(&self.wire, self.backoff, &nonsense, true).await? {
                 FetchOutcome::Page(_) => true,
-                FetchOutcome::Rejected(no) => is_refusal_of_a_list(&no),
+                FetchOutcome::Rejected(rejection) => is_refusal_of_a_list(&rejection),
                 FetchOutcome::Failed { .. } => false,
             };
         if exists && seen.is_empty() {
@@ -169,29 +170,30 @@ impl Inner {
         Ok(exists)
     }
 
-    /// Requests the rows of the last minute from a list, as a run requests a window.
+    /// Requests the rows of the last minute from a list, as a run requests a window. A 404 from an existing list is a
+    /// success.
     pub(super) async fn try_list(&self, list: Stream) -> Result<(), SourceError> {
         let now_ms = self.wire.clock.now_ms(tokio::time::Instant::now()).unwrap_or_else(|| self.clock.now_ms());
         let window = Window::new(now_ms - MINUTE_MS, now_ms);
         let (scope, flags) = (Scope::all(list), FlagSet::EMPTY);
         let request = PageRequest { scope, window, flags, page_rows: 1, token: None };
-        let at = address::of_page(&self.base_url, &request, list.page_rows_max().map(|_| request.page_rows));
-        match self.fetch_page(&at, true, false).await? {
+        let address = address::of_page(&self.base_url, &request, list.page_rows_max().map(|_| request.page_rows));
+        match self.fetch_page(&address, true, false).await? {
             FetchOutcome::Page(_) => Ok(()),
-            FetchOutcome::Rejected(no) => {
-                let may_be_empty = no.status == 404 && !no.is_html;
+            FetchOutcome::Rejected(rejection) => {
+                let may_be_empty = rejection.status == 404 && !rejection.is_html;
                 if may_be_empty && self.list_exists(list).await? {
                     Ok(())
                 } else {
-                    Err(self.rejection_error(no, at.shown))
+                    Err(self.rejection_error(rejection, address.shown))
                 }
             }
-            FetchOutcome::Failed { last, attempts } => Err(last.give_up(at.shown, attempts)),
+            FetchOutcome::Failed { last, attempts } => Err(last.give_up(address.shown, attempts)),
         }
     }
 
-    /// Returns true if the list answers a minimal request: one row of the minute before the window, or of the minute
-    /// after it. A list that is down is not too large, and smaller windows would only cause more requests.
+    /// Returns true if the list answers a request for one row of the minute before the window, or of the minute after
+    /// it. Then the list is not down, and a failing page may be too large.
     pub(super) async fn answers_minimal_request(&self, request: &PageRequest) -> Result<bool, SourceError> {
         let Window { start_ms, end_ms } = request.window;
         let neighbours = [(start_ms.saturating_sub(MINUTE_MS), start_ms), (end_ms, end_ms.saturating_add(MINUTE_MS))];
@@ -208,7 +210,7 @@ impl Inner {
     }
 }
 
-/// Returns true if only the list itself can have sent this answer, because it validated the request.
-fn is_refusal_of_a_list(no: &Rejection) -> bool {
-    matches!(no.status, 400 | 422) && !no.is_html
+/// Returns true if the list itself has validated and refused the request: status 400 or 422, and no web page.
+fn is_refusal_of_a_list(rejection: &Rejection) -> bool {
+    matches!(rejection.status, 400 | 422) && !rejection.is_html
 }

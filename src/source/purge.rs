@@ -19,7 +19,7 @@ const QUOTES: [char; 8] = ['\u{201c}', '\u{201d}', '\u{201e}', '\u{2018}', '\u{2
 /// Maximum characters kept of a request id.
 const ID_CHARS_MAX: usize = 128;
 
-/// The people to purge. At least one list is not empty.
+/// The people to purge, by three kinds of identifiers. The service needs at least one identifier.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PurgeRequest {
@@ -35,7 +35,7 @@ pub struct PurgeRequest {
 }
 
 impl std::fmt::Debug for PurgeRequest {
-    /// Without the people.
+    /// Prints the number of people only.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "PurgeRequest(of {})", self.len())
     }
@@ -56,38 +56,41 @@ impl PurgeRequest {
 /// The service's answer to a purge request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PurgeAnswer {
-    /// The service will purge these people.
+    /// The service will purge the people. `service_now_ms` is its time when it answered.
     Accepted { request_id: String, service_now_ms: Option<i64> },
     /// 400, 404 or 422, for example for unknown people. `message` is the service's text and may name people.
     Refused { status: u16, message: String },
 }
 
+/// Sends the purge request. A success without a readable request id is an error.
 pub(super) async fn purge(source: &Inner, request: &PurgeRequest) -> Result<PurgeAnswer, SourceError> {
     let body = serde_json::to_vec(request).map(Bytes::from).unwrap_or_default();
-    let at = address::of_purge(&source.base_url, body);
-    match source.post_checked(&at).await? {
+    let address = address::of_purge(&source.base_url, body);
+    match source.post_checked(&address).await? {
         FetchOutcome::Page(answer) => match request_id(&answer.body) {
             Some(request_id) => Ok(PurgeAnswer::Accepted { request_id, service_now_ms: answer.service_now_ms }),
             None => {
                 let came = format!("{} bytes without a requestId", answer.body.len());
                 let problem = crate::page::PageError::NoData;
-                Err(Failure::NoPage { problem, came }.give_up(at.shown, 1))
+                Err(Failure::NoPage { problem, came }.give_up(address.shown, 1))
             }
         },
-        FetchOutcome::Rejected(no) => match no.status {
-            404 if !no.is_html => {
-                // A wrong address is answered with 404 too: prove the address first.
+        FetchOutcome::Rejected(rejection) => match rejection.status {
+            404 if !rejection.is_html => {
+                // A wrong address is answered with 404 too. The probe fails if the address is wrong.
                 source.probe().await?;
-                Ok(PurgeAnswer::Refused { status: 404, message: no.message })
+                Ok(PurgeAnswer::Refused { status: 404, message: rejection.message })
             }
-            status @ (400 | 422) if !no.is_html => Ok(PurgeAnswer::Refused { status, message: no.message }),
-            _ => Err(source.rejection_error(no, at.shown)),
+            status @ (400 | 422) if !rejection.is_html => {
+                Ok(PurgeAnswer::Refused { status, message: rejection.message })
+            }
+            _ => Err(source.rejection_error(rejection, address.shown)),
         },
-        FetchOutcome::Failed { last, attempts } => Err(last.give_up(at.shown, attempts)),
+        FetchOutcome::Failed { last, attempts } => Err(last.give_up(address.shown, attempts)),
     }
 }
 
-/// The request id, without surrounding quotation marks.
+/// The `requestId` of an answer, without surrounding quotation marks. `None` if there is none.
 fn request_id(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Answer {

@@ -1,12 +1,13 @@
-//! The wait that delays requests.
+//! The waits before requests, and their reasons.
 
 use tokio::time::Instant;
 
-/// A wait of the gate, as the progress bar shows it.
+/// A wait before requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestWait {
-    /// When the wait ends.
+    /// The end of the wait.
     pub until: Instant,
+    /// The reason of the wait.
     pub reason: WaitReason,
 }
 
@@ -17,6 +18,6 @@ pub enum WaitReason {
     RateLimited,
     /// Backoff after a 429 without `Retry-After`, or before a retry.
     Backoff,
-    /// The request rate, or its configured ceiling.
+    /// The request keeps to the learned request rate, or to the configured maximum.
     Pacing,
 }

@@ -21,7 +21,7 @@ pub(super) fn read(headers: &HeaderMap, date_ms: i64) -> Option<Duration> {
     values.filter_map(|value| wait(value.trim(), date_ms)).max()
 }
 
-/// The form of the `Retry-After` header.
+/// The form of the first `Retry-After` header.
 pub(super) fn form(headers: &HeaderMap, date_ms: i64) -> RetryAfterForm {
     let Some(value) = headers.get(RETRY_AFTER) else { return RetryAfterForm::Absent };
     let text = value.to_str().unwrap_or_default().trim();
@@ -35,7 +35,8 @@ pub(super) fn form(headers: &HeaderMap, date_ms: i64) -> RetryAfterForm {
 }
 
 /// Reads a positive number of seconds, with or without a fraction, a future HTTP date, or a future time in epoch
-/// seconds or milliseconds. Zero, the past and everything else yield `None`: obeying them would flood the service.
+/// seconds or milliseconds. Zero, a time in the past and everything else yield `None`, so that the caller backs off
+/// instead of retrying at once.
 fn wait(text: &str, date_ms: i64) -> Option<Duration> {
     let wait = if let Some(moment_ms) = epoch_ms(text) {
         Duration::from_millis(u64::try_from(moment_ms.checked_sub(date_ms)?).ok()?)
@@ -49,13 +50,13 @@ fn wait(text: &str, date_ms: i64) -> Option<Duration> {
     (!wait.is_zero()).then(|| wait.min(LONGEST))
 }
 
-/// Reads a number as an epoch time if it lies in this century: as a wait it would be decades.
+/// Reads a number as epoch seconds or milliseconds if it lies within [`EPOCH_SECS`]: as a wait it would be decades.
 fn epoch_ms(text: &str) -> Option<i64> {
     let number: f64 = if is_decimal(text) { text.parse().ok()? } else { return None };
-    let is_age = |secs: f64| EPOCH_SECS.contains(&(secs as i64));
-    if is_age(number) {
+    let is_epoch_secs = |secs: f64| EPOCH_SECS.contains(&(secs as i64));
+    if is_epoch_secs(number) {
         Some((number * 1000.0) as i64)
-    } else if is_age(number / 1000.0) {
+    } else if is_epoch_secs(number / 1000.0) {
         Some(number as i64)
     } else {
         None

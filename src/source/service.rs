@@ -1,4 +1,4 @@
-//! The API of this stage: one type with a method for each kind of request.
+//! [`Source`], the API of this stage, with a method for each kind of request.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -72,7 +72,7 @@ impl Source {
         Ok(Source { inner: Arc::new(inner) })
     }
 
-    /// Requests one row from the lists in turn until one answers: proves address and key.
+    /// Requests one row from one list after the other until one answers, which proves address and key.
     ///
     /// # Errors
     /// `KeyRefused` or `Blocked` if every list refuses, otherwise the error of a list.
@@ -80,10 +80,10 @@ impl Source {
         self.inner.probe().await
     }
 
-    /// Requests the rows of one minute from a list: proves that a run can read it.
+    /// Requests the rows of the last minute from a list, to prove that a run can read the list.
     ///
     /// # Errors
-    /// The error with which a run would fail.
+    /// The error with which a run would fail to read the list.
     pub async fn try_list(&self, list: Stream) -> Result<(), SourceError> {
         self.inner.try_list(list).await
     }
@@ -123,7 +123,7 @@ impl Source {
         self.inner.user(user_id).await
     }
 
-    /// Waits until no `Retry-After` or backoff blocks requests.
+    /// Waits until no block is in force. Returns early if the run has to stop.
     pub async fn until_unblocked(&self) {
         self.inner.wire.gate.until_unblocked().await;
     }
@@ -132,7 +132,7 @@ impl Source {
     /// earlier attempt.
     ///
     /// # Errors
-    /// Only errors that every further request would meet too.
+    /// Only errors that every further upsert would meet too.
     pub async fn upsert(&self, body: Bytes, may_repeat: bool) -> Result<UpsertOutcome, SourceError> {
         self.inner.upsert(body, may_repeat).await
     }
@@ -157,7 +157,7 @@ impl Source {
         self.inner.wire.gate.retry_delay(wait).await
     }
 
-    /// Returns true if a list has answered with a page, which proves address and key.
+    /// Returns true if a list has answered a request of this run, which proves address and key.
     pub fn has_read_a_list(&self) -> bool {
         !self.inner.wire.lists_seen.is_empty()
     }
@@ -177,7 +177,8 @@ impl Source {
         *self.inner.wire.refusal_form.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if the list of surveys is served as `/v1/studies`; `None` until the list answered.
+    /// `Some(true)` if the list of surveys is served at `/v1/studies`, `Some(false)` if at `/v1/surveys`; `None` until
+    /// the list has answered.
     pub fn surveys_are_studies(&self) -> Option<bool> {
         self.inner.wire.surveys_path.is_studies()
     }
@@ -198,7 +199,7 @@ impl Source {
         self.inner.wire.gate.watch_retry_after()
     }
 
-    /// The request rate to start the next run with.
+    /// The request rate to store for the next run.
     pub fn learned_rate(&self) -> LearnedRate {
         match self.inner.wire.gate.learned() {
             (rate, true) => LearnedRate { requests_per_sec: rate, measured_ms: self.inner.clock.now_ms() },
@@ -206,7 +207,7 @@ impl Source {
         }
     }
 
-    /// Returns the wait that delays all requests now, if there is one.
+    /// Returns the wait that delays the whole process, if there is one.
     pub fn current_wait(&self) -> Option<RequestWait> {
         self.inner.wire.gate.current_wait()
     }

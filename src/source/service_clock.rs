@@ -1,4 +1,4 @@
-//! The service's time, from the `Date` header of its latest answer. Windows end by this time (P7), because this
+//! The service's time, from the `Date` header of its latest answer. A run reads up to this time (P7), because this
 //! machine's clock may be wrong by any amount.
 
 use std::{
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 pub(super) struct ServiceClock(Mutex<Option<(i64, Instant)>>);
 
 impl ServiceClock {
-    /// Records the `Date` of an answer.
+    /// Records the `Date` of an answer that arrived at `now`.
     pub fn note(&self, date_ms: Option<i64>, now: Instant) {
         if let Some(date_ms) = date_ms {
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((date_ms, now));
@@ -30,14 +30,14 @@ impl ServiceClock {
     }
 }
 
-/// The `Date` of an answer in epoch milliseconds, plus the `Age` in seconds that a cache added.
+/// The `Date` of an answer in epoch milliseconds, plus the `Age` header of a cache. `None` if no `Date` can be read.
 pub(super) fn date_ms(headers: &HeaderMap) -> Option<i64> {
     let date_ms = http_date_ms(headers.get(DATE)?.to_str().ok()?)?;
     let age_secs = headers.get(AGE).and_then(|age| age.to_str().ok()?.trim().parse::<u32>().ok()).unwrap_or(0);
     Some(date_ms.saturating_add(i64::from(age_secs).saturating_mul(1000)))
 }
 
-/// A date in any of the three forms that HTTP allows, in epoch milliseconds.
+/// Parses a date in any of the three forms that HTTP allows, to epoch milliseconds.
 pub(super) fn http_date_ms(text: &str) -> Option<i64> {
     let moment = httpdate::parse_http_date(text.trim()).ok()?;
     i64::try_from(moment.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()

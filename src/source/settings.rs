@@ -70,12 +70,12 @@ pub struct SourceSettings {
     pub in_flight_max: usize,
     /// Maximum request rate. `None`: only the learned rate applies.
     pub requests_per_sec_max: Option<f64>,
-    /// The longest wait because of rate limiting: of a single wait, and of consecutive refusals without a success. A
-    /// longer wait stops the run with [`super::Stop::Patience`] immediately.
+    /// The longest wait because of rate limiting, counted from the first of several consecutive refusals. A longer wait
+    /// stops the run with [`super::Stop::Patience`] immediately.
     pub patience: Duration,
     /// Maximum bytes of one decompressed body; reading stops there.
     pub body_bytes_max: usize,
-    /// The rest of a `Retry-After` that an earlier process received: nothing is sent before.
+    /// The rest of a `Retry-After` that an earlier process received: no request is sent before.
     pub not_before: Option<Duration>,
     /// The end of the run: nothing is sent or waited for after it.
     pub deadline: Option<Instant>,
@@ -93,7 +93,7 @@ pub struct SourceSettings {
     pub clock: Clock,
     /// Random numbers for the jitter of waits.
     pub rng: Rng,
-    /// The waits between attempts. Not configurable by people; tests shorten them.
+    /// The waits between attempts. No setting changes them; tests shorten them.
     pub(super) backoff: Backoff,
 }
 
@@ -125,7 +125,7 @@ impl SourceSettings {
         })
     }
 
-    /// Checks the base URL and the values that the command line cannot get wrong.
+    /// Checks the base URL and the ranges of the numbers.
     pub(super) fn check(&self) -> Result<(), SettingsError> {
         let base_url = checked_address(&self.base_url)?;
         if base_url != self.base_url {

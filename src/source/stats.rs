@@ -26,11 +26,11 @@ pub struct RequestStats {
 pub(super) struct Counters(Mutex<RequestStats>);
 
 impl Counters {
-    /// Counts a finished request. A cancelled request counts as unanswered.
-    pub fn count(&self, status: Option<u16>, bytes: usize, is_about_ties: bool) {
+    /// Counts a request that ended. `status` is `None` if no answer came: the request failed or was cancelled.
+    pub fn count(&self, status: Option<u16>, bytes: usize, is_tie_probe: bool) {
         let mut stats = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         stats.total += 1;
-        stats.ties_probed += u64::from(is_about_ties);
+        stats.ties_probed += u64::from(is_tie_probe);
         *stats.by_status.entry(status.unwrap_or(0)).or_default() += 1;
         stats.bytes = stats.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
     }

@@ -12,30 +12,32 @@ const STUDIES: &str = "/v1/studies";
 /// The path of the list of surveys that is in use.
 #[derive(Debug, Default)]
 pub(super) struct SurveysPath {
+    /// True if the path in use is `/v1/studies`.
     is_studies: AtomicBool,
-    /// True if a page was read from this path.
+    /// True if a page was read from the path in use.
     has_answered: AtomicBool,
     /// True if both paths were answered with 404.
     has_neither: AtomicBool,
 }
 
 impl SurveysPath {
-    /// Starts with the path that answered an earlier run.
+    /// Starts with the path of an earlier run: `/v1/studies` if `is_studies`.
     pub fn new(is_studies: bool) -> Self {
         SurveysPath { is_studies: is_studies.into(), ..Self::default() }
     }
 
-    /// Returns true if surveys are served as studies; `None` until a page was read.
+    /// `Some(true)` if the list is served at `/v1/studies`, `Some(false)` if at `/v1/surveys`; `None` until a page was
+    /// read.
     pub fn is_studies(&self) -> Option<bool> {
         self.has_answered.load(Ordering::Relaxed).then(|| self.is_studies.load(Ordering::Relaxed))
     }
 
-    /// The address with the path in use; `None` if the address has it already.
+    /// The address with `/v1/studies` in place of `/v1/surveys`; `None` if nothing has to be replaced.
     pub fn in_use(&self, address: &Address) -> Option<Address> {
         if self.is_studies.load(Ordering::Relaxed) { renamed(address, STUDIES) } else { None }
     }
 
-    /// The address with the other path; `None` once it is known which path answers.
+    /// The address with the other path. `None` once a path has answered, or both were answered with 404.
     pub fn other(&self, address: &Address) -> Option<Address> {
         if self.has_answered.load(Ordering::Relaxed) || self.has_neither.load(Ordering::Relaxed) {
             return None;
@@ -44,7 +46,7 @@ impl SurveysPath {
         renamed(address, if is_studies { SURVEYS } else { STUDIES })
     }
 
-    /// Records that a page was read from this address.
+    /// Records that a page was read from this address. Addresses of other lists are ignored.
     pub fn answered(&self, address: &Address) {
         if is_of_surveys(address) {
             self.is_studies.store(address.url.path().ends_with(STUDIES), Ordering::Relaxed);
@@ -63,6 +65,7 @@ fn is_of_surveys(address: &Address) -> bool {
     address.posted.is_none() && (path.ends_with(Stream::Surveys.path()) || path.ends_with(STUDIES))
 }
 
+/// The address of the list of surveys with the path `name`; `None` if it has this path or is of another list.
 fn renamed(address: &Address, name: &str) -> Option<Address> {
     if !is_of_surveys(address) || address.url.path().ends_with(name) {
         return None;
@@ -70,10 +73,9 @@ fn renamed(address: &Address, name: &str) -> Option<Address> {
     let (path, old) = (address.url.path(), if name == SURVEYS { STUDIES } else { SURVEYS });
     let mut url = address.url.clone();
     url.set_path(&format!("{}{name}", path.strip_suffix(old)?));
-    // The path ends with the name.
-    let at = address.shown.split('?').next().and_then(|shown| shown.rfind(old))?;
+    let start = address.shown.split('?').next().and_then(|shown| shown.rfind(old))?;
     let mut shown = address.shown.clone();
-    shown.replace_range(at..at + old.len(), name);
+    shown.replace_range(start..start + old.len(), name);
     Some(Address { shown, url, ..address.clone() })
 }
 

@@ -22,7 +22,7 @@ pub enum TlsProblem {
 }
 
 impl TlsProblem {
-    /// Returns true if the problem is the certificate.
+    /// Returns true if the service's certificate is the problem.
     pub fn is_certificate(self) -> bool {
         !matches!(self, TlsProblem::NotTls | TlsProblem::Refused)
     }

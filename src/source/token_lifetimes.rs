@@ -1,7 +1,7 @@
-//! Records how deep in a list, and at what age, page tokens were still answered in this run.
+//! Records after how many pages of a list, and at what age, page tokens were still answered in this run.
 //!
-//! A 404 on a page token means either the end of the list or a dead token. If deeper tokens and older tokens were
-//! answered, then the token died neither of its depth nor of its age: the list has ended.
+//! A 404 on a page token means either the end of the list or a dead token. If tokens of later pages and older tokens
+//! were answered, then neither the number of pages nor the age killed the token: the list has ended.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -10,7 +10,7 @@ use std::{
 
 use crate::model::Stream;
 
-/// The proven token lifetimes of each stream.
+/// The token lifetimes that this run has seen, by stream.
 #[derive(Debug, Default)]
 pub(super) struct TokenLifetimes([StreamLifetimes; Stream::ALL.len()]);
 
@@ -23,7 +23,8 @@ struct StreamLifetimes {
 }
 
 impl TokenLifetimes {
-    /// Records the number of pages read from a list, and the age of the last page's token; `None` for a first page.
+    /// Records that `pages` pages of a list are read. `age` is the age of the token that requested the last one; `None`
+    /// for a first page.
     pub fn record_page(&self, stream: Stream, pages: u64, age: Option<Duration>) {
         let Some(lives) = self.of(stream) else { return };
         lives.deepest.fetch_max(pages, Ordering::Relaxed);
@@ -32,7 +33,7 @@ impl TokenLifetimes {
         }
     }
 
-    /// Returns true if a token after `pages` pages was answered in some list, and also a token of this age.
+    /// Returns true if the run has seen an answer to a token after `pages` pages, and an answer to a token of this age.
     pub fn is_proven(&self, stream: Stream, pages: u64, age: Duration) -> bool {
         self.of(stream).is_some_and(|lives| {
             pages < lives.deepest.load(Ordering::Relaxed) && micros(age) <= lives.oldest_us.load(Ordering::Relaxed)
@@ -40,8 +41,8 @@ impl TokenLifetimes {
     }
 
     fn of(&self, stream: Stream) -> Option<&StreamLifetimes> {
-        let at = Stream::ALL.iter().position(|known| *known == stream)?;
-        self.0.get(at)
+        let index = Stream::ALL.iter().position(|known| *known == stream)?;
+        self.0.get(index)
     }
 }
 

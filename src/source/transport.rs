@@ -29,6 +29,7 @@ impl Transport {
         Transport(Some(Arc::new(answer)))
     }
 
+    /// Sends the request with this client, or passes its method, address and body to the handler.
     pub(super) async fn send(&self, client: &Client, request: Request, timeout: Duration) -> Result<Reply, Failure> {
         match &self.0 {
             None => client.execute(request).await.map_err(|error| failure_to_send(error, timeout)),
@@ -47,6 +48,7 @@ impl fmt::Debug for Transport {
     }
 }
 
+/// The failure of a request without an answer.
 fn failure_to_send(error: reqwest::Error, timeout: Duration) -> Failure {
     if error.is_connect() {
         failure_to_connect(error)

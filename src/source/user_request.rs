@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{model::Activity, text::bytes_without_mark};
 
-/// How long a stopping run still waits for the answer to an upsert: without the answer, nobody knows whether the upsert
-/// arrived.
+/// How long a stopping run still waits for the answer to an upsert. Without the answer, it is unknown whether the
+/// service accepted the upsert.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// One request about a person.
@@ -27,16 +27,16 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(super) struct UserRequest {
     pub method: Method,
     pub url: Url,
-    /// The address for people, without the id.
+    /// The address for people, with a hash in place of the id.
     pub shown: String,
-    /// The body of a POST; its answer may have any body. `None` for a GET; its answer must be JSON.
+    /// The body of a POST, whose answer may have any body. `None` for a GET, whose answer must be JSON.
     pub body: Option<Bytes>,
 }
 
 /// The result of one request about a person.
 #[derive(Debug)]
 pub(super) enum UserRequestOutcome {
-    /// An answer with any status. `message` is the text of an error, for the sender of the person.
+    /// An answer of the service. `message` is the text of an error, and may name the person.
     Answered {
         status: u16,
         body: Bytes,
@@ -47,8 +47,9 @@ pub(super) enum UserRequestOutcome {
         status: u16,
         location: String,
     },
-    /// Rate limited: the gate knows the wait.
+    /// Rate limited: the gate knows the wait. An upsert may not have been sent at all.
     RateLimited,
+    /// A failure that is worth a retry.
     Failed(Failure),
     /// The run was stopped during the request.
     Interrupted(Stop),
@@ -59,7 +60,7 @@ impl Wire {
     pub async fn call(&self, call: &UserRequest) -> Result<UserRequestOutcome, Stop> {
         let permit = match call.body {
             None => self.gate.permit().await?,
-            // An upsert does not wait at a closed gate: the caller has recorded it as sent, and has to undo that.
+            // An upsert does not wait at a blocked gate: the caller has recorded it as sent, and undoes the record.
             Some(_) => match self.gate.permit_if_open().await? {
                 Some(permit) => permit,
                 None => return Ok(UserRequestOutcome::RateLimited),
@@ -87,6 +88,7 @@ impl Wire {
         Ok(called)
     }
 
+    /// Sends the request, reads and classifies the answer. Reports to the gate.
     async fn exchange_call(&self, call: &UserRequest, permit: &Permit, tally: &mut Tally<'_>) -> UserRequestOutcome {
         let mut request = Request::new(call.method.clone(), call.url.clone());
         request.headers_mut().insert(AUTHORIZATION, self.user_auth.clone());
@@ -138,10 +140,9 @@ impl Wire {
                 None => answered(body),
                 Some(reason) => {
                     let came = format!("{} bytes", body.len());
-                    UserRequestOutcome::Failed(match excerpt::is_html(content_type(reply.headers()), &body) {
-                        true => Failure::Html { came },
-                        false => Failure::NotJson { reason, came },
-                    })
+                    let is_html = excerpt::is_html(content_type(reply.headers()), &body);
+                    let failure = if is_html { Failure::Html { came } } else { Failure::NotJson { reason, came } };
+                    UserRequestOutcome::Failed(failure)
                 }
             },
         }

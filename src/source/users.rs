@@ -1,8 +1,9 @@
-//! Reads or upserts one person per request, through the gate. Reports whether an upsert was delivered, refused or
-//! unknown; the caller decides what to do.
+//! Reads or upserts one person per request, through the gate. Reports if an upsert was accepted, refused or is unknown;
+//! the caller decides what to do.
 //!
-//! An upsert carries events that the service counts, so it is sent twice only if the caller allows that. Logs and
-//! errors never contain an id, because they may outlive an erasure.
+//! An upsert carries events that the service counts. If an attempt may have been accepted, the upsert is sent again
+//! only if the caller allows that. Logs and errors contain a hash instead of the id, because they may outlive an
+//! erasure.
 
 use bytes::Bytes;
 use reqwest::{Method, Url};
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::model::{Stream, can_request_user};
 
-/// The id of nobody. The answer to a request for it is about the key alone.
+/// An id that no person has: the answer to a request for this id shows if the key is valid.
 const NOBODY: &str = "studysync-checks-the-key";
 
 /// The answer to a request for a person.
@@ -25,7 +26,7 @@ const NOBODY: &str = "studysync-checks-the-key";
 pub enum UserAnswer {
     /// The exact body: valid JSON of any content.
     Found { body: Bytes },
-    /// 404: the service does not know the person, or not yet.
+    /// 404: the service does not know the person, perhaps not yet.
     Absent,
     /// Any other 4xx for this person.
     Refused { status: u16 },
@@ -34,7 +35,7 @@ pub enum UserAnswer {
 /// The result of an upsert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpsertOutcome {
-    /// 2xx. `unknown_sends` counts earlier attempts without a conclusive answer.
+    /// 2xx. `unknown_sends` counts earlier attempts that the service may have accepted too.
     Accepted { status: u16, unknown_sends: u64 },
     /// 4xx: the service did not accept the person, and a retry will not help.
     Refused { status: u16, message: String },
@@ -48,18 +49,18 @@ pub enum UpsertOutcome {
     RateLimited,
 }
 
-/// The attempts to send one person so far.
+/// The results of the attempts to upsert one person so far.
 #[derive(Default)]
-struct Sent {
+struct UpsertAttempts {
     /// The latest failure after which the service may have accepted the person.
     maybe_delivered: Option<Failure>,
-    /// Number of such failures.
+    /// Number of failures after which the service may have accepted the person.
     unknown_sends: u64,
     /// Number of 401 and 403 answers.
     refusals: u32,
 }
 
-impl Sent {
+impl UpsertAttempts {
     /// The result if no further attempt is made.
     fn give_up(self, failure: Failure) -> UpsertOutcome {
         match self.maybe_delivered {
@@ -78,6 +79,7 @@ impl Sent {
 }
 
 impl Inner {
+    /// Reads one person, with retries. A 401 or 403 is retried if the key is valid.
     pub async fn user(&self, user_id: &str) -> Result<UserAnswer, SourceError> {
         let call = self.call_for(user_id);
         if !can_request_user(user_id) {
@@ -122,11 +124,12 @@ impl Inner {
         }
     }
 
+    /// Upserts one person, with retries. After an attempt that may have been accepted, retries need `may_repeat`.
     pub async fn upsert(&self, body: Bytes, may_repeat: bool) -> Result<UpsertOutcome, SourceError> {
         let (url, shown) = (self.user_address(""), self.user_address("").to_string());
         let call = UserRequest { method: Method::POST, url, shown, body: Some(body) };
         let (mut waits, mut attempts) = (self.backoff.series(), 0);
-        let mut sent = Sent::default();
+        let mut sent = UpsertAttempts::default();
         loop {
             let failure = match self.wire.call(&call).await {
                 // Nothing was sent in this attempt.
@@ -178,7 +181,7 @@ impl Inner {
         }
     }
 
-    /// Checks that the key works for users too, where it may be sent in another form. Requests the id of nobody.
+    /// Checks the key for lists and for users, where it may be sent in another form. Fails if the service refuses it.
     async fn check_key_for_users(&self) -> Result<(), SourceError> {
         self.check_key().await?;
         match self.wire.call(&self.call_for(NOBODY)).await? {
@@ -194,13 +197,14 @@ impl Inner {
         }
     }
 
+    /// The request that reads a person.
     fn call_for(&self, user_id: &str) -> UserRequest {
         let shown = self.user_address(&format!("/#{:08x}", xxh3_64(user_id.as_bytes()) & 0xffff_ffff)).to_string();
         let url = self.user_address(&format!("/{}", escaped(user_id)));
         UserRequest { method: Method::GET, url, shown, body: None }
     }
 
-    /// The address of users, followed by `suffix`.
+    /// The path of users followed by `suffix`, as an address of the service.
     fn user_address(&self, suffix: &str) -> Url {
         let mut url = self.base_url.clone();
         let path = format!("{}{}{suffix}", self.base_url.path().trim_end_matches('/'), Stream::Users.path());
@@ -209,12 +213,12 @@ impl Inner {
     }
 }
 
-/// Returns true if the service certainly did not accept the upsert: no connection, out of service, or refused.
+/// Returns true if the service certainly did not accept the upsert: no connection, or status 401, 403 or 503.
 fn is_surely_undelivered(failure: &Failure) -> bool {
     matches!(failure, Failure::Connect { .. } | Failure::Status { status: 401 | 403 | 503, .. })
 }
 
-/// Escapes every byte of a path segment that has a meaning in an address.
+/// Percent-encodes every byte of a path segment except ASCII letters, digits, `-`, `_`, `.` and `~`.
 fn escaped(text: &str) -> String {
     use std::fmt::Write as _;
     let mut segment = String::with_capacity(text.len());

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::model::{EndStyle, PageRequest, PageToken};
 
-/// A page token older than this may have died of its age, whatever age other tokens reached.
+/// Maximum age of a page token that counts as alive because other tokens of the run lived longer.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// One step of a walk.
@@ -33,8 +33,8 @@ pub enum WalkStep {
     },
     /// The list has ended. `NotFound`: the service answered 404, an empty and complete result.
     End(EndStyle),
-    /// A 404 on a page token: the end of the list, or a dead token. The caller finds out and calls
-    /// [`Walk::resolve_end`].
+    /// A 404 on a page token, which means the end of the list or a dead token. The caller finds out which, for example
+    /// by reading parts of the window, and calls [`Walk::resolve_end`].
     UnprovenEnd,
 }
 
@@ -43,7 +43,7 @@ pub enum WalkStep {
 pub struct Page {
     /// The exact decompressed body: UTF-8 with an envelope that [`super::envelope::parse`] accepts.
     pub body: Bytes,
-    /// Items in its `data`.
+    /// Items in the page's `data`.
     pub rows: usize,
     /// The next page token; `None` on the last page.
     pub next: Option<PageToken>,
@@ -63,14 +63,17 @@ pub struct Walk {
     request: PageRequest,
     size: PageSize,
     guards: Guards,
+    /// The form in which the list ended; `None` before its end.
     end: Option<EndStyle>,
-    /// True if the list answers a minimal request: then a failing page fails because of its rows.
+    /// True if the list answered a minimal request, so that a failing page fails because of its rows.
     is_answering: bool,
-    /// The time of arrival of the page token.
+    /// When the current page token arrived.
     token_at: Instant,
-    /// The age at which this page token was first answered with 404.
+    /// The age at which the current page token was first answered with 404.
     not_found_at: Option<Duration>,
+    /// True after [`Walk::resolve_end`] with false: the next call restarts the window.
     is_end_denied: bool,
+    /// True if the window is one millisecond.
     is_of_moment: bool,
     address_of: AddressOf,
 }
@@ -79,16 +82,18 @@ pub struct Walk {
 type AddressOf = fn(&Url, &PageRequest, Option<u32>) -> Address;
 
 impl Walk {
+    /// Reads the pages of a window.
     pub(super) fn new(source: Arc<Inner>, request: PageRequest) -> Self {
-        Self::at(source, request, address::of_page, false)
+        Self::with_addresses(source, request, address::of_page, false)
     }
 
     /// Reads the rows of one millisecond.
     pub(super) fn of_moment(source: Arc<Inner>, request: PageRequest) -> Self {
-        Self::at(source, request, address::of_moment, true)
+        Self::with_addresses(source, request, address::of_moment, true)
     }
 
-    fn at(source: Arc<Inner>, request: PageRequest, address_of: AddressOf, is_of_moment: bool) -> Self {
+    /// A walk whose pages have the addresses that `address_of` builds.
+    fn with_addresses(source: Arc<Inner>, request: PageRequest, address_of: AddressOf, is_of_moment: bool) -> Self {
         let size = PageSize::new(request.page_rows, request.scope.stream.page_rows_max());
         let guards = Guards::new(request.token.as_ref());
         Self {
@@ -106,7 +111,8 @@ impl Walk {
         }
     }
 
-    /// Reads a part of a failed window: with the usual page size, then with the smallest, and with few retries.
+    /// Makes this the walk of a part of a window that failed: after a failure the page size goes to the smallest at
+    /// once, and requests have few retries.
     #[must_use]
     pub fn part_of_a_failed_window(mut self) -> Self {
         self.size.shrink_in_one_step();
@@ -125,22 +131,25 @@ impl Walk {
             return Ok(self.restarted(reason, reason.to_owned()));
         }
         loop {
-            let at = (self.address_of)(&self.source.base_url, &self.request, self.size.limit());
-            let at = self.source.listed_at(self.request.scope.stream, at);
+            let address = (self.address_of)(&self.source.base_url, &self.request, self.size.limit());
+            let address = self.source.listed_at(self.request.scope.stream, address);
             let has_token = self.request.token.is_some();
-            match self.source.fetch_page(&at, self.can_be_smaller(), has_token).await? {
+            match self.source.fetch_page(&address, self.can_be_smaller(), has_token).await? {
                 FetchOutcome::Page(page) => return self.accept(page),
                 FetchOutcome::Rejected(rejection) => {
-                    if let Some(step) = self.rejected(rejection, at.shown).await? {
+                    if let Some(step) = self.rejected(rejection, address.shown).await? {
                         return Ok(step);
                     }
                 }
-                FetchOutcome::Failed { last, attempts } => self.shrink_or_give_up(last, attempts, at.shown).await?,
+                FetchOutcome::Failed { last, attempts } => {
+                    self.shrink_or_give_up(last, attempts, address.shown).await?
+                }
             }
         }
     }
 
-    /// Resolves an [`WalkStep::UnprovenEnd`]: whether the list ended there.
+    /// Answers an [`WalkStep::UnprovenEnd`]: `is_end` says if the list ended there. If not, the next call restarts the
+    /// window.
     pub fn resolve_end(&mut self, is_end: bool) {
         if is_end {
             self.end = Some(EndStyle::NotFound);
@@ -149,10 +158,10 @@ impl Walk {
         }
     }
 
-    /// Returns true if a page token that was answered with 404 at this age cannot have died: deeper and older tokens
-    /// were answered.
+    /// Returns true if a page token that was answered with 404 at this age cannot have died, because tokens of later
+    /// pages and older tokens were answered in this run.
     fn is_token_alive(&self, age: Duration) -> bool {
-        // Rows of one millisecond may follow the last page: only another page size shows that.
+        // Within one millisecond, a page boundary may hide the rows behind it. Only another page size shows them.
         if self.is_of_moment && self.size.limit().is_some() {
             return false;
         }
@@ -170,12 +179,14 @@ impl Walk {
         self.size.can_shrink() || self.size.shrinks_in_one_step()
     }
 
+    /// Counts a page and returns it. If its token came before, the window restarts or the walk fails.
     fn accept(&mut self, page: ReceivedPage) -> Result<WalkStep, SourceError> {
         let ReceivedPage { body, envelope, service_now_ms, .. } = page;
         if let Err(cause) = self.guards.record_page(&envelope) {
             let reason = cause.to_string();
             self.guards.restart_after_loop(cause)?;
-            // A page full of rows of one millisecond leads to itself. The largest page is most likely to get past it.
+            // Some services return the same page again if it is full of rows of one millisecond. The largest page is
+            // most likely to hold all these rows.
             self.size.use_largest(self.request.scope.stream.page_rows_max());
             return Ok(self.restarted("a page token came twice", reason));
         }
@@ -197,12 +208,12 @@ impl Walk {
         }))
     }
 
-    /// Interprets a rejected request; `None` repeats the request.
+    /// Interprets a rejected request: the end of the list, a restart, or an error. `None` repeats the request.
     async fn rejected(&mut self, rejection: Rejection, url: String) -> Result<Option<WalkStep>, SourceError> {
         if self.request.token.is_none() {
             // A web page with status 404 comes from a wrong address and proves nothing about the window.
-            let is_none = rejection.status == 404 && !rejection.is_html;
-            if is_none && self.source.list_exists(self.request.scope.stream).await? {
+            let may_be_empty = rejection.status == 404 && !rejection.is_html;
+            if may_be_empty && self.source.list_exists(self.request.scope.stream).await? {
                 self.end = Some(EndStyle::NotFound);
                 return Ok(self.end.map(WalkStep::End));
             }
@@ -227,7 +238,7 @@ impl Walk {
                     return Ok(self.end.map(WalkStep::End));
                 }
                 NotFoundMeaning::Unproven => return Ok(Some(WalkStep::UnprovenEnd)),
-                NotFoundMeaning::Again(smaller) => smaller.into_iter().for_each(|rows| self.size.fix(rows)),
+                NotFoundMeaning::Again(page_rows) => page_rows.into_iter().for_each(|rows| self.size.fix(rows)),
             }
         }
         let cause = format!("status {status} on a page token");
@@ -236,6 +247,7 @@ impl Walk {
         Ok(Some(self.restarted(&cause, reason)))
     }
 
+    /// Makes the next request the window's first. `cause` goes to the log, `reason` to the caller.
     fn restarted(&mut self, cause: &str, reason: String) -> WalkStep {
         // The service's message is shown by the caller; it does not belong in a log.
         tracing::warn!(scope = %self.request.scope, window = %self.request.window, cause, "restarting window");
@@ -244,7 +256,8 @@ impl Walk {
         WalkStep::Restarted { reason }
     }
 
-    /// Shrinks the pages after a failure, or returns the error of the walk.
+    /// Shrinks the pages after a failure, so that the next request asks for a smaller page. Fails if a smaller page is
+    /// impossible or would not help.
     async fn shrink_or_give_up(&mut self, last: Failure, attempts: u32, url: String) -> Result<(), SourceError> {
         if !last.may_be_size() && !last.may_be_a_record() {
             return Err(last.give_up(url, attempts));
@@ -259,12 +272,13 @@ impl Walk {
             return Ok(());
         }
         // A service that answers nothing is down; a service that answers a minimal request finds this page too large.
-        Err(match self.is_answering(&last).await? {
-            false => last.give_up(url, attempts),
-            true => SourceError::TooLarge { url, page_rows: rows, last },
-        })
+        if self.is_answering(&last).await? {
+            return Err(SourceError::TooLarge { url, page_rows: rows, last });
+        }
+        Err(last.give_up(url, attempts))
     }
 
+    /// Returns true if the list answers a minimal request. Sends the request at most until it was answered once.
     async fn is_answering(&mut self, last: &Failure) -> Result<bool, SourceError> {
         self.is_answering = self.is_answering
             || matches!(last, Failure::BodyTooLarge { .. })

@@ -47,8 +47,8 @@ const LOCATION_CHARS_MAX: usize = 200;
 pub(super) enum RequestOutcome {
     /// A page.
     Page(Box<ReceivedPage>),
-    /// A page with records that are not JSON. A second attempt shows whether the service sends them so, or the transfer
-    /// broke them.
+    /// A page with records that are not JSON. A second attempt with the same records shows that the transfer did not
+    /// break them.
     Broken { page: Box<ReceivedPage>, failure: Failure },
     /// The answer to a POST.
     Posted { body: Bytes, service_now_ms: Option<i64> },
@@ -65,7 +65,7 @@ pub(super) enum RequestOutcome {
 /// The result of sending a request, before the body of the answer is read.
 #[derive(Debug)]
 pub(super) enum SendOutcome {
-    /// The service accepted the request.
+    /// An answer that is no rate limiting, with any status.
     Replied(Reply),
     /// Rate limited: the gate knows the wait.
     RateLimited,
@@ -78,7 +78,9 @@ pub(super) enum SendOutcome {
 pub(super) struct ReceivedPage {
     pub body: Bytes,
     pub envelope: Envelope,
+    /// The service's time when it answered, in epoch milliseconds.
     pub service_now_ms: Option<i64>,
+    /// The time from sending the request to the last byte of the answer.
     pub latency: Duration,
 }
 
@@ -86,7 +88,9 @@ pub(super) struct ReceivedPage {
 #[derive(Debug)]
 pub(super) struct Rejection {
     pub status: u16,
+    /// The service's message, shortened.
     pub message: String,
+    /// True if the body is a web page: a proxy sent it, not the service.
     pub is_html: bool,
 }
 
@@ -116,7 +120,7 @@ pub(super) struct Wire {
 }
 
 impl Rejection {
-    /// Returns true if the key may be the reason.
+    /// Returns true for 401 and 403: the key may be the reason.
     pub fn is_about_key(&self) -> bool {
         matches!(self.status, 401 | 403)
     }
@@ -143,11 +147,11 @@ impl Wire {
         })
     }
 
-    /// Waits for the gate, sends one request and reads the answer.
+    /// Waits for the gate, sends one request and reads the answer. `Err` means that the run has to stop.
     pub async fn ask(&self, address: &Address) -> Result<RequestOutcome, Stop> {
         let permit = self.gate.permit().await?;
         let _booked = self.gate.account().enter(Activity::Network);
-        let mut tally = Tally::new(self, address.is_about_ties);
+        let mut tally = Tally::new(self, address.is_tie_probe);
         let started = Instant::now();
         let exchange = timeout(self.timeout, self.exchange(address, &permit, &mut tally, started));
         let outcome = self
@@ -169,6 +173,7 @@ impl Wire {
         Ok(outcome)
     }
 
+    /// Sends the request, reads and classifies the answer. `started` is when the latency of a page begins.
     async fn exchange(
         &self,
         address: &Address,
@@ -225,17 +230,18 @@ impl Wire {
         }
     }
 
-    /// Sends a request and reports to the gate whether the service accepted it.
+    /// Sends a request with the client for the service, and reports to the gate: accepted or rate limited.
     pub(super) async fn send(&self, request: Request, permit: &Permit, tally: &mut Tally<'_>) -> SendOutcome {
         self.send_with(&self.client, request, permit, tally).await
     }
 
-    /// Sends a request with this client, without reporting to the gate.
+    /// Sends a request with this client. Reports nothing to the gate.
     pub(super) async fn transmit(&self, client: &Client, request: Request) -> Result<Reply, Failure> {
         self.transport.send(client, request, self.timeout).await
     }
 
-    /// [`Wire::send`] with another client.
+    /// Sends a request with this client, and reports to the gate: accepted or rate limited. Records the status and the
+    /// service's time.
     pub(super) async fn send_with(
         &self,
         client: &Client,
@@ -253,7 +259,7 @@ impl Wire {
         let status = response.status();
         tally.status = Some(status.as_u16());
         if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
-            // Without any `Date` only this machine's clock is left.
+            // This machine's clock is used only if the service has never sent a `Date`.
             let date_ms = date_ms.or_else(|| self.clock.now_ms(now)).unwrap_or_else(|| self.machine_clock.now_ms());
             let wait = retry_after::read(response.headers(), date_ms);
             let form = retry_after::form(response.headers(), date_ms);
@@ -269,6 +275,7 @@ impl Wire {
         SendOutcome::Replied(response)
     }
 
+    /// Reads a body and parses its envelope. Fails if the body is not a page.
     async fn read_page(&self, response: &mut Reply, tally: &mut Tally<'_>) -> Result<(Bytes, Envelope), Failure> {
         let body = body::read(response, self.body_limits, &self.key, &mut tally.read_bytes).await?;
         match envelope::parse(&body) {
@@ -282,8 +289,8 @@ impl Wire {
         }
     }
 
-    /// Reads and classifies an error answer. A broken body is not a further error, because the body only explains the
-    /// status.
+    /// Reads an error answer: 5xx, 408 and 425 are `Failed`, every other status is `Rejected`. If the body cannot be
+    /// read, the message is empty.
     pub(super) async fn read_error(&self, response: &mut Reply, tally: &mut Tally<'_>) -> RequestOutcome {
         let limits = BodyLimits { bytes_max: ERROR_BODY_BYTES_MAX, idle: ERROR_BODY_IDLE };
         let body = body::read(response, limits, &self.key, &mut tally.read_bytes).await.unwrap_or_default();
@@ -320,23 +327,26 @@ impl Wire {
 /// Counts one request when it is dropped, however the request ends.
 pub(super) struct Tally<'a> {
     wire: &'a Wire,
+    /// The status of the answer; `None` until it arrives.
     pub status: Option<u16>,
+    /// Decompressed bytes of the body read so far.
     pub read_bytes: usize,
-    is_about_ties: bool,
+    is_tie_probe: bool,
 }
 
 impl<'a> Tally<'a> {
-    pub(super) fn new(wire: &'a Wire, is_about_ties: bool) -> Self {
-        Self { wire, status: None, read_bytes: 0, is_about_ties }
+    pub(super) fn new(wire: &'a Wire, is_tie_probe: bool) -> Self {
+        Self { wire, status: None, read_bytes: 0, is_tie_probe }
     }
 }
 
 impl Drop for Tally<'_> {
     fn drop(&mut self) {
-        self.wire.counters.count(self.status, self.read_bytes, self.is_about_ties);
+        self.wire.counters.count(self.status, self.read_bytes, self.is_tie_probe);
     }
 }
 
+/// The `Content-Type` header; empty if there is none.
 pub(super) fn content_type(headers: &HeaderMap) -> &str {
     headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }

@@ -77,7 +77,7 @@ pub fn run(
     let settings = config::resolve(overrides).unwrap();
     let mut request = EraseRequest::default();
     let [_, user] = person.arguments();
-    request.name(IdentifierKind::UserId, user).unwrap();
+    request.add_person(IdentifierKind::UserId, user).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let system = System { failpoints, ..System::default() };
     let opened = Erase::open_in(settings, request, CancellationToken::new(), system);

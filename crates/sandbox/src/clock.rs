@@ -1,5 +1,5 @@
-//! The service's clock. It starts at a moment handed in, and then runs at real speed or stands still;
-//! it never reads the machine's date.
+//! The service's clock. It starts at a given time and then runs at real speed or stands still. It does not read the
+//! machine's date.
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},
@@ -9,7 +9,7 @@ use std::{
 use axum::http::HeaderValue;
 use tokio::time::Instant;
 
-/// The service's clock, and the monotonic clock of the request log.
+/// The service's clock, and the monotonic clock of the request log and the rate limit.
 #[derive(Debug)]
 pub(crate) struct Clock {
     begun: Instant,
@@ -34,9 +34,9 @@ impl Clock {
         u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Moves the service's clock forward; never back.
+    /// Moves the service's clock forward. Returns the service's time.
     pub(crate) fn advance(&self, by_ms: u64) -> i64 {
-        // A century is more than anybody waits, and far from the ends of the calendar.
+        // A century is longer than any test needs, and cannot exceed the calendar.
         const ADVANCE_MAX_MS: u64 = 100 * 366 * 86_400_000;
         let by_ms = i64::try_from(by_ms.min(ADVANCE_MAX_MS)).unwrap_or(0);
         self.advanced_ms.fetch_add(by_ms, Ordering::SeqCst);
@@ -44,7 +44,7 @@ impl Clock {
     }
 }
 
-/// An HTTP date; the milliseconds are cut off.
+/// Formats epoch milliseconds as an HTTP date, without the milliseconds.
 pub(crate) fn http_date(at_ms: i64) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_millis(u64::try_from(at_ms).unwrap_or(0)))
 }

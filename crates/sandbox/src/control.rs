@@ -1,5 +1,5 @@
-//! The control operations, for programs that run the sandbox in their own process.
-//! `control_http` offers the same over HTTP.
+//! The control operations, for programs that run the sandbox in their own process. `control_http` offers these
+//! operations over HTTP.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{
     world::{ChangeRequest, ChangeSummary, Flags, PlantError, Record, RowKey, Timeline, World},
 };
 
-/// Rows of the truth that are rendered at once; between them the service goes on answering.
+/// Records that [`Control::truth_part`] renders at once. Between two parts the service can answer requests.
 const TRUTH_ROWS: usize = 1000;
 
 /// A list of the service.
@@ -29,7 +29,7 @@ pub enum ListName {
     Themes,
 }
 
-/// What the sandbox holds and has done.
+/// The counts of records, requests and pending purges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
     /// The service's clock, epoch milliseconds.
@@ -44,13 +44,13 @@ pub struct Stats {
     pub themes: usize,
     /// Visitors.
     pub visitors: usize,
-    /// Purges that wait for their time.
+    /// Purges whose delay has not passed.
     pub pending_purges: usize,
     /// Requests so far.
     pub requests: u64,
-    /// Requests under way.
+    /// Requests that are being answered.
     pub in_flight: u32,
-    /// The most requests at once since the log was cleared.
+    /// The most concurrent requests since the log was cleared.
     pub in_flight_max: u32,
 }
 
@@ -60,7 +60,7 @@ pub struct Control {
     pub(crate) service: Arc<Service>,
 }
 
-/// Where a listing of the truth stands.
+/// The position of [`Control::truth_part`]: creation time and serial of the last record.
 pub(crate) type TruthKey = (i64, u32);
 
 impl Control {
@@ -76,44 +76,44 @@ impl Control {
         now_ms
     }
 
-    /// Changes data, and says what was changed.
+    /// Changes data as requested, and returns what was changed.
     pub fn apply_changes(&self, request: &ChangeRequest) -> ChangeSummary {
         self.service.run_due_purges();
         let now_ms = self.now_ms();
         self.service.world_mut().apply(request, now_ms)
     }
 
-    /// How the service answers at present; `count` and `skip` of a schedule are what is left of them.
+    /// The faults at present. `count` and `skip` of a schedule are the numbers that are left.
     pub fn faults(&self) -> Faults {
         Faults::clone(&self.service.faults())
     }
 
-    /// Changes how the service answers from the next request on. The error says what is wrong with the settings.
+    /// Replaces the faults, from the next request on. The error says what is wrong with them.
     pub fn set_faults(&self, faults: Faults) -> Result<(), String> {
         faults.validate()?;
         self.service.set_faults(faults);
         Ok(())
     }
 
-    /// Changes some of the faults: a JSON merge patch.
+    /// Changes some of the faults by a JSON merge patch, and returns all faults.
     pub fn merge_faults(&self, patch: Value) -> Result<Faults, String> {
         let faults = self.faults().merged(patch).map_err(|error| error.to_string())?;
         self.set_faults(faults.clone())?;
         Ok(faults)
     }
 
-    /// The requests from a number on.
+    /// The logged requests with this number or a higher one.
     pub fn log_since(&self, seq: u64) -> Vec<LogEntry> {
         self.service.log.since(seq, usize::MAX)
     }
 
-    /// Forgets the requests; their numbers go on.
+    /// Clears the log. Numbers of later requests continue.
     pub fn clear_log(&self) {
         self.service.log.clear();
     }
 
-    /// Hands over each record that the service holds, in order of creation,
-    /// with all optional parts and the soft-deleted ones.
+    /// Calls `each` for each record of a list, in order of creation. Soft-deleted records and all optional members are
+    /// included.
     pub fn truth(&self, list: ListName, mut each: impl FnMut(&str)) {
         let mut key = None;
         loop {
@@ -126,7 +126,8 @@ impl Control {
         }
     }
 
-    /// A part of the truth as NDJSON, and where the next one begins.
+    /// The records after a position as NDJSON, at most [`TRUTH_ROWS`], and the position for the next part. `None` if no
+    /// record is left.
     pub(crate) fn truth_part(&self, list: ListName, after: Option<TruthKey>) -> (Vec<u8>, Option<TruthKey>) {
         self.service.run_due_purges();
         let world: &World = &self.service.world();
@@ -137,8 +138,8 @@ impl Control {
         }
     }
 
-    /// Adds or replaces a record given as exact JSON text; it is listed byte for byte, whatever flags are asked for.
-    /// `created_ms` is its place in time where its `createdAt` cannot be read.
+    /// Adds or replaces a record given as exact JSON text. The service lists exactly this text, whatever flags a
+    /// request has. `created_ms` is the creation time in the list; by default the record's `createdAt`.
     pub fn plant(&self, list: ListName, record: &str, created_ms: Option<i64>) -> Result<(), String> {
         let planted: Result<(), PlantError> = match list {
             ListName::Responses => self.service.world_mut().plant_response(record, created_ms).map(|_: RowKey| ()),
@@ -148,22 +149,22 @@ impl Control {
         planted.map_err(|error| error.to_string())
     }
 
-    /// Removes a response and the themes on it; returns how many rows that were.
+    /// Removes a response and its themes. Returns the number of removed rows.
     pub fn remove_row(&self, key: &RowKey) -> usize {
         self.service.world_mut().remove_row(&key.group, &key.question)
     }
 
-    /// Upserts a user as `POST /v2/users` does, without a request; returns the status of the answer.
+    /// Upserts a user as `POST /v2/users` does, but not as a logged request. Returns the status of the answer.
     pub fn upsert_user(&self, body: &str) -> u16 {
         self.service.upsert_directly(body.as_bytes())
     }
 
-    /// What arrived of each upserted user, in the order of their ids.
+    /// The upserted users, in the order of their ids.
     pub fn upserted_users(&self) -> Vec<UpsertedUser> {
         self.service.upserted_users()
     }
 
-    /// What the sandbox holds and has done.
+    /// The counts of records, requests and pending purges.
     pub fn stats(&self) -> Stats {
         self.service.run_due_purges();
         let (requests, in_flight, in_flight_max) = self.service.log.counts();
@@ -183,6 +184,7 @@ impl Control {
     }
 }
 
+/// Renders at most [`TRUTH_ROWS`] rows after a position. Returns their lines and the position of the last one.
 fn part<R: Record>(
     rows: &Timeline<R>,
     after: Option<TruthKey>,
@@ -194,7 +196,7 @@ fn part<R: Record>(
     for row in rows.iter().skip(first).take(TRUTH_ROWS) {
         let begin = lines.len();
         write(&mut lines, row);
-        // A planted record may be written over several lines; between tokens a space is as good.
+        // A planted record may have line breaks, which NDJSON does not allow. Between tokens a space means the same.
         let line = lines.iter_mut().skip(begin);
         line.filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
         lines.push(b'\n');

@@ -1,4 +1,4 @@
-//! The control operations over HTTP, under `/_sandbox/`. No key is needed; see README.md in this folder.
+//! The control operations over HTTP, under `/_sandbox/`. They need no key. The crate's README.md documents them.
 
 use std::{convert::Infallible, fmt::Display, sync::Arc};
 
@@ -23,12 +23,12 @@ use super::{
     world::{ChangeRequest, ChangeSummary, RowKey},
 };
 
-/// Entries of the log that are copied at once.
+/// Log entries that one part of a streamed answer has at most.
 const LOG_ENTRIES: usize = 10_000;
 
 type Answer<T> = Result<Json<T>, Refused>;
 
-/// The reason of a 400.
+/// A response with status 400 and this reason.
 struct Refused(String);
 
 impl IntoResponse for Refused {
@@ -37,6 +37,7 @@ impl IntoResponse for Refused {
     }
 }
 
+/// The routes of the control interface.
 pub(crate) fn router() -> Router<Arc<Service>> {
     Router::new()
         .route("/log", get(log).delete(clear_log))
@@ -58,7 +59,8 @@ fn refused(reason: impl Display) -> Refused {
     Refused(reason.to_string())
 }
 
-/// The body as JSON, whatever content type it states: these calls are made by hand.
+/// Parses the body as JSON. The content type is ignored, so that the calls are easy to make by hand. An empty body
+/// counts as `{}`.
 fn read<T: for<'de> Deserialize<'de>>(body: &Bytes) -> Result<T, Refused> {
     serde_json::from_slice(if body.is_empty() { b"{}" } else { body }).map_err(refused)
 }
@@ -73,6 +75,7 @@ struct Since {
     since: u64,
 }
 
+/// Streams the log as NDJSON, from the number `since` on.
 async fn log(State(service): State<Arc<Service>>, Query(Since { since }): Query<Since>) -> Response {
     let parts = stream::unfold(since, move |since| {
         let entries = service.log.since(since, LOG_ENTRIES);
@@ -88,6 +91,7 @@ async fn clear_log(State(service): State<Arc<Service>>) -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
+/// Streams all records of a list as NDJSON.
 async fn truth(State(service): State<Arc<Service>>, Path(list): Path<ListName>) -> Response {
     let control = control(&service);
     let parts = stream::unfold(None, move |after| {
@@ -127,7 +131,7 @@ async fn changes(State(service): State<Arc<Service>>, body: Bytes) -> Answer<Cha
     Ok(Json(control(&service).apply_changes(&request)))
 }
 
-/// Changes that webhooks tell of, or the test body alone.
+/// Changes to make and to report by webhooks. Without changes only the test webhook is sent.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Webhooks {
@@ -136,6 +140,7 @@ struct Webhooks {
     changes: Option<ChangeRequest>,
 }
 
+/// Makes the requested changes, and sends webhooks about them or the test webhook.
 async fn webhooks(State(service): State<Arc<Service>>, body: Bytes) -> Answer<Delivered> {
     let Webhooks { target, changes } = read(&body)?;
     let control = control(&service);

@@ -1,25 +1,23 @@
-//! How the service answers: its habits where the contract leaves them open, and the faults it shows. All of it may
-//! change while the sandbox runs.
-//!
-//! Only data: what a fault does stands in `service`.
+//! The settings of how the service answers: behaviours that the contract leaves open, and faults. They may change while
+//! the sandbox runs. `service` implements them.
 
 use serde::{Deserialize, Serialize};
 
 use super::{filtered_by::FilteredBy, media::Media, record_faults::BrokenRecords};
 
-/// When a fault strikes. The ways add up; none is set by default, so it never strikes.
+/// The schedule of a fault. It strikes if any of `probability`, `every` and `count` says so. The default never strikes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct When {
-    /// Share of requests, 0.0 to 1.0; chosen by `Faults::seed` and the number of the request.
+    /// Share of requests that the fault strikes, 0.0 to 1.0. `Faults::seed` and the number of the request decide which.
     pub probability: f64,
-    /// Every n-th request; 0 is never.
+    /// The fault strikes every n-th request; 0 for none.
     pub every: u64,
-    /// The next so many requests; counts down.
+    /// The fault strikes this many next requests. The number counts down.
     pub count: u64,
-    /// Requests that are spared first; counts down.
+    /// The fault spares this many requests first. The number counts down.
     pub skip: u64,
-    /// Only requests to paths that begin with this.
+    /// The fault strikes and counts only requests whose path begins with this text.
     pub path: String,
 }
 
@@ -54,9 +52,9 @@ pub enum RetryAfterForm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RetryAfter {
-    /// How it is spelled.
+    /// The form of the header.
     pub form: RetryAfterForm,
-    /// The wait that it tells, in milliseconds. Default 1000.
+    /// The wait that the header states, in milliseconds. Default 1000.
     pub wait_ms: u64,
 }
 
@@ -66,29 +64,29 @@ impl Default for RetryAfter {
     }
 }
 
-/// A real rate limit: a bucket of tokens, filled in real time.
+/// A rate limit with a token bucket that fills in real time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RateLimit {
-    /// Tokens a second; 0 is no limit.
+    /// Tokens per second; 0 for no limit.
     pub per_second: f64,
-    /// Tokens that the bucket holds; at least 1 is used.
+    /// Maximum tokens in the bucket; 0 counts as 1.
     pub burst: u32,
-    /// The form of `Retry-After`. The wait told is the time until the next token, and at least `min_wait_ms`.
+    /// The form of `Retry-After`. The header states the time until the next token, but at least `min_wait_ms`.
     pub form: RetryAfterForm,
-    /// The least wait told, in milliseconds.
+    /// The shortest wait that `Retry-After` states, in milliseconds.
     pub min_wait_ms: u64,
-    /// The most requests at once, the others get a 429 as well; 0 is no limit.
+    /// Maximum concurrent requests, beyond which a request gets a 429; 0 for no limit.
     pub in_flight_max: u32,
 }
 
-/// 429 or 503 instead of a result.
+/// A 429 or 503 instead of a result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Refusal {
-    /// When.
+    /// When the fault strikes.
     pub when: When,
-    /// When the client may come back.
+    /// The `Retry-After` of the answer.
     pub retry_after: RetryAfter,
 }
 
@@ -96,9 +94,9 @@ pub struct Refusal {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerError {
-    /// When.
+    /// When the fault strikes.
     pub when: When,
-    /// The status. Default 500.
+    /// The status of the answer. Default 500.
     pub status: u16,
 }
 
@@ -108,16 +106,16 @@ impl Default for ServerError {
     }
 }
 
-/// A body that is not sent whole.
+/// A body that is not sent completely.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BrokenBody {
-    /// When.
+    /// When the fault strikes.
     pub when: When,
-    /// Share of the body that is sent, 0.0 to 1.0. Default a half.
+    /// Share of the body that is sent, 0.0 to 1.0. Default 0.5.
     pub sent_share: f64,
-    /// How long the connection stays open in silence before it is closed, in milliseconds.
-    /// Only for hung bodies; default a minute.
+    /// How long the connection stays open without data before it is closed, in milliseconds. Only for `hung_body`.
+    /// Default 60,000.
     pub silent_ms: u64,
 }
 
@@ -127,21 +125,21 @@ impl Default for BrokenBody {
     }
 }
 
-/// A fault without a choice.
+/// A fault without other settings than its schedule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Plain {
-    /// When.
+    /// When the fault strikes.
     pub when: When,
 }
 
-/// Rows of the page before, sent again at the beginning of a page.
+/// The last rows of the previous page, sent again at the beginning of a page.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RepeatedRows {
-    /// When.
+    /// When the fault strikes.
     pub when: When,
-    /// How many rows. Default 3.
+    /// Number of repeated rows. Default 3.
     pub rows: usize,
 }
 
@@ -151,17 +149,17 @@ impl Default for RepeatedRows {
     }
 }
 
-/// Page tokens that die.
+/// Page tokens that expire.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeadTokens {
-    /// Which requests with a token are refused whatever its age.
+    /// The requests with a token that are refused, whatever the age of the token.
     pub when: When,
-    /// Real time after which a token is dead, in milliseconds; 0 is never.
+    /// Real time after which a token is dead, in milliseconds; 0 for never.
     pub after_ms: u64,
-    /// Pages of one list after which its tokens are dead; 0 is never.
+    /// Number of pages of one list after which its tokens are dead; 0 for never.
     pub after_pages: u64,
-    /// What a dead token is answered with. Default 400.
+    /// The status of the answer to a dead token. Default 400.
     pub status: u16,
 }
 
@@ -171,27 +169,27 @@ impl Default for DeadTokens {
     }
 }
 
-/// Time that a request takes.
+/// Additional time that a request takes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Latency {
-    /// Each request, in milliseconds.
+    /// Time of each request, in milliseconds.
     pub ms: u64,
-    /// Up to so much more, in milliseconds.
+    /// Maximum of a random additional time, in milliseconds.
     pub jitter_ms: u64,
-    /// Each row asked for, in microseconds.
+    /// Additional time for each row of the requested page size, in microseconds.
     pub per_row_us: u64,
 }
 
-/// Pages that are too large to be made in time.
+/// Pages that are too large to be answered in time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SlowPages {
-    /// Pages with more rows asked for are slow; 0 is never.
+    /// Requests for pages of more rows are slow; 0 for none.
     pub above_rows: usize,
-    /// For how long, in milliseconds. Default 2000.
+    /// How long a slow request waits, in milliseconds. Default 2000.
     pub wait_ms: u64,
-    /// The status after the wait; 0 answers as usual. Default 504.
+    /// The status of the answer after the wait; 0 for the usual answer. Default 504.
     pub status: u16,
 }
 
@@ -210,40 +208,40 @@ pub enum Order {
     NewestFirst,
     /// The oldest row first.
     OldestFirst,
-    /// No order of time, but always the same.
+    /// An order unrelated to time, which is the same in each request.
     Shuffled,
 }
 
-/// Rows of one millisecond at a page edge.
+/// What happens to rows of one millisecond at a page boundary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ties {
-    /// The page token names a row: each row is sent once.
+    /// Each row is sent once, because the page token names a row.
     #[default]
     Kept,
-    /// The token is a millisecond, and its rows are sent again. A page full of one millisecond loops for ever.
+    /// The page token names a millisecond, and all rows of it are sent again. A page full of rows of one millisecond
+    /// leads to itself.
     Repeated,
-    /// The token is a millisecond, and its other rows are never sent.
+    /// The page token names a millisecond, and the rows of it that were not on the page are not sent.
     Lost,
 }
 
-/// What marks the last page.
+/// How the service marks the last page of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndMark {
     /// `"cursor":null`
     #[default]
     Null,
-    /// No `cursor`.
+    /// The member `cursor` is missing.
     Missing,
     /// `"cursor":""`
     Empty,
-    /// None: `cursor` and `data` are never empty.
-    /// The token of the last page is answered with 404, and so is an empty list.
+    /// Every page with rows has a `cursor`. The token of the last page is answered with 404, and so is an empty list.
     NotFound,
 }
 
-/// How several values of `status` are written.
+/// How several values of the query parameter `status` are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StatusSpelling {
@@ -255,18 +253,18 @@ pub enum StatusSpelling {
     Repeated,
 }
 
-/// Which forms of `Authorization` are accepted.
+/// The accepted forms of the `Authorization` header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Auth {
-    /// Both forms everywhere.
+    /// `Bearer` and `API-Key` for every path.
     #[default]
     Both,
-    /// Bearer on export and purge, API-Key on users.
+    /// `API-Key` for users, `Bearer` for every other path.
     Strict,
 }
 
-/// Under which names the list of surveys is served.
+/// The paths at which the list of surveys is served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SurveysAt {
@@ -283,95 +281,95 @@ pub enum SurveysAt {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Faults {
-    /// Seed of everything that strikes by probability.
+    /// The seed of all random choices of faults.
     pub seed: u64,
 
-    /// Order of lists.
+    /// The order of lists.
     pub order: Order,
-    /// Rows of one millisecond at page edges.
+    /// What happens to rows of one millisecond at page boundaries.
     pub ties: Ties,
-    /// What marks the last page.
+    /// How the service marks the last page of a list.
     pub end_mark: EndMark,
-    /// The same of themes, where it is another one.
+    /// How the service marks the last page of themes; `None` for `end_mark`.
     pub themes_end_mark: Option<EndMark>,
-    /// A list ends with an empty page: the last page with rows still has a token.
+    /// True if a list ends with an empty page, because the last page with rows has a token.
     pub trailing_empty_page: bool,
-    /// An empty list is answered with 404.
+    /// True if an empty list is answered with 404.
     pub not_found_when_empty: bool,
-    /// Rows created at `start` are left out.
+    /// True if rows created at `start` are left out.
     pub exclusive_start: bool,
-    /// Rows created at `end` are left out.
+    /// True if rows created at `end` are left out.
     pub exclusive_end: bool,
-    /// `start` and `end` of themes mean the creation of the answer, which came so long before the theme, in
-    /// milliseconds; 0: they mean that of the theme.
+    /// `start` and `end` of themes filter by a time that is this many milliseconds before the theme's creation, as the
+    /// creation of its answer may be. 0 for the theme's creation.
     pub theme_lag_ms: i64,
-    /// What `start` and `end` of responses mean.
+    /// The time that `start` and `end` of responses filter by.
     pub responses_filtered_by: FilteredBy,
-    /// What `start` and `end` of surveys mean.
+    /// The time that `start` and `end` of surveys filter by.
     pub surveys_filtered_by: FilteredBy,
-    /// Without `status` only surveys in these states are listed; empty: all.
+    /// The statuses of the surveys that are listed without a `status` parameter; empty for all.
     pub default_statuses: Vec<String>,
-    /// The one spelling of several values of `status` that is understood. Another spelling is refused with 400.
+    /// The only accepted spelling of several `status` values; `None` for all. Another spelling is refused with 400.
     pub status_spelling: Option<StatusSpelling>,
-    /// What is spelled otherwise is ignored, not refused.
+    /// True if `status` in another spelling is ignored instead of refused.
     pub ignore_other_spellings: bool,
-    /// Rows of a page when no `limit` is given. Default 100.
+    /// Rows of a page if the request has no `limit`. Default 100.
     pub default_page_rows: usize,
-    /// Parameters that the contract does not know are ignored, not refused with 400.
+    /// True if query parameters outside the contract are ignored instead of refused with 400.
     pub ignore_unknown_parameters: bool,
     /// Accepted forms of `Authorization`.
     pub auth: Auth,
     /// Paths of the list of surveys.
     pub surveys_at: SurveysAt,
-    /// Attributes of users may have any JSON value, not texts, integers and true or false alone.
+    /// True if attributes of users may have any JSON value. Otherwise only strings, integers and booleans.
     pub any_attribute_values: bool,
-    /// Bodies are compressed for clients that accept gzip.
+    /// True if bodies are compressed for clients that accept gzip.
     pub gzip: bool,
     /// Real time until an upserted user can be read, in milliseconds.
     pub user_delay_ms: u64,
-    /// Times of users are ISO 8601 texts, not epoch milliseconds.
+    /// True if times of users are ISO 8601 texts instead of epoch milliseconds.
     pub iso_user_times: bool,
-    /// Times of users are epoch seconds, not milliseconds.
+    /// True if times of users are epoch seconds instead of milliseconds.
     pub user_times_in_seconds: bool,
-    /// Bodies begin with a byte order mark.
+    /// True if bodies begin with a byte order mark.
     pub byte_order_mark: bool,
-    /// `requestId` of a purge is wrapped in typographic quotes.
+    /// True if the `requestId` of a purge is wrapped in typographic quotes.
     pub quoted_request_id: bool,
 
-    /// Recordings, and the links to them.
+    /// Recordings, and the links to recordings.
     pub media: Media,
 
-    /// A real rate limit.
+    /// The rate limit.
     pub rate_limit: RateLimit,
-    /// 429 out of the blue.
+    /// A 429 by schedule, whatever the rate of requests.
     pub too_many_requests: Refusal,
-    /// A failure of the server.
+    /// A server error by schedule.
     pub server_error: ServerError,
-    /// An upserted user is taken, and the answer is a failure all the same.
+    /// An upsert that is accepted, although its answer is an error.
     pub lost_answer: ServerError,
-    /// 503 out of the blue.
+    /// A 503 by schedule.
     pub unavailable: Refusal,
-    /// `Content-Length` promises more than is sent, then the connection closes.
+    /// A body that is shorter than its `Content-Length`, because the connection closes.
     pub cut_body: BrokenBody,
-    /// The body stops, and the connection stays open.
+    /// A body that stops while the connection stays open.
     pub hung_body: BrokenBody,
     /// An HTML page with status 200.
     pub html: Plain,
-    /// 200 with an object that has no `data`.
+    /// A JSON object without `data`, with status 200.
     pub no_data: Plain,
-    /// Rows of the page before are sent again.
+    /// A page that begins with the last rows of the previous page.
     pub repeated_rows: RepeatedRows,
-    /// The token in the answer is the one of the request (on a first page: the one that leads back to it).
+    /// A page whose token leads to the same page again.
     pub looping_cursor: Plain,
-    /// A page without rows and with a token that goes on where this page would have begun.
+    /// A page without rows, whose token leads to the rows that the page should have.
     pub empty_page: Plain,
-    /// Tokens that die.
+    /// Page tokens that expire.
     pub dead_tokens: DeadTokens,
-    /// Time that requests take.
+    /// Additional time that requests take.
     pub latency: Latency,
-    /// Pages that are too large.
+    /// Pages that are too large to be answered in time.
     pub slow_pages: SlowPages,
-    /// Records that never come, or come broken.
+    /// Records that cannot be delivered, or are delivered broken.
     pub broken_records: BrokenRecords,
 }
 
@@ -426,14 +424,15 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// The faults with some changed: a JSON merge patch (objects merge, null is the default).
+    /// The faults after a JSON merge patch: objects merge, and null sets the default. Fails on unknown names and wrong
+    /// types.
     pub fn merged(&self, patch: serde_json::Value) -> Result<Faults, serde_json::Error> {
-        let mut whole = serde_json::to_value(self)?;
-        merge(&mut whole, patch);
-        serde_json::from_value(whole)
+        let mut merged = serde_json::to_value(self)?;
+        merge(&mut merged, patch);
+        serde_json::from_value(merged)
     }
 
-    /// What is wrong with the numbers, if anything.
+    /// Fails if a number is out of range. The error says which.
     pub(crate) fn validate(&self) -> Result<(), String> {
         let statuses = [
             ("server_error", self.server_error.status),
@@ -456,6 +455,7 @@ impl Faults {
     }
 }
 
+/// Applies a JSON merge patch to `target`.
 fn merge(target: &mut serde_json::Value, patch: serde_json::Value) {
     match (target, patch) {
         (serde_json::Value::Object(target), serde_json::Value::Object(patch)) => {

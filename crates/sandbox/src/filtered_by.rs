@@ -1,8 +1,8 @@
-//! Which time a list is filtered by.
+//! The time of a row that `start` and `end` of a list call filter by.
 
 use serde::{Deserialize, Serialize};
 
-/// What `start` and `end` of a list mean.
+/// The time of a row that `start` and `end` of a list call filter by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FilteredBy {
@@ -11,12 +11,12 @@ pub enum FilteredBy {
     Created,
     /// The last change of the row.
     Updated,
-    /// The first answer of the session; of responses alone.
+    /// The first answer of the session. For responses only.
     Session,
-    /// The launch; of surveys alone.
+    /// The launch of the survey. For surveys only.
     Launched,
-    /// They do nothing.
+    /// No time: `start` and `end` are ignored.
     Ignored,
-    /// A time that no row shows: every range is empty.
+    /// A time that no row has: every range is empty.
     Nothing,
 }

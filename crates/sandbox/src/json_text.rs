@@ -1,4 +1,5 @@
-//! Appends JSON tokens to a byte buffer, without a tree and without intermediate strings: the hot path of every page.
+//! Appends JSON tokens to a byte buffer, without a tree and without intermediate strings, because every page is
+//! rendered with it.
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 const DAY_MS: i64 = 86_400_000;
@@ -33,20 +34,19 @@ pub(crate) fn push_uuid(out: &mut Vec<u8>, uuid: u128) {
     out.extend_from_slice(&text);
 }
 
-/// How a timestamp is spelled. Everything but `Millis` is hostile:
-/// the contract says ISO 8601 and shows only one spelling.
+/// The spelling of a timestamp. The contract says ISO 8601 and shows only `Millis`; the others are for hostile rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TimeStyle {
     /// `2026-01-31T08:15:30.123Z`
     #[default]
     Millis,
-    /// `2026-01-31T08:15:30Z`; the milliseconds are cut off.
+    /// `2026-01-31T08:15:30Z`, without the milliseconds.
     Seconds,
     /// `2026-01-31T10:15:30.123+02:00`
     Offset,
 }
 
-/// Appends a timestamp in quotes. Years outside 0 to 9999 come out wrong; the sandbox makes none.
+/// Appends a timestamp in quotes. Only years from 0 to 9999 are supported.
 pub(crate) fn push_time(out: &mut Vec<u8>, at_ms: i64, style: TimeStyle) {
     let at_ms = if style == TimeStyle::Offset { at_ms + 7_200_000 } else { at_ms };
     let (year, month, day) = civil_date(at_ms.div_euclid(DAY_MS));
@@ -75,25 +75,26 @@ pub(crate) fn push_time_or_null(out: &mut Vec<u8>, at_ms: Option<i64>, style: Ti
     }
 }
 
-/// Appends a string in quotes, escaped.
+/// Appends a text as a JSON string, in quotes and escaped.
 pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {
     // Writing to a vector cannot fail, and a string is always valid JSON.
     let _ = serde_json::to_writer(out, text);
 }
 
-/// A string in quotes, escaped.
+/// The text as a JSON string, in quotes and escaped.
 pub(crate) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-fn put_digits(place: &mut [u8], mut value: u64) {
-    for byte in place.iter_mut().rev() {
+/// Writes the last decimal digits of a number, as many as `digits` is long.
+fn put_digits(digits: &mut [u8], mut value: u64) {
+    for byte in digits.iter_mut().rev() {
         *byte = b'0' + (value % 10) as u8;
         value /= 10;
     }
 }
 
-/// Year, month and day of a day number since 1970-01-01 (the usual era arithmetic of the proleptic Gregorian calendar).
+/// Year, month and day of a day number since 1970-01-01, by the era arithmetic of the proleptic Gregorian calendar.
 fn civil_date(day_number: i64) -> (i64, u64, u64) {
     let shifted = day_number + 719_468;
     let era = shifted.div_euclid(146_097);

@@ -1,7 +1,7 @@
-//! The sandbox: an independent implementation of the whole contract, for tests, measurements and trying things.
+//! The sandbox: an independent implementation of the service's contract, for tests, measurements and trial runs.
 //!
-//! It is written from the contract alone, and this crate depends on no other crate of the repository, so it cannot
-//! share a mistake with the client. Data is made from a seed, kept in memory and lost at the end. README.md documents
+//! The sandbox is written from the contract alone, and depends on no other crate of the repository, so that it shares
+//! no mistake with the client. Data is generated from a seed, kept in memory and lost at the end. README.md documents
 //! the faults and the control interface.
 //!
 //! ```text
@@ -53,23 +53,24 @@ pub use world::{ChangeRequest, ChangeSummary, RowKey, StatusChange};
 use service::Service;
 use world::World;
 
-/// How long `shutdown` waits for answers under way.
+/// How long `shutdown` waits for answers that are being sent.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(2);
-/// The largest body of a control call: a planted row may be large.
+/// Maximum bytes of the body of a control call. A planted record may be large.
 const CONTROL_BYTES_MAX: usize = 64 << 20;
 
-/// The embedded service.
+/// Starts a sandbox.
 #[derive(Debug)]
 pub struct Sandbox;
 
 impl Sandbox {
-    /// Generates the data and listens. Port 0 takes a free one. Needs a tokio runtime; with a runtime of several
-    /// threads the service makes several pages at once.
+    /// Generates the data and listens. Port 0 takes a free port. Needs a tokio runtime. A runtime with several threads
+    /// renders several pages at once.
     ///
-    /// Errors: settings that cannot be (`InvalidInput`), or an address that cannot be listened on.
+    /// # Errors
+    /// `InvalidInput` if the settings are invalid; another error if the address cannot be listened on.
     pub async fn start(settings: Settings, listen: SocketAddr) -> io::Result<Running> {
         settings.validate()?;
-        // First the port, so that a taken one is reported before the work.
+        // The port is bound first, so that a port in use is reported before the data is generated.
         let listener = TcpListener::bind(listen).await?;
         let address = listener.local_addr()?;
         let made = tokio::task::spawn_blocking(move || {
@@ -83,7 +84,8 @@ impl Sandbox {
             .fallback(service::handle)
             .with_state(service.clone());
         let listener = listener.tap_io(|stream| {
-            // Without it the rest of a page may wait for an acknowledgement. A stream that refuses is only slower.
+            // Without `nodelay` the rest of a page may wait for an acknowledgement. A failure only makes the stream
+            // slower.
             let _ = stream.set_nodelay(true);
         });
         let stopped = service.stop.clone().cancelled_owned();
@@ -91,9 +93,11 @@ impl Sandbox {
         Ok(Running { address, control: Control { service }, task })
     }
 
-    /// The service without a socket: requests are handed to it in this process. Time is tokio's, which tests can pause.
+    /// Generates the data of a service without a socket, which answers requests in this process. It uses tokio's time,
+    /// which tests can pause.
     ///
-    /// Errors: settings that cannot be (`InvalidInput`).
+    /// # Errors
+    /// `InvalidInput` if the settings are invalid.
     pub fn in_process(settings: Settings) -> io::Result<InProcess> {
         settings.validate()?;
         let world = World::generate(&settings);
@@ -101,14 +105,14 @@ impl Sandbox {
     }
 }
 
-/// A sandbox without a socket; clones are the same one.
+/// A sandbox without a socket. Clones share one service.
 #[derive(Clone, Debug)]
 pub struct InProcess {
     control: Control,
 }
 
 impl InProcess {
-    /// Answers one request of the contract. Dropping the future, or the body of the answer, is a client that hangs up.
+    /// Answers one request of the contract. To drop the future or the body of the answer is to hang up as a client.
     pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
         service::handle(State(Arc::clone(&self.control.service)), request).await
     }
@@ -119,7 +123,7 @@ impl InProcess {
     }
 }
 
-/// A sandbox that runs; dropping it stops it.
+/// A running sandbox. Dropping the value stops the sandbox.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
@@ -128,12 +132,12 @@ pub struct Running {
 }
 
 impl Running {
-    /// The address it listens on.
+    /// The address that the sandbox listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The base address for clients, without a slash at its end.
+    /// The base URL for clients, without a trailing slash.
     pub fn base_url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -143,7 +147,7 @@ impl Running {
         &self.control
     }
 
-    /// Stops listening, and waits a moment for answers under way. Bodies that hang are broken off.
+    /// Stops listening, and waits up to two seconds for answers that are being sent. Then breaks them off.
     pub async fn shutdown(mut self) {
         self.control.service.stop.cancel();
         if tokio::time::timeout(SHUTDOWN_WAIT, &mut self.task).await.is_err() {

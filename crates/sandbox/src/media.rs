@@ -1,4 +1,4 @@
-//! How recordings are served. Only data: what it does stands in `service`.
+//! The settings of served recordings. `service` implements them.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,21 +6,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Media {
-    /// Links lead to this sandbox, which serves recordings below `/media/`.
-    /// Else they lead to `media.example.com`, where nothing is.
+    /// True if links lead to this sandbox, which serves recordings below `/media/`. Otherwise links lead to
+    /// `media.example.com`, which serves nothing.
     pub is_served: bool,
-    /// The host of links; empty: the one that was asked for the answers.
-    /// `media.example.com` leaves them as they are generated.
+    /// The host of links. Empty for the host of the list request. `media.example.com` leaves links as generated.
     pub host: String,
-    /// Links carry this number, and those with another one have aged: they are answered with 403.
+    /// A number in each link. A link with another number has expired and is answered with 403.
     pub generation: u64,
-    /// Bytes of the smallest recording; the largest has half as many more. Default 40,000.
+    /// Minimum bytes of a recording; the maximum is half as many more. Default 40,000.
     pub bytes: u64,
-    /// Share of recordings that are answered with 404, in percent.
+    /// Percentage of recordings that are answered with 404.
     pub lost_percent: u64,
-    /// A web page is sent in the place of each.
+    /// True if a web page is sent in place of each recording.
     pub is_web_page: bool,
-    /// Nothing is sent in parts, nor is any version told.
+    /// True if `Range` is ignored, and no `ETag` is sent.
     pub has_no_ranges: bool,
 }
 

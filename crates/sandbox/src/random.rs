@@ -1,12 +1,9 @@
-//! The sandbox's own random numbers (SplitMix64):
-//! the same seed gives the same numbers on every machine and in every version.
-//!
-//! Integers and comparisons only. It is no source of secrets.
+//! Pseudo-random numbers (SplitMix64). The same seed gives the same numbers on every machine and in every version. Not
+//! for secrets.
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Mixes two numbers into one that looks random:
-/// the base of everything that is derived from a number instead of stored.
+/// Hashes two numbers to one that looks random. Data is derived from such numbers instead of stored.
 pub(crate) fn mix(left: u64, right: u64) -> u64 {
     let mut z = left.wrapping_add(right.wrapping_add(1).wrapping_mul(GOLDEN));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -14,7 +11,7 @@ pub(crate) fn mix(left: u64, right: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A version 4 UUID that belongs to a number.
+/// Derives a version 4 UUID from a seed and a number.
 pub(crate) fn uuid_of(seed: u64, number: u64) -> u128 {
     let high = (mix(seed, number) & !0xF000) | 0x4000;
     let low = (mix(!seed, number) & !(0b11 << 62)) | (0b10 << 62);
@@ -26,7 +23,7 @@ pub(crate) fn uuid_of(seed: u64, number: u64) -> u128 {
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The sequence of a seed and a purpose; two purposes never share numbers.
+    /// The sequence of a seed and a purpose. Other purposes have other sequences.
     pub(crate) fn new(seed: u64, purpose: u64) -> Self {
         Self(mix(seed, purpose))
     }
@@ -37,46 +34,46 @@ impl Random {
         mix(self.0, 0)
     }
 
-    /// A number below `bound`; 0 where the bound is 0.
+    /// A number below `bound`; 0 if the bound is 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         // The high half of a 64 by 64 bit product is below the bound.
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// An index into something of this length; 0 where it is empty.
+    /// An index below `len`; 0 if `len` is 0.
     pub(crate) fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// A number from `low` to `high`, both included; `low` where the range is empty.
+    /// A number from `low` to `high`, both included; `low` if the range is empty.
     pub(crate) fn between(&mut self, low: i64, high: i64) -> i64 {
         let width = high.saturating_sub(low).max(0) as u64;
         low + self.below(width.saturating_add(1)) as i64
     }
 
-    /// True in `percent` of 100 cases.
+    /// Returns true in `percent` of 100 cases.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// True with the given share (0.0 to 1.0).
+    /// Returns true with this probability, 0.0 to 1.0.
     pub(crate) fn chance(&mut self, share: f64) -> bool {
         ((self.next() >> 11) as f64) < share * (1_u64 << 53) as f64
     }
 
-    /// One of the items, which must be at least one.
+    /// One of the items. Panics if there is none.
     pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
-        // `index` is below the length, and callers hand in constant or checked lists.
+        // `index` is below the length, and callers pass lists that are not empty.
         &items[self.index(items.len())]
     }
 
-    /// An index, as likely as its weight.
+    /// An index of `weights`, drawn with a probability in proportion to its weight.
     pub(crate) fn weighted(&mut self, weights: &[u32]) -> usize {
         let mut rest = self.below(weights.iter().map(|weight| u64::from(*weight)).sum());
-        for (at, weight) in weights.iter().enumerate() {
+        for (index, weight) in weights.iter().enumerate() {
             match rest.checked_sub(u64::from(*weight)) {
                 Some(left) => rest = left,
-                None => return at,
+                None => return index,
             }
         }
         0

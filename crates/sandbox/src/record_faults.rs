@@ -1,4 +1,4 @@
-//! Records that the service cannot deliver, or delivers as no JSON. Only data: what a fault does stands in `service`.
+//! The settings of records that the service cannot deliver, or delivers broken. `service` implements them.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,31 +6,31 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordFault {
-    /// A page that would hold it is answered with 500, whatever its size.
+    /// A page with the record is answered with 500, whatever its size.
     #[default]
     ServerError,
-    /// A page that would hold it is a piece of JSON.
+    /// A page with the record is truncated JSON.
     NoPage,
-    /// A member is `NaN`.
+    /// A member of the record is `NaN`.
     Nan,
-    /// A text holds a line break.
+    /// A text in the record has an unescaped line break.
     RawNewline,
-    /// A text holds another control character.
+    /// A text in the record has an unescaped control character.
     ControlCharacter,
-    /// A text holds a byte that is no UTF-8.
+    /// A text in the record has a byte that is not UTF-8.
     BadUtf8,
-    /// Its last third is missing.
+    /// The last third of the record is missing.
     Truncated,
 }
 
-/// Records that the service cannot deliver, or delivers broken, however it is asked for them.
+/// Records that the service cannot deliver, or delivers broken, in every request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BrokenRecords {
-    /// Those that were created at these times, epoch milliseconds.
+    /// The creation times of the records, epoch milliseconds.
     pub created_ms: Vec<i64>,
-    /// What is wrong with them.
+    /// What is wrong with the records.
     pub fault: RecordFault,
-    /// Only in lists whose path begins with this.
+    /// The fault applies only to lists whose path begins with this text.
     pub path: String,
 }

@@ -1,4 +1,4 @@
-//! Every request that the service saw, in a bounded ring. Control calls are not in it.
+//! The log of requests to the service, in a bounded ring. Control calls are not logged.
 
 use std::{
     collections::VecDeque,
@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 /// One request, as the log shows it. Times are real microseconds since the sandbox started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogEntry {
-    /// Counts the requests, from 1.
+    /// The number of the request, counted from 1.
     pub seq: u64,
-    /// When the request's head had been read.
+    /// When the head of the request was read.
     pub arrived_us: u64,
-    /// When the last byte of the answer was handed to the connection, or it broke; `None` while under way.
+    /// When the last byte of the answer was passed to the connection, or the connection broke. `None` before that.
     pub completed_us: Option<u64>,
     /// GET, POST, ...
     pub method: String,
@@ -23,23 +23,24 @@ pub struct LogEntry {
     pub path: String,
     /// Query, decoded, in its order.
     pub query: Vec<(String, String)>,
-    /// The status answered; 0 until it is.
+    /// The status of the answer; 0 before the answer is known.
     pub status: u16,
     /// Rows in the answer.
     pub rows: u32,
-    /// Bytes of the whole body as sent (compressed, if it was); of a broken body, what would have been sent.
+    /// Bytes of the complete body, after compression. Also for a body that is broken off by a fault.
     pub bytes: u64,
-    /// How much too early it came after a `Retry-After` told to wait; `None` when it was not.
+    /// Microseconds that were left of a `Retry-After` when the request arrived; `None` if it was not too early.
     pub early_us: Option<u64>,
-    /// Then: how long ago the wait had been told. A small number may be a request that was on its way already.
+    /// For a request that was too early: microseconds since the `Retry-After` was sent. A small number may mean that
+    /// the client had sent the request before.
     pub told_us_ago: Option<u64>,
-    /// Requests under way when it arrived, with it.
+    /// Concurrent requests when this one arrived, itself included.
     pub in_flight: u32,
-    /// The fault that struck, by its name in `Faults`.
+    /// The name in `Faults` of the fault that struck.
     pub fault: Option<String>,
 }
 
-/// An entry as it is kept.
+/// A compact [`LogEntry`].
 #[derive(Debug)]
 struct Entry {
     arrived_us: u64,
@@ -55,6 +56,7 @@ struct Entry {
     fault: Option<&'static str>,
 }
 
+/// `completed_us` of a request that is not completed.
 const UNDER_WAY: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
@@ -64,8 +66,8 @@ struct Ring {
     first_seq: u64,
     in_flight: u32,
     in_flight_max: u32,
-    /// Until when (real time) clients were told to wait, and when that was told.
-    told: Option<(u64, u64)>,
+    /// The `Retry-After` with the latest end: its end, and when it was sent. Microseconds of real time.
+    retry_after: Option<(u64, u64)>,
 }
 
 /// The log.
@@ -81,17 +83,17 @@ impl RequestLog {
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
-        // Each change leaves the ring whole, so a panicking holder did no harm.
+        // A panic cannot leave the ring in an invalid state, because no change stops half-way.
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request has arrived; returns its number.
+    /// Logs a request that has arrived. Returns its number.
     pub(crate) fn arrive(&self, method: &str, target: &str, now_us: u64) -> u64 {
         let mut ring = self.ring();
         ring.in_flight += 1;
         ring.in_flight_max = ring.in_flight_max.max(ring.in_flight);
-        let (early_us, told_us_ago) = match ring.told {
-            Some((until_us, told_us)) if now_us < until_us => (until_us - now_us, now_us.saturating_sub(told_us)),
+        let (early_us, told_us_ago) = match ring.retry_after {
+            Some((until_us, sent_us)) if now_us < until_us => (until_us - now_us, now_us.saturating_sub(sent_us)),
             _ => (0, 0),
         };
         let entry = Entry {
@@ -115,38 +117,38 @@ impl RequestLog {
         ring.first_seq + ring.entries.len() as u64 - 1
     }
 
-    fn with(&self, seq: u64, change: impl FnOnce(&mut Entry)) {
+    /// Changes the entry of a request. Does nothing if the entry was dropped.
+    fn change_entry(&self, seq: u64, change: impl FnOnce(&mut Entry)) {
         let mut ring = self.ring();
-        let at = seq.checked_sub(ring.first_seq).and_then(|at| usize::try_from(at).ok());
-        // Dropped entries are not found.
-        if let Some(entry) = at.and_then(|at| ring.entries.get_mut(at)) {
+        let index = seq.checked_sub(ring.first_seq).and_then(|index| usize::try_from(index).ok());
+        if let Some(entry) = index.and_then(|index| ring.entries.get_mut(index)) {
             change(entry);
         }
     }
 
-    /// The answer is known.
+    /// Records the answer of a request.
     pub(crate) fn answer(&self, seq: u64, status: u16, rows: u32, bytes: u64, fault: Option<&'static str>) {
-        self.with(seq, |entry| {
+        self.change_entry(seq, |entry| {
             (entry.status, entry.rows, entry.bytes, entry.fault) = (status, rows, bytes, fault);
         });
     }
 
-    /// The answer was sent, or its connection broke.
+    /// Records that the answer was sent, or that its connection broke.
     pub(crate) fn complete(&self, seq: u64, now_us: u64) {
-        self.with(seq, |entry| entry.completed_us = now_us);
+        self.change_entry(seq, |entry| entry.completed_us = now_us);
         let mut ring = self.ring();
         ring.in_flight = ring.in_flight.saturating_sub(1);
     }
 
-    /// Clients were told to wait until a moment of real time.
-    pub(crate) fn told_to_wait(&self, until_us: u64, now_us: u64) {
+    /// Records a `Retry-After` that was sent now and ends at `until_us`. A later end in the log stays.
+    pub(crate) fn note_retry_after(&self, until_us: u64, now_us: u64) {
         let mut ring = self.ring();
-        if ring.told.is_none_or(|(held_us, _)| held_us < until_us) {
-            ring.told = Some((until_us, now_us));
+        if ring.retry_after.is_none_or(|(end_us, _)| end_us < until_us) {
+            ring.retry_after = Some((until_us, now_us));
         }
     }
 
-    /// The entries from a number on, at most so many.
+    /// The entries from the number `seq` on, at most `entries_max`.
     pub(crate) fn since(&self, seq: u64, entries_max: usize) -> Vec<LogEntry> {
         let ring = self.ring();
         let skipped = usize::try_from(seq.saturating_sub(ring.first_seq)).unwrap_or(usize::MAX);
@@ -155,7 +157,7 @@ impl RequestLog {
             .collect()
     }
 
-    /// Forgets the entries; numbers go on, and so does a wait that was told.
+    /// Clears the entries. Numbers of later requests continue, and the `Retry-After` stays.
     pub(crate) fn clear(&self) {
         let mut ring = self.ring();
         ring.first_seq += ring.entries.len() as u64;
@@ -163,7 +165,8 @@ impl RequestLog {
         ring.in_flight_max = ring.in_flight;
     }
 
-    /// Requests so far, requests under way, and the most at once since the log was cleared.
+    /// The number of requests so far, of concurrent requests now, and of the most concurrent requests since the log was
+    /// cleared.
     pub(crate) fn counts(&self) -> (u64, u32, u32) {
         let ring = self.ring();
         (ring.first_seq + ring.entries.len() as u64 - 1, ring.in_flight, ring.in_flight_max)
@@ -171,6 +174,7 @@ impl RequestLog {
 }
 
 impl Entry {
+    /// The public form of the entry.
     fn shown(&self, seq: u64) -> LogEntry {
         let uri = self.target.parse::<Uri>().ok();
         let query = uri.as_ref().and_then(|uri| Query::<Vec<(String, String)>>::try_from_uri(uri).ok());
@@ -193,7 +197,7 @@ impl Entry {
     }
 }
 
-/// A request under way: dropping it completes its entry, however the answer ended.
+/// A request that is being answered. Dropping the value completes the log entry, however the answer ended.
 #[derive(Debug)]
 pub(crate) struct Visit {
     pub(crate) service: Arc<super::service::Service>,
@@ -231,7 +235,7 @@ mod tests {
     #[test]
     fn a_request_before_the_told_time_is_early() {
         let log = RequestLog::new(9);
-        log.told_to_wait(1000, 100);
+        log.note_retry_after(1000, 100);
         log.arrive("GET", "/", 400);
         log.arrive("GET", "/", 1000);
         let entries = log.since(0, 9);

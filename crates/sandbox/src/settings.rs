@@ -1,4 +1,4 @@
-//! What a sandbox is started with. What may change while it runs is in `faults`.
+//! The settings with which a sandbox starts. Settings that may change while it runs are in `faults`.
 
 use std::io;
 
@@ -6,23 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use super::faults::Faults;
 
-/// The most responses that a sandbox holds: its row numbers are 32 bits wide, and memory is about 200 bytes a row.
+/// Maximum responses of a sandbox. Row numbers have 32 bits, and a row takes about 200 bytes of memory.
 pub const RESPONSES_MAX: u64 = 20_000_000;
-/// The most surveys.
+/// Maximum surveys of a sandbox.
 pub const SURVEYS_MAX: u32 = 2000;
-/// The longest history, in days.
+/// Maximum days of history.
 pub const DAYS_MAX: u32 = 20_000;
 
-/// How often data is what evenly generated data never is, as shares from 0.0 to 1.0. All of it is within the contract.
+/// How often rough data occurs, which evenly generated data never has. Shares from 0.0 to 1.0. Rough data keeps to the
+/// contract.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rough {
-    /// Sessions that begin at the first or last millisecond of a day or an hour; half of these at midnight, as data
-    /// that was imported with a date alone.
+    /// Share of sessions that begin at the first or last millisecond of a day or an hour. Half of these have all their
+    /// responses at midnight, like data that was imported with dates only.
     pub edge_share: f64,
-    /// Responses that have no place in a table: their question has no id.
+    /// Share of responses that fit no table, because their question has no id.
     pub reject_share: f64,
-    /// Responses with the key of another one, and another answer.
+    /// Share of responses with the key of another response, but another answer.
     pub twice_share: f64,
 }
 
@@ -32,7 +33,7 @@ impl Default for Rough {
     }
 }
 
-/// What a sandbox is started with. The same settings give the same rows, byte by byte.
+/// The settings with which a sandbox starts. The same settings give the same rows, byte by byte.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
@@ -40,13 +41,13 @@ pub struct Settings {
     pub seed: u64,
     /// The service's clock at the start, epoch milliseconds. The data ends here.
     pub now_ms: i64,
-    /// Whether the service's clock stands still except for `advance`. Default: it runs at real speed.
+    /// True if only `advance` moves the service's clock. By default the clock runs at real speed.
     pub frozen_clock: bool,
     /// Responses to generate, exactly; soft-deleted ones included.
     pub responses: u64,
     /// Days of history before `now_ms`.
     pub days: u32,
-    /// Surveys to generate. With 12 or more every question type has one.
+    /// Surveys to generate. With 12 or more, every question type occurs.
     pub surveys: u32,
     /// Share of responses that are soft-deleted, 0.0 to 1.0.
     pub deleted_share: f64,
@@ -54,13 +55,13 @@ pub struct Settings {
     pub theme_share: f64,
     /// Share of responses that break the contract's habits, 0.0 to 1.0. See `world::hostile`.
     pub hostile_share: f64,
-    /// Responses that share each millisecond of creation; 0 and 1 leave the times as they fall.
+    /// Number of consecutive responses that get the same creation time; 0 and 1 change no times.
     pub ties_per_ms: u32,
-    /// Rough data, as other services have it; `None`: as smooth as it is generated. See `world::rough`.
+    /// The shares of rough data; `None` for none. See `world::rough`.
     pub rough: Option<Rough>,
-    /// The one API key.
+    /// The only accepted API key.
     pub api_key: String,
-    /// Requests that the log keeps; the oldest are dropped.
+    /// Maximum requests in the log; the oldest are dropped.
     pub log_entries_max: usize,
     /// How the service answers; the default has no faults.
     pub faults: Faults,
@@ -88,7 +89,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Refuses what cannot be generated.
+    /// Fails with `InvalidInput` if no data can be generated with these settings.
     pub(crate) fn validate(&self) -> io::Result<()> {
         let Rough { edge_share, reject_share, twice_share } = self.rough.unwrap_or_default();
         let shares = [self.deleted_share, self.theme_share, self.hostile_share, edge_share, reject_share, twice_share];

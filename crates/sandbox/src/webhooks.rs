@@ -1,8 +1,8 @@
 //! The service's webhooks: bodies by the contract, with its quirks, and their delivery.
 //!
-//! The quirks: lists inside an answer come as JSON in a text, metadata too; a visitor is a UUID here and a number in
-//! the lists; the names of 'sent' and 'seen' are paired with either event; a change of status tells no time. Delivery
-//! is as careless as the contract allows: no retry, no order, repeats, losses. TLS is not spoken.
+//! The quirks: lists inside an answer, and metadata, are JSON inside a text. `visitorId` is a UUID in webhooks and a
+//! number in lists. The event names of 'sent' and 'seen' are sometimes swapped. A change of status has no time.
+//! Delivery is unreliable, as the contract allows: no retry, no order, repeats, losses. TLS is not supported.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,27 +22,27 @@ use super::{
 
 /// How long the sender waits for an answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
-/// More of an answer than its first line is not read.
+/// Bytes that are read of an answer, enough for its status line.
 const ANSWER_BYTES: usize = 64;
 const ENVIRONMENT: &str = "sandbox-environment";
 const PRODUCT: &str = "Sandbox";
 const PRODUCT_ID: i64 = 17;
 
-/// Where webhooks go, and how carelessly.
+/// The receiver of webhooks, and how unreliable their delivery is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WebhookTarget {
     /// `http://HOST:PORT/PATH`
     pub url: String,
-    /// The secret, without the word Bearer.
+    /// The secret, without the word `Bearer`.
     pub secret: String,
-    /// Of a hundred deliveries, so many are never sent.
+    /// Percentage of deliveries that are not sent.
     pub lost_percent: u64,
-    /// Of a hundred deliveries, so many are sent twice.
+    /// Percentage of deliveries that are sent twice.
     pub repeated_percent: u64,
-    /// Whether they are sent in any order.
+    /// True if deliveries are sent in random order.
     pub is_shuffled: bool,
-    /// Of the choices.
+    /// The seed of the random choices.
     pub seed: u64,
 }
 
@@ -53,20 +53,20 @@ impl Default for WebhookTarget {
     }
 }
 
-/// What became of the deliveries.
+/// Counts of deliveries by their result.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivered {
-    /// Events there were.
+    /// Number of events to deliver.
     pub events: u64,
-    /// Events that were never sent.
+    /// Events that were not sent.
     pub lost: u64,
-    /// Posts, by the status of the answer; 0: none came.
+    /// Posts by the status of the answer; 0 for no answer.
     pub posts: BTreeMap<u16, u64>,
 }
 
 impl Control {
-    /// The bodies that the service posts when these changes happen: for each new answer one, for each of their sessions
-    /// that a study was sent, seen and submitted, for each change of status and each new theme one.
+    /// The bodies of the webhooks about these changes: one for each new answer, change of status and new theme, and for
+    /// each session of new answers three, that the study was sent, seen and submitted.
     pub fn webhook_bodies(&self, summary: &ChangeSummary) -> Vec<String> {
         let now_ms = self.now_ms();
         let records = self.records(ListName::Responses, &summary.new_answers);
@@ -95,14 +95,14 @@ impl Control {
         bodies.iter().map(Value::to_string).collect()
     }
 
-    /// The body that 'Test Webhook' posts.
+    /// The body of a test webhook.
     pub fn test_body(&self) -> String {
         let survey = self.by_id(ListName::Surveys).into_values().next().unwrap_or_default();
         json!({"id": 1, "environmentId": ENVIRONMENT, "surveyId": survey["id"], "surveyName": survey["name"], "eventType": "TEST"})
             .to_string()
     }
 
-    /// The records of these keys.
+    /// The records of a list with these keys.
     fn records(&self, list: ListName, keys: &[RowKey]) -> Vec<Value> {
         let mut found = Vec::new();
         if keys.is_empty() {
@@ -119,6 +119,7 @@ impl Control {
         found
     }
 
+    /// The records of a list by the JSON text of their id.
     fn by_id(&self, list: ListName) -> BTreeMap<String, Value> {
         let mut found = BTreeMap::new();
         self.truth(list, |record| {
@@ -130,7 +131,7 @@ impl Control {
     }
 }
 
-/// Posts the bodies, as carelessly as the target says.
+/// Posts the bodies one after the other, with the losses, repeats and order that the target asks for.
 pub async fn deliver(bodies: &[String], target: &WebhookTarget) -> Delivered {
     let mut random = Random::new(target.seed, 0x3e6);
     let mut delivered = Delivered { events: bodies.len() as u64, ..Delivered::default() };
@@ -144,8 +145,8 @@ pub async fn deliver(bodies: &[String], target: &WebhookTarget) -> Delivered {
         posts.extend(std::iter::repeat_n(body, times));
     }
     if target.is_shuffled {
-        for at in (1..posts.len()).rev() {
-            posts.swap(at, random.index(at + 1));
+        for last in (1..posts.len()).rev() {
+            posts.swap(last, random.index(last + 1));
         }
     }
     for body in posts {
@@ -155,7 +156,7 @@ pub async fn deliver(bodies: &[String], target: &WebhookTarget) -> Delivered {
     delivered
 }
 
-/// One post on a connection of its own; the status of the answer.
+/// Sends one post on a new connection. Returns the status of the answer, if one came.
 async fn post(body: &str, target: &WebhookTarget) -> Option<u16> {
     let (host, path) = target.url.strip_prefix("http://")?.split_once('/')?;
     let mut stream = TcpStream::connect(host).await.ok()?;
@@ -176,12 +177,13 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
+/// The creation time of a record; 0 if it cannot be read.
 fn epoch_ms(record: &Value) -> i64 {
     let moment = record["createdAt"].as_str().and_then(|text| chrono::DateTime::parse_from_rfc3339(text).ok());
     moment.map_or(0, |moment| moment.timestamp_millis())
 }
 
-/// Lists and objects come as JSON inside a text.
+/// A list becomes a JSON text inside a string. Other values stay.
 fn in_a_text(value: &Value) -> Value {
     match value {
         Value::Array(_) => Value::String(value.to_string()),
@@ -189,6 +191,7 @@ fn in_a_text(value: &Value) -> Value {
     }
 }
 
+/// The members of a body that name the visitor of a record.
 fn visitor(record: &Value) -> Map<String, Value> {
     let snapshot = &record["visitorSnapshot"];
     let attributes = snapshot.get("attributes").or_else(|| snapshot.get("attribtues")).cloned().unwrap_or_default();
@@ -202,6 +205,7 @@ fn visitor(record: &Value) -> Map<String, Value> {
     members
 }
 
+/// The body about one new answer. `nth` becomes the id.
 fn answer_submitted(nth: usize, record: &Value, survey_name: &Value) -> Value {
     let mut body = visitor(record);
     let meta = &record["meta"];
@@ -231,6 +235,7 @@ fn answer_submitted(nth: usize, record: &Value, survey_name: &Value) -> Value {
     Value::Object(body)
 }
 
+/// The body about a submitted study with all its answers.
 fn study_submitted(answers: &[&Value]) -> Value {
     let Some(first) = answers.first() else { return Value::Null };
     let questions: Vec<Value> = (answers.iter().enumerate())
@@ -244,15 +249,15 @@ fn study_submitted(answers: &[&Value]) -> Value {
     })
 }
 
-/// The contract pairs the names with either event.
+/// The body about a study that was sent or seen. In every second body the event name is that of the other event.
 fn sent_or_seen(action: &str, nth: usize, record: &Value, survey_name: &Value) -> Value {
     let mut body = visitor(record);
-    let is_as_named = nth.is_multiple_of(2);
+    let is_name_right = nth.is_multiple_of(2);
     let more = json!({
         "platform": "web", "timestamp": epoch_ms(record) - 60_000, "recordType": "survey", "eventDate": record["createdAt"],
         "environmentId": ENVIRONMENT, "surveyId": record["surveyId"], "action": action, "surveyName": survey_name,
         "responseGroupUid": record["responseGroupUid"], "productName": PRODUCT, "productId": PRODUCT_ID, "teamId": 3,
-        "eventName": if (action == "sent") == is_as_named { "studySent" } else { "studySeen" },
+        "eventName": if (action == "sent") == is_name_right { "studySent" } else { "studySeen" },
         "triggeringEvent": if action == "sent" { "studyEventTrigger" } else { PRODUCT },
         "oldVisitorId": null, "customMetadata": "{}", "eventType": "product_message",
     });
@@ -260,6 +265,7 @@ fn sent_or_seen(action: &str, nth: usize, record: &Value, survey_name: &Value) -
     Value::Object(body)
 }
 
+/// The body about a survey whose status changed.
 fn status_changed(survey_id: i64, old_status: &str, status: &str, survey: Option<&Value>) -> Value {
     let questions = survey.and_then(|survey| survey["questions"].as_array()).cloned().unwrap_or_default();
     let questions: Vec<Value> = (questions.iter())
@@ -272,6 +278,7 @@ fn status_changed(survey_id: i64, old_status: &str, status: &str, survey: Option
     })
 }
 
+/// The body about a new theme. `productId` is a text or a number, depending on the time.
 fn theme_identified(theme: &Value, now_ms: i64) -> Value {
     let is_text = now_ms % 2 == 0;
     json!({
@@ -281,6 +288,7 @@ fn theme_identified(theme: &Value, now_ms: i64) -> Value {
     })
 }
 
+/// Adds the members of a JSON object to a body.
 fn extend(body: &mut Map<String, Value>, more: Value) {
     if let Value::Object(more) = more {
         body.extend(more);

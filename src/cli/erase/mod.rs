@@ -160,7 +160,7 @@ fn request(args: &EraseArgs) -> Result<EraseRequest, CommandError> {
         .chain(args.emails.iter().map(|email| (IdentifierKind::Email, email)))
         .chain(args.visitor_ids.iter().map(|id| (IdentifierKind::VisitorUuid, id)));
     for (kind, text) in named {
-        request.name(kind, text).map_err(CommandError::NotErased)?;
+        request.add_person(kind, text).map_err(CommandError::NotErased)?;
     }
     if let Some(path) = &args.file {
         let failed = |source| CommandError::failed(format!("cannot read {}", path.display()), source);

@@ -210,7 +210,7 @@ impl Fetcher {
             let version = sink.partial.version().cloned();
             let bytes = sink.partial.bytes();
             let from = version.as_ref().map(|version| PartialDownload { bytes, validator: &version.validator });
-            let downloaded = match self.source.download(DownloadRequest { link, from }, &mut sink).await {
+            let downloaded = match self.source.download(DownloadRequest { link, partial: from }, &mut sink).await {
                 Ok(downloaded) => downloaded,
                 Err(stop) => return Ok(LinkResult::Stopped(stop)),
             };

@@ -13,7 +13,7 @@ use super::{
     super::{
         PipelineError,
         theme_measure::measure as measure_theme_times,
-        ties::{Asker, TieProbeError, moments_of},
+        ties::{MomentRequester, TieProbeError, moments_of},
     },
     measure_context::MeasureContext,
     paging::ResponseSample,
@@ -59,14 +59,14 @@ pub(super) async fn measure(context: &mut MeasureContext, sample: &ResponseSampl
         );
         return Ok(());
     };
-    let asker = context.asker.clone();
+    let requester = context.requester.clone();
     let window = Window::new(row.created_ms, row.created_ms + 1);
-    let lists = context.small_lists(&asker, row.key);
+    let lists = context.small_lists(&requester, row.key);
     let around = lists.read(window, Range::Window).await?;
     list_end(context, row.created_ms, &around);
     let empty = lists.read(EMPTY_WINDOW, Range::Window).await?;
     empty_list(context, &empty);
-    ranges(context, &asker, &RESPONSES_RANGE, row, [&empty, &around]).await
+    ranges(context, &requester, &RESPONSES_RANGE, row, [&empty, &around]).await
 }
 
 fn list_end(context: &mut MeasureContext, at_ms: i64, around: &SmallList) {
@@ -98,16 +98,16 @@ fn empty_list(context: &mut MeasureContext, empty: &SmallList) {
 /// Measures the range of a list. `lists` has the list of an empty window, and the list of the row's creation time.
 async fn ranges(
     context: &mut MeasureContext,
-    asker: &Asker,
+    requester: &MomentRequester,
     names: &RangeNames,
     row: &RowTimes,
     lists: [&SmallList; 2],
 ) -> Result<(), TieProbeError> {
-    let filter_time = filter_time(&context.small_lists(asker, row.key), names.filtered_by, row, lists).await?;
+    let filter_time = filter_time(&context.small_lists(requester, row.key), names.filtered_by, row, lists).await?;
     let time = filter_time.value.clone();
     context.add(filter_time);
     if time.is_some() && time == serde_json::to_value(RowTime::Created).ok() {
-        return inclusive_ends(context, asker, names, row).await;
+        return inclusive_ends(context, requester, names, row).await;
     }
     let why = match &time {
         Some(time) => {
@@ -158,12 +158,12 @@ async fn filter_time(
 /// Measures whether a range contains its ends: requests a row with its own time as `start`, and then as `end`.
 async fn inclusive_ends(
     context: &mut MeasureContext,
-    asker: &Asker,
+    requester: &MomentRequester,
     names: &RangeNames,
     row: &RowTimes,
 ) -> Result<(), TieProbeError> {
     let (at_ms, key) = (row.created_ms, row.key);
-    let lists = context.small_lists(asker, key);
+    let lists = context.small_lists(requester, key);
     let at_start = lists.read(Window::new(at_ms, at_ms + 1), Range::Exactly).await?;
     add_end(context, names.start_inclusive, &at_start, format!("a row of {at_ms} ms, requested with start={at_ms}"));
     let at_end = lists.read(Window::new(at_ms - 1, at_ms), Range::Exactly).await?;
@@ -182,11 +182,11 @@ fn add_end(context: &mut MeasureContext, name: &'static str, list: &SmallList, h
 /// Measures the range of the list of surveys. Runs do not need it: they read all surveys each time.
 pub(super) async fn surveys(context: &mut MeasureContext) -> Result<(), TieProbeError> {
     let scope = Scope::all(Stream::Surveys);
-    let asker = Asker { scope, flags: FlagSet::EMPTY, ..context.asker.clone() };
+    let requester = MomentRequester { scope, flags: FlagSet::EMPTY, ..context.requester.clone() };
     let (window, page_rows) = (Window::new(0, i64::MAX), Stream::Surveys.page_rows_max().unwrap_or(0));
     let request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows, token: None };
-    let rows = match asker.source.ask(&request, Range::Window).await.map_err(TieProbeError::Source)? {
-        Answer::Page { page, .. } => rows_of(Stream::Surveys, &asker.flatten(page.body).await?),
+    let rows = match requester.source.ask(&request, Range::Window).await.map_err(TieProbeError::Source)? {
+        Answer::Page { page, .. } => rows_of(Stream::Surveys, &requester.flatten(page.body).await?),
         Answer::Rejected { .. } | Answer::Failed(_) => Vec::new(),
     };
     let Some(row) = most_informative(&rows) else {
@@ -197,11 +197,11 @@ pub(super) async fn surveys(context: &mut MeasureContext) -> Result<(), TieProbe
         );
         return Ok(());
     };
-    let lists = context.small_lists(&asker, row.key);
+    let lists = context.small_lists(&requester, row.key);
     let empty = lists.read(EMPTY_WINDOW, Range::Part).await?;
     let window = Window::new(row.created_ms, row.created_ms.saturating_add(1));
     let around = lists.read(window, Range::Part).await?;
-    ranges(context, &asker, &SURVEYS_RANGE, row, [&empty, &around]).await
+    ranges(context, &requester, &SURVEYS_RANGE, row, [&empty, &around]).await
 }
 
 /// Measures the list of themes. Its page size cannot be requested: it is the length of a page that another one follows.
@@ -210,7 +210,7 @@ pub(super) async fn themes(context: &mut MeasureContext) -> Result<(), TieProbeE
     let window = Window::new(0, context.now_ms.saturating_add(DAY_MS));
     let scope = Scope::all(Stream::Themes);
     let request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows: 0, token: None };
-    let answer = context.asker.source.ask(&request, Range::Window).await.map_err(TieProbeError::Source)?;
+    let answer = context.requester.source.ask(&request, Range::Window).await.map_err(TieProbeError::Source)?;
     let first = match &answer {
         Answer::Page { page, .. } => Some(page.body.clone()),
         Answer::Rejected { .. } | Answer::Failed(_) => None,
@@ -236,12 +236,12 @@ async fn theme_times(
     first_page: Option<Bytes>,
 ) -> Result<(), TieProbeError> {
     let name = behaviour_names::THEMES_FILTERED_BY;
-    let asker = Asker { scope, flags: FlagSet::EMPTY, ..context.asker.clone() };
+    let requester = MomentRequester { scope, flags: FlagSet::EMPTY, ..context.requester.clone() };
     let (mut filtered_by, mut rows) = (None, Vec::new());
     if let Some(body) = first_page {
-        let flat = flatten_page(Stream::Themes, &body, asker.rules).map_err(PipelineError::Flatten)?;
+        let flat = flatten_page(Stream::Themes, &body, requester.rules).map_err(PipelineError::Flatten)?;
         let moments = moments_of(Stream::Themes, &flat);
-        filtered_by = measure_theme_times(&asker, window, &moments).await?;
+        filtered_by = measure_theme_times(&requester, window, &moments).await?;
         rows = rows_of(Stream::Themes, &flat);
     }
     context.add(match filtered_by {
@@ -249,7 +249,7 @@ async fn theme_times(
         None => Measured::unknown(name, "requests for themes at their creation time were inconclusive"),
     });
     match most_informative(&rows).filter(|_| filtered_by == Some(ThemeTime::Theme)) {
-        Some(row) => inclusive_ends(context, &asker, &THEMES_RANGE, row).await,
+        Some(row) => inclusive_ends(context, &requester, &THEMES_RANGE, row).await,
         None => {
             let why = "it is unknown whether start and end mean the creation of themes";
             report::fill_unknown(

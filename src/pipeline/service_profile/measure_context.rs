@@ -2,14 +2,14 @@
 
 use serde::Serialize;
 
-use super::{super::ties::Asker, report::Measured, small_list::SmallListReader};
+use super::{super::ties::MomentRequester, report::Measured, small_list::SmallListReader};
 
 /// The largest page of the contract, used until the page size is measured.
 const PAGE_ROWS_MAX: u32 = 1000;
 
 /// The client of the measures, their inputs, and the measured behaviours so far.
 pub(super) struct MeasureContext {
-    pub asker: Asker,
+    pub requester: MomentRequester,
     /// Ids of users on a page or in the warehouse. They may be requested, and are in no evidence.
     pub user_ids: Vec<String>,
     /// The largest page size that the service answered in time.
@@ -23,9 +23,17 @@ pub(super) struct MeasureContext {
 }
 
 impl MeasureContext {
-    pub fn new(asker: Asker, timeout_ms: u64, now_ms: i64) -> MeasureContext {
+    pub fn new(requester: MomentRequester, timeout_ms: u64, now_ms: i64) -> MeasureContext {
         let (user_ids, measured) = (Vec::new(), Vec::new());
-        MeasureContext { asker, user_ids, page_rows: PAGE_ROWS_MAX, timeout_ms, now_ms, measured, counted_requests: 0 }
+        MeasureContext {
+            requester,
+            user_ids,
+            page_rows: PAGE_ROWS_MAX,
+            timeout_ms,
+            now_ms,
+            measured,
+            counted_requests: 0,
+        }
     }
 
     /// Returns true if a behaviour was measured with another value than this one.
@@ -36,13 +44,13 @@ impl MeasureContext {
     }
 
     /// Returns a reader of small lists, which looks for the row with this key hash.
-    pub fn small_lists<'a>(&self, asker: &'a Asker, key: u128) -> SmallListReader<'a> {
-        SmallListReader { asker, page_rows: self.page_rows, key }
+    pub fn small_lists<'a>(&self, requester: &'a MomentRequester, key: u128) -> SmallListReader<'a> {
+        SmallListReader { requester, page_rows: self.page_rows, key }
     }
 
     /// Adds a measured behaviour, with the requests since the one before.
     pub fn add(&mut self, measured: Measured) {
-        let total = self.asker.source.request_stats().total;
+        let total = self.requester.source.request_stats().total;
         let requests = total - std::mem::replace(&mut self.counted_requests, total);
         self.measured.push(Measured { requests, ..measured });
     }

@@ -27,7 +27,7 @@ use crate::{
 use super::{
     PipelineError, Session, System,
     assemble::{identity, source_settings, suppression},
-    ties::{Asker, TieProbeError},
+    ties::{MomentRequester, TieProbeError},
 };
 
 use measure_context::MeasureContext;
@@ -50,8 +50,9 @@ pub async fn measure_service_profile(settings: &Settings) -> Result<Vec<Measured
     let source = session.source(source_settings, CancellationToken::new())?;
     let flags = settings.streams.iter().find(|stream| stream.stream == Stream::Responses).map(|stream| stream.flags);
     let (scope, rules) = (Scope::all(Stream::Responses), DriftRules::default());
-    let asker = Asker { source, account: session.account.clone(), scope, flags: flags.unwrap_or_default(), rules };
-    let mut context = MeasureContext::new(asker, timeout_ms, session.started_ms);
+    let requester =
+        MomentRequester { source, account: session.account.clone(), scope, flags: flags.unwrap_or_default(), rules };
+    let mut context = MeasureContext::new(requester, timeout_ms, session.started_ms);
     let mut reader = stored::reader(settings);
     let stored_ids = reader.as_mut().map(stored::user_ids).unwrap_or_default();
     let outcome = measure_all(&mut context, stored_ids, &suppression(settings)?).await;
@@ -65,7 +66,7 @@ pub async fn measure_service_profile(settings: &Settings) -> Result<Vec<Measured
             measured.measured_ms = Some(now_ms);
         }
     }
-    session.remember(&context.asker.source)?;
+    session.remember(&context.requester.source)?;
     outcome?;
     Ok(report::in_order(context.measured))
 }
@@ -78,7 +79,7 @@ async fn measure_all(
     suppression: &Suppression,
 ) -> Result<(), PipelineError> {
     let outcome = async {
-        let probe = context.asker.source.probe().await.map_err(TieProbeError::Source)?;
+        let probe = context.requester.source.probe().await.map_err(TieProbeError::Source)?;
         context.now_ms = probe.service_now_ms.unwrap_or(context.now_ms);
         let outcome = statuses(context).await;
         unless_list_failed(context, report::STATUS_BEHAVIOURS, outcome)?;
@@ -133,7 +134,7 @@ async fn responses(context: &mut MeasureContext) -> Result<(), TieProbeError> {
 }
 
 async fn statuses(context: &mut MeasureContext) -> Result<(), TieProbeError> {
-    for measured in measure_statuses(&context.asker.source, KnownStatuses::default()).await? {
+    for measured in measure_statuses(&context.requester.source, KnownStatuses::default()).await? {
         context.add(measured);
     }
     Ok(())
@@ -146,7 +147,7 @@ async fn ties(context: &mut MeasureContext, sample: &paging::ResponseSample) -> 
         context.add(Measured::unknown(name, how));
         return Ok(());
     };
-    let ties = context.asker.measure(at_ms).await?;
+    let ties = context.requester.measure(at_ms).await?;
     context.add(match ties {
         Ties::Unknown => Measured::unknown(name, format!("the lists of {at_ms} ms alone are inconclusive")),
         ties => Measured::known(name, ties, format!("the rows of {at_ms} ms alone, in small pages")),

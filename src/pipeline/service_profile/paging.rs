@@ -112,14 +112,15 @@ pub(super) async fn measure(context: &mut MeasureContext) -> Result<Option<Respo
 }
 
 async fn try_size(context: &MeasureContext, window: Window, size: u32) -> Result<PageAttempt, TieProbeError> {
-    let asker = &context.asker;
-    let mut request = PageRequest { scope: asker.scope, window, flags: asker.flags, page_rows: size, token: None };
-    Ok(match asker.source.ask(&request, Range::Window).await.map_err(TieProbeError::Source)? {
+    let requester = &context.requester;
+    let mut request =
+        PageRequest { scope: requester.scope, window, flags: requester.flags, page_rows: size, token: None };
+    Ok(match requester.source.ask(&request, Range::Window).await.map_err(TieProbeError::Source)? {
         Answer::Page { page, .. } if page.rows == 0 && page.next.is_none() => PageAttempt::Empty,
         Answer::Page { page, latency_ms } => {
-            let flat = asker.flatten(page.body).await?;
+            let flat = requester.flatten(page.body).await?;
             request.token = page.next;
-            let stream = asker.scope.stream;
+            let stream = requester.scope.stream;
             let (moments, first, users) = (moments_of(stream, &flat), rows_of(stream, &flat), user_ids_of(&flat));
             let has_next = request.token.is_some();
             PageAttempt::Page { moments, first, users, rows: page.rows, latency_ms, request, has_next }
@@ -152,10 +153,10 @@ async fn finish(
         None => Measured::unknown(name, format!("not enough rows: {rows}")),
     });
     while sample.tie().is_none() && request.token.is_some() && sample.pages.len() <= MORE_PAGES_MAX {
-        let answer = context.asker.source.ask(&request, Range::Window).await.map_err(TieProbeError::Source)?;
+        let answer = context.requester.source.ask(&request, Range::Window).await.map_err(TieProbeError::Source)?;
         let Answer::Page { page, .. } = answer else { break };
-        let flat = context.asker.flatten(page.body).await?;
-        sample.pages.push(moments_of(context.asker.scope.stream, &flat));
+        let flat = context.requester.flatten(page.body).await?;
+        sample.pages.push(moments_of(context.requester.scope.stream, &flat));
         request.token = page.next;
     }
     Ok(sample)

@@ -11,7 +11,7 @@ pub(super) fn measure(context: &mut MeasureContext, state: &State) -> Result<(),
     let name = behaviour_names::RETRY_AFTER;
     // Replaces an entry of a spent request budget: this measure needs no request.
     context.measured.retain(|measured| measured.name != name);
-    let received = context.asker.source.retry_after_form();
+    let received = context.requester.source.retry_after_form();
     let stored = state.behaviour::<RetryAfterForm>(name)?;
     context.add(match (received, stored) {
         (Some(form), _) => Measured::known(name, form, "a 429 during this check"),

@@ -5,7 +5,7 @@ use crate::{
     source::{Answer, Range},
 };
 
-use super::super::ties::{Asker, TieProbeError, moments_of};
+use super::super::ties::{MomentRequester, TieProbeError, moments_of};
 
 /// Pages of a small list that are read at most.
 const PAGES_MAX: usize = 4;
@@ -23,7 +23,7 @@ pub(super) struct SmallList {
 
 /// Reads lists of a few rows, and looks for one row in them.
 pub(super) struct SmallListReader<'a> {
-    pub asker: &'a Asker,
+    pub requester: &'a MomentRequester,
     /// The page size of requests.
     pub page_rows: u32,
     /// The key hash of the row.
@@ -33,15 +33,16 @@ pub(super) struct SmallListReader<'a> {
 impl SmallListReader<'_> {
     /// Reads the list of a window of a few milliseconds.
     pub async fn read(&self, window: Window, range: Range) -> Result<SmallList, TieProbeError> {
-        let Self { asker, key, .. } = self;
-        let page_rows = asker.scope.stream.page_rows_max().map_or(0, |max| max.min(self.page_rows));
-        let mut request = PageRequest { scope: asker.scope, window, flags: asker.flags, page_rows, token: None };
+        let Self { requester, key, .. } = self;
+        let page_rows = requester.scope.stream.page_rows_max().map_or(0, |max| max.min(self.page_rows));
+        let mut request =
+            PageRequest { scope: requester.scope, window, flags: requester.flags, page_rows, token: None };
         let mut list = SmallList { has_row: false, rows: 0, end: None, has_trailing_empty_page: false };
         for page_index in 0..PAGES_MAX {
-            match asker.source.ask(&request, range).await.map_err(TieProbeError::Source)? {
+            match requester.source.ask(&request, range).await.map_err(TieProbeError::Source)? {
                 Answer::Page { page, .. } => {
-                    let flat = asker.flatten(page.body).await?;
-                    let moments = moments_of(asker.scope.stream, &flat);
+                    let flat = requester.flatten(page.body).await?;
+                    let moments = moments_of(requester.scope.stream, &flat);
                     list.has_row |= moments.rows.iter().any(|(_, other)| other == key);
                     list.rows += page.rows;
                     list.has_trailing_empty_page = page_index > 0 && page.rows == 0;

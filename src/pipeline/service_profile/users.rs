@@ -40,7 +40,7 @@ pub(super) async fn measure(context: &mut MeasureContext, suppression: &Suppress
         return Ok(());
     }
     for id in &ids {
-        match context.asker.source.user(id).await {
+        match context.requester.source.user(id).await {
             Ok(UserAnswer::Found { body }) => {
                 context.add(time_unit(&body));
                 return Ok(());

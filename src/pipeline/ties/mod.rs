@@ -1,5 +1,5 @@
-//! Tracks how the service treats ties: rows that share a millisecond at a page boundary and may be lost (promise P3).
-//! One [`TieWatch`] serves the whole run; `scan` uses it for each window.
+//! Tracks how the service treats ties, which are rows that share a millisecond (promise P3). At a page boundary a
+//! service may lose some of them. One [`TieWatch`] serves the whole run; `scan` uses it for each window.
 
 mod probe;
 mod scan;
@@ -15,10 +15,12 @@ use crate::{
 
 use super::PipelineError;
 
-pub(super) use probe::{Asker, ProbePage, TieProbeError, moments_of};
-pub(super) use scan::{BoundariesLeft, EndAction, after_page, asker, end_action, ended, next_waiting, reopened};
+pub(super) use probe::{MomentRequester, ProbePage, TieProbeError, moments_of};
+pub(super) use scan::{
+    BoundariesLeft, EndAction, after_page, end_action, ended, next_waiting, reopened, requester_for,
+};
 
-/// A measure older than this is repeated at the next tie.
+/// A measured behaviour older than this is measured again at the next tie.
 const MEASURE_AGE_MAX_MS: i64 = 30 * DAY_MS;
 /// The maximum number of windows in need of a recheck that a run names.
 const RECHECKS_NAMED_MAX: usize = 20;
@@ -32,14 +34,18 @@ pub(super) struct TieWatch(Arc<Mutex<Inner>>);
 #[derive(Debug)]
 struct Inner {
     clock: Clock,
+    /// The behaviour of the service at ties, as last measured.
     belief: Ties,
     measured_ms: Option<i64>,
+    /// True while a pull measures.
     is_measuring: bool,
+    /// Inconclusive measures of this run.
     attempts: u32,
     sampler: BoundarySampler,
     /// Windows that were committed with unprobed boundaries.
     unprobed: Vec<(Scope, Window)>,
     notes: Vec<String>,
+    /// Windows that may lack rows, for the report.
     rechecks: Vec<TieRecheck>,
 }
 
@@ -48,11 +54,12 @@ struct Inner {
 struct TieRecheck {
     scope: Scope,
     window: Window,
+    /// The note for the report.
     text: String,
 }
 
 impl TieWatch {
-    /// Loads what earlier runs measured.
+    /// Loads the behaviour that an earlier run measured.
     pub fn load(state: &State, clock: Clock) -> Result<TieWatch, PipelineError> {
         let known = state.behaviour::<Ties>(behaviour_names::TIES)?;
         let (belief, measured_ms) = known.map_or((Ties::Unknown, None), |(ties, at_ms)| (ties, Some(at_ms)));
@@ -73,8 +80,8 @@ impl TieWatch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the behaviour to assume for a stream.
-    /// Lists of surveys rarely have a boundary, so each of them is probed.
+    /// Returns the behaviour to assume for a stream. For surveys, `Kept` and `Repeated` become `Unknown`, so that each
+    /// page boundary is probed. Lists of surveys rarely have a boundary.
     fn belief(&self, stream: Stream) -> Ties {
         match (stream, self.inner().belief) {
             (Stream::Surveys, Ties::Kept | Ties::Repeated) => Ties::Unknown,
@@ -82,17 +89,18 @@ impl TieWatch {
         }
     }
 
-    /// Returns true if an unprobed boundary may hide rows.
+    /// Returns true if unprobed page boundaries of the stream may hide rows.
     pub fn may_lose(&self, stream: Stream) -> bool {
         self.belief(stream).may_lose()
     }
 
+    /// Returns true if the next page boundary is to be probed. `is_shared`: the last rows of the page share a
+    /// millisecond.
     fn is_probe_due(&self, belief: Ties, is_shared: bool) -> bool {
         self.inner().sampler.is_due(belief, is_shared)
     }
 
-    /// Returns true if the caller should measure the next tie.
-    /// If so, the caller reports the result with [`TieWatch::measured`].
+    /// Returns true if the caller should measure the next tie. Then no other pull does until [`TieWatch::end_measure`].
     fn begin_measure(&self, stream: Stream) -> bool {
         let mut inner = self.inner();
         let now_ms = inner.clock.now_ms();
@@ -109,9 +117,9 @@ impl TieWatch {
         self.inner().is_measuring = false;
     }
 
-    /// Records the result of a measure. If the service turns out to lose rows, windows with unprobed boundaries are
-    /// marked for recheck. The windows are marked before the behaviour is stored,
-    /// so that a kill in between only costs another measure.
+    /// Stores the result of a measure. If the service turns out to lose rows, windows that this run committed with
+    /// unprobed boundaries are marked for recheck. They are marked before the behaviour is stored, so that a kill in
+    /// between only costs another measure. An `Unknown` result only counts as an attempt.
     fn measured(&self, state: &mut State, found: Ties) -> Result<(), PipelineError> {
         let mut inner = self.inner();
         let now_ms = inner.clock.now_ms();
@@ -142,18 +150,18 @@ impl TieWatch {
             .map_err(PipelineError::State)
     }
 
-    /// Returns true if a scan's boundaries require a recheck of its window.
+    /// Returns true if the boundaries of a scan may hide rows, so that its window needs a recheck.
     pub fn needs_recheck(&self, scan: &Scan, boundaries: &ScanBoundaries) -> bool {
         boundaries.needs_recheck(self.belief(scan.scope.stream))
     }
 
-    /// Records that a scan is checkpointed, and returns whether its window needs a recheck. The caller locks the
+    /// Records that a scan is checkpointed. Returns true if its window needs a recheck. The caller locks the
     /// checkpoints, so that the assumed behaviour cannot change before the checkpoint.
     pub fn commits(&self, scan: &Scan, boundaries: &ScanBoundaries) -> bool {
         let (scope, window) = (scan.scope, scan.window);
         let belief = self.belief(scope.stream);
         let mut inner = self.inner();
-        // The result of this scan replaces the results of earlier scans of the window.
+        // This scan replaces earlier scans of the window.
         inner.rechecks.retain(|recheck| recheck.scope != scope || !recheck.window.overlaps(window));
         if boundaries.needs_recheck(belief) {
             inner.rechecks.push(TieRecheck { scope, window, text: describe(scope, window, boundaries) });
@@ -165,7 +173,7 @@ impl TieWatch {
         false
     }
 
-    /// Returns notes for the report: windows that may lack rows.
+    /// Returns notes for the report: changes of the behaviour, and windows that may lack rows.
     pub fn notes(&self) -> Vec<String> {
         let inner = self.inner();
         let named = inner.rechecks.iter().take(RECHECKS_NAMED_MAX).map(|recheck| recheck.text.clone());
@@ -175,6 +183,7 @@ impl TieWatch {
     }
 }
 
+/// The note of a window that may lack rows.
 fn describe(scope: Scope, window: Window, boundaries: &ScanBoundaries) -> String {
     let (named, count) = boundaries.unresolved();
     let mut reasons: Vec<String> = named

@@ -1,5 +1,5 @@
-//! Requests the rows of one millisecond: all at once as a tie probe, or page by page to measure how the service treats
-//! ties. `plan::page_boundaries` evaluates the results.
+//! Requests the rows of one millisecond: in the largest pages as a tie probe, or in small pages to measure how the
+//! service treats ties. `plan::page_boundaries` evaluates the results.
 
 use std::collections::HashSet;
 
@@ -28,13 +28,14 @@ const PROBE_PAGES_MAX: usize = 50;
 const MORE_THAN_A_PAGE: &str = "its rows are more than a page holds";
 /// The maximum number of pages of a measure.
 const MEASURE_PAGES_MAX: usize = 40;
-/// Repeated page tokens after which a walk counts as a loop. One repetition may be a mistake: a service that loses rows
-/// and sends a page twice must not count as one that repeats rows.
+/// Repeated page tokens after which a measure takes the list for a loop. A single repetition proves no loop: a service
+/// that loses rows may send a page twice.
 const SAME_TOKENS_MAX: usize = 4;
 
-/// Requests for single milliseconds of one scope.
+/// Sends requests for the rows of one millisecond in one scope. For a time without milliseconds, the whole second is
+/// requested.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Asker {
+pub(in super::super) struct MomentRequester {
     pub source: Source,
     pub account: TimeAccount,
     pub scope: Scope,
@@ -49,12 +50,13 @@ pub(in super::super) struct ProbePage {
     pub flat: FlatPage,
 }
 
-/// The rows that the service has at one millisecond.
+/// The rows that a tie probe found at one millisecond.
 #[derive(Debug)]
 pub(super) struct TieProbe {
     pub pages: Vec<ProbePage>,
+    /// Hashes of the keys of these rows.
     pub keys: HashSet<u128>,
-    /// `Ok` if the probe shows all rows of the millisecond; else why rows may be missing.
+    /// `Ok` if the probe shows all rows of the millisecond, otherwise the reason why rows may be missing.
     pub is_complete: Result<(), &'static str>,
 }
 
@@ -71,39 +73,41 @@ impl From<PipelineError> for TieProbeError {
     }
 }
 
-impl Asker {
+impl MomentRequester {
+    /// The request for the rows of a millisecond.
     fn request(&self, at_ms: i64, page_rows: u32) -> PageRequest {
-        // A time without milliseconds may be rounded: the row may be anywhere in that second.
+        // A time without milliseconds may be rounded, so the row may be anywhere in that second.
         let length_ms = if at_ms.rem_euclid(SECOND_MS) == 0 { SECOND_MS } else { 1 };
         let window = Window::new(at_ms, at_ms.saturating_add(length_ms));
         PageRequest { scope: self.scope, window, flags: self.flags, page_rows, token: None }
     }
 
-    /// Requests all rows of one millisecond, with the largest page size. `seen_rows`: number of records that the
-    /// service has put on one page of this list. A last page with fewer records was not cut by a page limit.
+    /// Requests all rows of one millisecond, with the largest page size. `seen_rows` is the number of records on an
+    /// earlier page of the list: a last page with fewer records was not cut by a page limit.
     pub(super) async fn probe(&self, at_ms: i64, seen_rows: usize) -> Result<TieProbe, TieProbeError> {
         let page_rows = self.scope.stream.page_rows_max().unwrap_or(0);
         let mut walk = self.source.walk_moment(self.request(at_ms, page_rows));
         let mut probe = TieProbe { pages: Vec::new(), keys: HashSet::new(), is_complete: Ok(()) };
-        // Records before a boundary that may hide rows of the millisecond, while no record followed the boundary.
-        let mut cut_at = None;
+        // Number of records on the latest page whose boundary may hide rows of the millisecond. Set while no record
+        // follows.
+        let mut rows_before_cut = None;
         loop {
             match walk.next().await {
                 Ok(WalkStep::Page(page)) => {
                     let flat = self.flatten(page.body.clone()).await?;
                     let moments = moments_of(self.scope.stream, &flat);
                     probe.keys.extend(moments.keys_at(at_ms));
-                    if moments.records > 0 && cut_at.take().is_some() {
+                    if moments.records > 0 && rows_before_cut.take().is_some() {
                         probe.is_complete = Err(MORE_THAN_A_PAGE);
                     }
-                    // The boundary of this page may hide rows of the millisecond,
-                    // and a probe of it would be this same request.
+                    // The boundary of this page may hide rows of the millisecond. A probe of it would repeat this
+                    // request.
                     if page.next.is_some() && moments.records > 0 && moments.last_ms.is_none_or(|last| last == at_ms) {
-                        cut_at = Some(page.rows);
+                        rows_before_cut = Some(page.rows);
                     }
                     probe.pages.push(ProbePage { body: page.body, flat });
                     if page.next.is_none() {
-                        if cut_at.is_some_and(|rows| rows >= seen_rows) {
+                        if rows_before_cut.is_some_and(|rows| rows >= seen_rows) {
                             probe.is_complete = Err(MORE_THAN_A_PAGE);
                         }
                         return Ok(probe);
@@ -113,16 +117,16 @@ impl Asker {
                         return Ok(probe);
                     }
                 }
-                Ok(WalkStep::Restarted { .. }) => cut_at = None,
-                // A millisecond cannot be halved. A page below the page limit with nothing behind it is complete.
+                Ok(WalkStep::Restarted { .. }) => rows_before_cut = None,
+                // A millisecond cannot be halved, so the last page decides: below the page limit it was not cut.
                 Ok(WalkStep::UnprovenEnd) => {
                     let full = seen_rows.max(usize::try_from(page_rows).unwrap_or(usize::MAX));
-                    walk.resolve_end(cut_at.is_none_or(|rows| rows <= 1 || rows < full));
+                    walk.resolve_end(rows_before_cut.is_none_or(|rows| rows <= 1 || rows < full));
                 }
                 Ok(WalkStep::End(_)) => {
-                    // Two walks with different boundaries agree on this end, so no boundary hid rows. Without a page
-                    // size parameter there was only one walk.
-                    let is_cut = page_rows == 0 && cut_at.is_some_and(|rows| rows > 1 && rows >= seen_rows);
+                    // The walk has confirmed this end with two page sizes, so no boundary hid rows. Without a page size
+                    // parameter there is no such confirmation.
+                    let is_cut = page_rows == 0 && rows_before_cut.is_some_and(|rows| rows > 1 && rows >= seen_rows);
                     probe.is_complete = if is_cut { Err(MORE_THAN_A_PAGE) } else { Ok(()) };
                     return Ok(probe);
                 }
@@ -168,6 +172,7 @@ impl Asker {
         Ok(judge(&all, &walked, pages, end))
     }
 
+    /// Parses a page to rows.
     pub(in super::super) async fn flatten(&self, body: Bytes) -> Result<FlatPage, PipelineError> {
         let (stream, rules, account) = (self.scope.stream, self.rules, self.account.clone());
         blocking(move || {
@@ -178,11 +183,14 @@ impl Asker {
     }
 }
 
-/// Returns why the millisecond cannot be probed. Errors that stop or end the run are returned as errors.
+/// Returns the reason why the millisecond cannot be probed. Errors that are not about the millisecond are returned as
+/// errors.
 fn probe_failure(error: SourceError) -> Result<&'static str, TieProbeError> {
     match error {
         SourceError::Looping { .. } => Ok("asked for alone, it has no end"),
-        SourceError::TooLarge { .. } | SourceError::TokensDie { .. } => Ok("asked for alone, it does not come whole"),
+        SourceError::TooLarge { .. } | SourceError::TokensDie { .. } => {
+            Ok("asked for alone, it does not come complete")
+        }
         SourceError::Refused { .. }
         | SourceError::Forbidden { .. }
         | SourceError::NotFound { .. }
@@ -191,7 +199,7 @@ fn probe_failure(error: SourceError) -> Result<&'static str, TieProbeError> {
     }
 }
 
-/// Returns the creation times on a page.
+/// Returns the creation times and key hashes of the rows on a page.
 pub(in super::super) fn moments_of(stream: Stream, flat: &FlatPage) -> PageMoments {
     let mut rows: Vec<RowMoment> =
         flat.table(stream.name()).map(|batch| rows_of(batch, &flat.key_hashes)).unwrap_or_default();
@@ -209,8 +217,9 @@ pub(in super::super) fn moments_of(stream: Stream, flat: &FlatPage) -> PageMomen
 }
 
 struct RowMoment {
+    /// The position of the record on the page.
     record: i64,
-    /// True if its table has creation times at all.
+    /// True if the table of the row has creation times.
     has_time: bool,
     created_ms: Option<i64>,
     key: u128,
@@ -222,17 +231,19 @@ fn rows_of(batch: &RecordBatch, key_hashes: &[u128]) -> Vec<RowMoment> {
     let created = created.and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
     let records = batch.column_by_name(RECORD_COLUMN).and_then(|column| column.as_primitive_opt::<Int64Type>());
     let Some(records) = records else { return Vec::new() };
-    let ms = |at: usize| created.filter(|created| created.is_valid(at)).map(|at_us| at_us.value(at).div_euclid(1000));
-    let row = |(at, (record, key)): (usize, (&i64, &u128))| RowMoment {
+    let ms =
+        |row: usize| created.filter(|created| created.is_valid(row)).map(|created| created.value(row).div_euclid(1000));
+    let row = |(index, (record, key)): (usize, (&i64, &u128))| RowMoment {
         record: *record,
         has_time: created.is_some(),
-        created_ms: ms(at),
+        created_ms: ms(index),
         key: *key,
     };
     records.values().iter().zip(key_hashes).enumerate().map(row).collect()
 }
 
-/// Returns the creation time of a rejected record, even if the record is not valid JSON.
+/// Returns the creation time of a rejected record. If the record is not valid JSON, the text after `"createdAt"` is
+/// read.
 fn created_ms(raw: &str) -> Option<i64> {
     #[derive(Deserialize)]
     struct Created<'a> {
@@ -241,8 +252,8 @@ fn created_ms(raw: &str) -> Option<i64> {
     }
     let created = serde_json::from_str::<Created>(raw).ok().map(|created| created.created_at);
     let text = created.or_else(|| {
-        let (_, behind) = raw.split_once("\"createdAt\"")?;
-        let value = behind.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
+        let (_, rest) = raw.split_once("\"createdAt\"")?;
+        let value = rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
         value.split_once('"').map(|(text, _)| text.into())
     })?;
     chrono::DateTime::parse_from_rfc3339(&text).ok().map(|at| at.timestamp_millis())

@@ -1,5 +1,5 @@
-//! Probes the page boundaries of one scan: before the next page if a probe is due, or at the end of the list while the
-//! behaviour of the service is unknown.
+//! Probes the page boundaries of one scan: before the next page if a probe is due, otherwise at the end of the list if
+//! the boundary waits for that.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{
 
 use super::{
     super::{PipelineError, sync_context::SyncContext},
-    probe::{Asker, ProbePage, TieProbeError},
+    probe::{MomentRequester, ProbePage, TieProbeError},
 };
 
 /// The boundaries of a scan as an earlier run left them.
@@ -22,12 +22,12 @@ pub(in super::super) struct BoundariesLeft {
     pub unprobed: u64,
     /// The last page, if its boundary has no conclusive probe.
     pub last_page: Option<Vec<u8>>,
-    /// True if some page is redacted: then its boundary is no longer known.
+    /// True if some page is redacted, so that its last row and with it its boundary may be unknown.
     pub is_redacted: bool,
 }
 
 /// Restores the boundaries of a scan that an earlier run began. If the service may lose rows, unprobed boundaries are
-/// read from the spool and wait again. The caller handles the boundary of the last page.
+/// read from the spool and wait for a probe again. The caller adds the boundary of the last page.
 pub(in super::super) fn reopened(
     context: &SyncContext,
     scan: &Scan,
@@ -47,13 +47,13 @@ pub(in super::super) fn reopened(
         let flat = context.flatten(stream, &body)?;
         let moments = super::moments_of(stream, &flat);
         if !bodies.is_probe() {
-            let before: Option<PageMoments> = last_page.replace(moments);
-            before.and_then(|page| boundaries.page(&page, true, window, Ties::Unknown, |_| true));
+            let previous: Option<PageMoments> = last_page.replace(moments);
+            previous.and_then(|page| boundaries.page(&page, true, window, Ties::Unknown, |_| true));
             is_within_probe = false;
             continue;
         }
         // A probe of several pages may lack rows at its own boundaries, so it is repeated.
-        let is_last_of_probe = envelope::parse(&body).is_ok_and(|side| side.next.is_none());
+        let is_last_of_probe = envelope::parse(&body).is_ok_and(|probe| probe.next.is_none());
         if is_last_of_probe && !is_within_probe {
             probes.push(moments);
         }
@@ -63,7 +63,7 @@ pub(in super::super) fn reopened(
     Ok(boundaries)
 }
 
-/// Restores the boundaries of a scan that an earlier run completed: none of them waits.
+/// Restores the boundaries of a scan that an earlier run completed. None of them is probed any more.
 pub(in super::super) fn ended(
     context: &SyncContext,
     scan: &Scan,
@@ -84,24 +84,26 @@ impl BoundariesLeft {
             return BoundariesLeft::default();
         }
         let is_probed = match recovered.last_probes.as_slice() {
-            [side] => envelope::parse(side).is_ok_and(|side| side.next.is_none()),
+            [probe] => envelope::parse(probe).is_ok_and(|probe| probe.next.is_none()),
             _ => false,
         };
-        // Probes of waiting boundaries follow the last page as well, so the probe may belong to another boundary.
+        // Probes of earlier boundaries that waited for the end of the list are also stored after the last page. If some
+        // page has no probe, the probe may be of its boundary.
         let is_probed = is_probed && recovered.without_probe == 0;
         let last_page = recovered.last_page.clone().filter(|_| !is_probed);
         BoundariesLeft { unprobed: recovered.without_probe, last_page, is_redacted: recovered.is_any_redacted }
     }
 }
 
-/// Creates an [`Asker`] for the scope of a scan.
-pub(in super::super) fn asker(context: &SyncContext, scan: &Scan) -> Asker {
+/// A [`MomentRequester`] for the scope of a scan.
+pub(in super::super) fn requester_for(context: &SyncContext, scan: &Scan) -> MomentRequester {
     let (source, account) = (context.source.clone(), context.account.clone());
     let rules = context.drift.of(scan.scope.stream);
-    Asker { source, account, scope: scan.scope, flags: scan.flags, rules }
+    MomentRequester { source, account, scope: scan.scope, flags: scan.flags, rules }
 }
 
-/// Adds a page, and probes its boundary if that is due. The probe pages belong to the scan.
+/// Adds a page to the boundaries, and probes its boundary if that is due. Returns the probe pages, whose rows belong to
+/// the scan.
 pub(in super::super) async fn after_page(
     context: &SyncContext,
     scan: &Scan,
@@ -120,7 +122,7 @@ pub(in super::super) async fn after_page(
     }
 }
 
-/// Probes the next waiting boundary at the end of a list; `None` if no boundary waits.
+/// Probes the next boundary that waits for the end of the list. `None` if no boundary waits.
 pub(in super::super) async fn next_waiting(
     context: &SyncContext,
     scan: &Scan,
@@ -133,6 +135,7 @@ pub(in super::super) async fn next_waiting(
     }
 }
 
+/// Requests the rows at a boundary, and records the result. Returns the probe pages.
 async fn probe_boundary(
     context: &SyncContext,
     scan: &Scan,
@@ -140,7 +143,7 @@ async fn probe_boundary(
     boundary: &PageBoundary,
     belief: Ties,
 ) -> Result<Vec<ProbePage>, TieProbeError> {
-    let probe = asker(context, scan).probe(boundary.at_ms, boundary.page_rows).await?;
+    let probe = requester_for(context, scan).probe(boundary.at_ms, boundary.page_rows).await?;
     boundaries.probed(boundary, &probe.keys, belief, probe.is_complete);
     for page in &probe.pages {
         measure_a_tie(context, scan, &super::moments_of(scan.scope.stream, &page.flat)).await?;
@@ -161,9 +164,9 @@ async fn measure_a_tie(context: &SyncContext, scan: &Scan, page: &PageMoments) -
     outcome
 }
 
+/// Measures the behaviour at the rows of one millisecond, and stores the result. A failed measure counts as `Unknown`.
 async fn measure(context: &SyncContext, scan: &Scan, at_ms: i64) -> Result<Ties, TieProbeError> {
-    let found = match asker(context, scan).measure(at_ms).await {
-        // Without a measure, the scan probes each boundary.
+    let found = match requester_for(context, scan).measure(at_ms).await {
         Err(TieProbeError::Source(error)) if !error.ends_the_run() => Ties::Unknown,
         found => found?,
     };
@@ -171,17 +174,18 @@ async fn measure(context: &SyncContext, scan: &Scan, at_ms: i64) -> Result<Ties,
     Ok(found)
 }
 
-/// What a scan does after the end of its list.
+/// The decision at the end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum EndAction {
-    /// The list is complete.
-    Complete,
-    /// The service loses rows and some boundaries were not probed, or the list changed during a probe.
+    /// The scan may end.
+    MayEnd,
+    /// The scan restarts at the first page: the service loses rows and some boundaries were not probed, or the list
+    /// changed during a probe.
     StartOver,
 }
 
-/// Decides what the scan does at the end of its list. Before that, measures how the service treats the rows of a
-/// millisecond, where a probe has found rows that no page has shown.
+/// Decides at the end of its list if the scan may end. Before that, measures at each sampled boundary whose probe had rows
+/// that no page has shown.
 pub(in super::super) async fn end_action(
     context: &SyncContext,
     scan: &Scan,
@@ -193,11 +197,11 @@ pub(in super::super) async fn end_action(
         }
         let found = measure(context, scan, at_ms).await?;
         if found == Ties::Unknown {
-            // The stream has no page size (themes), or the answers are inconclusive: assumes that rows were lost.
+            // The stream has no page size (themes), or the answers are inconclusive. The rows are taken as lost.
             context.ties.measured(&mut context.state(), Ties::Lost)?;
         }
     }
     let loses = context.ties.belief(scan.scope.stream) == Ties::Lost;
-    let needs_another_pass = boundaries.has_changed() || (loses && boundaries.unprobed() > 0);
-    Ok(if needs_another_pass && boundaries.try_again() { EndAction::StartOver } else { EndAction::Complete })
+    let should_start_over = boundaries.has_changed() || (loses && boundaries.unprobed() > 0);
+    Ok(if should_start_over && boundaries.try_again() { EndAction::StartOver } else { EndAction::MayEnd })
 }

@@ -1,4 +1,4 @@
-//! One window of a verify: scanned into a spool that no checkpoint names, then compared with each warehouse.
+//! Scans one window of a verify into a spool that no checkpoint names, then compares the scan with each warehouse.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -29,7 +29,7 @@ impl Drop for SpoolGuard {
     }
 }
 
-/// A window as the service has it now.
+/// A window as the service has it now. Its spool is removed when the value is dropped.
 pub(super) struct ServiceWindow {
     pub scan: CompletedScan,
     _spool: SpoolGuard,
@@ -41,7 +41,8 @@ impl AsRef<CompletedScan> for ServiceWindow {
     }
 }
 
-/// Scans a window to its end. The checkpoints do not know the scan: what `pull` tells them of it changes no row.
+/// Scans a window to its end. No checkpoint names the scan, so the progress that `pull` reports changes no row of the
+/// checkpoints.
 pub(super) async fn scan_window(
     context: SyncContext,
     scan: Scan,
@@ -54,8 +55,9 @@ pub(super) async fn scan_window(
     Ok(ServiceWindow { scan: pull(context, open).await?, _spool: guard })
 }
 
-/// Compares the window with each warehouse, each on its own thread. `is_filtered`: the scan lacks rows that the
-/// service has, so a row that only a warehouse has is no difference.
+/// Compares the window with each warehouse, each on its own thread. `is_filtered`: the scan may lack rows that the
+/// service has, so a row that only a warehouse has is no difference. `keys_max` limits the keys that each difference
+/// names.
 pub(super) async fn compare(
     context: &SyncContext,
     destinations: &[SharedDestination],

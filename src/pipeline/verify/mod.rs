@@ -1,9 +1,8 @@
 //! `verify`: scans windows once more and compares them with each warehouse. Changes nothing in any warehouse, ledger
 //! or coverage.
 //!
-//! A verify compares what the coverage calls complete, and reports the rest of the range as never read. Pages go
-//! through a spool of their own that no checkpoint names: after a kill nothing is resumed, and the next run removes
-//! the file.
+//! A verify compares the windows that the coverage calls complete, and reports the rest of the range as never read. No
+//! checkpoint names the spools of a verify. So no run resumes a killed verify, and the next run removes its spools.
 
 mod compare;
 mod plan;
@@ -39,7 +38,7 @@ use compare::{ServiceWindow, compare, scan_window};
 use plan::plan;
 use queue::{CompareQueue, CompareTask};
 
-/// A verify that holds the lease.
+/// A verify that has taken the lease.
 pub struct Verify {
     request: VerifyRequest,
     context: SyncContext,
@@ -48,13 +47,13 @@ pub struct Verify {
     range: Option<Window>,
     windows: Vec<VerifiedWindow>,
     never_read: Vec<NeverRead>,
-    /// Windows that were not compared, because the run ended.
+    /// Windows that were not compared.
     not_compared: Vec<CompareTask>,
     session: Session,
 }
 
 impl Verify {
-    /// Takes the lease and opens the warehouses for reading. Sends no request.
+    /// Takes the lease, and opens the archive, the state and the warehouses. Sends nothing.
     pub fn open(
         settings: Settings,
         request: VerifyRequest,
@@ -91,7 +90,7 @@ impl Verify {
         &self.context.source
     }
 
-    /// Compares windows until none is left or the verify is stopped.
+    /// Compares windows until none is left, or a stop or an error ends the verify. Returns the report in any case.
     pub async fn execute(mut self) -> (VerifyReport, Result<(), PipelineError>) {
         let (source, state) = (self.context.source.clone(), self.session.shared_state());
         let clock = self.session.system.clock.clone();
@@ -124,7 +123,7 @@ impl Verify {
         Ok(Some(CompareQueue::new(plan.tasks)))
     }
 
-    /// Scans windows in parallel, and compares the complete ones one after the other.
+    /// Scans windows concurrently, and compares each complete one with the warehouses, one window after the other.
     async fn compare_windows(&mut self) -> Result<(), PipelineError> {
         let Some(windows) = self.plan().await? else { return Ok(()) };
         let in_flight_max = self.session.settings.throttle.in_flight_max;
@@ -155,6 +154,7 @@ impl Verify {
         outcome
     }
 
+    /// Compares a scanned window with the warehouses, and adds the result to the report.
     async fn compare(&mut self, task: &CompareTask, window: ServiceWindow) -> Result<(), PipelineError> {
         let scope = task.scope;
         if self.context.ties.needs_recheck(&window.scan.scan, &window.scan.boundaries) {
@@ -172,6 +172,7 @@ impl Verify {
         Ok(())
     }
 
+    /// The report of the windows compared so far.
     fn report(&mut self, error: Option<&PipelineError>) -> VerifyReport {
         let mut windows = std::mem::take(&mut self.windows);
         windows.sort_by(|left, right| (left.stream, left.start_ms).cmp(&(right.stream, right.start_ms)));

@@ -1,4 +1,4 @@
-//! The plan of a verify: the covered windows of the range, and the parts that no run has read. Pure.
+//! Plans a verify: the covered windows of the range to compare, and the parts of the range that no run has read.
 
 use std::cmp::Reverse;
 
@@ -16,20 +16,21 @@ use super::{
     request::VerifyRequest,
 };
 
-/// The end of the range is a multiple of this, as in the plan of a run.
+/// The range of a verify ends at a multiple of this, as windows of a run do.
 const GRID_MS: i64 = 5 * MINUTE_MS;
 
-/// The windows that a verify compares, and what it cannot compare.
+/// The range of a verify, the windows to compare, and what cannot be compared.
 pub(super) struct VerifyPlan {
     pub range: Window,
-    /// Streams without windows first, then oldest first over all streams: a verify that is stopped can resume by date.
+    /// The windows to compare. Streams without windows first, then the oldest windows of all streams first, so that a
+    /// verify that is stopped can resume at a date.
     pub tasks: Vec<CompareTask>,
     pub never_read: Vec<NeverRead>,
     pub notes: Vec<String>,
 }
 
-/// Plans a verify at the service's time `now_ms`. The range ends where rows are younger than `settle`, because no run
-/// reads them yet.
+/// Plans a verify at the service's time `now_ms`. Rows younger than `settle` are left out, because no run reads them
+/// yet.
 pub(super) fn plan(
     settings: &Settings,
     state: &State,
@@ -59,7 +60,7 @@ impl VerifyPlan {
         let settled_ms = (now_ms - backlog.rules.lag_ms).div_euclid(GRID_MS) * GRID_MS;
         let range = Window::new(self.range.start_ms, self.range.end_ms.min(settled_ms));
         if !scope.stream.is_windowed() {
-            // Only a complete list shows that a row is gone.
+            // The list is compared as a whole: only the complete list shows that a row is gone.
             if backlog.covered.is_empty() {
                 self.never_read.push(NeverRead::new(scope, range));
             }
@@ -76,12 +77,13 @@ impl VerifyPlan {
         covered
     }
 
+    /// Cuts a covered interval into windows to compare.
     fn add_windows(&mut self, backlog: &ScopeBacklog, interval: CoverageInterval, read_ms: i64, is_filtered: bool) {
         let (scope, page_rows) = (backlog.scope, backlog.page_rows);
         let due = Due { window: interval.window, reason: Reason::Rescan };
         let mut cutter = Cutter::new(vec![due], vec![interval], page_rows, scope.stream.is_windowed());
         while let Some(Due { window, .. }) = cutter.next_window() {
-            // The flags of the last scan: the warehouse cannot know more.
+            // With more flags than the last scan had, the service would send what the warehouse cannot have.
             let flags = interval.flags;
             let purpose = ComparePurpose { read_ms, is_filtered };
             self.tasks.push(CompareTask { scope, window, flags, page_rows, is_half: false, purpose });
@@ -89,7 +91,7 @@ impl VerifyPlan {
     }
 }
 
-/// Returns when a run last read the interval. Unlike `scanned_ms`, this is a real time also if a recheck is needed.
+/// When a run last read the interval. The scan time of the interval itself is set back if it needs a recheck.
 fn read_ms(state: &State, scope: Scope, interval: &CoverageInterval) -> Result<i64, PipelineError> {
     let intervals = state.intervals(scope)?;
     let within = intervals.iter().find(|stored| stored.interval.window.contains(interval.window.start_ms));

@@ -1,4 +1,4 @@
-//! The windows that a verify has not compared yet, oldest first.
+//! The queue of windows that a verify still has to scan.
 
 use std::collections::VecDeque;
 
@@ -11,17 +11,18 @@ use super::super::scan_pool::{PendingWindows, ScanTask};
 pub(super) struct ComparePurpose {
     /// When a run last read the window, by the service's clock; epoch milliseconds.
     pub read_ms: i64,
-    /// True if the settings select some survey statuses only, so that the scan lacks rows of the warehouse.
+    /// True if the settings name survey statuses, so that the scan may lack rows that a warehouse has.
     pub is_filtered: bool,
 }
 
 /// A window that a verify scans and compares.
 pub(super) type CompareTask = ScanTask<ComparePurpose>;
 
+/// The windows that a verify still has to scan, in the order of the plan.
 #[derive(Debug)]
 pub(super) struct CompareQueue {
     pending: VecDeque<CompareTask>,
-    /// Windows of streams that the verify gave up.
+    /// Windows of streams whose list cannot be read.
     dropped: Vec<CompareTask>,
 }
 
@@ -35,7 +36,7 @@ impl CompareQueue {
         self.pending.pop_front()
     }
 
-    /// The windows that were not scanned.
+    /// The windows that were not scanned, dropped ones included.
     pub fn into_remaining(self) -> impl Iterator<Item = CompareTask> {
         self.pending.into_iter().chain(self.dropped)
     }
@@ -46,6 +47,7 @@ impl PendingWindows for CompareQueue {
 
     fn finish(&mut self, _: &CompareTask, _: Option<u64>) {}
 
+    /// Puts the halves of a failed window at the front of the queue. Returns false if the window cannot be halved.
     fn halve(&mut self, task: &CompareTask) -> bool {
         let Some([first, second]) = halves(task.window).filter(|_| task.scope.stream.is_windowed()) else {
             return false;

@@ -1,4 +1,4 @@
-//! The report of a verify: the JSON of `--json`.
+//! The report of a verify, as `--json` prints it.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub struct VerifiedWindow {
     pub start_ms: i64,
     #[serde(flatten)]
     pub range: Range,
-    /// When a run last read the window. Changes at the service since then are no error, but are listed too.
+    /// When a run last read the window. Changes at the service since then appear as differences too.
     pub last_read: String,
     pub service_rows: u64,
     pub warehouses: BTreeMap<&'static str, Differences>,
@@ -85,11 +85,11 @@ pub struct VerifyTotals {
     pub windows_differing: u64,
     pub service_rows: u64,
     pub warehouses: BTreeMap<&'static str, WarehouseTotals>,
-    /// Ranges that were never read.
+    /// Number of ranges that no complete scan has covered.
     pub never_read: u64,
 }
 
-/// Sums of one warehouse.
+/// The sums of one warehouse over all windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WarehouseTotals {
     pub rows: u64,
@@ -99,6 +99,7 @@ pub struct WarehouseTotals {
 }
 
 impl VerifyTotals {
+    /// Sums the differences of the compared windows.
     pub(super) fn of(windows: &[VerifiedWindow], never_read: &[NeverRead]) -> Self {
         let mut totals =
             VerifyTotals { windows: windows.len() as u64, never_read: never_read.len() as u64, ..Self::default() };
@@ -116,7 +117,7 @@ impl VerifyTotals {
         totals
     }
 
-    /// Returns true if the complete range was read, and no warehouse differs.
+    /// Returns true if the whole range was read before, and no warehouse differs.
     pub fn is_clean(&self) -> bool {
         self.windows_differing == 0 && self.never_read == 0
     }
@@ -128,21 +129,21 @@ pub struct VerifyReport {
     pub run_id: RunId,
     #[serde(flatten)]
     pub header: ReportHeader,
-    /// The requested range.
+    /// The range to verify; `None` if the verify ended before it was known.
     pub range: Option<Range>,
     pub windows: Vec<VerifiedWindow>,
     pub never_read: Vec<NeverRead>,
     pub totals: VerifyTotals,
     pub requests: RequestStats,
-    /// Milliseconds to of the range for the next verify after an early end: everything before this time was compared.
+    /// The creation time at which another verify can resume. All windows before this time were compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume_from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_because: Option<String>,
-    /// Windows that failed.
+    /// Windows that could not be scanned.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
-    /// Further notes, one sentence each.
+    /// Further notes for people.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }

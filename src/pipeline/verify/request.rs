@@ -6,6 +6,6 @@ pub struct VerifyRequest {
     pub from_ms: i64,
     /// The end of the range; `None` for the end of the coverage.
     pub to_ms: Option<i64>,
-    /// Rows that the report lists at most, for each kind of difference in a window.
+    /// Maximum rows that the report lists for each kind of difference in a window.
     pub keys_max: usize,
 }

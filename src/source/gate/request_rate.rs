@@ -1,10 +1,10 @@
 //! The request rate: additive increase, multiplicative decrease (AIMD), spent by a token bucket. Pure:
 //! callers pass the time in.
 //!
-//! There is no pacing before the first 429. That 429 sets the rate to a share of the measured one, and the rate grows
-//! fast until pacing itself leads to a 429 (slow start). From then on each 429 takes a tenth off, and each second adds
-//! a little. Growth is slow near the limit last met and fast away from it,
-//! so that a limit that was raised is found within a minute or two.
+//! There is no pacing before the first 429. The first 429 sets the rate to a share of the measured rate. The rate then
+//! grows fast until a 429 comes in spite of pacing (slow start). From then on each 429 decreases the rate by a tenth,
+//! and each second adds a little. Growth is slow near the rate at the latest 429 and fast away from it, so that a
+//! raised limit is found within a minute or two.
 
 use std::time::Duration;
 
@@ -14,9 +14,10 @@ use tokio::time::Instant;
 const RATE_MIN: f64 = 1.0 / 60.0;
 /// No rate is higher.
 const RATE_MAX: f64 = 10_000.0;
-/// The first rate, as a share of the measured one.
+/// The rate after the first 429, as a share of the measured rate.
 const MEASURED_SHARE: f64 = 0.85;
-/// Multiplicative decrease at the 429 that ends slow start: what the service had saved up let the rate overshoot.
+/// Multiplicative decrease at the 429 that ends slow start. It is large: the service allows bursts, which let the rate
+/// grow beyond the limit.
 const SLOW_START_DECREASE: f64 = 0.6;
 /// Multiplicative decrease at every later 429.
 const DECREASE: f64 = 0.9;
@@ -26,9 +27,9 @@ const SLOW_START_INCREASE: f64 = 0.2;
 const INCREASE: f64 = 0.002;
 /// A rate that differs by this share from the limit last met is near it.
 const NEAR: f64 = 0.05;
-/// Growth per second away from that limit, as a share of the rate.
+/// Growth per second if the rate is not near the limit last met, as a share of the rate.
 const FAST_INCREASE: f64 = 0.05;
-/// Fewer requests measure nothing: another process may have used up what the service allows.
+/// Minimum accepted requests for a measured rate. After fewer, the 429 may be due to requests of another process.
 const MEASURED_MIN: f64 = 5.0;
 /// A request that is late by up to this much, or by one interval, makes the next one due earlier.
 const LATE_MAX: Duration = Duration::from_millis(50);
@@ -42,16 +43,19 @@ pub(in crate::source) struct RequestRate {
     limit: Option<f64>,
     /// The configured ceiling.
     rate_max: Option<f64>,
-    /// When the bucket has a token again.
+    /// The time of the next token.
     token_at: Option<Instant>,
     /// When the empty bucket last delayed a request.
     paced_at: Option<Instant>,
+    /// The time up to which growth is computed.
     increased_at: Option<Instant>,
-    /// The first request since the latest decrease, and how many the service accepted since.
+    /// When the first request since the latest decrease was sent.
     measured_since: Option<Instant>,
+    /// The requests that the service accepted since the latest decrease.
     measured: f64,
-    /// True if the latest answer was another one than 429.
+    /// True if the service accepted a request and has not sent a 429 since.
     is_accepted: bool,
+    /// True if this process changed the rate.
     is_changed: bool,
 }
 
@@ -62,12 +66,12 @@ impl RequestRate {
         Self { rate, limit: rate, rate_max, ..Self::default() }
     }
 
-    /// The rate to store, and whether this process changed it.
+    /// The rate to store, and true if this process changed it.
     pub fn learned(&self) -> (Option<f64>, bool) {
         (self.rate, self.is_changed)
     }
 
-    /// When the bucket has a token, if it has none now.
+    /// The time of the next token if the bucket is empty, otherwise `None`. Records that pacing delayed a request.
     pub fn next_token(&mut self, now: Instant) -> Option<Instant> {
         let at = self.token_at.filter(|at| *at > now)?;
         self.paced_at = Some(now);
@@ -86,7 +90,7 @@ impl RequestRate {
         });
     }
 
-    /// The service accepted a request: the rate increases if it is what limits the requests.
+    /// Records that the service accepted a request. Increases the rate if the rate is what limits the requests.
     pub fn accepted(&mut self, now: Instant) {
         self.is_accepted = true;
         self.measured += 1.0;
@@ -101,12 +105,13 @@ impl RequestRate {
             Some(_) => rate * FAST_INCREASE,
         };
         let secs = now.saturating_duration_since(since).min(recently(rate)).as_secs_f64();
-        self.set(rate + per_sec * secs);
+        self.set_rate(rate + per_sec * secs);
     }
 
-    /// The service answered 429: the rate decreases.
+    /// Decreases the rate after a 429. Keeps the rate if the answer before was a 429 too, or if too few requests were
+    /// measured.
     pub fn rate_limited(&mut self, now: Instant) {
-        // Two in a row: the wait was too short, which says nothing about the rate.
+        // A second 429 in a row means that the wait was too short. It says nothing about the rate.
         if !std::mem::take(&mut self.is_accepted) {
             return;
         }
@@ -121,24 +126,24 @@ impl RequestRate {
             }
             _ => return,
         };
-        self.set(rate);
+        self.set_rate(rate);
         self.increased_at = Some(now);
         (self.measured_since, self.measured) = (None, 0.0);
     }
 
-    fn set(&mut self, rate: f64) {
+    fn set_rate(&mut self, rate: f64) {
         self.rate = Some(rate.clamp(RATE_MIN, RATE_MAX));
         self.is_changed = true;
     }
 
-    /// Returns true if this rate limits the requests, not the ceiling and not the callers.
+    /// Returns true if this rate limits the requests: it delayed a request recently, and the ceiling is not lower.
     fn is_pacing(&self, rate: f64, now: Instant) -> bool {
         self.paced_at.is_some_and(|at| now.saturating_duration_since(at) <= recently(rate))
             && self.rate_max.is_none_or(|max| rate <= max)
     }
 }
 
-/// Two intervals of this rate, or a second.
+/// The time that counts as recent: two request intervals at this rate, at least one second.
 fn recently(rate: f64) -> Duration {
     Duration::from_secs_f64((2.0 / rate).max(1.0))
 }

@@ -1,4 +1,5 @@
-//! The asynchronous part of the gate: queues callers, sleeps, and books waits. It decides nothing.
+//! The asynchronous part of the gate: queues callers, sleeps, and accounts for the time of waits. The state machine
+//! decides.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -18,10 +19,10 @@ use crate::{
     source::{RequestWait, Stop, WaitReason},
 };
 
-/// A wait of this length gets a warning; shorter ones are counted in the report.
+/// A wait of this length or longer is logged as a warning.
 const WARNED_WAIT: Duration = Duration::from_secs(60);
 
-/// The gate; clones are the same gate.
+/// The gate. Clones share one state.
 #[derive(Clone, Debug)]
 pub(in crate::source) struct Gate {
     shared: Arc<Shared>,
@@ -61,7 +62,8 @@ impl Gate {
         is_retry_after.then(|| self.epoch_ms(waiting.until, now))
     }
 
-    /// Waits until a request may be sent, first come, first served. The caller sends it at once, without another await.
+    /// Waits until a request may be sent, first come, first served. The caller sends the request at once, without
+    /// another await. Fails if the run has to stop.
     pub async fn permit(&self) -> Result<Permit, Stop> {
         let _first = self.shared.queue.lock().await;
         loop {
@@ -88,8 +90,8 @@ impl Gate {
         }
     }
 
-    /// Returns `None` as soon as the gate is blocked.
-    /// For callers that have recorded a request and must not keep that record for hours.
+    /// Waits for a permit as [`Gate::permit`] does, but returns `None` as soon as the gate is blocked. For callers that
+    /// recorded the request as sent: they undo the record at once.
     pub async fn permit_if_open(&self) -> Result<Option<Permit>, Stop> {
         tokio::select! {
             biased;
@@ -98,6 +100,7 @@ impl Gate {
         }
     }
 
+    /// Waits until the gate is blocked.
     async fn until_blocked(&self) {
         loop {
             let mut changed = std::pin::pin!(self.shared.changed.notified());
@@ -109,7 +112,8 @@ impl Gate {
         }
     }
 
-    /// Waits for the end of a block. It gives no permit, and does not begin a wait that [`Gate::permit`] would refuse.
+    /// Waits until the block ends. Returns early if the run stops or passes its deadline. Does not wait if
+    /// [`Gate::permit`] would refuse the wait.
     pub async fn until_unblocked(&self) {
         loop {
             let blocked = self.state().blocked(Instant::now());
@@ -121,7 +125,8 @@ impl Gate {
         }
     }
 
-    /// Waits before the caller retries one request. Other callers are not delayed.
+    /// Waits before the caller retries one request. Other callers are not delayed. Fails at once if the wait exceeds
+    /// the patience or the deadline.
     pub async fn retry_delay(&self, wait: Duration) -> Result<(), Stop> {
         let now = Instant::now();
         let waiting = RequestWait { until: now + wait, reason: WaitReason::Backoff };
@@ -133,7 +138,7 @@ impl Gate {
         self.unless_stopped(sleep_until(waiting.until)).await
     }
 
-    /// Runs this work until it is done, cancelled or past the deadline.
+    /// Runs this work. Fails if the run is cancelled or passes its deadline before the work is done.
     pub async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
         let deadline = self.state().limits.deadline;
         tokio::select! {
@@ -149,12 +154,12 @@ impl Gate {
         self.state().is_accepting
     }
 
-    /// What the whole process waits for.
+    /// Returns the wait that delays the whole process, if there is one.
     pub fn current_wait(&self) -> Option<RequestWait> {
         self.state().current_wait(Instant::now())
     }
 
-    /// The rate to store, and whether this process changed it.
+    /// The rate to store, and true if this process changed it.
     pub fn learned(&self) -> (Option<f64>, bool) {
         self.state().rate.learned()
     }
@@ -168,6 +173,7 @@ impl Gate {
         &self.shared.rng
     }
 
+    /// Converts the cause of a stop, with times as epoch milliseconds.
     fn stop_of(&self, cause: StopCause, now: Instant) -> Stop {
         match cause {
             StopCause::Deadline { until } => Stop::Deadline { until_ms: self.epoch_ms(until, now) },
@@ -198,14 +204,15 @@ pub(in crate::source) struct Permit {
 }
 
 impl Permit {
-    /// The service accepted the request. Called as soon as the status is known: other callers may wait for it.
+    /// Tells the gate that the service accepted the request. Called as soon as the status is known, because other
+    /// callers may wait for it.
     pub fn accepted(&self) {
         self.gate.state().accepted(&self.ticket, Instant::now());
         self.gate.shared.changed.notify_waiters();
     }
 
-    /// The service answered 429, or 503 with `Retry-After`. Called as soon as the status is known:
-    /// nobody may send meanwhile.
+    /// Tells the gate that the service answered 429, or 503 with `Retry-After`. Called as soon as the status is known,
+    /// so that no other request is sent meanwhile.
     pub fn rate_limited(&self, status: u16, retry_after: Option<Duration>) {
         let (now, random) = (Instant::now(), self.gate.rng().fraction());
         let waiting = self.gate.state().rate_limited(&self.ticket, now, retry_after, status == 429, random);
@@ -217,9 +224,10 @@ impl Permit {
             }
             let message = if is_retry_after { "rate limited" } else { "backing off" };
             let (until, wait) = (format_ms(until_ms), until.saturating_duration_since(now));
-            match wait >= WARNED_WAIT {
-                true => tracing::warn!(status, until, wait_secs = wait.as_secs(), "{message}"),
-                false => tracing::debug!(status, until, wait_ms = wait.as_millis(), "{message}"),
+            if wait >= WARNED_WAIT {
+                tracing::warn!(status, until, wait_secs = wait.as_secs(), "{message}");
+            } else {
+                tracing::debug!(status, until, wait_ms = wait.as_millis(), "{message}");
             }
         }
         self.gate.shared.changed.notify_waiters();
@@ -237,6 +245,7 @@ fn activity(waiting: RequestWait) -> Activity {
     if waiting.reason == WaitReason::RateLimited { Activity::RateLimited } else { Activity::Pacing }
 }
 
+/// Sleeps until this time; `None` sleeps forever.
 async fn sleep_to(until: Option<Instant>) {
     match until {
         Some(until) => sleep_until(until).await,

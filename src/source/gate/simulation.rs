@@ -5,7 +5,7 @@ use tokio::time::sleep;
 
 use super::{tests::*, *};
 
-/// A service with a rate limit, and what it counted.
+/// A service with a rate limit. Counts accepted and rate-limited requests.
 #[derive(Debug)]
 struct Service {
     rate: f64,
@@ -13,7 +13,7 @@ struct Service {
     tokens: f64,
     filled_at: Instant,
     retry_after: Option<Duration>,
-    /// Until when each process must not send.
+    /// The time before which each process must not send.
     blocked_until: Vec<Instant>,
     accepted: Vec<f64>,
     rate_limited: f64,
@@ -99,7 +99,7 @@ async fn p5_a_limit_is_found_and_the_second_run_uses_it() {
 
 #[tokio::test(start_paused = true)]
 async fn p5_a_wrong_rate_is_corrected_and_processes_share_a_limit() {
-    // A stored rate that is wrong by far is also a limit that rose or fell since.
+    // Some stored rates are far too low or too high, as after the service has raised or lowered its limit.
     for (rate, burst, stored, processes) in
         [(50.0, 50.0, 0.1, 1), (50.0, 10.0, 5_000.0, 1), (5.0, 10.0, 50.0, 1), (30.0, 10.0, 30.0, 3)]
     {

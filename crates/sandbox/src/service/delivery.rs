@@ -1,4 +1,4 @@
-//! Turns a reply into HTTP: headers, compression, and bodies that break on purpose.
+//! Turns a reply into an HTTP response: headers, compression, and bodies that a fault breaks off.
 
 use std::{convert::Infallible, io, io::Write as _};
 
@@ -17,10 +17,11 @@ use super::{
 /// Smaller bodies are not compressed.
 const GZIP_BYTES_MIN: usize = 512;
 
-/// How long a cut body waits before it breaks, in milliseconds: what was written before has to reach the client first.
+/// How long a cut body waits before the connection breaks, in milliseconds, so that the client receives the part
+/// before.
 const CUT_FLUSH_MS: u64 = 20;
 
-/// Makes the response, and logs it. The entry is complete when the body has been sent or dropped.
+/// Makes the response and logs its status. The log entry is completed when the body was sent or dropped.
 pub(crate) fn respond(mut reply: Reply, visit: Visit, method: &Method, headers: &HeaderMap) -> Response<Body> {
     let service = &visit.service;
     if service.faults().byte_order_mark && !reply.body.is_empty() {
@@ -64,7 +65,7 @@ pub(crate) fn respond(mut reply: Reply, visit: Visit, method: &Method, headers: 
     response
 }
 
-/// The body in one piece; the visit ends with it.
+/// The body in one piece. `visit` is dropped with the body.
 fn whole(body: Bytes, visit: Visit) -> Body {
     let pieces = stream::iter((!body.is_empty()).then_some(Ok::<_, Infallible>(body)));
     Body::from_stream(pieces.map(move |piece| {
@@ -73,9 +74,9 @@ fn whole(body: Bytes, visit: Visit) -> Body {
     }))
 }
 
-/// A part of the body, then silence, then a closed connection: less than `Content-Length` promised.
+/// A part of the body, then a pause without data, then an error that closes the connection.
 fn broken(body: Bytes, sent_share: f64, silent_ms: u64, visit: Visit) -> Body {
-    // At least one byte is missing, else nothing would be broken.
+    // At least one byte is missing, so that the body is shorter than `Content-Length` says.
     let sent = ((body.len() as f64 * sent_share.clamp(0.0, 1.0)) as usize).min(body.len().saturating_sub(1));
     let part = body.slice(..sent);
     let first = stream::iter((!part.is_empty()).then_some(Ok(part)));
@@ -86,6 +87,7 @@ fn broken(body: Bytes, sent_share: f64, silent_ms: u64, visit: Visit) -> Body {
     Body::from_stream(first.chain(rest))
 }
 
+/// Returns true if an `Accept-Encoding` value lists gzip.
 fn accepts_gzip(value: &str) -> bool {
     value.split(',').any(|coding| {
         let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
@@ -95,7 +97,7 @@ fn accepts_gzip(value: &str) -> bool {
 
 fn gzip(body: &[u8]) -> Bytes {
     let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 6), Compression::fast());
-    // Writing to a vector cannot fail; were it to, the client would see a broken gzip stream.
+    // Writing to a vector cannot fail.
     let _ = encoder.write_all(body);
     Bytes::from(encoder.finish().unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! The list calls: a window, an order, a position, a page.
+//! The list calls: reads the query and the page token, renders a page, and applies the faults of lists.
 
 use std::{ops::Range, sync::Arc};
 
@@ -16,28 +16,29 @@ use super::{
     reply::Delivery,
 };
 
-/// Windows whose shuffled order is kept.
+/// Maximum windows whose shuffled order is cached.
 const SHUFFLES_MAX: usize = 64;
 
-/// A window of a list in one version.
+/// A list, a range of creation time, a survey, and the version of the list's rows.
 type ShuffleKey = (List, Range<i64>, Option<i64>, u64);
 
-/// Orders of the windows asked for last.
+/// The shuffled orders of the windows that were last requested.
 #[derive(Debug, Default)]
 pub(crate) struct ShuffleCache {
-    held: Vec<(ShuffleKey, Arc<Vec<u32>>)>,
+    orders: Vec<(ShuffleKey, Arc<Vec<u32>>)>,
 }
 
-/// A page before it is JSON text.
+/// A rendered page without its end: the token or the end mark is missing.
 struct Page {
     body: Vec<u8>,
     rows: usize,
     next: Option<PageToken>,
-    /// What is wrong with a record on it.
+    /// The fault of a record on the page.
     record_fault: Option<RecordFault>,
 }
 
 impl Service {
+    /// Answers a list call.
     pub(super) async fn list(&self, list: List, uri: &Uri, faults: &Faults) -> Reply {
         let query = match ListQuery::parse(list, uri, faults) {
             Ok(query) => query,
@@ -57,7 +58,7 @@ impl Service {
         self.dispatch(&query, token, faults, uri.path())
     }
 
-    /// The token of the request, if it has one and that is alive.
+    /// The token of the request, if it has one. `Err` is the reply to a dead or unreadable token.
     fn read_token(&self, query: &ListQuery, faults: &Faults, path: &str) -> Result<Option<PageToken>, Box<Reply>> {
         let Some(text) = query.token.as_deref() else { return Ok(None) };
         let is_dead = lock(&self.tokens).is_dead(text, &faults.dead_tokens, self.clock.elapsed_us());
@@ -70,11 +71,12 @@ impl Service {
         token.map(Some).map_err(|message| Box::new(Reply::bad_request(message)))
     }
 
+    /// Renders the page and makes the reply, with the faults that strike.
     fn dispatch(&self, query: &ListQuery, token: Option<PageToken>, faults: &Faults, path: &str) -> Reply {
         let is_empty_page = self.strikes("empty_page", path);
-        let repeated =
+        let repeated_rows =
             if token.is_some() && self.strikes("repeated_rows", path) { faults.repeated_rows.rows } else { 0 };
-        let plan = PagePlan { query, token, faults, is_empty_page, repeated, service: self, path };
+        let plan = PagePlan { query, token, faults, is_empty_page, repeated_rows, service: self, path };
         let world: &World = &self.world();
         let (filtered_by, asked_ms) = (query.filtered_by(faults), query.asked_ms(faults));
         let page = match query.list {
@@ -97,16 +99,16 @@ impl Service {
                 )
             }
         };
-        let fault = match (is_empty_page, repeated) {
+        let fault = match (is_empty_page, repeated_rows) {
             (true, _) => Some("empty_page"),
             (_, 1..) => Some("repeated_rows"),
             _ => None,
         };
         let reply = self.finish(page, query, faults, path);
-        Reply { fault: reply.fault.or(fault), ..reply }.or_fault_of(self.spoil(path, faults))
+        Reply { fault: reply.fault.or(fault), ..reply }.with_fault(self.spoil(path, faults))
     }
 
-    /// Adds the end mark or the token, and makes the reply.
+    /// Adds the page token or the end mark to the page, and makes the reply.
     fn finish(&self, page: Page, query: &ListQuery, faults: &Faults, path: &str) -> Reply {
         match page.record_fault {
             Some(RecordFault::ServerError) => {
@@ -126,7 +128,7 @@ impl Service {
         let mut next = page.next.map(|token| token.encode(query.binding()));
         let is_looping = self.strikes("looping_cursor", path);
         if is_looping {
-            let start = PageToken { position: Position::Start, empties: 0 }.encode(query.binding());
+            let start = PageToken { position: Position::Start, empty_pages_sent: 0 }.encode(query.binding());
             next = Some(query.token.clone().unwrap_or(start));
         }
         match (&next, end_mark) {
@@ -139,18 +141,18 @@ impl Service {
             }
             (None, EndMark::Null) => body.extend_from_slice(br#","cursor":null}"#),
             (None, EndMark::Empty) => body.extend_from_slice(br#","cursor":""}"#),
-            // Of such a list, an empty page alone has no token.
+            // With `NotFound` only an empty page gets here: a page with rows has a token.
             (None, EndMark::Missing | EndMark::NotFound) => body.push(b'}'),
         }
         let reply = Reply { rows: page.rows as u32, ..Reply::json(StatusCode::OK, body) };
         if is_looping { reply.struck_by("looping_cursor") } else { reply }
     }
 
-    /// What becomes of a good page on its way, if a fault strikes.
-    pub(super) fn spoil(&self, path: &str, faults: &Faults) -> Option<Spoilt> {
-        let delivered = |name, delivery| Some(Spoilt { name, content: None, delivery });
+    /// The fault that replaces the content of a reply or breaks its delivery; `None` if none strikes.
+    pub(super) fn spoil(&self, path: &str, faults: &Faults) -> Option<ReplyFault> {
+        let delivered = |name, delivery| Some(ReplyFault { name, content: None, delivery });
         let content = |name, content_type, text: &'static str| {
-            Some(Spoilt { name, content: Some((content_type, text)), delivery: Delivery::Whole })
+            Some(ReplyFault { name, content: Some((content_type, text)), delivery: Delivery::Whole })
         };
         if self.strikes("html", path) {
             content("html", "text/html", "<!doctype html><title>Sign in</title><p>Please sign in.")
@@ -166,34 +168,37 @@ impl Service {
         }
     }
 
+    /// The shuffled order of a window, from the cache if the rows have not changed.
     fn shuffled<R: Record>(&self, query: &ListQuery, created_ms: &Range<i64>, rows: &Timeline<R>) -> Arc<Vec<u32>> {
         let key = (query.list, created_ms.clone(), query.survey_id, rows.version());
         let mut cache = lock(&self.shuffles);
-        if let Some((_, order)) = cache.held.iter().find(|(held, _)| *held == key) {
+        if let Some((_, order)) = cache.orders.iter().find(|(cached, _)| *cached == key) {
             return order.clone();
         }
         let order = Arc::new(shuffled_order(&rows.span(created_ms.clone(), query.survey_id)));
-        if cache.held.len() >= SHUFFLES_MAX {
-            cache.held.remove(0);
+        if cache.orders.len() >= SHUFFLES_MAX {
+            cache.orders.remove(0);
         }
-        cache.held.push((key, order.clone()));
+        cache.orders.push((key, order.clone()));
         order
     }
 }
 
-/// A page that was spoilt on its way.
-pub(super) struct Spoilt {
+/// A fault of a whole reply.
+pub(super) struct ReplyFault {
     name: &'static str,
+    /// The content type and the text that replace the body of the reply.
     content: Option<(&'static str, &'static str)>,
     delivery: Delivery,
 }
 
 impl Reply {
-    pub(super) fn or_fault_of(mut self, spoilt: Option<Spoilt>) -> Reply {
-        let Some(spoilt) = spoilt else { return self };
-        self.fault = Some(spoilt.name);
-        self.delivery = spoilt.delivery;
-        if let Some((content_type, text)) = spoilt.content {
+    /// The reply with this fault applied, if there is one.
+    pub(super) fn with_fault(mut self, fault: Option<ReplyFault>) -> Reply {
+        let Some(fault) = fault else { return self };
+        self.fault = Some(fault.name);
+        self.delivery = fault.delivery;
+        if let Some((content_type, text)) = fault.content {
             self.status = StatusCode::OK;
             self.content_type = Some(content_type);
             self.body = text.into();
@@ -203,19 +208,22 @@ impl Reply {
     }
 }
 
-/// All that decides which rows a page has.
+/// What decides which rows a page has.
 struct PagePlan<'a> {
     query: &'a ListQuery,
     token: Option<PageToken>,
     faults: &'a Faults,
+    /// True if the fault `empty_page` strikes.
     is_empty_page: bool,
-    repeated: usize,
+    /// Number of rows of the previous page to send again.
+    repeated_rows: usize,
     service: &'a Service,
     path: &'a str,
 }
 
 impl PagePlan<'_> {
-    /// Renders the page up to the end of `data`.
+    /// Renders the page's JSON up to the closing bracket of `data`. The caller adds the page token and the closing
+    /// brace.
     fn page<R: Record>(
         &self,
         rows: &Timeline<R>,
@@ -229,13 +237,13 @@ impl PagePlan<'_> {
             _ => Arc::default(),
         };
         let ordered = Ordered::new(rows.span(created_ms, self.query.survey_id), order, shuffled);
-        let token = self.token.unwrap_or(PageToken { position: Position::Start, empties: 0 });
-        let first = ordered.seek(token.position).saturating_sub(self.repeated);
-        let mut visible = (first..ordered.len()).filter_map(|at| ordered.get(at)).filter(|row| is_visible(row));
+        let token = self.token.unwrap_or(PageToken { position: Position::Start, empty_pages_sent: 0 });
         if self.is_empty_page {
-            let next = PageToken { empties: token.empties + 1, ..token };
+            let next = PageToken { empty_pages_sent: token.empty_pages_sent + 1, ..token };
             return Page { body: br#"{"data":[]"#.to_vec(), rows: 0, next: Some(next), record_fault: None };
         }
+        let first = ordered.seek(token.position).saturating_sub(self.repeated_rows);
+        let mut visible = (first..ordered.len()).filter_map(|index| ordered.get(index)).filter(|row| is_visible(row));
         let mut body =
             Vec::with_capacity(self.query.flags.record_bytes_hint() * self.query.page_rows.min(ordered.len()) + 64);
         body.extend_from_slice(br#"{"data":["#);
@@ -255,15 +263,16 @@ impl PagePlan<'_> {
             last = Some((row.created_ms(), row.serial()));
         }
         body.push(b']');
-        let is_open = self.faults.trailing_empty_page || self.query.end_mark(self.faults) == EndMark::NotFound;
-        let has_more = visible.next().is_some() || (is_open && count > 0);
+        let last_page_has_token =
+            self.faults.trailing_empty_page || self.query.end_mark(self.faults) == EndMark::NotFound;
+        let has_more = visible.next().is_some() || (last_page_has_token && count > 0);
         let next = last.filter(|_| has_more).map(|(ms, serial)| PageToken::after(ms, serial, self.faults.ties));
         Page { body, rows: count, next, record_fault }
     }
 }
 
 impl RecordFault {
-    /// Breaks the record that begins here, and is the last of the body.
+    /// Breaks the last record of the body, which begins at `begin`.
     fn strike(self, body: &mut Vec<u8>, begin: usize) {
         let member: &[u8] = match self {
             RecordFault::ServerError | RecordFault::NoPage => return,

@@ -1,5 +1,5 @@
-//! Recordings behind links, as another host would serve them:
-//! without a key, in parts, and only by links that have not aged.
+//! Serves recordings as another host would: without a key, with range requests, and only for links that have not
+//! expired.
 
 use axum::{
     body::Bytes,
@@ -13,59 +13,59 @@ use super::{
     reply::Reply,
 };
 
-/// The host of links, as rows are generated.
+/// The host of links in generated rows.
 pub(super) const HOST: &str = "media.example.com";
-/// What links of recordings begin with, as rows are generated.
+/// The beginning of links to recordings in generated rows.
 const GENERATED: &[u8] = b"https://media.example.com/";
-/// The path of recordings here.
+/// The path below which the sandbox serves recordings.
 const PATH: &str = "/media/";
-/// What a link ends with, as rows are generated.
+/// The end of links to recordings in generated rows.
 const ENDS: &[u8] = b"/download\"";
 
-/// A page of responses with links that lead here.
-pub(crate) fn with_links(body: &Bytes, media: &Media, asked_host: &str) -> Bytes {
-    let port = asked_host.rsplit_once(':').map(|(_, port)| format!(":{port}")).unwrap_or_default();
-    let host = if media.host.is_empty() { asked_host.to_owned() } else { format!("{}{port}", media.host) };
+/// The page with links that lead to the sandbox. `request_host` is the host of the request, with its port.
+pub(crate) fn with_links(body: &Bytes, media: &Media, request_host: &str) -> Bytes {
+    let port = request_host.rsplit_once(':').map(|(_, port)| format!(":{port}")).unwrap_or_default();
+    let host = if media.host.is_empty() { request_host.to_owned() } else { format!("{}{port}", media.host) };
     let begin = format!("http://{host}{PATH}");
     let end = format!("/download?g={}\"", media.generation);
-    let mut made = Vec::with_capacity(body.len());
+    let mut linked = Vec::with_capacity(body.len());
     let mut rest: &[u8] = body;
     while let Some(at) = find(rest, GENERATED) {
         let (before, link) = rest.split_at(at);
-        made.extend_from_slice(before);
+        linked.extend_from_slice(before);
         let link = link.get(GENERATED.len()..).unwrap_or_default();
-        made.extend_from_slice(begin.as_bytes());
-        // Another link of the recording, which is not a file, ends otherwise.
+        linked.extend_from_slice(begin.as_bytes());
+        // A recording also has a link to a playlist, which has another end. Only its host changes.
         let quote = find(link, b"\"").unwrap_or(link.len());
         rest = match find(link, ENDS).filter(|ends| *ends < quote) {
             Some(ends) => {
-                made.extend_from_slice(link.get(..ends).unwrap_or_default());
-                made.extend_from_slice(end.as_bytes());
+                linked.extend_from_slice(link.get(..ends).unwrap_or_default());
+                linked.extend_from_slice(end.as_bytes());
                 link.get(ends + ENDS.len()..).unwrap_or_default()
             }
             None => link,
         };
     }
-    made.extend_from_slice(rest);
-    Bytes::from(made)
+    linked.extend_from_slice(rest);
+    Bytes::from(linked)
 }
 
-/// The bytes of an upload's recording.
+/// Generates the bytes of an upload's recording. The same upload always has the same bytes.
 fn content(upload: &str, media: &Media) -> Bytes {
     let seed = upload.bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
     let mut random = Random::new(seed, 3);
     let bytes = usize::try_from(media.bytes + random.below(media.bytes / 2 + 1)).unwrap_or(usize::MAX);
-    let mut made = Vec::with_capacity(bytes + 32);
-    // As films begin, and no web page.
-    made.extend_from_slice(b"\0\0\0\x18ftypmp42");
-    while made.len() < bytes {
-        made.extend_from_slice(&random.next().to_le_bytes());
+    let mut content = Vec::with_capacity(bytes + 32);
+    // The first bytes of an MP4 file.
+    content.extend_from_slice(b"\0\0\0\x18ftypmp42");
+    while content.len() < bytes {
+        content.extend_from_slice(&random.next().to_le_bytes());
     }
-    made.truncate(bytes);
-    Bytes::from(made)
+    content.truncate(bytes);
+    Bytes::from(content)
 }
 
-/// The upload whose recording is at a path.
+/// The upload whose recording is at this path; `None` if the path is not of a recording.
 pub(super) fn upload_at(path: &str) -> Option<&str> {
     path.strip_prefix(PATH)?.strip_suffix("/download")
 }
@@ -88,10 +88,11 @@ pub(super) fn answer(upload: &str, method: &Method, uri: &Uri, headers: &HeaderM
         let page = Reply::json(StatusCode::OK, "<!doctype html><title>Sign in</title>");
         return Reply { content_type: Some("text/html; charset=utf-8"), ..page };
     }
-    whole_or_part(upload, headers, media)
+    complete_or_part(upload, headers, media)
 }
 
-fn whole_or_part(upload: &str, headers: &HeaderMap, media: &Media) -> Reply {
+/// The recording, or the part of it that `Range` requests.
+fn complete_or_part(upload: &str, headers: &HeaderMap, media: &Media) -> Reply {
     let content = content(upload, media);
     let content_type =
         if upload.ends_with(|last: char| last.is_ascii_digit()) { "video/mp4" } else { "audio/mpeg; codecs=mp3" };
@@ -103,14 +104,16 @@ fn whole_or_part(upload: &str, headers: &HeaderMap, media: &Media) -> Reply {
     let value = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let from =
         value(header::RANGE).and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-')?.parse::<usize>().ok());
-    let from = from.filter(|_| value(header::IF_RANGE).is_none_or(|held| held == tag));
-    let told = |text: String| HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
-    let mut extra = vec![(header::ETAG, told(tag.clone())), (header::ACCEPT_RANGES, told("bytes".to_owned()))];
+    let from = from.filter(|_| value(header::IF_RANGE).is_none_or(|wanted| wanted == tag));
+    let header_value = |text: String| HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
+    let mut extra =
+        vec![(header::ETAG, header_value(tag.clone())), (header::ACCEPT_RANGES, header_value("bytes".to_owned()))];
     match from {
         None => Reply { extra, ..reply },
         Some(from) if from >= content.len() => Reply::error(StatusCode::RANGE_NOT_SATISFIABLE, "no such range"),
         Some(from) => {
-            extra.push((header::CONTENT_RANGE, told(format!("bytes {from}-{}/{}", content.len() - 1, content.len()))));
+            let range = format!("bytes {from}-{}/{}", content.len() - 1, content.len());
+            extra.push((header::CONTENT_RANGE, header_value(range)));
             Reply { extra, status: StatusCode::PARTIAL_CONTENT, body: content.slice(from..), ..reply }
         }
     }

@@ -1,4 +1,4 @@
-//! The service itself: one request in, one reply out.
+//! The service: answers one request with one reply.
 
 mod delivery;
 mod lists;
@@ -37,10 +37,10 @@ use super::{
     world::World,
 };
 
-/// The largest body that a request may have.
+/// Maximum bytes of a request's body.
 const REQUEST_BYTES_MAX: usize = 4 << 20;
 
-/// The three lists.
+/// The lists that the service exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum List {
     Responses,
@@ -48,7 +48,7 @@ pub(crate) enum List {
     Themes,
 }
 
-/// Everything that requests share.
+/// The state of the service, which all requests share.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) clock: Clock,
@@ -65,7 +65,7 @@ pub(crate) struct Service {
     purges: Mutex<Vec<PendingPurge>>,
 }
 
-/// A lock whose holder panicked is used on: this is a test double, and each change of its state is small.
+/// Locks a mutex, also after a panic of another holder. Each change of the state is small, so the state stays valid.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -100,15 +100,16 @@ impl Service {
         lock(&self.faults).clone()
     }
 
-    /// Changes the faults; what a schedule has counted so far starts anew where it changed.
+    /// Replaces the faults. Schedules that differ count from the beginning, and a changed rate limit starts with a full
+    /// bucket.
     pub(crate) fn set_faults(&self, faults: Faults) {
-        let mut held = lock(&self.faults);
-        lock(&self.strikes).forget_changed(&held, &faults);
-        lock(&self.bucket).adopt(&held.rate_limit, &faults.rate_limit);
-        *held = Arc::new(faults);
+        let mut current = lock(&self.faults);
+        lock(&self.strikes).forget_changed(&current, &faults);
+        lock(&self.bucket).reset_if_changed(&current.rate_limit, &faults.rate_limit);
+        *current = Arc::new(faults);
     }
 
-    /// Whether the key is accepted on the path.
+    /// Returns true if the request has the key, in a form that is accepted for the path.
     fn is_authorised(&self, headers: &HeaderMap, path: &str, auth: Auth) -> bool {
         let Some(value) = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()) else {
             return false;
@@ -124,6 +125,7 @@ impl Service {
         is_form_right && key.trim() == self.api_key
     }
 
+    /// Makes the reply to a request: latency, faults, authorization, then the contract.
     async fn answer(&self, method: &Method, uri: &Uri, headers: &HeaderMap, body: Body) -> Reply {
         let faults = self.faults();
         let wait_ms = lock(&self.strikes).latency_ms(&faults);
@@ -132,7 +134,7 @@ impl Service {
         if let Some(upload) = media::upload_at(uri.path()).filter(|_| faults.media.is_served) {
             let struck = self.strike(&faults, uri.path());
             let reply = struck.unwrap_or_else(|| media::answer(upload, method, uri, headers, &faults.media));
-            return reply.or_fault_of(self.spoil(uri.path(), &faults));
+            return reply.with_fault(self.spoil(uri.path(), &faults));
         }
         if !self.is_authorised(headers, uri.path(), faults.auth) {
             return Reply::empty(StatusCode::FORBIDDEN);
@@ -146,6 +148,7 @@ impl Service {
         self.route(method, uri, body, &faults).await
     }
 
+    /// Answers a request by its path and method.
     async fn route(&self, method: &Method, uri: &Uri, body: Bytes, faults: &Faults) -> Reply {
         let list = match uri.path() {
             "/v1/responses" => Some(List::Responses),
@@ -163,14 +166,14 @@ impl Service {
             (None, "/v2/purge/visitors") if method == Method::POST => self.request_purge(&body, faults),
             (None, "/v2/purge/visitors") => Reply::not_allowed("POST"),
             (None, path) => match path.strip_prefix("/v2/users/").filter(|id| !id.is_empty()) {
-                Some(id) if is_read => self.user(id, faults),
+                Some(id) if is_read => self.read_user(id, faults),
                 Some(_) => Reply::not_allowed("GET, HEAD"),
                 None => Reply::error(StatusCode::NOT_FOUND, "no such path"),
             },
         }
     }
 
-    /// Waits in real time, but not longer than the sandbox runs.
+    /// Waits this long in real time, or until the sandbox stops.
     async fn pause(&self, wait_ms: u64) {
         if wait_ms > 0 {
             let _ = tokio::time::timeout(Duration::from_millis(wait_ms), self.stop.cancelled()).await;
@@ -178,12 +181,12 @@ impl Service {
     }
 }
 
-/// Answers a request of the contract.
+/// Answers and logs a request of the contract.
 pub(crate) async fn handle(State(service): State<Arc<Service>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
     let seq = service.log.arrive(parts.method.as_str(), target, service.clock.elapsed_us());
-    // Made at once: should the client hang up while the answer is made, the entry is completed all the same.
+    // Created before the reply, so that the log entry is completed even if the client hangs up meanwhile.
     let visit = Visit { service: service.clone(), seq };
     let mut reply = service.answer(&parts.method, &parts.uri, &parts.headers, body).await;
     let media = &service.faults().media;

@@ -1,7 +1,7 @@
-//! Page tokens: a position in a list, bound to the query it was made for. Base64, as the contract says.
+//! Page tokens: a position in a list, bound to the query of the request. Base64, as the contract says.
 //!
-//! What dies (by age or by number of pages) is remembered here and not written into the token, so that the same query
-//! always gives the same bytes.
+//! The age and page number of a token are stored here and not in the token, so that the same query always gives the
+//! same bytes.
 
 use std::collections::HashMap;
 
@@ -12,45 +12,48 @@ use super::super::{
     world::Position,
 };
 
-/// Tokens whose age is remembered; when there are more, all are forgotten and live on.
+/// Maximum tokens whose age is stored. If there are more, all are forgotten and do not die.
 const TOKENS_MAX: usize = 100_000;
 
-/// A page token, read.
+/// A decoded page token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageToken {
     pub(crate) position: Position,
     /// Empty pages that were sent for this position.
-    pub(crate) empties: u32,
+    pub(crate) empty_pages_sent: u32,
 }
 
 impl PageToken {
-    /// The position after a row. Where ties are not kept it is the row's millisecond and nothing else.
+    /// The token for the position after a row. With `Ties::Kept` it names the row, otherwise only the row's
+    /// millisecond.
     pub(crate) fn after(created_ms: i64, serial: u32, ties: Ties) -> Self {
         let position = match ties {
             Ties::Kept => Position::AfterRow(created_ms, serial),
             Ties::Repeated => Position::AtMillisecond(created_ms),
             Ties::Lost => Position::AfterMillisecond(created_ms),
         };
-        Self { position, empties: 0 }
+        Self { position, empty_pages_sent: 0 }
     }
 
+    /// Writes the token, bound to the hash of a query.
     pub(crate) fn encode(self, binding: u64) -> String {
-        let place = match self.position {
+        let position = match self.position {
             Position::Start => "s".to_owned(),
             Position::AfterRow(ms, serial) => format!("{ms}.{serial}"),
             Position::AtMillisecond(ms) => format!("{ms}.r"),
             Position::AfterMillisecond(ms) => format!("{ms}.l"),
         };
-        STANDARD.encode(format!("{place}/{:08x}/{}", binding as u32, self.empties))
+        STANDARD.encode(format!("{position}/{:08x}/{}", binding as u32, self.empty_pages_sent))
     }
 
-    /// Reads a token; an error is the message of a 400.
+    /// Reads a page token. An error is the message for a response with status 400.
     pub(crate) fn decode(text: &str, binding: u64) -> Result<Self, &'static str> {
         let unreadable = "'cursor' cannot be read";
         let bytes = STANDARD.decode(text).map_err(|_| unreadable)?;
         let inner = String::from_utf8(bytes).map_err(|_| unreadable)?;
         let mut parts = inner.split('/');
-        let (Some(place), Some(bound), Some(empties), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+        let (Some(place), Some(bound), Some(empty_pages), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
         else {
             return Err(unreadable);
         };
@@ -69,27 +72,28 @@ impl PageToken {
                 }
             }
         };
-        Ok(Self { position, empties: empties.parse().map_err(|_| unreadable)? })
+        Ok(Self { position, empty_pages_sent: empty_pages.parse().map_err(|_| unreadable)? })
     }
 }
 
-/// When tokens were issued, and on which page of their list.
+/// The tokens that were sent to clients.
 #[derive(Debug, Default)]
 pub(crate) struct IssuedTokens {
+    /// By token: when it was sent (microseconds of real time), and the number of its page in the list, from 1.
     issued: HashMap<String, (u64, u64)>,
 }
 
 impl IssuedTokens {
-    /// Remembers a token that was issued on the page that `on` asked for.
-    pub(crate) fn issue(&mut self, token: &str, on: Option<&str>, now_us: u64) {
+    /// Stores a token that is sent on a page. `request_token` is the token in the request for the page.
+    pub(crate) fn issue(&mut self, token: &str, request_token: Option<&str>, now_us: u64) {
         if self.issued.len() >= TOKENS_MAX {
             self.issued.clear();
         }
-        let page = on.and_then(|on| self.issued.get(on)).map_or(1, |(_, page)| page + 1);
+        let page = request_token.and_then(|before| self.issued.get(before)).map_or(1, |(_, page)| page + 1);
         self.issued.insert(token.to_owned(), (now_us, page));
     }
 
-    /// Whether the token has outlived its time or its pages.
+    /// Returns true if the token is too old, or of a page after too many pages.
     pub(crate) fn is_dead(&self, token: &str, rule: &DeadTokens, now_us: u64) -> bool {
         let Some((issued_us, page)) = self.issued.get(token) else { return false };
         let age_ms = now_us.saturating_sub(*issued_us) / 1000;
@@ -109,7 +113,7 @@ mod tests {
             Position::AtMillisecond(1_769_847_330_123),
             Position::AfterMillisecond(0),
         ] {
-            let token = PageToken { position, empties: 2 };
+            let token = PageToken { position, empty_pages_sent: 2 };
             assert_eq!(PageToken::decode(&token.encode(9), 9), Ok(token));
             assert_eq!(PageToken::decode(&token.encode(9), 8), Err("'cursor' belongs to another query"));
         }

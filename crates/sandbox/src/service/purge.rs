@@ -1,4 +1,4 @@
-//! Purges: people are named now and vanish when the delay has passed on the service's clock.
+//! Purges: the named people vanish when the delay of the request has passed on the service's clock.
 
 use std::collections::HashSet;
 
@@ -11,22 +11,23 @@ use super::{
     super::{
         faults::Faults,
         random::uuid_of,
-        world::{Named, Visitor},
+        world::{Visitor, VisitorSet},
     },
     Reply, Service, lock,
 };
 
-/// The contract's limit, over the three lists together.
+/// Maximum names of one request in its three lists together, by the contract.
 const DELETIONS_MAX: usize = 100;
 /// The contract's default delay: ten days.
 const DELAY_SECONDS_DEFAULT: u64 = 10 * 86_400;
 const PURGE_PURPOSE: u64 = 0x0000_9054;
 
-/// A purge that waits.
+/// A purge whose delay has not passed.
 #[derive(Debug)]
 pub(crate) struct PendingPurge {
     due_ms: i64,
-    named: Named,
+    visitors: VisitorSet,
+    /// The ids of upserted users to purge.
     user_ids: Vec<String>,
 }
 
@@ -43,6 +44,7 @@ struct PurgeRequest {
 }
 
 impl Service {
+    /// Answers a purge request: schedules the purge, or refuses an invalid request.
     pub(super) fn request_purge(&self, body: &[u8], faults: &Faults) -> Reply {
         let request: PurgeRequest = match serde_json::from_slice(body) {
             Ok(request) => request,
@@ -50,7 +52,7 @@ impl Service {
         };
         match request.emails.len() + request.user_ids.len() + request.visitor_ids.len() {
             0 => return Reply::bad_request("at least one of 'emails', 'visitorIds', 'userIds' must be non-empty"),
-            named if named > DELETIONS_MAX => {
+            names if names > DELETIONS_MAX => {
                 return Reply::bad_request(&format!("at most {DELETIONS_MAX} visitors per request"));
             }
             _ => {}
@@ -60,22 +62,22 @@ impl Service {
         let Ok(uuids) = uuids else {
             return Reply::bad_request("'visitorIds' must be UUIDs");
         };
-        let (named, user_ids) = self.find_people(&request, &uuids);
-        if named.numbers.is_empty() && named.texts.is_empty() && user_ids.is_empty() {
+        let (visitors, user_ids) = self.find_people(&request, &uuids);
+        if visitors.numbers.is_empty() && visitors.texts.is_empty() && user_ids.is_empty() {
             return Reply::bad_request("no visitors found");
         }
         let delay_ms = request.delay_seconds.unwrap_or(DELAY_SECONDS_DEFAULT).saturating_mul(1000);
         let due_ms = self.clock.now_ms().saturating_add(i64::try_from(delay_ms).unwrap_or(i64::MAX));
         let mut purges = lock(&self.purges);
-        purges.push(PendingPurge { due_ms, named, user_ids });
+        purges.push(PendingPurge { due_ms, visitors, user_ids });
         let id = Uuid::from_u128(uuid_of(PURGE_PURPOSE ^ due_ms as u64, purges.len() as u64));
         let id = if faults.quoted_request_id { format!("“{id}”") } else { id.to_string() };
         Reply::json(StatusCode::OK, json!({ "requestId": id }).to_string())
     }
 
-    /// Who of the named people is there: visitors, planted rows and upserted users.
-    fn find_people(&self, request: &PurgeRequest, uuids: &HashSet<u128>) -> (Named, Vec<String>) {
-        let mut named = Named::default();
+    /// Finds the named people who exist: visitors of generated and planted rows, and the ids of upserted users.
+    fn find_people(&self, request: &PurgeRequest, uuids: &HashSet<u128>) -> (VisitorSet, Vec<String>) {
+        let mut named = VisitorSet::default();
         let mut user_ids = Vec::new();
         {
             let users = lock(&self.users);
@@ -83,15 +85,15 @@ impl Service {
             user_ids.extend(request.emails.iter().flat_map(|email| users.ids_of_email(email)));
         }
         let world = self.world();
-        let visitors_named = |text: &str, is_it: &dyn Fn(&Visitor) -> bool| {
-            Visitor::number_in(text).and_then(|number| world.visitor(number)).filter(is_it)
+        let visitor_named = |text: &str, is_named: &dyn Fn(&Visitor) -> bool| {
+            Visitor::number_in(text).and_then(|number| world.visitor(number)).filter(is_named)
         };
         for id in request.user_ids.iter().chain(&user_ids) {
-            let found = visitors_named(id, &|visitor| visitor.external_user_id().as_ref() == Some(id));
+            let found = visitor_named(id, &|visitor| visitor.external_user_id().as_ref() == Some(id));
             found.into_iter().for_each(|visitor| named.add(visitor));
         }
         for email in &request.emails {
-            let found = visitors_named(email, &|visitor| visitor.email().as_ref() == Some(email));
+            let found = visitor_named(email, &|visitor| visitor.email().as_ref() == Some(email));
             found.into_iter().for_each(|visitor| named.add(visitor));
         }
         if !uuids.is_empty() {
@@ -103,22 +105,22 @@ impl Service {
         (named, user_ids)
     }
 
-    /// Carries out the purges whose time has come.
+    /// Carries out the purges whose delay has passed.
     pub(crate) fn run_due_purges(&self) {
         let now_ms = self.clock.now_ms();
         let mut purges = lock(&self.purges);
         if purges.iter().all(|purge| purge.due_ms > now_ms) {
             return;
         }
-        // Held until the rows are gone: whoever comes now waits, and sees none of them.
+        // `purges` stays locked until the rows are gone, so that no concurrent request sees a part of them.
         let due: Vec<PendingPurge> = purges.extract_if(.., |purge| purge.due_ms <= now_ms).collect();
         for purge in due {
-            self.world_mut().remove_visitors(&purge.named);
+            self.world_mut().remove_visitors(&purge.visitors);
             lock(&self.users).remove(&purge.user_ids);
         }
     }
 
-    /// Purges that wait.
+    /// Number of purges whose delay has not passed.
     pub(crate) fn pending_purges(&self) -> usize {
         lock(&self.purges).len()
     }

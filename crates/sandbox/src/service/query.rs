@@ -1,4 +1,4 @@
-//! The query of a list call, read strictly: what the contract does not allow is refused with a reason.
+//! Parses the query of a list call. What the contract does not allow is refused with a reason.
 
 use std::ops::Range;
 
@@ -17,14 +17,14 @@ use super::{
 /// The contract's largest `limit`.
 const LIMIT_MAX: usize = 1000;
 
-/// What a list call asks for.
+/// The parsed query of a list call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ListQuery {
     pub(crate) list: List,
     start_ms: Option<i64>,
     end_ms: Option<i64>,
     pub(crate) survey_id: Option<i64>,
-    /// Empty is any.
+    /// The statuses of surveys to list; empty for all.
     pub(crate) statuses: Vec<Status>,
     pub(crate) flags: Flags,
     pub(crate) page_rows: usize,
@@ -32,7 +32,7 @@ pub(crate) struct ListQuery {
 }
 
 impl ListQuery {
-    /// Reads the query; an error is the message of a 400.
+    /// Parses the query. An error is the message for a response with status 400.
     pub(crate) fn parse(list: List, uri: &Uri, faults: &Faults) -> Result<Self, String> {
         let Ok(Query(pairs)) = Query::<Vec<(String, String)>>::try_from_uri(uri) else {
             return Err("the query cannot be read".into());
@@ -74,7 +74,7 @@ impl ListQuery {
         }
     }
 
-    /// Takes one parameter; false where this list has none of that name.
+    /// Stores one parameter. Returns false if the list has no parameter of this name.
     fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
         let has_survey = self.list != List::Surveys;
         let has_limit = self.list != List::Themes;
@@ -99,6 +99,7 @@ impl ListQuery {
         Ok(true)
     }
 
+    /// Stores a flag of responses. Returns false if the list has no flag of this name.
     fn set_flag(&mut self, name: &str, value: &str) -> Result<bool, String> {
         let flag = match name {
             _ if self.list != List::Responses => return Ok(false),
@@ -113,12 +114,12 @@ impl ListQuery {
         Ok(true)
     }
 
-    /// What marks the last page of this list.
+    /// How the service marks the last page of this list.
     pub(crate) fn end_mark(&self, faults: &Faults) -> EndMark {
         faults.themes_end_mark.filter(|_| self.list == List::Themes).unwrap_or(faults.end_mark)
     }
 
-    /// What `start` and `end` of this list mean.
+    /// The time of a row that `start` and `end` of this list filter by.
     pub(crate) fn filtered_by(&self, faults: &Faults) -> FilteredBy {
         match self.list {
             List::Responses => faults.responses_filtered_by,
@@ -127,7 +128,8 @@ impl ListQuery {
         }
     }
 
-    /// The creation times that a row of this list can have, half-open: all where `start` and `end` mean another time.
+    /// The half-open range of creation times of the rows that can be listed. Unlimited if `start` and `end` filter by
+    /// another time.
     pub(crate) fn created_ms(&self, faults: &Faults) -> Range<i64> {
         match self.filtered_by(faults) {
             FilteredBy::Created => self.asked_ms(faults),
@@ -135,16 +137,16 @@ impl ListQuery {
         }
     }
 
-    /// The times asked for, half-open.
+    /// `start` and `end` as a half-open range of the time that they filter by, after the faults that move the bounds.
     pub(crate) fn asked_ms(&self, faults: &Faults) -> Range<i64> {
         let lag_ms = if self.list == List::Themes { faults.theme_lag_ms } else { 0 };
-        let later = |at_ms: i64, by: bool| at_ms.saturating_add(lag_ms).saturating_add(i64::from(by));
+        let later = |at_ms: i64, by_one: bool| at_ms.saturating_add(lag_ms).saturating_add(i64::from(by_one));
         let start = self.start_ms.map_or(i64::MIN, |start| later(start, faults.exclusive_start));
         let end = self.end_ms.map_or(i64::MAX, |end| later(end, !faults.exclusive_end));
         start..end.max(start)
     }
 
-    /// What a page token is bound to: all but the token and the page size.
+    /// A hash of the query without page token and page size. A page token is valid only for queries with this hash.
     pub(crate) fn binding(&self) -> u64 {
         let flags =
             [self.flags.snapshots, self.flags.urls, self.flags.meta, self.flags.custom_metadata, self.flags.deleted];
@@ -156,10 +158,11 @@ impl ListQuery {
     }
 }
 
-/// Whether several values of `status` are spelled so. One value alone has no comma, and is repeated once.
+/// Returns true if the values of `status` have this spelling. A single `status=A` counts as `Comma` and as `Repeated`.
 fn is_spelled(pairs: &[(String, String)], wanted: StatusSpelling) -> bool {
-    let values =
-        |wanted: &str| pairs.iter().filter(|(name, _)| name == wanted).map(|(_, value)| value).collect::<Vec<_>>();
+    let values = |parameter: &str| {
+        pairs.iter().filter(|(name, _)| name == parameter).map(|(_, value)| value).collect::<Vec<_>>()
+    };
     let (plain, brackets) = (values("status"), values("status[]"));
     let has_comma = plain.iter().chain(&brackets).any(|value| value.contains(','));
     match wanted {

@@ -1,4 +1,4 @@
-//! The rate limit, and the words in which a client is told to wait.
+//! The token bucket of the rate limit, and the values of `Retry-After`.
 
 use axum::http::HeaderValue;
 
@@ -10,19 +10,21 @@ use super::{
     Service,
 };
 
-/// Seconds by which a past date lies back.
+/// How far [`RetryAfterForm::PastDate`] is in the past.
 const PAST_MS: i64 = 3_600_000;
 
-/// A bucket of tokens, filled in real time.
+/// A token bucket that fills in real time.
 #[derive(Debug, Default)]
 pub(crate) struct Bucket {
     tokens: f64,
+    /// The time of `tokens`.
     filled_us: u64,
+    /// False until the first token is taken: then the bucket is full.
     is_used: bool,
 }
 
 impl Bucket {
-    /// Takes a token; else the microseconds until there is one.
+    /// Takes a token. `Err` is the time until the next token, in microseconds.
     pub(crate) fn take(&mut self, limit: &RateLimit, now_us: u64) -> Result<(), u64> {
         if limit.per_second <= 0.0 {
             return Ok(());
@@ -41,36 +43,38 @@ impl Bucket {
         Err(((1.0 - self.tokens) / limit.per_second * 1e6).ceil() as u64)
     }
 
-    /// A changed limit starts with a full bucket.
-    pub(crate) fn adopt(&mut self, held: &RateLimit, new: &RateLimit) {
-        if held != new {
+    /// Fills the bucket if the rate limit changed.
+    pub(crate) fn reset_if_changed(&mut self, current: &RateLimit, new: &RateLimit) {
+        if current != new {
             *self = Bucket::default();
         }
     }
 }
 
 impl Service {
-    /// The value of `Retry-After`. What it tells is noted in the log, if it tells anything.
-    pub(super) fn retry_after(&self, told: RetryAfter) -> Option<HeaderValue> {
-        let wait_ms = i64::try_from(told.wait_ms).unwrap_or(i64::MAX / 2);
-        let seconds = told.wait_ms.div_ceil(1000);
+    /// The value of a `Retry-After` header; `None` for no header. A valid wait is noted in the log.
+    pub(super) fn retry_after(&self, header: RetryAfter) -> Option<HeaderValue> {
+        let wait_ms = i64::try_from(header.wait_ms).unwrap_or(i64::MAX / 2);
+        let seconds = header.wait_ms.div_ceil(1000);
         let now_ms = self.clock.now_ms();
         let date_ms = now_ms.saturating_add(wait_ms).div_euclid(1000).saturating_add(1).saturating_mul(1000);
-        let (text, told_ms) = match told.form {
+        let (text, stated_ms) = match header.form {
             RetryAfterForm::Absent => return None,
             RetryAfterForm::Seconds => (seconds.to_string(), seconds * 1000),
-            RetryAfterForm::Fraction => (format!("{}.{:03}", told.wait_ms / 1000, told.wait_ms % 1000), told.wait_ms),
+            RetryAfterForm::Fraction => {
+                (format!("{}.{:03}", header.wait_ms / 1000, header.wait_ms % 1000), header.wait_ms)
+            }
             RetryAfterForm::HttpDate => (http_date(date_ms), (date_ms - now_ms) as u64),
             RetryAfterForm::EpochSeconds => ((date_ms / 1000).to_string(), (date_ms - now_ms) as u64),
-            RetryAfterForm::EpochMillis => (now_ms.saturating_add(wait_ms).to_string(), told.wait_ms),
+            RetryAfterForm::EpochMillis => (now_ms.saturating_add(wait_ms).to_string(), header.wait_ms),
             RetryAfterForm::Zero => ("0".into(), 0),
             RetryAfterForm::Negative => ("-5".into(), 0),
             RetryAfterForm::PastDate => (http_date(now_ms - PAST_MS), 0),
             RetryAfterForm::Garbage => ("soon".into(), 0),
         };
-        if told_ms > 0 {
+        if stated_ms > 0 {
             let now_us = self.clock.elapsed_us();
-            self.log.told_to_wait(now_us.saturating_add(told_ms.saturating_mul(1000)), now_us);
+            self.log.note_retry_after(now_us.saturating_add(stated_ms.saturating_mul(1000)), now_us);
         }
         HeaderValue::from_str(&text).ok()
     }

@@ -1,22 +1,22 @@
-//! An answer before it becomes HTTP.
+//! The answer to a request, before it becomes an HTTP response.
 
 use axum::{
     body::Bytes,
     http::{HeaderName, HeaderValue, StatusCode},
 };
 
-/// How the body travels.
+/// How the body is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Delivery {
     #[default]
     Whole,
-    /// A part is sent, then the connection closes.
+    /// This share is sent, then the connection closes.
     Cut { sent_share: f64 },
-    /// A part is sent, then nothing for a while, then the connection closes.
+    /// This share is sent, then nothing for `silent_ms`, then the connection closes.
     Hung { sent_share: f64, silent_ms: u64 },
 }
 
-/// An answer before it becomes HTTP.
+/// The answer to a request, before it becomes an HTTP response.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
@@ -25,13 +25,15 @@ pub(crate) struct Reply {
     pub(crate) rows: u32,
     pub(crate) retry_after: Option<HeaderValue>,
     pub(crate) allow: Option<&'static str>,
+    /// Further headers.
     pub(crate) extra: Vec<(HeaderName, HeaderValue)>,
     pub(crate) delivery: Delivery,
-    /// The fault that struck.
+    /// The name of the fault that struck.
     pub(crate) fault: Option<&'static str>,
 }
 
 impl Reply {
+    /// A reply without a body.
     pub(crate) fn empty(status: StatusCode) -> Self {
         Self {
             status,
@@ -50,7 +52,7 @@ impl Reply {
         Self { content_type: Some("application/json"), body: body.into(), ..Self::empty(status) }
     }
 
-    /// The contract's error body.
+    /// An error with the body that the contract defines.
     pub(crate) fn error(status: StatusCode, message: &str) -> Self {
         Self::json(status, serde_json::json!({ "error": message }).to_string())
     }
@@ -63,6 +65,7 @@ impl Reply {
         Self { allow: Some(allow), ..Self::error(StatusCode::METHOD_NOT_ALLOWED, "method not allowed") }
     }
 
+    /// The reply with the name of the fault that caused it.
     pub(crate) fn struck_by(self, fault: &'static str) -> Self {
         Self { fault: Some(fault), ..self }
     }

@@ -1,4 +1,4 @@
-//! Decides when a fault strikes.
+//! Decides by the schedules of the faults which requests a fault strikes.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,14 +12,16 @@ use super::{
     Reply, Service, lock,
 };
 
-/// What the schedules have counted so far.
+/// The requests that the schedules have counted so far.
 #[derive(Debug, Default)]
 pub(crate) struct Strikes {
+    /// Requests counted by `every` and `probability`, by the name of the fault.
     seen: HashMap<&'static str, u64>,
+    /// Requests that were delayed, which seeds the jitter.
     delayed: u64,
 }
 
-/// The schedule of a fault, by its name.
+/// The schedules of all faults, with the names of the faults.
 fn schedules(faults: &Faults) -> [(&'static str, &When); 12] {
     [
         ("too_many_requests", &faults.too_many_requests.when),
@@ -37,6 +39,7 @@ fn schedules(faults: &Faults) -> [(&'static str, &When); 12] {
     ]
 }
 
+/// The schedule of the fault with this name.
 fn schedule_mut<'a>(faults: &'a mut Faults, name: &str) -> Option<&'a mut When> {
     Some(match name {
         "too_many_requests" => &mut faults.too_many_requests.when,
@@ -56,24 +59,24 @@ fn schedule_mut<'a>(faults: &'a mut Faults, name: &str) -> Option<&'a mut When> 
 }
 
 impl Strikes {
-    /// Schedules that changed count from the beginning.
-    pub(crate) fn forget_changed(&mut self, held: &Faults, new: &Faults) {
-        for ((name, held), (_, new)) in schedules(held).into_iter().zip(schedules(new)) {
-            if held != new {
+    /// Forgets the counts of schedules that differ in the new faults.
+    pub(crate) fn forget_changed(&mut self, current: &Faults, new: &Faults) {
+        for ((name, current), (_, new)) in schedules(current).into_iter().zip(schedules(new)) {
+            if current != new {
                 self.seen.remove(name);
             }
         }
     }
 
-    /// How long this request takes beyond its work, in milliseconds.
+    /// Draws the additional time of the next request, in milliseconds.
     pub(crate) fn latency_ms(&mut self, faults: &Faults) -> u64 {
         let Latency { ms, jitter_ms, .. } = faults.latency;
         self.delayed += 1;
         ms.saturating_add(Random::new(faults.seed, self.delayed).below(jitter_ms.saturating_add(1)))
     }
 
-    /// Whether the n-th request of a schedule is hit by probability or turn.
-    fn is_turn(&mut self, name: &'static str, when: &When, seed: u64) -> bool {
+    /// Counts a request of a schedule. Returns true if the fault strikes it: every n-th request, or by chance.
+    fn count_and_draw(&mut self, name: &'static str, when: &When, seed: u64) -> bool {
         let seen = self.seen.entry(name).or_default();
         *seen += 1;
         let by_turn = when.every > 0 && (*seen).is_multiple_of(when.every);
@@ -83,19 +86,19 @@ impl Strikes {
 }
 
 impl Service {
-    /// Whether a fault strikes now. Counts the request, and counts down what is limited.
+    /// Returns true if the fault strikes this request. Counts the request, or counts `skip` and `count` down.
     pub(super) fn strikes(&self, name: &'static str, path: &str) -> bool {
-        let mut held = lock(&self.faults);
-        let Some((_, when)) = schedules(&held).into_iter().find(|(known, _)| *known == name) else { return false };
+        let mut current = lock(&self.faults);
+        let Some((_, when)) = schedules(&current).into_iter().find(|(known, _)| *known == name) else { return false };
         let is_set = when.probability > 0.0 || when.every > 0 || when.count > 0;
         if !is_set || !path.starts_with(&when.path) {
             return false;
         }
         let when = when.clone();
         if when.skip == 0 && when.count == 0 {
-            return lock(&self.strikes).is_turn(name, &when, held.seed);
+            return lock(&self.strikes).count_and_draw(name, &when, current.seed);
         }
-        let mut faults = Faults::clone(&held);
+        let mut faults = Faults::clone(&current);
         if let Some(when) = schedule_mut(&mut faults, name) {
             if when.skip > 0 {
                 when.skip -= 1;
@@ -103,11 +106,11 @@ impl Service {
                 when.count -= 1;
             }
         }
-        *held = Arc::new(faults);
+        *current = Arc::new(faults);
         when.skip == 0
     }
 
-    /// A refusal before the request is looked at, if its turn has come.
+    /// The refusal by the rate limit or by a fault that answers before the request is read; `None` if nothing refuses.
     pub(super) fn refuse(&self, faults: &Faults, path: &str) -> Option<Reply> {
         if let Some(refusal) = self.limit_rate(&faults.rate_limit) {
             return Some(refusal);
@@ -115,10 +118,10 @@ impl Service {
         self.strike(faults, path)
     }
 
-    /// The same without the rate limit.
+    /// The refusal by a fault that answers before the request is read; `None` if none strikes. Ignores the rate limit.
     pub(super) fn strike(&self, faults: &Faults, path: &str) -> Option<Reply> {
         if self.strikes("too_many_requests", path) {
-            let refusal = self.come_back(StatusCode::TOO_MANY_REQUESTS, faults.too_many_requests.retry_after);
+            let refusal = self.refusal(StatusCode::TOO_MANY_REQUESTS, faults.too_many_requests.retry_after);
             return Some(refusal.struck_by("too_many_requests"));
         }
         if self.strikes("server_error", path) {
@@ -127,29 +130,28 @@ impl Service {
             return Some(Reply::error(status, "internal error").struck_by("server_error"));
         }
         if self.strikes("unavailable", path) {
-            let refusal = self.come_back(StatusCode::SERVICE_UNAVAILABLE, faults.unavailable.retry_after);
+            let refusal = self.refusal(StatusCode::SERVICE_UNAVAILABLE, faults.unavailable.retry_after);
             return Some(refusal.struck_by("unavailable"));
         }
         None
     }
 
+    /// The 429 of the rate limit; `None` if the request is within the limit.
     fn limit_rate(&self, limit: &RateLimit) -> Option<Reply> {
         let (_, in_flight, _) = self.log.counts();
         let is_crowded = limit.in_flight_max > 0 && in_flight > limit.in_flight_max;
-        let wait_us = match is_crowded {
-            true => 0,
-            false => lock(&self.bucket).take(limit, self.clock.elapsed_us()).err()?,
-        };
+        let wait_us = if is_crowded { 0 } else { lock(&self.bucket).take(limit, self.clock.elapsed_us()).err()? };
         let wait_ms = wait_us.div_ceil(1000).max(limit.min_wait_ms);
-        let refusal = self.come_back(StatusCode::TOO_MANY_REQUESTS, RetryAfter { form: limit.form, wait_ms });
+        let refusal = self.refusal(StatusCode::TOO_MANY_REQUESTS, RetryAfter { form: limit.form, wait_ms });
         Some(refusal.struck_by("rate_limit"))
     }
 
-    fn come_back(&self, status: StatusCode, told: RetryAfter) -> Reply {
+    /// A 429 or 503 with a `Retry-After`.
+    fn refusal(&self, status: StatusCode, retry_after: RetryAfter) -> Reply {
         let message = match status {
             StatusCode::TOO_MANY_REQUESTS => "too many requests",
             _ => "service unavailable",
         };
-        Reply { retry_after: self.retry_after(told), ..Reply::error(status, message) }
+        Reply { retry_after: self.retry_after(retry_after), ..Reply::error(status, message) }
     }
 }

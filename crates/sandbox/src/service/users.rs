@@ -1,4 +1,4 @@
-//! Users: upserts, which become visible after a while, and reads of those and of the generated visitors.
+//! Users: upserts, which can be read after a delay, and reads of upserted users and generated visitors.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,9 +16,9 @@ use super::{
     Reply, Service, lock,
 };
 
-/// The service's limit.
+/// Maximum attributes of an upsert, by the contract.
 const ATTRIBUTES_MAX: usize = 100;
-/// Users that can be upserted; the sandbox refuses more.
+/// Maximum upserted users; the sandbox refuses more.
 const USERS_MAX: usize = 1_000_000;
 const USER_PURPOSE: u64 = 0x0005_E4ED;
 
@@ -35,25 +35,25 @@ struct StoredUser {
     email: Option<String>,
     attributes: Map<String, Value>,
     events: BTreeMap<String, EventCount>,
-    /// Real time from which on it can be read.
+    /// When the user can be read, microseconds of real time.
     visible_us: u64,
-    /// How often it was upserted.
+    /// Number of upserts of the user.
     upserts: u64,
 }
 
-/// What arrived of one user.
+/// An upserted user, as all its upserts made it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UpsertedUser {
-    /// The id.
+    /// The user id.
     pub user_id: String,
-    /// How often it was upserted.
+    /// Number of upserts of the user.
     pub upserts: u64,
     /// The mail address, if one was sent.
     pub email: Option<String>,
-    /// The attributes that were sent, the last value of each.
+    /// The last value of each attribute that was sent.
     pub attributes: Map<String, Value>,
-    /// How often each event was sent.
+    /// The number of times that each event was sent.
     pub events: BTreeMap<String, u64>,
 }
 
@@ -68,7 +68,7 @@ struct EventCount {
 #[serde(rename_all = "camelCase")]
 struct Upsert {
     user_id: String,
-    // The contract says `email`; its samples elsewhere `emailAddress`.
+    // The contract says `email`; some of its samples say `emailAddress`.
     #[serde(alias = "emailAddress")]
     email: Option<String>,
     #[serde(default)]
@@ -112,7 +112,7 @@ impl UserTable {
         self.users.contains_key(id)
     }
 
-    /// What arrived of each user, in the order of their ids.
+    /// All upserted users, in the order of their ids.
     pub(crate) fn upserted(&self) -> Vec<UpsertedUser> {
         let shown = |(user_id, user): (&String, &StoredUser)| UpsertedUser {
             user_id: user_id.clone(),
@@ -132,6 +132,7 @@ impl UserTable {
 }
 
 impl Service {
+    /// Answers an upsert: stores the user, or refuses an invalid one.
     pub(super) fn upsert_user(&self, body: &[u8], faults: &Faults) -> Reply {
         let upsert: Upsert = match serde_json::from_slice(body) {
             Ok(upsert) => upsert,
@@ -168,35 +169,41 @@ impl Service {
         Reply::json(StatusCode::ACCEPTED, "{}")
     }
 
-    /// An upsert without a request.
+    /// Upserts a user without a logged request. Returns the status of the answer.
     pub(crate) fn upsert_directly(&self, body: &[u8]) -> u16 {
         self.upsert_user(body, &self.faults()).status.as_u16()
     }
 
-    /// What arrived of each user.
+    /// All upserted users, in the order of their ids.
     pub(crate) fn upserted_users(&self) -> Vec<UpsertedUser> {
         lock(&self.users).upserted()
     }
 
-    pub(super) fn user(&self, encoded_id: &str, faults: &Faults) -> Reply {
+    /// Answers a read of one user. Merges the generated visitor with the upserted user, once that is visible. The
+    /// upserted attributes win. 404 if there is neither.
+    pub(super) fn read_user(&self, encoded_id: &str, faults: &Faults) -> Reply {
         let id = percent_decoded(encoded_id);
         let visitor = self.visitor_of_user(&id);
         let now_us = self.clock.elapsed_us();
         let stored = lock(&self.users).users.get(&id).filter(|user| user.visible_us <= now_us).cloned();
         let world = self.world();
-        let (base, seed, start_ms) = (visitor.as_ref().map(attributes_of), world.seed, world.start_ms);
+        let (generated, seed, start_ms) = (visitor.as_ref().map(attributes_of), world.seed, world.start_ms);
         if stored.is_none() && visitor.is_none() {
             return Reply::error(StatusCode::NOT_FOUND, "user not found");
         }
         let stored = stored.unwrap_or_default();
-        let mut attributes = base.unwrap_or_default();
+        let mut attributes = generated.unwrap_or_default();
         attributes.extend(stored.attributes.clone());
         attributes.extend(stored.email.clone().map(|email| ("email".to_owned(), Value::from(email))));
         let uuid = visitor.map_or_else(|| uuid_of(seed ^ USER_PURPOSE, stored.number), |visitor| visitor.uuid);
-        let time = |at_ms: i64| match faults.iso_user_times {
-            true => Value::from(iso_text(at_ms)),
-            false if faults.user_times_in_seconds => Value::from(at_ms.div_euclid(1000)),
-            false => Value::from(at_ms),
+        let time = |at_ms: i64| {
+            if faults.iso_user_times {
+                Value::from(iso_text(at_ms))
+            } else if faults.user_times_in_seconds {
+                Value::from(at_ms.div_euclid(1000))
+            } else {
+                Value::from(at_ms)
+            }
         };
         let record = UserRecord {
             id: uuid::Uuid::from_u128(uuid).to_string(),
@@ -215,7 +222,7 @@ impl Service {
         Reply::json(StatusCode::OK, serde_json::to_vec(&record).unwrap_or_default())
     }
 
-    /// The generated visitor with this user id.
+    /// The generated visitor with this user id; `None` if there is none or it vanished.
     pub(super) fn visitor_of_user(&self, id: &str) -> Option<Visitor> {
         let visitor = self.world().visitor(Visitor::number_in(id)?)?;
         (visitor.external_user_id().as_deref() == Some(id)).then_some(visitor)
@@ -235,6 +242,7 @@ fn attributes_of(visitor: &Visitor) -> Map<String, Value> {
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
+/// Checks an upsert by the contract. The error is the message for a response with status 400.
 fn check(upsert: &Upsert, faults: &Faults) -> Result<(), String> {
     if upsert.user_id.is_empty() {
         return Err("'userId' must not be empty".into());
@@ -252,7 +260,7 @@ fn check(upsert: &Upsert, faults: &Faults) -> Result<(), String> {
     }
 }
 
-/// A path segment without its percent signs; what is no valid escape stays.
+/// Decodes the percent escapes of a path segment. Invalid escapes stay.
 fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,6 +1,6 @@
-//! One answer to one question, as the members `response` and `selectedIndexes` of its record.
+//! Generates answers, as the members `response` and `selectedIndexes` of a response record.
 //!
-//! Skips follow the service: null, empty, and (made elsewhere) no row at all are three different things.
+//! A skipped question has a null answer, an empty answer or no row, as at the service. This module makes the first two.
 
 use std::fmt::Write as _;
 
@@ -14,13 +14,14 @@ use super::{
     words,
 };
 
-/// How likely each NPS score from 0 to 10 is, in parts.
+/// The weights of the NPS scores from 0 to 10.
 const NPS_WEIGHTS: [u32; 11] = [3, 2, 2, 2, 3, 6, 6, 12, 20, 20, 24];
-/// Rounds and items of a MAXDIFF answer.
+/// Rounds of a MAXDIFF answer.
 const MAXDIFF_ROUNDS: usize = 3;
+/// Items of each round.
 const MAXDIFF_ITEMS: usize = 4;
 
-/// A new answer.
+/// Draws an answer to a question, given at `at_ms`.
 pub(crate) fn draw(question: &Question, at_ms: i64, random: &mut Random) -> String {
     let null = || r#""response":null"#.to_owned();
     match question.kind {
@@ -35,9 +36,9 @@ pub(crate) fn draw(question: &Question, at_ms: i64, random: &mut Random) -> Stri
         },
         Kind::MultipleChoice if random.percent(3) => null(),
         Kind::MultipleChoice => {
-            let at = random.index(question.options.len());
-            let option = question.options.get(at).copied().unwrap_or_default();
-            format!(r#""response":{},"selectedIndexes":{at}"#, quoted(option))
+            let index = random.index(question.options.len());
+            let option = question.options.get(index).copied().unwrap_or_default();
+            format!(r#""response":{},"selectedIndexes":{index}"#, quoted(option))
         }
         Kind::MultipleSelect => multiple_select(question, random),
         Kind::Matrix => matrix(question, random),
@@ -50,7 +51,8 @@ pub(crate) fn draw(question: &Question, at_ms: i64, random: &mut Random) -> Stri
     }
 }
 
-/// The three spellings seen: a JSON list inside a string, a list, and one option's text.
+/// Draws an answer in one of the three spellings of the service: a JSON list inside a string, a list, or the text of a
+/// single option.
 fn multiple_select(question: &Question, random: &mut Random) -> String {
     match random.below(100) {
         0..3 => return r#""response":null"#.to_owned(),
@@ -69,6 +71,7 @@ fn multiple_select(question: &Question, random: &mut Random) -> String {
     format!(r#""response":{response},"selectedIndexes":[{indexes}]"#)
 }
 
+/// Draws a column, or null, for each row of the matrix.
 fn matrix(question: &Question, random: &mut Random) -> String {
     let cells = question.options.iter().map(|row| {
         let cell = match question.columns {
@@ -80,6 +83,7 @@ fn matrix(question: &Question, random: &mut Random) -> String {
     format!(r#""response":{{{}}}"#, joined(cells))
 }
 
+/// Draws a rank for each option.
 fn rank_order(question: &Question, random: &mut Random) -> String {
     let mut ranks: Vec<usize> = (1..=question.options.len()).collect();
     random.shuffle(&mut ranks);
@@ -87,6 +91,7 @@ fn rank_order(question: &Question, random: &mut Random) -> String {
     format!(r#""response":{{{}}}"#, joined(pairs))
 }
 
+/// Draws some rounds. In each, one item is selected as least and one as most important, or none.
 fn max_diff(question: &Question, random: &mut Random) -> String {
     let rounds = (0..MAXDIFF_ROUNDS).map(|_| {
         let mut items: Vec<(usize, &str)> = question.options.iter().copied().enumerate().collect();
@@ -109,25 +114,25 @@ fn max_diff(question: &Question, random: &mut Random) -> String {
     format!(r#""response":[{}]"#, joined(rounds))
 }
 
-/// An answer other than the one held. Of a recording only the transcript changes.
-pub(crate) fn another(question: &Question, held: &str, at_ms: i64, random: &mut Random) -> String {
+/// Draws an answer that differs from `current`. Of a recording only the transcript changes. Does not end for a question
+/// with only one possible answer.
+pub(crate) fn another(question: &Question, current: &str, at_ms: i64, random: &mut Random) -> String {
     loop {
-        let other = refreshed_transcript(held, random).unwrap_or_else(|| draw(question, at_ms, random));
-        // Ends: every kind that is edited has several answers.
-        if other != held {
+        let other = refreshed_transcript(current, random).unwrap_or_else(|| draw(question, at_ms, random));
+        if other != current {
             return other;
         }
     }
 }
 
-/// The recording with a new transcript, if the answer is a recording.
-fn refreshed_transcript(held: &str, random: &mut Random) -> Option<String> {
-    let (head, rest) = held.split_once(r#""transcription":"#)?;
+/// The answer with a new transcript; `None` if the answer is not a recording.
+fn refreshed_transcript(answer: &str, random: &mut Random) -> Option<String> {
+    let (head, rest) = answer.split_once(r#""transcription":"#)?;
     let (_, tail) = rest.rsplit_once(r#","updatedAt":"#)?;
     Some(format!(r#"{head}"transcription":{},"updatedAt":{tail}"#, quoted(&words::free_text(random))))
 }
 
-/// A recording; its transcript may be refreshed long after, without a trace in the row's `updatedAt`.
+/// Draws a recording of video or audio, with a transcript.
 pub(crate) fn video(at_ms: i64, random: &mut Random) -> String {
     let upload = uuid::Uuid::from_u128(uuid_of(random.next(), 1));
     let media = if random.percent(60) { "video" } else { "audio" };

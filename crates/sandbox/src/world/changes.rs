@@ -1,4 +1,5 @@
-//! Changes at the service while a client is away: deterministic from a seed and what the service holds.
+//! Changes of the service's data, as they happen between two runs of a client. The same seed and data give the same
+//! changes.
 
 use std::collections::HashSet;
 
@@ -6,46 +7,47 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     super::random::Random, NOT_DELETED, PLANTED, Record, ResponseRow, Status, World, answers, generate::moment_between,
-    vanish::Named,
+    kinds::Kind, surveys::Question, vanish::VisitorSet,
 };
 
 const HOUR_MS: i64 = 3_600_000;
-/// How often a target is drawn before the rest of a kind is given up: the service may hold too few rows.
+/// Maximum random draws for each wanted row. If they are used up, fewer rows change, because the service may have too
+/// few.
 const DRAWS_PER_TARGET_MAX: u64 = 200;
 
 /// How many changes of each kind to make.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ChangeRequest {
-    /// Seed of the choice.
+    /// The seed of the random choices.
     pub seed: u64,
-    /// Answers given since the last ones, up to the service's now.
+    /// New answers, given between the latest answers and the service's present time.
     pub new_answers: u64,
-    /// Answers whose content changes; `updatedAt` is bumped for about half of them.
-    /// VIDEOVOICE transcripts are refreshed.
+    /// Answers whose content changes. About half of them get a new `updatedAt`. Recordings get a new transcript.
     pub edits: u64,
-    /// Answers that are soft-deleted now; `updatedAt` is bumped for about half of them.
+    /// Answers that are soft-deleted now. About half of them get a new `updatedAt`.
     pub soft_deletes: u64,
     /// Visitors who vanish with all their rows.
     pub vanish_visitors: u64,
-    /// Responses created in this half-open range vanish.
+    /// The half-open range of creation times whose responses vanish.
     pub vanish_window_ms: Option<(i64, i64)>,
     /// Answers that arrive now with a creation time in the past.
     pub late: u64,
-    /// How far in the past late answers lie at most, in hours. Default 48.
+    /// Maximum age of the creation times of late answers, in hours. Default 48.
     pub late_hours: u32,
     /// Surveys whose status changes.
     pub status_changes: u64,
-    /// Questions that get a new text. Old answers keep the old one.
+    /// Questions that get a new text. Existing answers keep the old text.
     pub question_edits: u64,
     /// Themes whose name and description change, on all their rows.
     pub theme_edits: u64,
-    /// New theme rows on answers without regard to those they have.
+    /// New themes on random answers, which may have themes already.
     pub new_themes: u64,
-    /// Only rows created at most this long before now are edited or deleted,
-    /// and only visitors with such a row vanish; all by default.
+    /// Maximum age of the rows that are edited or soft-deleted, and of at least one row of each visitor who vanishes.
+    /// `None` for any age.
     pub within_ms: Option<i64>,
-    /// The status to which surveys change, from IN_PROGRESS where one is; any other by default.
+    /// The new status of surveys. Surveys that are IN_PROGRESS change first. By default random surveys get a random
+    /// other status.
     pub status_to: Option<Status>,
 }
 
@@ -75,35 +77,35 @@ impl Default for ChangeRequest {
 pub struct RowKey {
     /// `responseGroupUid`
     pub group: String,
-    /// `questionId`, as it is spelled on the wire
+    /// `questionId`, as JSON text
     pub question: String,
 }
 
 /// A survey's change of status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusChange {
-    /// The survey.
+    /// The id of the survey.
     pub survey: i64,
-    /// Before.
+    /// The status before the change.
     pub old_status: String,
-    /// After.
+    /// The status after the change.
     pub status: String,
 }
 
-/// What was changed. A kind may have fewer than asked for, when the service holds too few rows of it.
+/// The changes that were made. There may be fewer than requested, if the service has too few rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeSummary {
     /// New answers.
     pub new_answers: Vec<RowKey>,
-    /// Edited answers whose `updatedAt` was bumped.
+    /// Edited answers with a new `updatedAt`.
     pub edits_bumped: Vec<RowKey>,
-    /// Edited answers whose `updatedAt` stayed.
+    /// Edited answers with their old `updatedAt`.
     pub edits_silent: Vec<RowKey>,
     /// Soft-deleted answers.
     pub soft_deletes: Vec<RowKey>,
     /// UUIDs of the visitors who vanished.
     pub vanished_visitors: Vec<String>,
-    /// Answers that vanished, with a visitor or with a range of time.
+    /// Answers that vanished, with their visitor or by their creation time.
     pub vanished: Vec<RowKey>,
     /// Late answers.
     pub late: Vec<RowKey>,
@@ -113,7 +115,7 @@ pub struct ChangeSummary {
     pub question_edits: Vec<i64>,
     /// Ids of the themes with a new text.
     pub theme_edits: Vec<i64>,
-    /// The answers that new theme rows are on.
+    /// The answers that got a new theme.
     pub new_themes: Vec<RowKey>,
 }
 
@@ -126,7 +128,7 @@ impl World {
         let last_serial = self.next_serial;
         summary.new_answers = self.add_answers(request.new_answers, since_ms, now_ms, now_ms, &mut random);
         self.answered_until_ms = since_ms.max(now_ms);
-        // What is new now is not edited in the same breath: the summary's kinds stay apart.
+        // New answers are not edited or deleted, so that each answer is in one list of the summary only.
         let mut touched: HashSet<u32> =
             self.responses.iter().map(Record::serial).filter(|serial| *serial > last_serial).collect();
         let targets =
@@ -134,7 +136,7 @@ impl World {
         self.edit_answers(&targets, now_ms, &mut random, &mut summary);
         let targets =
             self.draw_rows(request.soft_deletes, request.within_ms, now_ms, &mut touched, &mut random, |_, row| {
-                // The text of a planted row is exact: it would go on saying that it is not deleted.
+                // A planted row is sent as its exact text, which would not show the deletion.
                 row.session != PLANTED && !row.is_deleted()
             });
         summary.soft_deletes = self.soft_delete(&targets, now_ms, &mut random);
@@ -146,12 +148,13 @@ impl World {
         summary
     }
 
-    /// New sessions, begun between two moments, until so many answers are there. None lies after now.
+    /// Adds `count` answers of new sessions that begin between `from_ms` and `to_ms`. No creation time is after
+    /// `now_ms`. Returns the keys of the answers.
     fn add_answers(&mut self, count: u64, from_ms: i64, to_ms: i64, now_ms: i64, random: &mut Random) -> Vec<RowKey> {
         let wanted = count as usize;
         let mut rows = Vec::new();
         while rows.len() < wanted {
-            // Some of those who answer are new.
+            // Some sessions are of new visitors.
             if random.percent(30) {
                 self.visitors += 1;
             }
@@ -165,16 +168,17 @@ impl World {
             row.serial = self.take_serial();
         }
         let keys = rows.iter().map(|row| self.key_of(row.session, row.wording)).collect();
-        self.responses.change(|held| held.extend(rows));
+        self.responses.change(|all| all.extend(rows));
         keys
     }
 
-    /// Where the rows begin that were created so shortly before now.
+    /// The index of the first response that was created at most `within_ms` before now; 0 for `None`.
     fn first_within(&self, within_ms: Option<i64>, now_ms: i64) -> usize {
         within_ms.map_or(0, |within| self.responses.partition_point(|row| row.created_ms < now_ms - within))
     }
 
-    /// Serials of rows that fit and were not drawn before.
+    /// Draws up to `count` responses that fit and are not in `touched`. Returns their serials and adds them to
+    /// `touched`.
     fn draw_rows(
         &self,
         count: u64,
@@ -198,49 +202,48 @@ impl World {
         drawn
     }
 
-    /// Whether an edit can change the row: planted and deleted rows stay, and so do questions without an answer.
+    /// Returns true if an edit can change the row. Planted rows, deleted rows and prompts without answers stay.
     fn is_editable(&self, row: &ResponseRow) -> bool {
-        row.session != PLANTED && !row.is_deleted() && self.question_of(row).is_some_and(|(_, asks)| asks)
+        row.session != PLANTED && !row.is_deleted() && self.editable_question(row).is_some()
     }
 
-    /// Where the row's question stands: survey and question index, and whether it has more than one possible answer.
-    fn question_of(&self, row: &ResponseRow) -> Option<((usize, usize), bool)> {
-        let survey_at = self.sessions.get(row.session as usize)?.survey as usize;
+    /// The question that a row answers; `None` if no survey has it.
+    fn question_of(&self, row: &ResponseRow) -> Option<&Question> {
+        let session = self.sessions.get(row.session as usize)?;
         let id = self.key_of(row.session, row.wording).question;
-        let questions = &self.survey_table.get(survey_at)?.questions;
-        let at = questions.iter().position(|question| question.id.to_string() == id)?;
-        Some(((survey_at, at), questions.get(at)?.kind != super::kinds::Kind::TextUrlPrompt))
+        let questions = &self.survey_table.get(session.survey as usize)?.questions;
+        questions.iter().find(|question| question.id.to_string() == id)
     }
 
     /// The question that a row answers, if it has more than one possible answer.
-    pub(super) fn asked_in(&self, row: &ResponseRow) -> Option<&super::surveys::Question> {
-        let ((survey, at), has_answers) = self.question_of(row)?;
-        self.survey_table.get(survey)?.questions.get(at).filter(|_| has_answers)
+    pub(super) fn editable_question(&self, row: &ResponseRow) -> Option<&Question> {
+        self.question_of(row).filter(|question| question.kind != Kind::TextUrlPrompt)
     }
 
+    /// Gives the target rows another answer, and about half of them a new `updatedAt`. Adds their keys to the summary.
     fn edit_answers(&mut self, targets: &HashSet<u32>, now_ms: i64, random: &mut Random, summary: &mut ChangeSummary) {
         let mut edited = Vec::new();
-        for (at, row) in self.responses.iter().enumerate().filter(|(_, row)| targets.contains(&row.serial)) {
-            let question =
-                self.question_of(row).and_then(|((survey, at), _)| self.survey_table.get(survey)?.questions.get(at));
-            let Some(question) = question else { continue };
+        for (index, row) in self.responses.iter().enumerate().filter(|(_, row)| targets.contains(&row.serial)) {
+            let Some(question) = self.question_of(row) else { continue };
             let answer = answers::another(question, &row.answer, row.created_ms, random);
-            edited.push((at, answer, random.percent(50)));
+            let has_new_time = random.percent(50);
+            edited.push((index, answer, has_new_time));
         }
-        for (at, _, is_bumped) in &edited {
-            let keys = if *is_bumped { &mut summary.edits_bumped } else { &mut summary.edits_silent };
-            keys.extend(self.responses.get(*at).map(|row| self.key_of(row.session, row.wording)));
+        for (index, _, has_new_time) in &edited {
+            let keys = if *has_new_time { &mut summary.edits_bumped } else { &mut summary.edits_silent };
+            keys.extend(self.responses.get(*index).map(|row| self.key_of(row.session, row.wording)));
         }
         self.responses.change(|rows| {
-            for (at, answer, is_bumped) in edited {
-                if let Some(row) = rows.get_mut(at) {
+            for (index, answer, has_new_time) in edited {
+                if let Some(row) = rows.get_mut(index) {
                     row.answer = answer.into_boxed_str();
-                    row.updated_ms = if is_bumped { now_ms } else { row.updated_ms };
+                    row.updated_ms = if has_new_time { now_ms } else { row.updated_ms };
                 }
             }
         });
     }
 
+    /// Soft-deletes the target rows, about half of them with a new `updatedAt`. Returns their keys.
     fn soft_delete(&mut self, targets: &HashSet<u32>, now_ms: i64, random: &mut Random) -> Vec<RowKey> {
         let is_target = |row: &ResponseRow| targets.contains(&row.serial);
         self.responses.change(|rows| {
@@ -254,29 +257,32 @@ impl World {
         self.responses.iter().filter(|row| is_target(row)).map(|row| self.key_of(row.session, row.wording)).collect()
     }
 
+    /// Removes visitors with all their rows, and the responses of a time range. Fewer visitors vanish if too few have
+    /// rows in range.
     fn vanish(&mut self, request: &ChangeRequest, now_ms: i64, random: &mut Random, summary: &mut ChangeSummary) {
         let first = self.first_within(request.within_ms, now_ms);
-        let mut named = Named::default();
+        let mut vanishing = VisitorSet::default();
         for _ in 0..request.vanish_visitors.saturating_mul(DRAWS_PER_TARGET_MAX) {
-            if named.numbers.len() as u64 == request.vanish_visitors || first == self.responses.len() {
+            if vanishing.numbers.len() as u64 == request.vanish_visitors || first == self.responses.len() {
                 break;
             }
-            // Drawn from the rows, so that each has some.
+            // A visitor is drawn by a random row, so every drawn visitor has at least one row.
             let row = self.responses.get(first + random.index(self.responses.len() - first));
             let Some(visitor) = row.and_then(|row| self.visitor_of(row.session)) else { continue };
-            if !named.numbers.contains(&visitor.number) {
+            if !vanishing.numbers.contains(&visitor.number) {
                 summary.vanished_visitors.push(uuid::Uuid::from_u128(visitor.uuid).to_string());
-                named.add(visitor);
+                vanishing.add(visitor);
             }
         }
-        if !named.numbers.is_empty() {
-            summary.vanished.extend(self.remove_visitors(&named));
+        if !vanishing.numbers.is_empty() {
+            summary.vanished.extend(self.remove_visitors(&vanishing));
         }
         if let Some((start_ms, end_ms)) = request.vanish_window_ms {
             summary.vanished.extend(self.remove_window(start_ms..end_ms));
         }
     }
 
+    /// Changes statuses of surveys and texts of questions.
     fn change_surveys(
         &mut self,
         request: &ChangeRequest,
@@ -285,10 +291,10 @@ impl World {
         summary: &mut ChangeSummary,
     ) {
         for _ in 0..request.status_changes {
-            let under_way = self.survey_table.iter().position(|survey| survey.status == Status::InProgress);
-            let at = request.status_to.and(under_way);
-            let at = at.unwrap_or_else(|| random.index(self.survey_table.len()));
-            let Some(survey) = self.survey_table.get_mut(at) else { break };
+            let in_progress = self.survey_table.iter().position(|survey| survey.status == Status::InProgress);
+            let index = request.status_to.and(in_progress);
+            let index = index.unwrap_or_else(|| random.index(self.survey_table.len()));
+            let Some(survey) = self.survey_table.get_mut(index) else { break };
             let others: Vec<Status> = Status::ALL.into_iter().filter(|status| *status != survey.status).collect();
             let (old_status, status) = (survey.status, request.status_to.unwrap_or_else(|| *random.pick(&others)));
             survey.status = status;
@@ -298,16 +304,16 @@ impl World {
             let is_launched = !matches!(status, Status::New | Status::Draft);
             survey.launched_ms = survey.launched_ms.or(is_launched.then_some(now_ms));
             self.surveys.change(|rows| {
-                rows.iter_mut().filter(|row| row.survey as usize == at).for_each(|row| row.status = Some(status));
+                rows.iter_mut().filter(|row| row.survey as usize == index).for_each(|row| row.status = Some(status));
             });
             let [old_status, status] = [old_status, status].map(|status| status.name().to_owned());
             summary.status_changes.push(StatusChange { survey: survey.id, old_status, status });
         }
         for nth in 0..request.question_edits {
-            let at = random.index(self.survey_table.len());
-            let Some(survey) = self.survey_table.get_mut(at) else { break };
-            let question_at = random.index(survey.questions.len());
-            let Some(question) = survey.questions.get_mut(question_at) else { continue };
+            let index = random.index(self.survey_table.len());
+            let Some(survey) = self.survey_table.get_mut(index) else { break };
+            let question_index = random.index(survey.questions.len());
+            let Some(question) = survey.questions.get_mut(question_index) else { continue };
             let text = format!("{} (edit {})", question.text, request.seed.wrapping_add(nth));
             question.reword(text, &mut self.wordings);
             survey.updated_ms = now_ms;
@@ -315,6 +321,7 @@ impl World {
         }
     }
 
+    /// Renames themes on all their rows, and adds new themes to answers.
     fn change_themes(
         &mut self,
         request: &ChangeRequest,
@@ -328,8 +335,10 @@ impl World {
                 break;
             }
             let row = self.themes.get(random.index(self.themes.len())).filter(|row| row.session != PLANTED);
-            let Some(at) = row.map(|row| row.theme) else { continue };
-            let Some(theme) = self.theme_table.get_mut(at as usize).filter(|_| edited.insert(at)) else { continue };
+            let Some(index) = row.map(|row| row.theme) else { continue };
+            let Some(theme) = self.theme_table.get_mut(index as usize).filter(|_| edited.insert(index)) else {
+                continue;
+            };
             theme.name.push_str(" (renamed)");
             theme.description.push_str(" Renamed.");
             summary.theme_edits.push(theme.id);
@@ -343,12 +352,12 @@ impl World {
         let targets = self.draw_rows(request.new_themes, None, now_ms, &mut HashSet::new(), random, fits);
         let answers: Vec<ResponseRow> =
             self.responses.iter().filter(|row| targets.contains(&row.serial)).cloned().collect();
-        let held: HashSet<_> = self.themes.iter().map(|row| (row.session, row.wording, row.theme)).collect();
+        let existing: HashSet<_> = self.themes.iter().map(|row| (row.session, row.wording, row.theme)).collect();
         let rows: Vec<_> = (answers.iter())
             .filter_map(|row| self.theme_row(row, 1, now_ms, random))
-            .filter(|row| !held.contains(&(row.session, row.wording, row.theme)))
+            .filter(|row| !existing.contains(&(row.session, row.wording, row.theme)))
             .collect();
         summary.new_themes = rows.iter().map(|row| self.key_of(row.session, row.wording)).collect();
-        self.themes.change(|held| held.extend(rows));
+        self.themes.change(|all| all.extend(rows));
     }
 }

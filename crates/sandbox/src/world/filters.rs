@@ -1,4 +1,4 @@
-//! Which rows a range of time names, where `start` and `end` mean something else than the creation of a row.
+//! Filters rows by `start` and `end` if these mean another time than the creation of a row.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -8,7 +8,8 @@ use super::{super::filtered_by::FilteredBy, PLANTED, ResponseRow, SurveyRow, Wor
 const EVERYTHING: Range<i64> = i64::MIN..i64::MAX;
 
 impl World {
-    /// Whether a response is in the range; a row that has no such time is in none that has a start or an end.
+    /// A predicate that is true if the response's time of kind `by` is in the range. Creation times are filtered
+    /// elsewhere: for `Created` and `Ignored` the predicate is true.
     pub(crate) fn responses_within(&self, by: FilteredBy, range: Range<i64>) -> impl Fn(&ResponseRow) -> bool + use<> {
         let mut sessions: HashMap<u32, i64> = HashMap::new();
         if by == FilteredBy::Session {
@@ -26,7 +27,8 @@ impl World {
         }
     }
 
-    /// Whether a survey is in the range; a row that has no such time is in none that has a start or an end.
+    /// A predicate that is true if the survey's time of kind `by` is in the range. A survey without this time is in no
+    /// limited range. Creation times are filtered elsewhere: for `Created` and `Ignored` the predicate is true.
     pub(crate) fn surveys_within(&self, by: FilteredBy, range: Range<i64>) -> impl Fn(&SurveyRow) -> bool + '_ {
         move |row| {
             let survey = self.survey_table.get(row.survey as usize).filter(|_| row.raw.is_none());

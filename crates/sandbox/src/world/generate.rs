@@ -13,25 +13,26 @@ use super::{
 
 const DAY_MS: i64 = 86_400_000;
 const HOUR_MS: i64 = 3_600_000;
-/// How many visitors answer in each hour of a UTC day, in parts; a weekend has about a third.
+/// The weights of the hours of a UTC day, for the number of answers. A weekend has about a third of the answers.
 const HOUR_WEIGHTS: [u64; 24] = [2, 1, 1, 1, 1, 2, 4, 7, 11, 14, 15, 14, 13, 14, 15, 14, 12, 10, 8, 6, 5, 4, 3, 2];
-/// The longest session: no answer lies later than this after the first.
+/// Maximum time from the first to the last answer of a session in smooth data.
 const SESSION_MS_MAX: i64 = 6 * ANSWER_MS_MAX;
+/// Maximum time between two answers of a session in smooth data.
 const ANSWER_MS_MAX: i64 = 40_000;
-/// Moments that are drawn before one is taken whatever the hour.
+/// Maximum draws of a time; the last one is used whatever its hour.
 const MOMENT_DRAWS_MAX: usize = 64;
-/// The id of the first theme; the others follow.
+/// The id of the first theme.
 const FIRST_THEME_ID: i64 = 900;
-/// Returning visitors: so many visitors for 100 sessions.
+/// Number of visitors for 100 sessions, because some visitors return.
 const VISITORS_PER_100_SESSIONS: u64 = 55;
 
-/// A moment between two others, more often by day than by night.
+/// Draws a time between two others: more often by day than by night, less often on weekends.
 pub(super) fn moment_between(from_ms: i64, to_ms: i64, random: &mut Random) -> i64 {
     let mut at_ms = from_ms;
     for _ in 0..MOMENT_DRAWS_MAX {
         at_ms = random.between(from_ms, to_ms);
         let hour = at_ms.rem_euclid(DAY_MS) / HOUR_MS;
-        // 1970-01-01 was a Thursday, so Saturday and Sunday are the days 2 and 3 of a week counted from it.
+        // 1970-01-01 was a Thursday, so day 2 of a week from then is a Saturday and day 3 a Sunday.
         let is_weekend = matches!(at_ms.div_euclid(DAY_MS).rem_euclid(7), 2 | 3);
         let weight = HOUR_WEIGHTS[hour as usize] * if is_weekend { 6 } else { 16 };
         if random.below(15 * 16) < weight {
@@ -42,7 +43,7 @@ pub(super) fn moment_between(from_ms: i64, to_ms: i64, random: &mut Random) -> i
 }
 
 impl World {
-    /// Generates a world; takes about two seconds for a million responses.
+    /// Generates the data. Takes about two seconds for a million responses.
     pub(crate) fn generate(settings: &Settings) -> World {
         let (seed, now_ms) = (settings.seed, settings.now_ms);
         let start_ms = now_ms - i64::from(settings.days) * DAY_MS;
@@ -68,7 +69,7 @@ impl World {
             next_serial: 0,
             rough: settings.rough,
         };
-        // A place of its own: no survey has it, and the hostile ones are to be the last.
+        // No survey has this wording. The hostile wordings have to be the last.
         world.wordings.push(rough::NO_QUESTION.to_owned());
         hostile::add_wordings(&mut world.wordings);
         world.generate_theme_table();
@@ -89,7 +90,7 @@ impl World {
         world
     }
 
-    /// A session: one visitor answers some questions of a live survey, seconds apart.
+    /// Adds a session, in which one visitor answers some questions of a live survey. Appends its rows, without serials.
     pub(super) fn answer_survey(
         &mut self,
         begun_ms: i64,
@@ -135,7 +136,7 @@ impl World {
         self.sessions.push(Session { visitor, survey: survey_at as u32 });
     }
 
-    /// A visitor who is still here; instead of one who is gone, somebody new.
+    /// Draws a visitor. If the drawn visitor has vanished, adds a new one.
     fn draw_visitor(&mut self, random: &mut Random) -> u32 {
         let drawn = random.below(u64::from(self.visitors)) as u32;
         if !self.gone_visitors.contains(&drawn) {
@@ -145,7 +146,7 @@ impl World {
         self.visitors - 1
     }
 
-    /// A survey that is live at the moment; the first one always is.
+    /// Draws a survey that is live at this time; after a few failures the first survey, which is live at each time.
     fn live_survey(&self, at_ms: i64, random: &mut Random) -> usize {
         const DRAWS: usize = 4;
         (0..DRAWS)
@@ -154,15 +155,15 @@ impl World {
             .unwrap_or(0)
     }
 
-    /// Sorts and numbers new rows, makes ties, soft deletes and hostile rows.
+    /// Sorts and numbers generated rows. Makes some of them rough, tied, soft-deleted or hostile, as the settings say.
     fn finish_rows(&mut self, rows: &mut [ResponseRow], settings: &Settings) {
         let mut random = Random::new(settings.seed, 4);
         if let Some(rough) = &settings.rough {
             self.repeat_keys(rows, rough, &mut random);
             let no_question =
                 self.wordings.iter().position(|wording| wording == rough::NO_QUESTION).unwrap_or_default();
-            let unfit = rows.iter_mut().filter(|_| random.chance(rough.reject_share));
-            unfit.for_each(|row| row.wording = no_question as u32);
+            let rejected = rows.iter_mut().filter(|_| random.chance(rough.reject_share));
+            rejected.for_each(|row| row.wording = no_question as u32);
         }
         rows.sort_unstable_by_key(|row| (row.created_ms, row.session, row.wording));
         if settings.ties_per_ms > 1 {
@@ -182,11 +183,12 @@ impl World {
                 }
             }
             if random.chance(settings.hostile_share) {
-                hostile::spoil(row, self.wordings.len(), &mut random, &mut long_texts);
+                hostile::make_hostile(row, self.wordings.len(), &mut random, &mut long_texts);
             }
         }
     }
 
+    /// Generates the themes of all surveys.
     fn generate_theme_table(&mut self) {
         let count = self.survey_table.len() as u64 * words::THEMES_PER_SURVEY;
         self.theme_table.extend((0..count).map(|number| {
@@ -195,6 +197,7 @@ impl World {
         }));
     }
 
+    /// Generates themes on a share of the OPEN answers with a text.
     fn generate_themes(&mut self, rows: &[ResponseRow], settings: &Settings) -> Vec<ThemeRow> {
         let mut random = Random::new(settings.seed, 3);
         let mut themes = Vec::new();
@@ -209,7 +212,8 @@ impl World {
         themes
     }
 
-    /// A theme on a response; `nth` tells apart the themes of one response.
+    /// Draws a theme for a response; `None` if it is no OPEN answer with a text. `nth` keeps the themes of one response
+    /// different.
     pub(super) fn theme_row(
         &mut self,
         row: &ResponseRow,
@@ -235,7 +239,7 @@ impl World {
         })
     }
 
-    /// The JSON string of an OPEN answer with a text.
+    /// The text of an OPEN answer as a JSON string; `None` for other answers and for an empty text.
     pub(super) fn open_text<'a>(&self, row: &'a ResponseRow) -> Option<&'a str> {
         let wording = self.wordings.get(row.wording as usize).filter(|_| row.session != super::PLANTED)?;
         let text = row.answer.strip_prefix(r#""response":"#)?;
@@ -244,6 +248,7 @@ impl World {
     }
 }
 
+/// The rows of the list of surveys.
 fn list_rows(survey_table: &[Survey]) -> Vec<SurveyRow> {
     let row = |(at, survey): (usize, &Survey)| SurveyRow {
         created_ms: survey.created_ms,

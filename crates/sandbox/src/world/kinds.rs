@@ -1,4 +1,4 @@
-//! The eleven question types: how often they occur, what they ask, and how a question looks inside a response record.
+//! The eleven question types of the contract, their texts, and the question members of a response record.
 
 use super::super::{json_text::quoted, random::Random};
 
@@ -33,14 +33,14 @@ impl Kind {
         Kind::TextUrlPrompt,
     ];
 
-    /// A type as often as it is used.
+    /// Draws a type. Frequently used types are more likely.
     pub(crate) fn draw(random: &mut Random) -> Kind {
         const WEIGHTS: [u32; Kind::ALL.len()] = [12, 20, 24, 18, 11, 5, 3, 2, 2, 2, 1];
-        // `weighted` gives an index into the weights, which are as many as the kinds.
+        // `weighted` returns an index of the weights, which has the length of `ALL`.
         Kind::ALL[random.weighted(&WEIGHTS)]
     }
 
-    /// The name on the wire.
+    /// The type's name in the contract.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Nps => "NPS",
@@ -57,7 +57,7 @@ impl Kind {
         }
     }
 
-    /// A text for a new question.
+    /// A text for a new question of this type about `subject`.
     pub(crate) fn question_text(self, subject: &str, random: &mut Random) -> String {
         match self {
             Kind::Nps => format!("How likely are you to recommend {subject} to a friend or colleague?"),
@@ -81,7 +81,7 @@ impl Kind {
     }
 }
 
-/// A question as it stands in a response record.
+/// The question members of a response record.
 pub(crate) struct QuestionText<'a> {
     pub(crate) id: i64,
     pub(crate) text: Option<&'a str>,
@@ -89,7 +89,7 @@ pub(crate) struct QuestionText<'a> {
 }
 
 impl QuestionText<'_> {
-    /// The members of the record, without braces.
+    /// The members as JSON text, without braces.
     pub(crate) fn fragment(&self) -> String {
         let text = self.text.map(|text| format!(r#""questionText":{},"#, quoted(text))).unwrap_or_default();
         format!(r#""questionId":{},{text}"questionType":{}"#, self.id, quoted(self.kind))

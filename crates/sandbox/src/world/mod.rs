@@ -1,4 +1,4 @@
-//! All that the service holds. Rows are compact; JSON is made when a page is asked for.
+//! The data of the service. Rows are stored in a compact form; their JSON is rendered for each page.
 
 mod answers;
 mod changes;
@@ -23,18 +23,18 @@ pub(crate) use plant::PlantError;
 pub(crate) use render::Flags;
 pub(crate) use surveys::{Status, Survey};
 pub(crate) use timeline::{Ordered, Position, Record, Timeline, shuffled_order};
-pub(crate) use vanish::Named;
+pub(crate) use vanish::VisitorSet;
 
 use super::{json_text::TimeStyle, random::uuid_of, settings::Rough};
 use people::Device;
 
-/// `deleted_ms` of a row that is not soft-deleted.
+/// The `deleted_ms` of a row that is not soft-deleted.
 const NOT_DELETED: i64 = i64::MIN;
-/// Session of a row that was planted as exact text.
+/// The `session` of a row that was planted as exact text.
 const PLANTED: u32 = u32::MAX;
 const GROUP_PURPOSE: u64 = 0x0009_1200;
 
-/// An answered question.
+/// A response: the answer to one question.
 #[derive(Clone, Debug)]
 pub(crate) struct ResponseRow {
     created_ms: i64,
@@ -42,24 +42,25 @@ pub(crate) struct ResponseRow {
     deleted_ms: i64,
     survey_id: i64,
     serial: u32,
-    /// Index of its session, or [`PLANTED`].
+    /// The index in `World::sessions`, or [`PLANTED`].
     session: u32,
-    /// Index of its question's wording; of a planted row, of its identity.
+    /// The index of the question's wording in `World::wordings`. For a planted row, its index in `World::planted`.
     wording: u32,
     style: TimeStyle,
-    /// The members `response` and `selectedIndexes` (and hostile ones); of a planted row, the exact record.
+    /// The members `response` and `selectedIndexes`, and hostile members, as JSON text. For a planted row, the exact
+    /// record.
     answer: Box<str>,
 }
 
-/// One visitor answering one survey.
+/// A session: one visitor answers one survey.
 #[derive(Clone, Copy, Debug)]
 struct Session {
     visitor: u32,
-    /// Index of the survey.
+    /// The index in `World::survey_table`.
     survey: u32,
 }
 
-/// One theme on one response.
+/// A theme of one response.
 #[derive(Clone, Debug)]
 pub(crate) struct ThemeRow {
     created_ms: i64,
@@ -68,13 +69,13 @@ pub(crate) struct ThemeRow {
     serial: u32,
     session: u32,
     wording: u32,
-    /// Index of the theme; its text is shared by all rows of the theme.
+    /// The index in `World::theme_table`. All rows of a theme share its text.
     theme: u32,
-    /// The answer as a JSON string; of a planted row, the exact record.
+    /// The answer as a JSON string. For a planted row, the exact record.
     response: Box<str>,
 }
 
-/// A theme's text.
+/// The text of a theme.
 #[derive(Clone, Debug)]
 struct Theme {
     id: i64,
@@ -82,19 +83,20 @@ struct Theme {
     description: String,
 }
 
-/// A survey's place in the list; `raw` is the exact record of a planted one.
+/// A row of the list of surveys.
 #[derive(Clone, Debug)]
 pub(crate) struct SurveyRow {
     created_ms: i64,
     id: i64,
     serial: u32,
-    /// Index of the survey; without meaning for a planted one.
+    /// The index in `World::survey_table`; unused for a planted survey.
     survey: u32,
     status: Option<Status>,
+    /// The exact record of a planted survey.
     raw: Option<Box<str>>,
 }
 
-/// What is known of a row that was planted as exact text.
+/// The identifying members of a row that was planted as exact text.
 #[derive(Clone, Debug, Default)]
 struct PlantedIdentity {
     group: String,
@@ -105,18 +107,18 @@ struct PlantedIdentity {
     is_deleted: bool,
 }
 
-/// All that the service holds. Tables other than the three lists only grow, so the indexes inside rows stay valid.
+/// The data of the service. Tables other than the three lists only grow, so that the indexes in rows stay valid.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) seed: u64,
     pub(crate) start_ms: i64,
-    /// Up to when visitors have answered.
+    /// The time up to which answers were generated, epoch milliseconds.
     answered_until_ms: i64,
     pub(crate) responses: Timeline<ResponseRow>,
     pub(crate) themes: Timeline<ThemeRow>,
     pub(crate) surveys: Timeline<SurveyRow>,
     survey_table: Vec<Survey>,
-    /// Question members of records: present and former wordings.
+    /// The question members of response records, as JSON text. Former wordings of questions stay.
     wordings: Vec<String>,
     theme_table: Vec<Theme>,
     sessions: Vec<Session>,
@@ -125,7 +127,7 @@ pub(crate) struct World {
     visitors: u32,
     gone_visitors: HashSet<u32>,
     next_serial: u32,
-    /// How rough the data is; `None`: smooth.
+    /// The shares of rough data; `None` for none.
     rough: Option<Rough>,
 }
 
@@ -135,6 +137,7 @@ impl World {
         self.next_serial
     }
 
+    /// The `responseGroupUid` of a session.
     fn group_of(&self, session: u32) -> u128 {
         uuid_of(self.seed ^ GROUP_PURPOSE, u64::from(session))
     }
@@ -143,18 +146,18 @@ impl World {
         self.sessions.get(session as usize).map(|session| Visitor::new(self.seed, session.visitor))
     }
 
-    /// A visitor who is still here.
+    /// The visitor with this number; `None` if there is none or it vanished.
     pub(crate) fn visitor(&self, number: u32) -> Option<Visitor> {
-        let is_here = number < self.visitors && !self.gone_visitors.contains(&number);
-        is_here.then(|| Visitor::new(self.seed, number))
+        let exists = number < self.visitors && !self.gone_visitors.contains(&number);
+        exists.then(|| Visitor::new(self.seed, number))
     }
 
-    /// The numbers of all visitors who are still here.
+    /// All visitors who have not vanished.
     pub(crate) fn visitors(&self) -> impl Iterator<Item = Visitor> + '_ {
         (0..self.visitors).filter_map(|number| self.visitor(number))
     }
 
-    /// Soft-deleted responses.
+    /// Number of soft-deleted responses.
     pub(crate) fn deleted_responses(&self) -> usize {
         self.responses.iter().filter(|row| row.is_deleted()).count()
     }

@@ -1,4 +1,4 @@
-//! Visitors: everything about one is derived from its number, so a million of them take no memory.
+//! Visitors and their devices. All data of a visitor is derived from its number, so that visitors take no memory.
 
 use super::super::{
     json_text::{TimeStyle, push_integer, push_text, push_time, push_uuid, quoted},
@@ -8,10 +8,11 @@ use super::super::{
 const VISITOR_PURPOSE: u64 = 0x0076_1517;
 const DAY_MS: i64 = 86_400_000;
 
-/// A visitor. Its `visitorId` is its number, so one visitor has the id 0.
+/// A visitor. Its `visitorId` is its number, so that one visitor has the id 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Visitor {
     pub(crate) number: u32,
+    /// Random bits, from which the data of the visitor is derived.
     bits: u64,
     pub(crate) uuid: u128,
 }
@@ -22,7 +23,7 @@ impl Visitor {
         Self { number, bits, uuid: uuid_of(seed ^ VISITOR_PURPOSE, u64::from(number)) }
     }
 
-    /// The caller's user id: `None` is sent as null, and it may be empty. A few need escaping in a URL.
+    /// The user id. `None` is sent as null. The id may be empty, and a few ids need escaping in a URL.
     pub(crate) fn external_user_id(&self) -> Option<String> {
         match self.bits % 100 {
             0..62 => Some(format!("user-{:06}", self.number)),
@@ -32,18 +33,18 @@ impl Visitor {
         }
     }
 
-    /// The mail address of a visitor that has a user id.
+    /// The mail address; `None` if the visitor has no user id.
     pub(crate) fn email(&self) -> Option<String> {
         self.external_user_id().filter(|id| !id.is_empty()).map(|_| format!("person{}@example.com", self.number))
     }
 
-    /// The number inside a user id or a mail address made here.
+    /// The visitor number in a generated user id or mail address.
     pub(crate) fn number_in(text: &str) -> Option<u32> {
         let digits: String = text.chars().filter(char::is_ascii_digit).collect();
         digits.parse().ok()
     }
 
-    /// Appends the record's members that name the visitor, each with a comma before it.
+    /// Appends the record members that name the visitor, each with a comma before it.
     pub(crate) fn write_identity(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b",\"externalUserId\":");
         self.write_external_user_id(out);
@@ -69,17 +70,17 @@ impl Visitor {
         }
     }
 
-    /// Which of the world's devices the visitor uses.
+    /// A number that selects the device of the visitor, modulo the number of devices.
     pub(crate) fn device(&self) -> usize {
         (self.bits >> 32) as usize
     }
 
-    /// When the visitor was first seen, epoch milliseconds.
+    /// The creation time of the visitor, epoch milliseconds. It is up to 400 days before `start_ms`.
     pub(crate) fn created_ms(&self, start_ms: i64) -> i64 {
         start_ms - ((self.bits >> 16) % 400) as i64 * DAY_MS
     }
 
-    /// Appends the attributes as an object.
+    /// Appends the attributes as a JSON object.
     pub(crate) fn write_attributes(&self, out: &mut Vec<u8>) {
         let plan = ["free", "team", "enterprise", "中小企業"][(self.bits >> 12) as usize & 3];
         let country = ["DE", "US", "FR", "JP", "BR", "IN", "PL", "GB"][(self.bits >> 14) as usize & 7];
@@ -97,8 +98,8 @@ impl Visitor {
         out.push(b'}');
     }
 
-    /// Appends the snapshot taken when a survey was shown. The contract misspells `attributes`, and so do half the
-    /// rows. `added_items`: how many more items than the session's other snapshots it has.
+    /// Appends the snapshot of the visitor at the time when a survey was shown. The contract misspells `attributes`,
+    /// and so does the snapshot of every second session. `added_items` is added to the number of items in the cart.
     pub(crate) fn write_snapshot(&self, out: &mut Vec<u8>, group: u128, shown_ms: i64, added_items: u32) {
         out.extend_from_slice(if group & 1 == 0 { b"{\"attributes\":" } else { b"{\"attribtues\":" });
         self.write_attributes(out);
@@ -123,7 +124,7 @@ impl Visitor {
     }
 }
 
-/// The part of `meta` that belongs to a device, around its `href`.
+/// A device: the JSON text of `meta` before and after the value of `href`.
 #[derive(Clone, Debug)]
 pub(crate) struct Device {
     head: String,
@@ -131,7 +132,7 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Every device of the world.
+    /// All devices.
     pub(crate) fn all() -> Vec<Device> {
         const BROWSERS: [&str; 4] = ["Chrome", "Firefox", "Safari", "Edge"];
         const SYSTEMS: [&str; 4] = ["Windows", "macOS", "Linux", "iOS"];
@@ -154,7 +155,7 @@ impl Device {
         devices
     }
 
-    /// Appends `meta` with the page's address (a JSON string).
+    /// Appends `meta`. `page` is the address of the page as a JSON string.
     pub(crate) fn write_meta(&self, out: &mut Vec<u8>, page: &str) {
         out.extend_from_slice(self.head.as_bytes());
         out.extend_from_slice(page.as_bytes());

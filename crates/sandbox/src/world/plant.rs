@@ -1,4 +1,4 @@
-//! Adds or replaces a single record given as exact JSON text, so that a test can plant what no generator makes.
+//! Adds or replaces a single record given as exact JSON text, so that a test can add records that are not generated.
 
 use chrono::DateTime;
 use serde::Deserialize;
@@ -16,15 +16,15 @@ pub(crate) enum PlantError {
     /// The text is no JSON object.
     #[error("the record is not a JSON object")]
     NotAnObject(#[source] serde_json::Error),
-    /// Lists are ordered by creation, so a record needs a time.
+    /// The record has no creation time, by which lists are ordered.
     #[error("the record has no readable 'createdAt' (give it beside the record as 'created_ms')")]
     NoCreationTime,
 }
 
-/// What is read of a planted record: enough to list, to replace and to purge it. The rest stays text.
+/// The members that are read of a planted record: those needed to list, to replace and to purge it.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Known<'a> {
+struct PlantedMembers<'a> {
     #[serde(borrow)]
     id: Option<&'a RawValue>,
     created_at: Value,
@@ -38,14 +38,16 @@ struct Known<'a> {
     status: Value,
 }
 
-impl Known<'_> {
-    fn read(record: &str, created_ms: Option<i64>) -> Result<(Known<'_>, i64), PlantError> {
-        let known: Known = serde_json::from_str(record).map_err(PlantError::NotAnObject)?;
+impl PlantedMembers<'_> {
+    /// Reads a record. Returns its members and its creation time: `created_ms`, or else its `createdAt`.
+    fn read(record: &str, created_ms: Option<i64>) -> Result<(PlantedMembers<'_>, i64), PlantError> {
+        let known: PlantedMembers = serde_json::from_str(record).map_err(PlantError::NotAnObject)?;
         let stated = known.created_at.as_str().and_then(|text| DateTime::parse_from_rfc3339(text).ok());
         let created_ms = created_ms.or(stated.map(|at| at.timestamp_millis())).ok_or(PlantError::NoCreationTime)?;
         Ok((known, created_ms))
     }
 
+    /// The members by which the row is found.
     fn identity(&self) -> PlantedIdentity {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let raw = |value: Option<&RawValue>| value.map(|raw| raw.get().to_owned()).unwrap_or_default();
@@ -61,15 +63,17 @@ impl Known<'_> {
 }
 
 impl World {
+    /// Stores the identity of a planted row. Returns its index.
     fn add_identity(&mut self, identity: PlantedIdentity) -> u32 {
         self.planted.push(identity);
         (self.planted.len() - 1) as u32
     }
 
-    /// Plants a response; one with the same group and question is replaced. It is listed as the exact text, whatever
-    /// flags are asked for, and hidden without `with_deleted_responses` when its `deletedAt` is set.
+    /// Adds a response from its exact JSON text. Replaces the response with the same `responseGroupUid` and
+    /// `questionId`, unless `responseGroupUid` is empty. A response with `deletedAt` is listed only if the request has
+    /// `with_deleted_responses`.
     pub(crate) fn plant_response(&mut self, record: &str, created_ms: Option<i64>) -> Result<RowKey, PlantError> {
-        let (known, created_ms) = Known::read(record, created_ms)?;
+        let (known, created_ms) = PlantedMembers::read(record, created_ms)?;
         let identity = known.identity();
         let key = RowKey { group: identity.group.clone(), question: identity.question_id.clone() };
         let wanted = RowFinder::new(key.clone());
@@ -94,9 +98,10 @@ impl World {
         Ok(key)
     }
 
-    /// Plants a theme; one with the same id, group and question is replaced.
+    /// Adds a theme from its exact JSON text. Replaces the theme with the same `id`, `responseGroupUid` and
+    /// `questionId`.
     pub(crate) fn plant_theme(&mut self, record: &str, created_ms: Option<i64>) -> Result<RowKey, PlantError> {
-        let (known, created_ms) = Known::read(record, created_ms)?;
+        let (known, created_ms) = PlantedMembers::read(record, created_ms)?;
         let identity = known.identity();
         let key = RowKey { group: identity.group.clone(), question: identity.question_id.clone() };
         let theme_id = identity.theme_id.clone();
@@ -121,6 +126,7 @@ impl World {
         Ok(key)
     }
 
+    /// The `id` of a theme row as JSON text.
     fn theme_id(&self, row: &ThemeRow) -> String {
         match row.session {
             PLANTED => {
@@ -130,9 +136,9 @@ impl World {
         }
     }
 
-    /// Plants a survey; one with the same id is replaced.
+    /// Adds a survey from its exact JSON text. Replaces the survey with the same `id`.
     pub(crate) fn plant_survey(&mut self, record: &str, created_ms: Option<i64>) -> Result<(), PlantError> {
-        let (known, created_ms) = Known::read(record, created_ms)?;
+        let (known, created_ms) = PlantedMembers::read(record, created_ms)?;
         let id = known.id.and_then(|raw| raw.get().parse().ok());
         let status = Status::ALL.into_iter().find(|status| known.status == status.name());
         let serial = self.take_serial();

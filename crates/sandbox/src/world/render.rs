@@ -1,11 +1,11 @@
-//! Writes records as JSON straight into a page's buffer. Nothing is parsed, cloned or built as a tree.
+//! Writes records as JSON directly into the buffer of a page.
 
 use super::{
     super::json_text::{TimeStyle, push_integer, push_text, push_time, push_time_or_null, push_uuid},
     PLANTED, Record, ResponseRow, SurveyRow, ThemeRow, World,
 };
 
-/// The optional parts of a response record.
+/// The optional parts of a response record, by the flags of the request. `deleted` also lists soft-deleted responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Flags {
     pub(crate) snapshots: bool,
@@ -19,7 +19,7 @@ impl Flags {
     pub(crate) const ALL: Flags =
         Flags { snapshots: true, urls: true, meta: true, custom_metadata: true, deleted: true };
 
-    /// About how long a record is with these parts, in bytes; only for reserving memory.
+    /// The approximate size of a record with these parts in bytes, to reserve memory.
     pub(crate) fn record_bytes_hint(self) -> usize {
         let optional =
             [(self.snapshots, 560), (self.urls, 80), (self.meta, 420), (self.custom_metadata, 80), (self.deleted, 20)];
@@ -28,7 +28,7 @@ impl Flags {
 }
 
 impl World {
-    /// Appends a response record.
+    /// Appends a response record with the requested parts. A planted record is appended as it is.
     pub(crate) fn write_response(&self, out: &mut Vec<u8>, row: &ResponseRow, flags: Flags) {
         if row.session == PLANTED {
             out.extend_from_slice(row.answer.as_bytes());
@@ -55,6 +55,7 @@ impl World {
         out.push(b'}');
     }
 
+    /// Appends the question members.
     fn write_question(&self, out: &mut Vec<u8>, wording: u32) {
         out.push(b',');
         if let Some(wording) = self.wordings.get(wording as usize) {
@@ -62,6 +63,7 @@ impl World {
         }
     }
 
+    /// Appends the members of the session.
     fn write_session(&self, out: &mut Vec<u8>, session: u32, survey_id: i64) {
         out.extend_from_slice(b",\"responseGroupUid\":");
         push_uuid(out, self.group_of(session));
@@ -69,6 +71,7 @@ impl World {
         push_integer(out, survey_id);
     }
 
+    /// Appends the optional members that the flags request.
     fn write_optional(&self, out: &mut Vec<u8>, row: &ResponseRow, flags: Flags) {
         let group = self.group_of(row.session);
         let Some(visitor) = self.visitor_of(row.session) else { return };

@@ -1,5 +1,5 @@
-//! Data as other services have it: nothing here breaks the contract,
-//! but all of it is rare in data that is generated evenly.
+//! Rough data: nothing here breaks the contract, but evenly generated data has none of it, unlike that of real
+//! services.
 
 use super::{
     super::{json_text::quoted, random::Random, settings::Rough},
@@ -9,26 +9,26 @@ use super::{
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
-/// How far apart the answers of a slow session are at most.
+/// Maximum time between two answers of a slow session.
 const SLOW_MS_MAX: i64 = 30 * HOUR_MS;
-/// The question members of a record that has no place in a table: it has no id. Tools that read by type take it.
+/// The question members of a record that fits no table, because the question has no id.
 pub(super) const NO_QUESTION: &str = r#""questionId":null,"questionText":"Imported","questionType":"TEXTURLPROMPT""#;
-/// Texts that are added to free answers, at most, so that a record has about 500 bytes.
+/// Maximum texts that are added to a free answer, so that a record has about 500 bytes.
 const MORE_TEXTS: i64 = 5;
 
-/// How far apart the answers of a session are.
+/// The time between the answers of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// Seconds.
+    /// Some seconds.
     Usual,
-    /// All in one millisecond, as an import writes them.
+    /// None: all answers are in one millisecond, as after an import.
     AtOnce,
-    /// Hours, over the edges of windows.
+    /// Up to hours, so that the session extends over several windows.
     Slow,
 }
 
 impl Pace {
-    /// From one answer to the next.
+    /// Draws the time from one answer to the next.
     pub(super) fn step_ms(self, usual_ms: i64, random: &mut Random) -> i64 {
         match self {
             Pace::Usual => usual_ms,
@@ -39,12 +39,13 @@ impl Pace {
 }
 
 impl Rough {
-    /// When a session that would begin at a moment begins, and its pace.
+    /// Draws the start and the pace of a session that would begin at `begun_ms` in smooth data. The start is not before
+    /// `from_ms` if it is moved.
     pub(super) fn session(&self, begun_ms: i64, from_ms: i64, random: &mut Random) -> (i64, Pace) {
         let (hour_ms, day_ms) = (begun_ms - begun_ms.rem_euclid(HOUR_MS), begun_ms - begun_ms.rem_euclid(DAY_MS));
         if random.chance(self.edge_share) {
             let (at_ms, pace) = match random.below(8) {
-                // What was imported with a date alone.
+                // Like data that was imported with dates only.
                 0..4 => (day_ms, Pace::AtOnce),
                 4 => (day_ms, Pace::Usual),
                 5 => (day_ms - 1, Pace::Usual),
@@ -63,20 +64,20 @@ impl Rough {
 }
 
 impl World {
-    /// Makes some rows carry the key of an earlier one, with another answer:
-    /// in the same millisecond, or whenever they were given.
+    /// Replaces some rows by a copy of an earlier row with another answer. Half of the copies keep the times of the
+    /// replaced row.
     pub(super) fn repeat_keys(&self, rows: &mut [ResponseRow], rough: &Rough, random: &mut Random) {
-        for at in 1..rows.len() {
+        for copy_at in 1..rows.len() {
             if !random.chance(rough.twice_share) {
                 continue;
             }
-            let of = random.index(at);
-            let Some(first) = rows.get(of).cloned() else { continue };
-            let Some(question) = self.asked_in(&first) else { continue };
-            let answer = answers::another(question, &first.answer, first.created_ms, random).into_boxed_str();
-            if let Some(row) = rows.get_mut(at) {
+            let original_at = random.index(copy_at);
+            let Some(original) = rows.get(original_at).cloned() else { continue };
+            let Some(question) = self.editable_question(&original) else { continue };
+            let answer = answers::another(question, &original.answer, original.created_ms, random).into_boxed_str();
+            if let Some(row) = rows.get_mut(copy_at) {
                 let own_ms = (row.created_ms, row.updated_ms);
-                *row = ResponseRow { answer, ..first };
+                *row = ResponseRow { answer, ..original };
                 if random.percent(50) {
                     (row.created_ms, row.updated_ms) = own_ms;
                 }
@@ -85,9 +86,9 @@ impl World {
     }
 }
 
-/// Makes a free answer with a text longer.
+/// Adds texts to an answer, if it is a text that is not empty.
 pub(super) fn lengthen(answer: &mut String, random: &mut Random) {
-    // The text ends with the answer, and is not empty.
+    // `answer` ends with the closing quote of the text.
     if answer.starts_with(r#""response":""#) && !answer.ends_with(r#":"""#) && answer.pop().is_some() {
         for _ in 0..random.between(1, MORE_TEXTS) {
             let text = quoted(&free_text(random));

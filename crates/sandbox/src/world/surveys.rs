@@ -1,4 +1,4 @@
-//! Surveys and their questions: how they are made, and how they look on the wire.
+//! Generates surveys and their questions, and writes their records.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,12 +9,12 @@ use super::{
 };
 
 const DAY_MS: i64 = 86_400_000;
-/// The id of the first survey; the others follow.
+/// The id of the first survey.
 const FIRST_SURVEY_ID: i64 = 4100;
-/// Between the question ids of two surveys.
+/// The distance between the first question ids of consecutive surveys.
 const QUESTION_IDS_PER_SURVEY: i64 = 50;
 
-/// Life of a survey.
+/// The status of a survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Status {
@@ -30,6 +30,7 @@ impl Status {
     pub(crate) const ALL: [Status; 6] =
         [Status::New, Status::InProgress, Status::Paused, Status::Completed, Status::Draft, Status::Archived];
 
+    /// The status as a survey record has it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Status::New => "NEW",
@@ -53,20 +54,21 @@ pub(crate) struct Constraint {
     value: i64,
 }
 
-/// A question and its present wording.
+/// A question of a survey, with its present text.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     pub(crate) id: i64,
     pub(crate) kind: Kind,
     pub(crate) text: String,
-    /// Index of the present wording in the world's list.
+    /// The index of the present wording in `World::wordings`.
     pub(crate) wording: u32,
-    /// Choices, rows or items, by kind.
+    /// The choices, rows or items, depending on the kind.
     pub(crate) options: Vec<&'static str>,
-    /// Columns of a MATRIX.
+    /// The columns of a MATRIX question.
     pub(crate) columns: &'static [&'static str],
-    /// Highest value of a LIKERT.
+    /// The highest value of a LIKERT question.
     pub(crate) scale_max: i64,
+    /// The labels of the left and right end of the scale.
     labels: Option<(&'static str, &'static str)>,
 }
 
@@ -84,19 +86,19 @@ pub(crate) struct Survey {
     response_limit: Option<i64>,
     constraints: Vec<Constraint>,
     pub(crate) questions: Vec<Question>,
-    /// Pages on which it is shown, as JSON strings.
+    /// The addresses of pages that show the survey, as JSON strings.
     pub(crate) pages: Vec<String>,
 }
 
 impl Survey {
-    /// Whether visitors can answer it at the moment.
+    /// Returns true if visitors can answer the survey at this time.
     pub(crate) fn is_live_at(&self, at_ms: i64) -> bool {
         self.launched_ms.is_some_and(|launched| launched <= at_ms)
             && self.completed_ms.is_none_or(|completed| at_ms < completed)
     }
 
-    /// A new survey. Number 0 was launched before the data begins and is never completed,
-    /// so some survey is always live.
+    /// Generates the survey with this number. Survey 0 was launched before `start_ms` and is not completed, so that
+    /// some survey is live at each time.
     pub(crate) fn generate(number: u32, seed: u64, start_ms: i64, now_ms: i64, wordings: &mut Vec<String>) -> Self {
         let mut random = Random::new(seed, 0x5_0000 + u64::from(number));
         let id = FIRST_SURVEY_ID + i64::from(number) * 7;
@@ -174,6 +176,7 @@ impl Survey {
     }
 }
 
+/// Draws targeting rules.
 fn constraints(random: &mut Random) -> Vec<Constraint> {
     let mut all =
         vec![Constraint { comparison_type: "gte", event: None, kind: "SESSION_COUNT", value: random.between(1, 5) }];
@@ -189,16 +192,16 @@ fn constraints(random: &mut Random) -> Vec<Constraint> {
     all
 }
 
+/// Draws the addresses of pages that show the survey, as JSON strings.
 fn pages(is_link: bool, id: i64, random: &mut Random) -> Vec<String> {
-    let page = |at: i64| match is_link {
-        true => format!("https://studies.example.com/s/{id}?ref={at}"),
-        false => format!(
-            "https://app.example.com/{}/items?id={}&q=a%20b#tab-{at}",
-            ["home", "reports", "größe"][at as usize % 3],
-            1000 * id + at
-        ),
+    let page = |number: i64| {
+        if is_link {
+            return format!("https://studies.example.com/s/{id}?ref={number}");
+        }
+        let folder = ["home", "reports", "größe"][number as usize % 3];
+        format!("https://app.example.com/{folder}/items?id={}&q=a%20b#tab-{number}", 1000 * id + number)
     };
-    (0..random.between(2, 6)).map(|at| json_text::quoted(&page(at))).collect()
+    (0..random.between(2, 6)).map(|number| json_text::quoted(&page(number))).collect()
 }
 
 #[derive(Serialize)]
@@ -255,17 +258,18 @@ struct Labels<'a> {
 }
 
 impl Question {
+    /// Generates a question and adds its wording.
     fn generate(kind: Kind, id: i64, subject: &str, random: &mut Random, wordings: &mut Vec<String>) -> Self {
-        let some_of = |pool: &[&'static str], count: i64, random: &mut Random| {
+        let draw_some = |pool: &[&'static str], count: i64, random: &mut Random| {
             let mut all = pool.to_vec();
             random.shuffle(&mut all);
             all.truncate(count as usize);
             all
         };
         let options = match kind {
-            Kind::MultipleChoice | Kind::MultipleSelect => some_of(words::CHOICES, random.between(3, 7), random),
-            Kind::Matrix | Kind::RankOrder => some_of(words::ASPECTS, random.between(3, 5), random),
-            Kind::MaxDiff => some_of(words::ASPECTS, 6, random),
+            Kind::MultipleChoice | Kind::MultipleSelect => draw_some(words::CHOICES, random.between(3, 7), random),
+            Kind::Matrix | Kind::RankOrder => draw_some(words::ASPECTS, random.between(3, 5), random),
+            Kind::MaxDiff => draw_some(words::ASPECTS, 6, random),
             _ => Vec::new(),
         };
         let labels = match kind {
@@ -281,13 +285,14 @@ impl Question {
         question
     }
 
-    /// Gives the question a new text. Answers keep the wording under which they were given.
+    /// Gives the question a new text. Existing answers keep the old wording.
     pub(crate) fn reword(&mut self, text: String, wordings: &mut Vec<String>) {
         self.wording = wordings.len() as u32;
         wordings.push(QuestionText { id: self.id, text: Some(&text), kind: self.kind.name() }.fragment());
         self.text = text;
     }
 
+    /// The question as a survey record has it.
     fn record(&self) -> QuestionRecord<'_> {
         let has_properties = self.labels.is_some() || !self.columns.is_empty();
         QuestionRecord {

@@ -1,4 +1,4 @@
-//! Rows in order of creation, with an index by survey: what every list call reads. Windows are found by binary search.
+//! The rows of a list in order of creation, with an index by survey. Windows are found by binary search.
 
 use std::{
     collections::HashMap,
@@ -10,22 +10,23 @@ use super::super::{faults::Order, random::mix};
 
 /// A row of a list.
 pub(crate) trait Record {
-    /// When it was created, epoch milliseconds.
+    /// The creation time, epoch milliseconds.
     fn created_ms(&self) -> i64;
-    /// Its number: unique in its list, and the order of rows that share a millisecond.
+    /// The number of the row, which is unique in its list. Orders rows that share a millisecond.
     fn serial(&self) -> u32;
-    /// The survey that it belongs to.
+    /// The survey that the row belongs to.
     fn survey_id(&self) -> i64;
-    /// Whether it is soft-deleted.
+    /// Returns true if the row is soft-deleted.
     fn is_deleted(&self) -> bool {
         false
     }
 }
 
-/// Rows sorted by (creation, serial).
+/// Rows sorted by creation time and serial.
 #[derive(Debug)]
 pub(crate) struct Timeline<R> {
     rows: Vec<R>,
+    /// The indexes of the rows of each survey.
     by_survey: HashMap<i64, Vec<u32>>,
     version: u64,
 }
@@ -41,6 +42,7 @@ impl<R> Deref for Timeline<R> {
 /// The rows of a window, in order of creation.
 pub(crate) struct Span<'a, R> {
     rows: &'a [R],
+    /// The indexes of the window's rows in `rows`; `None` for all rows.
     picked: Option<&'a [u32]>,
 }
 
@@ -64,12 +66,12 @@ impl<R: Record> Timeline<R> {
         timeline
     }
 
-    /// Counts the changes: what was computed from an older version is stale.
+    /// A number that rises with each change, to detect stale caches.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
-    /// Changes rows, and brings order and index back.
+    /// Changes the rows, then sorts and indexes them again. Returns the result of `change`.
     pub(crate) fn change<T>(&mut self, change: impl FnOnce(&mut Vec<R>) -> T) -> T {
         let result = change(&mut self.rows);
         self.index();
@@ -77,6 +79,7 @@ impl<R: Record> Timeline<R> {
         result
     }
 
+    /// Sorts the rows and builds the index by survey.
     fn index(&mut self) {
         let key = |row: &R| (row.created_ms(), row.serial());
         if !self.rows.is_sorted_by_key(key) {
@@ -84,12 +87,12 @@ impl<R: Record> Timeline<R> {
         }
         self.by_survey.clear();
         for (at, row) in self.rows.iter().enumerate() {
-            // Row numbers fit: the settings limit the rows to far less than 2^32.
+            // The index fits, because `RESPONSES_MAX` is far below 2^32.
             self.by_survey.entry(row.survey_id()).or_default().push(at as u32);
         }
     }
 
-    /// The rows created in a half-open range, of one survey or of all.
+    /// The rows created in a half-open range, of one survey or of all surveys.
     pub(crate) fn span(&self, created_ms: Range<i64>, survey_id: Option<i64>) -> Span<'_, R> {
         let from = self.rows.partition_point(|row| row.created_ms() < created_ms.start);
         let to = self.rows.partition_point(|row| row.created_ms() < created_ms.end).max(from);
@@ -102,29 +105,31 @@ impl<R: Record> Timeline<R> {
         Span { rows: &self.rows, picked: Some(picked.get(first..last).unwrap_or_default()) }
     }
 
-    /// The position in order of creation of the first row after the given one; how `truth` continues.
+    /// The index of the first row after the row with this creation time and serial.
     pub(crate) fn after(&self, key: (i64, u32)) -> usize {
         self.rows.partition_point(|row| (row.created_ms(), row.serial()) <= key)
     }
 }
 
-/// Where a page begins: after a row, before all rows of a millisecond, or after all rows of it.
+/// Where a page begins: at the start of the list, after a row, or before or after all rows of a millisecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
     Start,
+    /// The row's creation time and serial.
     AfterRow(i64, u32),
     AtMillisecond(i64),
     AfterMillisecond(i64),
 }
 
-/// A span in the order in which the service lists it.
+/// The rows of a window in the order in which the service lists them.
 pub(crate) struct Ordered<'a, R> {
     span: Span<'a, R>,
     order: Order,
     shuffled: Arc<Vec<u32>>,
 }
 
-/// The order of a shuffled list: rows of one millisecond stay together, so that a position can be one millisecond.
+/// The indexes of a span in shuffled order. Rows of one millisecond stay together, so that a position can be a
+/// millisecond.
 pub(crate) fn shuffled_order<R: Record>(span: &Span<'_, R>) -> Vec<u32> {
     let mut keyed: Vec<(u64, u32)> =
         (0..span.len()).filter_map(|at| span.get(at).map(|row| (scatter(row.created_ms()), at as u32))).collect();
@@ -132,12 +137,13 @@ pub(crate) fn shuffled_order<R: Record>(span: &Span<'_, R>) -> Vec<u32> {
     keyed.into_iter().map(|(_, at)| at).collect()
 }
 
+/// The sort key of a creation time in shuffled order.
 fn scatter(created_ms: i64) -> u64 {
     mix(0x5CA7_7E12, created_ms as u64)
 }
 
 impl<'a, R: Record> Ordered<'a, R> {
-    /// `shuffled` is the result of [`shuffled_order`], and only read for that order.
+    /// `shuffled` is the result of [`shuffled_order`]. It is read only if `order` is `Shuffled`.
     pub(crate) fn new(span: Span<'a, R>, order: Order, shuffled: Arc<Vec<u32>>) -> Self {
         Self { span, order, shuffled }
     }
@@ -146,6 +152,7 @@ impl<'a, R: Record> Ordered<'a, R> {
         self.span.len()
     }
 
+    /// The row with this index in the order of the list.
     pub(crate) fn get(&self, at: usize) -> Option<&'a R> {
         match self.order {
             Order::OldestFirst => self.span.get(at),
@@ -167,9 +174,9 @@ impl<'a, R: Record> Ordered<'a, R> {
         low
     }
 
-    /// Whether the row stands before the position in this order.
+    /// Returns true if the row is before the position in this order.
     fn is_before(&self, row: &R, position: Position) -> bool {
-        let (ms, serial, wins_tie) = match position {
+        let (ms, serial, includes_ties) = match position {
             Position::Start => return false,
             Position::AfterRow(ms, serial) => (ms, Some(serial), false),
             Position::AtMillisecond(ms) => (ms, None, false),
@@ -178,7 +185,7 @@ impl<'a, R: Record> Ordered<'a, R> {
         let created_ms = row.created_ms();
         if created_ms == ms {
             return match (serial, self.order) {
-                (None, _) => wins_tie,
+                (None, _) => includes_ties,
                 (Some(serial), Order::NewestFirst) => row.serial() >= serial,
                 (Some(serial), _) => row.serial() <= serial,
             };

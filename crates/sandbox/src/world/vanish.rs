@@ -1,13 +1,13 @@
-//! Rows that vanish: purged visitors with all their data, and whole ranges of time.
-//! Nothing of them is left to be listed.
+//! Removes rows without a trace: those of visitors, of ranges of time, or by key.
 
 use std::{collections::HashSet, ops::Range};
 
 use super::{PLANTED, Record, ResponseRow, RowKey, ThemeRow, Visitor, World};
 
-/// Finds rows by key, without writing down the key of every row.
+/// Finds rows by key. Compares the group as a number first, because the text of a key is slow to make.
 pub(super) struct RowFinder {
     key: RowKey,
+    /// The group of the key as a number, if it is a UUID.
     group: Option<u128>,
 }
 
@@ -17,23 +17,24 @@ impl RowFinder {
         Self { key, group }
     }
 
+    /// Returns true if the response with this session and wording has the key.
     pub(super) fn is_row(&self, world: &World, session: u32, wording: u32) -> bool {
         let is_possible = session == PLANTED || self.group == Some(world.group_of(session));
         is_possible && world.key_of(session, wording) == self.key
     }
 }
 
-/// The visitors named by a purge or a control call.
+/// The visitors of a purge or a control call.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Named {
-    /// Numbers of visitors.
+pub(crate) struct VisitorSet {
+    /// The numbers of generated visitors.
     pub(crate) numbers: HashSet<u32>,
-    /// Visitor UUIDs and user ids as text: planted rows are matched by these.
+    /// Visitor UUIDs and user ids as text, to match planted rows.
     pub(crate) texts: HashSet<String>,
 }
 
-impl Named {
-    /// Adds a visitor, by number and by what planted rows may call it.
+impl VisitorSet {
+    /// Adds a visitor by number, and by the UUID and user id that planted rows may have.
     pub(crate) fn add(&mut self, visitor: Visitor) {
         self.numbers.insert(visitor.number);
         self.texts.insert(uuid::Uuid::from_u128(visitor.uuid).to_string());
@@ -42,20 +43,20 @@ impl Named {
 }
 
 impl World {
-    /// Removes visitors and all their rows; returns the keys of the responses that vanished.
-    pub(crate) fn remove_visitors(&mut self, named: &Named) -> Vec<RowKey> {
-        self.gone_visitors.extend(&named.numbers);
-        let keys = self.keys_where(|world, row| world.belongs_to(row.session, row.wording, named));
+    /// Removes visitors and all their rows. Returns the keys of the removed responses.
+    pub(crate) fn remove_visitors(&mut self, visitors: &VisitorSet) -> Vec<RowKey> {
+        self.gone_visitors.extend(&visitors.numbers);
+        let keys = self.keys_where(|world, row| world.belongs_to(row.session, row.wording, visitors));
         let gone: HashSet<u32> = self
             .responses
             .iter()
-            .filter(|row| self.belongs_to(row.session, row.wording, named))
+            .filter(|row| self.belongs_to(row.session, row.wording, visitors))
             .map(|row| row.serial)
             .collect();
         let gone_themes: HashSet<u32> = self
             .themes
             .iter()
-            .filter(|row| self.belongs_to(row.session, row.wording, named))
+            .filter(|row| self.belongs_to(row.session, row.wording, visitors))
             .map(|row| row.serial)
             .collect();
         self.responses.change(|rows| rows.retain(|row| !gone.contains(&row.serial)));
@@ -63,14 +64,15 @@ impl World {
         keys
     }
 
-    /// Removes the responses created in a half-open range, and nothing else.
+    /// Removes the responses created in a half-open range. Themes on these responses stay. Returns the keys of the
+    /// responses.
     pub(crate) fn remove_window(&mut self, created_ms: Range<i64>) -> Vec<RowKey> {
         let keys = self.keys_where(|_, row| created_ms.contains(&row.created_ms()));
         self.responses.change(|rows| rows.retain(|row| !created_ms.contains(&row.created_ms())));
         keys
     }
 
-    /// Removes rows by key: a response, and the themes on it.
+    /// Removes a response and its themes. Returns the number of removed rows.
     pub(crate) fn remove_row(&mut self, group: &str, question_id: &str) -> usize {
         let wanted = RowFinder::new(RowKey { group: group.to_owned(), question: question_id.to_owned() });
         let gone: HashSet<u32> = (self.responses.iter())
@@ -86,6 +88,7 @@ impl World {
         gone.len() + gone_themes.len()
     }
 
+    /// The keys of the responses that fit.
     fn keys_where(&self, is_wanted: impl Fn(&World, &ResponseRow) -> bool) -> Vec<RowKey> {
         self.responses
             .iter()
@@ -94,25 +97,29 @@ impl World {
             .collect()
     }
 
-    /// Whether a planted row belongs to this visitor UUID or user id.
+    /// Returns true if a planted row belongs to this visitor UUID or user id.
     pub(crate) fn has_planted_rows_of(&self, text: &str) -> bool {
-        let is_theirs = |at: u32| {
-            let identity = self.planted.get(at as usize);
+        let is_theirs = |wording: u32| {
+            let identity = self.planted.get(wording as usize);
             identity.is_some_and(|identity| identity.visitor_uuid == text || identity.external_user_id == text)
         };
         !text.is_empty() && self.responses.iter().any(|row| row.session == PLANTED && is_theirs(row.wording))
     }
 
-    fn belongs_to(&self, session: u32, wording: u32, named: &Named) -> bool {
+    /// Returns true if a row with this session and wording is of one of the visitors.
+    fn belongs_to(&self, session: u32, wording: u32, visitors: &VisitorSet) -> bool {
         if session != PLANTED {
-            return self.sessions.get(session as usize).is_some_and(|session| named.numbers.contains(&session.visitor));
+            return self
+                .sessions
+                .get(session as usize)
+                .is_some_and(|session| visitors.numbers.contains(&session.visitor));
         }
         self.planted.get(wording as usize).is_some_and(|identity| {
-            named.texts.contains(&identity.visitor_uuid) || named.texts.contains(&identity.external_user_id)
+            visitors.texts.contains(&identity.visitor_uuid) || visitors.texts.contains(&identity.external_user_id)
         })
     }
 
-    /// The key of a response: its group and its question, as texts.
+    /// The key of the response with this session and wording.
     pub(super) fn key_of(&self, session: u32, wording: u32) -> RowKey {
         if session == PLANTED {
             let identity = self.planted.get(wording as usize).cloned().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The words that answers, questions and themes are made of:
-//! several scripts, emoji, combining marks and what JSON escapes.
+//! The texts of answers, questions and themes, in several scripts, with emoji, combining marks and characters that JSON
+//! escapes.
 
 use super::super::random::Random;
 
@@ -89,7 +89,7 @@ pub(crate) const CHOICES: &[&str] = &[
     "Other",
 ];
 
-/// Rows of MATRIX questions, and what RANKORDER and MAXDIFF compare.
+/// Rows of MATRIX questions, and items of RANKORDER and MAXDIFF questions.
 pub(crate) const ASPECTS: &[&str] = &[
     "Loading time",
     "Navigation",
@@ -101,14 +101,14 @@ pub(crate) const ASPECTS: &[&str] = &[
     "Réglages",
 ];
 
-/// Columns of MATRIX questions: with a leading number, and plain.
+/// Columns of MATRIX questions, with and without a leading number.
 pub(crate) const COLUMNS: &[&[&str]] = &[
     &["1 - Very poor", "2 - Poor", "3 - Fair", "4 - Good", "5 - Very good"],
     &["Disagree", "Neutral", "Agree"],
     &["1", "2", "3", "4", "5", "6", "7"],
 ];
 
-/// A free answer of one to three sentences.
+/// Draws a free answer of one to three sentences.
 pub(crate) fn free_text(random: &mut Random) -> String {
     let mut text = String::from(*random.pick(SENTENCES));
     for _ in 0..[0, 0, 0, 1, 1, 2][random.index(6)] {
@@ -125,5 +125,5 @@ pub(crate) fn theme(number: u64) -> (String, String) {
     (name.to_owned(), description.to_owned())
 }
 
-/// Themes that each survey knows.
+/// The number of themes of each survey.
 pub(crate) const THEMES_PER_SURVEY: u64 = THEMES.len() as u64;
