@@ -1,4 +1,4 @@
-//! What the reports of all commands have in common.
+//! The header that the reports of all commands share.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,15 +6,15 @@ use serde::Serialize;
 use super::{Outcome, PipelineError, chain};
 use crate::model::TimeParts;
 
-/// When a command began and ended, epoch milliseconds by this machine's clock.
+/// The start and the end of a command, in epoch milliseconds by this machine's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct RunTimes {
     pub started_ms: i64,
     pub finished_ms: i64,
 }
 
-/// How a command ended, and what it took. The reference of the run JSON shows the docs of the fields, so they speak of
-/// runs.
+/// The outcome of a command, its times and its memory. The reference of the run JSON shows the docs of the fields, so
+/// they speak of runs.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReportHeader {
     /// The command: `sync`, `backfill`, `users pull`.
@@ -27,17 +27,17 @@ pub struct ReportHeader {
     pub started_at: String,
     /// When the run ended: RFC 3339, by this machine's clock.
     pub finished_at: String,
-    /// Where the time went, in milliseconds; everything but `wall` adds up to it.
+    /// Milliseconds by activity. The sum of all but `wall` is `wall`.
     pub time_ms: TimeParts,
-    /// The most memory that the process had; 0 where the system does not say.
+    /// The peak memory of the process in bytes; 0 if the system does not report it.
     pub peak_rss_bytes: u64,
-    /// What ended the run, if an error did.
+    /// The error that ended the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl ReportHeader {
-    /// The header of a command that reached this outcome. An error makes the outcome `failed`.
+    /// Creates the header of a command with this outcome. An error makes the outcome `failed`.
     pub fn new(
         command: &'static str,
         times: RunTimes,
@@ -57,7 +57,7 @@ impl ReportHeader {
         }
     }
 
-    /// The wall time of the command, in seconds.
+    /// Returns the wall time of the command, in seconds.
     pub fn secs(&self) -> f64 {
         self.time_ms.wall as f64 / 1000.0
     }
@@ -69,7 +69,7 @@ fn rfc3339(at_ms: i64) -> String {
         .unwrap_or_default()
 }
 
-/// The most memory that the process ever had, in bytes; 0 where the system does not say.
+/// Returns the peak memory of the process in bytes; 0 if the system does not report it.
 fn peak_rss_bytes() -> u64 {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return 0 };
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

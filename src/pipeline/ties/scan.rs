@@ -184,8 +184,8 @@ pub(in super::super) enum EndAction {
     StartOver,
 }
 
-/// Decides at the end of its list if the scan may end. Before that, measures at each sampled boundary whose probe had rows
-/// that no page has shown.
+/// Decides at the end of its list if the scan may end. Before that, measures at each sampled boundary whose probe had
+/// rows that no page has shown.
 pub(in super::super) async fn end_action(
     context: &SyncContext,
     scan: &Scan,
