@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use studysync_sandbox::{LogEntry, Settings};
+use studysync_sandbox::{ListName, LogEntry, Settings};
 
 use crate::harness::{Place, Service, days_ago, small};
 
@@ -132,6 +132,27 @@ fn check_measures_default_and_requested_survey_states() {
     assert_eq!(found["surveys_listed_whole"], json!(false));
     let unread = json!({"default_statuses": ["IN_PROGRESS", "PAUSED"], "status_spelling": "comma", "ignore_other_spellings": true});
     assert_eq!(measured(plain(), unread)["statuses_on_request"], json!(["ARCHIVED", "COMPLETED", "DRAFT", "NEW"]));
+}
+
+#[test]
+fn p9_a_status_that_the_contract_does_not_know_is_not_kept() {
+    let service = service(plain(), json!({}));
+    let survey = r#"{"id":990001,"createdAt":"2026-01-01T00:00:00Z","status":"Zoe Quux"}"#;
+    service.control().plant(ListName::Surveys, survey, None).unwrap();
+    let place = Place::new(&service).without_parquet();
+    let outputs = [
+        place.run(&["check", "--service-profile", "--json"]),
+        place.run(&["sync", "-v"]),
+        place.run(&["status"]),
+        place.run(&["status", "--json"]),
+    ];
+    for output in &outputs {
+        // The warehouse has the status, and the report of drift its place.
+        assert!(!output.stdout.contains("Quux") && !output.stderr.contains("Quux"), "{output:?}");
+    }
+    assert!(outputs[0].stdout.contains("IN_PROGRESS"), "{:?}", outputs[0]);
+    assert!(!String::from_utf8_lossy(&std::fs::read(place.state()).unwrap()).contains("Quux"));
+    assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM surveys WHERE status = 'Zoe Quux'"), 1);
 }
 
 #[test]

@@ -27,9 +27,6 @@ const NONE: &str = "none";
 const MEASURE_AGE_MAX_MS: i64 = 30 * DAY_MS;
 /// The smallest page size.
 const ROWS_MIN: u32 = 10;
-/// The longest status, and the most statuses, in a behaviour.
-const STATUS_BYTES_MAX: usize = 40;
-const STATUSES_MAX: usize = 12;
 /// Pages of a list of surveys that are read at most.
 const PAGES_MAX: usize = 1000;
 
@@ -40,9 +37,9 @@ struct StatusMeasure {
     /// True if a list without a status has all surveys; `None` if the listed surveys do not show it.
     lists_all: Option<bool>,
     /// Statuses in the list without a status.
-    by_default: Vec<String>,
+    by_default: BTreeSet<SurveyStatus>,
     /// Statuses that are only in the list with all statuses; `None` without a spelling.
-    on_request: Option<Vec<String>>,
+    on_request: Option<BTreeSet<SurveyStatus>>,
     how: String,
 }
 
@@ -103,11 +100,13 @@ pub(in super::super) async fn measure_statuses(
         return Ok(STATUS_BEHAVIOURS.map(unknown).into());
     };
     let default = match by_default.is_empty() {
-        false => Measured::known(behaviour_names::DEFAULT_STATUSES, by_default, how.clone()),
-        true => Measured::unknown(behaviour_names::DEFAULT_STATUSES, format!("{how}; none has a status")),
+        false => Measured::known(behaviour_names::DEFAULT_STATUSES, names(&by_default), how.clone()),
+        true => {
+            Measured::unknown(behaviour_names::DEFAULT_STATUSES, format!("{how}; none has a status of the contract"))
+        }
     };
     let more = match on_request {
-        Some(on_request) => Measured::known(behaviour_names::STATUSES_ON_REQUEST, on_request, how.clone()),
+        Some(on_request) => Measured::known(behaviour_names::STATUSES_ON_REQUEST, names(&on_request), how.clone()),
         None => Measured::unknown(behaviour_names::STATUSES_ON_REQUEST, how.clone()),
     };
     let form = match spelling {
@@ -121,16 +120,21 @@ pub(in super::super) async fn measure_statuses(
     Ok(vec![form, whole, default, more])
 }
 
-/// The surveys of one list: hash of the key, and status.
-type SurveyList = BTreeMap<u128, Option<String>>;
+/// Returns the names, sorted.
+fn names(statuses: &BTreeSet<SurveyStatus>) -> Vec<&'static str> {
+    let mut names: Vec<&str> = statuses.iter().map(|status| status.name()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// The surveys of one list: hash of the key, and status. A status that the contract does not know is `None`: it may be
+/// any text, such as the name of a person, and behaviours are logged and shown (promise P9).
+type SurveyList = BTreeMap<u128, Option<SurveyStatus>>;
 
 async fn measure(source: &Source, known: Option<StatusSpelling>) -> Result<Option<StatusMeasure>, TieProbeError> {
     let Some(plain) = list(source, None).await? else { return Ok(None) };
-    let statuses: BTreeSet<&str> = plain.values().filter_map(Option::as_deref).collect();
-    let mut lists_all = [SurveyStatus::Draft, SurveyStatus::Archived]
-        .iter()
-        .all(|status| statuses.contains(status.name()))
-        .then_some(true);
+    let has = |status| plain.values().any(|other| *other == Some(status));
+    let mut lists_all = (has(SurveyStatus::Draft) && has(SurveyStatus::Archived)).then_some(true);
     let others = StatusSpelling::ALL.into_iter().filter(|spelling| Some(*spelling) != known);
     for spelling in known.into_iter().chain(others) {
         let all = StatusFilter { spelling, statuses: SurveyStatus::ALL.to_vec() };
@@ -154,38 +158,29 @@ async fn measure(source: &Source, known: Option<StatusSpelling>) -> Result<Optio
     Ok(Some(StatusMeasure { lists_all, ..compare(None, &plain, None, how) }))
 }
 
-/// Compares the list without a status (`plain`) with the list with all statuses. A long status is left out, because it
-/// may be any text.
+/// Compares the list without a status (`plain`) with the list with all statuses.
 fn compare(
     spelling: Option<StatusSpelling>,
     plain: &SurveyList,
     all: Option<&SurveyList>,
     how: String,
 ) -> StatusMeasure {
-    let statuses = |list: &SurveyList, is_included: &dyn Fn(&u128) -> bool| -> BTreeSet<String> {
-        let included = list.iter().filter(|(key, _)| is_included(key)).filter_map(|(_, status)| status.clone());
-        included.filter(|status| status.len() <= STATUS_BYTES_MAX).collect()
-    };
-    let by_default = statuses(plain, &|_| true);
+    let by_default: BTreeSet<SurveyStatus> = plain.values().filter_map(|status| *status).collect();
     let on_request = all.map(|all| {
-        let more = statuses(all, &|key| !plain.contains_key(key));
-        more.difference(&by_default).take(STATUSES_MAX).cloned().collect()
+        let added = all.iter().filter(|(key, _)| !plain.contains_key(key)).filter_map(|(_, status)| *status);
+        added.filter(|status| !by_default.contains(status)).collect()
     });
-    let by_default = by_default.into_iter().take(STATUSES_MAX).collect();
     StatusMeasure { spelling, lists_all: None, by_default, on_request, how }
 }
 
 /// Returns true if a request for two statuses lists exactly the surveys with them. Uses the two rarest statuses.
 async fn is_understood(source: &Source, spelling: StatusSpelling, all: &SurveyList) -> Result<bool, TieProbeError> {
-    let count = |status: &SurveyStatus| all.values().filter(|other| other.as_deref() == Some(status.name())).count();
+    let count = |status: &SurveyStatus| all.values().filter(|other| **other == Some(*status)).count();
     let mut statuses = SurveyStatus::ALL;
     statuses.sort_by_key(count);
     let two = vec![statuses[0], statuses[1]];
-    let expected: HashSet<u128> = all
-        .iter()
-        .filter(|(_, other)| two.iter().any(|status| other.as_deref() == Some(status.name())))
-        .map(|(key, _)| *key)
-        .collect();
+    let expected: HashSet<u128> =
+        all.iter().filter(|(_, other)| other.is_some_and(|other| two.contains(&other))).map(|(key, _)| *key).collect();
     let listed = list(source, Some(StatusFilter { spelling, statuses: two })).await?;
     Ok(listed.is_some_and(|listed| listed.into_keys().collect::<HashSet<_>>() == expected))
 }
@@ -222,6 +217,9 @@ fn statuses_of(body: &[u8]) -> Result<SurveyList, PipelineError> {
     let flat = flatten_page(Stream::Surveys, body, DriftRules::default())?;
     let status = flat.table(Stream::Surveys.name()).and_then(|rows| rows.column_by_name("status"));
     let status = status.and_then(|column| column.as_string_opt::<i32>());
-    let status_of = |row: usize| status.filter(|texts| texts.is_valid(row)).map(|texts| texts.value(row).to_owned());
+    let status_of = |row: usize| {
+        let name = status.filter(|texts| texts.is_valid(row)).map(|texts| texts.value(row))?;
+        SurveyStatus::ALL.into_iter().find(|status| status.name() == name)
+    };
     Ok(flat.key_hashes.iter().enumerate().map(|(row, key)| (*key, status_of(row))).collect())
 }
