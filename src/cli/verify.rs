@@ -29,7 +29,7 @@ const WINDOWS_SHOWN: usize = 20;
 /// Pulls the range again and reports rows that are missing (only at the service), extra (only here) or stale (different
 /// content, with the columns that differ), and the parts of the range that were never read. Rows that changed at the
 /// service after the last scan of their window differ too. The report shows the date of that scan, and the next scan of
-/// the window stores the changes. `replay` repairs damage of the warehouse.
+/// the window stores the changes. `replay` rebuilds a damaged warehouse from the archive.
 ///
 /// Exit codes: 0 all read and equal; 1 failed; 2 usage or configuration; 3 something differs or was never read; 4 key
 /// refused; 5 another run holds the lease, or another program the file; 6 stopped early at a deadline, a budget or a

@@ -56,7 +56,8 @@ pub fn program_folders() -> Vec<PathBuf> {
     std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
 }
 
-/// Returns the variables of proxies and certificates.
+/// Reads the variables that set the proxy and the trusted certificates, so that `check` can show them. The proxy's user
+/// and password are left out.
 pub fn network_variables() -> NetworkVariables {
     let set = |name: &&str| variable(name).filter(|value| !value.is_empty()).map(|value| ((*name).to_owned(), value));
     let proxy = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"].iter().find_map(set);

@@ -162,20 +162,22 @@ fn service(
     })
 }
 
+/// Merges `[throttle]` with the command line.
 fn throttle(table: &ThrottleTable, overrides: &Overrides) -> Result<ThrottleSettings, ConfigError> {
     let in_flight_max = overrides.concurrency.or(table.in_flight_max).unwrap_or(IN_FLIGHT_MAX);
     if !(1..=IN_FLIGHT_LIMIT).contains(&in_flight_max) {
         let problem = format!("{in_flight_max} is not between 1 and {IN_FLIGHT_LIMIT}");
-        return Err(invalid("in_flight_max (--concurrency)", problem));
+        let is_flag = overrides.concurrency.is_some();
+        return Err(invalid(if is_flag { "--concurrency" } else { "[throttle] in_flight_max" }, problem));
     }
     if table.requests_per_sec_max.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) {
-        return Err(invalid("[throttle] requests_per_sec_max", "must be more than 0"));
+        return Err(invalid("[throttle] requests_per_sec_max", "must be a finite number that is more than 0"));
     }
     Ok(ThrottleSettings {
         in_flight_max,
         requests_per_sec_max: table.requests_per_sec_max,
         patience: Duration::from_secs(table.patience_secs.unwrap_or(PATIENCE_SECS)),
-        ignores_retry_after: overrides.ignore_rate_limit,
+        ignores_stored_retry_after: overrides.ignore_rate_limit,
     })
 }
 

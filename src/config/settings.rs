@@ -120,7 +120,7 @@ pub struct ThrottleSettings {
     /// The longest `Retry-After` that a run waits for; a longer one stops the run early, resumable.
     pub patience: Duration,
     /// True if requests are sent before the `Retry-After` of an earlier run is over.
-    pub ignores_retry_after: bool,
+    pub ignores_stored_retry_after: bool,
 }
 
 /// `[streams.NAME]`.

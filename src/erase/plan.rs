@@ -61,9 +61,10 @@ impl Plan {
     }
 }
 
-/// Follows the links of the named people through all warehouses and the archive.
+/// Finds the identifiers that are linked to the named people, in all warehouses and the archive.
 ///
-/// `earlier` are the identifiers in the journal of an interrupted attempt.
+/// `earlier` are the identifiers in the journal of an interrupted attempt. They count as linked, because that attempt
+/// may have deleted the rows that link them.
 pub(super) fn follow(
     request: &EraseRequest,
     earlier: Vec<Identifier>,
@@ -82,6 +83,7 @@ pub(super) fn follow(
         identifiers.rounds = rounds;
         let mut found_so_far: BTreeSet<Identifier> =
             identifiers.all().into_iter().chain(earlier.iter().cloned()).collect();
+        // The archive may have rows that change the decision not to follow an identifier.
         found_so_far.extend(identifiers.not_followed.keys().cloned());
         if found_so_far.is_subset(&searched) {
             break identifiers;
@@ -103,6 +105,8 @@ pub(super) fn follow(
     }
     let all: BTreeSet<Identifier> = identifiers.all().into_iter().collect();
     identifiers.spellings.retain(|identifier, _| all.contains(identifier));
+    // The service is asked to purge the names in `visitors_of`. A name that only the journal knows counts as one
+    // visitor.
     for identifier in all {
         use IdentifierKind::{Email, UserId, VisitorUuid};
         if matches!(identifier.kind, UserId | Email | VisitorUuid) {

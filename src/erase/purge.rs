@@ -26,7 +26,8 @@ pub struct Purged {
     pub unknown: u64,
 }
 
-/// A name in one spelling. `visitors` is the number of visitors that the service may delete for it.
+/// A user id, mail address or visitor UUID in one spelling. `visitors` is the largest number of visitors that the
+/// service could delete for this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Name {
     written: Identifier,

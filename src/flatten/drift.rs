@@ -162,7 +162,8 @@ fn looks_like_a_word(word: &str) -> bool {
     word.len() <= WORD_BYTES_MAX && begins_well && word.bytes().all(is_plain)
 }
 
-/// Describes a value without its content: `battery: number`, `string of length 12`.
+/// Describes the value of a field without its content, such as `string of length 12`. For a new field the name comes
+/// first: `battery: number`.
 fn example_of(field: &FieldDrift) -> String {
     let description = match json::read_text(field.value) {
         Some(text) => format!("string of length {}", text.text.chars().count()),

@@ -15,7 +15,8 @@ pub struct EventRows {
     pub applied_ms: i64,
 }
 
-/// Parses the bodies of stored webhook events again. Returns the events in the order of the rows.
+/// A callback with which a full replay parses the bodies of stored webhook events again. It returns the events in the
+/// order of the rows.
 pub type ParseAgain<'a> = dyn Fn(&RecordBatch) -> Result<FlatEvents, ArrowError> + 'a;
 
 /// The range of a stream that a replay replaces.

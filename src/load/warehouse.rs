@@ -279,9 +279,9 @@ impl Warehouse {
         persons::search(&mut self.store, matcher, self.threads)
     }
 
-    /// Replaces identifiers in the columns that `mentions` lists. With `only_own`, only in the tables with the
-    /// program's own reports. Returns the number of changed rows. Then removes the bytes of the old texts from the
-    /// files.
+    /// Replaces identifiers in the columns that `mentions` lists. With `only_own`, replaces them only in the tables
+    /// with the program's own reports (`OWN_TABLES`). Returns the number of changed rows. Then removes the bytes of the
+    /// old texts from the files.
     pub fn redact(
         &mut self,
         matcher: &IdentifierMatcher,

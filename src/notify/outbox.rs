@@ -132,7 +132,8 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     output.finish()
 }
 
-/// Reads the file. Returns an empty content for a missing or damaged file: at worst a message is sent twice.
+/// Reads the file. Returns an empty outbox if the file is missing or damaged. Then a message may be sent twice, and
+/// pending messages are lost.
 fn read(path: &Path) -> io::Result<Content> {
     match fs::read(path) {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).unwrap_or_default()),

@@ -138,8 +138,8 @@ fn json_escape(text: &[u8]) -> Option<(Vec<u8>, usize)> {
         b'n' => b'\n',
         b't' => b'\t',
         b'r' => b'\r',
-        b'b' => 8,
-        b'f' => 12,
+        b'b' => b'\x08',
+        b'f' => b'\x0c',
         other @ (b'"' | b'\\' | b'/') => *other,
         _ => return None,
     };

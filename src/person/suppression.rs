@@ -102,7 +102,7 @@ impl Suppression {
     }
 
     /// Must be called before the first page of a scan. Only such a scan can prove that a person is absent.
-    pub fn begins(&self, scan: &Scan) {
+    pub fn begin_scan(&self, scan: &Scan) {
         if let Some(active) = &self.0 {
             active.scans().found.insert(scan.id.clone(), HashSet::new());
         }

@@ -38,7 +38,8 @@ pub struct SuppressionEntry {
     /// Hashes of the linked identifiers. They count only in records without the user id of another person.
     #[serde(rename = "led")]
     pub linked: Vec<KeyedHash>,
-    /// The encrypted user ids for which a purge was requested. After the delay, a run asks the service for them.
+    /// The user ids that the service was asked to purge, encrypted. After the delay, a run decrypts them and checks
+    /// whether the service still knows them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<SealedBytes>,
     /// Windows of creation time in which records of the person were found.

@@ -57,13 +57,13 @@ impl RetryAfterWait {
 }
 
 /// Reads what earlier processes stored: puts a remaining `Retry-After` wait into the settings of the client, unless
-/// `ignores_retry_after` is set, and returns the learned rate.
+/// `ignores_stored_retry_after` is set, and returns the learned rate.
 pub fn recall(
     state: &State,
     settings: &mut SourceSettings,
-    ignores_retry_after: bool,
+    ignores_stored_retry_after: bool,
 ) -> Result<Option<LearnedRate>, StateError> {
-    if !ignores_retry_after {
+    if !ignores_stored_retry_after {
         let now_ms = settings.clock.now_ms();
         settings.not_before = RetryAfterWait::stored(state)?.and_then(|wait| wait.remaining(now_ms));
     }

@@ -65,8 +65,8 @@ struct Pull {
     page_rows: u32,
     /// The first request of this run; after a resume, not the first of the list.
     request: PageRequest,
-    /// True if this is a part of a failed window.
-    is_part: bool,
+    /// True if the window is a half of one that the service could not deliver.
+    is_half: bool,
     walk: Walk,
     spool: Spool,
     /// The parsed pages, buffered for the warehouses.
@@ -83,9 +83,10 @@ struct Pull {
 }
 
 impl Pull {
-    /// Opens a pull at the state of the scan. Also returns the last page, if an earlier run did not probe its boundary.
+    /// Starts the pull of a new scan, or resumes it after its last durable page. Also returns that page if its boundary
+    /// has no conclusive probe: rows with its last millisecond may be missing.
     async fn open(context: SyncContext, open: OpenScan) -> Result<(Pull, Option<FlatPage>), PipelineError> {
-        let OpenScan { scan, page_rows, spool, rows, next, end, boundaries: mut left, is_part } = open;
+        let OpenScan { scan, page_rows, spool, rows, next, end, boundaries: mut boundaries_left, is_half } = open;
         let (stream, is_new) = (scan.scope.stream, spool.pages() == 0);
         let rules = context.drift.of(stream);
         let buffer = match is_new {
@@ -93,14 +94,14 @@ impl Pull {
             false => PageBuffer::spooled(&context.budget, stream, rules),
         };
         let request = PageRequest { scope: scan.scope, window: scan.window, flags: scan.flags, page_rows, token: next };
-        let walk = new_walk(&context, request.clone(), is_part);
-        let last_page = left.last_page.take().map(|body| context.flatten(stream, &body)).transpose()?;
+        let walk = new_walk(&context, request.clone(), is_half);
+        let last_page = boundaries_left.last_page.take().map(|body| context.flatten(stream, &body)).transpose()?;
         let boundaries = {
             let (context, scan, path) = (context.clone(), scan.clone(), spool.path().to_owned());
-            blocking(move || reopened(&context, &scan, &path, &left)).await??
+            blocking(move || reopened(&context, &scan, &path, &boundaries_left)).await??
         };
         if is_new {
-            context.suppression.begins(&scan);
+            context.suppression.begin_scan(&scan);
         }
         let (resume_at, is_at_end) = (request.token.clone(), end.is_some());
         let pull = Pull {
@@ -108,7 +109,7 @@ impl Pull {
             scan,
             page_rows,
             request,
-            is_part,
+            is_half,
             walk,
             spool,
             buffer,
@@ -225,7 +226,7 @@ impl Pull {
         tracing::info!(window = %self.scan.window, scope = %self.scan.scope, "the window starts over: rows may be lost at the boundaries of its pages");
         let mut pull = self.forget_pages().await?;
         pull.is_at_end = false;
-        pull.walk = new_walk(&pull.context, PageRequest { token: None, ..pull.request.clone() }, pull.is_part);
+        pull.walk = new_walk(&pull.context, PageRequest { token: None, ..pull.request.clone() }, pull.is_half);
         Ok(pull)
     }
 
@@ -362,9 +363,9 @@ impl Pull {
     }
 }
 
-fn new_walk(context: &SyncContext, request: PageRequest, is_part: bool) -> Walk {
+fn new_walk(context: &SyncContext, request: PageRequest, is_half: bool) -> Walk {
     let walk = context.source.walk(request);
-    if is_part { walk.part_of_a_failed_window() } else { walk }
+    if is_half { walk.part_of_a_failed_window() } else { walk }
 }
 
 /// Appends a page or its redacted form to the spool. Returns whether all pages are durable now.

@@ -244,7 +244,7 @@ fn recover(context: &SyncContext, unfinished: UnfinishedScan) -> Result<Option<R
         next,
         end,
         boundaries,
-        is_part: false,
+        is_half: false,
     }))))
 }
 

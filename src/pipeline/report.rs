@@ -84,7 +84,7 @@ pub struct RunReport {
     pub streams: BTreeMap<&'static str, StreamReport>,
     /// Fields and values that the contracts do not know, at most 100 places per stream (`DRIFT_PLACES_MAX`).
     pub drift: Vec<DriftReport>,
-    /// Number of such fields and values at places that the list has no room for.
+    /// Records with drift that the list has no room for. A record counts once per field.
     pub drift_unlisted: u64,
     /// Webhook events that this run added to the warehouses.
     #[serde(skip_serializing_if = "is_none")]

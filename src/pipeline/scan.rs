@@ -24,14 +24,14 @@ pub(super) struct OpenScan {
     pub end: Option<EndStyle>,
     pub boundaries: BoundariesLeft,
     /// True if the window is a half of one that the service could not deliver.
-    pub is_part: bool,
+    pub is_half: bool,
 }
 
 impl OpenScan {
     /// A scan of a whole window that has no pages yet.
     pub fn new(scan: Scan, page_rows: u32, spool: Spool) -> Self {
         let boundaries = BoundariesLeft::default();
-        Self { scan, page_rows, spool, rows: 0, next: None, end: None, boundaries, is_part: false }
+        Self { scan, page_rows, spool, rows: 0, next: None, end: None, boundaries, is_half: false }
     }
 }
 

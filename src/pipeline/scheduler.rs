@@ -114,13 +114,13 @@ impl Run {
             let Some(task) = pool.windows.next_task() else { return };
             let context = self.context.clone();
             let scan = self.session.new_scan(&context.source, task.scope, task.window, task.flags);
-            let (span, page_rows, is_part) = (spans::window(&scan), task.page_rows, task.is_half);
+            let (span, page_rows, is_half) = (spans::window(&scan), task.page_rows, task.is_half);
             let scan = async move {
                 let opened = {
                     let context = context.clone();
                     blocking(move || begin(&context, scan, page_rows)).await??
                 };
-                pull(context, OpenScan { is_part, ..opened }).await
+                pull(context, OpenScan { is_half, ..opened }).await
             };
             pool.start(task, scan.instrument(span));
         }

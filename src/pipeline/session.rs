@@ -132,8 +132,8 @@ impl Session {
     pub fn source(&self, mut settings: SourceSettings, stop: CancellationToken) -> Result<Source, PipelineError> {
         let System { clock, rng, transport, .. } = self.system.clone();
         (settings.clock, settings.rng, settings.transport) = (clock, rng, transport);
-        let ignores_retry_after = self.settings.throttle.ignores_retry_after;
-        let learned = recall(&self.state(), &mut settings, ignores_retry_after)?;
+        let ignores_stored_retry_after = self.settings.throttle.ignores_stored_retry_after;
+        let learned = recall(&self.state(), &mut settings, ignores_stored_retry_after)?;
         Source::new(settings, learned, self.account.clone(), stop).map_err(PipelineError::Source)
     }
 

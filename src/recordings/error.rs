@@ -1,11 +1,11 @@
-//! Errors of recording files.
+//! The error of files with recordings of answers.
 
 use std::{
     io,
     path::{Path, PathBuf},
 };
 
-/// A file or folder of recordings cannot be read or written.
+/// A file or folder with recordings of answers cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}", path.display())]
 pub struct RecordingsError {

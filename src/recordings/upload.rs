@@ -1,4 +1,5 @@
-//! The keys of uploads, and the outcome that is stored for each upload.
+//! The keys of uploads, and the outcome that is stored for each upload. An upload is a file that a visitor uploaded to
+//! the media host; this program downloads it.
 
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
@@ -62,9 +63,10 @@ pub struct Recording {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissingRecording {
     pub reason: MissingReason,
-    /// Number of failed attempts, each with a fresh link.
+    /// Number of attempts that showed that there is no usable recording. An attempt that ends as `Failed` does not
+    /// count.
     pub attempts: u32,
-    /// Time of the last attempt, epoch milliseconds.
+    /// When the last attempt to download the recording failed, epoch milliseconds.
     pub asked_ms: i64,
     /// The size limit that the file exceeds, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]

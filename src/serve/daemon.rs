@@ -184,7 +184,7 @@ impl Daemon {
         let (stop, system) = (stop.child_token(), self.system.clone());
         let run = Run::open_in(settings, request, stop, Arc::clone(&progress), system).await;
         // `--ignore-rate-limit` ignores only a wait that was stored before `serve` started.
-        self.settings.throttle.ignores_retry_after = false;
+        self.settings.throttle.ignores_stored_retry_after = false;
         let (report, error) = match run {
             Ok(run) => {
                 self.state.set_meter(Some(Meter::new(progress, run.source().clone())));

@@ -181,7 +181,8 @@ fn restrict_coverage(transaction: &Transaction<'_>, checkpoint: &ScanCheckpoint)
     })
 }
 
-/// Changes each part of the coverage that is inside a window.
+/// Applies `edit` to the coverage inside a window. An interval that crosses a border of the window is split; its part
+/// outside stays unchanged.
 fn edit_parts(
     transaction: &Transaction<'_>,
     scope: Scope,

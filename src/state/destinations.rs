@@ -32,7 +32,8 @@ impl State {
         })
     }
 
-    /// Stores the location of a warehouse and the last scan of its ledger. A new warehouse counts as up to date.
+    /// Stores the location of a warehouse, for messages, and the last scan in its ledger. A new warehouse gets the
+    /// number of the last checkpoint, so it counts as up to date; a known warehouse keeps its number.
     pub fn remember_destination(&self, name: &str, location: &str, last: Option<&ScanId>) -> Result<(), StateError> {
         self.hit(DurableStep::DestinationRemembered)?;
         let sql = format!(

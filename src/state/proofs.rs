@@ -44,10 +44,11 @@ pub(super) fn record_proof(transaction: &Transaction<'_>, scan: &Scan) -> rusqli
     Ok(())
 }
 
-/// Returns the proofs with the gaps inside `window` filled. Adjacent proofs of one day are merged and keep the later
-/// time. Pure.
+/// Returns `stored`, and a proof of `proven_ms` for each gap inside `window`. `stored` are the proofs that overlap or
+/// touch `window`. Adjacent proofs whose times are on the same day (UTC) become one proof with the later time. Pure.
 ///
-/// `is_windowed` is false for a stream that each scan reads completely: such a stream is complete since its first scan.
+/// `is_windowed` is false for a stream that each scan reads completely. Such a stream has one proof: it grows to
+/// include `window`, and keeps the time of the first scan.
 fn add_proof(stored: &[ProvenInterval], window: Window, proven_ms: i64, is_windowed: bool) -> Vec<ProvenInterval> {
     let covered: IntervalSet = stored.iter().map(|proof| proof.window).collect();
     let gaps = covered.gaps_in(window);
@@ -64,7 +65,7 @@ fn add_proof(stored: &[ProvenInterval], window: Window, proven_ms: i64, is_windo
     for proof in proofs {
         match merged.last_mut() {
             Some(last)
-                if last.window.end_ms == proof.window.start_ms && is_one_day(last.proven_ms, proof.proven_ms) =>
+                if last.window.end_ms == proof.window.start_ms && is_same_day(last.proven_ms, proof.proven_ms) =>
             {
                 last.window.end_ms = proof.window.end_ms;
                 last.proven_ms = last.proven_ms.max(proof.proven_ms);
@@ -75,7 +76,7 @@ fn add_proof(stored: &[ProvenInterval], window: Window, proven_ms: i64, is_windo
     merged
 }
 
-fn is_one_day(left_ms: i64, right_ms: i64) -> bool {
+fn is_same_day(left_ms: i64, right_ms: i64) -> bool {
     left_ms.div_euclid(DAY_MS) == right_ms.div_euclid(DAY_MS)
 }
 

@@ -219,8 +219,8 @@ pub enum Ties {
     /// Each row is sent once, because the page token names a row.
     #[default]
     Kept,
-    /// The page token names a millisecond, and all rows of it are sent again. A page full of rows of one millisecond
-    /// leads to itself.
+    /// The page token names a millisecond, and all rows of it are sent again. If all rows of a page are of one
+    /// millisecond, its token leads to the same page again.
     Repeated,
     /// The page token names a millisecond, and the rows of it that were not on the page are not sent.
     Lost,

@@ -50,7 +50,7 @@ pub(in super::super) fn short_lived_source(
     (source.attempts_max, source.timeout) = (ATTEMPTS_MAX, source.timeout.min(TIMEOUT_MAX));
     source.patience = source.patience.min(PATIENCE);
     let learned = match stored_state(settings)? {
-        Some(state) => pipeline::recall(&state, &mut source, settings.throttle.ignores_retry_after)?,
+        Some(state) => pipeline::recall(&state, &mut source, settings.throttle.ignores_stored_retry_after)?,
         None => None,
     };
     Source::new(source, learned, TimeAccount::default(), CancellationToken::new()).map_err(PipelineError::Source)
@@ -67,7 +67,7 @@ fn stored_state(settings: &Settings) -> Result<Option<State>, PipelineError> {
 /// Stores the `Retry-After` that the service sent, for the next command. A failure is only logged: the next command
 /// then learns the rate limit from the service.
 pub(in super::super) fn store_rate_limits(source: &Source, settings: &Settings) {
-    let is_new = source.retry_after_until_ms().is_some() || settings.throttle.ignores_retry_after;
+    let is_new = source.retry_after_until_ms().is_some() || settings.throttle.ignores_stored_retry_after;
     if !is_new || !matches!(stored_state(settings), Ok(Some(_))) {
         return;
     }

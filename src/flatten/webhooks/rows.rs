@@ -273,7 +273,8 @@ impl<'a> EventTables<'a> {
     }
 }
 
-/// Reads a string; a number or boolean as its JSON. A list or an object is a type clash.
+/// Returns the content of a string, or the JSON text of a number or boolean. A list or an object is a type clash.
+/// Returns `None` for a missing field and null.
 fn text<'a, F: WireField>(fields: &mut Fields<'a, F>, field: F) -> Option<Cow<'a, str>> {
     let raw = fields.json(field)?;
     match json::shape(raw) {
@@ -298,7 +299,8 @@ fn append_question_type(
     report_new_type(drift, record, path, question_type);
 }
 
-/// Appends the four columns of an answer.
+/// Appends an answer to four columns. `response_json` has it exactly as sent. At most one other column has its value: a
+/// list or object (also one inside a string), a text, or a number.
 fn append_response(row: &mut TableBuilder, response: Option<&str>) {
     let parsed = response.map(unwrap_json).filter(|json| matches!(json::shape(json), Shape::List | Shape::Object));
     row.text("response_json", response);

@@ -102,7 +102,7 @@ struct TableCoOccurrence {
 #[derive(Debug, Default)]
 struct IdentifierUse {
     rows: usize,
-    /// Hashes of the sessions. At most one session more than the limit is kept.
+    /// Hashes of the sessions. Each thread keeps at most one session more than the limit.
     sessions: HashSet<u64>,
 }
 
@@ -141,7 +141,8 @@ impl TableCoOccurrence {
         }
     }
 
-    /// Adds the rows and counts that another thread found.
+    /// Adds the rows and counts that another thread found. Keeps one row more than the limit, like [`Self::add`]; the
+    /// counts stay complete.
     fn merge(&mut self, other: TableCoOccurrence, limits: Limits) {
         for (identifier, uses) in other.uses {
             let total = self.uses.entry(identifier).or_default();

@@ -27,8 +27,8 @@ const OWN_TABLES: [&str; 1] = ["sync_runs"];
 /// Most rows that are replaced together, to limit the memory.
 const KEYS_AT_ONCE: usize = 20_000;
 
-/// Replaces identifiers in the columns that `mentions` lists. With `only_own`, only in the tables with the program's
-/// own reports. Returns the number of rows that mentioned a person.
+/// Replaces identifiers in the columns that `mentions` lists. With `only_own`, replaces them only in the tables with
+/// the program's own reports (`OWN_TABLES`). Returns the number of rows that mentioned a person.
 pub(in crate::load) fn redact(
     store: &mut BufferedStore,
     matcher: &IdentifierMatcher,

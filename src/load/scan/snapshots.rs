@@ -14,7 +14,7 @@ use foldhash::{HashMap, HashMapExt as _, HashSet};
 use super::{
     records::rows_where,
     staged::{EarliestSnapshot, SESSION_COLUMNS, StagedSnapshots},
-    stamps::{ended, new_rows, not_later_than_scan, rows_of},
+    stamps::{ended_versions, new_rows, not_later_than_scan, rows_of},
 };
 use crate::{
     load::{
@@ -96,7 +96,7 @@ impl NewSnapshots {
             let keys = KeySet::of(removal_columns(table), &self.edited)?;
             let bounds = TimeRange::over(table, &self.edited)?;
             for rows in store.full_rows(table, &Filter::within(bounds).with_keys(&keys))? {
-                store.change(ended(history, scan, &rows, "edited")?)?;
+                store.change(ended_versions(history, scan, &rows, "edited")?)?;
             }
         }
         let Some(batch) = self.replaced.first() else { return Ok(()) };
@@ -152,7 +152,8 @@ pub(super) fn find(store: &mut BufferedStore, staged: &StagedSnapshots) -> Resul
     Ok(new)
 }
 
-/// The rows at these locations (batch and row), reduced to the columns by which rows are removed.
+/// The rows at these locations (index of batch, index of row), with only the columns that identify a row to remove.
+/// Batches without such a row are left out.
 fn rows_at(
     table: &'static Table,
     batches: &[RecordBatch],

@@ -76,7 +76,7 @@ pub(in crate::load) struct EarliestSnapshot {
 pub(super) const SESSION_COLUMNS: [&str; 1] = ["response_group_uid"];
 
 impl StagedScan {
-    /// A summary to which no page was added yet.
+    /// Creates a summary without pages.
     pub fn new(scan: &Scan) -> Result<Self, LoadError> {
         let base = contract(scan.scope.stream.name())?;
         let keys = || KeySet::new(base.key_in_order());

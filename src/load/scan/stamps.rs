@@ -14,7 +14,7 @@ use crate::{
     load::{
         LoadError,
         error::invalid_rows,
-        store::{TableChange, written_us},
+        store::{TableChange, clamped_us},
     },
     model::Scan,
     schema::{Column, Origin, Table},
@@ -22,7 +22,7 @@ use crate::{
 
 /// When the scan began, in epoch microseconds, limited to the times that a warehouse can store.
 pub(super) fn started_us(scan: &Scan) -> i64 {
-    written_us(scan.started_ms.saturating_mul(1000))
+    clamped_us(scan.started_ms.saturating_mul(1000))
 }
 
 /// A column with the start of the scan in every row.
@@ -84,9 +84,9 @@ pub(super) fn new_rows(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result
     })
 }
 
-/// The change that adds stored rows to the history, as versions that end when this scan began. A version begins when
-/// its row was last written.
-pub(super) fn ended(
+/// Returns the change that adds stored rows to the history, as versions that end at the start of this scan. A version
+/// begins at the row's stored `_synced_at`. Its own `_run_id` and `_synced_at` are those of this scan.
+pub(super) fn ended_versions(
     history: &'static Table,
     scan: &Scan,
     rows: &RecordBatch,

@@ -55,8 +55,9 @@ fn parent_keys_of(table: &'static Table, base: &Table, rows: &RecordBatch) -> Re
     renamed(rows, &base.key.iter().map(String::as_str).collect::<Vec<_>>(), &parent_key_columns(table, base))
 }
 
-/// Replaces the current versions of the parts of these base rows by `parts`, which the scan found. Parts with equal
-/// content keep their version.
+/// Compares the current versions of the parts of some base rows (`parent_keys`) with `parts`, which the scan found.
+/// Closes versions that the scan did not find, and opens a version for each new part. Parts with equal content keep
+/// their version.
 fn write_parts(
     store: &mut BufferedStore,
     scan: &Scan,

@@ -15,7 +15,7 @@ use super::{
     row_difference::{Comparer, RowDifference},
     snapshots::NewSnapshots,
     staged::StagedScan,
-    stamps::{column_of, ended, new_rows, not_later_than_scan, rows_of, stamp, started, text},
+    stamps::{column_of, ended_versions, new_rows, not_later_than_scan, rows_of, stamp, started, text},
     stored::{OldRows, StoredRows},
 };
 use crate::{
@@ -196,7 +196,7 @@ impl<'a> ScanWriter<'a> {
     /// table has no history.
     fn write_history(&self, store: &mut BufferedStore, rows: &RecordBatch, reason: &str) -> Result<(), LoadError> {
         match history_of(&self.base().name) {
-            Some(history) => store.change(ended(history, self.input.scan, rows, reason)?),
+            Some(history) => store.change(ended_versions(history, self.input.scan, rows, reason)?),
             None => Ok(()),
         }
     }

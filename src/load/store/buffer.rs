@@ -125,7 +125,7 @@ impl BufferedStore {
         }
         let buffered = self.buffered.get(table.name.as_str());
         let removed = buffered.map(|buffered| &buffered.removals.removed).filter(|removed| !removed.is_empty());
-        // Rows are filtered here, so the columns for that are read too.
+        // Rows are filtered here, so the filter's columns are read too.
         let mut wanted: Vec<&str> = columns.to_vec();
         let removal_columns = removed.map_or_else(Vec::new, |_| removal_columns(table));
         for column in filter.columns(table).chain(removal_columns) {

@@ -136,13 +136,13 @@ impl TimeRange {
 }
 
 /// The time in epoch microseconds, limited to the years 1 to 9999, as the warehouse stores it.
-pub(in crate::load) fn written_us(time_us: i64) -> i64 {
+pub(in crate::load) fn clamped_us(time_us: i64) -> i64 {
     time_us.clamp(EARLIEST_US, LATEST_US)
 }
 
 /// The time as a SQL constant, limited to the years 1 to 9999.
 fn timestamp_sql(time_us: i64) -> String {
-    let time_us = written_us(time_us);
+    let time_us = clamped_us(time_us);
     match DateTime::from_timestamp_micros(time_us) {
         Some(time) => format!("TIMESTAMP '{}'", time.format("%Y-%m-%d %H:%M:%S%.6f")),
         // Not reached: chrono can represent every time of the years 1 to 9999.

@@ -17,7 +17,7 @@ pub(in crate::load) use buffer::BufferedStore;
 pub(in crate::load) use change::{TableChange, parent_key_columns, removal_columns, removal_keys};
 pub(in crate::load) use columns::{fit, fit_column, read_schema};
 pub use filter::TimeRange;
-pub(in crate::load) use filter::{Filter, KeySet, kept_rows, rows_within, written_us};
+pub(in crate::load) use filter::{Filter, KeySet, clamped_us, kept_rows, rows_within};
 #[cfg(test)]
 pub(in crate::load) use memory::{MemoryStore, Shelf};
 pub use parquet::{ParquetOptions, PartitionBy};

@@ -14,7 +14,7 @@ use crate::{
     load::{
         LoadError,
         error::invalid_rows,
-        store::{number_column, text_column, time_column, with_columns, written_us},
+        store::{clamped_us, number_column, text_column, time_column, with_columns},
     },
     model::RunId,
     schema::{ColumnType, Table},
@@ -128,7 +128,7 @@ impl ColumnBuilder {
             #[cfg(test)]
             (Self::Boolean(values), Cell::Boolean(value)) => values.append_value(value),
             (Self::Boolean(values), Cell::Null) => values.append_null(),
-            (Self::Moment(times), Cell::Moment(at_us)) => times.append_value(written_us(at_us)),
+            (Self::Moment(times), Cell::Moment(at_us)) => times.append_value(clamped_us(at_us)),
             (Self::Moment(times), Cell::Null) => times.append_null(),
             (Self::Nulls { rows, .. }, Cell::Null) => *rows += 1,
             _ => return false,
@@ -172,7 +172,7 @@ impl<'a> Stamp<'a> {
     /// `Bug` if a missing column must not be NULL.
     pub(in crate::load) fn stamp_rows(self, table: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
         let run_ids: ArrayRef = Arc::new(StringArray::from_iter_values((0..rows.num_rows()).map(|_| &self.run_id.0)));
-        let at_us = written_us(self.at_ms.saturating_mul(1000));
+        let at_us = clamped_us(self.at_ms.saturating_mul(1000));
         let times: ArrayRef = Arc::new(TimestampMicrosecondArray::from_value(at_us, rows.num_rows()));
         let mut fields: Vec<Arc<Field>> = rows.schema().fields().iter().cloned().collect();
         fields.push(Arc::new(Field::new("_run_id", DataType::Utf8, false)));

@@ -35,7 +35,7 @@ pub struct ErasureRecord {
     pub outcome: String,
     /// When the service was last found to have purged the people.
     pub service_checked_ms: Option<i64>,
-    /// Number of user ids that the service did not know then.
+    /// Number of user ids that this check requested. The service knew none of them.
     pub service_users_checked: Option<i64>,
     pub run_id: RunId,
 }

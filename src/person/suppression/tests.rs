@@ -107,7 +107,7 @@ fn p9_a_suppression_stays_until_a_later_scan_finds_nobody() {
     let scan_window = |window, started_ms, page: &[u8]| {
         let suppression = suppression(folder.path());
         let scan = scan(window, started_ms);
-        suppression.begins(&scan);
+        suppression.begin_scan(&scan);
         suppression.filtered(&scan, page);
         suppression.committed(&scan);
         (suppression.expire(started_ms, &BTreeSet::new()).unwrap().len(), suppression.late_records())

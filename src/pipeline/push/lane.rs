@@ -19,7 +19,7 @@ use super::{
     results::{RowOutcome, RowResult, ThisPush},
 };
 
-/// Consecutive rows without an answer after which the push fails: the service is probably down.
+/// Consecutive rows, neither accepted nor refused, after which the push fails: the service is probably down.
 const CONSECUTIVE_FAILURES_MAX: u32 = 3;
 
 pub(super) struct Lane {
@@ -203,14 +203,16 @@ impl Lane {
         self.context.record_result(&RowResult { has_events, reason, ..row.result(RowOutcome::NotSent) });
     }
 
-    /// Counts a row without an answer, and ends the push after several in a row.
+    /// Counts a row that the service neither accepted nor refused. Ends the push after `CONSECUTIVE_FAILURES_MAX`
+    /// consecutive ones.
     fn count_failure(&self, error: SourceError) {
-        let is_last = {
+        // `fail` locks the progress too, so the lock is released first.
+        let is_limit_reached = {
             let mut progress = self.context.progress();
             progress.consecutive_failures += 1;
             progress.consecutive_failures >= CONSECUTIVE_FAILURES_MAX
         };
-        if is_last {
+        if is_limit_reached {
             self.context.fail(PipelineError::Source(error));
         }
     }

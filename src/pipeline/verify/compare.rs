@@ -47,11 +47,11 @@ pub(super) async fn scan_window(
     context: SyncContext,
     scan: Scan,
     page_rows: u32,
-    is_part: bool,
+    is_half: bool,
 ) -> Result<ServiceWindow, PullError> {
     let spool = context.archive.begin(&scan).map_err(PipelineError::Archive)?;
     let guard = SpoolGuard { archive: context.archive.clone(), scan: scan.id.clone() };
-    let open = OpenScan { is_part, ..OpenScan::new(scan, page_rows, spool) };
+    let open = OpenScan { is_half, ..OpenScan::new(scan, page_rows, spool) };
     Ok(ServiceWindow { scan: pull(context, open).await?, _spool: guard })
 }
 

@@ -186,7 +186,8 @@ fn runs(state: &State) -> Result<Vec<RunDetails>, StateError> {
 }
 
 fn run_details(summary: RunSummary, json: RunJson) -> RunDetails {
-    let left_out = json.drift.len().saturating_sub(DRIFT_MAX) as u64 + json.drift_unlisted;
+    let records = |drift: &serde_json::Value| drift["records"].as_u64().unwrap_or(0);
+    let left_out = json.drift.iter().skip(DRIFT_MAX).map(records).sum::<u64>() + json.drift_unlisted;
     let rows = json.streams.values().fold(RowCounts::default(), |all, rows| all.plus(rows));
     RunDetails {
         summary,
@@ -251,7 +252,7 @@ mod tests {
         });
         state.rebuild_coverage(&scans.collect::<Vec<_>>(), &[], &[], &[]).unwrap();
         let drift: Vec<_> = (0..200)
-            .map(|nth| serde_json::json!({"stream": "responses", "kind": "new_field", "where": format!("responses.f{nth}"), "records": 1, "example": "number", "fate": "kept"}))
+            .map(|nth| serde_json::json!({"stream": "responses", "kind": "new_field", "where": format!("responses.f{nth}"), "records": 2, "example": "number", "fate": "kept"}))
             .collect();
         let report = serde_json::json!({"time_ms": TimeParts::default(), "requests": {"total": 3}, "drift": drift, "drift_unlisted": 5,
             "streams": {"responses": {"inserted": 2, "rejected": 1}, "themes": {"inserted": 3}}});
@@ -272,7 +273,7 @@ mod tests {
         let data = CheckpointData::read(&settings, NOW_MS).unwrap();
         assert_eq!(
             (data.runs.len(), data.runs[0].drift.len(), data.runs[0].drift_left_out),
-            (RUNS_MAX, DRIFT_MAX, 195)
+            (RUNS_MAX, DRIFT_MAX, 385)
         );
         assert_eq!((data.runs[0].rows.inserted, data.runs[0].rejected.len()), (5, 1));
         let responses = data.streams.iter().find(|stream| stream.stream == "responses").unwrap();

@@ -131,7 +131,7 @@ impl World {
         out.push(b'}');
     }
 
-    /// Appends a survey record.
+    /// Appends a survey record. A planted record is appended as it is.
     pub(crate) fn write_survey(&self, out: &mut Vec<u8>, row: &SurveyRow) {
         match (&row.raw, self.survey_table.get(row.survey as usize)) {
             (Some(raw), _) => out.extend_from_slice(raw.as_bytes()),

@@ -97,8 +97,9 @@ impl Survey {
             && self.completed_ms.is_none_or(|completed| at_ms < completed)
     }
 
-    /// Generates the survey with this number. Survey 0 was launched before `start_ms` and is not completed, so that
-    /// some survey is live at each time.
+    /// Generates the survey with this number. Surveys 0 to 2 are launched before `start_ms` and never completed, so
+    /// that a survey is live at each time. The next surveys have one status each, so that every status except `New`
+    /// occurs.
     pub(crate) fn generate(number: u32, seed: u64, start_ms: i64, now_ms: i64, wordings: &mut Vec<String>) -> Self {
         let mut random = Random::new(seed, 0x5_0000 + u64::from(number));
         let id = FIRST_SURVEY_ID + i64::from(number) * 7;

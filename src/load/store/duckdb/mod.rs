@@ -186,7 +186,7 @@ impl DuckDbStore {
         }
         let made = self.search.require_installed(&self.engine).and_then(|()| self.make_index());
         let Err(error) = made else { return Ok(()) };
-        // After some errors the engine refuses every statement.
+        // After some errors, such as a full disk, the engine refuses every statement until it is restarted.
         self.restart_engine();
         let why = std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
         tracing::warn!(

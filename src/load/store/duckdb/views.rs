@@ -14,9 +14,10 @@ use crate::schema::{View, ViewKind, indexed_search, quote_identifier, quote_text
 /// Prefix of the metadata keys of views that this program created. The values are fingerprints of their definitions.
 const KEY_PREFIX: &str = "view:";
 
-/// Returns the statements that bring the views up to date: if one view is out of date, all are created again. Empty if
-/// none is. `meta` is the content of `meta_table`, `existing` are the names of the file's tables and views, and
-/// `has_index` is true if the file has a search index that this program can read.
+/// Returns the statements that bring the views up to date. If one view is out of date or obsolete, they drop the
+/// obsolete ones and create all others again. Empty if none is. `meta` is the content of `meta_table`, `existing` are
+/// the names of the file's tables and views, and `has_index` is true if the file has a search index that this program
+/// can read.
 pub(super) fn update_statements(
     engine: &Engine,
     meta: &BTreeMap<String, String>,

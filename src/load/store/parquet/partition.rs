@@ -7,7 +7,7 @@ use std::fmt;
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate};
 use serde::{Deserialize, Serialize};
 
-use crate::load::store::{TimeRange, written_us};
+use crate::load::store::{TimeRange, clamped_us};
 
 /// First and last year of partitions: many readers know only dates of the years 1 to 9999. Earlier and later rows go to
 /// the first and the last partition.
@@ -54,7 +54,7 @@ impl PartitionBy {
 
     /// The partition of a creation time, in epoch microseconds.
     pub(super) fn of(self, created_us: i64) -> Partition {
-        let day = DateTime::from_timestamp_micros(written_us(created_us)).unwrap_or_default().date_naive();
+        let day = DateTime::from_timestamp_micros(clamped_us(created_us)).unwrap_or_default().date_naive();
         let first_day = match self {
             PartitionBy::Month => day.with_day(1).unwrap_or(day),
             PartitionBy::Day => day,

@@ -46,7 +46,8 @@ impl<'a> RemovedKeys<'a> {
         Ok(Self { columns, range, removals, keys_max, loaded: None })
     }
 
-    /// Reduces a pick of a source to the rows that no later layer removes. `order` is that of the source.
+    /// Drops the rows of `pick` that a later layer removes. `pick` selects rows of one source; `order` is the position
+    /// of the source's layer.
     pub(super) fn exclude(&mut self, rows: &dyn PickedRows, pick: Pick, order: usize) -> Result<Pick, LoadError> {
         let has_later_removals = self.removals.iter().any(|removal| removal.order > order);
         if !has_later_removals || pick.count() == 0 {
