@@ -469,8 +469,8 @@ fn p1_every_documented_field_lands_in_its_column() {
 fn page() -> String {
     let mut text = String::from(
         "# Every field of the service, and the column that holds it\n\n\
-         Made and held true by `tests/contract.rs`. Fields that no document names are kept as well, in the column `extra` of their table; an\n\
-         answer as it was sent is in `responses.answer_json`, a webhook in `webhook_events.raw`. `[]` stands for the items of a list.\n",
+         `tests/contract.rs` generates this page. The column `extra` of a table contains the fields that no document names.\n\
+         `responses.answer_json` contains an answer exactly as it was sent, `webhook_events.raw` a webhook. `[]` stands for the items of a list.\n",
     );
     for record in RECORDS {
         text.push_str(&format!("\n## {}\n\n| field | column |\n|---|---|\n", record.title));
