@@ -3,7 +3,8 @@
 //!
 //! The window is cut into parts, and each part is listed separately. If tokens expire, a part shows rows that the list
 //! of the window lacks. If the parts together have exactly the rows of the window, and no part has all of them, the
-//! list of the window has ended (promise P3).
+//! list of the window has ended (promise P3). A part without rows counts only if its own list did not end with a 404 for
+//! a page token: an empty page with a token that expires looks the same as an empty list.
 
 use std::{collections::HashSet, path::Path};
 
@@ -35,6 +36,8 @@ const PAGES_MAX: usize = 10_000;
 struct Rows {
     keys: HashSet<u128>,
     times: Vec<i64>,
+    /// True if the list ended with a 404 for a page token.
+    has_unproven_end: bool,
 }
 
 impl Rows {
@@ -63,7 +66,8 @@ pub(super) async fn is_end(
         let (mut keys, mut parts_with_all) = (HashSet::new(), Vec::new());
         for part in parts.iter().copied().filter(|part| !part.is_empty()) {
             let Some(rows) = list(context, scan, page_rows, part).await? else { return Ok(false) };
-            if !rows.keys.is_subset(&window_rows.keys) {
+            let shows_nothing = rows.keys.is_empty() && rows.has_unproven_end;
+            if shows_nothing || !rows.keys.is_subset(&window_rows.keys) {
                 return Ok(false);
             }
             if !rows.keys.is_empty() && rows.keys.len() == window_rows.keys.len() {
@@ -127,7 +131,10 @@ async fn list(context: &SyncContext, scan: &Scan, page_rows: u32, part: Window) 
     for _ in 0..PAGES_MAX {
         let page = match context.source.ask(&request, Range::Part).await.map_err(TieProbeError::Source)? {
             Answer::Page { page, .. } => page,
-            Answer::Rejected { status: 404, is_web_page: false } => return Ok(Some(rows)),
+            Answer::Rejected { status: 404, is_web_page: false } => {
+                rows.has_unproven_end = request.token.is_some();
+                return Ok(Some(rows));
+            }
             Answer::Rejected { .. } | Answer::Failed(_) => return Ok(None),
         };
         rows.add(scan, &flatten_redacted(context, scan, page.body).await?);

@@ -76,6 +76,9 @@ pub trait DownloadSink {
     /// The reason why the sink stops the download.
     type Error;
 
+    /// Called before each request, after the wait for the rate limit: another download may have ended meanwhile.
+    fn before_request(&mut self) -> Result<(), Self::Error>;
+
     /// Called once, before the first chunk.
     fn start(&mut self, start: &DownloadStart) -> Result<(), Self::Error>;
 
@@ -123,8 +126,12 @@ impl Wire {
             Err(why) => return Ok(DownloadOutcome::BadLink(why)),
         };
         for _ in 0..=REDIRECTS_MAX {
+            let permit = self.gate.permit().await?;
+            if let Err(declined) = sink.before_request() {
+                return Ok(DownloadOutcome::Declined(declined));
+            }
             let mut tally = Tally::new(self, false);
-            match self.begin_download(base, &url, request.partial, &mut tally).await? {
+            match self.begin_download(permit, base, &url, request.partial, &mut tally).await? {
                 DownloadResponse::Replied(reply) => {
                     return self.stream_body(reply, request.partial, sink, &mut tally).await;
                 }
@@ -138,10 +145,10 @@ impl Wire {
         Ok(DownloadOutcome::BadLink(format!("it is redirected more than {REDIRECTS_MAX} times")))
     }
 
-    /// Waits for the gate, sends the request and classifies the answer by its status. `Err` means that the run has to
-    /// stop.
+    /// Sends the request and classifies the answer by its status. `Err` means that the run has to stop.
     async fn begin_download(
         &self,
+        permit: Permit,
         base: &Url,
         url: &Url,
         partial: Option<PartialDownload<'_>>,
@@ -156,7 +163,6 @@ impl Wire {
                 request.headers_mut().insert(RANGE, range);
             }
         }
-        let permit = self.gate.permit().await?;
         let _booked = self.gate.account().enter(Activity::Network);
         let is_of_service = base.origin() == url.origin();
         let client = match self.downloads(base.scheme() == "http") {

@@ -33,7 +33,7 @@ pub(super) struct Guards {
     restarts: u32,
     /// Consecutive restarts that read no more rows than an earlier attempt.
     idle_restarts: u32,
-    /// True if the walk restarted after a repeated token.
+    /// True if the walk restarted after a repeated token or too many empty pages.
     has_looped: bool,
     /// True if `rows` counts from the window's first page; false for a resumed walk.
     is_from_start: bool,
@@ -80,10 +80,10 @@ impl Guards {
         Ok(())
     }
 
-    /// Allows one restart after a repeated token: rows may have moved during the walk. Every other loop is an error.
+    /// Allows one restart after a repeated token or after too many empty pages: rows may have moved during the walk, and
+    /// pages that are empty at times may be filled in the next attempt. A walk of too many pages is an error.
     pub fn restart_after_loop(&mut self, cause: LoopCause) -> Result<(), SourceError> {
-        let is_worth_it = matches!(cause, LoopCause::RepeatedToken { .. }) && !self.has_looped;
-        if !is_worth_it {
+        if self.has_looped || matches!(cause, LoopCause::TooManyPages) {
             return Err(SourceError::Looping { cause, pages: self.pages });
         }
         self.has_looped = true;

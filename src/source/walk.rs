@@ -186,9 +186,9 @@ impl Walk {
             let reason = cause.to_string();
             self.guards.restart_after_loop(cause)?;
             // Some services return the same page again if it is full of rows of one millisecond. The largest page is
-            // most likely to hold all these rows.
+            // most likely to hold all these rows. Of larger pages, fewer are empty.
             self.size.use_largest(self.request.scope.stream.page_rows_max());
-            return Ok(self.restarted("a page token came twice", reason));
+            return Ok(self.restarted("the list does not seem to end", reason));
         }
         self.size.record_success();
         let age = self.request.token.is_some().then(|| self.token_at.elapsed());

@@ -195,11 +195,12 @@ impl Fetcher {
 
     /// Downloads a link, with retries.
     async fn follow(&self, upload: &PendingUpload, link: &str) -> Result<LinkResult, PipelineError> {
-        if let Some(reason) = self.hosts.closed_reason(link) {
+        let closed_reason = || self.hosts.closed_reason(link);
+        if let Some(reason) = closed_reason() {
             return Ok(LinkResult::NextRun(reason));
         }
         let partial = self.recordings.begin(&upload.key)?;
-        let mut sink = Sink::new(partial, &self.allowance);
+        let mut sink = Sink::new(partial, &self.allowance, &closed_reason);
         let mut last = String::new();
         for attempt in 0..ATTEMPTS_MAX {
             if attempt > 0
@@ -273,7 +274,7 @@ impl LinkResult {
         match declined {
             Declined::NotMedia => Ok(LinkResult::Missing(MissingReason::NotMedia)),
             Declined::TooLarge => Ok(LinkResult::Missing(MissingReason::TooLarge)),
-            Declined::Allowance(reason) => Ok(LinkResult::NextRun(reason)),
+            Declined::NextRun(reason) => Ok(LinkResult::NextRun(reason)),
             Declined::File(error) => Err(PipelineError::Recordings(error)),
         }
     }

@@ -56,7 +56,7 @@ impl Allowance {
         let claimed_bytes = spending.claimed_bytes.saturating_add(bytes);
         if claimed_bytes > self.run_limit_bytes {
             spending.is_used_up = true;
-            return Err(Declined::Allowance(self.reason()));
+            return Err(Declined::NextRun(self.reason()));
         }
         spending.claimed_bytes = claimed_bytes;
         Ok(())
@@ -69,8 +69,8 @@ pub(super) enum Declined {
     /// The body is a web page, JSON or text.
     NotMedia,
     TooLarge,
-    /// The run has reached its limit.
-    Allowance(String),
+    /// The run has reached its limit, or another download found that the host refuses requests.
+    NextRun(String),
     File(RecordingsError),
 }
 
@@ -113,16 +113,26 @@ impl Drop for Claim<'_> {
 pub(super) struct Sink<'a> {
     pub partial: PartialFile,
     claim: Claim<'a>,
+    /// Returns why the host gets no further request in this run. Returns `None` if it may get one.
+    closed_reason: &'a (dyn Fn() -> Option<String> + Sync),
 }
 
 impl<'a> Sink<'a> {
-    pub fn new(partial: PartialFile, allowance: &'a Allowance) -> Self {
-        Sink { partial, claim: Claim { allowance, bytes: 0 } }
+    pub fn new(
+        partial: PartialFile,
+        allowance: &'a Allowance,
+        closed_reason: &'a (dyn Fn() -> Option<String> + Sync),
+    ) -> Self {
+        Sink { partial, claim: Claim { allowance, bytes: 0 }, closed_reason }
     }
 }
 
 impl DownloadSink for Sink<'_> {
     type Error = Declined;
+
+    fn before_request(&mut self) -> Result<(), Declined> {
+        (self.closed_reason)().map_or(Ok(()), |reason| Err(Declined::NextRun(reason)))
+    }
 
     fn start(&mut self, start: &DownloadStart) -> Result<(), Declined> {
         if start.media_type.as_deref().is_some_and(is_no_media) {

@@ -46,7 +46,12 @@ fn p3_empty_pages_are_followed_but_not_for_ever() {
     }
     let cause = guards.record_page(&page(0, "one too many")).unwrap_err();
     assert_eq!(cause, LoopCause::EmptyPages { in_a_row: 6 });
-    assert!(guards.restart_after_loop(cause).is_err(), "a new start would be of no use");
+    guards.restart_after_loop(cause).unwrap();
+    for at in 0..5 {
+        guards.record_page(&page(0, &format!("empty again {at}"))).unwrap();
+    }
+    let cause = guards.record_page(&page(0, "one too many again")).unwrap_err();
+    assert!(guards.restart_after_loop(cause).is_err(), "one restart");
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Links that the service hands out: followed without the key, in parts, and never to where nobody should go.
 
-use std::convert::Infallible;
-
 use super::*;
 
 /// What came.
@@ -9,18 +7,23 @@ use super::*;
 struct Sink {
     starts: Vec<DownloadStart>,
     bytes: Vec<u8>,
+    refuses_requests: bool,
 }
 
 impl DownloadSink for Sink {
-    type Error = Infallible;
+    type Error = &'static str;
 
-    fn start(&mut self, start: &DownloadStart) -> Result<(), Infallible> {
+    fn before_request(&mut self) -> Result<(), &'static str> {
+        if self.refuses_requests { Err("the host is closed") } else { Ok(()) }
+    }
+
+    fn start(&mut self, start: &DownloadStart) -> Result<(), &'static str> {
         self.bytes.truncate(usize::try_from(start.offset).unwrap());
         self.starts.push(start.clone());
         Ok(())
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
+    fn take(&mut self, bytes: &[u8]) -> Result<(), &'static str> {
         self.bytes.extend_from_slice(bytes);
         Ok(())
     }
@@ -31,7 +34,7 @@ async fn download(
     link: &str,
     sink: &mut Sink,
     validator: Option<&str>,
-) -> DownloadOutcome<Infallible> {
+) -> DownloadOutcome<&'static str> {
     let from = validator.map(|validator| PartialDownload { bytes: sink.bytes.len() as u64, validator });
     let link = if link.starts_with('/') { format!("{}{link}", server.address) } else { link.to_owned() };
     server.source().download(DownloadRequest { link: &link, partial: from }, sink).await.unwrap()
@@ -63,6 +66,15 @@ async fn p11_a_link_is_followed_without_the_key_also_through_redirects() {
         assert!(!head.contains(KEY) && !head.contains("authorization") && !head.contains("referer"), "{head}");
         assert!(head.contains("accept-encoding: identity"), "{head}");
     }
+}
+
+#[tokio::test]
+async fn p5_the_sink_can_stop_a_download_before_its_request() {
+    let server = Server::start(|_, _| Reply::Whole(answer(200, &["content-type: video/mp4"], "abc"))).await;
+    let mut sink = Sink { refuses_requests: true, ..Sink::default() };
+    let downloaded = download(&server, "/a", &mut sink, None).await;
+    assert!(matches!(downloaded, DownloadOutcome::Declined("the host is closed")), "{downloaded:?}");
+    assert!(server.seen().is_empty());
 }
 
 #[tokio::test]

@@ -162,6 +162,18 @@ async fn p3_empty_pages_are_not_followed_for_ever() {
     let server = Server::start(|number, _| page(0, Some(&format!("empty {number}")))).await;
     let error = walk_error(&server.source(), responses()).await;
     assert!(matches!(error, SourceError::Looping { cause: LoopCause::EmptyPages { in_a_row: 6 }, .. }), "{error}");
+    assert_eq!(server.seen().len(), 12, "one restart");
+}
+
+#[tokio::test]
+async fn p3_a_list_of_empty_pages_is_read_once_more() {
+    let server = Server::start(|number, target| match number {
+        0..6 => page(0, Some(&format!("empty {number}"))),
+        _ => numbered(target, 2),
+    })
+    .await;
+    let steps = follow(&mut server.source().walk(responses())).await.unwrap();
+    assert_eq!(steps, ["0", "0", "0", "0", "0", "R", "2", "2", "Null"]);
 }
 
 #[tokio::test]
