@@ -69,7 +69,7 @@ impl StartedEngine {
         Ok(Self { connection: Connection::open_in_memory_with_flags(config).map_err(failed)?, options })
     }
 
-    /// The resources that the engine may use.
+    /// Returns the resources that the engine may use.
     pub(super) fn options(&self) -> &EngineOptions {
         &self.options
     }
@@ -128,7 +128,7 @@ impl Engine {
         done.and_then(|value| reset.map(|()| value))
     }
 
-    /// Number of threads for [`Engine::with_all_threads`]: as many as the options and the memory allow.
+    /// Returns the number of threads for [`Engine::with_all_threads`]: as many as the options and the memory allow.
     fn all_threads(&self) -> u32 {
         let threads_in_memory = u32::try_from(self.options.memory_limit_bytes / THREAD_BYTES).unwrap_or(u32::MAX);
         self.options.threads.min(threads_in_memory).max(1)
@@ -230,7 +230,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The connection, for statements that the other methods do not cover.
+    /// Returns the connection, for statements that the other methods do not cover.
     pub fn connection(&self) -> &Connection {
         &self.connection
     }

@@ -125,7 +125,7 @@ impl LoadError {
         }
     }
 
-    /// The metadata of the file or folder at the path; `Missing` if there is none.
+    /// Returns the metadata of the file or folder at the path; `Missing` if there is none.
     fn require(path: &Path) -> Result<std::fs::Metadata, LoadError> {
         let found = files::metadata(path).map_err(LoadError::io("reach", path))?;
         found.ok_or_else(|| LoadError::Missing { path: path.to_owned() })
@@ -163,7 +163,7 @@ pub(super) fn is_full(message: &str) -> bool {
     signs.iter().any(|sign| message.contains(sign))
 }
 
-/// The path that a message of the engine names: the first text in double quotes, if it is a path.
+/// Returns the path that a message of the engine names: the first text in double quotes, if it is a path.
 fn quoted(message: &str) -> Option<&str> {
     message.split('"').nth(1).filter(|path| path.contains(std::path::MAIN_SEPARATOR))
 }

@@ -255,8 +255,8 @@ fn attach_parquet(connection: &Connection, root: &Path, is_alone: bool) -> Resul
     connection.execute_batch(&statements.join(";\n")).map_err(explain("open the warehouse", root))
 }
 
-/// The SELECT of all rows in the Parquet files of a table. The engine expands the glob for each query, so a query sees
-/// files that were published after the reader was opened.
+/// Returns the SELECT of all rows in the Parquet files of a table. The engine expands the glob for each query, so a
+/// query sees files that were published after the reader was opened.
 fn select_files(root: &Path, table: &Table) -> String {
     let partitions = if table.partition.is_some() { "*/" } else { "" };
     let glob = format!("{}{}/{partitions}{PARQUET_FILE}", folder_text(root), table.name);
@@ -272,7 +272,7 @@ fn select_files(root: &Path, table: &Table) -> String {
     )
 }
 
-/// A SELECT with the columns of the table and no rows.
+/// Returns a SELECT with the columns of the table and no rows.
 fn select_no_rows(table: &Table) -> String {
     let columns: Vec<String> = table
         .columns
@@ -303,14 +303,14 @@ fn has_files(root: &Path, table: &Table) -> Result<bool, LoadError> {
     Ok(has_any)
 }
 
-/// The path of the folder as the engine compares it with paths of files: absolute, with a slash at the end.
+/// Returns the path of the folder as the engine compares it with paths of files: absolute, with a slash at the end.
 fn folder_text(root: &Path) -> String {
     let absolute: PathBuf = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
     format!("{}/", absolute.to_string_lossy().trim_end_matches('/'))
 }
 
 impl QueryResult {
-    /// Number of rows in `batches`.
+    /// Returns the number of rows in `batches`.
     pub fn rows(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }

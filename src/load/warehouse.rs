@@ -39,12 +39,12 @@ impl Warehouse {
         Self { store, scans: None, uncommitted: None, lost_uncommitted: false, threads }
     }
 
-    /// The kind of the store, "duckdb" or "parquet": for people, and as a key in the checkpoints.
+    /// Returns the kind of the store, "duckdb" or "parquet": for people, and as a key in the checkpoints.
     pub fn name(&self) -> &'static str {
         self.store.as_store().name()
     }
 
-    /// The path of the warehouse, for people.
+    /// Returns the path of the warehouse, for people.
     pub fn location(&self) -> String {
         self.store.as_store().location()
     }

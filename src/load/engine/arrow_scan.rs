@@ -91,7 +91,7 @@ pub(super) struct RegisteredRows<'c> {
 }
 
 impl RegisteredRows<'_> {
-    /// The SQL relation of the rows, for use after `FROM`.
+    /// Returns the SQL relation of the rows, for use after `FROM`.
     pub fn relation(&self) -> String {
         format!("{FUNCTION}({})", self.id)
     }
@@ -177,8 +177,8 @@ fn has_columns_of(batch: &RecordBatch, first: &RecordBatch) -> bool {
     schema.fields().len() == first.fields().len() && schema.fields().iter().zip(first.fields()).all(is_same)
 }
 
-/// The engine's type for an Arrow type. Fails for a type that no table contract uses. Times have the same values with
-/// and without a zone, so the zone is ignored.
+/// Returns the engine's type for an Arrow type. Fails for a type that no table contract uses. Times have the same
+/// values with and without a zone, so the zone is ignored.
 fn engine_type(data_type: &DataType) -> Result<LogicalTypeHandle, String> {
     Ok(match data_type {
         DataType::Utf8 => LogicalTypeId::Varchar.into(),
@@ -221,7 +221,7 @@ fn write_column(
     Ok(())
 }
 
-/// The `length` slots of a vector from the slot `start` on.
+/// Returns the `length` slots of a vector from the slot `start` on.
 fn slots<'v, T>(vector: &'v mut FlatVector<'_>, start: usize, length: usize) -> &'v mut [T] {
     // SAFETY: [`engine_type`] bound the vector as the type with the layout of T, and indexing checks the bounds.
     let all_slots = unsafe { vector.as_mut_slice::<T>() };
@@ -262,13 +262,13 @@ fn write_nulls(output: &DataChunkHandle, vector_index: usize, start: usize, colu
     }
 }
 
-/// The text of a row in the engine's layout; an empty text for NULL, where Arrow may store any text.
+/// Returns the text of a row in the engine's layout; an empty text for NULL, where Arrow may store any text.
 fn text_of(column: &StringArray, row: usize) -> ffi::duckdb_string_t {
     text(if column.is_null(row) { "" } else { column.value(row) })
 }
 
-/// A text in the engine's layout: a short text itself, or a pointer to a long text. Texts in an Arrow column are UTF-8
-/// and shorter than 4 GiB, as the engine requires.
+/// Returns a text in the engine's layout: a short text itself, or a pointer to a long text. Texts in an Arrow column
+/// are UTF-8 and shorter than 4 GiB, as the engine requires.
 fn text(text: &str) -> ffi::duckdb_string_t {
     let length = text.len() as u32;
     let value = match text.as_bytes() {

@@ -112,7 +112,7 @@ impl TableCoOccurrence {
         self.rows.len() > limits.rows_max
     }
 
-    /// The wanted identifiers that occur in more sessions than the limit. In a table without sessions, rows are
+    /// Returns the wanted identifiers that occur in more sessions than the limit. In a table without sessions, rows are
     /// counted.
     fn too_wide(&self, limits: Limits, has_sessions: bool) -> HashSet<Identifier> {
         let is_wide = |uses: &IdentifierUse| {

@@ -34,8 +34,8 @@ enum ValueType {
     Numbers,
 }
 
-/// The columns of a table that store an identifier. JSON columns are left out, because their values are also in rows of
-/// a child table.
+/// Returns the columns of a table that store an identifier. JSON columns are left out, because their values are also in
+/// rows of a child table.
 pub(super) fn identifier_columns(table: &'static Table) -> Vec<IdentifierColumn> {
     let id_column = |(column, kind): (&'static crate::schema::Column, IdentifierKind)| {
         let value_type = match column.column_type {
@@ -49,14 +49,14 @@ pub(super) fn identifier_columns(table: &'static Table) -> Vec<IdentifierColumn>
     identifying_columns(table).filter_map(id_column).collect()
 }
 
-/// The columns of a table that store the JSON text of a complete record, whose fields may identify a person.
+/// Returns the columns of a table that store the JSON text of a complete record, whose fields may identify a person.
 pub(super) fn record_columns(table: &'static Table) -> Vec<&'static str> {
     let is_record = |column: &&crate::schema::Column| column.identifies == Some(Identifies::Record);
     table.columns.iter().filter(is_record).map(|column| column.name.as_str()).collect()
 }
 
-/// The columns that must be read for these identifier columns, each once: the columns themselves, and those with the
-/// names of attributes.
+/// Returns the columns that must be read for these identifier columns, each once: the columns themselves, and those
+/// with the names of attributes.
 pub(super) fn columns_to_read(id_columns: &[IdentifierColumn]) -> Vec<&'static str> {
     let mut columns = Vec::new();
     for column in id_columns.iter().flat_map(|id_column| [Some(id_column.column), id_column.named_by]).flatten() {
@@ -76,7 +76,7 @@ impl IdentifierColumn {
         }
     }
 
-    /// The values of the column in a batch.
+    /// Returns the values of the column in a batch.
     pub fn values<'a>(&self, rows: &'a RecordBatch) -> Result<IdentifierValues<'a>, LoadError> {
         let values = match self.value_type {
             ValueType::Texts => Values::Texts(text_column(rows, self.column)?),
@@ -114,7 +114,7 @@ impl IdentifierValues<'_> {
         is_wanted && self.is_identifier(row)
     }
 
-    /// The identifier of a row with its spelling; `None` if the value is no identifier.
+    /// Returns the identifier of a row with its spelling, or `None` if the value is no identifier.
     pub fn read(&self, row: usize) -> Option<WrittenIdentifier> {
         if !self.is_identifier(row) {
             return None;
@@ -134,7 +134,7 @@ impl IdentifierValues<'_> {
     }
 }
 
-/// For each row, true if an identifier column or a stored record contains a wanted identifier. `records` are the
+/// Returns for each row whether an identifier column or a stored record contains a wanted identifier. `records` are the
 /// columns with stored records.
 pub(super) fn matching_rows(
     rows: &RecordBatch,

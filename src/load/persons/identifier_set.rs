@@ -41,7 +41,7 @@ impl IdentifierSet {
         self.identifiers.is_empty()
     }
 
-    /// The identifiers, in no particular order.
+    /// Returns the identifiers, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Identifier> {
         self.identifiers.iter()
     }

@@ -23,7 +23,7 @@ use crate::{
 /// Batches that are buffered for each worker, to limit the memory.
 const BATCHES_PER_WORKER: usize = 2;
 
-/// Number of workers: one for each processor.
+/// Returns the number of workers: one for each processor.
 pub(super) fn workers() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
@@ -70,8 +70,8 @@ pub(super) fn fold_batches<S: Send>(
     })
 }
 
-/// The rows of a table for which `is_selected` sets a bit, in [`removal_columns`]. `is_selected` gets batches that have
-/// `columns`, and runs in several threads.
+/// Returns the rows of a table for which `is_selected` sets a bit, in [`removal_columns`]. `is_selected` gets batches
+/// that have `columns`, and runs in several threads.
 pub(super) fn removal_keys_where(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -100,7 +100,7 @@ pub(super) fn removal_keys_where(
     Ok(found.into_iter().flatten().collect())
 }
 
-/// The next batch; `None` when the reader is done.
+/// Returns the next batch, or `None` when the reader is done.
 fn next(receiver: &Mutex<mpsc::Receiver<RecordBatch>>) -> Option<RecordBatch> {
     receiver.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
 }

@@ -73,7 +73,7 @@ fn redact_table(
     Ok(rows)
 }
 
-/// The rows that mention a person in one of these columns, in [`removal_columns`].
+/// Returns the rows that mention a person in one of these columns, in [`removal_columns`].
 fn mentioning(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -104,7 +104,7 @@ fn in_parts(table: &'static Table, keys: &KeySet, keys_at_once: usize) -> Result
     Ok(starts.map(|start| all.slice(start, keys_at_once.min(all.num_rows() - start))).collect())
 }
 
-/// The rows, with identifiers replaced in these columns.
+/// Returns the rows, with identifiers replaced in these columns.
 fn redacted(
     table: &Table,
     rows: &RecordBatch,

@@ -29,7 +29,7 @@ pub struct PeopleFound {
 }
 
 impl PeopleFound {
-    /// Number of rows in all tables.
+    /// Returns the number of rows in all tables.
     pub fn total(&self) -> u64 {
         self.rows.values().sum()
     }
@@ -83,7 +83,7 @@ fn for_each_table(
     Ok(found)
 }
 
-/// The rows of a table and its child tables that must be removed. Tables without such rows are left out.
+/// Returns the rows of a table and its child tables that must be removed. Tables without such rows are left out.
 fn rows_to_remove(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -111,8 +111,8 @@ fn rows_to_remove(
     Ok(to_remove)
 }
 
-/// The rows of one table that contain a wanted identifier, in [`removal_columns`]. Their parent and child rows are not
-/// among them.
+/// Returns the rows of one table that contain a wanted identifier, in [`removal_columns`]. Their parent and child rows
+/// are not among them.
 fn keys_of_matching_rows(
     store: &mut BufferedStore,
     table: &'static Table,

@@ -14,13 +14,13 @@ use crate::{
     schema::{ColumnType, Table},
 };
 
-/// The names of the text and JSON columns of a table.
+/// Returns the names of the text and JSON columns of a table.
 pub(super) fn text_columns(table: &'static Table) -> Vec<&'static str> {
     let is_text = |column_type| matches!(column_type, ColumnType::Text | ColumnType::Json);
     table.columns.iter().filter(|column| is_text(column.column_type)).map(|column| column.name.as_str()).collect()
 }
 
-/// A column converted to texts. Values of other types become the text in which Arrow displays them.
+/// Returns a column converted to texts. Values of other types become the text in which Arrow displays them.
 pub(super) fn as_texts(column: &ArrayRef) -> Result<StringArray, LoadError> {
     let column = match column.data_type() {
         DataType::Utf8 => Arc::clone(column),
@@ -29,7 +29,7 @@ pub(super) fn as_texts(column: &ArrayRef) -> Result<StringArray, LoadError> {
     Ok(column.as_string::<i32>().clone())
 }
 
-/// The bytes of all texts of a column, one after the other.
+/// Returns the bytes of all texts of a column, one after the other.
 pub(super) fn bytes_of(texts: &StringArray) -> &[u8] {
     let position = |offset: Option<&i32>| offset.and_then(|offset| usize::try_from(*offset).ok()).unwrap_or(0);
     let offsets = texts.value_offsets();

@@ -26,8 +26,8 @@ const VANISHED_AT: &str = "_vanished_at";
 /// Most sessions that are checked together, to limit the memory.
 const CANDIDATES_MAX: usize = 100_000;
 
-/// The sessions of which all rows vanished before `before_ms` (epoch milliseconds), sorted. Returns only the first
-/// `sessions_max`.
+/// Returns the sessions of which all rows vanished before `before_ms` (epoch milliseconds), sorted. Returns only the
+/// first `sessions_max`.
 pub(in crate::load) fn vanished_sessions(
     store: &mut BufferedStore,
     before_ms: i64,
@@ -61,7 +61,7 @@ fn vanished_in_parts(
     Ok(found)
 }
 
-/// Those of the sessions that have at least one row which has not vanished, sorted.
+/// Returns those of the sessions that have at least one row which has not vanished, sorted.
 pub(in crate::load) fn live_sessions(
     store: &mut BufferedStore,
     sessions: &[Identifier],
@@ -74,15 +74,15 @@ pub(in crate::load) fn live_sessions(
     Ok(live.into_iter().collect())
 }
 
-/// The table of responses, and its column with the session.
+/// Returns the table of responses, and its column with the session.
 fn sessions_table() -> Result<(&'static Table, IdentifierColumn), LoadError> {
     let table = contract(RESPONSES)?;
     let id_column = identifier_columns(table).into_iter().find(|id_column| id_column.kind == IdentifierKind::Session);
     Ok((table, id_column.ok_or_else(|| LoadError::Bug(format!("{RESPONSES} has no column for sessions")))?))
 }
 
-/// The sessions after `after` that have a row for whose vanishing time (epoch microseconds) `is_gone` returns true.
-/// Returns the first `candidates_max` in order.
+/// Returns the sessions after `after` that have a row for whose vanishing time (epoch microseconds) `is_gone` returns
+/// true. Returns the first `candidates_max` in order.
 fn candidates(
     store: &mut BufferedStore,
     after: Option<&Identifier>,
@@ -107,7 +107,7 @@ fn candidates(
     Ok(candidates)
 }
 
-/// The wanted sessions that have a row for whose vanishing time (epoch microseconds, `None` if not vanished)
+/// Returns the wanted sessions that have a row for whose vanishing time (epoch microseconds, `None` if not vanished)
 /// `is_counted` returns true.
 fn sessions_with(
     store: &mut BufferedStore,

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-/// The byte range of each statement in the script, with the comments before it and without its semicolon. Blanks and
-/// comments without a statement are left out.
+/// Returns the byte range of each statement in the script, with the comments before it and without its semicolon.
+/// Blanks and comments without a statement are left out.
 pub fn statements(script: &str) -> Vec<Range<usize>> {
     let bytes = script.as_bytes();
     let (mut found, mut start, mut has_token, mut position) = (Vec::new(), 0, false, 0);
@@ -33,7 +33,8 @@ pub fn statements(script: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// One statement, with blanks in place of the script before it. So the engine's errors name the line in the script.
+/// Returns one statement, with blanks in place of the script before it. So the engine's errors name the line in the
+/// script.
 pub fn in_place(script: &str, statement: &Range<usize>) -> String {
     let blank = |letter: char| if letter == '\n' { '\n' } else { ' ' };
     let before = script.get(..statement.start).unwrap_or_default().chars().map(blank);
@@ -70,8 +71,8 @@ fn can_be_in_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }
 
-/// Length of the quoted text with which `rest` begins. A doubled quote, which stands for one quote, is treated as the
-/// end of one text and the beginning of the next: the statement ends at the same place.
+/// Returns the length of the quoted text with which `rest` begins. A doubled quote, which stands for one quote, is
+/// treated as the end of one text and the beginning of the next: the statement ends at the same place.
 fn text_length(rest: &[u8], has_escapes: bool) -> usize {
     let mut at = 1;
     while let Some(byte) = rest.get(at) {
@@ -84,7 +85,7 @@ fn text_length(rest: &[u8], has_escapes: bool) -> usize {
     rest.len()
 }
 
-/// Length of the block comment with which `rest` begins. Block comments can be nested.
+/// Returns the length of the block comment with which `rest` begins. Block comments can be nested.
 fn comment_length(rest: &[u8]) -> usize {
     let (mut at, mut depth) = (0, 0_usize);
     while at < rest.len() {
@@ -102,8 +103,8 @@ fn comment_length(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// Length of the text in dollar quotes (`$tag$...$tag$`) that begins with this dollar; 1 if the dollar begins no such
-/// text.
+/// Returns the length of the text in dollar quotes (`$tag$...$tag$`) that begins with this dollar; 1 if the dollar
+/// begins no such text.
 fn dollar_length(bytes: &[u8], dollar: usize) -> usize {
     if dollar.checked_sub(1).and_then(|before| bytes.get(before)).copied().is_some_and(can_be_in_name) {
         return 1;
@@ -117,7 +118,7 @@ fn dollar_length(bytes: &[u8], dollar: usize) -> usize {
     find(&rest[tag.len()..], tag).map_or(rest.len(), |end| tag.len() + end + tag.len())
 }
 
-/// The position of the first occurrence of `pattern`.
+/// Returns the position of the first occurrence of `pattern`.
 fn find(bytes: &[u8], pattern: &[u8]) -> Option<usize> {
     bytes.windows(pattern.len()).position(|window| window == pattern)
 }

@@ -69,7 +69,7 @@ pub(super) fn is_refused(name: &str) -> bool {
     REFUSED.contains(&name.as_str()) || REFUSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The message to users for a statement that the engine did not serialize. `message` is that of the engine.
+/// Returns the message to users for a statement that the engine did not serialize. `message` is that of the engine.
 fn explain_refusal(message: &str) -> &str {
     match message {
         "" => "only SELECT statements can be run",

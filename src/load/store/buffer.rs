@@ -63,7 +63,7 @@ impl BufferedTable {
         Ok(freed)
     }
 
-    /// The buffered removals and additions as one change.
+    /// Returns the buffered removals and additions as one change.
     fn into_change(self) -> TableChange {
         let mut change = self.removals;
         self.added.into_iter().for_each(|buffered| change.add(buffered.rows));
@@ -91,12 +91,12 @@ impl BufferedStore {
         Self { store, buffered: BTreeMap::new(), buffered_bytes: 0, buffer_bytes_max, is_open: false, changes: 0 }
     }
 
-    /// The store without the buffer, for operations that neither read nor write rows of this program's tables.
+    /// Returns the store without the buffer, for operations that neither read nor write rows of this program's tables.
     pub fn store(&mut self) -> &mut dyn Store {
         self.store.as_mut()
     }
 
-    /// The store without the buffer, for queries of its state.
+    /// Returns the store without the buffer, for queries of its state.
     pub fn as_store(&self) -> &dyn Store {
         self.store.as_ref()
     }
@@ -107,7 +107,7 @@ impl BufferedStore {
         self.is_open || !self.buffered.is_empty()
     }
 
-    /// Number of calls of [`BufferedStore::change`] with a change that was not empty, rolled back or not.
+    /// Returns the number of calls of [`BufferedStore::change`] with a change that was not empty, rolled back or not.
     pub fn changes(&self) -> u64 {
         self.changes
     }
@@ -168,7 +168,7 @@ impl BufferedStore {
         Ok(batches)
     }
 
-    /// The rows that match the filter, with all columns of the table.
+    /// Returns the rows that match the filter, with all columns of the table.
     pub fn full_rows(&mut self, table: &'static Table, filter: &Filter<'_>) -> Result<Vec<RecordBatch>, LoadError> {
         self.rows(table, &table.column_names(), filter)
     }

@@ -44,16 +44,16 @@ impl TableChange {
     }
 }
 
-/// The columns that identify the rows to remove: the key of the table and its partition column. In a child table they
-/// are the key of the parent row and the partition column, because all child rows of a parent are removed together.
-/// NULL equals NULL.
+/// Returns the columns that identify the rows to remove: the key of the table and its partition column. In a child
+/// table they are the key of the parent row and the partition column, because all child rows of a parent are removed
+/// together. NULL equals NULL.
 pub(in crate::load) fn removal_columns(table: &'static Table) -> Vec<&'static str> {
     let mut columns = parent_key_columns(table);
     columns.extend(table.partition.as_deref().filter(|name| !columns.contains(name)));
     columns
 }
 
-/// The columns of a child table that contain the key of the parent row; the key of any other table.
+/// Returns the columns of a child table that contain the key of the parent row; the key of any other table.
 pub(in crate::load) fn parent_key_columns(table: &'static Table) -> Vec<&'static str> {
     // The key of a child table begins with the key of its parent, with other column names: `surveys.id` is `survey_id`
     // in the child tables. A test of the contracts checks this.
@@ -62,8 +62,8 @@ pub(in crate::load) fn parent_key_columns(table: &'static Table) -> Vec<&'static
     table.key.iter().take(length).map(String::as_str).collect()
 }
 
-/// The [`removal_columns`] of rows of `table`, renamed to the removal columns of `target`, which is the same table, its
-/// parent or its child. The columns of both are in the same order.
+/// Returns the [`removal_columns`] of rows of `table`, renamed to the removal columns of `target`, which is the same
+/// table, its parent or its child. The columns of both are in the same order.
 pub(in crate::load) fn removal_keys(
     table: &'static Table,
     rows: &RecordBatch,

@@ -12,8 +12,8 @@ use arrow::{
 
 use crate::{load::LoadError, schema::Table};
 
-/// The schema of these columns as a store returns them. Times are UTC and have no zone. All columns are nullable,
-/// because a file may be older than a column.
+/// Returns the schema of these columns as a store returns them. Times are UTC and have no zone. All columns are
+/// nullable, because a file may be older than a column.
 ///
 /// # Errors
 /// [`LoadError::Bug`] for a column that the table does not have.

@@ -37,7 +37,7 @@ impl TimeRange {
         Self { start_us: window.start_ms.saturating_mul(1000), end_us: window.end_ms.saturating_mul(1000) }
     }
 
-    /// The range that contains only this time.
+    /// Returns the range that contains only this time.
     pub fn at(time_us: i64) -> Self {
         Self { start_us: time_us, end_us: time_us.saturating_add(1) }
     }
@@ -52,32 +52,32 @@ impl TimeRange {
         self.start_us < other.end_us && other.start_us < self.end_us
     }
 
-    /// The smallest range that contains both ranges.
+    /// Returns the smallest range that contains both ranges.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self { start_us: self.start_us.min(other.start_us), end_us: self.end_us.max(other.end_us) }
     }
 
-    /// The smallest range that contains those of the two ranges that exist; `None` if neither exists.
+    /// Returns the smallest range that contains those of the two ranges that exist, or `None` if neither exists.
     pub fn bounding_range(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         one.zip(other).map(|(one, other)| one.with(other)).or(one).or(other)
     }
 
-    /// The range, extended by the margin at its start and at its end.
+    /// Returns the range, extended by the margin at its start and at its end.
     #[must_use]
     pub fn widened_by(self, margin_us: i64) -> Self {
         Self { start_us: self.start_us.saturating_sub(margin_us), end_us: self.end_us.saturating_add(margin_us) }
     }
 
-    /// The parts of this range before and after `other`. Empty parts are left out.
+    /// Returns the parts of this range before and after `other`. Empty parts are left out.
     pub fn without(self, other: Self) -> impl Iterator<Item = Self> {
         let before = Self { end_us: self.end_us.min(other.start_us), ..self };
         let after = Self { start_us: self.start_us.max(other.end_us), ..self };
         [before, after].into_iter().filter(|range| range.start_us < range.end_us)
     }
 
-    /// The smallest range that contains the partition column of all rows; `None` if there are no rows, or for a table
-    /// without partitions. Fails if a row has no value in the partition column.
+    /// Returns the smallest range that contains the partition column of all rows, or `None` if there are no rows, or
+    /// for a table without partitions. Fails if a row has no value in the partition column.
     pub(in crate::load) fn over(table: &Table, rows: &[RecordBatch]) -> Result<Option<Self>, LoadError> {
         let Some(column) = &table.partition else { return Ok(None) };
         let mut bounding_range = None;
@@ -94,7 +94,7 @@ impl TimeRange {
         Ok(bounding_range)
     }
 
-    /// Sorted ranges that together contain all these times (in microseconds). Times that are more than
+    /// Returns sorted ranges that together contain all these times (in microseconds). Times that are more than
     /// [`CLUSTER_GAP_US`] apart get separate ranges, so that reading the ranges skips the time between them.
     pub fn clusters(mut times: Vec<i64>) -> Vec<Self> {
         times.sort_unstable();
@@ -108,8 +108,8 @@ impl TimeRange {
         ranges
     }
 
-    /// The ranges in which rows with these times are looked up in a table: those of [`TimeRange::clusters`], or a
-    /// single `None`, which stands for all rows, if the table has no partitions.
+    /// Returns the ranges in which rows with these times are looked up in a table: those of [`TimeRange::clusters`], or
+    /// a single `None`, which stands for all rows, if the table has no partitions.
     pub(in crate::load) fn clusters_in(table: &Table, times: Vec<i64>) -> Vec<Option<Self>> {
         match table.partition {
             Some(_) => Self::clusters(times).into_iter().map(Some).collect(),
@@ -117,7 +117,7 @@ impl TimeRange {
         }
     }
 
-    /// The ranges of [`TimeRange::clusters_in`] for the times in the partition column of these rows.
+    /// Returns the ranges of [`TimeRange::clusters_in`] for the times in the partition column of these rows.
     pub(in crate::load) fn clusters_of(table: &Table, rows: &[RecordBatch]) -> Result<Vec<Option<Self>>, LoadError> {
         let mut times = Vec::new();
         if let Some(column) = &table.partition {
@@ -128,19 +128,19 @@ impl TimeRange {
         Ok(Self::clusters_in(table, times))
     }
 
-    /// The SQL condition `column >= start AND column < end`. Its bounds are constants, so that the engine can skip row
-    /// groups by their statistics.
+    /// Returns the SQL condition `column >= start AND column < end`. Its bounds are constants, so that the engine can
+    /// skip row groups by their statistics.
     pub(in crate::load) fn condition(self, column: &str) -> String {
         format!("({column} >= {} AND {column} < {})", timestamp_sql(self.start_us), timestamp_sql(self.end_us))
     }
 }
 
-/// The time in epoch microseconds, limited to the years 1 to 9999, as the warehouse stores it.
+/// Returns the time in epoch microseconds, limited to the years 1 to 9999, as the warehouse stores it.
 pub(in crate::load) fn clamped_us(time_us: i64) -> i64 {
     time_us.clamp(EARLIEST_US, LATEST_US)
 }
 
-/// The time as a SQL constant, limited to the years 1 to 9999.
+/// Returns the time as a SQL constant, limited to the years 1 to 9999.
 fn timestamp_sql(time_us: i64) -> String {
     let time_us = clamped_us(time_us);
     match DateTime::from_timestamp_micros(time_us) {
@@ -169,19 +169,19 @@ impl<'k> Filter<'k> {
         Self { range, keys: None }
     }
 
-    /// The filter, with the further condition that a row has one of the keys.
+    /// Returns the filter, with the further condition that a row has one of the keys.
     pub fn with_keys(self, keys: &'k KeySet) -> Self {
         Self { keys: Some(keys), ..self }
     }
 
-    /// The columns by which [`Filter::select`] selects rows.
+    /// Returns the columns by which [`Filter::select`] selects rows.
     pub fn columns(&self, table: &'static Table) -> impl Iterator<Item = &'static str> + use<'_, 'k> {
         let partition_column = self.range.and(table.partition.as_deref());
         let keys = self.keys.into_iter().flat_map(|keys| keys.columns.iter().copied());
         partition_column.into_iter().chain(keys)
     }
 
-    /// The rows of a batch that the filter selects.
+    /// Returns the rows of a batch that the filter selects.
     pub fn select(&self, table: &'static Table, rows: RecordBatch) -> Result<RecordBatch, LoadError> {
         let rows = match self.range {
             Some(range) => {
@@ -197,8 +197,8 @@ impl<'k> Filter<'k> {
     }
 }
 
-/// For each row a bit that is set if the row's partition column is within the range. In a table without partitions all
-/// bits are set.
+/// Returns for each row a bit that is set if the row's partition column is within the range. In a table without
+/// partitions all bits are set.
 pub(in crate::load) fn rows_within(
     table: &Table,
     rows: &RecordBatch,
@@ -215,7 +215,7 @@ pub(in crate::load) fn rows_within(
     })
 }
 
-/// The rows whose bits in `kept` are set.
+/// Returns the rows whose bits in `kept` are set.
 pub(in crate::load) fn kept_rows(
     table: &Table,
     rows: RecordBatch,
@@ -250,7 +250,7 @@ impl KeySet {
         Ok(keys)
     }
 
-    /// A set of keys of one column, with these values.
+    /// Returns a set of keys of one column, with these values.
     pub fn of_values(column: &'static str, values: ArrayRef) -> Result<Self, LoadError> {
         let rows = RecordBatch::try_from_iter([(column, values)]).map_err(invalid(column))?;
         Self::of(vec![column], &[rows])
@@ -276,12 +276,12 @@ impl KeySet {
         self.hashes.is_empty()
     }
 
-    /// Number of distinct keys.
+    /// Returns the number of distinct keys.
     pub fn len(&self) -> usize {
         self.hashes.len()
     }
 
-    /// Approximate memory of the set, in bytes.
+    /// Returns the approximate memory of the set, in bytes.
     pub fn bytes(&self) -> usize {
         let values: usize = self.values.iter().map(RecordBatch::get_array_memory_size).sum();
         values + self.hashes.capacity() * size_of::<u128>()
@@ -291,18 +291,18 @@ impl KeySet {
         &self.columns
     }
 
-    /// Each key once, in batches of [`KeySet::columns`].
+    /// Returns each key once, in batches of [`KeySet::columns`].
     pub fn values(&self) -> &[RecordBatch] {
         &self.values
     }
 
-    /// For each row a bit that is set if the row's key is in the set.
+    /// Returns for each row a bit that is set if the row's key is in the set.
     pub fn contains(&self, rows: &RecordBatch) -> Result<BooleanBuffer, LoadError> {
         let hashes = self.hashes_of(rows)?;
         Ok(hashes.iter().map(|hash| self.hashes.contains(hash)).collect())
     }
 
-    /// The rows whose key is in the set.
+    /// Returns the rows whose key is in the set.
     pub fn rows_in(&self, table: &Table, rows: RecordBatch) -> Result<RecordBatch, LoadError> {
         if self.is_empty() {
             return Ok(rows.slice(0, 0));
@@ -311,7 +311,7 @@ impl KeySet {
         kept_rows(table, rows, &has_key)
     }
 
-    /// The rows whose key is not in the set.
+    /// Returns the rows whose key is not in the set.
     pub fn rows_not_in(&self, table: &Table, rows: RecordBatch) -> Result<RecordBatch, LoadError> {
         if self.is_empty() {
             return Ok(rows);

@@ -51,10 +51,10 @@ pub(in crate::load) struct ForeignTable {
 /// A store of rows. One thread uses it at a time. The first [`Store::write`] opens a transaction, [`Store::commit`] or
 /// [`Store::rollback`] ends it.
 pub(in crate::load) trait Store: Send {
-    /// The kind of the store, "duckdb" or "parquet": for people, and as a key in the checkpoints.
+    /// Returns the kind of the store, "duckdb" or "parquet": for people, and as a key in the checkpoints.
     fn name(&self) -> &'static str;
 
-    /// The path of the store, for people.
+    /// Returns the path of the store, for people.
     fn location(&self) -> String;
 
     /// Binds the store to this identity, without a check of the identity to which it was bound before. For a service
@@ -112,7 +112,7 @@ pub(in crate::load) trait Store: Send {
         Ok(())
     }
 
-    /// The tables that users created in the store.
+    /// Returns the tables that users created in the store.
     fn foreign_tables(&mut self) -> Result<Vec<ForeignTable>, LoadError> {
         Ok(Vec::new())
     }

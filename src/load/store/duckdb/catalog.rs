@@ -89,7 +89,7 @@ pub(super) fn check(engine: &Engine, path: &Path, identity: &Identity) -> Result
     Ok(missing_columns)
 }
 
-/// The columns that a table of the file lacks. `found` has the type of each existing column.
+/// Returns the columns that a table of the file lacks. `found` has the type of each existing column.
 ///
 /// # Errors
 /// [`LoadError::NotOurs`] if a column has another type than the contract.
@@ -113,8 +113,8 @@ fn columns_missing_from<'t>(
     Ok(missing)
 }
 
-/// A SQL relation with all columns of a table, which is NULL in the columns that the file lacks. It has no rows if the
-/// file lacks the table.
+/// Returns a SQL relation with all columns of a table, which is NULL in the columns that the file lacks. It has no rows
+/// if the file lacks the table.
 pub(super) fn with_null_columns(table: &Table, missing_columns: &[&Column]) -> String {
     let nulls: Vec<String> = missing_columns
         .iter()
@@ -127,8 +127,8 @@ pub(super) fn with_null_columns(table: &Table, missing_columns: &[&Column]) -> S
     }
 }
 
-/// The statements that create the tables and columns that the file lacks. `found` has the type of each existing column,
-/// by table.
+/// Returns the statements that create the tables and columns that the file lacks. `found` has the type of each existing
+/// column, by table.
 fn create_missing_sql(
     found: &BTreeMap<String, BTreeMap<String, String>>,
     path: &Path,
@@ -219,7 +219,7 @@ fn rebind_empty_file(engine: &Engine, path: &Path, identity: &Identity) -> Resul
     })
 }
 
-/// The SQL statements that bind the file to an identity.
+/// Returns the SQL statements that bind the file to an identity.
 fn bind_sql(identity: &Identity) -> String {
     format!(
         "UPDATE {meta} SET value = {} WHERE key = 'base_url'; UPDATE {meta} SET value = {} WHERE key = 'environment'",
@@ -242,7 +242,8 @@ pub(super) fn read_meta(engine: &Engine) -> Result<BTreeMap<String, String>, Loa
     engine.query("read what the file knows of itself", &sql, |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// The tables and views in the file's schema `main`, by name: the CREATE statement of a table, `None` for a view.
+/// Returns the tables and views in the file's schema `main`, by name: the CREATE statement of a table, `None` for a
+/// view.
 fn list(engine: &Engine) -> Result<BTreeMap<String, Option<String>>, LoadError> {
     let here = format!("database_name = '{CATALOG}' AND schema_name = 'main' AND NOT internal");
     let sql = format!(
@@ -260,13 +261,13 @@ fn match_contracts(found: &BTreeMap<String, Option<String>>) -> bool {
     })
 }
 
-/// The characters of a statement without spaces, quotes and the final semicolon: the engine formats statements in its
-/// own way.
+/// Returns the characters of a statement without spaces, quotes and the final semicolon: the engine formats statements
+/// in its own way.
 fn letters(sql: &str) -> impl Iterator<Item = char> {
     sql.trim_end_matches(';').chars().filter(|letter| !letter.is_whitespace() && *letter != '"')
 }
 
-/// The SQL types of the columns of tables and views in the file's schema `main`, by table and column.
+/// Returns the SQL types of the columns of tables and views in the file's schema `main`, by table and column.
 pub(super) fn columns_by_table(engine: &Engine) -> Result<BTreeMap<String, BTreeMap<String, String>>, LoadError> {
     let sql = format!(
         "SELECT table_name, column_name, data_type FROM duckdb_columns()

@@ -57,7 +57,7 @@ impl Drop for Claim {
     }
 }
 
-/// The path of the file without links, so that one file has one key. Works also if the file does not exist yet.
+/// Returns the path of the file without links, so that one file has one key. Works also if the file does not exist yet.
 fn key_of(path: &Path) -> PathBuf {
     let resolved = path.canonicalize().ok();
     let in_folder = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));

@@ -95,12 +95,12 @@ pub(super) fn has_commit_log(path: &Path) -> bool {
     commit_log(path).exists()
 }
 
-/// Size of the file's commit log in bytes; 0 if there is none.
+/// Returns the size of the file's commit log in bytes; 0 if there is none.
 pub(super) fn commit_log_bytes(path: &Path) -> u64 {
     commit_log(path).metadata().map_or(0, |log| log.len())
 }
 
-/// Path of the commit log (WAL) of a database file.
+/// Returns the path of the commit log (WAL) of a database file.
 pub(super) fn commit_log(path: &Path) -> PathBuf {
     files::with_suffix(path, ".wal")
 }

@@ -28,7 +28,7 @@ struct Index {
     comment: Option<String>,
 }
 
-/// The indexes on the tables of this program. Users created all of them: the program creates none.
+/// Returns the indexes on the tables of this program. Users created all of them: the program creates none.
 fn indexes_on_ours(engine: &Engine, catalog: &str) -> Result<Vec<Index>, LoadError> {
     let sql = format!(
         "SELECT table_name, index_name, sql, comment FROM duckdb_indexes()

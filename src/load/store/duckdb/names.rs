@@ -7,7 +7,7 @@ pub(super) const META_TABLE: &str = "_studysync";
 /// Catalog name of the attached file.
 pub(super) const CATALOG: &str = "warehouse";
 
-/// The SQL name of a table of this program in the attached file.
+/// Returns the SQL name of a table of this program in the attached file.
 pub(super) fn qualified(table: &str) -> String {
     format!("{CATALOG}.main.{}", quote_identifier(table))
 }

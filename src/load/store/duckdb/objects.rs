@@ -61,12 +61,12 @@ impl StoredTable {
         self.schema == INDEX_SCHEMA || self.schema == "main" && is_our_table(&self.name)
     }
 
-    /// The qualified SQL name of the table in this catalog.
+    /// Returns the qualified SQL name of the table in this catalog.
     pub(super) fn sql(&self, catalog: &str) -> String {
         format!("{catalog}.{}.{}", quote_identifier(&self.schema), quote_identifier(&self.name))
     }
 
-    /// The name of the table in messages to people.
+    /// Returns the name of the table in messages to people.
     pub(super) fn for_people(&self) -> String {
         match self.schema.as_str() {
             "main" => format!("the table {}", self.name),
@@ -80,7 +80,7 @@ pub(super) fn is_our_table(name: &str) -> bool {
     name == META_TABLE || schema::table(name).is_some()
 }
 
-/// The tables of an attached file, each after the tables that its foreign keys reference.
+/// Returns the tables of an attached file, each after the tables that its foreign keys reference.
 pub(super) fn tables(engine: &Engine, catalog: &str) -> Result<Vec<StoredTable>, LoadError> {
     let sql = format!(
         "SELECT schema_name, table_name, contains(sql, 'GENERATED ALWAYS') FROM duckdb_tables()
@@ -98,7 +98,7 @@ pub(super) fn tables(engine: &Engine, catalog: &str) -> Result<Vec<StoredTable>,
     Ok(parents_first(tables))
 }
 
-/// The foreign keys of an attached file, each with the schema and the name of its table.
+/// Returns the foreign keys of an attached file, each with the schema and the name of its table.
 fn foreign_keys(engine: &Engine, catalog: &str) -> Result<Vec<(String, String, ForeignKey)>, LoadError> {
     // The query returns one row for each pair of referencing and referenced column.
     let sql = format!(
@@ -140,7 +140,7 @@ fn parents_first(mut unsorted: Vec<StoredTable>) -> Vec<StoredTable> {
     sorted
 }
 
-/// The tables that users created, each with its columns that can contain text.
+/// Returns the tables that users created, each with its columns that can contain text.
 pub(super) fn foreign_tables(engine: &Engine) -> Result<Vec<ForeignTable>, LoadError> {
     let foreign = tables(engine, CATALOG)?.into_iter().filter(|table| !table.is_ours());
     let of_table = |table: StoredTable| {
@@ -162,7 +162,7 @@ pub(super) fn read_foreign(engine: &Engine, table: &ForeignTable, take: &mut Tak
     engine.each_batch("read a table", &format!("SELECT {} FROM {}", as_texts.join(", "), table.relation), take)
 }
 
-/// The names of the columns of a table that match the SQL condition, in table order.
+/// Returns the names of the columns of a table that match the SQL condition, in table order.
 fn columns(engine: &Engine, table: &StoredTable, catalog: &str, condition: &str) -> Result<Vec<String>, LoadError> {
     let sql = format!(
         "SELECT column_name FROM duckdb_columns() WHERE database_name = '{catalog}' AND schema_name = {} AND table_name = {}
@@ -200,8 +200,8 @@ pub(super) fn with_search_path<T>(
     done
 }
 
-/// The name of the first user's table whose defaults, checks or indexes the engine cannot bind, such as a default that
-/// calls a missing function. `None` if there is no such table.
+/// Returns the name of the first user's table whose defaults, checks or indexes the engine cannot bind, such as a
+/// default that calls a missing function. `None` if there is no such table.
 fn unbound_table(engine: &Engine) -> Option<String> {
     let foreign = tables(engine, CATALOG).ok()?.into_iter().filter(|table| !table.is_ours());
     let is_unbound = |table: &StoredTable| {
@@ -211,7 +211,8 @@ fn unbound_table(engine: &Engine) -> Option<String> {
     foreign.into_iter().find(is_unbound).map(|table| table.for_people())
 }
 
-/// The error for a user's object that cannot be copied: `ForeignObject`, or the engine's error if the disk is full.
+/// Returns the error for a user's object that cannot be copied: `ForeignObject`, or the engine's error if the disk is
+/// full.
 pub(super) fn copy_error(error: duckdb::Error, path: &Path, object: String, why: &str) -> LoadError {
     if is_full(&error.to_string()) {
         LoadError::engine(ACTION)(error)
@@ -312,7 +313,7 @@ fn copy_generations(
     }
 }
 
-/// The columns of a table that are not generated, as a SQL list; `None` if no column is generated.
+/// Returns the columns of a table that are not generated, as a SQL list, or `None` if no column is generated.
 fn columns_with_values(engine: &Engine, table: &StoredTable, catalog: &str) -> Result<Option<String>, LoadError> {
     let names = columns(engine, table, catalog, "true")?;
     let quoted: Vec<String> = names.iter().map(|name| quote_identifier(name)).collect();

@@ -63,7 +63,7 @@ pub(super) fn drop_index(engine: &Engine, path: &Path) -> Result<(), LoadError> 
     in_transaction(engine, path, "drop the index of words", || in_the_file(engine, &sql))
 }
 
-/// The identifier of the scan that was applied last; `None` if no scan was applied.
+/// Returns the identifier of the scan that was applied last, or `None` if no scan was applied.
 fn last_scan(engine: &Engine) -> Result<Option<String>, LoadError> {
     let sql = format!("SELECT arg_max(scan_id, (_synced_at, scan_id)) FROM {CATALOG}.main.sync_windows");
     let failed = LoadError::engine("read the ledger");

@@ -56,24 +56,24 @@ pub(super) fn is_indexed(table: &str) -> bool {
     INDEXED_TABLES.contains(&table)
 }
 
-/// The SQL statement that marks the index as old.
+/// Returns the SQL statement that marks the index as old.
 pub(super) fn mark_old_sql() -> String {
     format!("DELETE FROM {} WHERE key = '{CURRENT_KEY}'", qualified(META_TABLE))
 }
 
-/// The SQL statements that mark the index as current. `scan` is the last scan that the index contains.
+/// Returns the SQL statements that mark the index as current. `scan` is the last scan that the index contains.
 pub(super) fn mark_current_sql(scan: Option<&str>) -> String {
     let value = quote_text(&format!("{VERSION} made after scan {}", scan.unwrap_or("none")));
     let meta = qualified(META_TABLE);
     format!("{}; INSERT INTO {meta} VALUES ('{INDEX_KEY}', {value}), ('{CURRENT_KEY}', 'true')", forget_sql())
 }
 
-/// The SQL statement that removes all metadata of the index.
+/// Returns the SQL statement that removes all metadata of the index.
 pub(super) fn forget_sql() -> String {
     format!("DELETE FROM {} WHERE {}", qualified(META_TABLE), is_of_index())
 }
 
-/// The SQL condition that selects the metadata rows of the index.
+/// Returns the SQL condition that selects the metadata rows of the index.
 pub(super) fn is_of_index() -> String {
     format!("key IN ('{INDEX_KEY}', '{CURRENT_KEY}')")
 }

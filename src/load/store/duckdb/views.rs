@@ -46,12 +46,12 @@ pub(super) fn update_statements(
     Ok(statements)
 }
 
-/// The statements that create every view in an empty file.
+/// Returns the statements that create every view in an empty file.
 pub(super) fn create_all(meta_table: &str) -> Vec<String> {
     create(meta_table, &views().iter().collect::<Vec<_>>())
 }
 
-/// The definition of a view for a file with or without a search index. Only `search_answers` differs.
+/// Returns the definition of a view for a file with or without a search index. Only `search_answers` differs.
 fn defined(view: &'static View, has_index: bool) -> &'static View {
     let indexed = indexed_search();
     if has_index && view.name == indexed.name { indexed } else { view }
@@ -68,8 +68,8 @@ pub(super) fn is_search_current(meta: &BTreeMap<String, String>, has_index: bool
     search(has_index).is_some_and(|view| meta.get(&key(view)) == Some(&fingerprint(view)))
 }
 
-/// The statements that create the macro `search_answers` for a file with, or without, a search index, and note its
-/// fingerprint.
+/// Returns the statements that create the macro `search_answers` for a file with, or without, a search index, and note
+/// its fingerprint.
 pub(super) fn search_sql(meta_table: &str, has_index: bool) -> Vec<String> {
     let Some(view) = search(has_index) else { return Vec::new() };
     let note =
@@ -77,13 +77,13 @@ pub(super) fn search_sql(meta_table: &str, has_index: bool) -> Vec<String> {
     std::iter::once(view.create_sql()).chain(view.comment_sql()).chain([note]).collect()
 }
 
-/// The definition of the macro `search_answers`.
+/// Returns the definition of the macro `search_answers`.
 fn search(has_index: bool) -> Option<&'static View> {
     let plain = views().iter().find(|view| view.name == indexed_search().name);
     plain.map(|view| defined(view, has_index))
 }
 
-/// The statements that create these views and note their fingerprints as the only ones in the metadata.
+/// Returns the statements that create these views and note their fingerprints as the only ones in the metadata.
 fn create(meta_table: &str, wanted: &[&View]) -> Vec<String> {
     let forget = format!("DELETE FROM {meta_table} WHERE key LIKE '{KEY_PREFIX}%'");
     let keys = wanted.iter().map(|view| format!("({}, '{}')", quote_text(&key(view)), fingerprint(view)));
@@ -93,8 +93,8 @@ fn create(meta_table: &str, wanted: &[&View]) -> Vec<String> {
     made.chain([forget]).chain(note).collect()
 }
 
-/// All views of this program, without those for which `is_foreign` returns true (a user's object has their name) and
-/// without those that read a view that is left out.
+/// Returns all views of this program, without those for which `is_foreign` returns true (a user's object has their
+/// name) and without those that read a view that is left out.
 fn without_foreign_and_their_readers(is_foreign: impl Fn(&View) -> bool) -> Vec<&'static View> {
     let mut skipped = BTreeSet::new();
     // Views come after the views that they read, so one pass is enough.
@@ -120,13 +120,14 @@ fn key(view: &View) -> String {
     format!("{KEY_PREFIX}{}", view.name)
 }
 
-/// A hash of the definition of a view and its comments.
+/// Returns a hash of the definition of a view and its comments.
 fn fingerprint(view: &View) -> String {
     let text = format!("{}\n{}", view.create_sql(), view.comment_sql().join("\n"));
     format!("{:016x}", xxh3_64(text.as_bytes()))
 }
 
-/// Names of the table macros in the file. If all macros of this program exist, only their names are returned.
+/// Returns the names of the table macros in the file. If all macros of this program exist, only their names are
+/// returned.
 fn table_macros(engine: &Engine) -> Result<BTreeSet<String>, LoadError> {
     let failed = LoadError::engine("list the macros");
     let ours = || views().iter().filter(|view| view.kind == ViewKind::Macro);

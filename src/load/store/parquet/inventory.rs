@@ -16,7 +16,7 @@ struct Inventory {
     files: Vec<String>,
 }
 
-/// The path relative to the root, as text.
+/// Returns the path relative to the root, as text.
 fn below_root(root: &Root, path: &Path) -> String {
     path.strip_prefix(root.path()).unwrap_or(path).to_string_lossy().into_owned()
 }
@@ -60,7 +60,7 @@ pub(super) fn check(root: &Root, tree: &Tree, published_part: u64, waiting: &[Pa
     }
 }
 
-/// The paths, relative to the root, of the files of partitions from which waiting parts remove rows.
+/// Returns the paths, relative to the root, of the files of partitions from which waiting parts remove rows.
 fn files_with_removals(root: &Root, waiting: &[Part]) -> HashSet<String> {
     let changes = waiting.iter().flat_map(|part| &part.layers).flat_map(|layer| &layer.tables);
     let mut files = HashSet::new();

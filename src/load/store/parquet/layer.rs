@@ -32,7 +32,8 @@ impl RowsFile {
         Self { name, rows, bounds_us, partitions }
     }
 
-    /// Range of the partition column over the rows; `None` for a table without partitions, or if unknown.
+    /// Returns the range of the partition column over the rows, or `None` for a table without partitions, or if
+    /// unknown.
     pub(super) fn bounds(&self) -> Option<TimeRange> {
         self.bounds_us.map(|[start_us, end_us]| TimeRange { start_us, end_us })
     }
@@ -44,7 +45,7 @@ impl RowsFile {
         is_of_partition && self.bounds().zip(range).is_none_or(|(bounds, range)| bounds.overlaps(range))
     }
 
-    /// The partitions of the rows. For a table without partitions, the list has one entry: `None`.
+    /// Returns the partitions of the rows. For a table without partitions, the list has one entry: `None`.
     fn partition_keys(&self) -> Vec<Option<Partition>> {
         if self.partitions.is_empty() { vec![None] } else { self.partitions.iter().copied().map(Some).collect() }
     }
@@ -63,7 +64,7 @@ pub(super) struct TableLayer {
 }
 
 impl TableLayer {
-    /// The partitions in which rows are removed or added.
+    /// Returns the partitions in which rows are removed or added.
     pub(super) fn partitions(&self) -> BTreeSet<Option<Partition>> {
         self.removed.iter().chain(&self.added).flat_map(RowsFile::partition_keys).collect()
     }
@@ -83,12 +84,12 @@ pub(super) struct Layer {
 }
 
 impl Layer {
-    /// The changes in one table.
+    /// Returns the changes in one table.
     pub(super) fn table(&self, table: &Table) -> Option<&TableLayer> {
         self.tables.get(&table.name)
     }
 
-    /// The path of a file of the layer.
+    /// Returns the path of a file of the layer.
     pub(super) fn path(&self, file: &RowsFile) -> PathBuf {
         self.folder.join(&file.name)
     }

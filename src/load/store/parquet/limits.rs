@@ -16,7 +16,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// The limits of a store that may use this much memory.
+    /// Returns the limits of a store that may use this much memory.
     pub(super) fn for_memory(memory_limit_bytes: u64) -> Self {
         let memory_limit = usize::try_from(memory_limit_bytes).unwrap_or(usize::MAX);
         Self {
@@ -29,7 +29,7 @@ impl Limits {
         }
     }
 
-    /// The limits of one of `workers` parallel merges that share the memory.
+    /// Returns the limits of one of `workers` parallel merges that share the memory.
     pub(super) fn shared_by(self, workers: usize) -> Self {
         let share = |bytes: usize| bytes / workers.max(1);
         Self {

@@ -87,7 +87,7 @@ impl<'a> Merge<'a> {
         Ok(merge)
     }
 
-    /// The next [`CHUNK_ROWS`] rows, or the last rows if fewer are left; `None` after the end.
+    /// Returns the next [`CHUNK_ROWS`] rows, or the last rows if fewer are left, or `None` after the end.
     pub(super) fn next_chunk(&mut self) -> Result<Option<RecordBatch>, LoadError> {
         self.drop_finished();
         let mut positions = Vec::with_capacity(CHUNK_ROWS);
@@ -102,7 +102,7 @@ impl<'a> Merge<'a> {
         interleave_record_batch(&batches, &positions).map(Some).map_err(invalid_rows(self.table))
     }
 
-    /// Number of batches in memory.
+    /// Returns the number of batches in memory.
     #[cfg(test)]
     pub(super) fn open_batches(&self) -> usize {
         self.batches.len()

@@ -56,7 +56,7 @@ impl OpenPart {
         Ok(Self { number, folder, run_id: None, layers: Vec::new() })
     }
 
-    /// The layers so far, oldest first.
+    /// Returns the layers so far, oldest first.
     pub(super) fn layers(&self) -> &[Layer] {
         &self.layers
     }
@@ -119,7 +119,7 @@ impl OpenPart {
         Ok(Some(RowsFile::new(name, removed.len() as u64, TimeRange::over(table, &keys)?, partitions)))
     }
 
-    /// The name of the file with the added rows of one partition.
+    /// Returns the name of the file with the added rows of one partition.
     fn run_name(&self, table: &str, rows: &PartitionRows) -> String {
         let stem = rows.partition.map_or_else(|| "all".to_owned(), |partition| partition.first_day.to_string());
         format!("{:04}.{table}.{stem}.parquet", self.layers.len())
@@ -179,7 +179,7 @@ fn split_by_table(changes: &[TableChange]) -> Vec<Vec<&TableChange>> {
     groups
 }
 
-/// The run that the last added row with `_run_id` names; `None` if no row names a run.
+/// Returns the run that the last added row with `_run_id` names, or `None` if no row names a run.
 fn run_id_of(changes: &[TableChange]) -> Option<String> {
     let run_id = |rows: &RecordBatch| {
         let column = rows.column_by_name("_run_id")?.as_string_opt::<i32>()?;

@@ -12,14 +12,14 @@ use parquet::file::metadata::{ParquetMetaData, SortingColumn};
 
 use crate::schema::Table;
 
-/// The columns by which the rows of a table are sorted: those of the contract's order, then the rest of the key, so
-/// that the order of the same rows does not vary.
+/// Returns the columns by which the rows of a table are sorted: those of the contract's order, then the rest of the
+/// key, so that the order of the same rows does not vary.
 pub(super) fn sort_columns(table: &Table) -> impl Iterator<Item = &str> {
     let rest = table.key.iter().filter(|name| !table.sort.contains(name));
     table.sort.iter().chain(rest).map(String::as_str)
 }
 
-/// The order of a table's rows, in the form of a Parquet footer: ascending, NULL first.
+/// Returns the order of a table's rows, in the form of a Parquet footer: ascending, NULL first.
 pub(super) fn sorting_columns(table: &Table) -> Vec<SortingColumn> {
     let index = |name: &str| table.columns.iter().position(|column| column.name == name).unwrap_or(0);
     let column = |name| SortingColumn {

@@ -7,7 +7,7 @@ use std::{
 
 use crate::load::LoadError;
 
-/// Number of threads for these items: one for each item, at most `threads`.
+/// Returns the number of threads for these items: one for each item, at most `threads`.
 pub(super) fn worker_count<I>(threads: u32, items: &[I]) -> usize {
     items.len().min(usize::try_from(threads).unwrap_or(1))
 }

@@ -66,12 +66,12 @@ impl Part {
         Ok(Self { number, run_id, bytes: folder_bytes(&folder)?, folder, layers })
     }
 
-    /// The number of the part: larger than that of every earlier part.
+    /// Returns the number of the part: larger than that of every earlier part.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Number of keys of removed rows in all layers.
+    /// Returns the number of keys of removed rows in all layers.
     pub(super) fn removed_keys(&self) -> u64 {
         let changes = self.layers.iter().flat_map(|layer| layer.tables.values());
         changes.filter_map(|changes| changes.removed.as_ref()).map(|removed| removed.rows).sum()
@@ -86,13 +86,13 @@ impl Part {
     }
 }
 
-/// The folder in which a part with this number is written.
+/// Returns the folder in which a part with this number is written.
 pub(super) fn new_folder(root: &Root, number: u64) -> PathBuf {
     unfinished_folder(&root.parts().join(format!("{number:012}")))
 }
 
-/// The folder of a committed part. The label is for people who look at the folder; other characters than ASCII letters,
-/// digits and `-` are left out of its name.
+/// Returns the folder of a committed part. The label is for people who look at the folder; other characters than ASCII
+/// letters, digits and `-` are left out of its name.
 pub(super) fn finished_folder(root: &Root, number: u64, label: &str) -> PathBuf {
     let label = label.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(LABEL_CHARS_MAX);
     root.parts().join(format!("{number:012}-{}", label.collect::<String>()))
@@ -117,7 +117,7 @@ pub(super) fn read_finished(root: &Root) -> Result<Vec<Part>, LoadError> {
     read_parts(root, finished)
 }
 
-/// The folders of committed parts, and the folders of unfinished parts.
+/// Returns the folders of committed parts, and the folders of unfinished parts.
 fn folders(root: &Root) -> Result<(Vec<PathBuf>, Vec<PathBuf>), LoadError> {
     let folder = root.parts();
     let failed = LoadError::io("read", &folder);
@@ -154,7 +154,7 @@ fn read(root: &Root, folder: PathBuf) -> Result<Part, LoadError> {
     Part::new(manifest, folder)
 }
 
-/// The size of the files in the folder, in bytes.
+/// Returns the size of the files in the folder, in bytes.
 fn folder_bytes(folder: &Path) -> Result<u64, LoadError> {
     let failed = LoadError::io("read", folder);
     let mut bytes = 0;

@@ -35,7 +35,7 @@ impl fmt::Display for PartitionBy {
 }
 
 impl PartitionBy {
-    /// The name of a partition's folder: `created_month=2026-01-01` for a table cut by `created_at`.
+    /// Returns the name of a partition's folder: `created_month=2026-01-01` for a table cut by `created_at`.
     pub(super) fn folder(self, column: &str, partition: Partition) -> String {
         let stem = column.strip_suffix("_at").unwrap_or(column);
         let suffix = match self {
@@ -45,7 +45,7 @@ impl PartitionBy {
         format!("{stem}_{suffix}={}", partition.first_day.format("%Y-%m-%d"))
     }
 
-    /// The partition of a folder with a name that [`PartitionBy::folder`] gives; `None` for any other name.
+    /// Returns the partition of a folder with a name that [`PartitionBy::folder`] gives, or `None` for any other name.
     pub(super) fn read_folder(self, column: &str, name: &str) -> Option<Partition> {
         let (_, day) = name.split_once('=')?;
         let partition = Partition { first_day: NaiveDate::parse_from_str(day, "%Y-%m-%d").ok()? };
@@ -62,8 +62,8 @@ impl PartitionBy {
         Partition { first_day }
     }
 
-    /// The range of creation times of a partition. The first partition begins at `i64::MIN`, the last one ends at
-    /// `i64::MAX`.
+    /// Returns the range of creation times of a partition. The first partition begins at `i64::MIN`, the last one ends
+    /// at `i64::MAX`.
     pub(super) fn bounds(self, partition: Partition) -> TimeRange {
         let first = partition.first_day;
         let next = match self {
@@ -83,7 +83,7 @@ pub(super) struct Partition {
     pub(super) first_day: NaiveDate,
 }
 
-/// The start of a day in epoch microseconds.
+/// Returns the start of a day in epoch microseconds.
 fn micros(day: NaiveDate) -> i64 {
     day.and_time(chrono::NaiveTime::MIN).and_utc().timestamp_micros()
 }

@@ -189,8 +189,8 @@ fn are_narrow(table: &'static Table, columns: &[&str]) -> bool {
     columns.iter().all(is_narrow)
 }
 
-/// The range to cache for a read of `range`: all times, or in a large file the one or two time slices that contain the
-/// range. `None` if the file has no rows within the range, or the range touches more than two slices.
+/// Returns the range to cache for a read of `range`: all times, or in a large file the one or two time slices that
+/// contain the range. `None` if the file has no rows within the range, or the range touches more than two slices.
 fn range_to_cache(reader: &RowsReader, table: &Table, range: TimeRange, rows_max: usize) -> Option<TimeRange> {
     let bounds = reader.bounds(table).filter(|bounds| bounds.overlaps(range))?;
     let rows = reader.all().count();

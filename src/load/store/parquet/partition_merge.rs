@@ -46,7 +46,7 @@ pub(super) struct PartitionMerge<'a> {
 }
 
 impl PartitionMerge<'_> {
-    /// Upper bound of the number of rows in the new file.
+    /// Returns an upper bound of the number of rows in the new file.
     pub(super) fn rows_max(&self) -> u64 {
         let added = self.layers.iter().filter_map(|layer| layer.table(self.table)).flat_map(|changes| &changes.added);
         let added = added.filter(|file| file.may_hold(self.partition, None)).map(|file| file.rows);
@@ -96,8 +96,8 @@ impl Merger<'_> {
         }
     }
 
-    /// The runs of the partition, oldest first, without the rows that later layers remove. Runs without rows are left
-    /// out.
+    /// Returns the runs of the partition, oldest first, without the rows that later layers remove. Runs without rows
+    /// are left out.
     fn runs(&self, merge: &PartitionMerge<'_>) -> Result<Vec<Run>, LoadError> {
         let PartitionMerge { table, partition, file, layers, .. } = merge;
         let partition_by = self.root.partition_by();

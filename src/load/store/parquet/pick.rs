@@ -15,19 +15,20 @@ pub(super) struct PickedGroup {
 }
 
 impl PickedGroup {
-    /// Number of picked rows.
+    /// Returns the number of picked rows.
     pub(super) fn count(&self) -> usize {
         self.kept.as_ref().map_or(self.rows, BooleanBuffer::count_set_bits)
     }
 
-    /// The picked rows in the form that the Parquet reader takes; `None` if every row is picked.
+    /// Returns the picked rows in the form that the Parquet reader takes, or `None` if every row is picked.
     pub(super) fn selection(&self) -> Option<RowSelection> {
         let kept = self.kept.as_ref()?;
         let ranges = kept.set_slices().map(|(start, end)| start..end);
         Some(RowSelection::from_consecutive_ranges(ranges, self.rows))
     }
 
-    /// The pick reduced to the rows whose bit in `kept` is set. `kept` has one bit for each row that is picked now.
+    /// Returns the pick reduced to the rows whose bit in `kept` is set. `kept` has one bit for each row that is picked
+    /// now.
     pub(super) fn narrowed(&self, kept: BooleanBuffer) -> Self {
         let kept = match &self.kept {
             None => kept,
@@ -54,7 +55,7 @@ pub(super) struct Pick {
 }
 
 impl Pick {
-    /// Number of picked rows.
+    /// Returns the number of picked rows.
     pub(super) fn count(&self) -> usize {
         self.groups.iter().map(PickedGroup::count).sum()
     }

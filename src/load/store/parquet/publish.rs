@@ -81,13 +81,14 @@ impl Publisher<'_> {
         Ok(())
     }
 
-    /// The number of the last part that is merged into all files; 0 if there is none.
+    /// Returns the number of the last part that is merged into all files; 0 if there is none.
     pub(super) fn published_part(&mut self) -> Result<u64, LoadError> {
         let ledger = self.tree.file(self.root, contract(LEDGER_TABLE)?, None)?;
         Ok(ledger.map_or(0, |file| file.footer.applied_part))
     }
 
-    /// The merge of these parts into the file of a partition; `None` if the file contains the last part already.
+    /// Returns the merge of these parts into the file of a partition, or `None` if the file contains the last part
+    /// already.
     fn merge<'p>(
         &mut self,
         table: &'static Table,

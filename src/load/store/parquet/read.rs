@@ -79,7 +79,7 @@ impl TableRead<'_> {
         Ok(())
     }
 
-    /// The partitions that can have rows within the range.
+    /// Returns the partitions that can have rows within the range.
     fn partitions(&self, table: &'static Table, range: Option<TimeRange>) -> BTreeSet<Option<Partition>> {
         let partition_by = self.root.partition_by();
         let mut partitions: BTreeSet<_> = self.tree.partitions_within(self.root, table, range).collect();
@@ -143,8 +143,8 @@ impl TableRead<'_> {
         read.hand_over(&reader, &pick, take)
     }
 
-    /// The cached rows of the partition's file, if the cache has or can take the range. Reads the rows into the cache
-    /// for the main partition. `None` for a read of all times, which is not cached.
+    /// Returns the cached rows of the partition's file, if the cache has or can take the range. Reads the rows into the
+    /// cache for the main partition. `None` for a read of all times, which is not cached.
     fn cached_rows(&mut self, read: &PartitionRead<'_>, path: &Path) -> Result<Option<Arc<CachedRows>>, LoadError> {
         let (Some(partition), Some(range)) = (read.partition, read.range) else { return Ok(None) };
         let (table, columns) = (read.table, read.columns);
@@ -182,7 +182,7 @@ impl PartitionRead<'_> {
     }
 }
 
-/// The common part of two ranges; `None` if they do not overlap.
+/// Returns the common part of two ranges, or `None` if they do not overlap.
 fn intersection(one: TimeRange, other: TimeRange) -> Option<TimeRange> {
     let common = TimeRange { start_us: one.start_us.max(other.start_us), end_us: one.end_us.min(other.end_us) };
     (common.start_us < common.end_us).then_some(common)

@@ -106,7 +106,7 @@ impl Root {
         Ok(root)
     }
 
-    /// The content that `warehouse.json` must have.
+    /// Returns the content that `warehouse.json` must have.
     fn wanted(&self, identity: &Identity) -> Warehouse {
         Warehouse {
             format_version: FORMAT_VERSION,
@@ -171,7 +171,7 @@ impl Root {
         Ok(false)
     }
 
-    /// The Parquet files of all tables and of waiting commits.
+    /// Returns the Parquet files of all tables and of waiting commits.
     fn files(&self) -> Result<Vec<PathBuf>, LoadError> {
         let mut folders: Vec<PathBuf> = tables().iter().map(|table| self.table_folder(table)).collect();
         folders.push(self.parts());
@@ -227,12 +227,12 @@ impl Root {
         disk.create_folder(&self.scratch())
     }
 
-    /// The absolute path of the folder.
+    /// Returns the absolute path of the folder.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The path of the folder, as text for people.
+    /// Returns the path of the folder, as text for people.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -242,28 +242,28 @@ impl Root {
         self.partition_by
     }
 
-    /// The path of the list of files: see [`super::inventory`].
+    /// Returns the path of the list of files: see [`super::inventory`].
     pub(super) fn inventory(&self) -> PathBuf {
         self.path.join(PRIVATE_FOLDER).join("files.json")
     }
 
-    /// The folder of waiting commits.
+    /// Returns the folder of waiting commits.
     pub(super) fn parts(&self) -> PathBuf {
         self.path.join(PRIVATE_FOLDER).join("parts")
     }
 
-    /// The folder for files that publish is writing. It is on the file system of the tables, so that a rename moves a
-    /// file into a table.
+    /// Returns the folder for files that publish is writing. It is on the file system of the tables, so that a rename
+    /// moves a file into a table.
     pub(super) fn scratch(&self) -> PathBuf {
         self.path.join(PRIVATE_FOLDER).join("scratch")
     }
 
-    /// The folder of a table.
+    /// Returns the folder of a table.
     pub(super) fn table_folder(&self, table: &Table) -> PathBuf {
         self.path.join(&table.name)
     }
 
-    /// The file of a partition, or of a table without partitions.
+    /// Returns the file of a partition, or of a table without partitions.
     pub(super) fn data_file(&self, table: &Table, partition: Option<Partition>) -> PathBuf {
         let mut path = self.table_folder(table);
         if let (Some(column), Some(partition)) = (&table.partition, partition) {
@@ -274,8 +274,8 @@ impl Root {
     }
 }
 
-/// The absolute path without links, and the same as text. Fails if the path is not UTF-8, or has a character that an
-/// engine would take for a pattern.
+/// Returns the absolute path without links, and the same as text. Fails if the path is not UTF-8, or has a character
+/// that an engine would take for a pattern.
 fn absolute(path: &Path) -> Result<(PathBuf, String), LoadError> {
     let path = fs::canonicalize(path).map_err(LoadError::io("find", path))?;
     let not_ours = |why: &str| LoadError::NotOurs { path: path.clone(), why: why.to_owned() };
@@ -286,7 +286,7 @@ fn absolute(path: &Path) -> Result<(PathBuf, String), LoadError> {
     Ok((path, text))
 }
 
-/// The number of rows in a file; `None` if the footer cannot be read.
+/// Returns the number of rows in a file, or `None` if the footer cannot be read.
 fn rows_of(path: &Path) -> Result<Option<i64>, LoadError> {
     let file = File::open(path).map_err(LoadError::io("open", path))?;
     let footer = ParquetMetaDataReader::new().parse_and_finish(&file);

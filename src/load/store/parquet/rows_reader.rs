@@ -126,8 +126,8 @@ impl RowsReader {
         Pick { groups: groups.map(|(index, group)| PickedGroup { index, rows: rows(group), kept: None }).collect() }
     }
 
-    /// Range of the partition column according to the statistics; `None` if the file has no rows, or a row group has no
-    /// statistics.
+    /// Returns the range of the partition column according to the statistics, or `None` if the file has no rows, or a
+    /// row group has no statistics.
     pub(super) fn bounds(&self, table: &Table) -> Option<TimeRange> {
         let column = self.partition_column(table);
         let mut bounding_range = None;
@@ -137,7 +137,8 @@ impl RowsReader {
         bounding_range
     }
 
-    /// Index of the partition column among the columns of the file; `None` if the table or the file has none.
+    /// Returns the index of the partition column among the columns of the file, or `None` if the table or the file has
+    /// none.
     fn partition_column(&self, table: &Table) -> Option<usize> {
         let name = table.partition.as_deref()?;
         let columns = self.footer().file_metadata().schema_descr().columns();
@@ -149,14 +150,14 @@ impl RowsReader {
         order::is_in_order(table, self.footer())
     }
 
-    /// Approximate memory for reading all columns, in bytes: a page and a dictionary of each column, and a decoded
-    /// batch.
+    /// Returns the approximate memory for reading all columns, in bytes: a page and a dictionary of each column, and a
+    /// decoded batch.
     pub(super) fn buffer_bytes(&self) -> usize {
         let groups = 0..self.footer().num_row_groups();
         groups.map(|group| BATCH_BYTES + self.page_bytes(group)).max().unwrap_or(0)
     }
 
-    /// Approximate bytes of one page and the dictionary of each column in a row group.
+    /// Returns the approximate bytes of one page and the dictionary of each column in a row group.
     fn page_bytes(&self, group: usize) -> usize {
         let pages = self.footer().offset_index().and_then(|groups| groups.get(group));
         let columns = self.footer().row_groups().get(group).map_or(&[][..], RowGroupMetaData::columns);
@@ -169,7 +170,8 @@ impl RowsReader {
         columns.iter().enumerate().map(of_column).sum()
     }
 
-    /// Rows of a decoded batch of a row group: as many as fit into [`BATCH_BYTES`], at most [`BATCH_ROWS`].
+    /// Returns the number of rows of a decoded batch of a row group: as many as fit into [`BATCH_BYTES`], at most
+    /// [`BATCH_ROWS`].
     fn batch_rows(&self, group: usize) -> usize {
         let Some(group) = self.footer().row_groups().get(group) else { return BATCH_ROWS };
         let row_bytes = group.total_byte_size().unsigned_abs() / group.num_rows().unsigned_abs().max(1);
@@ -198,14 +200,14 @@ impl PickedRows for RowsReader {
     }
 }
 
-/// Range of the partition column in a row group according to the statistics; `None` if it has none.
+/// Returns the range of the partition column in a row group according to the statistics, or `None` if it has none.
 fn group_range(group: &RowGroupMetaData, column: Option<usize>) -> Option<TimeRange> {
     let Some(Statistics::Int64(times)) = group.columns().get(column?)?.statistics() else { return None };
     let (first, last) = times.min_opt().zip(times.max_opt())?;
     Some(TimeRange { start_us: *first, end_us: last.saturating_add(1) })
 }
 
-/// The error for a file that cannot be read: [`LoadError::Io`] if the file system failed, or else
+/// Returns the error for a file that cannot be read: [`LoadError::Io`] if the file system failed, or else
 /// [`LoadError::Damaged`].
 fn unreadable(path: &Path, error: ParquetError) -> LoadError {
     match error {

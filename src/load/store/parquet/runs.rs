@@ -44,7 +44,7 @@ impl Run {
         }
     }
 
-    /// A run of all rows of a file that is removed when the run is dropped.
+    /// Returns a run of all rows of a file that is removed when the run is dropped.
     fn intermediate(table: &Table, path: &Path) -> Result<Self, LoadError> {
         let reader = RowsReader::open(path)?;
         let pick = reader.all();
@@ -53,7 +53,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Number of rows that are merged.
+    /// Returns the number of rows that are merged.
     pub(super) fn rows(&self) -> usize {
         self.pick.count()
     }
@@ -172,15 +172,16 @@ impl<'a> RunWriter<'a> {
         name.into()
     }
 
-    /// Number of these runs that may be open at once, by the limits of memory and of open files; at least 2.
+    /// Returns the number of these runs that may be open at once, by the limits of memory and of open files; at least
+    /// 2.
     fn open_runs_max(&self, runs: &[Run]) -> usize {
         let largest_buffer = runs.iter().map(|run| run.buffer_bytes).max().unwrap_or(0);
         (self.limits.merge_bytes_max / largest_buffer.max(1)).min(self.limits.open_runs_max).max(2)
     }
 }
 
-/// Index of the first of those `width` neighbours that together have the fewest rows. Only neighbours are merged, so
-/// that the runs stay in order of age.
+/// Returns the index of the first of those `width` neighbours that together have the fewest rows. Only neighbours are
+/// merged, so that the runs stay in order of age.
 fn fewest_rows(runs: &[Run], width: usize) -> usize {
     let rows = |neighbours: &[Run]| neighbours.iter().map(Run::rows).sum::<usize>();
     let fewest = runs.windows(width).enumerate().min_by_key(|(_, neighbours)| rows(neighbours));

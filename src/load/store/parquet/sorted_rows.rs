@@ -51,7 +51,7 @@ pub(super) struct PartitionRows {
 }
 
 impl PartitionRows {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub(super) fn rows(&self) -> usize {
         self.positions.len()
     }
@@ -86,7 +86,7 @@ impl SortedRows {
         Ok(Self { table, batches, positions })
     }
 
-    /// The partitions that have rows, in order.
+    /// Returns the partitions that have rows, in order.
     pub(super) fn partitions(&self) -> Result<Vec<PartitionRows>, LoadError> {
         let mut partitions = Vec::new();
         let mut start = 0;
@@ -99,7 +99,7 @@ impl SortedRows {
         Ok(partitions)
     }
 
-    /// Range of the partition column over these rows; `None` for a table without partitions.
+    /// Returns the range of the partition column over these rows, or `None` for a table without partitions.
     fn bounds(&self, positions: &[RowPosition]) -> Result<Option<TimeRange>, LoadError> {
         let Some(column) = &self.table.partition else { return Ok(None) };
         let times = self.batches.iter().map(|batch| time_column(batch, column)).collect::<Result<Vec<_>, _>>()?;
@@ -127,7 +127,7 @@ impl SortedRows {
     }
 }
 
-/// The first bytes of a sort key, followed by zeros if the key is shorter.
+/// Returns the first bytes of a sort key, followed by zeros if the key is shorter.
 fn prefix(key: &[u8]) -> [u8; PREFIX_BYTES] {
     let mut prefix = [0; PREFIX_BYTES];
     for (byte, key_byte) in prefix.iter_mut().zip(key) {
@@ -136,7 +136,7 @@ fn prefix(key: &[u8]) -> [u8; PREFIX_BYTES] {
     prefix
 }
 
-/// The partition of each row; `None` for each row of a table without partitions.
+/// Returns the partition of each row, or `None` for each row of a table without partitions.
 pub(super) fn partitions_of(
     table: &Table,
     partition_by: PartitionBy,
@@ -157,7 +157,7 @@ pub(super) fn partitions_of(
     Ok(times.values().iter().map(|time_us| Some(partition(*time_us))).collect())
 }
 
-/// The partitions to which these rows belong; none for a table without partitions.
+/// Returns the partitions to which these rows belong; none for a table without partitions.
 pub(super) fn distinct_partitions(
     table: &Table,
     partition_by: PartitionBy,

@@ -61,7 +61,7 @@ pub(super) struct Notes<'a> {
 }
 
 impl Notes<'_> {
-    /// The notes as metadata of the footer: pairs of key and value.
+    /// Returns the notes as metadata of the footer: pairs of key and value.
     fn key_values(&self, table: &Table) -> Vec<KeyValue> {
         let note = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
         let mut notes = vec![
@@ -131,7 +131,7 @@ fn zstd() -> Result<Compression, LoadError> {
     Ok(Compression::ZSTD(level))
 }
 
-/// The writer's settings for a file of the table.
+/// Returns the writer's settings for a file of the table.
 fn properties(table: &Table, notes: &Notes<'_>) -> Result<WriterProperties, LoadError> {
     let builder = WriterProperties::builder().set_dictionary_enabled(true);
     let without_dictionary = |builder: parquet::file::properties::WriterPropertiesBuilder, name: &&str| {
@@ -152,7 +152,7 @@ fn properties(table: &Table, notes: &Notes<'_>) -> Result<WriterProperties, Load
         .build())
 }
 
-/// Hash of the columns in the contract: names, types and nullability, in order.
+/// Returns the hash of the columns in the contract: names, types and nullability, in order.
 fn contract_hash(table: &Table) -> String {
     let column = |column: &crate::schema::Column| {
         format!("{} {} {}\n", column.name, column.column_type.duckdb(), column.nullable)
@@ -161,8 +161,8 @@ fn contract_hash(table: &Table) -> String {
     format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.as_bytes()))
 }
 
-/// The error for a file that could not be written. Keeps the I/O error inside a Parquet error, so that a full disk is
-/// recognized.
+/// Returns the error for a file that could not be written. Keeps the I/O error inside a Parquet error, so that a full
+/// disk is recognized.
 fn write_error(path: &Path, error: ParquetError) -> LoadError {
     let source = match error {
         ParquetError::External(source) => match source.downcast::<std::io::Error>() {

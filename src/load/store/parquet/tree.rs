@@ -55,14 +55,14 @@ impl Tree {
         self.files.values().all(BTreeMap::is_empty)
     }
 
-    /// The paths of all files.
+    /// Returns the paths of all files.
     pub(super) fn paths(&self, root: &Root) -> Vec<PathBuf> {
         let of_table = |table: &'static Table| self.files.get(table.name.as_str()).map(|files| (table, files));
         let files = tables().iter().filter_map(of_table);
         files.flat_map(|(table, files)| files.keys().map(|partition| root.data_file(table, *partition))).collect()
     }
 
-    /// The file of a partition with its footer, which is read at the first call; `None` if there is no file.
+    /// Returns the file of a partition with its footer, which is read at the first call, or `None` if there is no file.
     pub(super) fn file(
         &mut self,
         root: &Root,
@@ -80,7 +80,7 @@ impl Tree {
         Ok(Some(DataFile { path, footer: *footer }))
     }
 
-    /// The partitions that have a file and overlap the range.
+    /// Returns the partitions that have a file and overlap the range.
     pub(super) fn partitions_within(
         &self,
         root: &Root,
