@@ -18,14 +18,15 @@ use crate::{
 
 mod arrow_scan;
 
-/// Size of the commit log at which the engine makes a checkpoint by itself. It is large, so that normally only
+/// Size of the commit log at which the engine makes a checkpoint by itself. The size is so large that normally only
 /// `publish` makes checkpoints.
 const CHECKPOINT_THRESHOLD: &str = "1GiB";
 
-/// Memory that a thread needs to write a row group, in bytes. The engine does not count all of it in its limit.
+/// Memory that a thread needs to write a row group, in bytes. The engine does not count all of this memory in its
+/// limit.
 const THREAD_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Bytes of a streamed result that the engine buffers. Its default is as small as one batch of wide rows.
+/// Bytes of a streamed result that the engine buffers. The engine's default is as small as one batch of wide rows.
 const STREAMED_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Prefix of the names of the engine's spill files.
@@ -48,8 +49,8 @@ pub struct EngineOptions {
     pub temp_directory: PathBuf,
 }
 
-/// A started engine that has not touched a file yet. Starting an engine takes a while, so a run starts it before it
-/// takes the lease.
+/// A started engine that has not touched a file yet. Starting an engine takes a while, so a run starts the engine
+/// before it takes the lease.
 pub struct StartedEngine {
     connection: Connection,
     options: EngineOptions,
@@ -81,18 +82,18 @@ impl StartedEngine {
         let arrow_tables = ArrowTables::open(&self.connection).map_err(LoadError::engine("open"))?;
         let engine = Engine { connection: self.connection, arrow_tables, failpoints, options: self.options };
         pin_to_utc(&engine.connection)?;
-        // Row groups are compressed and written one by one, and not all together at the commit.
+        // Makes an insert compress and write row groups one by one, and not all together at the commit.
         engine.execute("set its buffer", "SET write_buffer_row_group_count = 1")?;
         engine.execute("set its buffer", &format!("SET streaming_buffer_size = '{STREAMED_BYTES}B'"))?;
         Ok(engine)
     }
 }
 
-/// One in-memory database with one connection. The time zone of the session is UTC. Extensions are neither downloaded
-/// nor loaded by themselves.
+/// One in-memory database with one connection. The time zone of the session is UTC. The engine neither downloads nor
+/// loads extensions by itself.
 ///
-/// The engine has one thread by default. The rows of a scan are too few to be split, and further threads would spin,
-/// which slows down the threads that pull and flatten.
+/// The engine has one thread by default. The rows of a scan are too few to be split. Further threads would spin, which
+/// slows down the threads that pull and flatten.
 pub struct Engine {
     connection: Connection,
     arrow_tables: ArrowTables,
@@ -101,14 +102,15 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Replaces the engine by a new one without attached files. After some errors an engine refuses every statement.
+    /// Replaces the engine by a new one without attached files. After some errors, such as a full disk, an engine
+    /// refuses every statement until it is replaced.
     pub(super) fn restart(&mut self) -> Result<(), LoadError> {
         *self = StartedEngine::start(self.options.clone())?.ready(self.failpoints.clone())?;
         Ok(())
     }
 
-    /// Runs work with all threads instead of one: work that reads or writes complete files or tables. If the work and
-    /// the reset of the threads both fail, the error of the work is returned.
+    /// Runs `work` with all threads instead of one, for work that reads or writes complete files or tables. If `work`
+    /// and the reset of the threads both fail, the error of `work` is returned.
     pub(super) fn with_all_threads<T>(&self, work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
         self.use_threads(self.all_threads())?;
         let done = work();
@@ -117,7 +119,8 @@ impl Engine {
     }
 
     /// Runs an insert that may change the order of its rows. To keep the order, the engine would write with one thread,
-    /// unless it has far more memory than the rows need.
+    /// unless it has far more memory than the rows need. If `work` and the reset both fail, the error of `work` is
+    /// returned.
     pub(super) fn in_any_order<T>(&self, work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
         let set_order_kept = |is_kept: bool| {
             self.execute("set the order of its rows", &format!("SET preserve_insertion_order = {is_kept}"))
@@ -157,7 +160,7 @@ impl Engine {
     }
 
     /// Inserts rows into the table with this SQL name. All batches must have the same columns. The other columns of the
-    /// table become NULL.
+    /// table become NULL. Does nothing if there are no rows.
     pub(super) fn insert(&self, table: &str, rows: &[RecordBatch]) -> Result<(), duckdb::Error> {
         self.arrow_tables.insert(&self.connection, table, rows)
     }
@@ -211,7 +214,8 @@ impl Engine {
         self.connection.query_row(sql, [], read).map_err(LoadError::engine(action))
     }
 
-    /// Runs a query and calls `take` with batches of its rows, as the engine computes them.
+    /// Runs a query and calls `take` with batches of its rows, as the engine computes them. An error of `take` ends the
+    /// query.
     pub fn each_batch(
         &self,
         action: &str,
@@ -221,8 +225,8 @@ impl Engine {
         tracing::trace!(action, sql);
         let failed = LoadError::engine(action);
         let mut statement = self.connection.prepare(sql).map_err(failed)?;
-        // The iterator that this returns panics if the engine fails. `step` reads the same stream and returns the
-        // error.
+        // The iterator that `stream_arrow` returns panics if the engine fails. `step` reads the same stream and returns
+        // the error.
         let _ = statement.stream_arrow([]).map_err(failed)?;
         while let Some(chunk) = statement.step().map_err(failed)? {
             take(RecordBatch::from(&chunk))?;
@@ -237,7 +241,7 @@ impl Engine {
 }
 
 /// Removes the spill files of a killed process, which may contain rows of people who were erased since. Also creates
-/// the parent of the spill folder, which the engine does not create.
+/// the parent of the spill folder, because the engine creates only the folder itself.
 fn remove_spill_files(folder: &Path) -> Result<(), LoadError> {
     if let Some(parent) = folder.parent() {
         files::create_folders(parent).map_err(LoadError::io("create the folder", parent))?;
@@ -255,13 +259,13 @@ fn remove_spill_files(folder: &Path) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Adds the settings of every engine: extensions are neither downloaded nor loaded by themselves.
+/// Adds the settings of every engine: it neither downloads nor loads extensions by itself.
 pub(super) fn common_config(config: Config) -> Result<Config, duckdb::Error> {
     config.with("autoinstall_known_extensions", "false")?.with("autoload_known_extensions", "false")
 }
 
 /// Sets the time zone of the session to UTC. Only an engine with the extension `icu` has this setting. Without the
-/// extension, the engine has no time zones and uses UTC.
+/// extension, the engine has no time zones and uses UTC, so the failed statement is ignored.
 pub(super) fn pin_to_utc(connection: &Connection) -> Result<(), LoadError> {
     let Err(error) = connection.execute_batch("SET TimeZone = 'UTC'") else { return Ok(()) };
     let has_icu: bool = connection

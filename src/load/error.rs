@@ -12,7 +12,7 @@ use crate::{files, schema::Table};
 /// An error of a warehouse.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// Another process has the file open: wait, or end that process.
+    /// Another process has the file open, or this process has it open already: wait, or end that process.
     #[error("{} is held open by another process{}", path.display(), holder.as_deref().map(|holder| format!(" ({holder})")).unwrap_or_default())]
     Locked { path: PathBuf, holder: Option<String> },
     /// The file system refuses locks, so other writers cannot be kept out: move the warehouse.
@@ -95,8 +95,8 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// For `map_err`: the error for a failed statement; [`LoadError::Full`] if the disk is full. `action` completes the
-    /// message "the engine failed to ...".
+    /// Returns a closure for `map_err` that makes the error of a failed statement. The error is [`LoadError::Full`] if
+    /// the disk is full, or else [`LoadError::Engine`]. `action` completes the message "the engine failed to ...".
     pub(super) fn engine(action: &str) -> impl Fn(duckdb::Error) -> LoadError + Copy + use<'_> {
         move |source| {
             let message = source.to_string();
@@ -125,14 +125,15 @@ impl LoadError {
         }
     }
 
-    /// Returns the metadata of the file or folder at the path; `Missing` if there is none.
+    /// Returns the metadata of the file or folder at the path, or the error `Missing` if nothing is there.
     fn require(path: &Path) -> Result<std::fs::Metadata, LoadError> {
         let found = files::metadata(path).map_err(LoadError::io("reach", path))?;
         found.ok_or_else(|| LoadError::Missing { path: path.to_owned() })
     }
 
-    /// For `map_err`: the error for a failed file operation; [`LoadError::Full`] if the disk or a quota is full.
-    /// `action` completes the message "cannot ... PATH".
+    /// Returns a closure for `map_err` that makes the error of a failed file operation. The error is
+    /// [`LoadError::Full`] if the disk or a quota is full, or else [`LoadError::Io`]. `action` completes the message
+    /// "cannot ... PATH".
     pub(super) fn io<'p>(action: &'static str, path: &'p Path) -> impl Fn(io::Error) -> LoadError + Copy + use<'p> {
         move |source| {
             let path = path.to_path_buf();
@@ -146,12 +147,14 @@ impl LoadError {
     }
 }
 
-/// For `map_err`: the error for rows of a table that Arrow refuses. Input does not cause such an error, so it is a bug.
+/// Returns a closure for `map_err` that makes the error for rows of a table that Arrow refuses. Input does not cause
+/// such an error, so the error is a bug.
 pub(super) fn invalid_rows(table: &Table) -> impl Fn(ArrowError) -> LoadError + Copy + use<'_> {
     invalid(&table.name)
 }
 
-/// For `map_err`: the error for other rows that Arrow refuses, as in [`invalid_rows`]. `what` names the rows.
+/// Returns a closure for `map_err`, as [`invalid_rows`] does, for rows that belong to no single table. `what` names the
+/// rows.
 pub(super) fn invalid(what: &str) -> impl Fn(ArrowError) -> LoadError + Copy + use<'_> {
     move |error| LoadError::Bug(format!("{what}: {error}"))
 }
@@ -163,7 +166,7 @@ pub(super) fn is_full(message: &str) -> bool {
     signs.iter().any(|sign| message.contains(sign))
 }
 
-/// Returns the path that a message of the engine names: the first text in double quotes, if it is a path.
+/// Returns the path in a message of the engine: the first text in double quotes, if the text contains a path separator.
 fn quoted(message: &str) -> Option<&str> {
     message.split('"').nth(1).filter(|path| path.contains(std::path::MAIN_SEPARATOR))
 }

@@ -4,10 +4,10 @@ use arrow::{error::ArrowError, record_batch::RecordBatch};
 
 use crate::model::{FlatEvents, Proof, Scan, ScanId, Stream, Window};
 
-/// Flattened webhook deliveries.
+/// Webhook events to add to a warehouse, converted to rows.
 #[derive(Clone, Debug)]
 pub struct EventRows {
-    /// Rows without the columns that the warehouse fills.
+    /// The rows, without the columns that the warehouse fills from `run_id` and `applied_ms`.
     pub flat: FlatEvents,
     /// The run that adds the rows.
     pub run_id: crate::model::RunId,
@@ -15,8 +15,8 @@ pub struct EventRows {
     pub applied_ms: i64,
 }
 
-/// A callback with which a full replay parses the bodies of stored webhook events again. It returns the events in the
-/// order of the rows.
+/// A callback with which a full replay parses the bodies of stored webhook events again. The callback returns the
+/// events in the order of the rows.
 pub type ParseAgain<'a> = dyn Fn(&RecordBatch) -> Result<FlatEvents, ArrowError> + 'a;
 
 /// The range of a stream that a replay replaces.
@@ -26,7 +26,8 @@ pub struct Replacement {
     pub stream: Stream,
     /// Range of the creation time.
     pub window: Window,
-    /// All scans whose window is in the range. The rows of these scans in the ledger and in `rejects` are replaced too.
+    /// All scans whose window is in the range. The replay also replaces the rows of these scans in the ledger and in
+    /// `rejects`.
     pub scans: Vec<ScanId>,
 }
 
@@ -37,7 +38,8 @@ pub struct LedgerEntry {
     pub scan: Scan,
     /// Number of records that the scan returned.
     pub rows_read: u64,
-    /// Number of rows that seemed to have vanished and were withheld. If it is not 0, the window needs a recheck.
+    /// Number of missing rows that were withheld, because they are too many to believe. If the number is not 0, the
+    /// window needs a recheck.
     pub withheld: u64,
     /// How the scan proved its window complete.
     pub proof: Proof,
@@ -48,8 +50,8 @@ pub struct LedgerEntry {
 pub struct CommitOptions {
     /// Policy for rows that the scan did not return.
     pub vanish: VanishPolicy,
-    /// True if a scan also gets a row in the ledger when no row changed, as for the first proof of a window. A re-scan
-    /// without changes then writes nothing.
+    /// True if the ledger also gets a row when no row changed, as for the first proof of a window. If false, a re-scan
+    /// without changes writes nothing.
     pub record_unchanged: bool,
     /// How the scan proved its window complete.
     pub proof: Proof,
@@ -59,9 +61,9 @@ pub struct CommitOptions {
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VanishPolicy {
-    /// Marks missing rows as vanished, with a guard against mass deletion. All missing rows are withheld if there are
-    /// more than both limits allow, if the scan returned no record and more than a session's answers are missing, or if
-    /// a record of the scan was not JSON.
+    /// Marks missing rows as vanished, with a guard against mass deletion. All missing rows are withheld if they exceed
+    /// both limits. They are also withheld if a record of the scan was not JSON. If the scan returned no record, at
+    /// most as many rows vanish as one session writes.
     Guarded {
         /// Largest share of the stored rows of the window that may vanish, 0 to 1.
         share_max: f64,
@@ -80,14 +82,14 @@ impl Default for VanishPolicy {
     }
 }
 
-/// Result of applying a scan.
+/// Result of [`super::Warehouse::apply`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     /// Counts of rows by kind of change.
     pub counts: RowCounts,
     /// True if the warehouse changed.
     pub wrote: bool,
-    /// True if the scan was in the ledger before. Then the counts are those of its first application.
+    /// True if the ledger had the scan before this call. `counts` are those of the first application.
     pub already_applied: bool,
 }
 
@@ -117,7 +119,7 @@ pub struct RowCounts {
 }
 
 impl RowCounts {
-    /// The maximum of each count: one result for the warehouses that applied the same scan.
+    /// Returns the maximum of each count, to report one result for all warehouses that applied the same scan.
     #[must_use]
     pub fn max(&self, other: &RowCounts) -> RowCounts {
         RowCounts {
@@ -154,8 +156,8 @@ pub struct RunRecord {
     pub report: String,
 }
 
-/// The service and environment that a warehouse belongs to (promise P10). A warehouse stores its identity, and refuses
-/// to be opened with another one.
+/// The service and environment that a warehouse belongs to (promise P10). A warehouse stores its identity. A warehouse
+/// with rows of a service refuses to be opened with another identity.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Identity {
     pub base_url: String,

@@ -96,7 +96,8 @@ impl Reader {
     }
 
     /// Opens a DuckDB file, the folder of a Parquet warehouse, or both. Queries use tables and views by their plain
-    /// names. With both, plain names mean the DuckDB file, and `parquet.NAME` means the folder.
+    /// names. With both, plain names mean the DuckDB file, and `parquet.NAME` means the folder. With neither, queries
+    /// have no tables.
     ///
     /// # Errors
     /// `Locked` while another process or this process has the DuckDB file open for writing; `Missing` if the file or
@@ -109,7 +110,7 @@ impl Reader {
         let failed = LoadError::engine("open");
         let config = common_config(Config::default())
             .and_then(|config| config.max_memory(&format!("{}B", limits.memory_bytes)))
-            // No spill folder: its default would be in the working directory.
+            // Without this setting, the engine would spill into a folder in the working directory.
             .and_then(|config| config.with("temp_directory", ""))
             .map_err(failed)?;
         let connection = Connection::open_in_memory_with_flags(config).map_err(failed)?;
@@ -160,10 +161,10 @@ impl Reader {
     }
 
     /// Runs one read-only statement and calls `take` with batches of its result, at most `rows_max` rows in total. The
-    /// first batch is empty and has the schema. Memory does not grow with the result.
+    /// first batch is empty and has the schema. Only one batch at a time is in memory.
     ///
     /// # Errors
-    /// The errors of `take`, and those of [`Reader::query`]. An error can occur after some batches were passed.
+    /// The errors of `take`, and the errors of [`Reader::query`]. An error can occur after some batches were passed.
     pub fn stream<E: From<LoadError>>(
         &mut self,
         sql: &str,
@@ -181,15 +182,15 @@ impl Reader {
             }
         };
         let mut statement = timer.during(|| self.connection.prepare(sql)).map_err(failed)?;
-        // The iterator that this returns panics if the engine fails. `step` reads the same stream and returns the
-        // error.
+        // The iterator that `stream_arrow` returns panics if the engine fails. `step` reads the same stream and returns
+        // the error.
         timer.during(|| statement.stream_arrow([]).map(drop)).map_err(failed)?;
         take(without_zones(RecordBatch::new_empty(statement.schema())))?;
-        let mut left = rows_max;
+        let mut rows_left = rows_max;
         while let Some(rows) = timer.during(|| statement.step()).map_err(failed)? {
             let batch = without_zones(RecordBatch::from(&rows));
-            let kept = batch.num_rows().min(left);
-            left -= kept;
+            let kept = batch.num_rows().min(rows_left);
+            rows_left -= kept;
             if kept > 0 {
                 take(batch.slice(0, kept))?;
             }
@@ -201,11 +202,11 @@ impl Reader {
         if timer.is_used_up() {
             return Err(LoadError::TimedOut { limit: self.statement_time }.into());
         }
-        Ok(Streamed { rows: rows_max - left, truncated: false })
+        Ok(Streamed { rows: rows_max - rows_left, truncated: false })
     }
 }
 
-/// Removes the zones from the types of time columns. All times are UTC, because the zone of the session is UTC.
+/// Removes the zones from the types of time columns. The times stay the same, because the zone of the session is UTC.
 fn without_zones(batch: RecordBatch) -> RecordBatch {
     let is_zoned = |field: &Field| matches!(field.data_type(), DataType::Timestamp(TimeUnit::Microsecond, Some(_)));
     let schema = batch.schema();
@@ -238,8 +239,8 @@ fn attach_duckdb(connection: &Connection, path: &Path) -> Result<Claim, LoadErro
     Ok(claim)
 }
 
-/// Creates the catalog with views over the Parquet files, and with the views of this program. `is_alone` is true if no
-/// DuckDB file is attached too.
+/// Creates a catalog with a view for each table over its Parquet files, and with the views of this program. `is_alone`
+/// is true if no DuckDB file is attached.
 fn attach_parquet(connection: &Connection, root: &Path, is_alone: bool) -> Result<(), LoadError> {
     LoadError::require_folder(root)?;
     let mut statements = vec![format!("ATTACH ':memory:' AS {PARQUET_CATALOG}; USE {PARQUET_CATALOG}.main")];
@@ -248,7 +249,8 @@ fn attach_parquet(connection: &Connection, root: &Path, is_alone: bool) -> Resul
         let name = quote_identifier(&table.name);
         statements.push(format!("CREATE VIEW {name} AS {rows}"));
     }
-    // A macro looks tables up in the catalog of the query. Next to a DuckDB file, it would read that file.
+    // A macro looks tables up in the catalog of the query, which is the DuckDB file if one is attached. So no macro is
+    // created next to a DuckDB file.
     let views = schema::views().iter().filter(|view| is_alone || view.kind == ViewKind::View);
     statements.extend(views.map(schema::View::create_sql));
     statements.push("USE memory.main".to_owned());
@@ -272,7 +274,7 @@ fn select_files(root: &Path, table: &Table) -> String {
     )
 }
 
-/// Returns a SELECT with the columns of the table and no rows.
+/// Returns a SELECT with the columns of the table and no rows, for a table without files.
 fn select_no_rows(table: &Table) -> String {
     let columns: Vec<String> = table
         .columns
@@ -282,8 +284,8 @@ fn select_no_rows(table: &Table) -> String {
     format!("SELECT {} WHERE false", columns.join(", "))
 }
 
-/// Returns true if a table has a file. Fails if this user may not read a folder, because the engine would skip the
-/// folder silently.
+/// Returns true if a table has a Parquet file. Fails if this user may not read a folder, because the engine would skip
+/// the folder silently.
 fn has_files(root: &Path, table: &Table) -> Result<bool, LoadError> {
     let folder = root.join(&table.name);
     let is_file = |path: &Path| match files::metadata(path) {

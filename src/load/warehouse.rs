@@ -16,23 +16,23 @@ use crate::{
 
 /// One warehouse. Applying a scan is atomic and idempotent. Only one thread may use a warehouse at a time.
 ///
-/// [`Warehouse::apply`] can be called for several scans; [`Warehouse::commit`] then makes all of them durable. An error
-/// rolls back to the last commit. Methods that read or write other rows commit the applied scans first.
+/// [`Warehouse::apply`] can be called for several scans before one [`Warehouse::commit`] makes all of them durable. An
+/// error rolls all of them back. Methods that read or write other rows commit the applied scans first.
 pub struct Warehouse {
     store: BufferedStore,
     /// The scans in the ledger, committed or not; `None` if the ledger must be read again.
     scans: Option<HashSet<ScanId>>,
     /// The last scan that was applied and not committed.
     uncommitted: Option<ScanId>,
-    /// True if an error rolled back applied scans, and [`Warehouse::commit`] has not reported that yet.
+    /// True if an error rolled back applied scans, and [`Warehouse::commit`] has not reported the loss yet.
     lost_uncommitted: bool,
-    /// Threads for work that several threads speed up.
+    /// Number of threads for [`Warehouse::search`].
     threads: usize,
 }
 
 impl Warehouse {
-    /// A warehouse in this store. At most about `buffer_bytes_max` bytes of changes are buffered before they are
-    /// written to the store.
+    /// Creates a warehouse on this store. Changes are written to the store when they take about `buffer_bytes_max`
+    /// bytes.
     pub(in crate::load) fn new(store: Box<dyn Store>, buffer_bytes_max: usize, threads: u32) -> Self {
         let threads = usize::try_from(threads).unwrap_or(1);
         let store = BufferedStore::new(store, buffer_bytes_max);
@@ -49,13 +49,13 @@ impl Warehouse {
         self.store.as_store().location()
     }
 
-    /// Returns true if the scan is in the ledger, which means that it was applied and committed.
+    /// Commits applied scans, and returns true if the ledger has this scan.
     pub fn has_applied(&mut self, scan: &ScanId) -> Result<bool, LoadError> {
         self.commit_pending()?;
         self.is_in_ledger(scan)
     }
 
-    /// Returns true if the scan is in the ledger, committed or not. Reads the ledger at the first call.
+    /// Returns true if the scan is in the ledger, committed or not. Reads the ledger if [`Warehouse::scans`] is `None`.
     fn is_in_ledger(&mut self, scan: &ScanId) -> Result<bool, LoadError> {
         let scans = match self.scans.take() {
             Some(scans) => scans,
@@ -83,7 +83,7 @@ impl Warehouse {
     }
 
     /// Applies a complete scan and adds its row to the ledger. The changes are durable only after the next commit.
-    /// Changes nothing if the scan is in the ledger already. An error rolls back all scans since the last commit.
+    /// Changes nothing if the ledger has the scan already. An error rolls back all scans since the last commit.
     pub fn apply(&mut self, scan: &Scan, pages: &dyn Pages, options: &CommitOptions) -> Result<Applied, LoadError> {
         self.require_nothing_lost()?;
         let applied = self.apply_if_new(scan, pages, options);
@@ -122,7 +122,7 @@ impl Warehouse {
         committed
     }
 
-    /// Returns `RolledBack` if applied scans were rolled back and this was not reported yet.
+    /// Returns `RolledBack` if applied scans were rolled back and the loss was not reported yet.
     fn require_nothing_lost(&self) -> Result<(), LoadError> {
         if self.lost_uncommitted { Err(LoadError::RolledBack) } else { Ok(()) }
     }
@@ -150,7 +150,8 @@ impl Warehouse {
         self.commit_changes()
     }
 
-    /// Commits applied scans, then runs work that changes rows in one transaction.
+    /// Commits applied scans, runs `work`, and commits the changes of `work`. An error of `work` rolls its changes
+    /// back.
     fn change<T>(&mut self, work: impl FnOnce(&mut BufferedStore) -> Result<T, LoadError>) -> Result<T, LoadError> {
         self.commit_pending()?;
         let done = work(&mut self.store);
@@ -168,8 +169,8 @@ impl Warehouse {
         scan::differences(&mut self.store, scan, pages, examples_max)
     }
 
-    /// Makes committed rows visible to readers of Parquet files, or folds the commit log into the DuckDB file and
-    /// closes it. Cheap if nothing changed.
+    /// Makes committed rows visible to other readers. A Parquet warehouse merges commits into the files of tables. A
+    /// DuckDB warehouse folds the commit log into the file and closes the file. A call is cheap if nothing changed.
     pub fn publish(&mut self) -> Result<(), LoadError> {
         self.commit_pending()?;
         self.scans = None;
@@ -190,8 +191,8 @@ impl Warehouse {
         self.store.store().release_lock()
     }
 
-    /// Updates what a run leaves for readers: the search index and the read-only copy. Called after the run's row is in
-    /// `sync_runs`, so that the copy contains it. Cheap if nothing changed.
+    /// Updates the search index and the copy for readers. Called after the run's row is in `sync_runs`, so that the
+    /// copy contains the row. A call is cheap if nothing changed.
     pub fn export_reader_copy(&mut self) -> Result<(), LoadError> {
         self.commit_pending()?;
         self.store.store().export_reader_copy()
@@ -240,13 +241,14 @@ impl Warehouse {
         persons::co_occurrence(&mut self.store, wanted)
     }
 
-    /// Returns the sessions of which all rows vanished before `before_ms` (epoch milliseconds); at most `sessions_max`.
+    /// Returns the sessions of which all rows vanished before `before_ms` (epoch milliseconds). Returns at most
+    /// `sessions_max` sessions.
     pub fn vanished_sessions(&mut self, before_ms: i64, sessions_max: usize) -> Result<Vec<Identifier>, LoadError> {
         self.commit_pending()?;
         persons::vanished_sessions(&mut self.store, before_ms, sessions_max)
     }
 
-    /// Returns those of the sessions that have at least one row which has not vanished.
+    /// Returns the given sessions that have at least one row which has not vanished.
     pub fn live_sessions(&mut self, sessions: &[Identifier]) -> Result<Vec<Identifier>, LoadError> {
         self.commit_pending()?;
         persons::live_sessions(&mut self.store, sessions)
@@ -280,8 +282,8 @@ impl Warehouse {
     }
 
     /// Replaces identifiers in the columns that `mentions` lists. With `only_own`, replaces them only in the tables
-    /// with the program's own reports (`OWN_TABLES`). Returns the number of changed rows. Then removes the bytes of the
-    /// old texts from the files.
+    /// with the program's own reports (`OWN_TABLES`). Returns the number of rows that mentioned a person. If a row
+    /// changed, the bytes of the old texts are removed from the files.
     pub fn redact(
         &mut self,
         matcher: &IdentifierMatcher,
@@ -315,7 +317,8 @@ impl Warehouse {
     }
 
     /// Writes the outcomes of fetches into the rows that link to the recordings, and returns the number of changed
-    /// rows. `stamp` is the run and its time by the service's clock. Without a stamp the rows keep theirs.
+    /// rows. `stamp` is the run and its time by the service's clock. Without a stamp, the rows keep their earlier run
+    /// and time.
     pub fn write_recording_outcomes(
         &mut self,
         outcomes: &[RecordingOutcome],

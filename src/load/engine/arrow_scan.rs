@@ -1,8 +1,8 @@
-//! Lets SQL statements read Arrow rows through the table function [`FUNCTION`]. It copies numbers into the engine's
-//! vectors, and points at long texts instead of copying them.
+//! Lets SQL statements read Arrow rows through the table function [`FUNCTION`]. The function copies numbers into the
+//! engine's vectors, and points at long texts instead of copying them.
 //!
-//! The appender of the crate `duckdb` copies each text twice and calls the engine for each text. That took a quarter of
-//! the time of a warehouse's thread. The `unsafe` code here relies on two facts:
+//! The appender of the crate `duckdb` copies each text twice and calls the engine for each text. The appender took a
+//! quarter of the time of a warehouse's thread. The `unsafe` code here relies on two facts:
 //!
 //! - A vector of the engine has [`FlatVector::capacity`] slots, in DuckDB's documented layout for the type that was
 //!   bound from the Arrow column.
@@ -43,12 +43,15 @@ const WORD_BITS: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(super) struct ArrowTables(Arc<Mutex<Registry>>);
 
+/// The registered rows by id.
 #[derive(Debug, Default)]
 struct Registry {
-    next_id: i64,
+    /// The id of the rows that were registered last; 0 at first.
+    last_id: i64,
     rows: HashMap<i64, Rows>,
 }
 
+/// The batches of one registration. All batches have the same columns.
 type Rows = Arc<[RecordBatch]>;
 
 impl ArrowTables {
@@ -60,7 +63,7 @@ impl ArrowTables {
     }
 
     /// Inserts rows into the table with this SQL name. All batches must have the same columns. The other columns of the
-    /// table become NULL.
+    /// table become NULL. Does nothing if there are no rows.
     pub fn insert(&self, connection: &Connection, table: &str, rows: &[RecordBatch]) -> Result<()> {
         let Some(first) = rows.iter().find(|batch| batch.num_rows() > 0) else { return Ok(()) };
         let columns: Vec<String> = first.schema().fields().iter().map(|field| quote_identifier(field.name())).collect();
@@ -73,8 +76,8 @@ impl ArrowTables {
     /// Lets statements read these rows until the returned value is dropped. All batches must have the same columns.
     pub fn register(&self, rows: &[RecordBatch]) -> RegisteredRows<'_> {
         let mut registry = self.registry();
-        registry.next_id += 1;
-        let id = registry.next_id;
+        registry.last_id += 1;
+        let id = registry.last_id;
         registry.rows.insert(id, rows.into());
         RegisteredRows { arrow_tables: self, id }
     }
@@ -121,6 +124,8 @@ impl VTab for ArrowScan {
         Some(vec![LogicalTypeId::Bigint.into()])
     }
 
+    /// Finds the registered rows by the id in the SQL call, and declares their columns to the engine. Fails if no rows
+    /// have the id, or if the batches have different columns.
     fn bind(bind: &BindInfo) -> Result<Rows, Box<dyn Error>> {
         // SAFETY: the function was registered with these `ArrowTables`, which live as long as the function.
         let arrow_tables: &ArrowTables = unsafe { &*bind.get_extra_info() };
@@ -139,10 +144,12 @@ impl VTab for ArrowScan {
         }
     }
 
+    /// Begins a scan at the first row.
     fn init(_: &InitInfo) -> Result<Mutex<Cursor>, Box<dyn Error>> {
         Ok(Mutex::default())
     }
 
+    /// Fills the next chunk of the scan with rows. An empty chunk tells the engine that the scan has ended.
     fn func(call: &TableFunctionInfo<Self>, output: &mut DataChunkHandle) -> Result<(), Box<dyn Error>> {
         let rows: &Rows = call.get_bind_data();
         let mut cursor = call.get_init_data().lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,8 +184,8 @@ fn has_columns_of(batch: &RecordBatch, first: &RecordBatch) -> bool {
     schema.fields().len() == first.fields().len() && schema.fields().iter().zip(first.fields()).all(is_same)
 }
 
-/// Returns the engine's type for an Arrow type. Fails for a type that no table contract uses. Times have the same
-/// values with and without a zone, so the zone is ignored.
+/// Returns the engine's type for an Arrow type. Fails for a type that no table contract uses. The zone of times is
+/// ignored, because the values are the same with and without a zone.
 fn engine_type(data_type: &DataType) -> Result<LogicalTypeHandle, String> {
     Ok(match data_type {
         DataType::Utf8 => LogicalTypeId::Varchar.into(),
@@ -262,7 +269,8 @@ fn write_nulls(output: &DataChunkHandle, vector_index: usize, start: usize, colu
     }
 }
 
-/// Returns the text of a row in the engine's layout; an empty text for NULL, where Arrow may store any text.
+/// Returns the text of a row in the engine's layout. For NULL, returns an empty text, because Arrow may store any text
+/// there.
 fn text_of(column: &StringArray, row: usize) -> ffi::duckdb_string_t {
     text(if column.is_null(row) { "" } else { column.value(row) })
 }

@@ -2,17 +2,17 @@
 
 use std::ops::Range;
 
-/// Returns the byte range of each statement in the script, with the comments before it and without its semicolon.
-/// Blanks and comments without a statement are left out.
+/// Returns the byte range of each statement in the script. A range includes the comments before the statement and
+/// excludes its semicolon. Blanks and comments without a statement are left out.
 pub fn statements(script: &str) -> Vec<Range<usize>> {
     let bytes = script.as_bytes();
-    let (mut found, mut start, mut has_token, mut position) = (Vec::new(), 0, false, 0);
+    let (mut ranges, mut start, mut has_token, mut position) = (Vec::new(), 0, false, 0);
     while let Some(&byte) = bytes.get(position) {
         let rest = &bytes[position..];
         let (length, is_token) = match byte {
             b';' => {
                 if has_token {
-                    found.push(start..position);
+                    ranges.push(start..position);
                 }
                 (start, has_token) = (position + 1, false);
                 (1, false)
@@ -28,21 +28,21 @@ pub fn statements(script: &str) -> Vec<Range<usize>> {
         position += length;
     }
     if has_token {
-        found.push(start..script.len());
+        ranges.push(start..script.len());
     }
-    found
+    ranges
 }
 
-/// Returns one statement, with blanks in place of the script before it. So the engine's errors name the line in the
-/// script.
+/// Returns one statement in which blanks and line breaks replace the script before it. So the engine's errors name the
+/// line in the script.
 pub fn in_place(script: &str, statement: &Range<usize>) -> String {
     let blank = |letter: char| if letter == '\n' { '\n' } else { ' ' };
     let before = script.get(..statement.start).unwrap_or_default().chars().map(blank);
     before.chain(script.get(statement.clone()).unwrap_or_default().chars()).collect()
 }
 
-/// Shows the place of an error as the engine does: `LINE 3: SELECT x`, and in the next line a caret below the error.
-/// `position` is the byte of the error in `sql`. Long lines are shortened around it.
+/// Formats the position of an error as the engine does: `LINE 3: SELECT x`, and in the next line a caret below the
+/// error. `position` is the byte of the error in `sql`. Long lines are shortened around the position.
 pub(super) fn error_position(sql: &str, position: usize) -> String {
     const BEFORE_MAX: usize = 40;
     const AFTER_MAX: usize = 30;
@@ -71,8 +71,9 @@ fn can_be_in_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii()
 }
 
-/// Returns the length of the quoted text with which `rest` begins. A doubled quote, which stands for one quote, is
-/// treated as the end of one text and the beginning of the next: the statement ends at the same place.
+/// Returns the length of the quoted text with which `rest` begins. A doubled quote stands for one quote, but is treated
+/// as the end of one text and the begin of the next. The statement ends at the same place either way. A text that is
+/// never closed extends to the end of the script.
 fn text_length(rest: &[u8], has_escapes: bool) -> usize {
     let mut at = 1;
     while let Some(byte) = rest.get(at) {
@@ -85,7 +86,8 @@ fn text_length(rest: &[u8], has_escapes: bool) -> usize {
     rest.len()
 }
 
-/// Returns the length of the block comment with which `rest` begins. Block comments can be nested.
+/// Returns the length of the block comment with which `rest` begins. Block comments can be nested. A comment that is
+/// never closed extends to the end of the script.
 fn comment_length(rest: &[u8]) -> usize {
     let (mut at, mut depth) = (0, 0_usize);
     while at < rest.len() {
@@ -103,8 +105,8 @@ fn comment_length(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// Returns the length of the text in dollar quotes (`$tag$...$tag$`) that begins with this dollar; 1 if the dollar
-/// begins no such text.
+/// Returns the length of the text in dollar quotes (`$tag$...$tag$`) that begins at the position `dollar`. Returns 1 if
+/// no such text begins there, as for `$1` or `a$b`.
 fn dollar_length(bytes: &[u8], dollar: usize) -> usize {
     if dollar.checked_sub(1).and_then(|before| bytes.get(before)).copied().is_some_and(can_be_in_name) {
         return 1;
@@ -118,7 +120,7 @@ fn dollar_length(bytes: &[u8], dollar: usize) -> usize {
     find(&rest[tag.len()..], tag).map_or(rest.len(), |end| tag.len() + end + tag.len())
 }
 
-/// Returns the position of the first occurrence of `pattern`.
+/// Returns the position of the first occurrence of `pattern`, or `None` if there is none.
 fn find(bytes: &[u8], pattern: &[u8]) -> Option<usize> {
     bytes.windows(pattern.len()).position(|window| window == pattern)
 }

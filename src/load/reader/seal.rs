@@ -26,7 +26,7 @@ pub(super) const REFUSED: &[&str] = &[
 pub(super) const REFUSED_PREFIXES: &[&str] = &["enable_", "disable_", "verify_"];
 
 /// Returns an error unless `sql` is one SELECT statement without refused functions. The engine serializes the statement
-/// for the check; it refuses to serialize any other kind of statement.
+/// for the check. The engine refuses to serialize any other kind of statement.
 pub(super) fn check_reads_only(connection: &Connection, sql: &str) -> Result<(), LoadError> {
     let text: String = connection
         .query_row("SELECT json_serialize_sql(?::VARCHAR)", [sql], |row| row.get(0))
@@ -51,7 +51,8 @@ pub(super) fn check_reads_only(connection: &Connection, sql: &str) -> Result<(),
     }
 }
 
-/// Finds the first function with side effects in a serialized statement. Queries must not call such a function.
+/// Returns the name of the first function in a serialized statement that queries must not call, or `None` if there is
+/// none.
 fn refused_function(tree: &Value) -> Option<&str> {
     match tree {
         Value::Object(members) => {
@@ -69,7 +70,8 @@ pub(super) fn is_refused(name: &str) -> bool {
     REFUSED.contains(&name.as_str()) || REFUSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Returns the message to users for a statement that the engine did not serialize. `message` is that of the engine.
+/// Returns the message to users for a statement that the engine did not serialize. `message` is the engine's message.
+/// Messages about another kind of statement, and an empty one, become a message about SELECT.
 fn explain_refusal(message: &str) -> &str {
     match message {
         "" => "only SELECT statements can be run",

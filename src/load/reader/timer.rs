@@ -15,9 +15,12 @@ use duckdb::InterruptHandle;
 
 /// A timer with a thread that interrupts the engine when the time of a statement is used up.
 pub(super) struct StatementTimer {
-    /// Tells the thread when the engine begins and stops working. `None` once the timer is dropped.
+    /// Sends to the thread when the engine begins and stops working. `None` once the timer is dropped, which ends the
+    /// thread.
     messages: Option<Sender<Message>>,
+    /// The thread that waits for the time limit; `None` once the timer is dropped.
     thread: Option<JoinHandle<()>>,
+    /// True if the time of the statement is used up.
     is_used_up: Arc<AtomicBool>,
 }
 
@@ -30,7 +33,8 @@ enum Message {
 }
 
 impl StatementTimer {
-    /// Starts the timer of one statement, with a stopped clock.
+    /// Starts the timer of one statement, with a stopped clock. `limit` is the time that the engine may work on the
+    /// statement.
     pub fn new(engine: Arc<InterruptHandle>, limit: Duration) -> std::io::Result<StatementTimer> {
         let (messages, received) = mpsc::channel();
         let is_used_up = Arc::new(AtomicBool::new(false));
@@ -54,7 +58,7 @@ impl StatementTimer {
         Ok(StatementTimer { messages: Some(messages), thread: Some(thread), is_used_up })
     }
 
-    /// Runs work of the engine, whose time counts.
+    /// Runs `work` and counts its time against the limit of the statement.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         self.send(Message::Begin);
         let outcome = work();
@@ -67,8 +71,9 @@ impl StatementTimer {
         self.is_used_up.load(Ordering::SeqCst)
     }
 
+    /// Sends a message to the thread of the timer.
     fn send(&self, message: Message) {
-        // Sending fails after an interrupt, because the thread has ended then.
+        // Sending fails after an interrupt, because the thread ends with the interrupt.
         if let Some(messages) = &self.messages {
             messages.send(message).ok();
         }

@@ -16,26 +16,28 @@ pub(in crate::load) struct BufferedStore {
     store: Box<dyn Store>,
     /// The buffered changes by table.
     buffered: BTreeMap<&'static str, BufferedTable>,
+    /// Approximate memory of the buffered rows and keys, in bytes.
     buffered_bytes: usize,
-    /// Bytes at which the buffer is written to the store.
+    /// Number of buffered bytes at which the buffer is written to the store.
     buffer_bytes_max: usize,
     /// True if changes were written to the store and not committed yet.
     is_open: bool,
-    /// Number of changes since the store was opened.
+    /// Number of changes since the store was opened. Empty changes do not count; changes that were rolled back do.
     changes: u64,
 }
 
 /// The buffered changes of a table.
 struct BufferedTable {
-    /// A change with the keys of rows to remove from the store, and without additions.
+    /// Keys of rows to remove from the store. This change has no additions.
     removals: TableChange,
-    /// Rows to add.
+    /// Rows to add to the store.
     added: Vec<BufferedRows>,
 }
 
-/// Buffered rows with their time range and size, so that these are computed once.
+/// Buffered rows. Their time range and size are stored, so that each is computed once.
 struct BufferedRows {
     rows: RecordBatch,
+    /// Range of the partition column over the rows; `None` for a table without partitions.
     bounds: Option<TimeRange>,
     bytes: usize,
 }
@@ -45,8 +47,8 @@ impl BufferedTable {
         Self { removals: TableChange::new(table), added: Vec::new() }
     }
 
-    /// Applies the removals of a change to the buffered rows, and keeps them for the rows in the store. Returns the
-    /// bytes of buffered rows that this freed.
+    /// Removes the buffered rows whose keys a change removes, and buffers the keys for the rows in the store. Returns
+    /// the freed bytes of buffered rows.
     fn remove(&mut self, change: &TableChange) -> Result<usize, LoadError> {
         let table = change.table;
         let mut freed = 0;
@@ -72,13 +74,14 @@ impl BufferedTable {
 }
 
 impl BufferedRows {
+    /// Computes the time range and the size of rows to buffer.
     fn of(table: &Table, rows: RecordBatch) -> Result<Self, LoadError> {
         let bounds = TimeRange::over(table, std::slice::from_ref(&rows))?;
         let bytes = rows.get_array_memory_size();
         Ok(Self { rows, bounds, bytes })
     }
 
-    /// Returns true if some of the rows may be within the range. `None` stands for every time.
+    /// Returns true if some of the rows may be within the range. A range that is `None` contains every time.
     fn may_hold(&self, range: Option<TimeRange>) -> bool {
         self.bounds.zip(range).is_none_or(|(bounds, range)| bounds.overlaps(range))
     }
@@ -112,7 +115,8 @@ impl BufferedStore {
         self.changes
     }
 
-    /// Calls `take` with batches of these columns of exactly the rows that match the filter, buffered rows included.
+    /// Calls `take` with batches of `columns` of exactly the rows that match the filter, buffered rows included.
+    /// Batches without rows are not passed. An empty key set in the filter reads nothing.
     pub fn read(
         &mut self,
         table: &'static Table,
@@ -126,26 +130,27 @@ impl BufferedStore {
         let buffered = self.buffered.get(table.name.as_str());
         let removed = buffered.map(|buffered| &buffered.removals.removed).filter(|removed| !removed.is_empty());
         // Rows are filtered here, so the filter's columns are read too.
-        let mut wanted: Vec<&str> = columns.to_vec();
+        let mut read_columns: Vec<&str> = columns.to_vec();
         let removal_columns = removed.map_or_else(Vec::new, |_| removal_columns(table));
         for column in filter.columns(table).chain(removal_columns) {
-            if !wanted.contains(&column) {
-                wanted.push(column);
+            if !read_columns.contains(&column) {
+                read_columns.push(column);
             }
         }
         let mut hand_over = |rows: RecordBatch| match rows.num_rows() {
             0 => Ok(()),
-            _ if wanted.len() == columns.len() => take(rows),
+            _ if read_columns.len() == columns.len() => take(rows),
             _ => take(project(&rows, columns)?),
         };
-        self.store.read(table, &wanted, filter, &mut |rows| {
+        self.store.read(table, &read_columns, filter, &mut |rows| {
             let rows = filter.select(table, rows)?;
             hand_over(match removed {
                 Some(removed) => removed.rows_not_in(table, rows)?,
                 None => rows,
             })
         })?;
-        let schema = read_schema(table, &wanted)?;
+        // `BufferedTable::remove` has already removed rows from the buffer.
+        let schema = read_schema(table, &read_columns)?;
         let added = buffered.into_iter().flat_map(|buffered| &buffered.added);
         for buffered in added.filter(|buffered| buffered.may_hold(filter.range)) {
             hand_over(filter.select(table, with_columns(table, &schema, &buffered.rows)?)?)?;
@@ -173,7 +178,8 @@ impl BufferedStore {
         self.rows(table, &table.column_names(), filter)
     }
 
-    /// Adds a change to the buffer. Writes the buffer to the store if it is full.
+    /// Adds a change to the buffer, and writes the buffer to the store if the buffer is full. An empty change does
+    /// nothing.
     pub fn change(&mut self, change: TableChange) -> Result<(), LoadError> {
         if change.is_empty() {
             return Ok(());
@@ -193,7 +199,8 @@ impl BufferedStore {
         if self.buffered_bytes >= self.buffer_bytes_max { self.flush() } else { Ok(()) }
     }
 
-    /// Removes rows of a table, and the rows of its child tables that belong to them.
+    /// Removes rows of a table, and the child rows of these rows in all child tables. `rows` must have the
+    /// [`removal_columns`] of the table.
     pub fn remove_with_children(&mut self, table: &'static Table, rows: &RecordBatch) -> Result<(), LoadError> {
         for target in std::iter::once(table).chain(children_of(&table.name)) {
             let mut change = TableChange::new(target);
@@ -203,7 +210,7 @@ impl BufferedStore {
         Ok(())
     }
 
-    /// Writes the buffered changes to the store.
+    /// Writes the buffered changes to the store, without a commit. The buffer is empty afterwards, also after an error.
     fn flush(&mut self) -> Result<(), LoadError> {
         self.buffered_bytes = 0;
         let mut buffered = std::mem::take(&mut self.buffered);
@@ -227,16 +234,16 @@ impl BufferedStore {
     /// store need not write a file for a table without removals. One lookup for all buffered keys is cheap.
     fn drop_removals_without_rows(&mut self, change: &mut TableChange) -> Result<(), LoadError> {
         let (table, columns) = (change.table, removal_columns(change.table));
-        let wanted = std::mem::replace(&mut change.removed, KeySet::new(columns.clone()));
+        let keys = std::mem::replace(&mut change.removed, KeySet::new(columns.clone()));
         change.removed_range = None;
-        for range in TimeRange::clusters_of(table, wanted.values())? {
-            let filter = Filter::within(range).with_keys(&wanted);
+        for range in TimeRange::clusters_of(table, keys.values())? {
+            let filter = Filter::within(range).with_keys(&keys);
             self.store.read(table, &columns, &filter, &mut |rows| change.remove(&filter.select(table, rows)?))?;
         }
         Ok(())
     }
 
-    /// Commits all changes since the last commit durably. After an error all of them are rolled back.
+    /// Commits all changes since the last commit durably. After an error all these changes are rolled back.
     pub fn commit(&mut self, label: &str) -> Result<(), LoadError> {
         let committed = self.flush().and_then(|()| if self.is_open { self.store.commit(label) } else { Ok(()) });
         match &committed {

@@ -18,18 +18,19 @@ pub(in crate::load) struct TableChange {
 }
 
 impl TableChange {
-    /// An empty change.
+    /// Creates an empty change of this table.
     pub fn new(table: &'static Table) -> Self {
         let removed = KeySet::new(removal_columns(table));
         Self { table, removed, removed_range: None, added: Vec::new() }
     }
 
-    /// Adds rows.
+    /// Adds rows to insert. A batch without rows is ignored.
     pub fn add(&mut self, rows: RecordBatch) {
         self.added.extend((rows.num_rows() > 0).then_some(rows));
     }
 
-    /// Adds removals: of the stored rows with the same values as one of `rows` in [`removal_columns`].
+    /// Adds keys of rows to remove. A stored row is removed if it has the same values as one of `rows` in
+    /// [`removal_columns`].
     pub fn remove(&mut self, rows: &RecordBatch) -> Result<(), LoadError> {
         if rows.num_rows() > 0 {
             let bounds = TimeRange::over(self.table, std::slice::from_ref(rows))?;
@@ -44,16 +45,17 @@ impl TableChange {
     }
 }
 
-/// Returns the columns that identify the rows to remove: the key of the table and its partition column. In a child
-/// table they are the key of the parent row and the partition column, because all child rows of a parent are removed
-/// together. NULL equals NULL.
+/// Returns the columns that identify rows to remove: the key and the partition column. In a child table, the key of the
+/// parent row takes the place of the key. The reason is that all child rows of a parent row are removed together. NULL
+/// equals NULL.
 pub(in crate::load) fn removal_columns(table: &'static Table) -> Vec<&'static str> {
     let mut columns = parent_key_columns(table);
     columns.extend(table.partition.as_deref().filter(|name| !columns.contains(name)));
     columns
 }
 
-/// Returns the columns of a child table that contain the key of the parent row; the key of any other table.
+/// Returns the columns of a child table that contain the key of the parent row. For any other table, returns the
+/// columns of its key.
 pub(in crate::load) fn parent_key_columns(table: &'static Table) -> Vec<&'static str> {
     // The key of a child table begins with the key of its parent, with other column names: `surveys.id` is `survey_id`
     // in the child tables. A test of the contracts checks this.
@@ -62,8 +64,8 @@ pub(in crate::load) fn parent_key_columns(table: &'static Table) -> Vec<&'static
     table.key.iter().take(length).map(String::as_str).collect()
 }
 
-/// Returns the [`removal_columns`] of rows of `table`, renamed to the removal columns of `target`, which is the same
-/// table, its parent or its child. The columns of both are in the same order.
+/// Returns the [`removal_columns`] of rows of `table`, renamed to the removal columns of `target`. `target` is the same
+/// table, its parent or its child. The removal columns of both tables are in the same order.
 pub(in crate::load) fn removal_keys(
     table: &'static Table,
     rows: &RecordBatch,

@@ -1,5 +1,5 @@
-//! Converts batches to the columns and types of a table contract. Columns are found by name. Columns that a file lacks
-//! are NULL.
+//! Converts batches to the columns and types of a table contract. Columns are found by name. Columns that a batch lacks
+//! become NULL.
 
 use std::sync::Arc;
 
@@ -27,6 +27,7 @@ pub(in crate::load) fn read_schema(table: &Table, columns: &[&str]) -> Result<Sc
 }
 
 /// Converts rows to a schema. Columns are found by name and converted to the schema's types; missing columns are NULL.
+/// Fails if a value does not fit its type.
 pub(in crate::load) fn fit(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let column = |field: &Arc<Field>| match rows.column_by_name(field.name()) {
         Some(column) => fit_column(column, field),

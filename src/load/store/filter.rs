@@ -20,8 +20,8 @@ const EARLIEST_US: i64 = -62_135_596_800_000_000;
 /// Last microsecond of the year 9999.
 const LATEST_US: i64 = 253_402_300_799_999_999;
 
-/// Times that are further apart, in microseconds, get separate ranges. Stores read complete row groups or months, so
-/// separate ranges for closer times would save nothing.
+/// Gap in microseconds above which [`TimeRange::clusters`] puts two times into separate ranges. Stores read complete
+/// row groups or months, so a smaller gap would save nothing.
 const CLUSTER_GAP_US: i64 = 32 * DAY_MS * 1000;
 
 /// Half-open range of a table's partition column, in epoch microseconds.
@@ -58,26 +58,27 @@ impl TimeRange {
         Self { start_us: self.start_us.min(other.start_us), end_us: self.end_us.max(other.end_us) }
     }
 
-    /// Returns the smallest range that contains those of the two ranges that exist, or `None` if neither exists.
+    /// Returns the smallest range that contains `one` and `other`. A range that is `None` is ignored; the result is
+    /// `None` if both are.
     pub fn bounding_range(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         one.zip(other).map(|(one, other)| one.with(other)).or(one).or(other)
     }
 
-    /// Returns the range, extended by the margin at its start and at its end.
+    /// Returns the range with its start `margin_us` earlier and its end `margin_us` later.
     #[must_use]
     pub fn widened_by(self, margin_us: i64) -> Self {
         Self { start_us: self.start_us.saturating_sub(margin_us), end_us: self.end_us.saturating_add(margin_us) }
     }
 
-    /// Returns the parts of this range before and after `other`. Empty parts are left out.
+    /// Returns the times of this range that are outside `other`, as up to two ranges. Empty ranges are left out.
     pub fn without(self, other: Self) -> impl Iterator<Item = Self> {
         let before = Self { end_us: self.end_us.min(other.start_us), ..self };
         let after = Self { start_us: self.start_us.max(other.end_us), ..self };
         [before, after].into_iter().filter(|range| range.start_us < range.end_us)
     }
 
-    /// Returns the smallest range that contains the partition column of all rows, or `None` if there are no rows, or
-    /// for a table without partitions. Fails if a row has no value in the partition column.
+    /// Returns the smallest range that contains the partition column of all rows. Returns `None` if there are no rows
+    /// or the table has no partitions. Fails if a row has NULL in the partition column.
     pub(in crate::load) fn over(table: &Table, rows: &[RecordBatch]) -> Result<Option<Self>, LoadError> {
         let Some(column) = &table.partition else { return Ok(None) };
         let mut bounding_range = None;
@@ -94,7 +95,7 @@ impl TimeRange {
         Ok(bounding_range)
     }
 
-    /// Returns sorted ranges that together contain all these times (in microseconds). Times that are more than
+    /// Returns sorted ranges that together contain all these times (epoch microseconds). Times that are more than
     /// [`CLUSTER_GAP_US`] apart get separate ranges, so that reading the ranges skips the time between them.
     pub fn clusters(mut times: Vec<i64>) -> Vec<Self> {
         times.sort_unstable();
@@ -108,8 +109,8 @@ impl TimeRange {
         ranges
     }
 
-    /// Returns the ranges in which rows with these times are looked up in a table: those of [`TimeRange::clusters`], or
-    /// a single `None`, which stands for all rows, if the table has no partitions.
+    /// Returns the ranges in which rows with these times are looked up in a table, as [`TimeRange::clusters`] makes
+    /// them. For a table without partitions, returns a single `None`, which stands for all rows.
     pub(in crate::load) fn clusters_in(table: &Table, times: Vec<i64>) -> Vec<Option<Self>> {
         match table.partition {
             Some(_) => Self::clusters(times).into_iter().map(Some).collect(),
@@ -128,8 +129,8 @@ impl TimeRange {
         Ok(Self::clusters_in(table, times))
     }
 
-    /// Returns the SQL condition `column >= start AND column < end`. Its bounds are constants, so that the engine can
-    /// skip row groups by their statistics.
+    /// Returns the SQL condition `column >= start AND column < end`. Start and end are constants, so that the engine
+    /// can skip row groups by their statistics.
     pub(in crate::load) fn condition(self, column: &str) -> String {
         format!("({column} >= {} AND {column} < {})", timestamp_sql(self.start_us), timestamp_sql(self.end_us))
     }
@@ -150,38 +151,41 @@ fn timestamp_sql(time_us: i64) -> String {
     }
 }
 
-/// Selects the rows that are within the range, if there is a range, and have one of the keys, if there is a key set.
+/// A selection of rows of a table: the rows within `range` that have one of `keys`. A field that is `None` excludes no
+/// row.
 #[derive(Clone, Copy, Default)]
 pub(in crate::load) struct Filter<'k> {
-    /// Range of the partition column; ignored for a table without one.
+    /// Range of the partition column; ignored for a table without partitions.
     pub range: Option<TimeRange>,
+    /// Keys of the selected rows. An empty set selects no row.
     pub keys: Option<&'k KeySet>,
 }
 
 impl<'k> Filter<'k> {
-    /// Selects all rows.
+    /// Creates a filter that selects all rows.
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// Selects the rows within the range; all rows if it is `None`.
+    /// Creates a filter that selects the rows within the range, or all rows if `range` is `None`.
     pub fn within(range: Option<TimeRange>) -> Self {
         Self { range, keys: None }
     }
 
-    /// Returns the filter, with the further condition that a row has one of the keys.
+    /// Returns this filter with the further condition that a row has one of the keys.
     pub fn with_keys(self, keys: &'k KeySet) -> Self {
         Self { keys: Some(keys), ..self }
     }
 
-    /// Returns the columns by which [`Filter::select`] selects rows.
+    /// Returns the columns that [`Filter::select`] tests: the partition column if there is a range, and the columns of
+    /// the keys.
     pub fn columns(&self, table: &'static Table) -> impl Iterator<Item = &'static str> + use<'_, 'k> {
         let partition_column = self.range.and(table.partition.as_deref());
         let keys = self.keys.into_iter().flat_map(|keys| keys.columns.iter().copied());
         partition_column.into_iter().chain(keys)
     }
 
-    /// Returns the rows of a batch that the filter selects.
+    /// Returns the rows of a batch that the filter selects. The batch must have the columns of [`Filter::columns`].
     pub fn select(&self, table: &'static Table, rows: RecordBatch) -> Result<RecordBatch, LoadError> {
         let rows = match self.range {
             Some(range) => {
@@ -208,14 +212,14 @@ pub(in crate::load) fn rows_within(
     let times = time_column(rows, column)?;
     let is_within = |row: usize| times.values().get(row).is_some_and(|time| range.holds(*time));
     let within = BooleanBuffer::collect_bool(rows.num_rows(), is_within);
-    // Rows of a file without the partition column have NULL in it, and are within no range.
+    // In rows of a file without the partition column, this column is NULL. NULL is within no range.
     Ok(match times.nulls() {
         Some(nulls) => &within & nulls.inner(),
         None => within,
     })
 }
 
-/// Returns the rows whose bits in `kept` are set.
+/// Returns the rows whose bits in `kept` are set. An error names `table`.
 pub(in crate::load) fn kept_rows(
     table: &Table,
     rows: RecordBatch,
@@ -227,36 +231,38 @@ pub(in crate::load) fn kept_rows(
     filter_record_batch(&rows, &BooleanArray::new(kept.clone(), None)).map_err(invalid_rows(table))
 }
 
-/// A set of keys. Has their hashes, to test rows in memory, and their values, for stores that look the keys up.
+/// A set of keys of rows. The hashes of the keys test rows in memory. The values are for stores that look the keys up.
 #[derive(Clone, Debug)]
 pub(in crate::load) struct KeySet {
-    /// The columns of a key.
+    /// The names of the columns of a key.
     columns: Vec<&'static str>,
+    /// A hash of each key.
     hashes: HashSet<u128>,
     /// The values of each key, in batches of `columns`.
     values: Vec<RecordBatch>,
 }
 
 impl KeySet {
-    /// An empty set.
+    /// Creates an empty set of keys with these columns.
     pub fn new(columns: Vec<&'static str>) -> Self {
         Self { columns, hashes: HashSet::default(), values: Vec::new() }
     }
 
-    /// The keys of all rows in these batches, which have the columns of the key.
+    /// Creates the set of the keys of all rows in these batches. The batches must have the columns of the key, and may
+    /// have others.
     pub fn of(columns: Vec<&'static str>, rows: &[RecordBatch]) -> Result<Self, LoadError> {
         let mut keys = Self::new(columns);
         rows.iter().try_for_each(|batch| keys.add(batch))?;
         Ok(keys)
     }
 
-    /// Returns a set of keys of one column, with these values.
+    /// Creates a set of keys with one column from the values of that column.
     pub fn of_values(column: &'static str, values: ArrayRef) -> Result<Self, LoadError> {
         let rows = RecordBatch::try_from_iter([(column, values)]).map_err(invalid(column))?;
         Self::of(vec![column], &[rows])
     }
 
-    /// Adds the keys of these rows, without those that the set has already.
+    /// Adds the keys of these rows. A key that the set contains already is not added again.
     pub fn add(&mut self, rows: &RecordBatch) -> Result<(), LoadError> {
         let before = self.hashes.len();
         let hashes = self.hashes_of(rows)?;
@@ -268,6 +274,7 @@ impl KeySet {
         Ok(())
     }
 
+    /// Returns a hash of the key of each row.
     fn hashes_of(&self, rows: &RecordBatch) -> Result<Vec<u128>, LoadError> {
         key_hashes(&self.columns, rows).map_err(invalid("keys"))
     }
@@ -287,6 +294,7 @@ impl KeySet {
         values + self.hashes.capacity() * size_of::<u128>()
     }
 
+    /// Returns the names of the columns of a key.
     pub fn columns(&self) -> &[&'static str] {
         &self.columns
     }

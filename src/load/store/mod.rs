@@ -1,4 +1,4 @@
-//! Stores read and write rows of the tables in `schemas/`, as Arrow batches. They know nothing of scans, people or
+//! Stores read and write rows of the tables in `schemas/`, as Arrow batches. A store knows nothing of scans, people or
 //! runs.
 //!
 //! The rest of `load` uses a store through [`BufferedStore`].
@@ -34,22 +34,22 @@ use super::{
 use crate::schema::Table;
 use arrow::array::RecordBatch;
 
-/// Receives batches of rows, one after the other.
+/// A callback that receives batches of rows, one after the other. An error of the callback ends the read.
 pub(in crate::load) type Take<'a> = dyn FnMut(RecordBatch) -> Result<(), LoadError> + 'a;
 
 /// A table that a user created in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::load) struct ForeignTable {
-    /// The name of the table, for people.
+    /// The name of the table in messages to people. The name has the schema in front unless the schema is `main`.
     pub name: String,
     /// The qualified SQL name of the table.
     pub relation: String,
-    /// The columns of the table that can contain text.
+    /// The columns of the table that can contain text. The list may be empty.
     pub columns: Vec<String>,
 }
 
-/// A store of rows. One thread uses it at a time. The first [`Store::write`] opens a transaction, [`Store::commit`] or
-/// [`Store::rollback`] ends it.
+/// A store of rows, used by one thread at a time. [`Store::write`] opens a transaction if none is open.
+/// [`Store::commit`] or [`Store::rollback`] ends the transaction.
 pub(in crate::load) trait Store: Send {
     /// Returns the kind of the store, "duckdb" or "parquet": for people, and as a key in the checkpoints.
     fn name(&self) -> &'static str;
@@ -57,8 +57,8 @@ pub(in crate::load) trait Store: Send {
     /// Returns the path of the store, for people.
     fn location(&self) -> String;
 
-    /// Binds the store to this identity, without a check of the identity to which it was bound before. For a service
-    /// that moved, or an environment that was renamed.
+    /// Binds the store to this identity, without a check of the earlier identity. Used when a service moved to another
+    /// address, or an environment was renamed.
     fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError>;
 
     /// Calls `take` with batches of the rows that match the filter, in no particular order of rows. The batches have
@@ -75,17 +75,19 @@ pub(in crate::load) trait Store: Send {
         take: &mut Take<'_>,
     ) -> Result<(), LoadError>;
 
-    /// Changes tables in the open transaction, or begins one. The removals of a change apply before its additions.
-    /// After an error the caller must roll back.
+    /// Changes tables in the open transaction; opens a transaction if none is open. The removals of a change apply
+    /// before the additions of the change. After an error the caller must roll back.
     fn write(&mut self, changes: &[TableChange]) -> Result<(), LoadError>;
 
-    /// Commits the transaction durably. `label` names it for people who look at the files.
+    /// Commits the open transaction durably; does nothing if none is open. `label` names the transaction for people who
+    /// look at the files. A DuckDB store ignores the label.
     fn commit(&mut self, label: &str) -> Result<(), LoadError>;
 
-    /// Undoes the open transaction, if there is one.
+    /// Undoes the changes of the open transaction; does nothing if none is open.
     fn rollback(&mut self);
 
-    /// Makes committed rows visible to other readers of the files, and compacts the files. Cheap if nothing changed.
+    /// Makes committed rows visible to other readers of the files, and compacts the files. A call is cheap if nothing
+    /// changed.
     fn publish(&mut self) -> Result<(), LoadError>;
 
     /// Returns true if so many changes are not published yet that [`Store::publish`] should run now, and not only at
@@ -94,17 +96,19 @@ pub(in crate::load) trait Store: Send {
         false
     }
 
-    /// Releases the lock on the store's file, if it locks one. The next use of the store takes the lock again.
+    /// Releases the lock on the store's file, if the store locks a file. The next use of the store takes the lock
+    /// again.
     fn release_lock(&mut self) -> Result<(), LoadError> {
         Ok(())
     }
 
-    /// Updates what a run leaves for readers: the search index and the read-only copy. Cheap if nothing changed.
+    /// Updates the search index and the copy for readers, if the store has them. A call is cheap if nothing changed.
+    /// Called at the end of a run.
     fn export_reader_copy(&mut self) -> Result<(), LoadError> {
         Ok(())
     }
 
-    /// Removes the bytes of removed rows from the files. Called after a commit.
+    /// Removes the bytes of removed rows from the files. The caller must have committed the removals.
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError>;
 
     /// Returns an error if [`Store::purge_removed_bytes`] would fail. The error names the user's object that blocks it.
@@ -117,19 +121,20 @@ pub(in crate::load) trait Store: Send {
         Ok(Vec::new())
     }
 
-    /// Calls `take` with batches of a user's table: its [`ForeignTable::columns`] as texts.
+    /// Calls `take` with batches of a user's table: the columns of [`ForeignTable::columns`], converted to text.
     fn read_foreign(&mut self, _table: &ForeignTable, _take: &mut Take<'_>) -> Result<(), LoadError> {
         Ok(())
     }
 
     /// Creates a store at `new_path` with the objects of this store, users' objects included, but without rows. A
-    /// replay fills it. An error names the object that cannot be copied. Stores in which users cannot create objects do
-    /// nothing.
+    /// replay fills the new store. An error names the object that cannot be copied. A store in which users cannot
+    /// create objects does nothing.
     fn create_empty_at(&mut self, _new_path: &Path) -> Result<(), LoadError> {
         Ok(())
     }
 
-    /// Imports the rows of users' tables from the store at `old_path`, and users' indexes on tables of this program.
+    /// Imports the rows of users' tables, and users' indexes on tables of this program, from the store at `old_path`. A
+    /// store in which users cannot create objects does nothing.
     fn import_foreign(&mut self, _old_path: &Path) -> Result<(), LoadError> {
         Ok(())
     }

@@ -15,13 +15,13 @@ fn missing(name: &str) -> LoadError {
     LoadError::Bug(format!("a batch without {name}"))
 }
 
-/// Returns the column with this name. Fails if it is missing or does not contain integers.
+/// Returns the column with this name. Fails if the column is missing or does not contain integers.
 pub(in crate::load) fn number_column<'a>(rows: &'a RecordBatch, name: &str) -> Result<&'a Int64Array, LoadError> {
     let column = rows.column_by_name(name).and_then(|column| column.as_primitive_opt::<Int64Type>());
     column.ok_or_else(|| missing(name))
 }
 
-/// Returns the column with this name. Fails if it is missing or does not contain times.
+/// Returns the column with this name. Fails if the column is missing or does not contain times.
 pub(in crate::load) fn time_column<'a>(
     rows: &'a RecordBatch,
     name: &str,
@@ -30,17 +30,17 @@ pub(in crate::load) fn time_column<'a>(
     column.ok_or_else(|| missing(name))
 }
 
-/// Returns the column with this name. Fails if it is missing or does not contain texts.
+/// Returns the column with this name. Fails if the column is missing or does not contain texts.
 pub(in crate::load) fn text_column<'a>(rows: &'a RecordBatch, name: &str) -> Result<&'a StringArray, LoadError> {
     rows.column_by_name(name).and_then(|column| column.as_string_opt::<i32>()).ok_or_else(|| missing(name))
 }
 
-/// Returns the column with this name. Fails if it is missing or does not contain booleans.
+/// Returns the column with this name. Fails if the column is missing or does not contain booleans.
 pub(in crate::load) fn boolean_column<'a>(rows: &'a RecordBatch, name: &str) -> Result<&'a BooleanArray, LoadError> {
     rows.column_by_name(name).and_then(|column| column.as_boolean_opt()).ok_or_else(|| missing(name))
 }
 
-/// Returns the rows with only these columns, in this order. Fails if one is missing.
+/// Returns the rows with only these columns, in this order. Fails if a column is missing.
 pub(in crate::load) fn project(rows: &RecordBatch, columns: &[&str]) -> Result<RecordBatch, LoadError> {
     let schema = rows.schema();
     let indices: Result<Vec<usize>, _> = columns.iter().map(|name| schema.index_of(name)).collect();
@@ -48,7 +48,7 @@ pub(in crate::load) fn project(rows: &RecordBatch, columns: &[&str]) -> Result<R
     projected.map_err(invalid("columns of a batch"))
 }
 
-/// Returns the rows with only `columns`, in this order, renamed to `names`. Fails if one is missing.
+/// Returns the rows with only `columns`, in this order, renamed to `names`. Fails if a column is missing.
 pub(in crate::load) fn renamed(rows: &RecordBatch, columns: &[&str], names: &[&str]) -> Result<RecordBatch, LoadError> {
     let rows = project(rows, columns)?;
     let field = |(name, column): (&&str, &ArrayRef)| Field::new(*name, column.data_type().clone(), true);

@@ -21,7 +21,9 @@ const LEDGER_TABLE: &str = "sync_windows";
 const RUNS_TABLE: &str = "sync_runs";
 
 /// Checks that the attached file is this warehouse, and creates missing tables and columns. Also brings the views up to
-/// date, unless `has_views` says that they are. Returns the state of the search index.
+/// date, unless `has_views` is true. Returns the state of the search index.
+///
+/// A file of another service is rebound to `identity` if it has no rows of that service.
 pub(super) fn make_ready(
     engine: &Engine,
     path: &Path,
@@ -63,7 +65,7 @@ pub(super) fn make_ready(
     Ok(index)
 }
 
-/// The columns that a file lacks, by table; all columns of a table that the file lacks.
+/// The columns that the attached file lacks, by table. If the file lacks a table, all columns of the table are listed.
 pub(super) type MissingColumns = BTreeMap<&'static str, Vec<&'static Column>>;
 
 /// Checks that the attached file is this warehouse, and returns the columns that it lacks. Changes nothing.
@@ -89,10 +91,10 @@ pub(super) fn check(engine: &Engine, path: &Path, identity: &Identity) -> Result
     Ok(missing_columns)
 }
 
-/// Returns the columns that a table of the file lacks. `found` has the type of each existing column.
+/// Returns the columns of the contract that a table of the file lacks. `found` has the type of each existing column.
 ///
 /// # Errors
-/// [`LoadError::NotOurs`] if a column has another type than the contract.
+/// [`LoadError::NotOurs`] if a column has another type than in the contract.
 fn columns_missing_from<'t>(
     table: &'t Table,
     found: &BTreeMap<String, String>,
@@ -113,8 +115,8 @@ fn columns_missing_from<'t>(
     Ok(missing)
 }
 
-/// Returns a SQL relation with all columns of a table, which is NULL in the columns that the file lacks. It has no rows
-/// if the file lacks the table.
+/// Returns a SQL relation with all columns of a table, in which the missing columns are NULL. The relation has no rows
+/// if the file lacks the table. Must be called only if a column is missing.
 pub(super) fn with_null_columns(table: &Table, missing_columns: &[&Column]) -> String {
     let nulls: Vec<String> = missing_columns
         .iter()
@@ -152,7 +154,7 @@ fn create_missing_sql(
     Ok(statements)
 }
 
-/// Creates all tables, views and the metadata. Does so in one transaction, so that a kill leaves an empty file.
+/// Creates all tables, views and the metadata in one transaction, so that a kill leaves an empty file.
 fn create(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
     let mut statements: Vec<String> = schema::tables().iter().map(Table::create_sql).collect();
     statements.extend(schema::tables().iter().flat_map(Table::comment_sql));
@@ -169,7 +171,8 @@ fn create(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadE
     in_transaction(engine, path, "create the tables", || in_the_file(engine, &statements.join(";\n")))
 }
 
-/// Runs statements that name the tables of the file without its catalog.
+/// Runs statements that name the tables of the file without its catalog. Resets the default catalog afterwards, also
+/// after an error.
 pub(super) fn in_the_file(engine: &Engine, sql: &str) -> Result<(), duckdb::Error> {
     engine.connection().execute_batch(&format!("USE {CATALOG}.main"))?;
     let done = engine.connection().execute_batch(sql);
@@ -177,8 +180,8 @@ pub(super) fn in_the_file(engine: &Engine, sql: &str) -> Result<(), duckdb::Erro
     done
 }
 
-/// Checks the metadata of the file: `Newer` if a newer version of the program wrote the file, `OtherIdentity` if the
-/// file belongs to another service.
+/// Compares the metadata of the file with this program and `identity`. Returns `Newer` if a newer version of the
+/// program wrote the file, `OtherIdentity` if the file belongs to another service or environment.
 fn check_meta(meta: &BTreeMap<String, String>, path: &Path, identity: &Identity) -> Result<(), LoadError> {
     let value = |key: &str| meta.get(key).map_or("", String::as_str);
     let version = value("format_version");
@@ -195,7 +198,7 @@ fn check_meta(meta: &BTreeMap<String, String>, path: &Path, identity: &Identity)
     })
 }
 
-/// Returns true if the file has rows that came from a service. The table of runs does not count, nor do ledger rows of
+/// Returns true if the file has rows that came from a service. Rows of `sync_runs` do not count, nor do ledger rows of
 /// windows without records.
 fn holds_rows(engine: &Engine, found: &BTreeMap<String, Option<String>>) -> Result<bool, LoadError> {
     let tables = schema::tables().iter().filter(|table| found.contains_key(&table.name) && table.name != RUNS_TABLE);
@@ -210,12 +213,13 @@ fn holds_rows(engine: &Engine, found: &BTreeMap<String, Option<String>>) -> Resu
     engine.connection().query_row(&sql, [], |row| row.get(0)).map_err(failed)
 }
 
-/// Binds a file without rows of a service to another service, and empties its ledger and its table of runs.
+/// Binds a file without rows of a service to another service. Also empties the ledger and `sync_runs`, which are about
+/// the earlier service.
 fn rebind_empty_file(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
-    let forget: Vec<String> =
+    let delete_rows: Vec<String> =
         [LEDGER_TABLE, RUNS_TABLE].iter().map(|table| format!("DELETE FROM {}", qualified(table))).collect();
     in_transaction(engine, path, "bind the file to another service", || {
-        engine.connection().execute_batch(&format!("{}; {}", forget.join("; "), bind_sql(identity)))
+        engine.connection().execute_batch(&format!("{}; {}", delete_rows.join("; "), bind_sql(identity)))
     })
 }
 
@@ -236,24 +240,25 @@ pub(super) fn bind(engine: &Engine, path: &Path, identity: &Identity) -> Result<
     })
 }
 
-/// Reads the metadata of the file.
+/// Reads the metadata of the file: which service it belongs to, its format, and its views and search index. The keys
+/// are those of the table [`META_TABLE`].
 pub(super) fn read_meta(engine: &Engine) -> Result<BTreeMap<String, String>, LoadError> {
     let sql = format!("SELECT key, value FROM {}", qualified(META_TABLE));
     engine.query("read what the file knows of itself", &sql, |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Returns the tables and views in the file's schema `main`, by name: the CREATE statement of a table, `None` for a
-/// view.
+/// Returns the names of the tables and views in the file's schema `main`. The value is the CREATE statement for a
+/// table, and `None` for a view.
 fn list(engine: &Engine) -> Result<BTreeMap<String, Option<String>>, LoadError> {
-    let here = format!("database_name = '{CATALOG}' AND schema_name = 'main' AND NOT internal");
+    let in_file = format!("database_name = '{CATALOG}' AND schema_name = 'main' AND NOT internal");
     let sql = format!(
-        "SELECT table_name, sql FROM duckdb_tables() WHERE {here} UNION ALL SELECT view_name, NULL FROM duckdb_views() WHERE {here}"
+        "SELECT table_name, sql FROM duckdb_tables() WHERE {in_file} UNION ALL SELECT view_name, NULL FROM duckdb_views() WHERE {in_file}"
     );
     engine.query("list the tables", &sql, |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Returns true if the CREATE statement of every table is that of this program version. Then no column is missing, and
-/// the columns need not be listed. Listing columns is slow, because the engine then binds every view.
+/// Returns true if the CREATE statement of every table is that of this program version. No column is missing in such a
+/// file, and the columns need not be listed. Listing columns is slow, because the engine binds every view for the list.
 fn match_contracts(found: &BTreeMap<String, Option<String>>) -> bool {
     schema::tables().iter().all(|table| {
         let sql = found.get(&table.name).and_then(Option::as_ref);
@@ -261,8 +266,8 @@ fn match_contracts(found: &BTreeMap<String, Option<String>>) -> bool {
     })
 }
 
-/// Returns the characters of a statement without spaces, quotes and the final semicolon: the engine formats statements
-/// in its own way.
+/// Returns the characters of a statement without spaces, quotes and the final semicolon. Two statements with equal
+/// results differ only in formatting.
 fn letters(sql: &str) -> impl Iterator<Item = char> {
     sql.trim_end_matches(';').chars().filter(|letter| !letter.is_whitespace() && *letter != '"')
 }

@@ -1,5 +1,5 @@
-//! The database files that this process has open. DuckDB's lock belongs to the process: a second handle of the same
-//! process is not refused, and closing it drops the lock. So the process itself refuses a second handle.
+//! Counts the database files that this process has open. DuckDB's lock belongs to the process: the system does not
+//! refuse a second handle of the same process, and closing this handle drops the lock. So this module refuses it.
 
 use std::{
     collections::BTreeMap,
@@ -9,14 +9,16 @@ use std::{
 
 use crate::load::LoadError;
 
-/// Number of readers that this process has for each open file; [`WRITER`] if it has a writer.
+/// For each open file the number of readers in this process, or [`WRITER`] if this process writes the file.
 static OPEN: Mutex<BTreeMap<PathBuf, usize>> = Mutex::new(BTreeMap::new());
+/// Stands for one writer in [`OPEN`].
 const WRITER: usize = usize::MAX;
 
-/// The right to open a file in this process, until dropped. A file has one claim of a writer, or any number of claims
-/// of readers.
+/// The right to open a file in this process, until the claim is dropped. A file has one claim of a writer, or any
+/// number of claims of readers.
 #[derive(Debug)]
 pub(in crate::load) struct Claim {
+    /// The key of the file in [`OPEN`].
     path: PathBuf,
 }
 
@@ -31,8 +33,8 @@ impl Claim {
         Self::take(path, |open| (open != WRITER).then(|| open + 1))
     }
 
-    /// Changes the count of the file to the result of `new_count`, which gets the count before. Fails if it returns
-    /// `None`.
+    /// Replaces the count of the file by the result of `new_count`, which gets the present count. Fails with `Locked`
+    /// if `new_count` returns `None`.
     fn take(path: &Path, new_count: impl FnOnce(usize) -> Option<usize>) -> Result<Self, LoadError> {
         let key = key_of(path);
         // A panic cannot break the map: each change is one statement.
@@ -48,6 +50,7 @@ impl Claim {
 }
 
 impl Drop for Claim {
+    /// Gives the right back: subtracts a reader, or removes the file from [`OPEN`] after the last reader or the writer.
     fn drop(&mut self) {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         match open.get_mut(&self.path) {
@@ -57,7 +60,8 @@ impl Drop for Claim {
     }
 }
 
-/// Returns the path of the file without links, so that one file has one key. Works also if the file does not exist yet.
+/// Returns the path of the file without links, so that one file has one key. A file that does not exist yet gets the
+/// path of its folder without links.
 fn key_of(path: &Path) -> PathBuf {
     let resolved = path.canonicalize().ok();
     let in_folder = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));

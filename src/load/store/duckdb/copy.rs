@@ -1,7 +1,7 @@
-//! The read-only copy of the file for analysts. The copy is written under another name and renamed, so a new session
-//! opens either the old copy or the new one.
+//! Makes the read-only copy of the file for analysts. The copy is written under another name and renamed, so a new
+//! session opens either the old copy or the new one.
 //!
-//! A session that has a copy open keeps it, and does not block a run.
+//! A session that has a copy open keeps reading this copy, and does not block a run.
 
 use std::{
     fs::{self, File, FileTimes, Metadata, Permissions},
@@ -22,16 +22,16 @@ pub(super) const UNFINISHED: &str = ".unfinished";
 /// File mode of the first copy. Later copies get the mode of the copy that they replace.
 const READ_ONLY: u32 = 0o400;
 
-/// Returns true if the copy has the content of the original: the same size and modification time, and the original has
-/// no commit log. A copy gets the modification time of its original.
+/// Returns true if the copy has the content of the original. That is so if size and modification time are the same, and
+/// the original has no commit log. A copy gets the modification time of its original.
 pub(super) fn is_current(original: &Path, copy: &Path) -> bool {
     let stamp = |metadata: Metadata| Some((metadata.len(), metadata.modified().ok()?));
     let stamp_of = |path: &Path| fs::metadata(path).ok().and_then(stamp);
     stamp_of(original).is_some_and(|stamp| stamp_of(copy) == Some(stamp)) && !file::has_commit_log(original)
 }
 
-/// Returns an error if the file at the path is neither empty nor a copy of this warehouse. The warehouse's file must
-/// not be attached.
+/// Returns an error if the file at `copy` may not be replaced: it is neither empty nor a copy of this warehouse. The
+/// warehouse's file must not be attached.
 pub(super) fn check_target(engine: &Engine, copy: &Path, identity: &Identity) -> Result<(), LoadError> {
     let found = files::metadata(copy).map_err(LoadError::io("look at", copy))?;
     // An empty file is what an erasure leaves in place of the copy.
@@ -45,8 +45,8 @@ pub(super) fn check_target(engine: &Engine, copy: &Path, identity: &Identity) ->
     checked.map(drop)
 }
 
-/// Makes the copy and replaces the earlier one. The original must be attached, so that nobody else writes to it, and
-/// its commit log must have been folded in.
+/// Makes the copy and replaces the earlier one. The original must be attached, so that nobody else writes to it. Its
+/// commit log must have been folded in.
 pub(super) fn make(engine: &Engine, original: &Path, copy: &Path) -> Result<(), LoadError> {
     let folder = files::folder_of(copy);
     files::create_folders(folder).map_err(LoadError::io("create the folder", folder))?;
@@ -58,12 +58,13 @@ pub(super) fn make(engine: &Engine, original: &Path, copy: &Path) -> Result<(), 
     }
     made.map_err(LoadError::io("write", &unfinished))?;
     engine.hit(DurableStep::DuckDbCopied, copy)?;
-    // A session may have written to the last copy. Its commit log does not fit the new copy.
+    // A session may have written to the earlier copy. The commit log of that copy does not fit the new copy.
     file::remove(&file::commit_log(copy))?;
     file::replace(&unfinished, copy)
 }
 
-/// Copies the bytes of the original, gives the copy its modification time, and makes the copy read-only and durable.
+/// Copies the bytes of the original to `unfinished`. Gives the copy the original's modification time, and makes it
+/// read-only and durable.
 fn write(original: &Path, unfinished: &Path) -> io::Result<()> {
     // A leftover of a killed run may be read-only, so it is removed and not overwritten.
     files::remove(unfinished)?;

@@ -1,29 +1,29 @@
-//! Estimates the memory of the engine's deletion marks: its notes of which rows are removed. The engine cannot spill
-//! these marks to disk, and keeps them until a checkpoint has written them and the file is closed.
+//! Estimates the memory of the engine's deletion marks, which say which rows are removed. The engine cannot spill
+//! deletion marks to disk, and keeps them until a checkpoint has written them and the file is closed.
 
 use super::{names::qualified, transaction::with_keys};
 use crate::load::{LoadError, engine::Engine, store::TableChange};
 
 /// Rows of a vector: the engine keeps its marks by vector.
 const VECTOR_ROWS: u64 = 2048;
-/// Memory of the marks of one vector in bytes, for any number of removed rows in it. Measured with 50,000 removals
-/// among a million rows.
+/// Memory of the marks of one vector in bytes, for any number of removed rows in the vector. Measured with 50,000
+/// removals among a million rows.
 const VECTOR_BYTES: u64 = 18 * 1024;
-/// A change that removes at most so many rows is counted as one vector for each row, which saves a query.
+/// Largest number of removed rows for which each row counts as one vector, which saves a query.
 const FEW: u64 = 256;
 
-/// The estimated marks of all removals since the file was opened.
+/// The estimated memory of the marks of all removals since the file was opened.
 #[derive(Debug)]
 pub(super) struct DeletionMarks {
     /// Number of vectors with marks.
     vectors: u64,
-    /// Memory for marks, in bytes.
+    /// Memory of the marks, in bytes, at which the file should be closed.
     bytes_max: u64,
 }
 
 impl DeletionMarks {
-    /// No marks. A quarter of the engine's memory, `memory_limit_bytes`, may be used for marks. A commit needs the
-    /// rest.
+    /// Creates a count without marks. A quarter of the engine's memory, `memory_limit_bytes`, may be used for marks. A
+    /// commit needs the rest.
     pub fn none(memory_limit_bytes: u64) -> Self {
         Self { vectors: 0, bytes_max: memory_limit_bytes / 4 }
     }
@@ -35,7 +35,7 @@ impl DeletionMarks {
         Ok(())
     }
 
-    /// Resets the count, because the file was closed.
+    /// Resets the count, because closing the file frees the marks.
     pub fn clear(&mut self) {
         self.vectors = 0;
     }

@@ -13,12 +13,12 @@ use crate::{
     schema::quote_text,
 };
 
-/// Parts of messages that say that the user may not write the file.
+/// Texts in engine messages that mean that the user may not write the file.
 const ACCESS_DENIED: [&str; 3] = ["Read-only file system", "Permission denied", "Operation not permitted"];
-/// Parts of messages that say that somebody holds the lock. Other messages about a lock mean that the file system
-/// refuses locks.
+/// Texts in engine messages that mean that somebody holds the lock. Other messages about a lock mean that the file
+/// system refuses locks.
 const LOCK_HELD: [&str; 4] = ["onflicting lock", "already held", "temporarily unavailable", "Resource unavailable"];
-/// Parts of messages about a damaged database: wrong checksums, missing pages, a truncated log.
+/// Texts in engine messages about a damaged database: wrong checksums, missing pages, a truncated log.
 const DAMAGE: [&str; 6] = [
     "Corrupt database file",
     "checksum",
@@ -28,14 +28,14 @@ const DAMAGE: [&str; 6] = [
     "Failed to load metadata pointer",
 ];
 
-/// Options of ATTACH for a new file. DuckDB's default format is that of version 1.0: there, statistics are converted
-/// whenever the file is opened, and strings take more space. An existing file keeps its format.
+/// Options of ATTACH for a new file. DuckDB's default is the format of version 1.0: statistics are converted whenever
+/// the file is opened, and strings take more space. An existing file keeps its format.
 pub(super) const NEW_FILE_OPTIONS: &str = "TYPE duckdb, STORAGE_VERSION 'v1.4.0'";
 
 /// Suffix of a file that is being created.
 const NEW_SUFFIX: &str = ".new";
 
-/// Attaches the file for writing; creates it if there is none.
+/// Attaches the file for writing; creates the file if there is none.
 pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     if files::metadata(path).map_err(LoadError::io("reach", path))?.is_none() {
         create(engine, path)?;
@@ -43,8 +43,8 @@ pub(super) fn attach(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     attach_as(engine, path, CATALOG, "TYPE duckdb")
 }
 
-/// Creates the file under another name and renames it. The engine writes the header of a new file in several steps, and
-/// could not open a file that a kill between the steps left.
+/// Creates the file under another name and renames it. The engine writes the header of a new file in several steps.
+/// After a kill between these steps the engine could not open the file.
 fn create(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let new = files::with_suffix(path, NEW_SUFFIX);
     remove_database(&new)?;
@@ -55,7 +55,7 @@ fn create(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     replace(&new, path)
 }
 
-/// Replaces a file by another, durably. After an error the new file is removed.
+/// Replaces the file at `path` by the file `new`, durably. After an error `new` is removed.
 pub(super) fn replace(new: &Path, path: &Path) -> Result<(), LoadError> {
     files::replace(new, path).map_err(LoadError::io("replace", path))
 }
@@ -81,7 +81,8 @@ pub(super) fn attach_as(engine: &Engine, path: &Path, catalog: &str, options: &s
     attach_file(engine, [path, path], catalog, options)
 }
 
-/// Attaches `file` as `catalog`; an error names `path`.
+/// Attaches `file` as `catalog`. An error names `path`, which is the final path of a file that is created under another
+/// name.
 fn attach_file(engine: &Engine, [file, path]: [&Path; 2], catalog: &str, options: &str) -> Result<(), LoadError> {
     let Some(text) = file.to_str() else {
         return Err(LoadError::NotOurs { path: path.to_owned(), why: "its name is not UTF-8".into() });
@@ -90,7 +91,7 @@ fn attach_file(engine: &Engine, [file, path]: [&Path; 2], catalog: &str, options
     engine.connection().execute_batch(&sql).map_err(explain("open the warehouse", path))
 }
 
-/// Returns true if the file has a commit log: its writer was killed, or has the file open.
+/// Returns true if the file has a commit log: a writer was killed, or has the file open.
 pub(super) fn has_commit_log(path: &Path) -> bool {
     commit_log(path).exists()
 }
@@ -118,8 +119,9 @@ pub(super) fn checkpoint(engine: &Engine, path: &Path) -> Result<(), LoadError> 
     engine.connection().execute_batch(&sql).map_err(explain("write the warehouse", path))
 }
 
-/// For `map_err`: turns an engine error about the file at `path` into the [`LoadError`] that tells what can be done.
-/// The engine has no error codes, so its messages are matched. `action` says what failed.
+/// Returns a closure for `map_err` that turns an engine error about the file at `path` into the [`LoadError`] that
+/// tells what can be done. The engine has no error codes, so its messages are matched. `action` says what failed, for
+/// an error that is none of the known ones.
 pub(in crate::load) fn explain<'a>(
     action: &'a str,
     path: &'a Path,
@@ -127,7 +129,7 @@ pub(in crate::load) fn explain<'a>(
     move |error| explained(error, action, path)
 }
 
-/// The error that [`explain`] returns.
+/// Returns the [`LoadError`] for an engine error: see [`explain`].
 fn explained(error: duckdb::Error, action: &str, path: &Path) -> LoadError {
     let message = error.to_string();
     let path = path.to_owned();

@@ -1,4 +1,4 @@
-//! Transfers the tables, views and indexes that users created from a warehouse to the new file that a replay fills.
+//! Copies the tables, views and indexes that users created from a warehouse to the new file that a replay fills.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ struct Index {
     comment: Option<String>,
 }
 
-/// Returns the indexes on the tables of this program. Users created all of them: the program creates none.
+/// Returns the indexes on the tables of this program. Users created all these indexes: the program creates none.
 fn indexes_on_ours(engine: &Engine, catalog: &str) -> Result<Vec<Index>, LoadError> {
     let sql = format!(
         "SELECT table_name, index_name, sql, comment FROM duckdb_indexes()
@@ -42,8 +42,9 @@ fn indexes_on_ours(engine: &Engine, catalog: &str) -> Result<Vec<Index>, LoadErr
     Ok(found.into_iter().filter(|(table, _)| is_our_table(table)).map(|(_, index)| index).collect())
 }
 
-/// Creates a file at `new_file` with all objects of the attached file, but without rows except the metadata, and
-/// without indexes on tables of this program. Fails if the rebuilt rows could not keep what users added to them.
+/// Creates a file at `new_file` with all objects of the attached file, but without rows except the metadata. Indexes on
+/// tables of this program are left out. Fails if users added columns with values or foreign keys that rebuilt rows
+/// cannot keep.
 pub(super) fn create_empty(engine: &Engine, path: &Path, new_file: &Path) -> Result<(), LoadError> {
     require_no_key_to_ours(&tables(engine, CATALOG)?, path)?;
     require_no_values_in_ours(engine, path)?;
@@ -66,7 +67,7 @@ pub(super) fn create_empty(engine: &Engine, path: &Path, new_file: &Path) -> Res
 }
 
 /// Imports the rows of users' tables, and users' indexes on tables of this program, from `old_file` into the attached
-/// file. Waits while another process has the old file open.
+/// file. `patience` limits the wait while another process has the old file open.
 pub(super) fn import(engine: &Engine, old_file: &Path, patience: &LockPatience) -> Result<(), LoadError> {
     let options = "TYPE duckdb, READ_ONLY";
     patience.until_free(|| file::attach_as(engine, old_file, OLD_CATALOG, options))?;
@@ -93,7 +94,7 @@ fn import_attached(engine: &Engine, old_file: &Path) -> Result<(), LoadError> {
     })
 }
 
-/// Returns an error if a user added a column with values to a table of this program: rows that are built again would
+/// Returns an error if a user added a column with values to a table of this program. Rows that are built again would
 /// not have these values.
 fn require_no_values_in_ours(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     for (name, columns) in columns_by_table(engine)? {

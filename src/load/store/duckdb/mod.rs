@@ -42,23 +42,24 @@ use crate::{
 /// memory, and after a crash the next reader must replay it. Large inserts bypass the log.
 const COMMIT_LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The warehouse in one DuckDB file.
+/// The warehouse in one DuckDB file. The file is attached while the store works, and detached between.
 pub(in crate::load) struct DuckDbStore {
     engine: Engine,
     path: PathBuf,
-    /// Path of the copy for readers, made when a run ends.
+    /// Path of the copy for readers, which is made when a run ends; `None` for no copy.
     copy: Option<PathBuf>,
+    /// Settings of the search index.
     search: FullTextSearch,
-    /// State of the search index: read when the file is attached, then updated by every change.
+    /// State of the search index, read when the file is attached and updated by every change.
     index: IndexState,
     identity: Identity,
     patience: LockPatience,
     access: Access,
-    /// `Some` while the file is attached: keeps this process from opening the file twice.
+    /// Keeps this process from opening the file twice. `Some` while the file is attached.
     claim: Option<Claim>,
-    /// True once the views have been brought up to date. They are checked only at the first attach.
+    /// True once this store has brought the views up to date, which happens at the first attach.
     has_views: bool,
-    /// The deletion marks of the rows that were removed since the file was attached.
+    /// Estimates the memory of the deletion marks of all rows removed since the file was attached.
     marks: DeletionMarks,
     /// True if something was committed since the last checkpoint.
     is_dirty: bool,
@@ -68,6 +69,7 @@ pub(in crate::load) struct DuckDbStore {
 
 /// How the file is opened.
 enum Access {
+    /// For reading and writing.
     Write,
     /// Read-only: nothing is created or changed. Columns that the file lacks are read as NULL.
     Compare(MissingColumns),
@@ -82,7 +84,7 @@ pub(in crate::load) struct DuckDbOptions<'p> {
     pub patience: LockPatience,
     /// The failpoints before durable steps.
     pub failpoints: Failpoints,
-    /// Path of the copy for readers, made when a run ends.
+    /// Path of the copy for readers, which is made when a run ends; `None` for no copy.
     pub copy: Option<PathBuf>,
     /// Settings of the search index.
     pub search: FullTextSearch,
@@ -90,11 +92,11 @@ pub(in crate::load) struct DuckDbOptions<'p> {
 
 impl DuckDbStore {
     /// Opens the warehouse. Creates the file, its folder and the tables on first use. [`Store::publish`] and
-    /// [`Store::release_lock`] close the file, and the next use opens it again.
+    /// [`Store::release_lock`] close the file, and the next use opens the file again.
     ///
     /// # Errors
-    /// `Locked` if another process has the file open, `OtherIdentity`, `Newer` or `NotOurs` if it is not this
-    /// warehouse.
+    /// `Locked` if another process has the file open; `OtherIdentity`, `Newer` or `NotOurs` if the file is another one
+    /// than this warehouse.
     pub fn open(options: DuckDbOptions<'_>, engine: StartedEngine) -> Result<Self, LoadError> {
         let folder = files::folder_of(options.path);
         files::create_folders(folder).map_err(LoadError::io("create the folder", folder))?;
@@ -136,8 +138,8 @@ impl DuckDbStore {
         Ok(store)
     }
 
-    /// Attaches the file unless it is attached. For writing, also creates missing tables and brings the views up to
-    /// date.
+    /// Attaches the file, unless it is attached already. For writing, also creates missing tables and brings the views
+    /// up to date. If that fails, the file is detached again.
     fn attach(&mut self) -> Result<(), LoadError> {
         if self.claim.is_some() {
             return Ok(());
@@ -150,7 +152,7 @@ impl DuckDbStore {
             return Ok(());
         }
         let claim = Claim::for_writing(&self.path)?;
-        // A killed run leaves its commit log; then the next publish makes a checkpoint.
+        // A killed run leaves its commit log, so the next publish must make a checkpoint.
         self.is_dirty |= file::has_commit_log(&self.path);
         self.patience.until_free(|| file::attach(&self.engine, &self.path))?;
         self.claim = Some(claim);
@@ -168,7 +170,7 @@ impl DuckDbStore {
         }
     }
 
-    /// Closes the file, so that other processes can open it.
+    /// Detaches the file, so that other processes can open it. Does nothing if the file is not attached.
     fn detach(&mut self) -> Result<(), LoadError> {
         if self.claim.is_some() {
             file::detach(&self.engine, &self.path)?;
@@ -178,8 +180,9 @@ impl DuckDbStore {
         Ok(())
     }
 
-    /// Makes the search index if the settings want it and it is out of date. Drops the index if they do not want it or
-    /// it cannot be made: `search_answers` also works without an index. A failure to make the index is only a warning.
+    /// Makes the search index if the settings want one and it is out of date. Drops the index if the settings want
+    /// none, or if making it failed. A failure to make the index is only a warning, because `search_answers` also works
+    /// without an index.
     fn update_index(&mut self) -> Result<(), LoadError> {
         if !self.search.is_on {
             return if self.index == IndexState::Missing { Ok(()) } else { self.drop_index() };
@@ -197,14 +200,14 @@ impl DuckDbStore {
         self.drop_index()
     }
 
-    /// Makes the search index unless it is current, and closes the file. Makes none if somebody else created a macro
-    /// `search_answers`.
+    /// Makes the search index unless it is current, and closes the file. Makes no index if somebody else created a
+    /// macro `search_answers`. The extension `fts` must be installed.
     fn make_index(&mut self) -> Result<(), LoadError> {
         if self.index == IndexState::Current {
             return Ok(());
         }
         self.attach()?;
-        // If the file was not attached, attaching has read the state again.
+        // Attaching may have read the state of the index from the file.
         if self.index == IndexState::Current {
             return self.detach();
         }
@@ -227,7 +230,7 @@ impl DuckDbStore {
         self.publish()
     }
 
-    /// Drops the search index. Returns true if there was one.
+    /// Drops the search index without closing the file. Returns true if there was an index.
     fn remove_index(&mut self) -> Result<bool, LoadError> {
         self.attach()?;
         let has_index = self.index != IndexState::Missing;
@@ -238,8 +241,8 @@ impl DuckDbStore {
         Ok(has_index)
     }
 
-    /// Replaces the engine by a new one, which has no file attached. If that fails, the next statement returns the
-    /// error.
+    /// Replaces the engine by a new one, which has no file attached. If that fails, the old engine stays, and the next
+    /// statement returns an error.
     fn restart_engine(&mut self) {
         if self.engine.restart().is_ok() {
             self.claim = None;
@@ -247,12 +250,12 @@ impl DuckDbStore {
         }
     }
 
-    /// Folds the commit log into the file.
+    /// Folds the commit log into the file. Attaches the file if needed, and leaves it attached.
     fn checkpoint(&mut self) -> Result<(), LoadError> {
         self.attach()?;
         let checkpoint = || file::checkpoint(&self.engine, &self.path);
-        // After many removals the engine may rewrite many row groups, which more threads speed up. Otherwise there is
-        // little to write, and further threads would only spin.
+        // After many removals the engine may rewrite many row groups, which more threads speed up. After few removals,
+        // further threads would only spin.
         if self.marks.is_small() {
             checkpoint()?
         } else {
@@ -272,7 +275,8 @@ impl Store for DuckDbStore {
         self.path.display().to_string()
     }
 
-    /// Also empties the copy for readers, which is of the old service. The next run makes a new copy.
+    /// Also empties the copy for readers, because its rows are of the earlier service. The end of the next run makes a
+    /// new copy.
     fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
         self.attach()?;
         catalog::bind(&self.engine, &self.path, identity)?;
@@ -327,9 +331,9 @@ impl Store for DuckDbStore {
         if !std::mem::take(&mut self.is_open) {
             return;
         }
-        // Some errors have ended the transaction already; then this fails, and the failure means nothing.
+        // Fails if an error has ended the transaction already, which needs no rollback.
         self.engine.connection().execute_batch("ROLLBACK").ok();
-        // After some errors, such as a full disk, the engine refuses every statement until the file is opened again.
+        // After some errors, such as a full disk, the engine refuses every statement until it is restarted.
         self.restart_engine();
     }
 
@@ -358,8 +362,8 @@ impl Store for DuckDbStore {
         copy::check_target(&self.engine, &copy, &self.identity)?;
         self.checkpoint()?;
         let made = copy::make(&self.engine, &self.path, &copy);
-        // Detached also after an error. Copying has dropped the lock already: DuckDB's locks belong to the process, and
-        // closing any handle of the file drops them.
+        // The file is detached also if copying failed. Copying has dropped the lock already: DuckDB's locks belong to
+        // the process, and closing any handle of the file drops them.
         self.detach().and(made)?;
         tracing::info!(path = %copy.display(), "the copy for readers is replaced");
         Ok(())

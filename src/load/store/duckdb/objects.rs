@@ -1,6 +1,6 @@
-//! Copies tables, views, macros, sequences, types, schemas, indexes and comments into another DuckDB file, also those
-//! that users created. Used to rewrite the file, and to build the file that a replay fills. [`require_copyable`]
-//! reports an object that cannot be copied before anything changes.
+//! Copies tables, views, macros, sequences, types, schemas, indexes and comments into another DuckDB file. Objects that
+//! users created are copied too. The other file is a rewrite of the warehouse, or the file that a replay fills.
+//! [`require_copyable`] reports an object that cannot be copied before anything changes.
 //!
 //! `COPY FROM DATABASE (SCHEMA)` creates the objects. Rows are copied table by table, referenced tables first, because
 //! the engine checks foreign keys against rows that earlier statements inserted.
@@ -31,7 +31,7 @@ pub(super) const NEW_CATALOG: &str = "new_file";
 /// SQL condition for columns whose type can contain text.
 const CAN_HOLD_TEXT: &str =
     "NOT regexp_full_match(data_type, '.*INT|.*INTEGER|DOUBLE|FLOAT|BOOLEAN|DECIMAL.*|DATE|TIME.*|INTERVAL')";
-/// Longest chain of rows that reference each other, in one table, that can be copied.
+/// Longest chain of rows that can be copied, in a table whose rows reference each other.
 const GENERATIONS_MAX: usize = 1000;
 
 /// A table of the file.
@@ -39,17 +39,18 @@ const GENERATIONS_MAX: usize = 1000;
 pub(super) struct StoredTable {
     schema: String,
     name: String,
-    /// True if the table may have generated columns, which cannot be inserted.
+    /// True if the table may have generated columns. Values cannot be inserted into generated columns.
     may_have_generated: bool,
-    /// The foreign keys of the table.
+    /// The foreign keys from this table to others or to itself.
     keys: Vec<ForeignKey>,
 }
 
 /// A foreign key. DuckDB allows it only between tables of one schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ForeignKey {
+    /// The columns of the referencing table.
     columns: Vec<String>,
-    /// Name of the referenced table.
+    /// The name of the referenced table.
     to: String,
     /// The referenced columns, in the order of `columns`.
     to_columns: Vec<String>,
@@ -66,7 +67,7 @@ impl StoredTable {
         format!("{catalog}.{}.{}", quote_identifier(&self.schema), quote_identifier(&self.name))
     }
 
-    /// Returns the name of the table in messages to people.
+    /// Returns the name of the table for messages, such as `the table notes`.
     pub(super) fn for_people(&self) -> String {
         match self.schema.as_str() {
             "main" => format!("the table {}", self.name),
@@ -117,7 +118,8 @@ fn foreign_keys(engine: &Engine, catalog: &str) -> Result<Vec<(String, String, F
     Ok(keys.into_iter().map(|((schema, name, _), key)| (schema, name, key)).collect())
 }
 
-/// Sorts tables so that each stands after the tables that it references. Tables in a circle of references come last.
+/// Sorts tables so that each stands after the tables that it references. A reference of a table to itself is ignored.
+/// Tables in a circle of references come last.
 fn parents_first(mut unsorted: Vec<StoredTable>) -> Vec<StoredTable> {
     let mut sorted: Vec<StoredTable> = Vec::with_capacity(unsorted.len());
     while !unsorted.is_empty() {
@@ -140,7 +142,7 @@ fn parents_first(mut unsorted: Vec<StoredTable>) -> Vec<StoredTable> {
     sorted
 }
 
-/// Returns the tables that users created, each with its columns that can contain text.
+/// Returns the tables that users created in the attached file, each with its columns that can contain text.
 pub(super) fn foreign_tables(engine: &Engine) -> Result<Vec<ForeignTable>, LoadError> {
     let foreign = tables(engine, CATALOG)?.into_iter().filter(|table| !table.is_ours());
     let of_table = |table: StoredTable| {
@@ -152,7 +154,7 @@ pub(super) fn foreign_tables(engine: &Engine) -> Result<Vec<ForeignTable>, LoadE
 }
 
 /// Calls `take` with batches of a user's table: the columns of [`ForeignTable::columns`], converted to text. Lists and
-/// structs are converted too.
+/// structs are converted too. A table without such columns is not read.
 pub(super) fn read_foreign(engine: &Engine, table: &ForeignTable, take: &mut Take<'_>) -> Result<(), LoadError> {
     let as_texts: Vec<String> =
         table.columns.iter().map(|name| format!("CAST({} AS VARCHAR)", quote_identifier(name))).collect();
@@ -173,8 +175,8 @@ fn columns(engine: &Engine, table: &StoredTable, catalog: &str, condition: &str)
     engine.query("list the columns", &sql, |row| row.get(0))
 }
 
-/// Creates every object of the warehouse, without rows, in the attached new file. On failure the error names the user's
-/// object that cannot be created. Must run inside [`with_search_path`].
+/// Creates every object of the warehouse, without rows, in the new file, which is attached as [`NEW_CATALOG`]. On
+/// failure the error names the user's object that cannot be created. Must run inside [`with_search_path`].
 pub(super) fn clone_schema(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let sql = format!("COPY FROM DATABASE {CATALOG} TO {NEW_CATALOG} (SCHEMA)");
     engine.connection().execute_batch(&sql).map_err(|error| {
@@ -183,8 +185,8 @@ pub(super) fn clone_schema(engine: &Engine, path: &Path) -> Result<(), LoadError
     })
 }
 
-/// Runs work with all schemas of the warehouse in the search path. Then statements find macros and sequences by
-/// unqualified names, as in the session that created them.
+/// Runs `work` with all schemas of the warehouse in the search path. Statements in `work` find macros and sequences by
+/// unqualified names, as in the session that created them. The search path is reset afterwards.
 pub(super) fn with_search_path<T>(
     engine: &Engine,
     work: impl FnOnce() -> Result<T, LoadError>,
@@ -200,8 +202,8 @@ pub(super) fn with_search_path<T>(
     done
 }
 
-/// Returns the name of the first user's table whose defaults, checks or indexes the engine cannot bind, such as a
-/// default that calls a missing function. `None` if there is no such table.
+/// Returns the name of the first user's table whose defaults, checks or indexes the engine cannot bind. An example is a
+/// default that calls a missing function. Returns `None` if there is no such table.
 fn unbound_table(engine: &Engine) -> Option<String> {
     let foreign = tables(engine, CATALOG).ok()?.into_iter().filter(|table| !table.is_ours());
     let is_unbound = |table: &StoredTable| {
@@ -211,8 +213,8 @@ fn unbound_table(engine: &Engine) -> Option<String> {
     foreign.into_iter().find(is_unbound).map(|table| table.for_people())
 }
 
-/// Returns the error for a user's object that cannot be copied: `ForeignObject`, or the engine's error if the disk is
-/// full.
+/// Returns the error for a user's object that cannot be copied: `ForeignObject`, or `Full` if the disk is full. `why`
+/// begins the explanation.
 pub(super) fn copy_error(error: duckdb::Error, path: &Path, object: String, why: &str) -> LoadError {
     if is_full(&error.to_string()) {
         LoadError::engine(ACTION)(error)
@@ -221,8 +223,8 @@ pub(super) fn copy_error(error: duckdb::Error, path: &Path, object: String, why:
     }
 }
 
-/// Copies all rows of a table between two attached files: from the first of `catalogs` to the second. Must run inside
-/// [`with_search_path`].
+/// Copies all rows of a table between two attached files: from the first of `catalogs` to the second. Generated columns
+/// are left out. Must run inside [`with_search_path`]. `path` is the file to name in errors.
 pub(super) fn copy_rows(
     engine: &Engine,
     path: &Path,
@@ -247,7 +249,7 @@ pub(super) fn copy_rows(
             let sql = format!("INSERT INTO {into} SELECT {columns} FROM {from}");
             engine.connection().execute_batch(&sql).map_err(failed)
         };
-        // The order of rows in tables of this program has no meaning. In tables that users created, it may have one.
+        // The order of rows has no meaning in tables of this program. In a user's table the order may have a meaning.
         return if table.is_ours() { engine.in_any_order(insert) } else { insert() };
     }
     copy_generations(engine, path, table, &RowCopy { from, to, into, columns }, failed)
@@ -255,7 +257,9 @@ pub(super) fn copy_rows(
 
 /// The source and the target of a copy of rows, as SQL.
 struct RowCopy {
+    /// The SQL name of the source table.
     from: String,
+    /// The SQL name of the target table.
     to: String,
     /// The target of INSERT INTO: `to`, with a list of columns if the table has generated columns.
     into: String,
@@ -263,8 +267,9 @@ struct RowCopy {
     columns: String,
 }
 
-/// Copies the rows of a table with a foreign key to itself: first the rows that reference no row, then the rows that
-/// reference only copied rows, and so on. Fails if rows reference each other in a circle.
+/// Copies the rows of a table with a foreign key to itself. The first round copies the rows that reference no row; each
+/// further round copies the rows whose referenced rows are copied. Fails if rows are left, because they reference each
+/// other in a circle or in too long a chain.
 fn copy_generations(
     engine: &Engine,
     path: &Path,
@@ -273,7 +278,7 @@ fn copy_generations(
     failed: impl Fn(duckdb::Error) -> LoadError,
 ) -> Result<(), LoadError> {
     let RowCopy { from, to, into, columns } = copy;
-    let own_keys = table.keys.iter().filter(|key| key.to == table.name);
+    let keys_to_itself = table.keys.iter().filter(|key| key.to == table.name);
     let has_copied_parent = |key: &ForeignKey| {
         let pairs = || key.columns.iter().zip(&key.to_columns);
         let equal = pairs().map(|(column, to)| format!("p.{} = o.{}", quote_identifier(to), quote_identifier(column)));
@@ -281,7 +286,7 @@ fn copy_generations(
         let (equal, empty) = (equal.collect::<Vec<_>>().join(" AND "), empty.collect::<Vec<_>>().join(" OR "));
         format!("({empty} OR EXISTS (SELECT 1 FROM {to} p WHERE {equal}))")
     };
-    let have_copied_parents = own_keys.map(has_copied_parent).collect::<Vec<_>>().join(" AND ");
+    let have_copied_parents = keys_to_itself.map(has_copied_parent).collect::<Vec<_>>().join(" AND ");
     engine.execute(ACTION, &format!("CREATE OR REPLACE TEMP TABLE work_left AS SELECT rowid AS id FROM {from}"))?;
     for _ in 0..GENERATIONS_MAX {
         let select_next = format!(
@@ -299,26 +304,26 @@ fn copy_generations(
         );
         engine.connection().execute_batch(&insert).map_err(&failed)?;
     }
-    let [left] = engine.integers(ACTION, "SELECT count(*) FROM work_left")?;
+    let [rows_left] = engine.integers(ACTION, "SELECT count(*) FROM work_left")?;
     engine.execute(ACTION, "DROP TABLE work_left; DROP TABLE IF EXISTS work_now")?;
-    match left {
+    match rows_left {
         0 => Ok(()),
-        left => Err(LoadError::ForeignObject {
+        rows_left => Err(LoadError::ForeignObject {
             path: path.to_owned(),
             object: table.for_people(),
             why: format!(
-                "has {left} rows that reference each other in a circle, or in too long a chain, by its foreign key to itself"
+                "has {rows_left} rows that reference each other in a circle, or in too long a chain, by its foreign key to itself"
             ),
         }),
     }
 }
 
-/// Returns the columns of a table that are not generated, as a SQL list, or `None` if no column is generated.
+/// Returns the columns of a table that are not generated, as a SQL list. Returns `None` if no column is generated.
 fn columns_with_values(engine: &Engine, table: &StoredTable, catalog: &str) -> Result<Option<String>, LoadError> {
     let names = columns(engine, table, catalog, "true")?;
     let quoted: Vec<String> = names.iter().map(|name| quote_identifier(name)).collect();
-    // DuckDB's catalog does not list generated columns. So the engine is asked to plan an INSERT into each column: it
-    // refuses a value for a generated column.
+    // DuckDB's catalog does not say which columns are generated. So the engine is asked to plan an INSERT into each
+    // column: the engine refuses a value for a generated column.
     let is_generated = |column: &&String| {
         let sql = format!("EXPLAIN INSERT INTO {} ({column}) SELECT NULL", table.sql(catalog));
         let error = engine.connection().execute_batch(&sql).err();
@@ -328,8 +333,8 @@ fn columns_with_values(engine: &Engine, table: &StoredTable, catalog: &str) -> R
     Ok((with_values.len() < quoted.len()).then(|| with_values.join(", ")))
 }
 
-/// Returns an error if a foreign key references a table of this program: the engine would then refuse to delete its
-/// rows.
+/// Returns an error if a foreign key references a table of this program. The engine would refuse to delete rows of a
+/// referenced table.
 pub(super) fn require_no_key_to_ours(tables: &[StoredTable], path: &Path) -> Result<(), LoadError> {
     for table in tables {
         if let Some(key) = table.keys.iter().find(|key| table.schema == "main" && is_our_table(&key.to)) {
@@ -360,8 +365,8 @@ pub(super) fn with_new_file(
     worked
 }
 
-/// Returns an error if the warehouse cannot be rewritten with all objects that users created. Tries it with a file at
-/// `new_file`, which is removed again.
+/// Returns an error if the warehouse cannot be rewritten with all objects that users created. Tries the rewrite with a
+/// file at `new_file`, which is removed again. If users created no table and no index, nothing needs to be tried.
 pub(super) fn require_copyable(engine: &Engine, path: &Path, new_file: &Path) -> Result<(), LoadError> {
     let tables = tables(engine, CATALOG)?;
     require_no_key_to_ours(&tables, path)?;
@@ -370,8 +375,8 @@ pub(super) fn require_copyable(engine: &Engine, path: &Path, new_file: &Path) ->
     if indexes == 0 && tables.iter().all(StoredTable::is_ours) {
         return Ok(());
     }
-    // Foreign keys can keep rows from being copied, so the rows of tables with foreign keys, and of the tables that
-    // they reference, are copied to try it.
+    // A foreign key can keep rows from being copied. So the copy is tried for the tables with foreign keys and for the
+    // tables that they reference.
     let referenced: BTreeSet<(String, String)> =
         tables.iter().flat_map(|table| table.keys.iter().map(|key| (table.schema.clone(), key.to.clone()))).collect();
     let is_referenced = |table: &StoredTable| referenced.contains(&(table.schema.clone(), table.name.clone()));

@@ -19,7 +19,8 @@ use crate::{
 
 const ACTION: &str = "read the warehouse";
 
-/// Calls `take` with batches of these columns of the rows that match the filter. `missing_columns` are read as NULL.
+/// Calls `take` with batches of `columns` of the rows that match the filter. Columns in `missing_columns` are read as
+/// NULL. A read without range and keys uses all threads.
 pub(super) fn rows(
     engine: &Engine,
     missing_columns: &MissingColumns,

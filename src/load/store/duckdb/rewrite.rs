@@ -18,10 +18,11 @@ use crate::{
     model::DurableStep,
 };
 
-/// Suffix of the new file. The next rewrite removes the file if a killed run left it.
+/// Suffix of the new file. The next rewrite removes a new file that a killed run left.
 const NEW_SUFFIX: &str = ".rewrite";
 
-/// Writes the new file next to the attached one, and checks that all tables have the same number of rows in both.
+/// Writes the new file next to the attached one, and checks that every table has the same number of rows in both. The
+/// new file is durable, but does not replace the old one yet. After an error the new file is removed.
 pub(super) fn write(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let new_file = files::with_suffix(path, NEW_SUFFIX);
     let action = "write the warehouse anew";
@@ -64,21 +65,22 @@ fn check(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Replaces the old file by the new one. This process must not have the old file open.
+/// Replaces the old file by the new one. This process must not have the old file open. Fails if the old file has a
+/// commit log, whose changes would be lost.
 pub(super) fn replace_old_file(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let new_file = files::with_suffix(path, NEW_SUFFIX);
     engine.hit(DurableStep::DuckDbRewritten, path)?;
     if file::has_commit_log(path) {
         file::remove_database(&new_file)?;
-        // The engine would apply the old file's commit log to the new file.
+        // The engine would apply the old file's commit log to the new file, which does not fit.
         let source = io::Error::other("its commit log is not folded in");
         return Err(LoadError::io("replace", path)(source));
     }
     file::replace(&new_file, path)
 }
 
-/// Replaces the copy for readers by an empty file, if there is a copy. An empty file, and no missing one, keeps the
-/// copy's access rights for the next copy. Also removes an unfinished copy and the copy's commit log.
+/// Replaces the copy for readers by an empty file, if there is a copy. The empty file keeps the copy's access rights
+/// for the next copy. Also removes an unfinished copy and the copy's commit log.
 pub(super) fn empty_copy(copy: &Path) -> Result<(), LoadError> {
     let empty = files::with_suffix(copy, UNFINISHED);
     file::remove(&empty)?;

@@ -15,16 +15,17 @@ use super::{
 };
 use crate::load::{LoadError, engine::Engine};
 
-/// The table with the texts to index.
+/// The temporary table with the texts to index. `fts` derives the name of the index from this name.
 const TEXTS_TABLE: &str = "_studysync_texts";
-/// Letters of languages without blanks between words. Each letter becomes a word of the index. The macro uses the same
-/// expression.
+/// Pattern of letters of languages without blanks between words. Each such letter becomes a word of the index. The
+/// macro uses the same pattern.
 const WITHOUT_BLANKS: &str = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]";
-/// Characters between words. The default of `fts` keeps only the letters a to z. The macro uses the same expression.
+/// Pattern of characters between words. The default of `fts` keeps only the letters a to z. The macro uses the same
+/// pattern.
 const BETWEEN_WORDS: &str = r"[^\p{L}\p{M}\p{N}]+";
 
-/// Makes the index (replacing an earlier one) and the macro that reads it. The extension must be loaded. Returns false,
-/// and makes nothing, if the macro `search_answers` of the file is not of this program.
+/// Makes the index and the macro that reads it, in one transaction. An earlier index is replaced. The extension must be
+/// loaded. Returns false, and makes nothing, if this program did not create the macro `search_answers` of the file.
 pub(super) fn make(engine: &Engine, path: &Path) -> Result<bool, LoadError> {
     if !is_search_ours(&read_meta(engine)?) {
         return Ok(false);

@@ -1,7 +1,7 @@
 //! The state of the search index, read from the file's metadata.
 //!
 //! DuckDB's extension `fts` does not update an index. So a transaction that changes answers also marks the index as
-//! old, and the end of a run makes a new index. After a kill, an old index is still marked as old.
+//! old, and the end of a run makes a new index. The mark is stored in the file, so a kill does not lose it.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) const INDEX_SCHEMA: &str = "fts_main__studysync_texts";
 pub(super) const INDEX_KEY: &str = "search_index";
 /// Metadata key that exists while the index contains every answer.
 pub(super) const CURRENT_KEY: &str = "search_index_current";
-/// Version of the index. A change to how the index is made or read changes the version.
+/// Version of the index. Each change to how the index is made or read must change the version.
 const VERSION: &str = "1";
 /// Tables whose rows are indexed.
 const INDEXED_TABLES: [&str; 2] = ["responses", "response_media"];
@@ -32,9 +32,9 @@ pub(super) enum IndexState {
 }
 
 impl IndexState {
-    /// The state of the index according to the file's metadata. `is_macro_current` is true if the macro
+    /// Returns the state of the index according to the file's metadata. `is_macro_current` is true if the macro
     /// `search_answers` is that of this program version. Earlier versions create their own macro and do not mark the
-    /// index as old, so with their macro the index counts as old.
+    /// index as old. So with another macro the index counts as old.
     pub fn of(meta: &BTreeMap<String, String>, is_macro_current: bool) -> Self {
         if !meta.contains_key(INDEX_KEY) {
             IndexState::Missing

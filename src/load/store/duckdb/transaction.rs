@@ -50,23 +50,23 @@ pub(super) fn change(engine: &Engine, path: &Path, change: &TableChange) -> Resu
     engine.insert(&target, &without_empty_columns(change.table, &change.added)?).map_err(failed)
 }
 
-/// Returns the SQL condition ` AND t.created_at >= ...` for the rows of table `t` within the range; empty if there is
-/// no range or no partition column. Its constants let the engine skip row groups; a join alone would read the key of
-/// every row.
+/// Returns the SQL condition ` AND t.created_at >= ...` for the rows of table `t` within the range. Returns an empty
+/// text if there is no range or no partition column. The condition lets the engine skip row groups; a join alone would
+/// read the key of every row.
 pub(super) fn in_range(table: &Table, range: Option<TimeRange>) -> String {
     let column = table.partition.as_deref().map(|column| format!("t.{}", quote_identifier(column)));
     column.zip(range).map_or(String::new(), |(column, range)| format!(" AND {}", range.condition(&column)))
 }
 
-/// Returns the SQL after FROM for the rows of `relation` with one of the keys, within the range. `rows` is the SQL name
-/// of a relation with the values of `keys`. In the query, `t` is the table and `k` the keys.
+/// Returns the SQL after FROM for the rows of `relation` that have one of the keys and are within the range. `rows` is
+/// the SQL name of a relation with the values of `keys`. In the query, `t` is the table and `k` the keys.
 pub(super) fn with_keys(table: &Table, relation: &str, rows: &str, keys: &KeySet, range: Option<TimeRange>) -> String {
     let (has_key, in_range) = (has_key(table, keys), in_range(table, range));
     format!("{relation} t SEMI JOIN {rows} k ON {has_key} WHERE true{in_range}")
 }
 
-/// Returns the SQL condition `t.x = k.x AND ...` for each column of the keys. NULL equals NULL if the column is
-/// nullable.
+/// Returns the SQL condition `t.x = k.x AND ...` with one equation for each column of the keys. NULL equals NULL if the
+/// column is nullable.
 fn has_key(table: &Table, keys: &KeySet) -> String {
     let is_equal = |name: &&str| {
         let equals =
@@ -89,8 +89,8 @@ fn without_empty_columns(table: &Table, batches: &[RecordBatch]) -> Result<Vec<R
     batches.iter().map(|rows| with_columns(table, &schema, rows)).collect()
 }
 
-/// Runs the statements of `work` in one transaction, which is rolled back after any error. Without the rollback, a
-/// statement that fails while it is bound would leave the transaction open.
+/// Runs the statements of `work` in one transaction, and rolls back after any error. Without the rollback, a statement
+/// that fails while the engine binds it would leave the transaction open.
 pub(super) fn in_transaction(
     engine: &Engine,
     path: &Path,

@@ -1,7 +1,7 @@
 //! Creates the views and table macros of the file, and replaces them if a definition changed.
 //!
-//! If a user's object has the name of a view, the object stays: that view and the views that read it are not created.
-//! If all views are up to date, nothing is written.
+//! If a user's object has the name of a view, the object stays. The view with this name is not created, nor are the
+//! views that read it. If all views are up to date, nothing is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,13 +11,15 @@ use super::names::{CATALOG, qualified};
 use crate::load::{LoadError, engine::Engine};
 use crate::schema::{View, ViewKind, indexed_search, quote_identifier, quote_text, views};
 
-/// Prefix of the metadata keys of views that this program created. The values are fingerprints of their definitions.
+/// Prefix of the metadata keys of views and macros that this program created. The values are fingerprints of their
+/// definitions.
 const KEY_PREFIX: &str = "view:";
 
 /// Returns the statements that bring the views up to date. If one view is out of date or obsolete, they drop the
-/// obsolete ones and create all others again. Empty if none is. `meta` is the content of `meta_table`, `existing` are
-/// the names of the file's tables and views, and `has_index` is true if the file has a search index that this program
-/// can read.
+/// obsolete ones and create all others again. If none is, the list is empty.
+///
+/// `meta` is the content of `meta_table`. `existing` are the names of the file's tables and views. `has_index` is true
+/// if the file has a search index that this program can read.
 pub(super) fn update_statements(
     engine: &Engine,
     meta: &BTreeMap<String, String>,
@@ -51,7 +53,8 @@ pub(super) fn create_all(meta_table: &str) -> Vec<String> {
     create(meta_table, &views().iter().collect::<Vec<_>>())
 }
 
-/// Returns the definition of a view for a file with or without a search index. Only `search_answers` differs.
+/// Returns the definition of a view for a file with or without a search index. Only the definition of `search_answers`
+/// depends on the index.
 fn defined(view: &'static View, has_index: bool) -> &'static View {
     let indexed = indexed_search();
     if has_index && view.name == indexed.name { indexed } else { view }
@@ -68,33 +71,33 @@ pub(super) fn is_search_current(meta: &BTreeMap<String, String>, has_index: bool
     search(has_index).is_some_and(|view| meta.get(&key(view)) == Some(&fingerprint(view)))
 }
 
-/// Returns the statements that create the macro `search_answers` for a file with, or without, a search index, and note
-/// its fingerprint.
+/// Returns the statements that create the macro `search_answers` and store its fingerprint. `has_index` is true for the
+/// macro that reads a search index.
 pub(super) fn search_sql(meta_table: &str, has_index: bool) -> Vec<String> {
     let Some(view) = search(has_index) else { return Vec::new() };
-    let note =
+    let update_fingerprint =
         format!("UPDATE {meta_table} SET value = '{}' WHERE key = {}", fingerprint(view), quote_text(&key(view)));
-    std::iter::once(view.create_sql()).chain(view.comment_sql()).chain([note]).collect()
+    std::iter::once(view.create_sql()).chain(view.comment_sql()).chain([update_fingerprint]).collect()
 }
 
-/// Returns the definition of the macro `search_answers`.
+/// Returns the definition of the macro `search_answers`, for a file with or without a search index.
 fn search(has_index: bool) -> Option<&'static View> {
     let plain = views().iter().find(|view| view.name == indexed_search().name);
     plain.map(|view| defined(view, has_index))
 }
 
-/// Returns the statements that create these views and note their fingerprints as the only ones in the metadata.
+/// Returns the statements that create these views, and replace all stored fingerprints by those of these views.
 fn create(meta_table: &str, wanted: &[&View]) -> Vec<String> {
-    let forget = format!("DELETE FROM {meta_table} WHERE key LIKE '{KEY_PREFIX}%'");
-    let keys = wanted.iter().map(|view| format!("({}, '{}')", quote_text(&key(view)), fingerprint(view)));
-    let keys = keys.collect::<Vec<_>>().join(", ");
-    let note = (!keys.is_empty()).then(|| format!("INSERT INTO {meta_table} VALUES {keys}"));
-    let made = wanted.iter().flat_map(|view| std::iter::once(view.create_sql()).chain(view.comment_sql()));
-    made.chain([forget]).chain(note).collect()
+    let delete_all = format!("DELETE FROM {meta_table} WHERE key LIKE '{KEY_PREFIX}%'");
+    let values = wanted.iter().map(|view| format!("({}, '{}')", quote_text(&key(view)), fingerprint(view)));
+    let values = values.collect::<Vec<_>>().join(", ");
+    let insert = (!values.is_empty()).then(|| format!("INSERT INTO {meta_table} VALUES {values}"));
+    let create = wanted.iter().flat_map(|view| std::iter::once(view.create_sql()).chain(view.comment_sql()));
+    create.chain([delete_all]).chain(insert).collect()
 }
 
-/// Returns all views of this program, without those for which `is_foreign` returns true (a user's object has their
-/// name) and without those that read a view that is left out.
+/// Returns all views of this program, except two kinds. A view is left out if a user's object has its name, for which
+/// `is_foreign` returns true. A view is also left out if it reads a view that is left out.
 fn without_foreign_and_their_readers(is_foreign: impl Fn(&View) -> bool) -> Vec<&'static View> {
     let mut skipped = BTreeSet::new();
     // Views come after the views that they read, so one pass is enough.
@@ -111,11 +114,13 @@ fn without_foreign_and_their_readers(is_foreign: impl Fn(&View) -> bool) -> Vec<
     views().iter().filter(|view| !skipped.contains(view.name.as_str())).collect()
 }
 
+/// Returns the statements that drop a view or macro with this name.
 fn drop_sql(name: &str) -> String {
     let name = quote_identifier(name);
     format!("DROP VIEW IF EXISTS {name}; DROP MACRO TABLE IF EXISTS {name}")
 }
 
+/// Returns the metadata key of a view.
 fn key(view: &View) -> String {
     format!("{KEY_PREFIX}{}", view.name)
 }
@@ -126,13 +131,14 @@ fn fingerprint(view: &View) -> String {
     format!("{:016x}", xxh3_64(text.as_bytes()))
 }
 
-/// Returns the names of the table macros in the file. If all macros of this program exist, only their names are
-/// returned.
+/// Returns the names of the table macros in the file. If all macros of this program exist, returns only their names,
+/// because listing all macros is slow.
 fn table_macros(engine: &Engine) -> Result<BTreeSet<String>, LoadError> {
     let failed = LoadError::engine("list the macros");
     let ours = || views().iter().filter(|view| view.kind == ViewKind::Macro);
-    // COMMENT ON fails if the macro does not exist, so it shows that all exist; it is rolled back. Listing the macros
-    // takes a hundred times as long, because the engine lists every function. Binding a call takes ten times as long.
+    // COMMENT ON fails if a macro does not exist, so its success shows that all macros exist. The comments are rolled
+    // back. Listing the macros takes a hundred times as long, because the engine lists every function. Binding a call
+    // takes ten times as long.
     let connection = engine.connection();
     connection.execute_batch("BEGIN TRANSACTION").map_err(failed)?;
     let comment = |view: &View| format!("COMMENT ON MACRO TABLE {} IS NULL", qualified(&view.name));
