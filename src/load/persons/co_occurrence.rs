@@ -23,30 +23,30 @@ use crate::{
 /// The identifiers in the rows of a warehouse that contain a wanted identifier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoOccurrence {
-    /// For each row with a wanted identifier all identifiers of the row. Rows with the same identifiers are listed
-    /// once.
+    /// All identifiers of each row with a wanted identifier. Rows with the same identifiers are listed once.
     pub rows: Vec<Vec<Identifier>>,
-    /// Wanted identifiers that occur in more sessions than one person can have. Their rows are left out.
+    /// Wanted identifiers that occur in more sessions than one person can have. Their rows are left out of `rows`.
     pub too_wide: Vec<Identifier>,
-    /// The spellings in which the rows write their identifiers.
+    /// The spellings in which the rows write the identifiers.
     pub spellings: Spellings,
 }
 
-/// Limits of the memory, and of what counts as an identifier of one person.
+/// Limits of the memory, and of how many sessions an identifier of one person can have.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Maximum number of rows with different identifiers from one table.
+    /// Largest number of rows with different identifiers from one table.
     rows_max: usize,
-    /// Maximum number of sessions of one identifier. Applies only if a table has more rows than `rows_max`.
+    /// Largest number of sessions of one identifier. Applies only if a table has more rows than `rows_max`.
     sessions_max: usize,
 }
 
 const LIMITS: Limits = Limits { rows_max: 200_000, sessions_max: 20_000 };
 
-/// Finds the rows of all tables that contain one of the identifiers.
+/// Finds the rows of all tables that contain one of the identifiers, and returns the identifiers in these rows. If a
+/// table has too many rows, identifiers in too many sessions are left out.
 ///
 /// # Errors
-/// `TooManyRows` if a table has more rows than the limit, even without the identifiers in too many sessions.
+/// `TooManyRows` if a table has too many rows even without these identifiers.
 pub(in crate::load) fn co_occurrence(
     store: &mut BufferedStore,
     wanted: &[Identifier],
@@ -91,18 +91,20 @@ fn co_occurrence_within(
 /// The identifiers in the rows of one table that contain a wanted identifier.
 #[derive(Debug, Default)]
 struct TableCoOccurrence {
-    /// The identifiers of each row. At most one row more than the limit is kept, which shows that there are too many.
+    /// The identifiers of each row. At most one row more than the limit is kept: the extra row shows that there are too
+    /// many.
     rows: HashSet<Vec<Identifier>>,
     spellings: Spellings,
-    /// How many rows and sessions contain each wanted identifier.
+    /// For each wanted identifier, the number of rows and sessions that contain it.
     uses: HashMap<Identifier, IdentifierUse>,
 }
 
 /// How many rows and sessions contain an identifier.
 #[derive(Debug, Default)]
 struct IdentifierUse {
+    /// Number of rows that contain the identifier.
     rows: usize,
-    /// Hashes of the sessions. Each thread keeps at most one session more than the limit.
+    /// Hashes of the sessions that contain the identifier. Each thread keeps at most one session more than the limit.
     sessions: HashSet<u64>,
 }
 
@@ -112,8 +114,8 @@ impl TableCoOccurrence {
         self.rows.len() > limits.rows_max
     }
 
-    /// Returns the wanted identifiers that occur in more sessions than the limit. In a table without sessions, rows are
-    /// counted.
+    /// Returns the wanted identifiers that occur in more sessions than the limit. In a table without sessions
+    /// (`has_sessions` is false), rows are counted instead.
     fn too_wide(&self, limits: Limits, has_sessions: bool) -> HashSet<Identifier> {
         let is_wide = |uses: &IdentifierUse| {
             let count = if has_sessions { uses.sessions.len() } else { uses.rows };
@@ -122,7 +124,8 @@ impl TableCoOccurrence {
         self.uses.iter().filter(|(_, uses)| is_wide(uses)).map(|(wanted, _)| wanted.clone()).collect()
     }
 
-    /// Adds the identifiers of a row that contains a wanted identifier.
+    /// Adds the identifiers of a row that contains a wanted identifier. If there are too many rows already, only the
+    /// counts of the wanted identifiers grow.
     fn add(&mut self, row: Vec<WrittenIdentifier>, wanted: &IdentifierSet, limits: Limits) {
         let session = row.iter().find(|spelled| spelled.identifier.kind == IdentifierKind::Session);
         let session = session.map(|spelled| xxh3_64(spelled.identifier.value.as_bytes()));
@@ -141,8 +144,8 @@ impl TableCoOccurrence {
         }
     }
 
-    /// Adds the rows and counts that another thread found. Keeps one row more than the limit, like [`Self::add`]; the
-    /// counts stay complete.
+    /// Adds the rows and counts that another thread found. Keeps at most one row more than the limit, as [`Self::add`]
+    /// does. The counts stay complete.
     fn merge(&mut self, other: TableCoOccurrence, limits: Limits) {
         for (identifier, uses) in other.uses {
             let total = self.uses.entry(identifier).or_default();
@@ -158,7 +161,7 @@ impl TableCoOccurrence {
     }
 }
 
-/// Reads the identifiers of all rows of a table that contain a wanted identifier.
+/// Reads a table in several threads, and returns the identifiers of all rows that contain a wanted identifier.
 fn read_table(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -178,7 +181,8 @@ fn read_table(
     Ok(total)
 }
 
-/// Adds the identifiers of the rows of a batch that contain a wanted identifier.
+/// Adds the identifiers of the rows of a batch that contain a wanted identifier. `id_columns` are the identifier
+/// columns of the batch.
 fn add_batch(
     found: &mut TableCoOccurrence,
     rows: &RecordBatch,

@@ -19,11 +19,13 @@ use crate::{
 /// A column that stores an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IdentifierColumn {
+    /// The name of the column.
     pub column: &'static str,
+    /// The kind of identifier that the column stores.
     pub kind: IdentifierKind,
     value_type: ValueType,
     /// For a column with values of attributes: the column with the name of the attribute. Only values of attributes
-    /// whose name means an email address are identifiers.
+    /// whose name means an email address are identifiers. `None` for any other column.
     named_by: Option<&'static str>,
 }
 
@@ -55,8 +57,8 @@ pub(super) fn record_columns(table: &'static Table) -> Vec<&'static str> {
     table.columns.iter().filter(is_record).map(|column| column.name.as_str()).collect()
 }
 
-/// Returns the columns that must be read for these identifier columns, each once: the columns themselves, and those
-/// with the names of attributes.
+/// Returns the names of the columns that must be read for these identifier columns, each once. These are the identifier
+/// columns and the columns with the names of attributes.
 pub(super) fn columns_to_read(id_columns: &[IdentifierColumn]) -> Vec<&'static str> {
     let mut columns = Vec::new();
     for column in id_columns.iter().flat_map(|id_column| [Some(id_column.column), id_column.named_by]).flatten() {
@@ -68,7 +70,7 @@ pub(super) fn columns_to_read(id_columns: &[IdentifierColumn]) -> Vec<&'static s
 }
 
 impl IdentifierColumn {
-    /// Returns true if the column can contain one of the wanted identifiers.
+    /// Returns true if the type and kind of the column allow one of the wanted identifiers.
     pub fn may_hold(&self, wanted: &IdentifierSet) -> bool {
         match self.value_type {
             ValueType::Texts => wanted.has_any_of(self.kind),
@@ -76,7 +78,7 @@ impl IdentifierColumn {
         }
     }
 
-    /// Returns the values of the column in a batch.
+    /// Returns the values of the column in a batch. Fails if the batch lacks a column of [`columns_to_read`].
     pub fn values<'a>(&self, rows: &'a RecordBatch) -> Result<IdentifierValues<'a>, LoadError> {
         let values = match self.value_type {
             ValueType::Texts => Values::Texts(text_column(rows, self.column)?),
@@ -92,7 +94,7 @@ impl IdentifierColumn {
 pub(super) struct IdentifierValues<'a> {
     kind: IdentifierKind,
     values: Values<'a>,
-    /// The names of the attributes, if the values are those of attributes.
+    /// The names of the attributes, if the values are those of attributes; `None` otherwise.
     names: Option<&'a StringArray>,
 }
 
@@ -104,7 +106,7 @@ enum Values<'a> {
 }
 
 impl IdentifierValues<'_> {
-    /// Returns true if the value of a row is one of the wanted identifiers. `lowercase` is a buffer that calls reuse.
+    /// Returns true if the value of a row is one of the wanted identifiers. `lowercase` is a buffer that callers reuse.
     pub fn is_wanted(&self, row: usize, wanted: &IdentifierSet, lowercase: &mut LowercaseBuffer) -> bool {
         let is_wanted = match self.values {
             Values::Texts(texts) => texts.is_valid(row) && wanted.contains_text(self.kind, texts.value(row), lowercase),
@@ -114,7 +116,7 @@ impl IdentifierValues<'_> {
         is_wanted && self.is_identifier(row)
     }
 
-    /// Returns the identifier of a row with its spelling, or `None` if the value is no identifier.
+    /// Returns the identifier of a row with its spelling, or `None` if the value is NULL or no identifier.
     pub fn read(&self, row: usize) -> Option<WrittenIdentifier> {
         if !self.is_identifier(row) {
             return None;
@@ -128,14 +130,15 @@ impl IdentifierValues<'_> {
         }
     }
 
-    /// Returns false for the value of an attribute whose name does not mean an email address.
+    /// Returns false for the value of an attribute whose name does not mean an email address. Returns true for any
+    /// other value.
     fn is_identifier(&self, row: usize) -> bool {
         self.names.is_none_or(|names| names.is_valid(row) && is_email_attribute(names.value(row)))
     }
 }
 
 /// Returns for each row whether an identifier column or a stored record contains a wanted identifier. `records` are the
-/// columns with stored records.
+/// names of the columns with stored records.
 pub(super) fn matching_rows(
     rows: &RecordBatch,
     id_columns: &[IdentifierColumn],

@@ -1,10 +1,10 @@
-//! A set of identifiers, with a quick test that rejects nearly all other texts.
+//! A set of identifiers, with a quick test that rejects nearly all texts that are not in the set.
 
 use foldhash::HashSet;
 
 use crate::model::{Identifier, IdentifierKind};
 
-/// Lengths in bytes of UUIDs in other forms than the usual one: without hyphens, in braces, as a URN.
+/// Lengths in bytes of UUIDs that are not written in the usual way: without hyphens, in braces, as a URN.
 const OTHER_UUID_BYTES: [usize; 3] = [32, 38, 45];
 /// Prefix of the labels of a domain that encode other letters than ASCII (Punycode).
 pub(super) const ACE_PREFIX: &str = "xn--";
@@ -13,7 +13,7 @@ pub(super) const ACE_PREFIX: &str = "xn--";
 #[derive(Clone, Debug, Default)]
 pub(super) struct IdentifierSet {
     identifiers: HashSet<Identifier>,
-    /// The values of the identifiers, with ASCII letters in lower case.
+    /// The values of the identifiers, with ASCII letters in lower case, for the quick test.
     lowercase: HashSet<Vec<u8>>,
     /// The visitor numbers among the identifiers.
     numbers: HashSet<i64>,
@@ -22,7 +22,7 @@ pub(super) struct IdentifierSet {
 }
 
 impl IdentifierSet {
-    /// The set of these identifiers.
+    /// Creates the set of these identifiers.
     pub fn of<'a>(identifiers: impl IntoIterator<Item = &'a Identifier>) -> Self {
         let mut wanted = Self::default();
         for identifier in identifiers {
@@ -61,26 +61,27 @@ impl IdentifierSet {
         self.numbers.contains(&number)
     }
 
-    /// Removes identifiers from the set.
+    /// Removes identifiers from the set. Identifiers that are not in the set are ignored.
     pub fn remove(&mut self, removed: &HashSet<Identifier>) {
         *self = Self::of(self.identifiers.iter().filter(|identifier| !removed.contains(*identifier)));
     }
 
     /// Returns true if a text column for identifiers of this kind can contain an identifier of the set. A column for
-    /// visitors can contain visitor numbers and UUIDs.
+    /// visitors can contain visitor numbers and visitor UUIDs.
     pub fn has_any_of(&self, kind: IdentifierKind) -> bool {
         self.kinds.contains(&kind) || (is_visitor(kind) && self.kinds.iter().copied().any(is_visitor))
     }
 
-    /// Returns true if the text, read as an identifier of this kind, is in the set. `lowercase` is a buffer that calls
-    /// reuse.
+    /// Returns true if the text, read as an identifier of this kind, is in the set. `lowercase` is a buffer that
+    /// callers reuse.
     pub fn contains_text(&self, kind: IdentifierKind, text: &str, lowercase: &mut LowercaseBuffer) -> bool {
         self.may_contain_text(kind, text, lowercase)
             && Identifier::read(kind, text).is_some_and(|identifier| self.identifiers.contains(&identifier))
     }
 
-    /// A quick test: if it returns false, the set does not contain the text. It compares the text in lower case.
-    /// Returns true for each text of which [`Identifier::read`] may change more than the case.
+    /// Returns false only if the set does not contain the text. This quick test compares the text in lower case with
+    /// the values of the set. It returns true for each text of which [`Identifier::read`] may change more than the
+    /// case.
     fn may_contain_text(
         &self,
         kind: IdentifierKind,
@@ -97,7 +98,7 @@ impl IdentifierSet {
     }
 }
 
-/// Buffer for a text in lower case, reused for each text.
+/// Buffer for a text in lower case. Reusing the buffer saves an allocation for each text.
 #[derive(Debug, Default)]
 pub(super) struct LowercaseBuffer(Vec<u8>);
 
@@ -106,7 +107,8 @@ pub(super) fn is_visitor(kind: IdentifierKind) -> bool {
     matches!(kind, IdentifierKind::VisitorId | IdentifierKind::VisitorUuid)
 }
 
-/// Returns true if [`Identifier::read`] may change more than the case of a text of visible ASCII characters.
+/// Returns true if [`Identifier::read`] may change more than the case of this text. The text consists of visible ASCII
+/// characters. Examples are a UUID without hyphens, a number with leading zeros, and a domain in Punycode.
 fn may_be_normalized(kind: IdentifierKind, bytes: &[u8]) -> bool {
     let may_be_uuid = || OTHER_UUID_BYTES.contains(&bytes.len());
     match kind {

@@ -1,8 +1,8 @@
-//! Finds people in a store by their identifiers, and removes or redacts them. The table contracts say which columns
-//! identify a person and which tables belong together, so a new table needs no code here. The module `erase` decides
-//! which identifiers belong to one person.
+//! Finds rows of people in a store by identifiers, removes the rows, and redacts texts that mention the people. The
+//! table contracts say which columns identify a person and which tables belong together, so a new table needs no code
+//! here. The module `erase` decides which identifiers belong to one person.
 //!
-//! The functions leave the commit to the caller.
+//! The functions of this module do not commit: the caller does.
 
 mod co_occurrence;
 mod identifier_columns;

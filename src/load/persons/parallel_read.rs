@@ -20,7 +20,7 @@ use crate::{
     schema::Table,
 };
 
-/// Batches that are buffered for each worker, to limit the memory.
+/// Number of batches that are buffered for each worker, to limit the memory.
 const BATCHES_PER_WORKER: usize = 2;
 
 /// Returns the number of workers: one for each processor.
@@ -28,11 +28,11 @@ pub(super) fn workers() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Reads batches in this thread. Each batch is passed to one of the workers, which folds it into its state. Returns the
-/// states of all workers. `new` makes the first state of a worker.
+/// Reads batches in this thread and processes them in worker threads. Each batch goes to one worker, which folds the
+/// batch into its state with `fold`. Returns the states of all workers; `new` makes the first state of a worker.
 ///
 /// # Errors
-/// The error of a worker if one failed, or else the error of `read`.
+/// The error of a worker if one failed, or else the error of `read`. A panic of a worker is an error.
 pub(super) fn fold_batches<S: Send>(
     workers: usize,
     read: impl FnOnce(&mut Take<'_>) -> Result<(), LoadError>,
@@ -63,15 +63,15 @@ pub(super) fn fold_batches<S: Send>(
         drop(sender);
         // All workers are joined before an error is returned, because the scope panics if a worker panicked and was not
         // joined.
-        let ended: Vec<_> =
+        let results: Vec<_> =
             started.into_iter().map(|worker| worker.join().unwrap_or_else(|_| Err(stopped()))).collect();
-        let states = ended.into_iter().collect::<Result<Vec<S>, LoadError>>()?;
+        let states = results.into_iter().collect::<Result<Vec<S>, LoadError>>()?;
         read.map(|()| states)
     })
 }
 
-/// Returns the rows of a table for which `is_selected` sets a bit, in [`removal_columns`]. `is_selected` gets batches
-/// that have `columns`, and runs in several threads.
+/// Returns the [`removal_columns`] of all rows of a table for which `is_selected` sets a bit. `is_selected` gets
+/// batches with at least `columns`, and runs in several threads.
 pub(super) fn removal_keys_where(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -100,11 +100,12 @@ pub(super) fn removal_keys_where(
     Ok(found.into_iter().flatten().collect())
 }
 
-/// Returns the next batch, or `None` when the reader is done.
+/// Waits for the next batch. Returns `None` when the reader is done.
 fn next(receiver: &Mutex<mpsc::Receiver<RecordBatch>>) -> Option<RecordBatch> {
     receiver.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
 }
 
+/// Returns the error for a worker that stopped before the end, or panicked.
 fn stopped() -> LoadError {
     LoadError::Bug("a thread that works on batches stopped".to_owned())
 }

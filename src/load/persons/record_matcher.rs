@@ -12,23 +12,28 @@ use crate::{
     schema::table,
 };
 
-/// Tests whether the text of a record contains a wanted identifier.
+/// Tests whether the JSON text of a record contains a wanted identifier.
 pub(super) struct RecordMatcher<'a> {
+    /// The identifiers to find.
     pub wanted: &'a IdentifierSet,
-    /// Searches a text for the bytes of all identifiers, for the quick test; `None` if it could not be built.
+    /// Searches a text for the bytes of all identifiers, for the quick test. If the search could not be built, this is
+    /// `None` and every record passes the quick test.
     bytes: Option<AhoCorasick>,
-    /// True if an identifier contains a character that JSON must escape.
+    /// True if a wanted identifier contains a character that JSON must escape: a quote, a backslash or a control
+    /// character.
     has_escaped: bool,
 }
 
 impl<'a> RecordMatcher<'a> {
-    /// A matcher for these identifiers.
+    /// Creates a matcher for these identifiers.
     pub fn new(wanted: &'a IdentifierSet) -> Self {
         let is_escaped = |letter: char| letter.is_control() || matches!(letter, '"' | '\\');
         let values = || wanted.iter().map(|identifier| identifier.value.as_str());
-        // A UUID can be written without hyphens.
-        let simple = values().filter(|value| uuid::Uuid::try_parse(value).is_ok()).map(|value| value.replace('-', ""));
-        let bytes: Vec<String> = values().map(str::to_owned).chain(simple).chain([ACE_PREFIX.to_owned()]).collect();
+        // A record can have a UUID without hyphens.
+        let without_hyphens =
+            values().filter(|value| uuid::Uuid::try_parse(value).is_ok()).map(|value| value.replace('-', ""));
+        let bytes: Vec<String> =
+            values().map(str::to_owned).chain(without_hyphens).chain([ACE_PREFIX.to_owned()]).collect();
         Self {
             wanted,
             bytes: AhoCorasick::builder().ascii_case_insensitive(true).build(bytes).ok(),
@@ -36,7 +41,8 @@ impl<'a> RecordMatcher<'a> {
         }
     }
 
-    /// Returns true if the text, read as a record of any stream or as a webhook, has a field with a wanted identifier.
+    /// Returns true if a field of the record contains a wanted identifier. The text is read as a record of each stream
+    /// and as a webhook, because the caller does not know which it is.
     pub fn matches(&self, record: &str) -> bool {
         static EVENTS: LazyLock<IdentifyingFields> =
             LazyLock::new(|| table("webhook_events").map(identifying_fields_of_table).unwrap_or_default());
@@ -46,9 +52,9 @@ impl<'a> RecordMatcher<'a> {
         self.may_match(record) && Stream::ALL.into_iter().map(identifying_fields).chain([&*EVENTS]).any(is_match)
     }
 
-    /// A quick test: if it returns false, the record has no wanted identifier. In an ASCII text without escapes, an
-    /// identifier has its own letters in upper or lower case. Exceptions are UUIDs without hyphens and domains in
-    /// Punycode, so both are searched too.
+    /// Returns false only if the record has no wanted identifier. In an ASCII text without escapes, an identifier
+    /// stands as it is, in upper or lower case. Exceptions are UUIDs without hyphens and domains in Punycode, so this
+    /// quick test searches for both too.
     fn may_match(&self, record: &str) -> bool {
         if self.wanted.is_empty() {
             return false;

@@ -22,9 +22,9 @@ use crate::{
     schema::{Table, tables},
 };
 
-/// Tables with the program's own reports. They are redacted even if the user did not ask for redaction.
+/// Tables with the program's own reports. These tables are redacted even if the user did not ask for redaction.
 const OWN_TABLES: [&str; 1] = ["sync_runs"];
-/// Most rows that are replaced together, to limit the memory.
+/// Largest number of keys whose rows are replaced together, to limit the memory.
 const KEYS_AT_ONCE: usize = 20_000;
 
 /// Replaces identifiers in the columns that `mentions` lists. With `only_own`, replaces them only in the tables with
@@ -46,7 +46,8 @@ pub(in crate::load) fn redact(
     Ok(redacted)
 }
 
-/// Replaces identifiers in these columns of a table, and returns the number of rows that mentioned a person.
+/// Replaces identifiers in these columns of a table, and returns the number of rows that mentioned a person. Rows are
+/// replaced in batches of at most `keys_at_once` keys.
 fn redact_table(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -55,26 +56,27 @@ fn redact_table(
     keys_at_once: usize,
 ) -> Result<u64, LoadError> {
     let mut keys = KeySet::new(removal_columns(table));
-    let mut rows = 0;
-    for found in mentioning(store, table, columns, matcher)? {
-        rows += found.num_rows() as u64;
+    let mut mentioning_rows = 0;
+    for found in keys_of_mentioning_rows(store, table, columns, matcher)? {
+        mentioning_rows += found.num_rows() as u64;
         keys.add(&found)?;
     }
-    for keys in in_parts(table, &keys, keys_at_once)? {
+    for keys in in_batches(table, &keys, keys_at_once)? {
         let mut change = TableChange::new(table);
         change.remove(&keys)?;
-        // Child rows are removed by the key of their parent, so all rows with these keys are read and written again.
+        // Removing a child row by its keys removes all child rows of the parent row. So all rows with these keys are
+        // read and written again, also the rows without a mention.
         let filter = Filter::within(change.removed_range).with_keys(&change.removed);
         for rows in store.full_rows(table, &filter)? {
             change.add(redacted(table, &rows, columns, matcher)?);
         }
         store.change(change)?;
     }
-    Ok(rows)
+    Ok(mentioning_rows)
 }
 
-/// Returns the rows that mention a person in one of these columns, in [`removal_columns`].
-fn mentioning(
+/// Returns the [`removal_columns`] of the rows that mention a person in one of these columns.
+fn keys_of_mentioning_rows(
     store: &mut BufferedStore,
     table: &'static Table,
     columns: &[&str],
@@ -93,7 +95,7 @@ fn mentioning(
 
 /// Splits the keys into batches of at most `keys_at_once`. In a table with a partition column the keys are sorted by
 /// time first, so that each batch covers a short range.
-fn in_parts(table: &'static Table, keys: &KeySet, keys_at_once: usize) -> Result<Vec<RecordBatch>, LoadError> {
+fn in_batches(table: &'static Table, keys: &KeySet, keys_at_once: usize) -> Result<Vec<RecordBatch>, LoadError> {
     let Some(first) = keys.values().first() else { return Ok(Vec::new()) };
     let mut all = concat_rows(table, &first.schema(), keys.values())?;
     if let Some(times) = table.partition.as_deref().and_then(|column| all.column_by_name(column)) {
@@ -104,7 +106,8 @@ fn in_parts(table: &'static Table, keys: &KeySet, keys_at_once: usize) -> Result
     Ok(starts.map(|start| all.slice(start, keys_at_once.min(all.num_rows() - start))).collect())
 }
 
-/// Returns the rows, with identifiers replaced in these columns.
+/// Returns the rows with identifiers replaced in these columns. Other columns, and texts without an identifier, stay
+/// unchanged.
 fn redacted(
     table: &Table,
     rows: &RecordBatch,

@@ -1,4 +1,5 @@
-//! Finds and removes the rows of people: rows with one of their identifiers, and the child and parent rows of these.
+//! Finds and removes the rows of people: rows with an identifier of a person, and the parent and child rows of such
+//! rows.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,8 @@ use crate::{
 pub struct PeopleFound {
     /// Number of rows by table; tables without such rows are left out.
     pub rows: BTreeMap<&'static str, u64>,
-    /// For each stream the range of the creation times of these rows.
+    /// For each stream the range of the creation times of the found rows. Streams without found rows, and rows without
+    /// a creation time, are left out.
     pub met: BTreeMap<Stream, Window>,
 }
 
@@ -34,7 +36,7 @@ impl PeopleFound {
         self.rows.values().sum()
     }
 
-    /// Adds the number and the time range of rows.
+    /// Adds the number and the time range of rows to the result.
     fn note(&mut self, rows: &RowsToRemove) {
         let table = rows.change.table;
         *self.rows.entry(&table.name).or_default() += rows.count;
@@ -57,15 +59,15 @@ pub(in crate::load) fn remove(store: &mut BufferedStore, person: &[Identifier]) 
     for_each_table(store, person, |store, rows| store.change(rows.change))
 }
 
-/// The rows of one table that must be removed.
+/// The rows of one table that belong to a person or to several people.
 struct RowsToRemove {
-    /// The change that removes them.
+    /// The change that removes the rows.
     change: TableChange,
     /// Number of rows.
     count: u64,
 }
 
-/// Calls `act` with the rows of the person in each table that has such rows, and returns their counts.
+/// Calls `act` with the rows of the person in each table that has such rows, and returns the counts of all these rows.
 fn for_each_table(
     store: &mut BufferedStore,
     person: &[Identifier],
@@ -83,7 +85,8 @@ fn for_each_table(
     Ok(found)
 }
 
-/// Returns the rows of a table and its child tables that must be removed. Tables without such rows are left out.
+/// Returns the rows of a table and its child tables that belong to people. These are rows with a wanted identifier,
+/// their parent rows, and all child rows of these parents. Tables without such rows are left out.
 fn rows_to_remove(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -92,7 +95,7 @@ fn rows_to_remove(
     let family = || std::iter::once(table).chain(children_of(&table.name));
     let mut keys = KeySet::new(removal_columns(table));
     for member in family() {
-        // An identifier in a child row selects its parent row, and all child rows of this parent.
+        // A row with an identifier selects its parent row, if it is a child row, and all child rows of that parent.
         for rows in keys_of_matching_rows(store, member, matcher)? {
             keys.add(&removal_keys(member, &rows, table)?)?;
         }
@@ -111,8 +114,8 @@ fn rows_to_remove(
     Ok(to_remove)
 }
 
-/// Returns the rows of one table that contain a wanted identifier, in [`removal_columns`]. Their parent and child rows
-/// are not among them.
+/// Returns the [`removal_columns`] of the rows of one table that contain a wanted identifier. Parent and child rows of
+/// these rows are not included.
 fn keys_of_matching_rows(
     store: &mut BufferedStore,
     table: &'static Table,

@@ -1,5 +1,5 @@
-//! Searches all texts of a store for identifiers. When the rows of a person have been removed, texts in other rows may
-//! still mention the person.
+//! Searches all texts of a store for identifiers. After the rows of a person are removed, texts in other rows may still
+//! mention the person.
 
 use arrow::array::RecordBatch;
 
@@ -25,23 +25,23 @@ pub struct Mention {
     pub rows: u64,
 }
 
-/// What was searched and found.
+/// Result of a search: how much text was searched, and which columns mention a person.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SearchReport {
     /// Number of rows searched.
     pub rows: u64,
     /// Bytes of text searched.
     pub bytes: u64,
-    /// Columns that mention a person.
+    /// Columns of tables of this program that mention a person.
     pub mentions: Vec<Mention>,
-    /// Columns of tables that users created and that mention a person. The program does not change these tables.
+    /// Columns that mention a person, of tables that users created. The program does not change these tables.
     pub in_foreign_tables: Vec<Mention>,
-    /// Number of texts that contain an identifier only inside a longer word. These do not count as mentions.
+    /// Number of texts that contain an identifier only inside a longer word. Such texts do not count as mentions.
     pub inside_longer: u64,
 }
 
-/// Searches the text and JSON columns of all tables, also of those that users created in the store. Uses `threads`
-/// threads. Changes nothing.
+/// Searches the text and JSON columns of all tables for identifiers, also of tables that users created in the store.
+/// Uses `threads` threads. Changes nothing.
 pub(in crate::load) fn search(
     store: &mut BufferedStore,
     matcher: &IdentifierMatcher,
@@ -63,7 +63,8 @@ pub(in crate::load) fn search(
     Ok(searched)
 }
 
-/// Searches one table, adds its counts to the report, and returns the columns that mention a person.
+/// Searches one table, adds its counts to the report, and returns the columns that mention a person. `read` reads the
+/// columns and passes batches of them to the search.
 fn search_table(
     searched: &mut SearchReport,
     table: &str,
@@ -89,15 +90,18 @@ fn search_table(
 /// The counts of one thread for one table.
 #[derive(Debug, Default)]
 struct SearchCounts {
+    /// Number of rows searched.
     rows: u64,
+    /// Bytes of text searched.
     bytes: u64,
+    /// Number of texts that contain an identifier only inside a longer word.
     inside_longer: u64,
     /// For each column the number of rows that mention a person.
     hits: Vec<u64>,
 }
 
 impl SearchCounts {
-    /// Searches a batch and adds its counts.
+    /// Searches a batch and adds its counts. The batch has one column for each entry of `hits`.
     fn add(&mut self, rows: &RecordBatch, matcher: &IdentifierMatcher) -> Result<(), LoadError> {
         self.rows += rows.num_rows() as u64;
         for (column, count) in rows.columns().iter().zip(&mut self.hits) {

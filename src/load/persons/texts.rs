@@ -20,7 +20,7 @@ pub(super) fn text_columns(table: &'static Table) -> Vec<&'static str> {
     table.columns.iter().filter(|column| is_text(column.column_type)).map(|column| column.name.as_str()).collect()
 }
 
-/// Returns a column converted to texts. Values of other types become the text in which Arrow displays them.
+/// Returns a column converted to texts. Values of other types become the texts in which Arrow displays them.
 pub(super) fn as_texts(column: &ArrayRef) -> Result<StringArray, LoadError> {
     let column = match column.data_type() {
         DataType::Utf8 => Arc::clone(column),
@@ -29,7 +29,7 @@ pub(super) fn as_texts(column: &ArrayRef) -> Result<StringArray, LoadError> {
     Ok(column.as_string::<i32>().clone())
 }
 
-/// Returns the bytes of all texts of a column, one after the other.
+/// Returns the bytes of all texts of a column, one text directly after the other.
 pub(super) fn bytes_of(texts: &StringArray) -> &[u8] {
     let position = |offset: Option<&i32>| offset.and_then(|offset| usize::try_from(*offset).ok()).unwrap_or(0);
     let offsets = texts.value_offsets();
@@ -40,12 +40,12 @@ pub(super) fn bytes_of(texts: &StringArray) -> &[u8] {
 pub(super) struct Hits {
     /// For each text, true if it mentions a person.
     pub is_hit: BooleanArray,
-    /// Number of texts that contain an identifier only inside a longer word. These do not count as mentions.
+    /// Number of texts that contain an identifier only inside a longer word. Such texts do not count as mentions.
     pub inside_longer: u64,
 }
 
-/// Finds the texts of a column that mention a person. Tests the bytes of all texts together first, and returns `None`
-/// if they contain no identifier, which is the usual case.
+/// Finds the texts of a column that mention a person. Tests the bytes of all texts together first. Returns `None` if
+/// these bytes contain no identifier, which is the usual case.
 pub(super) fn hits(texts: &StringArray, matcher: &IdentifierMatcher) -> Option<Hits> {
     if !matcher.may_be_in(bytes_of(texts)) {
         return None;

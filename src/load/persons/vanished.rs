@@ -22,22 +22,24 @@ use crate::{
 
 /// The table whose rows belong to sessions.
 const RESPONSES: &str = "responses";
+/// The column with the time at which a row vanished; NULL if it has not.
 const VANISHED_AT: &str = "_vanished_at";
-/// Most sessions that are checked together, to limit the memory.
+/// Largest number of sessions that are checked together, to limit the memory.
 const CANDIDATES_MAX: usize = 100_000;
 
 /// Returns the sessions of which all rows vanished before `before_ms` (epoch milliseconds), sorted. Returns only the
-/// first `sessions_max`.
+/// first `sessions_max` sessions.
 pub(in crate::load) fn vanished_sessions(
     store: &mut BufferedStore,
     before_ms: i64,
     sessions_max: usize,
 ) -> Result<Vec<Identifier>, LoadError> {
-    vanished_in_parts(store, before_ms, sessions_max, CANDIDATES_MAX)
+    vanished_in_batches(store, before_ms, sessions_max, CANDIDATES_MAX)
 }
 
-/// Does the work of [`vanished_sessions`], with at most `candidates_max` sessions at a time.
-fn vanished_in_parts(
+/// Does the work of [`vanished_sessions`] in batches of at most `candidates_max` sessions. Each batch reads the table
+/// of responses twice.
+fn vanished_in_batches(
     store: &mut BufferedStore,
     before_ms: i64,
     sessions_max: usize,
@@ -47,13 +49,14 @@ fn vanished_in_parts(
     let is_gone = move |vanished_us: Option<i64>| vanished_us.is_some_and(|vanished_us| vanished_us < before_us);
     let (mut found, mut after) = (Vec::new(), None);
     while found.len() < sessions_max {
+        // A candidate has a row that is gone. The session counts as vanished if none of its rows is live.
         let candidates = candidates(store, after.as_ref(), is_gone, candidates_max)?;
         let wanted = IdentifierSet::of(&candidates);
         let live = sessions_with(store, &wanted, |vanished_us| !is_gone(vanished_us))?;
         let is_last = candidates.len() < candidates_max;
         after = candidates.last().cloned();
-        let left = sessions_max - found.len();
-        found.extend(candidates.into_iter().filter(|session| !live.contains(session)).take(left));
+        let sessions_left = sessions_max - found.len();
+        found.extend(candidates.into_iter().filter(|session| !live.contains(session)).take(sessions_left));
         if is_last {
             break;
         }
@@ -61,7 +64,7 @@ fn vanished_in_parts(
     Ok(found)
 }
 
-/// Returns those of the sessions that have at least one row which has not vanished, sorted.
+/// Returns the given sessions that have at least one row which has not vanished, sorted.
 pub(in crate::load) fn live_sessions(
     store: &mut BufferedStore,
     sessions: &[Identifier],
@@ -81,8 +84,9 @@ fn sessions_table() -> Result<(&'static Table, IdentifierColumn), LoadError> {
     Ok((table, id_column.ok_or_else(|| LoadError::Bug(format!("{RESPONSES} has no column for sessions")))?))
 }
 
-/// Returns the sessions after `after` that have a row for whose vanishing time (epoch microseconds) `is_gone` returns
-/// true. Returns the first `candidates_max` in order.
+/// Returns the sessions with a vanished row, in order: the first `candidates_max` sessions after `after`, or from the
+/// start if `after` is `None`. `is_gone` gets the vanishing time of a row (epoch microseconds; `None` if it has not
+/// vanished) and returns true if the row counts as vanished.
 fn candidates(
     store: &mut BufferedStore,
     after: Option<&Identifier>,
@@ -107,8 +111,8 @@ fn candidates(
     Ok(candidates)
 }
 
-/// Returns the wanted sessions that have a row for whose vanishing time (epoch microseconds, `None` if not vanished)
-/// `is_counted` returns true.
+/// Returns the wanted sessions that have a row for which `is_counted` returns true. `is_counted` gets the vanishing
+/// time of the row in epoch microseconds, or `None` if the row has not vanished.
 fn sessions_with(
     store: &mut BufferedStore,
     wanted: &IdentifierSet,
@@ -174,7 +178,7 @@ mod tests {
             };
             let has_gone = |one: &&Identifier| of(one).all(|vanished_ms| vanished_ms.is_some_and(|at_ms| at_ms < before_ms));
             let expected: Vec<Identifier> = all.iter().filter(has_gone).take(sessions_max).cloned().collect();
-            let found = vanished_in_parts(&mut store, before_ms, sessions_max, candidates_max).unwrap();
+            let found = vanished_in_batches(&mut store, before_ms, sessions_max, candidates_max).unwrap();
             prop_assert_eq!(found, expected);
 
             let named: Vec<Identifier> = ["s-1", "s-3", "s-9"].iter().filter_map(|text| session(text)).collect();

@@ -18,7 +18,7 @@ use crate::{
 #[cfg(test)]
 pub(super) type StepHook = std::sync::Arc<dyn Fn(&str) -> io::Result<()> + Send + Sync>;
 
-/// Access to the file system in steps that failpoints and tests can interrupt.
+/// Access to the file system in steps. Failpoints and tests can make each step fail.
 #[derive(Clone, Default)]
 pub(super) struct Disk {
     pub(super) failpoints: Failpoints,
@@ -27,7 +27,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Access that hits these failpoints before each step.
+    /// Creates an access that hits these failpoints before each step.
     pub(super) fn with_failpoints(failpoints: Failpoints) -> Self {
         Self {
             failpoints,
@@ -36,7 +36,7 @@ impl Disk {
         }
     }
 
-    /// Writes a small file and makes its content durable. Its entry in the folder is durable only after
+    /// Writes a small file and makes its content durable. The name of the file in its folder is durable only after
     /// [`Disk::sync_folder`].
     pub(super) fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), LoadError> {
         self.step("write", path)?;
@@ -53,7 +53,7 @@ impl Disk {
         File::open(path).and_then(|file| file.sync_all()).map_err(LoadError::io("sync", path))
     }
 
-    /// Makes the entries of a folder durable.
+    /// Makes the names of the files in a folder durable.
     pub(super) fn sync_folder(&self, path: &Path) -> Result<(), LoadError> {
         self.step("sync", path)?;
         File::open(path).and_then(|folder| folder.sync_all()).map_err(LoadError::io("sync", path))
@@ -94,8 +94,8 @@ impl Disk {
         path.parent().map_or(Ok(()), |parent| self.sync_folder(parent))
     }
 
-    /// Removes a folder with its content, if it exists. The removal is not made durable: after a crash, the next open
-    /// removes what is left.
+    /// Removes a folder with its content, if the folder exists. The removal is not made durable: after a crash, the
+    /// next open removes what is left.
     pub(super) fn remove_folder(&self, path: &Path) -> Result<(), LoadError> {
         self.step("remove", path)?;
         match fs::remove_dir_all(path) {
@@ -104,8 +104,8 @@ impl Disk {
         }
     }
 
-    /// Hits the failpoint of a step before the step is taken. Callers that take a step without this module call it
-    /// themselves. `action` is `write`, `sync`, `create`, `rename` or `remove`.
+    /// Hits the failpoint of a step, which must happen before the step. Callers that write or create files without this
+    /// module call this function themselves. `action` is `write`, `sync`, `create`, `rename` or `remove`.
     pub(super) fn step(&self, action: &'static str, path: &Path) -> Result<(), LoadError> {
         #[cfg(test)]
         if let Some(before_step) = &self.before_step {

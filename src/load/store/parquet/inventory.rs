@@ -1,5 +1,5 @@
-//! The list of the files that exist after a publish. With the list, a lost file is recognized; without it, a lost file
-//! would look like a partition that has no rows, and its windows would not be scanned again.
+//! Reads and writes the list of the files that exist after a publish. The list shows that a file was lost. Without the
+//! list, a lost file would look like a partition without rows, and its windows would not be scanned again.
 
 use std::{collections::HashSet, fs, io, path::Path};
 
@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::{disk::Disk, part::Part, root::Root, tree::Tree};
 use crate::{load::LoadError, schema::table};
 
-/// The last published part, and the files after its publish.
+/// The content of `files.json`: the last published part, and the files after its publish.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Inventory {
+    /// The number of the last published part; 0 before the first publish.
     published_part: u64,
     /// Paths relative to the root, sorted.
     files: Vec<String>,
@@ -22,7 +23,7 @@ fn below_root(root: &Root, path: &Path) -> String {
 }
 
 impl Inventory {
-    /// The files of the tree.
+    /// Lists the files of the tree.
     fn of(root: &Root, tree: &Tree, published_part: u64) -> Inventory {
         let mut files: Vec<String> = tree.paths(root).iter().map(|path| below_root(root, path)).collect();
         files.sort();
@@ -30,7 +31,7 @@ impl Inventory {
     }
 }
 
-/// Writes the list as the last step of a publish.
+/// Writes the list of files, as the last step of a publish before the parts are removed.
 pub(super) fn write(root: &Root, disk: &Disk, tree: &Tree, published_part: u64) -> Result<(), LoadError> {
     let path = root.inventory();
     let text = serde_json::to_vec(&Inventory::of(root, tree, published_part))
@@ -39,8 +40,10 @@ pub(super) fn write(root: &Root, disk: &Disk, tree: &Tree, published_part: u64) 
 }
 
 /// Returns an error that names the first file of the list that is missing. Checks nothing if the list is missing,
-/// unreadable, or of another publish (the writer was killed before it wrote the list). A file from which a waiting part
-/// removes rows may be missing: an interrupted publish may have removed its last row and so the file.
+/// unreadable, or of another publish (the writer was killed before it wrote the list).
+///
+/// A file from which a waiting part removes rows may be missing: an interrupted publish may have removed its last row,
+/// and so the file.
 pub(super) fn check(root: &Root, tree: &Tree, published_part: u64, waiting: &[Part]) -> Result<(), LoadError> {
     let path = root.inventory();
     let text = match fs::read(&path) {
@@ -60,7 +63,7 @@ pub(super) fn check(root: &Root, tree: &Tree, published_part: u64, waiting: &[Pa
     }
 }
 
-/// Returns the paths, relative to the root, of the files of partitions from which waiting parts remove rows.
+/// Returns the files of partitions from which waiting parts remove rows, as paths relative to the root.
 fn files_with_removals(root: &Root, waiting: &[Part]) -> HashSet<String> {
     let changes = waiting.iter().flat_map(|part| &part.layers).flat_map(|layer| &layer.tables);
     let mut files = HashSet::new();

@@ -1,7 +1,7 @@
 //! A layer: changes of a transaction as files in the folder of a part, at most one change for each table.
 //!
-//! The removals of a layer apply to the rows of older layers and of the partition's file, and not to the rows that the
-//! layer itself adds.
+//! The removals of a layer apply to the rows of older layers and of the partition's file. They do not apply to the rows
+//! that the layer itself adds.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,6 +18,7 @@ use crate::{load::store::TimeRange, schema::Table};
 pub(super) struct RowsFile {
     /// Name in the folder of the part.
     pub(super) name: String,
+    /// Number of rows or keys in the file.
     pub(super) rows: u64,
     /// Half-open range of the partition column, in epoch microseconds; `None` for a table without partitions, or if
     /// unknown.
@@ -27,19 +28,20 @@ pub(super) struct RowsFile {
 }
 
 impl RowsFile {
+    /// Describes a file with these rows or keys.
     pub(super) fn new(name: String, rows: u64, bounds: Option<TimeRange>, partitions: BTreeSet<Partition>) -> Self {
         let bounds_us = bounds.map(|bounds| [bounds.start_us, bounds.end_us]);
         Self { name, rows, bounds_us, partitions }
     }
 
-    /// Returns the range of the partition column over the rows, or `None` for a table without partitions, or if
-    /// unknown.
+    /// Returns the range of the partition column over the rows. Returns `None` for a table without partitions, or if
+    /// the range is unknown.
     pub(super) fn bounds(&self) -> Option<TimeRange> {
         self.bounds_us.map(|[start_us, end_us]| TimeRange { start_us, end_us })
     }
 
-    /// Returns true if the file may have rows of the partition within the range. `None` stands for every partition, or
-    /// every time.
+    /// Returns true if the file may have rows of the partition within the range. If `partition` is `None`, any
+    /// partition counts; if `range` is `None`, any time counts.
     pub(super) fn may_hold(&self, partition: Option<Partition>, range: Option<TimeRange>) -> bool {
         let is_of_partition = partition.is_none_or(|partition| self.partitions.contains(&partition));
         is_of_partition && self.bounds().zip(range).is_none_or(|(bounds, range)| bounds.overlaps(range))
@@ -80,11 +82,12 @@ pub(super) struct Layer {
     pub(super) part: u64,
     /// Folder of the part.
     pub(super) folder: PathBuf,
+    /// The changes by table.
     pub(super) tables: LayerTables,
 }
 
 impl Layer {
-    /// Returns the changes in one table.
+    /// Returns the changes of the layer in one table, or `None` if the layer does not change the table.
     pub(super) fn table(&self, table: &Table) -> Option<&TableLayer> {
         self.tables.get(&table.name)
     }

@@ -3,15 +3,15 @@
 /// Limits of a store. They change how much work a read or a merge is, but not its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// Most runs that one merge reads at once. Each run needs memory for a page of each column.
+    /// Largest number of runs that one merge reads at once. Each run needs memory for a page of each column.
     pub(super) open_runs_max: usize,
-    /// Most bytes of rows that merges keep in memory.
+    /// Largest number of bytes of rows that merges keep in memory.
     pub(super) merge_bytes_max: usize,
-    /// Most bytes of rows that are sorted in memory at once, if a file is not in order.
+    /// Largest number of bytes of rows that are sorted in memory at once, if a file is not in order.
     pub(super) sort_bytes_max: usize,
-    /// Most removed keys in memory. A key takes 32 to 64 bytes.
+    /// Largest number of removed keys in memory. A key takes 32 to 64 bytes.
     pub(super) removed_keys_max: usize,
-    /// Most rows of one file in the partition cache. A row takes about 100 bytes.
+    /// Largest number of rows of one file in the partition cache. A row takes about 100 bytes.
     pub(super) cached_rows_max: usize,
 }
 
@@ -21,7 +21,7 @@ impl Limits {
         let memory_limit = usize::try_from(memory_limit_bytes).unwrap_or(usize::MAX);
         Self {
             open_runs_max: 16,
-            // The rest is for the writers of files, and for rows.
+            // The other three quarters of the memory are for the writers of files, and for rows.
             merge_bytes_max: (memory_limit / 4).min(160 << 20),
             sort_bytes_max: (memory_limit / 8).min(32 << 20),
             removed_keys_max: 500_000,
@@ -29,7 +29,7 @@ impl Limits {
         }
     }
 
-    /// Returns the limits of one of `workers` parallel merges that share the memory.
+    /// Returns the limits of each of `workers` parallel merges that share the memory.
     pub(super) fn shared_by(self, workers: usize) -> Self {
         let share = |bytes: usize| bytes / workers.max(1);
         Self {

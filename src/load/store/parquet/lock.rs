@@ -12,8 +12,8 @@ use crate::load::LoadError;
 const LOCK_TEXT_BYTES_MAX: u64 = 64;
 
 /// Takes a shared lock, which keeps writers out, without waiting. Returns `None` if the lock file cannot be opened or
-/// the file system has no locks; [`LoadError::Locked`] if a writer has the lock. `root` is the folder to name in
-/// errors.
+/// the file system has no locks. Fails with [`LoadError::Locked`] if a writer has the lock. `path` is the lock file;
+/// `root` is the folder to name in errors.
 pub(super) fn shared(root: &Path, path: &Path) -> Result<Option<File>, LoadError> {
     let Ok(file) = File::open(path) else { return Ok(None) };
     match file.try_lock_shared() {
@@ -27,10 +27,10 @@ pub(super) fn shared(root: &Path, path: &Path) -> Result<Option<File>, LoadError
 }
 
 /// Takes the writer's lock without waiting, and writes the name of this process into the lock file. The system releases
-/// the lock when the process ends.
+/// the lock when the process ends. `path` is the lock file; `root` is the folder to name in errors.
 ///
 /// # Errors
-/// [`LoadError::Locked`] while another process holds the lock, with the holder that the file names;
+/// [`LoadError::Locked`] while another process holds the lock, with the process that the file names;
 /// [`LoadError::LockRefused`] if the file system has no locks.
 pub(super) fn exclusive(root: &Path, path: &Path) -> Result<File, LoadError> {
     let failed = LoadError::io("lock", path);

@@ -27,15 +27,15 @@ pub(super) struct OpenRun<'a> {
 struct Head {
     /// The sort keys of the run's current batch.
     keys: Arc<Rows>,
-    /// Row in the current batch.
+    /// Index of the row in the current batch.
     row: usize,
-    /// Index of the run.
+    /// Index of the run in [`Merge::cursors`].
     run: usize,
 }
 
 impl Ord for Head {
-    /// Reverses the order of the rows, because the heap returns the greatest head first. Among equal rows the row of
-    /// the oldest run comes first.
+    /// Compares in reverse order, because the heap returns the greatest head first. Among equal rows, the row of the
+    /// oldest run comes first.
     fn cmp(&self, other: &Self) -> Ordering {
         let keys = other.keys.row(other.row).cmp(&self.keys.row(self.row));
         keys.then_with(|| other.run.cmp(&self.run))
@@ -63,7 +63,8 @@ struct Cursor<'a> {
     slot: Option<usize>,
 }
 
-/// A merge of several runs: returns their rows in order. Among equal rows, those of the oldest run come first.
+/// A merge of several sorted runs, which returns their rows in order. Among equal rows, the rows of the oldest run come
+/// first.
 pub(super) struct Merge<'a> {
     table: &'static Table,
     keys: SortKeys,
@@ -71,7 +72,7 @@ pub(super) struct Merge<'a> {
     cursors: Vec<Cursor<'a>>,
     /// The next row of each run.
     heads: BinaryHeap<Head>,
-    /// The batches in memory.
+    /// The current batch of each run, and finished batches whose rows are in the current chunk.
     batches: Vec<RecordBatch>,
 }
 
@@ -87,7 +88,7 @@ impl<'a> Merge<'a> {
         Ok(merge)
     }
 
-    /// Returns the next [`CHUNK_ROWS`] rows, or the last rows if fewer are left, or `None` after the end.
+    /// Returns the next [`CHUNK_ROWS`] rows, or the last rows if fewer are left. Returns `None` after the end.
     pub(super) fn next_chunk(&mut self) -> Result<Option<RecordBatch>, LoadError> {
         self.drop_finished();
         let mut positions = Vec::with_capacity(CHUNK_ROWS);
@@ -108,8 +109,8 @@ impl<'a> Merge<'a> {
         self.batches.len()
     }
 
-    /// Adds the positions of consecutive rows of one run, from `head` on, until another run has the next row, the chunk
-    /// is full, or the batch ends.
+    /// Adds the positions of consecutive rows of one run, from `head` on. Stops when another run has the next row, the
+    /// chunk is full, or the batch ends. At the end of the batch, the next batch of the run is read.
     fn take_consecutive(&mut self, mut head: Head, positions: &mut Vec<(usize, usize)>) -> Result<(), LoadError> {
         let Some(slot) = self.cursors.get(head.run).and_then(|cursor| cursor.slot) else { return Ok(()) };
         loop {
@@ -125,7 +126,8 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Reads the next batch of a run that has rows, if there is one, and adds its first row to the heads.
+    /// Reads the next batch of a run that has rows, and adds its first row to the heads. At the end of the run, the run
+    /// has no head any more.
     fn load_next(&mut self, run: usize) -> Result<(), LoadError> {
         let Some(cursor) = self.cursors.get_mut(run) else { return Ok(()) };
         cursor.slot = None;
@@ -142,7 +144,7 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// Drops the batches of which all rows have been merged.
+    /// Drops the batches of which all rows have been merged, and renumbers the others.
     fn drop_finished(&mut self) {
         let mut before: Vec<Option<RecordBatch>> = std::mem::take(&mut self.batches).into_iter().map(Some).collect();
         for cursor in &mut self.cursors {

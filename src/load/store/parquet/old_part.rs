@@ -1,7 +1,7 @@
 //! Reads waiting parts that earlier program versions wrote, as parts with one layer.
 //!
 //! A part of an earlier version has, for each table, a file of removed keys and a file with rows of several partitions.
-//! A partition that had no rows before is in a file of its own.
+//! The rows of a partition that had no rows before are in a separate file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,18 +25,21 @@ const MANIFEST_FILE: &str = "ledger.json";
 /// The fields of the manifest that are still read.
 #[derive(Debug, Deserialize)]
 struct OldManifest {
+    /// The number of the part.
     number: u64,
-    /// The applied scans, the last one last.
+    /// The scans of the commit, the newest last.
     scans: Vec<serde_json::Value>,
     tables: BTreeMap<String, OldChanges>,
 }
 
-/// The changes of a table.
+/// The changes of a table: the extents of the files of added rows and of removed keys.
 #[derive(Debug, Deserialize)]
 struct OldChanges {
+    /// The file with added rows, also of several partitions; `None` if there is none.
     upserts: Option<OldExtent>,
+    /// The file with the keys of removed rows; `None` if there is none.
     deletes: Option<OldExtent>,
-    /// Partitions that had no rows before, each in a file of its own.
+    /// Partitions that had no rows before. The rows of each are in a separate file.
     #[serde(default)]
     whole: BTreeSet<Partition>,
 }
@@ -45,11 +48,13 @@ struct OldChanges {
 #[derive(Debug, Deserialize)]
 struct OldExtent {
     rows: u64,
+    /// Half-open range of the partition column, in epoch microseconds; `None` for a table without partitions.
     bounds_us: Option<[i64; 2]>,
     partitions: BTreeSet<Partition>,
 }
 
 impl OldExtent {
+    /// Describes the file with this name and extent as the present version does.
     fn file(self, name: String) -> RowsFile {
         let bounds = self.bounds_us.map(|[start_us, end_us]| TimeRange { start_us, end_us });
         RowsFile::new(name, self.rows, bounds, self.partitions)
@@ -63,7 +68,7 @@ pub(super) struct OldPart {
     pub(super) tables: LayerTables,
 }
 
-/// Reads the part in the folder; `None` if the folder has no manifest of an earlier version.
+/// Reads the part in the folder. Returns `None` if the folder has no manifest of an earlier version.
 pub(super) fn read(root: &Root, folder: &Path) -> Result<Option<OldPart>, LoadError> {
     let path = folder.join(MANIFEST_FILE);
     let text = match fs::read(&path) {
@@ -80,7 +85,7 @@ pub(super) fn read(root: &Root, folder: &Path) -> Result<Option<OldPart>, LoadEr
     Ok(Some(OldPart { number: manifest.number, run_id: run_id.map(str::to_owned), tables }))
 }
 
-/// Converts the changes of one table.
+/// Converts the changes of one table to the present version.
 fn table_layer(root: &Root, folder: &Path, table: &str, changes: OldChanges) -> Result<TableLayer, LoadError> {
     let removed = changes.deletes.map(|extent| extent.file(format!("{table}.delete.parquet")));
     let mut added: Vec<_> =
@@ -88,7 +93,7 @@ fn table_layer(root: &Root, folder: &Path, table: &str, changes: OldChanges) -> 
     for partition in changes.whole {
         let name = format!("{table}.{}.parquet", partition.first_day);
         let path = folder.join(&name);
-        // An interrupted publish may have moved the file into the table.
+        // An interrupted publish may have moved the file into the table, so a missing file counts as empty.
         let rows = if path.is_file() { read_footer(root, &path)?.rows } else { 0 };
         let bounds = root.partition_by().bounds(partition);
         added.push(RowsFile::new(name, rows, Some(bounds), [partition].into()));

@@ -38,16 +38,19 @@ pub(super) struct WriteContext<'a> {
     pub(super) threads: u32,
 }
 
-/// A part that is being written.
+/// The part of the open transaction, whose files are being written.
 pub(super) struct OpenPart {
     number: u64,
     folder: PathBuf,
+    /// The run that the rows name; `None` if no row named a run so far.
     run_id: Option<String>,
+    /// The layers so far, oldest first.
     layers: Vec<Layer>,
 }
 
 impl OpenPart {
-    /// Creates an empty folder for the part with this number.
+    /// Creates an empty folder for the part with this number. Removes the folder of an unfinished part with the same
+    /// number.
     pub(super) fn begin(context: WriteContext<'_>, number: u64) -> Result<Self, LoadError> {
         let folder = new_folder(context.root, number);
         context.disk.remove_folder(&folder)?;
@@ -61,7 +64,8 @@ impl OpenPart {
         &self.layers
     }
 
-    /// Writes changes as a layer; as several layers if a table has several changes.
+    /// Writes changes as a layer. If a table has several changes, writes several layers, because a layer has one change
+    /// for each table. After an error the caller must discard the part.
     pub(super) fn write(&mut self, context: WriteContext<'_>, changes: &[TableChange]) -> Result<(), LoadError> {
         self.run_id = run_id_of(changes).or(self.run_id.take());
         for changes in split_by_table(changes) {
@@ -71,7 +75,8 @@ impl OpenPart {
         Ok(())
     }
 
-    /// Writes the files of one layer, in which each table has at most one change.
+    /// Writes the files of one layer, in which each table has at most one change. Returns the files by table. The files
+    /// of added rows are written in parallel.
     fn write_layer(&self, context: WriteContext<'_>, changes: &[&TableChange]) -> Result<LayerTables, LoadError> {
         let mut tables = LayerTables::new();
         let mut sorted = Vec::new();
@@ -84,8 +89,9 @@ impl OpenPart {
         for (change, sorted) in changes.iter().zip(&sorted) {
             runs.extend(sorted.partitions()?.into_iter().map(|rows| (change.table, sorted, rows)));
         }
-        // The largest first, so that the threads end at the same time.
+        // The largest file begins first, so that the threads end at about the same time.
         runs.sort_by_key(|(.., rows)| std::cmp::Reverse(rows.rows()));
+        // A run that is a complete partition becomes the partition's file, so its footer needs these notes.
         let notes = Notes { applied_part: self.number, identity: context.identity, run_id: self.run_id.as_deref() };
         run_parallel(&runs, worker_count(context.threads, &runs), |(table, sorted, rows)| {
             let path = self.folder.join(self.run_name(&table.name, rows));
@@ -100,7 +106,7 @@ impl OpenPart {
         Ok(tables)
     }
 
-    /// Writes the keys that a change removes, if any.
+    /// Writes the keys that a change removes to a file. Returns `None` if the change removes nothing.
     fn write_removed(&self, context: WriteContext<'_>, change: &TableChange) -> Result<Option<RowsFile>, LoadError> {
         let TableChange { table, removed, .. } = change;
         if removed.is_empty() {
@@ -125,13 +131,13 @@ impl OpenPart {
         format!("{:04}.{table}.{stem}.parquet", self.layers.len())
     }
 
-    /// Makes the part durable and renames its folder, which commits it. After an error the part is removed. If removing
-    /// fails too, the next refresh of the store finds whether the part is committed.
+    /// Makes the part durable and renames its folder, which commits the part. After an error the part is removed. If
+    /// removing fails too, the next refresh of the store finds whether the part is committed.
     pub(super) fn commit(self, context: WriteContext<'_>, label: &str) -> Result<Part, LoadError> {
         let finished = finished_folder(context.root, self.number, label);
         let committed = self.rename_into_place(context, &finished);
         if committed.is_err() {
-            // The first error is returned.
+            // The first error is returned. If the folder was renamed already, the rename is undone: the commit failed.
             if finished.exists() {
                 context.disk.rename(&finished, &self.folder).ok();
             }
@@ -140,7 +146,7 @@ impl OpenPart {
         committed
     }
 
-    /// Makes the files durable, writes the manifest, and renames the folder to `finished`.
+    /// Makes the files durable, writes the manifest, and renames the folder to `finished`. The rename is the commit.
     fn rename_into_place(&self, context: WriteContext<'_>, finished: &Path) -> Result<Part, LoadError> {
         let disk = context.disk;
         for layer in &self.layers {
@@ -165,7 +171,7 @@ impl OpenPart {
 }
 
 /// Splits changes into groups in which each table occurs at most once. The n-th change of a table goes to the n-th
-/// group.
+/// group. Empty changes are left out.
 fn split_by_table(changes: &[TableChange]) -> Vec<Vec<&TableChange>> {
     let mut groups: Vec<Vec<&TableChange>> = Vec::new();
     for change in changes.iter().filter(|change| !change.is_empty()) {
@@ -179,7 +185,7 @@ fn split_by_table(changes: &[TableChange]) -> Vec<Vec<&TableChange>> {
     groups
 }
 
-/// Returns the run that the last added row with `_run_id` names, or `None` if no row names a run.
+/// Returns the run that the last added row with a value in `_run_id` names. Returns `None` if no row names a run.
 fn run_id_of(changes: &[TableChange]) -> Option<String> {
     let run_id = |rows: &RecordBatch| {
         let column = rows.column_by_name("_run_id")?.as_string_opt::<i32>()?;

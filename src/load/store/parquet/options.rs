@@ -10,8 +10,8 @@ const THREADS: u32 = 2;
 /// The layout of a Parquet warehouse, and the resources of its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParquetOptions {
-    /// Whether tables with a creation time have a partition for each month or for each day. It cannot change once the
-    /// folder exists.
+    /// Whether tables with a creation time have a partition for each month or for each day. The choice is fixed once
+    /// the folder exists.
     pub partition_by: PartitionBy,
     /// Memory for data, in bytes. Default 1 GiB. With less memory a merge reads fewer files at once, so it needs more
     /// passes over the rows.

@@ -12,14 +12,14 @@ use parquet::file::metadata::{ParquetMetaData, SortingColumn};
 
 use crate::schema::Table;
 
-/// Returns the columns by which the rows of a table are sorted: those of the contract's order, then the rest of the
-/// key, so that the order of the same rows does not vary.
+/// Returns the columns by which the rows of a table are sorted: the columns of the contract's order, then the rest of
+/// the key. With the complete key, the same rows always have the same order.
 pub(super) fn sort_columns(table: &Table) -> impl Iterator<Item = &str> {
     let rest = table.key.iter().filter(|name| !table.sort.contains(name));
     table.sort.iter().chain(rest).map(String::as_str)
 }
 
-/// Returns the order of a table's rows, in the form of a Parquet footer: ascending, NULL first.
+/// Returns the order of a table's rows as a Parquet footer states it: ascending, NULL first.
 pub(super) fn sorting_columns(table: &Table) -> Vec<SortingColumn> {
     let index = |name: &str| table.columns.iter().position(|column| column.name == name).unwrap_or(0);
     let column = |name| SortingColumn {
@@ -30,7 +30,7 @@ pub(super) fn sorting_columns(table: &Table) -> Vec<SortingColumn> {
     sort_columns(table).map(column).collect()
 }
 
-/// Returns true if a file's footer says that its rows are in the order of the table.
+/// Returns true if a file's footer says that the rows of every row group are in the order of the table.
 pub(super) fn is_in_order(table: &Table, footer: &ParquetMetaData) -> bool {
     let columns = footer.file_metadata().schema_descr().root_schema().get_fields();
     let name = |column: &SortingColumn| {
@@ -47,6 +47,7 @@ pub(super) fn is_in_order(table: &Table, footer: &ParquetMetaData) -> bool {
 
 /// Makes sort keys for rows. Comparing two keys of one instance byte by byte gives the order of their rows.
 pub(super) struct SortKeys {
+    /// The names of the sort columns, in order.
     columns: Vec<String>,
     converter: RowConverter,
 }
@@ -65,7 +66,7 @@ impl SortKeys {
         Ok(Self { columns, converter: RowConverter::new(fields)? })
     }
 
-    /// The keys of these rows.
+    /// Returns the sort keys of these rows, which must have the sort columns.
     pub(super) fn of(&self, rows: &RecordBatch) -> Result<Rows, ArrowError> {
         let column = |name: &String| rows.schema().index_of(name).map(|index| Arc::clone(rows.column(index)));
         let columns = self.columns.iter().map(column).collect::<Result<Vec<ArrayRef>, _>>()?;

@@ -12,8 +12,8 @@ pub(super) fn worker_count<I>(threads: u32, items: &[I]) -> usize {
     items.len().min(usize::try_from(threads).unwrap_or(1))
 }
 
-/// Calls `work` with each item on `workers` threads. After an error no further item begins, items that are being worked
-/// on are finished, and one of the errors is returned.
+/// Calls `work` with each item on `workers` threads. After an error no further item is begun; items in work are
+/// finished, and one of the errors is returned. A panic of a thread is an error.
 pub(super) fn run_parallel<I: Sync>(
     items: &[I],
     workers: usize,
@@ -25,9 +25,10 @@ pub(super) fn run_parallel<I: Sync>(
     let remaining = Mutex::new(items.iter());
     let worker = || -> Result<(), LoadError> {
         loop {
-            // A panic while the lock is held cannot break the iterator.
+            // The lock is also used after a panic of another thread, because a panic cannot break the iterator.
             let Some(item) = remaining.lock().unwrap_or_else(PoisonError::into_inner).next() else { return Ok(()) };
             if let Err(error) = work(item) {
+                // The empty iterator makes the other threads stop after their items.
                 *remaining.lock().unwrap_or_else(PoisonError::into_inner) = [].iter();
                 return Err(error);
             }

@@ -22,9 +22,9 @@ use crate::load::LoadError;
 pub(super) const MANIFEST_FILE: &str = "part.json";
 /// Suffix of the folder of a part that is being written or removed.
 const UNFINISHED_SUFFIX: &str = ".tmp";
-/// Most characters of a label in the folder's name.
+/// Largest number of characters of a label in the folder's name.
 const LABEL_CHARS_MAX: usize = 64;
-/// Version of the manifest. A newer version is refused.
+/// Version of the manifest. A manifest with a newer version is refused.
 const FORMAT_VERSION: u32 = 2;
 
 /// The manifest of a part.
@@ -33,32 +33,35 @@ pub(super) struct Manifest {
     format_version: u32,
     /// Larger than the number of every earlier part.
     pub(super) number: u64,
-    /// The run that wrote the part, if its rows name one.
+    /// The run that wrote the part; `None` if its rows name no run.
     pub(super) run_id: Option<String>,
     /// The layers, oldest first.
     pub(super) layers: Vec<LayerTables>,
 }
 
 impl Manifest {
+    /// Creates a manifest of the present version.
     pub(super) fn new(number: u64, run_id: Option<String>, layers: Vec<LayerTables>) -> Self {
         Self { format_version: FORMAT_VERSION, number, run_id, layers }
     }
 }
 
-/// A part that waits for publish.
+/// A committed part that waits for publish.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     number: u64,
+    /// The run that wrote the part; `None` if its rows name no run.
     pub(super) run_id: Option<String>,
+    /// The folder of the part.
     folder: PathBuf,
-    /// Size of its files, in bytes.
+    /// Size of the part's files, in bytes.
     pub(super) bytes: u64,
     /// The layers, oldest first.
     pub(super) layers: Vec<Layer>,
 }
 
 impl Part {
-    /// The part in the folder of a commit, with this manifest.
+    /// Creates a part from its manifest and folder. Reads the sizes of its files.
     pub(super) fn new(manifest: Manifest, folder: PathBuf) -> Result<Self, LoadError> {
         let Manifest { number, run_id, layers, .. } = manifest;
         let layer = |tables| Layer { part: number, folder: folder.clone(), tables };
@@ -66,7 +69,7 @@ impl Part {
         Ok(Self { number, run_id, bytes: folder_bytes(&folder)?, folder, layers })
     }
 
-    /// Returns the number of the part: larger than that of every earlier part.
+    /// Returns the number of the part, which is larger than the number of every earlier part.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
@@ -77,7 +80,7 @@ impl Part {
         changes.filter_map(|changes| changes.removed.as_ref()).map(|removed| removed.rows).sum()
     }
 
-    /// Removes the part, which must have been published.
+    /// Removes a part that has been published, with its files.
     pub(super) fn remove(&self, disk: &Disk) -> Result<(), LoadError> {
         // Renamed first, so that a partly removed folder does not look like a part.
         let renamed = unfinished_folder(&self.folder);
@@ -86,18 +89,19 @@ impl Part {
     }
 }
 
-/// Returns the folder in which a part with this number is written.
+/// Returns the path of the folder in which a part with this number is written.
 pub(super) fn new_folder(root: &Root, number: u64) -> PathBuf {
     unfinished_folder(&root.parts().join(format!("{number:012}")))
 }
 
-/// Returns the folder of a committed part. The label is for people who look at the folder; other characters than ASCII
-/// letters, digits and `-` are left out of its name.
+/// Returns the path of the folder of a committed part. The label is for people who look at the folder. Of the label,
+/// the folder's name contains at most [`LABEL_CHARS_MAX`] ASCII letters, digits and `-`.
 pub(super) fn finished_folder(root: &Root, number: u64, label: &str) -> PathBuf {
     let label = label.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(LABEL_CHARS_MAX);
     root.parts().join(format!("{number:012}-{}", label.collect::<String>()))
 }
 
+/// Returns the path of the folder while the part is written or removed.
 fn unfinished_folder(folder: &Path) -> PathBuf {
     let mut name = folder.as_os_str().to_owned();
     name.push(UNFINISHED_SUFFIX);
@@ -130,13 +134,15 @@ fn folders(root: &Root) -> Result<(Vec<PathBuf>, Vec<PathBuf>), LoadError> {
     Ok(paths.into_iter().partition(|path| !path.to_string_lossy().ends_with(UNFINISHED_SUFFIX)))
 }
 
+/// Reads the parts in these folders, and sorts them by number.
 fn read_parts(root: &Root, folders: Vec<PathBuf>) -> Result<Vec<Part>, LoadError> {
     let mut parts = folders.into_iter().map(|folder| read(root, folder)).collect::<Result<Vec<_>, _>>()?;
     parts.sort_by_key(Part::number);
     Ok(parts)
 }
 
-/// Reads one part, also of an earlier program version. Fails with `Damaged` or `Newer` if its manifest cannot be read.
+/// Reads one part, also a part of an earlier program version. Fails with `Damaged` or `Newer` if its manifest cannot be
+/// read.
 fn read(root: &Root, folder: PathBuf) -> Result<Part, LoadError> {
     if let Some(old) = old_part::read(root, &folder)? {
         return Part::new(Manifest::new(old.number, old.run_id, vec![old.tables]), folder);

@@ -1,6 +1,6 @@
 //! Cuts tables into partitions by creation time, and names their folders.
 //!
-//! A folder is named by the column and the ISO date of its first day, as in Hive partitioning.
+//! The name of a folder consists of the column and the ISO date of the partition's first day, as in Hive partitioning.
 
 use std::fmt;
 
@@ -9,19 +9,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::load::store::{TimeRange, clamped_us};
 
-/// First and last year of partitions: many readers know only dates of the years 1 to 9999. Earlier and later rows go to
-/// the first and the last partition.
+/// First year of partitions. Many readers know only dates of the years 1 to 9999. Earlier rows go to the first
+/// partition.
 const YEAR_MIN: i32 = 1;
+/// Last year of partitions. Later rows go to the last partition.
 const YEAR_MAX: i32 = 9999;
 
 /// The length of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PartitionBy {
-    /// `created_month=2026-01-01`.
+    /// A month, in a folder such as `created_month=2026-01-01`.
     #[default]
     Month,
-    /// `created_date=2026-01-31`.
+    /// A day, in a folder such as `created_date=2026-01-31`.
     Day,
 }
 
@@ -35,7 +36,8 @@ impl fmt::Display for PartitionBy {
 }
 
 impl PartitionBy {
-    /// Returns the name of a partition's folder: `created_month=2026-01-01` for a table cut by `created_at`.
+    /// Returns the name of a partition's folder: `created_month=2026-01-01` for a table whose partition column is
+    /// `created_at`.
     pub(super) fn folder(self, column: &str, partition: Partition) -> String {
         let stem = column.strip_suffix("_at").unwrap_or(column);
         let suffix = match self {
@@ -45,14 +47,15 @@ impl PartitionBy {
         format!("{stem}_{suffix}={}", partition.first_day.format("%Y-%m-%d"))
     }
 
-    /// Returns the partition of a folder with a name that [`PartitionBy::folder`] gives, or `None` for any other name.
+    /// Reads the partition from the name of its folder. Returns `None` for any name that [`PartitionBy::folder`] does
+    /// not give.
     pub(super) fn read_folder(self, column: &str, name: &str) -> Option<Partition> {
         let (_, day) = name.split_once('=')?;
         let partition = Partition { first_day: NaiveDate::parse_from_str(day, "%Y-%m-%d").ok()? };
         (self.folder(column, partition) == name).then_some(partition)
     }
 
-    /// The partition of a creation time, in epoch microseconds.
+    /// Returns the partition to which a row with this creation time (epoch microseconds) belongs.
     pub(super) fn of(self, created_us: i64) -> Partition {
         let day = DateTime::from_timestamp_micros(clamped_us(created_us)).unwrap_or_default().date_naive();
         let first_day = match self {
@@ -62,8 +65,8 @@ impl PartitionBy {
         Partition { first_day }
     }
 
-    /// Returns the range of creation times of a partition. The first partition begins at `i64::MIN`, the last one ends
-    /// at `i64::MAX`.
+    /// Returns the range of creation times of a partition. The first partition begins at `i64::MIN`, and the last one
+    /// ends at `i64::MAX`.
     pub(super) fn bounds(self, partition: Partition) -> TimeRange {
         let first = partition.first_day;
         let next = match self {

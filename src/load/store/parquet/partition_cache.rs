@@ -28,24 +28,26 @@ use crate::{
     schema::{ColumnType, Table},
 };
 
-/// Most cached files. At most one file of each table is cached; windows are read in the tables of answers, snapshots
-/// and themes.
+/// Largest number of cached files. At most one file of each table is cached; windows are read in the tables of answers,
+/// snapshots and themes.
 const FILES_MAX: usize = 3;
 
-/// Some columns of the rows of a partition's file that are within a range.
+/// Cached rows of a partition's file: some columns of the rows that are within a range.
 pub(super) struct CachedRows {
     table: &'static Table,
     partition: Partition,
+    /// The range of the partition column over which rows are cached. Every row of the file within this range is cached.
     range: TimeRange,
+    /// The names of the cached columns.
     columns: Vec<String>,
-    /// The positions of the rows in the file.
+    /// The positions of the cached rows in the file.
     pick: Pick,
     /// The rows, one batch for each group of the pick.
     batches: Vec<RecordBatch>,
 }
 
 impl CachedRows {
-    /// Reads the rows of a file within the range; `None` if there are more than `rows_max`.
+    /// Reads the rows of a file within the range, to cache them. Returns `None` if there are more than `rows_max`.
     fn read(
         table: &'static Table,
         partition: Partition,
@@ -72,13 +74,13 @@ impl CachedRows {
         Ok(Some(Self { table, partition, range, columns, pick, batches }))
     }
 
-    /// Picks every cached row.
+    /// Picks every cached row. A group of this pick is an index in the cached batches, not in the file.
     pub(super) fn all(&self) -> Pick {
         let group = |(index, batch): (usize, &RecordBatch)| PickedGroup { index, rows: batch.num_rows(), kept: None };
         Pick { groups: self.batches.iter().enumerate().map(group).collect() }
     }
 
-    /// Converts a pick of cached rows to a pick of the same rows in the file.
+    /// Converts a pick of cached rows to a pick of the same rows in the file. Used for columns that are not cached.
     pub(super) fn in_file(&self, pick: &Pick) -> Pick {
         let group = |picked: &PickedGroup| {
             let in_file = self.pick.groups.get(picked.index)?;
@@ -96,7 +98,7 @@ impl CachedRows {
 impl PickedRows for CachedRows {
     fn read_group(&self, group: &PickedGroup, schema: &SchemaRef) -> Result<GroupBatches<'_>, LoadError> {
         let Some(batch) = self.batches.get(group.index) else { return Ok(Box::new(std::iter::empty())) };
-        // Columns are projected first, so that the others need not be filtered.
+        // Columns are selected before rows, so that unwanted columns need not be filtered.
         let mut rows = fit(batch, schema).map_err(invalid_rows(self.table))?;
         if let Some(kept) = &group.kept {
             rows = kept_rows(self.table, rows, kept)?;
@@ -123,7 +125,7 @@ pub(super) struct PartitionCache {
 }
 
 impl PartitionCache {
-    /// An empty cache.
+    /// Creates an empty cache, which caches at most `rows_max` rows of a file.
     pub(super) fn new(rows_max: usize) -> Self {
         Self { rows_max, files: Vec::new() }
     }
@@ -133,11 +135,13 @@ impl PartitionCache {
         self.files.clear();
     }
 
+    /// Drops the entry of a table.
     fn forget(&mut self, table: &Table) {
         self.files.retain(|cached| cached.table.name != table.name);
     }
 
-    /// Finds cached rows that cover the range and have all the columns; `None` if there are none.
+    /// Finds cached rows that cover the range and have all the columns, and marks them as used last. Returns `None` if
+    /// there are none.
     pub(super) fn find(&mut self, request: CacheRequest<'_>) -> Option<Arc<CachedRows>> {
         let CacheRequest { table, partition, range, columns } = request;
         let is_match = |cached: &Arc<CachedRows>| {
@@ -178,7 +182,8 @@ impl PartitionCache {
     }
 }
 
-/// Returns true if each column belongs to the key or has values of fixed length.
+/// Returns true if each column belongs to the removal columns or has values of fixed length. Only such columns are
+/// cached.
 fn are_narrow(table: &'static Table, columns: &[&str]) -> bool {
     let keys = removal_columns(table);
     let is_narrow = |name: &&str| {
@@ -189,8 +194,9 @@ fn are_narrow(table: &'static Table, columns: &[&str]) -> bool {
     columns.iter().all(is_narrow)
 }
 
-/// Returns the range to cache for a read of `range`: all times, or in a large file the one or two time slices that
-/// contain the range. `None` if the file has no rows within the range, or the range touches more than two slices.
+/// Returns the range to cache for a read of `range`. In a file with at most `rows_max` rows, the range is all times. In
+/// a larger file, the range is the one or two time slices that contain the read. Returns `None` if the file has no rows
+/// within the range, or the range touches more than two slices.
 fn range_to_cache(reader: &RowsReader, table: &Table, range: TimeRange, rows_max: usize) -> Option<TimeRange> {
     let bounds = reader.bounds(table).filter(|bounds| bounds.overlaps(range))?;
     let rows = reader.all().count();

@@ -39,14 +39,16 @@ pub(super) struct PartitionMerge<'a> {
     pub(super) file: Option<DataFile>,
     /// The layers that are not merged into the file yet, oldest first.
     pub(super) layers: Vec<&'a Layer>,
+    /// Whether the file is rewritten even if no row changes.
     pub(super) rewrite: Rewrite,
     /// The number of the last part of `layers`, for the footer.
     pub(super) applied_part: u64,
+    /// The run of the last part that names one, for the footer.
     pub(super) run_id: Option<&'a str>,
 }
 
 impl PartitionMerge<'_> {
-    /// Returns an upper bound of the number of rows in the new file.
+    /// Returns an upper bound of the number of rows in the new file: removals are not subtracted.
     pub(super) fn rows_max(&self) -> u64 {
         let added = self.layers.iter().filter_map(|layer| layer.table(self.table)).flat_map(|changes| &changes.added);
         let added = added.filter(|file| file.may_hold(self.partition, None)).map(|file| file.rows);
@@ -61,7 +63,7 @@ pub(super) enum Merged {
     Untouched,
     /// A new file with this footer replaced the file.
     Replaced(FooterNotes),
-    /// No row is left, so the file was removed.
+    /// No row is left, so the file of the partition was removed.
     Removed,
 }
 
@@ -75,8 +77,9 @@ pub(super) struct Merger<'a> {
 }
 
 impl Merger<'_> {
-    /// Merges the layers into the file of one partition. The file is replaced by one rename. If a run of a part is the
-    /// complete partition already, the run itself is moved into place.
+    /// Merges the layers into the file of one partition. One rename replaces the file. If one run is the complete
+    /// partition already, and there is no file, the run itself is moved into place. A partition without rows loses its
+    /// file.
     pub(super) fn merge(&self, merge: &PartitionMerge<'_>) -> Result<Merged, LoadError> {
         let PartitionMerge { table, partition, file, rewrite, .. } = merge;
         let target = self.root.data_file(table, *partition);
@@ -119,11 +122,11 @@ impl Merger<'_> {
         Ok(runs)
     }
 
-    /// Writes the runs as a new file, makes it durable, and moves it to `path`.
+    /// Merges the runs into a new file, makes the file durable, and moves it to `path`.
     fn replace(&self, merge: &PartitionMerge<'_>, runs: Vec<Run>, path: &Path) -> Result<Merged, LoadError> {
         let PartitionMerge { table, partition, applied_part, run_id, .. } = *merge;
         let stem = partition.map_or_else(|| "all".to_owned(), |partition| partition.first_day.to_string());
-        // The new file is not written in the table's folder, because some readers read every file of a folder as data.
+        // The new file is written outside of the table's folder, because some readers read every file there as data.
         let scratch = self.root.scratch().join(format!("{}.{stem}", table.name));
         let new_file = self.root.scratch().join(format!("{}.{stem}.parquet", table.name));
         let notes = Notes { applied_part, identity: self.identity, run_id };
@@ -135,13 +138,14 @@ impl Merger<'_> {
         Ok(Merged::Replaced(FooterNotes { applied_part, rows }))
     }
 
-    /// Moves a run of a part, which is the complete partition, into the table. The run was made durable with its part.
+    /// Moves a run that is the complete partition into the table. The run was made durable with its part.
     fn move_run(&self, run: &Path, path: &Path) -> Result<Merged, LoadError> {
         let footer = read_footer(self.root, run)?;
         self.move_into_place(run, path)?;
         Ok(Merged::Replaced(footer))
     }
 
+    /// Renames a file to `path` and creates the folder of the partition if it is missing.
     fn move_into_place(&self, file: &Path, path: &Path) -> Result<(), LoadError> {
         if let Some(folder) = path.parent() {
             self.disk.create_folder(folder)?;
@@ -149,8 +153,7 @@ impl Merger<'_> {
         self.disk.rename(file, path)
     }
 
-    /// Removes the file of a partition without rows. If the publish is repeated after a kill, the same merge again
-    /// results in no rows.
+    /// Removes the file of a partition without rows. A publish that is repeated after a kill merges to no rows again.
     fn remove(&self, path: &Path) -> Result<Merged, LoadError> {
         self.disk.remove_file(path)?;
         // An empty folder that cannot be removed does no harm.

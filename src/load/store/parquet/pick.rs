@@ -8,9 +8,9 @@ use parquet::arrow::arrow_reader::RowSelection;
 pub(super) struct PickedGroup {
     /// Index of the row group in its file.
     pub(super) index: usize,
-    /// Rows of the row group, picked or not.
+    /// Number of rows of the row group, picked or not.
     pub(super) rows: usize,
-    /// A bit for each row, set if the row is picked; `None` if every row is.
+    /// One bit for each row of the row group, set if the row is picked; `None` if every row is picked.
     pub(super) kept: Option<BooleanBuffer>,
 }
 
@@ -20,15 +20,15 @@ impl PickedGroup {
         self.kept.as_ref().map_or(self.rows, BooleanBuffer::count_set_bits)
     }
 
-    /// Returns the picked rows in the form that the Parquet reader takes, or `None` if every row is picked.
+    /// Returns the picked rows in the type that the Parquet reader takes, or `None` if every row is picked.
     pub(super) fn selection(&self) -> Option<RowSelection> {
         let kept = self.kept.as_ref()?;
         let ranges = kept.set_slices().map(|(start, end)| start..end);
         Some(RowSelection::from_consecutive_ranges(ranges, self.rows))
     }
 
-    /// Returns the pick reduced to the rows whose bit in `kept` is set. `kept` has one bit for each row that is picked
-    /// now.
+    /// Returns this pick without the rows whose bit in `kept` is not set. `kept` has one bit for each row that is
+    /// picked now, not for each row of the group.
     pub(super) fn narrowed(&self, kept: BooleanBuffer) -> Self {
         let kept = match &self.kept {
             None => kept,
@@ -50,7 +50,7 @@ impl PickedGroup {
 /// Picked rows of a file, in the order of the file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pick {
-    /// Row groups with picked rows.
+    /// The row groups with picked rows; all other row groups have none.
     pub(super) groups: Vec<PickedGroup>,
 }
 

@@ -1,9 +1,9 @@
 //! Merges waiting parts into the files that readers see. One rename replaces the file of a partition.
 //!
-//! A publish that was killed is repeated. Each file names the last part that is merged into it, so the repeated merge
-//! skips finished files. The file of `sync_windows` is written last: once it names a part, all other files contain the
-//! part, and the part may be removed. A reader of a partition sees either the old or the new file. During a publish
-//! some partitions are newer than others.
+//! A publish that was killed is repeated. The footer of each file names the last part that is merged into the file, so
+//! the repeated merge skips finished files. The file of `sync_windows` is written last: once it names a part, all other
+//! files contain the part, and the part may be removed. A reader of a partition sees either the old or the new file.
+//! During a publish some partitions are newer than others.
 
 use std::{
     collections::BTreeSet,
@@ -40,7 +40,8 @@ pub(super) struct Publisher<'a> {
 }
 
 impl Publisher<'_> {
-    /// Merges the parts, oldest first, into the files of all tables. The caller removes the parts afterwards.
+    /// Merges the parts, oldest first, into the files of all tables. The file of the ledger is written last. The caller
+    /// removes the parts afterwards. After an error the publish can be repeated.
     pub(super) fn publish(&mut self, parts: &[Part]) -> Result<(), LoadError> {
         let mut merges = Vec::new();
         for table in tables().iter().filter(|table| table.name != LEDGER_TABLE) {
@@ -50,7 +51,7 @@ impl Publisher<'_> {
                 merges.extend(self.merge(table, partition, parts)?);
             }
         }
-        // The largest first, so that the threads end at the same time.
+        // The largest merge begins first, so that the threads end at about the same time.
         merges.sort_by_key(|merge| std::cmp::Reverse(merge.rows_max()));
         self.run(&merges)?;
         let ledger = self.merge(contract(LEDGER_TABLE)?, None, parts)?;
@@ -66,8 +67,8 @@ impl Publisher<'_> {
         Ok(())
     }
 
-    /// Writes empty files for tables without partitions that have none, so that readers find every table. The ledger
-    /// comes first: see [`Publisher::require_ledger`].
+    /// Writes empty files for tables without partitions that have no file, so that readers find every table. The ledger
+    /// comes first, because [`Publisher::require_ledger`] takes other files without a ledger for damage.
     pub(super) fn create_missing(&mut self) -> Result<(), LoadError> {
         let ledger = contract(LEDGER_TABLE)?;
         let others = tables().iter().filter(|table| table.partition.is_none() && table.name != LEDGER_TABLE);
@@ -81,14 +82,14 @@ impl Publisher<'_> {
         Ok(())
     }
 
-    /// Returns the number of the last part that is merged into all files; 0 if there is none.
+    /// Returns the number of the last part that is merged into all files, or 0 if there is none.
     pub(super) fn published_part(&mut self) -> Result<u64, LoadError> {
         let ledger = self.tree.file(self.root, contract(LEDGER_TABLE)?, None)?;
         Ok(ledger.map_or(0, |file| file.footer.applied_part))
     }
 
-    /// Returns the merge of these parts into the file of a partition, or `None` if the file contains the last part
-    /// already.
+    /// Prepares the merge of these parts into the file of a partition. Returns `None` if the file contains the last
+    /// part already. Parts that the file contains are left out.
     fn merge<'p>(
         &mut self,
         table: &'static Table,
@@ -108,7 +109,7 @@ impl Publisher<'_> {
         Ok(Some(PartitionMerge { table, partition, file, layers, rewrite, applied_part, run_id }))
     }
 
-    /// Runs merges in parallel, and notes the new files in the tree.
+    /// Runs merges in parallel, and records the new and removed files in the tree.
     fn run(&mut self, merges: &[PartitionMerge<'_>]) -> Result<(), LoadError> {
         let workers = worker_count(self.threads, merges);
         let limits = self.limits.shared_by(workers);

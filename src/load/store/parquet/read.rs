@@ -30,25 +30,25 @@ pub(super) struct TableRead<'a> {
     pub(super) cache: &'a mut PartitionCache,
     /// The layers that are not merged into the files of partitions, oldest first.
     pub(super) layers: Vec<&'a Layer>,
-    /// Most removed keys in memory.
+    /// Largest number of removed keys in memory.
     pub(super) removed_keys_max: usize,
 }
 
-/// A read of one partition.
+/// A read of one partition, with the parameters of the table's read.
 struct PartitionRead<'a> {
     table: &'static Table,
     partition: Option<Partition>,
-    /// The wanted part of the partition's time range; `None` for all of it.
+    /// The part of the partition's time range that is wanted; `None` for the complete partition.
     range: Option<TimeRange>,
     columns: &'a [&'a str],
     filter: &'a Filter<'a>,
-    /// True for the partition with the largest part of the read's range: further windows of this partition are likely
-    /// to follow, so its rows are cached.
+    /// True for the partition that contains most of the read's range. Further windows of this partition are likely to
+    /// follow, so its rows are cached.
     is_main: bool,
 }
 
 impl TableRead<'_> {
-    /// Calls `take` with batches of these columns of the rows that match the filter.
+    /// Calls `take` with batches of `columns` of the rows that match the filter. An empty key set reads nothing.
     pub(super) fn read(
         &mut self,
         table: &'static Table,
@@ -79,7 +79,8 @@ impl TableRead<'_> {
         Ok(())
     }
 
-    /// Returns the partitions that can have rows within the range.
+    /// Returns the partitions that can have rows within the range. For a table without partitions, the only entry is
+    /// `None`; there is no entry if neither a file nor a layer has rows.
     fn partitions(&self, table: &'static Table, range: Option<TimeRange>) -> BTreeSet<Option<Partition>> {
         let partition_by = self.root.partition_by();
         let mut partitions: BTreeSet<_> = self.tree.partitions_within(self.root, table, range).collect();
@@ -94,8 +95,8 @@ impl TableRead<'_> {
         partitions
     }
 
-    /// Reads the rows of one partition: from its file (or the cache) and the layers, without the rows that later layers
-    /// remove.
+    /// Reads the rows of one partition: from its file (or the cache) and from the layers, without the rows that later
+    /// layers remove.
     fn read_partition(&mut self, read: &PartitionRead<'_>, take: &mut Take<'_>) -> Result<(), LoadError> {
         let file = self.tree.file(self.root, read.table, read.partition)?;
         let file = file.map(|file| file.path);
@@ -121,7 +122,7 @@ impl TableRead<'_> {
         Ok(())
     }
 
-    /// Reads the rows of one source from its file, and not from the cache.
+    /// Reads the rows of one source from its file, without the cache and without the rows that later layers remove.
     fn read_source(
         &self,
         read: &PartitionRead<'_>,
@@ -135,7 +136,7 @@ impl TableRead<'_> {
         if let (Content::SeveralPartitions, Some(partition)) = (source.content, read.partition) {
             pick = pick_partition(table, &reader, &pick, self.root.partition_by(), partition)?;
         }
-        // Rows need not be tested if the statistics show that all are within the range.
+        // Rows need not be tested if the statistics show that all of them are within the range.
         let is_within = |range: &TimeRange| reader.bounds(table).is_some_and(|bounds| range.with(bounds) == *range);
         let range = read.range.filter(|range| !is_within(range));
         let pick = read.pick(&reader, pick, range)?;
@@ -143,8 +144,8 @@ impl TableRead<'_> {
         read.hand_over(&reader, &pick, take)
     }
 
-    /// Returns the cached rows of the partition's file, if the cache has or can take the range. Reads the rows into the
-    /// cache for the main partition. `None` for a read of all times, which is not cached.
+    /// Returns the cached rows of the partition's file, if the cache has the rows of the read. For the main partition,
+    /// reads missing rows into the cache. Returns `None` for a read of the complete partition, which is not cached.
     fn cached_rows(&mut self, read: &PartitionRead<'_>, path: &Path) -> Result<Option<Arc<CachedRows>>, LoadError> {
         let (Some(partition), Some(range)) = (read.partition, read.range) else { return Ok(None) };
         let (table, columns) = (read.table, read.columns);
@@ -155,15 +156,15 @@ impl TableRead<'_> {
                 found => Ok(found),
             };
         };
-        // Rows are read by key after the window was read, so the cache may have them. Nothing new is cached.
+        // A read by keys follows a read of the window, so the cache may have the rows. It caches nothing new.
         let needed = [keys.columns(), &removal_columns(table)].concat();
         Ok(self.cache.find(CacheRequest { table, partition, range, columns: &needed }))
     }
 }
 
 impl PartitionRead<'_> {
-    /// Reduces a pick to the rows that are within the range, if there is one, and have one of the filter's keys, if it
-    /// has keys.
+    /// Reduces a pick to the rows that the read wants: rows within `range` that have one of the filter's keys. No
+    /// range, or a filter without keys, excludes no row.
     fn pick(&self, rows: &dyn PickedRows, pick: Pick, range: Option<TimeRange>) -> Result<Pick, LoadError> {
         let pick = match range {
             Some(range) => pick_within(self.table, rows, &pick, range)?,
@@ -182,7 +183,7 @@ impl PartitionRead<'_> {
     }
 }
 
-/// Returns the common part of two ranges, or `None` if they do not overlap.
+/// Returns the range that is within both ranges, or `None` if they do not overlap.
 fn intersection(one: TimeRange, other: TimeRange) -> Option<TimeRange> {
     let common = TimeRange { start_us: one.start_us.max(other.start_us), end_us: one.end_us.min(other.end_us) };
     (common.start_us < common.end_us).then_some(common)

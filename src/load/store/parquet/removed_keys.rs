@@ -1,5 +1,5 @@
-//! Excludes the rows of a source that later layers remove. Compares hashes of keys; the number of hashes in memory is
-//! limited.
+//! Excludes the rows of a source that later layers remove. Keys are compared by their hashes, of which only a limited
+//! number is in memory.
 
 use arrow::{array::RecordBatch, buffer::BooleanBuffer, datatypes::SchemaRef};
 use foldhash::HashMap;
@@ -19,7 +19,7 @@ use crate::{
     schema::Table,
 };
 
-/// For the hash of each removed key the order of the last layer that removes it.
+/// For the hash of each removed key, the order of the last layer that removes the key.
 type LastRemoved = HashMap<u128, usize>;
 
 /// The keys that layers remove from a partition within a range.
@@ -27,14 +27,15 @@ pub(super) struct RemovedKeys<'a> {
     columns: KeyColumns,
     range: Option<TimeRange>,
     removals: &'a [Removal],
-    /// Most keys in memory.
+    /// Largest number of keys in memory.
     keys_max: usize,
-    /// All keys: read at the first use, if there are at most `keys_max`.
+    /// All removed keys, read at the first use; `None` before, and always if there are more than `keys_max`.
     loaded: Option<LastRemoved>,
 }
 
 impl<'a> RemovedKeys<'a> {
-    /// Prepares to read the keys in these files, at most `keys_max` of them in memory. Reads nothing yet.
+    /// Prepares to read the removed keys of a partition, at most `keys_max` of them in memory. `removals` are the files
+    /// with the keys. Reads nothing yet.
     pub(super) fn new(
         table: &'static Table,
         range: Option<TimeRange>,
@@ -47,7 +48,7 @@ impl<'a> RemovedKeys<'a> {
     }
 
     /// Drops the rows of `pick` that a later layer removes. `pick` selects rows of one source; `order` is the position
-    /// of the source's layer.
+    /// of the source's layer. If there are too many keys for the memory, the keys are read in batches.
     pub(super) fn exclude(&mut self, rows: &dyn PickedRows, pick: Pick, order: usize) -> Result<Pick, LoadError> {
         let has_later_removals = self.removals.iter().any(|removal| removal.order > order);
         if !has_later_removals || pick.count() == 0 {
@@ -74,8 +75,8 @@ impl<'a> RemovedKeys<'a> {
         Ok(all)
     }
 
-    /// Does the work of [`RemovedKeys::exclude`] when there are too many keys for the memory: reads the keys in
-    /// batches, and the picked rows once for each batch.
+    /// Does the work of [`RemovedKeys::exclude`] if there are too many keys for the memory. Reads the keys in batches,
+    /// and the picked rows once for each batch.
     fn exclude_in_batches(&self, rows: &dyn PickedRows, mut pick: Pick, order: usize) -> Result<Pick, LoadError> {
         let mut batch = LastRemoved::default();
         self.each_batch(&mut |layer_order, hashes| {
@@ -89,8 +90,8 @@ impl<'a> RemovedKeys<'a> {
         self.columns.survivors(&batch, rows, &pick, order)
     }
 
-    /// Calls `take` for each batch of removed keys within the range, with the order of their layer and the hashes of
-    /// the keys.
+    /// Calls `take` for each batch of removed keys within the range. `take` gets the order of the layer that removes
+    /// the keys, and the hashes of the keys.
     fn each_batch(&self, take: &mut dyn FnMut(usize, Vec<u128>) -> Result<(), LoadError>) -> Result<(), LoadError> {
         let KeyColumns { table, schema, .. } = &self.columns;
         for removal in self.removals {
@@ -105,7 +106,7 @@ impl<'a> RemovedKeys<'a> {
     }
 }
 
-/// Notes that the layer with this order removes these keys.
+/// Stores that the layer with this order removes these keys. A later layer replaces an earlier one.
 fn insert(removed: &mut LastRemoved, order: usize, hashes: &[u128]) {
     for hash in hashes {
         let last = removed.entry(*hash).or_insert(order);
@@ -121,11 +122,12 @@ struct KeyColumns {
 }
 
 impl KeyColumns {
+    /// Returns a hash of the key of each row.
     fn hashes(&self, rows: &RecordBatch) -> Result<Vec<u128>, LoadError> {
         key_hashes(&self.names, rows).map_err(invalid_rows(self.table))
     }
 
-    /// Reduces a pick to the rows whose key is not in `removed` with a later order than `order`.
+    /// Reduces a pick to the rows that no layer after `order` removes. `removed` has the last removal of each key.
     fn survivors(
         &self,
         removed: &LastRemoved,

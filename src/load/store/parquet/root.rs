@@ -34,9 +34,9 @@ use crate::{
     schema::{Table, tables},
 };
 
-/// Version of the layout. A newer version is refused.
+/// Version of the layout of the folder. A folder with a newer version is refused.
 const FORMAT_VERSION: u32 = 1;
-/// Folder of everything that readers must not see.
+/// Name of the folder with everything that readers must not see.
 const PRIVATE_FOLDER: &str = ".studysync";
 /// Tables in which the program records its own runs and scans. Their rows are not rows of a service.
 const TABLES_OF_RUNS: [&str; 2] = ["sync_runs", "sync_windows"];
@@ -50,19 +50,19 @@ struct Warehouse {
     partition: PartitionBy,
 }
 
-/// An open warehouse folder. It is locked until dropped.
+/// An open warehouse folder. The folder is locked until this value is dropped.
 pub(super) struct Root {
     path: PathBuf,
     /// The path as text, for people.
     text: String,
     partition_by: PartitionBy,
-    /// The locked file: closing it releases the lock. `None` for a reader if there is no lock file.
+    /// The locked file. Closing the file releases the lock. `None` for a reader if there is no lock file.
     _lock: Option<File>,
 }
 
 impl Root {
-    /// Opens and locks the folder for writing. Creates the folder and its subfolders if they are missing, checks that
-    /// it belongs to this service, and removes the unfinished files of a killed publish.
+    /// Opens and locks the folder for writing. Creates the folder and its subfolders if they are missing. Checks that
+    /// the folder belongs to this service, and removes the unfinished files of a killed publish.
     pub(super) fn open(
         path: &Path,
         identity: &Identity,
@@ -106,7 +106,7 @@ impl Root {
         Ok(root)
     }
 
-    /// Returns the content that `warehouse.json` must have.
+    /// Returns the content that `warehouse.json` must have for this identity.
     fn wanted(&self, identity: &Identity) -> Warehouse {
         Warehouse {
             format_version: FORMAT_VERSION,
@@ -116,8 +116,8 @@ impl Root {
         }
     }
 
-    /// Checks that the folder belongs to this service. Binds a new folder to the service, and also a folder of another
-    /// service that has no rows of it. Fails if `warehouse.json` is lost.
+    /// Checks that the folder belongs to this service. A new folder is bound to the service, and also a folder of
+    /// another service without rows of that service. Fails if `warehouse.json` is lost.
     fn claim(&self, identity: &Identity, disk: &Disk) -> Result<(), LoadError> {
         let path = self.path.join(PRIVATE_FOLDER).join("warehouse.json");
         let wanted = self.wanted(identity);
@@ -133,8 +133,8 @@ impl Root {
                 checked => checked,
             },
             Err(source) if source.kind() == io::ErrorKind::NotFound => {
-                // `warehouse.json` is written before the folder of parts is created. So if that folder exists, the file
-                // was lost.
+                // `warehouse.json` is written before the folder of parts is created. So if the folder of parts exists,
+                // `warehouse.json` was lost.
                 if self.parts().exists() {
                     let why = format!("{PRIVATE_FOLDER}/warehouse.json is missing");
                     return Err(LoadError::Damaged { path: self.path.clone(), why });
@@ -150,14 +150,15 @@ impl Root {
         self.write_identity(&self.wanted(identity), disk)
     }
 
+    /// Replaces `warehouse.json` atomically.
     fn write_identity(&self, wanted: &Warehouse, disk: &Disk) -> Result<(), LoadError> {
         let path = self.path.join(PRIVATE_FOLDER).join("warehouse.json");
         let text = serde_json::to_vec_pretty(wanted).map_err(|source| LoadError::io("write", &path)(source.into()))?;
         disk.replace(&path, &text)
     }
 
-    /// Returns true if a file other than those of runs and the ledger has rows. A file whose footer cannot be read
-    /// counts as one with rows.
+    /// Returns true if a file has rows, apart from the files of the tables of runs and scans. A file whose footer
+    /// cannot be read counts as one with rows.
     fn holds_rows(&self) -> Result<bool, LoadError> {
         for file in self.files()? {
             let below_root = file.strip_prefix(&self.path).unwrap_or(&file).to_string_lossy().into_owned();
@@ -171,7 +172,7 @@ impl Root {
         Ok(false)
     }
 
-    /// Returns the Parquet files of all tables and of waiting commits.
+    /// Returns the Parquet files of all tables and of waiting commits. A missing folder has no files.
     fn files(&self) -> Result<Vec<PathBuf>, LoadError> {
         let mut folders: Vec<PathBuf> = tables().iter().map(|table| self.table_folder(table)).collect();
         folders.push(self.parts());
@@ -193,8 +194,8 @@ impl Root {
         Ok(files)
     }
 
-    /// Compares the content of `warehouse.json` with the wanted one. Fails with `Damaged`, `Newer`, `OtherIdentity` or
-    /// `OtherPartition`.
+    /// Compares the content of `warehouse.json` with the wanted content. Fails with `Damaged`, `Newer`, `OtherIdentity`
+    /// or `OtherPartition`.
     fn check(&self, bytes: &[u8], wanted: &Warehouse) -> Result<(), LoadError> {
         let damaged = |why: String| LoadError::Damaged { path: self.path.clone(), why };
         // The version is read first: a newer layout may have other fields.
@@ -221,7 +222,7 @@ impl Root {
         Ok(())
     }
 
-    /// Removes the scratch folder with all files, and creates it again.
+    /// Empties the scratch folder; creates it if it is missing.
     pub(super) fn clear_scratch(&self, disk: &Disk) -> Result<(), LoadError> {
         disk.remove_folder(&self.scratch())?;
         disk.create_folder(&self.scratch())
@@ -237,33 +238,33 @@ impl Root {
         &self.text
     }
 
-    /// Whether partitions are months or days.
+    /// Returns whether partitions are months or days.
     pub(super) fn partition_by(&self) -> PartitionBy {
         self.partition_by
     }
 
-    /// Returns the path of the list of files: see [`super::inventory`].
+    /// Returns the path of the list of files, which [`super::inventory`] reads and writes.
     pub(super) fn inventory(&self) -> PathBuf {
         self.path.join(PRIVATE_FOLDER).join("files.json")
     }
 
-    /// Returns the folder of waiting commits.
+    /// Returns the path of the folder with waiting commits.
     pub(super) fn parts(&self) -> PathBuf {
         self.path.join(PRIVATE_FOLDER).join("parts")
     }
 
-    /// Returns the folder for files that publish is writing. It is on the file system of the tables, so that a rename
-    /// moves a file into a table.
+    /// Returns the path of the folder for files that publish is writing. The folder is on the file system of the
+    /// tables, so that a rename moves a file into a table.
     pub(super) fn scratch(&self) -> PathBuf {
         self.path.join(PRIVATE_FOLDER).join("scratch")
     }
 
-    /// Returns the folder of a table.
+    /// Returns the path of the folder of a table.
     pub(super) fn table_folder(&self, table: &Table) -> PathBuf {
         self.path.join(&table.name)
     }
 
-    /// Returns the file of a partition, or of a table without partitions.
+    /// Returns the path of the file of a partition. `partition` is `None` for a table without partitions.
     pub(super) fn data_file(&self, table: &Table, partition: Option<Partition>) -> PathBuf {
         let mut path = self.table_folder(table);
         if let (Some(column), Some(partition)) = (&table.partition, partition) {
@@ -274,7 +275,7 @@ impl Root {
     }
 }
 
-/// Returns the absolute path without links, and the same as text. Fails if the path is not UTF-8, or has a character
+/// Returns the absolute path without links, as a path and as text. Fails if the path is not UTF-8, or has a character
 /// that an engine would take for a pattern.
 fn absolute(path: &Path) -> Result<(PathBuf, String), LoadError> {
     let path = fs::canonicalize(path).map_err(LoadError::io("find", path))?;
@@ -293,6 +294,7 @@ fn rows_of(path: &Path) -> Result<Option<i64>, LoadError> {
     Ok(footer.ok().map(|footer| footer.file_metadata().num_rows()))
 }
 
+/// Returns true if the folder has no entries.
 fn is_empty_folder(path: &Path) -> Result<bool, LoadError> {
     let mut entries = fs::read_dir(path).map_err(LoadError::io("read", path))?;
     Ok(entries.next().is_none())

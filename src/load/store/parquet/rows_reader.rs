@@ -36,12 +36,12 @@ use crate::{
 
 /// Most rows of a decoded batch.
 const BATCH_ROWS: usize = 2048;
-/// Approximate bytes of a decoded batch. Batches of wide rows have fewer rows.
+/// Approximate bytes of a decoded batch. If rows are wide, a batch has fewer rows.
 const BATCH_BYTES: usize = 1 << 20;
 /// Assumed limit of the size of a dictionary, in bytes.
 const DICTIONARY_BYTES_MAX: usize = 1 << 20;
 
-/// Batches of one row group.
+/// The batches of one row group, one after the other.
 pub(super) type GroupBatches<'a> = Box<dyn Iterator<Item = Result<RecordBatch, LoadError>> + 'a>;
 
 /// A source of rows in row groups: a file, or rows in the cache.
@@ -51,7 +51,8 @@ pub(super) trait PickedRows {
     fn read_group(&self, group: &PickedGroup, schema: &SchemaRef) -> Result<GroupBatches<'_>, LoadError>;
 }
 
-/// Reads all picked rows, in the order of the source.
+/// Reads all picked rows, in the order of the source. An error ends the batches of one row group only, so the caller
+/// must stop at an error.
 pub(super) fn read_picked<'a>(
     rows: &'a dyn PickedRows,
     pick: &'a Pick,
@@ -62,8 +63,8 @@ pub(super) fn read_picked<'a>(
     })
 }
 
-/// Reduces a pick to the rows that pass a test. The test gets batches of the picked rows, with the columns of the
-/// schema, and returns one bit for each row.
+/// Reduces a pick to the rows that pass a test. `test` gets batches of the picked rows with the columns of `schema`,
+/// and returns one bit for each row.
 pub(super) fn narrow(
     rows: &dyn PickedRows,
     pick: &Pick,
@@ -98,22 +99,24 @@ impl RowsReader {
     /// [`LoadError::Damaged`] if the footer cannot be read.
     pub(super) fn open(path: &Path) -> Result<Self, LoadError> {
         let file = File::open(path).map_err(LoadError::io("open", path))?;
-        // With page locations the reader skips pages without picked rows.
+        // Reads the locations of pages too: the reader needs them to skip pages without picked rows.
         let options = ArrowReaderOptions::new().with_offset_index_policy(PageIndexPolicy::Optional);
         let metadata = ArrowReaderMetadata::load(&file, options).map_err(|error| unreadable(path, error))?;
         Ok(Self { path: path.to_owned(), file, metadata })
     }
 
+    /// Returns the footer of the file.
     fn footer(&self) -> &ParquetMetaData {
         self.metadata.metadata()
     }
 
-    /// Picks every row.
+    /// Picks every row of the file.
     pub(super) fn all(&self) -> Pick {
         self.pick_groups(&|_| true)
     }
 
-    /// Picks the row groups that may have rows within the range, according to their statistics.
+    /// Picks the row groups that may have rows within the range, according to their statistics. A row group without
+    /// statistics is picked.
     pub(super) fn may_be_within(&self, table: &Table, range: TimeRange) -> Pick {
         let column = self.partition_column(table);
         self.pick_groups(&|group| group_range(group, column).is_none_or(|bounds| bounds.overlaps(range)))
@@ -126,8 +129,8 @@ impl RowsReader {
         Pick { groups: groups.map(|(index, group)| PickedGroup { index, rows: rows(group), kept: None }).collect() }
     }
 
-    /// Returns the range of the partition column according to the statistics, or `None` if the file has no rows, or a
-    /// row group has no statistics.
+    /// Returns the range of the partition column according to the statistics. Returns `None` if the file has no rows,
+    /// or a row group has no statistics.
     pub(super) fn bounds(&self, table: &Table) -> Option<TimeRange> {
         let column = self.partition_column(table);
         let mut bounding_range = None;
@@ -157,7 +160,7 @@ impl RowsReader {
         groups.map(|group| BATCH_BYTES + self.page_bytes(group)).max().unwrap_or(0)
     }
 
-    /// Returns the approximate bytes of one page and the dictionary of each column in a row group.
+    /// Returns the approximate bytes that one row group needs in memory: one page and the dictionary of each column.
     fn page_bytes(&self, group: usize) -> usize {
         let pages = self.footer().offset_index().and_then(|groups| groups.get(group));
         let columns = self.footer().row_groups().get(group).map_or(&[][..], RowGroupMetaData::columns);
@@ -170,8 +173,8 @@ impl RowsReader {
         columns.iter().enumerate().map(of_column).sum()
     }
 
-    /// Returns the number of rows of a decoded batch of a row group: as many as fit into [`BATCH_BYTES`], at most
-    /// [`BATCH_ROWS`].
+    /// Returns the number of rows of a decoded batch of a row group. A batch has about [`BATCH_BYTES`], and at most
+    /// [`BATCH_ROWS`] rows.
     fn batch_rows(&self, group: usize) -> usize {
         let Some(group) = self.footer().row_groups().get(group) else { return BATCH_ROWS };
         let row_bytes = group.total_byte_size().unsigned_abs() / group.num_rows().unsigned_abs().max(1);
@@ -200,7 +203,8 @@ impl PickedRows for RowsReader {
     }
 }
 
-/// Returns the range of the partition column in a row group according to the statistics, or `None` if it has none.
+/// Returns the range of the partition column in a row group according to the statistics. `column` is the index of the
+/// partition column. Returns `None` if the column or its statistics are missing.
 fn group_range(group: &RowGroupMetaData, column: Option<usize>) -> Option<TimeRange> {
     let Some(Statistics::Int64(times)) = group.columns().get(column?)?.statistics() else { return None };
     let (first, last) = times.min_opt().zip(times.max_opt())?;

@@ -16,7 +16,8 @@ use super::{
 };
 use crate::{load::LoadError, schema::Table};
 
-/// A file with rows of one partition that are to be merged.
+/// A file with rows of one partition that are to be merged: the partition's file, a file of a layer, or an intermediate
+/// file.
 pub(super) struct Run {
     pub(super) path: PathBuf,
     /// The rows of the file that are merged.
@@ -32,7 +33,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// A run of the picked rows of a file, which `reader` has open.
+    /// Creates a run of the picked rows of a file, which `reader` has open.
     pub(super) fn new(table: &Table, path: &Path, reader: &RowsReader, pick: Pick) -> Self {
         Self {
             path: path.to_owned(),
@@ -44,7 +45,7 @@ impl Run {
         }
     }
 
-    /// Returns a run of all rows of a file that is removed when the run is dropped.
+    /// Creates a run of all rows of an intermediate file. Dropping the run removes the file.
     fn intermediate(table: &Table, path: &Path) -> Result<Self, LoadError> {
         let reader = RowsReader::open(path)?;
         let pick = reader.all();
@@ -73,7 +74,7 @@ impl Drop for Run {
     }
 }
 
-/// The partition whose rows are written, and the footer of its files.
+/// The partition whose rows are written, and the metadata for the footers of its files.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) table: &'static Table,
@@ -83,13 +84,13 @@ pub(super) struct Target<'a> {
     pub(super) notes: Notes<'a>,
 }
 
-/// Writes the files of one merge.
+/// Merges the runs of one partition into a file, with intermediate files if there are too many runs.
 pub(super) struct RunWriter<'a> {
     target: Target<'a>,
-    /// Path with which the paths of intermediate files begin. A number and an extension follow.
+    /// Begin of the paths of intermediate files. A number and an extension follow.
     scratch: PathBuf,
     limits: Limits,
-    /// Number of intermediate files so far.
+    /// Number of intermediate files so far, which numbers the next one.
     files: usize,
 }
 
@@ -100,7 +101,7 @@ impl<'a> RunWriter<'a> {
     }
 
     /// Merges runs, oldest first, into one sorted file and returns its number of rows. If too many runs would be open,
-    /// neighbours are merged into intermediate files first. The file is not made durable.
+    /// neighbouring runs are merged into intermediate files first. The file is not made durable.
     pub(super) fn write(&mut self, runs: Vec<Run>, path: &Path) -> Result<u64, LoadError> {
         let mut in_order = Vec::new();
         for run in runs {
@@ -122,7 +123,7 @@ impl<'a> RunWriter<'a> {
         self.merge(&runs, path)
     }
 
-    /// Merges sorted runs, oldest first, into one file, with all runs open at once.
+    /// Merges sorted runs, oldest first, into one file, with all runs open at once. Returns the number of rows.
     fn merge(&self, runs: &[Run], path: &Path) -> Result<u64, LoadError> {
         let Target { table, notes, .. } = &self.target;
         let open = |run: &'_ Run| RowsReader::open(&run.path);
@@ -154,7 +155,8 @@ impl<'a> RunWriter<'a> {
         Ok(runs)
     }
 
-    /// Sorts rows in memory and writes those of the partition as an intermediate run; `None` if there are none.
+    /// Sorts rows in memory and writes the rows of the partition as an intermediate run. Returns `None` if no row
+    /// belongs to the partition.
     fn sorted_run(&mut self, rows: &[RecordBatch]) -> Result<Option<Run>, LoadError> {
         let Target { table, partition_by, partition, notes } = self.target;
         let sorted = SortedRows::of(table, partition_by, rows)?;
@@ -165,6 +167,7 @@ impl<'a> RunWriter<'a> {
         Run::intermediate(table, &path).map(Some)
     }
 
+    /// Returns the path of the next intermediate file.
     fn intermediate_path(&mut self) -> PathBuf {
         self.files += 1;
         let mut name = self.scratch.clone().into_os_string();
@@ -172,16 +175,15 @@ impl<'a> RunWriter<'a> {
         name.into()
     }
 
-    /// Returns the number of these runs that may be open at once, by the limits of memory and of open files; at least
-    /// 2.
+    /// Returns how many of these runs may be open at once, by the limits of memory and of open files; at least 2.
     fn open_runs_max(&self, runs: &[Run]) -> usize {
         let largest_buffer = runs.iter().map(|run| run.buffer_bytes).max().unwrap_or(0);
         (self.limits.merge_bytes_max / largest_buffer.max(1)).min(self.limits.open_runs_max).max(2)
     }
 }
 
-/// Returns the index of the first of those `width` neighbours that together have the fewest rows. Only neighbours are
-/// merged, so that the runs stay in order of age.
+/// Returns the index of the first of the `width` neighbouring runs that together have the fewest rows. Only neighbours
+/// are merged, so that the runs stay in order of age.
 fn fewest_rows(runs: &[Run], width: usize) -> usize {
     let rows = |neighbours: &[Run]| neighbours.iter().map(Run::rows).sum::<usize>();
     let fewest = runs.windows(width).enumerate().min_by_key(|(_, neighbours)| rows(neighbours));

@@ -18,8 +18,8 @@ use crate::{
     schema::Table,
 };
 
-/// Bytes of a sort key that are kept next to the row's position and compared first. They contain the survey and most of
-/// the time, so the rest of the key is rarely needed.
+/// Number of bytes of a sort key that are kept next to the row's position and compared first. These bytes contain the
+/// survey and most of the time, so the rest of the key is rarely needed.
 const PREFIX_BYTES: usize = 16;
 
 /// The position of a row, with its partition and the first bytes of its sort key.
@@ -27,7 +27,9 @@ struct RowPosition {
     /// `None` for a table without partitions.
     partition: Option<Partition>,
     prefix: [u8; PREFIX_BYTES],
+    /// Index in [`SortedRows::batches`].
     batch: usize,
+    /// Index of the row in its batch.
     row: usize,
 }
 
@@ -46,7 +48,7 @@ pub(super) struct PartitionRows {
     pub(super) partition: Option<Partition>,
     /// Range of the partition column over the rows.
     pub(super) bounds: Option<TimeRange>,
-    /// Indexes in [`SortedRows::positions`].
+    /// Range of indexes in [`SortedRows::positions`].
     positions: Range<usize>,
 }
 
@@ -58,7 +60,8 @@ impl PartitionRows {
 }
 
 impl SortedRows {
-    /// Sorts rows with columns of the table. Columns are found by name; missing columns are NULL.
+    /// Sorts rows with columns of the table. Columns are found by name; missing columns are NULL. Rows with equal sort
+    /// keys keep their order.
     pub(super) fn of(
         table: &'static Table,
         partition_by: PartitionBy,
@@ -86,7 +89,8 @@ impl SortedRows {
         Ok(Self { table, batches, positions })
     }
 
-    /// Returns the partitions that have rows, in order.
+    /// Returns the partitions that have rows, earliest first. A table without partitions gives one entry, or none if
+    /// there are no rows.
     pub(super) fn partitions(&self) -> Result<Vec<PartitionRows>, LoadError> {
         let mut partitions = Vec::new();
         let mut start = 0;

@@ -11,15 +11,17 @@ pub(super) const FILE_ORDER: usize = 0;
 /// Whether a file has rows of one partition only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
+    /// All rows are of one partition.
     OnePartition,
-    /// Only parts of earlier program versions have such files.
+    /// The rows are of several partitions, as in parts of earlier program versions.
     SeveralPartitions,
 }
 
-/// A file that may have rows of the partition.
+/// A file that may have rows of the partition: the partition's own file, or a file of a layer.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
-    /// Position among the layers, from 1; [`FILE_ORDER`] for the partition's own file.
+    /// Position of the file's layer among the layers, from 1; [`FILE_ORDER`] for the partition's own file. A larger
+    /// number is newer.
     pub(super) order: usize,
     pub(super) path: PathBuf,
     pub(super) content: Content,
@@ -28,7 +30,7 @@ pub(super) struct Source {
 /// A file with keys of removed rows.
 #[derive(Clone, Debug)]
 pub(super) struct Removal {
-    /// Position of its layer, as in [`Source::order`]. The keys apply to sources of a lower order.
+    /// Position of the file's layer, as in [`Source::order`]. The keys remove rows of sources with a smaller order.
     pub(super) order: usize,
     pub(super) path: PathBuf,
     /// Number of keys in the file.
@@ -38,15 +40,15 @@ pub(super) struct Removal {
 /// The files of one partition, or of a table without partitions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sources {
-    /// Oldest first.
+    /// The files with rows, oldest first.
     pub(super) rows: Vec<Source>,
-    /// Oldest first.
+    /// The files with keys of removed rows, oldest first.
     pub(super) removals: Vec<Removal>,
 }
 
 impl Sources {
-    /// Finds the files that may have rows of the partition within the range, and the files that name removed rows.
-    /// `file` is the partition's own file; `layers` are newer, oldest first.
+    /// Finds the files that may have rows of the partition within the range, and the files with keys of removed rows.
+    /// `file` is the partition's own file, or `None` if there is none. `layers` are newer than the file, oldest first.
     pub(super) fn find(
         table: &Table,
         partition: Option<Partition>,
@@ -58,6 +60,7 @@ impl Sources {
         let mut sources = Self { rows: file.into_iter().collect(), removals: Vec::new() };
         for (index, layer) in layers.iter().enumerate() {
             let Some(changes) = layer.table(table) else { continue };
+            // Layers come after the partition's own file, so the first layer has the order 1.
             let order = FILE_ORDER + 1 + index;
             for removed in changes.removed.iter().filter(|file| file.may_hold(partition, range)) {
                 sources.removals.push(Removal { order, path: layer.path(removed), keys: removed.rows });

@@ -26,12 +26,12 @@ use crate::{
     schema::Table,
 };
 
-/// Number of waiting parts at which a publish should run, because each read examines all waiting parts.
+/// Number of waiting parts at which a publish should run. Each read examines all waiting parts.
 pub(super) const WAITING_PARTS_MAX: usize = 256;
 /// Bytes of waiting parts at which a publish should run.
 pub(super) const WAITING_BYTES_MAX: u64 = 1 << 30;
-/// Number of removed keys in waiting parts at which a publish should run, because each read keeps the keys of its range
-/// in memory.
+/// Number of removed keys in waiting parts at which a publish should run. Each read keeps the keys of its range in
+/// memory.
 pub(super) const WAITING_KEYS_MAX: u64 = 500_000;
 
 /// How the folder is opened.
@@ -46,11 +46,11 @@ enum Access {
 enum Transaction {
     None,
     Open(OpenPart),
-    /// A step failed. The part of the transaction is removed, and the caller must roll back.
+    /// A step failed and the part of the transaction is removed. The caller must roll back.
     Failed,
 }
 
-/// A Parquet warehouse in a folder. Dropping it loses an uncommitted transaction, and writes nothing.
+/// A Parquet warehouse in a folder. Dropping the store loses an uncommitted transaction, and writes nothing.
 pub(in crate::load) struct ParquetStore {
     root: Root,
     pub(super) disk: Disk,
@@ -58,9 +58,10 @@ pub(in crate::load) struct ParquetStore {
     options: ParquetOptions,
     pub(super) limits: Limits,
     access: Access,
+    /// The files that readers see.
     tree: Tree,
     pub(super) cache: PartitionCache,
-    /// Commits that readers do not see yet, in order.
+    /// The committed parts that are not published yet, oldest first.
     pub(super) waiting: Vec<Part>,
     transaction: Transaction,
     /// The number of the next part.
@@ -70,13 +71,13 @@ pub(in crate::load) struct ParquetStore {
 }
 
 impl ParquetStore {
-    /// Opens the warehouse in this folder. Waits, as long as `patience` allows, while another process has it open. An
-    /// empty or missing folder becomes a new warehouse.
+    /// Opens the warehouse in this folder. Waits, as long as `patience` allows, while another process has the warehouse
+    /// open. An empty or missing folder becomes a new warehouse.
     ///
     /// # Errors
-    /// [`LoadError::Locked`] while another process has it open; [`LoadError::OtherIdentity`],
-    /// [`LoadError::OtherPartition`] and [`LoadError::Newer`] if it is another warehouse; [`LoadError::Damaged`] if a
-    /// file is missing; [`LoadError::NotOurs`] for a folder with other files.
+    /// [`LoadError::Locked`] while another process has the warehouse open. [`LoadError::OtherIdentity`],
+    /// [`LoadError::OtherPartition`] and [`LoadError::Newer`] if the folder is another warehouse.
+    /// [`LoadError::Damaged`] if a file is missing. [`LoadError::NotOurs`] for a folder with other files.
     pub fn open(
         root: &Path,
         identity: &Identity,
@@ -87,7 +88,8 @@ impl ParquetStore {
         patience.until_free(|| Self::open_on(Disk::with_failpoints(failpoints.clone()), root, identity, options))
     }
 
-    /// Opens the warehouse as [`ParquetStore::open`] does, with this access to the file system and without waiting.
+    /// Opens the warehouse as [`ParquetStore::open`] does, but without waiting. `disk` is the access to the file
+    /// system, which tests can interrupt.
     pub(super) fn open_on(
         disk: Disk,
         root: &Path,
@@ -121,7 +123,7 @@ impl ParquetStore {
         Ok(opened)
     }
 
-    /// A store of this folder whose waiting parts were not read yet.
+    /// Creates a store of this folder. The waiting parts are not read yet, so the store is stale.
     fn new(
         disk: Disk,
         root: Root,
@@ -147,6 +149,7 @@ impl ParquetStore {
         })
     }
 
+    /// Returns an error if the store was opened to compare.
     fn require_writable(&self) -> Result<(), LoadError> {
         match self.access {
             Access::Write => Ok(()),
@@ -154,8 +157,8 @@ impl ParquetStore {
         }
     }
 
-    /// Reads the folder again if [`ParquetStore::is_stale`]: finds the waiting parts, removes published parts, and
-    /// finishes an interrupted publish.
+    /// Reads the folder again if the store is stale: finds the waiting parts, removes published parts, and finishes an
+    /// interrupted publish.
     fn refresh(&mut self) -> Result<(), LoadError> {
         if !self.is_stale {
             return Ok(());
@@ -180,7 +183,7 @@ impl ParquetStore {
     }
 
     /// Returns an error if a file of a table or of a waiting part is missing. `published` is the number of the last
-    /// published part.
+    /// published part. A file that an interrupted publish has moved into its table counts as present.
     fn check_files(&mut self, published: u64) -> Result<(), LoadError> {
         inventory::check(&self.root, &self.tree, published, &self.waiting)?;
         let Self { root, tree, waiting, .. } = self;
@@ -200,8 +203,8 @@ impl ParquetStore {
         Ok(())
     }
 
-    /// Returns true if a waiting part is already merged into a file. The layers of the part would be applied to this
-    /// file twice, so the interrupted publish must be finished first.
+    /// Returns true if a waiting part is already merged into a file of a table. The interrupted publish must be
+    /// finished before a read, which would apply the part to this file twice.
     fn was_publish_interrupted(&mut self) -> Result<bool, LoadError> {
         let Some(first) = self.waiting.first().map(Part::number) else { return Ok(false) };
         let Self { root, tree, waiting, .. } = self;
@@ -218,12 +221,14 @@ impl ParquetStore {
         Ok(false)
     }
 
+    /// Creates a publisher with the state of this store.
     fn publisher(&mut self) -> Publisher<'_> {
         let Self { root, disk, tree, identity, options, limits, .. } = self;
         Publisher { root, disk, tree, identity, threads: options.threads, limits: *limits }
     }
 
-    /// Merges all waiting parts into the files of tables, writes the list of files, and removes the parts.
+    /// Merges all waiting parts into the files of tables, writes the list of files, and removes the parts. After an
+    /// error the waiting parts are found again when the folder is read again.
     fn publish_waiting(&mut self) -> Result<(), LoadError> {
         let waiting = std::mem::take(&mut self.waiting);
         self.cache.clear();
@@ -233,8 +238,8 @@ impl ParquetStore {
         waiting.iter().try_for_each(|part| part.remove(&self.disk))
     }
 
-    /// Runs a step that changes the disk. After an error the open transaction counts as failed, and the next step reads
-    /// the folder again.
+    /// Runs a step that changes the disk, on an up-to-date store. After an error the open transaction counts as failed,
+    /// and the next step reads the folder again.
     fn run_step<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T, LoadError>) -> Result<T, LoadError> {
         self.require_writable()?;
         self.refresh()?;
@@ -256,7 +261,8 @@ impl ParquetStore {
         }
     }
 
-    /// Writes changes into the part of the open transaction, or of a new one. After an error the part is removed.
+    /// Writes changes into the part of the open transaction; begins a part if none is open. After an error the part is
+    /// removed and the transaction counts as failed.
     fn write_layer(&mut self, changes: &[TableChange]) -> Result<(), LoadError> {
         let Self { root, disk, identity, options, .. } = self;
         let context = WriteContext { root, disk, identity, threads: options.threads };
@@ -267,7 +273,7 @@ impl ParquetStore {
         let written = open.write(context, changes);
         match written {
             Ok(()) => self.transaction = Transaction::Open(open),
-            // The error of the write is returned.
+            // The error of the write is returned, and not an error of the removal.
             Err(_) => open.discard(disk).unwrap_or(()),
         }
         written

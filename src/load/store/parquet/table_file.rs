@@ -26,42 +26,42 @@ use crate::{
     schema::Table,
 };
 
-/// Rows of each chunk that a writer gets, except for the last chunk of a file. Where pages end depends on the chunks.
-/// So chunks have the same size everywhere, and the same rows give the same file.
+/// Rows of each chunk that a writer gets, except for the last chunk of a file. The ends of pages depend on the chunks.
+/// So chunks have one size everywhere, and equal rows give equal files.
 pub(super) const CHUNK_ROWS: usize = 2048;
 
-/// Rows of a row group, the unit of work of engines.
+/// Rows of a row group. Engines process one row group at a time.
 const ROW_GROUP_ROWS: usize = 122_880;
-/// Most rows of a page. A reader keeps one page of each column in memory, and skips pages without picked rows. Compared
-/// with pages of 20,000 rows, edited rows of a month of 830,000 answers were read in 60 % of the time; files are 2 %
-/// larger.
+/// Largest number of rows of a page. A reader keeps one page of each column in memory, and skips pages without picked
+/// rows. Compared with pages of 20,000 rows, edited rows of a month of 830,000 answers were read in 60 % of the time.
+/// The files are 2 % larger.
 const PAGE_ROWS: usize = 4096;
-/// Encoded bytes at which a row group ends early, because a writer keeps the row group in memory.
+/// Encoded bytes at which a row group ends early. A writer keeps the row group in memory.
 const ROW_GROUP_BYTES: usize = 64 << 20;
 /// Level of zstd. Level 3 makes files 2 to 4 % smaller, and costs a tenth of the processor time of a replay.
 const ZSTD_LEVEL: i32 = 1;
-/// Bytes to which texts in statistics are truncated. The rest of a long text would hardly help to skip row groups.
+/// Bytes to which texts in statistics are truncated. A longer text would hardly help to skip row groups.
 const STATISTICS_TEXT_BYTES: usize = 64;
 /// Columns that are written without a dictionary, because their values hardly repeat within a row group. A dictionary
-/// would contain each value, take time, and make the column larger.
+/// would contain almost every value, take time, and make the column larger.
 const WITHOUT_DICTIONARY: [&str; 7] =
     ["_row_hash", "created_at", "updated_at", "response_group_uid", "visitor_id", "visitor_uuid", "external_user_id"];
-/// Bytes that are collected before a write.
+/// Bytes that are collected in memory before a write to the file.
 const WRITE_BUFFER_BYTES: usize = 1 << 20;
 
 /// The metadata that this program writes into the footer of a file.
 #[derive(Clone, Copy)]
 pub(super) struct Notes<'a> {
-    /// The last part that is merged into the file.
+    /// The number of the last part that is merged into the file.
     pub(super) applied_part: u64,
     /// The service that the rows are from.
     pub(super) identity: &'a Identity,
-    /// The run that made the last merged commit.
+    /// The run of the last merged commit that names a run; `None` if no commit does.
     pub(super) run_id: Option<&'a str>,
 }
 
 impl Notes<'_> {
-    /// Returns the notes as metadata of the footer: pairs of key and value.
+    /// Returns the metadata as pairs of key and value for the footer. `run_id` is left out if it is `None`.
     fn key_values(&self, table: &Table) -> Vec<KeyValue> {
         let note = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
         let mut notes = vec![
@@ -85,7 +85,7 @@ pub(super) struct TableFile {
 }
 
 impl TableFile {
-    /// Begins a file. A file that exists at the path is overwritten.
+    /// Begins a file with the columns of the table. A file that exists at the path is overwritten.
     pub(super) fn create(table: &Table, path: &Path, notes: &Notes<'_>) -> Result<Self, LoadError> {
         let file = File::create(path).map_err(LoadError::io("create", path))?;
         let file = BufWriter::with_capacity(WRITE_BUFFER_BYTES, file);
@@ -102,7 +102,7 @@ impl TableFile {
         self.writer.write(chunk).map_err(|error| write_error(&self.path, error))
     }
 
-    /// Ends the file and returns its number of rows. The file is not made durable.
+    /// Writes the footer and returns the number of rows in the file. The file is not made durable.
     pub(super) fn finish(self) -> Result<u64, LoadError> {
         self.writer.close().map_err(|error| write_error(&self.path, error))?;
         Ok(self.rows)
@@ -126,6 +126,7 @@ pub(super) fn write_keys(path: &Path, keys: &[RecordBatch]) -> Result<(), LoadEr
     writer.close().map(drop).map_err(failed)
 }
 
+/// Returns the compression of all files.
 fn zstd() -> Result<Compression, LoadError> {
     let level = ZstdLevel::try_new(ZSTD_LEVEL).map_err(|error| LoadError::Bug(error.to_string()))?;
     Ok(Compression::ZSTD(level))
@@ -152,7 +153,7 @@ fn properties(table: &Table, notes: &Notes<'_>) -> Result<WriterProperties, Load
         .build())
 }
 
-/// Returns the hash of the columns in the contract: names, types and nullability, in order.
+/// Returns a hash of the columns in the contract: names, types and nullability, in order.
 fn contract_hash(table: &Table) -> String {
     let column = |column: &crate::schema::Column| {
         format!("{} {} {}\n", column.name, column.column_type.duckdb(), column.nullable)
@@ -161,7 +162,7 @@ fn contract_hash(table: &Table) -> String {
     format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.as_bytes()))
 }
 
-/// Returns the error for a file that could not be written. Keeps the I/O error inside a Parquet error, so that a full
+/// Returns the error for a file that could not be written. Unwraps an I/O error from a Parquet error, so that a full
 /// disk is recognized.
 fn write_error(path: &Path, error: ParquetError) -> LoadError {
     let source = match error {

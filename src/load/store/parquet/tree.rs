@@ -1,6 +1,6 @@
-//! The list of the files that readers see, with notes from their footers.
+//! Lists the files that readers see, with notes from their footers.
 //!
-//! The folders are listed once, because no other process changes the files while this process has the lock.
+//! The folders are listed only once, because no other process changes the files while this process has the lock.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,10 +19,10 @@ use crate::{
 /// Metadata key in the footer: the number of the last part that is merged into the file.
 pub(super) const APPLIED_PART_KEY: &str = "studysync.applied_part";
 
-/// What is read from the footer of a file.
+/// What this program reads from the footer of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FooterNotes {
-    /// The last part that is merged into the file.
+    /// The number of the last part that is merged into the file; 0 if no part is.
     pub(super) applied_part: u64,
     /// Number of rows in the file.
     pub(super) rows: u64,
@@ -62,7 +62,8 @@ impl Tree {
         files.flat_map(|(table, files)| files.keys().map(|partition| root.data_file(table, *partition))).collect()
     }
 
-    /// Returns the file of a partition with its footer, which is read at the first call, or `None` if there is no file.
+    /// Returns the file of a partition with its footer, which is read at the first call. Returns `None` if there is no
+    /// file.
     pub(super) fn file(
         &mut self,
         root: &Root,
@@ -80,7 +81,8 @@ impl Tree {
         Ok(Some(DataFile { path, footer: *footer }))
     }
 
-    /// Returns the partitions that have a file and overlap the range.
+    /// Returns the partitions that have a file and overlap the range. Without a range, returns all partitions with a
+    /// file.
     pub(super) fn partitions_within(
         &self,
         root: &Root,
@@ -95,7 +97,7 @@ impl Tree {
         })
     }
 
-    /// Notes that a file was written with this footer, or was removed if there is no footer.
+    /// Records that a publish has written a file with this footer, or has removed the file if `footer` is `None`.
     pub(super) fn note(&mut self, table: &'static Table, partition: Option<Partition>, footer: Option<FooterNotes>) {
         let files = self.files.entry(table.name.as_str()).or_default();
         match footer {
@@ -105,7 +107,7 @@ impl Tree {
     }
 }
 
-/// Lists the files of a table.
+/// Lists the existing files of a table, without reading their footers.
 fn list(root: &Root, table: &'static Table) -> Result<Files, LoadError> {
     let Some(column) = &table.partition else {
         let exists = root.data_file(table, None).is_file();
