@@ -1,5 +1,5 @@
 //! Runs DuckDB inside the process: an in-memory database to which files are attached, with limits, and with Arrow rows
-//! as input and output. This module knows neither tables nor scans.
+//! as input and output. The engine knows neither tables nor scans.
 
 use std::{
     io::ErrorKind,
@@ -240,8 +240,8 @@ impl Engine {
     }
 }
 
-/// Removes the spill files of a killed process, which may contain rows of people who were erased since. Also creates
-/// the parent of the spill folder, because the engine creates only the folder itself.
+/// Removes the spill files of a killed process, which may contain rows of people who were erased since. Creates the
+/// parent of the spill folder, because the engine creates only the spill folder itself.
 fn remove_spill_files(folder: &Path) -> Result<(), LoadError> {
     if let Some(parent) = folder.parent() {
         files::create_folders(parent).map_err(LoadError::io("create the folder", parent))?;
@@ -264,7 +264,7 @@ pub(super) fn common_config(config: Config) -> Result<Config, duckdb::Error> {
     config.with("autoinstall_known_extensions", "false")?.with("autoload_known_extensions", "false")
 }
 
-/// Sets the time zone of the session to UTC. Only an engine with the extension `icu` has this setting. Without the
+/// Sets the time zone of the session to UTC. The setting exists only in an engine with the extension `icu`. Without the
 /// extension, the engine has no time zones and uses UTC, so the failed statement is ignored.
 pub(super) fn pin_to_utc(connection: &Connection) -> Result<(), LoadError> {
     let Err(error) = connection.execute_batch("SET TimeZone = 'UTC'") else { return Ok(()) };

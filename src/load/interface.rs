@@ -62,8 +62,8 @@ pub struct CommitOptions {
 #[serde(rename_all = "snake_case")]
 pub enum VanishPolicy {
     /// Marks missing rows as vanished, with a guard against mass deletion. All missing rows are withheld if they exceed
-    /// both limits. They are also withheld if a record of the scan was not JSON. If the scan returned no record, at
-    /// most as many rows vanish as one session writes.
+    /// both limits. All missing rows are also withheld if a record of the scan was not JSON. If the scan returned no
+    /// record, at most as many rows vanish as one session writes.
     Guarded {
         /// Largest share of the stored rows of the window that may vanish, 0 to 1.
         share_max: f64,

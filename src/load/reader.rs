@@ -96,8 +96,8 @@ impl Reader {
     }
 
     /// Opens a DuckDB file, the folder of a Parquet warehouse, or both. Queries use tables and views by their plain
-    /// names. With both, plain names mean the DuckDB file, and `parquet.NAME` means the folder. With neither, queries
-    /// have no tables.
+    /// names. If both are open, plain names mean the DuckDB file, and `parquet.NAME` means the folder. If neither is
+    /// open, queries have no tables.
     ///
     /// # Errors
     /// `Locked` while another process or this process has the DuckDB file open for writing; `Missing` if the file or
@@ -161,7 +161,7 @@ impl Reader {
     }
 
     /// Runs one read-only statement and calls `take` with batches of its result, at most `rows_max` rows in total. The
-    /// first batch is empty and has the schema. Only one batch at a time is in memory.
+    /// first batch is empty and has the schema. The memory for a result does not grow with its number of rows.
     ///
     /// # Errors
     /// The errors of `take`, and the errors of [`Reader::query`]. An error can occur after some batches were passed.

@@ -281,9 +281,9 @@ impl Warehouse {
         persons::search(&mut self.store, matcher, self.threads)
     }
 
-    /// Replaces identifiers in the columns that `mentions` lists. With `only_own`, replaces them only in the tables
-    /// with the program's own reports (`OWN_TABLES`). Returns the number of rows that mentioned a person. If a row
-    /// changed, the bytes of the old texts are removed from the files.
+    /// Replaces identifiers in the columns that `mentions` lists. With `only_own`, replaces identifiers only in the
+    /// tables with the program's reports about its runs (`OWN_TABLES`). Returns the number of rows that mentioned a
+    /// person. If a row changed, the bytes of the old texts are removed from the files.
     pub fn redact(
         &mut self,
         matcher: &IdentifierMatcher,

@@ -298,8 +298,8 @@ fn text(text: &str) -> ffi::duckdb_string_t {
     ffi::duckdb_string_t { value }
 }
 
-/// Writes a column of integer lists, from the slot `start` on. The items of all lists of a vector are stored one after
-/// the other in its child vector, and each slot has the range of its items.
+/// Writes a column of integer lists, from the slot `start` on. The child vector of a vector of lists has the items of
+/// all lists, one after the other. Each slot of the vector has the range of its items.
 fn write_lists(output: &DataChunkHandle, vector_index: usize, start: usize, column: &ListArray) {
     let mut vector = output.list_vector(vector_index);
     let offsets: Vec<usize> = column.value_offsets().iter().map(|offset| *offset as usize).collect();

@@ -25,7 +25,8 @@ use crate::{
 pub struct CoOccurrence {
     /// All identifiers of each row with a wanted identifier. Rows with the same identifiers are listed once.
     pub rows: Vec<Vec<Identifier>>,
-    /// Wanted identifiers that occur in more sessions than one person can have. Their rows are left out of `rows`.
+    /// Wanted identifiers that occur in more sessions than one person can have. The rows of these identifiers are left
+    /// out of `rows`.
     pub too_wide: Vec<Identifier>,
     /// The spellings in which the rows write the identifiers.
     pub spellings: Spellings,
@@ -54,7 +55,8 @@ pub(in crate::load) fn co_occurrence(
     co_occurrence_within(store, wanted, LIMITS)
 }
 
-/// Does the work of [`co_occurrence`], with these limits.
+/// Does the work of [`co_occurrence`], with these limits, which tests set low. A table that has too many rows is read a
+/// second time, without the identifiers in too many sessions.
 fn co_occurrence_within(
     store: &mut BufferedStore,
     wanted: &[Identifier],
@@ -124,8 +126,8 @@ impl TableCoOccurrence {
         self.uses.iter().filter(|(_, uses)| is_wide(uses)).map(|(wanted, _)| wanted.clone()).collect()
     }
 
-    /// Adds the identifiers of a row that contains a wanted identifier. If there are too many rows already, only the
-    /// counts of the wanted identifiers grow.
+    /// Adds the identifiers of a row that contains a wanted identifier. Once more rows than the limit are kept, only
+    /// the counts of the wanted identifiers grow.
     fn add(&mut self, row: Vec<WrittenIdentifier>, wanted: &IdentifierSet, limits: Limits) {
         let session = row.iter().find(|spelled| spelled.identifier.kind == IdentifierKind::Session);
         let session = session.map(|spelled| xxh3_64(spelled.identifier.value.as_bytes()));

@@ -24,8 +24,8 @@ pub(super) struct IdentifierColumn {
     /// The kind of identifier that the column stores.
     pub kind: IdentifierKind,
     value_type: ValueType,
-    /// For a column with values of attributes: the column with the name of the attribute. Only values of attributes
-    /// whose name means an email address are identifiers. `None` for any other column.
+    /// For a column with values of attributes: the column with the name of the attribute. A value is an identifier only
+    /// if the name of its attribute means an email address. `None` for any other column.
     named_by: Option<&'static str>,
 }
 
@@ -57,8 +57,8 @@ pub(super) fn record_columns(table: &'static Table) -> Vec<&'static str> {
     table.columns.iter().filter(is_record).map(|column| column.name.as_str()).collect()
 }
 
-/// Returns the names of the columns that must be read for these identifier columns, each once. These are the identifier
-/// columns and the columns with the names of attributes.
+/// Returns the names of the columns that must be read for these identifier columns, each once: the identifier columns
+/// and the columns with the names of attributes.
 pub(super) fn columns_to_read(id_columns: &[IdentifierColumn]) -> Vec<&'static str> {
     let mut columns = Vec::new();
     for column in id_columns.iter().flat_map(|id_column| [Some(id_column.column), id_column.named_by]).flatten() {

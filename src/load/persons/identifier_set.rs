@@ -79,9 +79,9 @@ impl IdentifierSet {
             && Identifier::read(kind, text).is_some_and(|identifier| self.identifiers.contains(&identifier))
     }
 
-    /// Returns false only if the set does not contain the text. This quick test compares the text in lower case with
-    /// the values of the set. It returns true for each text of which [`Identifier::read`] may change more than the
-    /// case.
+    /// Returns false only if the set does not contain the text. The quick test compares the text in lower case with the
+    /// values of the set. The quick test returns true for each text of which [`Identifier::read`] may change more than
+    /// the case.
     fn may_contain_text(
         &self,
         kind: IdentifierKind,

@@ -1,4 +1,4 @@
-//! Reads a table in one thread and processes its batches in others.
+//! Reads a table in one thread and processes the batches of rows in worker threads.
 
 use std::{
     num::NonZero,

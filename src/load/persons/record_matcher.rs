@@ -46,7 +46,7 @@ impl<'a> RecordMatcher<'a> {
     pub fn matches(&self, record: &str) -> bool {
         static EVENTS: LazyLock<IdentifyingFields> =
             LazyLock::new(|| table("webhook_events").map(identifying_fields_of_table).unwrap_or_default());
-        // The callback returns false at a wanted identifier. Then `for_each` stops and returns false.
+        // `any` returns true at the first field with a wanted identifier.
         let is_match =
             |fields: &IdentifyingFields| fields.any(record, &mut |found| self.wanted.contains(&found.identifier));
         self.may_match(record) && Stream::ALL.into_iter().map(identifying_fields).chain([&*EVENTS]).any(is_match)

@@ -22,13 +22,14 @@ use crate::{
     schema::{Table, tables},
 };
 
-/// Tables with the program's own reports. These tables are redacted even if the user did not ask for redaction.
+/// Tables with the reports that the program writes about its runs. `sync_runs` is redacted even if the user did not ask
+/// for redaction.
 const OWN_TABLES: [&str; 1] = ["sync_runs"];
 /// Largest number of keys whose rows are replaced together, to limit the memory.
 const KEYS_AT_ONCE: usize = 20_000;
 
-/// Replaces identifiers in the columns that `mentions` lists. With `only_own`, replaces them only in the tables with
-/// the program's own reports (`OWN_TABLES`). Returns the number of rows that mentioned a person.
+/// Replaces identifiers in the columns that `mentions` lists. With `only_own`, replaces identifiers only in the tables
+/// with the program's reports about its runs (`OWN_TABLES`). Returns the number of rows that mentioned a person.
 pub(in crate::load) fn redact(
     store: &mut BufferedStore,
     matcher: &IdentifierMatcher,

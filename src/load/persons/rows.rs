@@ -85,8 +85,8 @@ fn for_each_table(
     Ok(found)
 }
 
-/// Returns the rows of a table and its child tables that belong to people. These are rows with a wanted identifier,
-/// their parent rows, and all child rows of these parents. Tables without such rows are left out.
+/// Returns the rows of a table and its child tables that belong to people. A row belongs to people if it, its parent
+/// row, or a child row of that parent row contains a wanted identifier. Tables without such rows are left out.
 fn rows_to_remove(
     store: &mut BufferedStore,
     table: &'static Table,

@@ -36,7 +36,8 @@ pub struct SearchReport {
     pub mentions: Vec<Mention>,
     /// Columns that mention a person, of tables that users created. The program does not change these tables.
     pub in_foreign_tables: Vec<Mention>,
-    /// Number of texts that contain an identifier only inside a longer word. Such texts do not count as mentions.
+    /// Number of texts that contain an identifier only inside a longer word. An identifier inside a longer word does
+    /// not count as a mention.
     pub inside_longer: u64,
 }
 

@@ -40,7 +40,8 @@ pub(super) fn bytes_of(texts: &StringArray) -> &[u8] {
 pub(super) struct Hits {
     /// For each text, true if it mentions a person.
     pub is_hit: BooleanArray,
-    /// Number of texts that contain an identifier only inside a longer word. Such texts do not count as mentions.
+    /// Number of texts that contain an identifier only inside a longer word. An identifier inside a longer word does
+    /// not count as a mention.
     pub inside_longer: u64,
 }
 

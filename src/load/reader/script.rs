@@ -9,6 +9,7 @@ pub fn statements(script: &str) -> Vec<Range<usize>> {
     let (mut ranges, mut start, mut has_token, mut position) = (Vec::new(), 0, false, 0);
     while let Some(&byte) = bytes.get(position) {
         let rest = &bytes[position..];
+        // The length of what begins here, and whether it is more than a blank, a comment or a semicolon.
         let (length, is_token) = match byte {
             b';' => {
                 if has_token {
@@ -106,7 +107,7 @@ fn comment_length(rest: &[u8]) -> usize {
 }
 
 /// Returns the length of the text in dollar quotes (`$tag$...$tag$`) that begins at the position `dollar`. Returns 1 if
-/// no such text begins there, as for `$1` or `a$b`.
+/// no text in dollar quotes begins at this position, as for `$1` or `a$b`.
 fn dollar_length(bytes: &[u8], dollar: usize) -> usize {
     if dollar.checked_sub(1).and_then(|before| bytes.get(before)).copied().is_some_and(can_be_in_name) {
         return 1;

@@ -1,5 +1,5 @@
-//! Interrupts a statement that exceeds its time limit. Only the time in which the engine works counts, and not the time
-//! in which the caller handles a batch.
+//! Interrupts a statement that exceeds its time limit. The limit is for the time in which the engine works. The time in
+//! which the caller handles a batch does not count.
 
 use std::{
     sync::{

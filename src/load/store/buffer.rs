@@ -28,13 +28,13 @@ pub(in crate::load) struct BufferedStore {
 
 /// The buffered changes of a table.
 struct BufferedTable {
-    /// Keys of rows to remove from the store. This change has no additions.
+    /// A change with the keys of rows to remove from the store, and without rows to add.
     removals: TableChange,
     /// Rows to add to the store.
     added: Vec<BufferedRows>,
 }
 
-/// Buffered rows. Their time range and size are stored, so that each is computed once.
+/// Buffered rows, with their time range and size, so that each is computed only once.
 struct BufferedRows {
     rows: RecordBatch,
     /// Range of the partition column over the rows; `None` for a table without partitions.

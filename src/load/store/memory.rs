@@ -13,7 +13,7 @@ use crate::schema::Table;
 /// The rows of each table, in batches of all its columns.
 pub(in crate::load) type Tables = BTreeMap<&'static str, Vec<RecordBatch>>;
 
-/// The content of a [`MemoryStore`]. It outlives the store, as files do.
+/// The content of a [`MemoryStore`], which outlives the store, as files do.
 #[derive(Clone, Debug, Default)]
 pub(in crate::load) struct Shelf(Arc<Mutex<Content>>);
 

@@ -20,8 +20,8 @@ const FORMAT_VERSION: u32 = 1;
 const LEDGER_TABLE: &str = "sync_windows";
 const RUNS_TABLE: &str = "sync_runs";
 
-/// Checks that the attached file is this warehouse, and creates missing tables and columns. Also brings the views up to
-/// date, unless `has_views` is true. Returns the state of the search index.
+/// Checks that the attached file is this warehouse, and creates missing tables and columns. Brings the views up to date
+/// too, unless `has_views` is true. Returns the state of the search index.
 ///
 /// A file of another service is rebound to `identity` if it has no rows of that service.
 pub(super) fn make_ready(
@@ -52,6 +52,7 @@ pub(super) fn make_ready(
         let existing = found.keys().map(String::as_str).collect();
         changes.extend(views::update_statements(engine, &meta, META_TABLE, &existing, is_readable(&meta))?);
     }
+    // An index that counts as old must not have the mark of a current one, which another program version would trust.
     let index = IndexState::of(&meta, views::is_search_current(&meta, is_readable(&meta)));
     if index == IndexState::Old && meta.contains_key(CURRENT_KEY) {
         changes.push(mark_old_sql());
@@ -213,8 +214,8 @@ fn holds_rows(engine: &Engine, found: &BTreeMap<String, Option<String>>) -> Resu
     engine.connection().query_row(&sql, [], |row| row.get(0)).map_err(failed)
 }
 
-/// Binds a file without rows of a service to another service. Also empties the ledger and `sync_runs`, which are about
-/// the earlier service.
+/// Binds a file without rows of a service to another service. Empties the ledger and `sync_runs`, because their rows
+/// are about the earlier service.
 fn rebind_empty_file(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
     let delete_rows: Vec<String> =
         [LEDGER_TABLE, RUNS_TABLE].iter().map(|table| format!("DELETE FROM {}", qualified(table))).collect();

@@ -22,8 +22,8 @@ pub(super) const UNFINISHED: &str = ".unfinished";
 /// File mode of the first copy. Later copies get the mode of the copy that they replace.
 const READ_ONLY: u32 = 0o400;
 
-/// Returns true if the copy has the content of the original. That is so if size and modification time are the same, and
-/// the original has no commit log. A copy gets the modification time of its original.
+/// Returns true if the copy has the content of the original. A copy gets the modification time of its original. So the
+/// content is the same if size and modification time are equal and the original has no commit log.
 pub(super) fn is_current(original: &Path, copy: &Path) -> bool {
     let stamp = |metadata: Metadata| Some((metadata.len(), metadata.modified().ok()?));
     let stamp_of = |path: &Path| fs::metadata(path).ok().and_then(stamp);
@@ -45,8 +45,8 @@ pub(super) fn check_target(engine: &Engine, copy: &Path, identity: &Identity) ->
     checked.map(drop)
 }
 
-/// Makes the copy and replaces the earlier one. The original must be attached, so that nobody else writes to it. Its
-/// commit log must have been folded in.
+/// Makes the copy and replaces the earlier one. The original must be attached, so that nobody else writes to it. The
+/// commit log of the original must have been folded in.
 pub(super) fn make(engine: &Engine, original: &Path, copy: &Path) -> Result<(), LoadError> {
     let folder = files::folder_of(copy);
     files::create_folders(folder).map_err(LoadError::io("create the folder", folder))?;

@@ -129,7 +129,9 @@ pub(in crate::load) fn explain<'a>(
     move |error| explained(error, action, path)
 }
 
-/// Returns the [`LoadError`] for an engine error: see [`explain`].
+/// Returns the [`LoadError`] for an engine error about the file at `path`. Known texts in the message mean a lock, a
+/// full disk, missing access rights, damage, another format or a newer version. Any other error becomes
+/// [`LoadError::Engine`] with `action`.
 fn explained(error: duckdb::Error, action: &str, path: &Path) -> LoadError {
     let message = error.to_string();
     let path = path.to_owned();
@@ -161,7 +163,7 @@ fn explained(error: duckdb::Error, action: &str, path: &Path) -> LoadError {
 }
 
 /// Reads the holder of a lock from the engine's message: `process 4711, /usr/bin/duckdb` for "Conflicting lock is held
-/// in /usr/bin/duckdb (PID 4711) by user ...". `None` if the message does not name a process.
+/// in /usr/bin/duckdb (PID 4711) by user ...". Returns `None` if the message does not name a process.
 fn holder_of(message: &str) -> Option<String> {
     let (_, held) = message.split_once("Conflicting lock is held in ")?;
     let (program, rest) = held.split_once(" (PID ")?;
@@ -169,8 +171,8 @@ fn holder_of(message: &str) -> Option<String> {
     pid.bytes().all(|byte| byte.is_ascii_digit()).then(|| format!("process {pid}, {program}"))
 }
 
-/// Reads the version of the file from the engine's message: "Trying to read a database file with version number 68,
-/// but we can only read versions between 64 and 67." `None` for any other message.
+/// Reads the version of the file from the engine's message: "Trying to read a database file with version number 68, but
+/// we can only read ...". Returns `None` for any other message.
 fn newer_format(message: &str) -> Option<String> {
     let (_, rest) = message.split_once("database file with version number ")?;
     let version: String = rest.chars().take_while(char::is_ascii_digit).collect();

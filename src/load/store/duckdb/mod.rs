@@ -38,8 +38,8 @@ use crate::{
     schema::Table,
 };
 
-/// Size of DuckDB's commit log (WAL) at which a checkpoint should fold it into the file. Until then its rows stay in
-/// memory, and after a crash the next reader must replay it. Large inserts bypass the log.
+/// Size of DuckDB's commit log (WAL) at which a checkpoint should fold the log into the file. Until a checkpoint, the
+/// rows of the log stay in memory, and after a crash the next reader must replay the log. Large inserts bypass the log.
 const COMMIT_LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The warehouse in one DuckDB file. The file is attached while the store works, and detached between.
@@ -275,8 +275,8 @@ impl Store for DuckDbStore {
         self.path.display().to_string()
     }
 
-    /// Also empties the copy for readers, because its rows are of the earlier service. The end of the next run makes a
-    /// new copy.
+    /// Binds the file to the identity, and empties the copy for readers, whose rows are of the earlier service. The end
+    /// of the next run makes a new copy.
     fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
         self.attach()?;
         catalog::bind(&self.engine, &self.path, identity)?;
@@ -285,6 +285,8 @@ impl Store for DuckDbStore {
         self.copy.as_deref().map_or(Ok(()), rewrite::empty_copy)
     }
 
+    /// Attaches the file if needed, and reads the rows. In a file that was opened to compare, missing columns are read
+    /// as NULL.
     fn read(
         &mut self,
         table: &'static Table,
@@ -301,6 +303,8 @@ impl Store for DuckDbStore {
         read::rows(&self.engine, missing_columns, table, columns, filter, take)
     }
 
+    /// Attaches the file if needed, opens a transaction if none is open, and writes the changes. If a change affects
+    /// indexed tables, the search index is marked as old in the same transaction.
     fn write(&mut self, changes: &[TableChange]) -> Result<(), LoadError> {
         self.attach()?;
         if !self.is_open {
@@ -352,6 +356,8 @@ impl Store for DuckDbStore {
         if self.claim.is_some() { self.publish() } else { Ok(()) }
     }
 
+    /// Makes or drops the search index as the settings want, and makes a new copy for readers unless the copy is
+    /// current. Fails if the path of the copy has another file.
     fn export_reader_copy(&mut self) -> Result<(), LoadError> {
         self.update_index()?;
         let Some(copy) = self.copy.clone() else { return Ok(()) };

@@ -41,7 +41,7 @@ pub(super) struct StoredTable {
     name: String,
     /// True if the table may have generated columns. Values cannot be inserted into generated columns.
     may_have_generated: bool,
-    /// The foreign keys from this table to others or to itself.
+    /// The foreign keys of this table, which reference other tables or this table itself.
     keys: Vec<ForeignKey>,
 }
 
@@ -279,6 +279,7 @@ fn copy_generations(
 ) -> Result<(), LoadError> {
     let RowCopy { from, to, into, columns } = copy;
     let keys_to_itself = table.keys.iter().filter(|key| key.to == table.name);
+    // The SQL condition that a row `o` has NULL in the key, or references a row that is copied already.
     let has_copied_parent = |key: &ForeignKey| {
         let pairs = || key.columns.iter().zip(&key.to_columns);
         let equal = pairs().map(|(column, to)| format!("p.{} = o.{}", quote_identifier(to), quote_identifier(column)));
@@ -288,6 +289,7 @@ fn copy_generations(
     };
     let have_copied_parents = keys_to_itself.map(has_copied_parent).collect::<Vec<_>>().join(" AND ");
     engine.execute(ACTION, &format!("CREATE OR REPLACE TEMP TABLE work_left AS SELECT rowid AS id FROM {from}"))?;
+    // `work_left` has the rows that are not copied yet, `work_now` the rows of this round.
     for _ in 0..GENERATIONS_MAX {
         let select_next = format!(
             "CREATE OR REPLACE TEMP TABLE work_now AS SELECT o.rowid AS id FROM {from} o

@@ -21,8 +21,8 @@ use crate::{
 /// Suffix of the new file. The next rewrite removes a new file that a killed run left.
 const NEW_SUFFIX: &str = ".rewrite";
 
-/// Writes the new file next to the attached one, and checks that every table has the same number of rows in both. The
-/// new file is durable, but does not replace the old one yet. After an error the new file is removed.
+/// Writes the new file next to the attached one, and checks that every table has the same number of rows in both files.
+/// The new file is durable, but does not replace the old one yet. After an error the new file is removed.
 pub(super) fn write(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let new_file = files::with_suffix(path, NEW_SUFFIX);
     let action = "write the warehouse anew";
@@ -65,8 +65,8 @@ fn check(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Replaces the old file by the new one. This process must not have the old file open. Fails if the old file has a
-/// commit log, whose changes would be lost.
+/// Replaces the old file by the new one. The old file must not be attached. Fails if the old file has a commit log,
+/// whose changes would be lost.
 pub(super) fn replace_old_file(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let new_file = files::with_suffix(path, NEW_SUFFIX);
     engine.hit(DurableStep::DuckDbRewritten, path)?;
@@ -79,8 +79,8 @@ pub(super) fn replace_old_file(engine: &Engine, path: &Path) -> Result<(), LoadE
     file::replace(&new_file, path)
 }
 
-/// Replaces the copy for readers by an empty file, if there is a copy. The empty file keeps the copy's access rights
-/// for the next copy. Also removes an unfinished copy and the copy's commit log.
+/// Replaces the copy for readers by an empty file, if a copy exists. The empty file keeps the copy's access rights for
+/// the next copy. An unfinished copy and the copy's commit log are removed.
 pub(super) fn empty_copy(copy: &Path) -> Result<(), LoadError> {
     let empty = files::with_suffix(copy, UNFINISHED);
     file::remove(&empty)?;

@@ -33,8 +33,8 @@ pub(super) enum IndexState {
 
 impl IndexState {
     /// Returns the state of the index according to the file's metadata. `is_macro_current` is true if the macro
-    /// `search_answers` is that of this program version. Earlier versions create their own macro and do not mark the
-    /// index as old. So with another macro the index counts as old.
+    /// `search_answers` is that of this program version. An index with a macro of another version counts as old. The
+    /// reason is that earlier versions do not mark the index as old.
     pub fn of(meta: &BTreeMap<String, String>, is_macro_current: bool) -> Self {
         if !meta.contains_key(INDEX_KEY) {
             IndexState::Missing

@@ -15,8 +15,8 @@ use crate::schema::{View, ViewKind, indexed_search, quote_identifier, quote_text
 /// definitions.
 const KEY_PREFIX: &str = "view:";
 
-/// Returns the statements that bring the views up to date. If one view is out of date or obsolete, they drop the
-/// obsolete ones and create all others again. If none is, the list is empty.
+/// Returns the statements that bring the views up to date. If one view is out of date or obsolete, the statements drop
+/// all obsolete views and create all others again. If every view is up to date, the list is empty.
 ///
 /// `meta` is the content of `meta_table`. `existing` are the names of the file's tables and views. `has_index` is true
 /// if the file has a search index that this program can read.
@@ -32,9 +32,11 @@ pub(super) fn update_statements(
         ViewKind::View => existing.contains(view.name.as_str()),
         ViewKind::Macro => macros.contains(&view.name),
     };
+    // A view without a metadata key is a user's object.
     let wanted = without_foreign_and_their_readers(|view| exists(view) && !meta.contains_key(&key(view)));
     let wanted: Vec<&View> = wanted.into_iter().map(|view| defined(view, has_index)).collect();
     let is_current = |view: &&View| exists(view) && meta.get(&key(view)) == Some(&fingerprint(view));
+    // Views that an earlier program version created and that this version does not have.
     let obsolete: Vec<&str> = meta
         .keys()
         .filter_map(|key| key.strip_prefix(KEY_PREFIX))
@@ -53,8 +55,8 @@ pub(super) fn create_all(meta_table: &str) -> Vec<String> {
     create(meta_table, &views().iter().collect::<Vec<_>>())
 }
 
-/// Returns the definition of a view for a file with or without a search index. Only the definition of `search_answers`
-/// depends on the index.
+/// Returns the definition of a view for a file with or without a search index. No definition depends on the index,
+/// except that of `search_answers`.
 fn defined(view: &'static View, has_index: bool) -> &'static View {
     let indexed = indexed_search();
     if has_index && view.name == indexed.name { indexed } else { view }

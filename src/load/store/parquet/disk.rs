@@ -59,7 +59,7 @@ impl Disk {
         File::open(path).and_then(|folder| folder.sync_all()).map_err(LoadError::io("sync", path))
     }
 
-    /// Creates a folder durably, unless it exists. Its parent must exist.
+    /// Creates a folder durably, unless the folder exists. The parent of the folder must exist.
     pub(super) fn create_folder(&self, path: &Path) -> Result<(), LoadError> {
         if path.is_dir() {
             return Ok(());

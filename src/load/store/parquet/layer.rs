@@ -1,7 +1,7 @@
 //! A layer: changes of a transaction as files in the folder of a part, at most one change for each table.
 //!
-//! The removals of a layer apply to the rows of older layers and of the partition's file. They do not apply to the rows
-//! that the layer itself adds.
+//! The removals of a layer apply to the rows of older layers and of the partition's file. The rows that the layer
+//! itself adds stay.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

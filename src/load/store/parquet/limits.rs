@@ -1,13 +1,13 @@
 //! Limits of memory and of open files. Tests set them low.
 
-/// Limits of a store. They change how much work a read or a merge is, but not its result.
+/// Limits of a store. A limit changes how much work a read or a merge is, but not its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// Largest number of runs that one merge reads at once. Each run needs memory for a page of each column.
+    /// Largest number of runs that one merge has open together. Each run needs memory for a page of each column.
     pub(super) open_runs_max: usize,
     /// Largest number of bytes of rows that merges keep in memory.
     pub(super) merge_bytes_max: usize,
-    /// Largest number of bytes of rows that are sorted in memory at once, if a file is not in order.
+    /// Largest number of bytes of rows that are sorted in memory together, if a file is not in order.
     pub(super) sort_bytes_max: usize,
     /// Largest number of removed keys in memory. A key takes 32 to 64 bytes.
     pub(super) removed_keys_max: usize,

@@ -79,6 +79,7 @@ impl OpenPart {
     /// of added rows are written in parallel.
     fn write_layer(&self, context: WriteContext<'_>, changes: &[&TableChange]) -> Result<LayerTables, LoadError> {
         let mut tables = LayerTables::new();
+        // The added rows of each change, sorted.
         let mut sorted = Vec::new();
         for change in changes {
             let removed = self.write_removed(context, change)?;

@@ -13,8 +13,8 @@ pub struct ParquetOptions {
     /// Whether tables with a creation time have a partition for each month or for each day. The choice is fixed once
     /// the folder exists.
     pub partition_by: PartitionBy,
-    /// Memory for data, in bytes. Default 1 GiB. With less memory a merge reads fewer files at once, so it needs more
-    /// passes over the rows.
+    /// Memory for data, in bytes. Default 1 GiB. With less memory a merge has fewer files open together, so it needs
+    /// more passes over the rows.
     pub memory_limit_bytes: u64,
     /// Threads that write files in parallel, at least 1. Default 2.
     pub threads: u32,

@@ -12,8 +12,9 @@ pub(super) fn worker_count<I>(threads: u32, items: &[I]) -> usize {
     items.len().min(usize::try_from(threads).unwrap_or(1))
 }
 
-/// Calls `work` with each item on `workers` threads. After an error no further item is begun; items in work are
-/// finished, and one of the errors is returned. A panic of a thread is an error.
+/// Calls `work` with each item on `workers` threads; with one worker, in the caller's thread. After an error no further
+/// item is begun; items in work are finished, and one of the errors is returned. A panic in one of several threads is
+/// an error.
 pub(super) fn run_parallel<I: Sync>(
     items: &[I],
     workers: usize,

@@ -1,5 +1,5 @@
-//! Caches decoded columns of partition files, so that reads of several windows decode a file once. Only columns with
-//! narrow values are cached.
+//! Caches decoded columns of partition files, so that reads of several windows decode a file once. Columns with long
+//! values are not cached.
 //!
 //! A partition file is sorted by survey first, so the rows of a window are spread over the file. Without the cache, a
 //! read of each window would decode the columns of a month. Measured on two cores: 60 windows of a million answers in
@@ -155,8 +155,8 @@ impl PartitionCache {
         Some(cached)
     }
 
-    /// Reads rows around the range from the file and caches them, in place of the cached file of the table. Returns
-    /// `None`, and caches nothing, if a column is wide or the rows are too many.
+    /// Reads rows around the range of the request from the file and caches them. The entry of the table is replaced.
+    /// Returns `None`, and caches nothing, if a column is wide or the rows are too many.
     pub(super) fn insert(
         &mut self,
         reader: &RowsReader,
@@ -182,8 +182,8 @@ impl PartitionCache {
     }
 }
 
-/// Returns true if each column belongs to the removal columns or has values of fixed length. Only such columns are
-/// cached.
+/// Returns true if each column is one of the removal columns or has values of fixed length. A column with long values
+/// is not cached.
 fn are_narrow(table: &'static Table, columns: &[&str]) -> bool {
     let keys = removal_columns(table);
     let is_narrow = |name: &&str| {

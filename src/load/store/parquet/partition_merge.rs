@@ -24,9 +24,9 @@ use crate::{
 /// When a merge rewrites the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rewrite {
-    /// Only if a row changes.
+    /// The file is rewritten only if a row changes.
     IfChanged,
-    /// Also if no row changes, because the footer must change.
+    /// The file is rewritten also if no row changes, because the footer must change.
     Always,
 }
 
@@ -78,8 +78,7 @@ pub(super) struct Merger<'a> {
 
 impl Merger<'_> {
     /// Merges the layers into the file of one partition. One rename replaces the file. If one run is the complete
-    /// partition already, and there is no file, the run itself is moved into place. A partition without rows loses its
-    /// file.
+    /// partition, and the partition has no file, the run becomes its file. A partition without rows loses its file.
     pub(super) fn merge(&self, merge: &PartitionMerge<'_>) -> Result<Merged, LoadError> {
         let PartitionMerge { table, partition, file, rewrite, .. } = merge;
         let target = self.root.data_file(table, *partition);

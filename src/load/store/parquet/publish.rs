@@ -122,7 +122,7 @@ impl Publisher<'_> {
                 Merged::Replaced(footer) => Some(footer),
                 Merged::Removed => None,
             };
-            // A panic cannot break the tree: it lists files that are in place.
+            // A panic cannot break the tree: it lists only files that were renamed before.
             tree.lock().unwrap_or_else(PoisonError::into_inner).note(merge.table, merge.partition, footer);
             Ok(())
         })

@@ -63,12 +63,14 @@ impl TableRead<'_> {
         let range = filter.range.filter(|_| table.partition.is_some());
         let partition_by = self.root.partition_by();
         let partitions = self.partitions(table, range);
+        // Length of the part of the range that is in the partition.
         let overlap = |partition: Option<Partition>| {
             let (range, bounds) = (range?, partition_by.bounds(partition?));
             intersection(range, bounds).map(|common| common.end_us.saturating_sub(common.start_us))
         };
         let main_partition = partitions.iter().copied().max_by_key(|partition| overlap(*partition)).flatten();
         for partition in partitions {
+            // `None` if the range covers the complete partition, so that its rows need not be tested.
             let range = range.zip(partition).and_then(|(range, partition)| {
                 let bounds = partition_by.bounds(partition);
                 intersection(range, bounds).filter(|common| *common != bounds)

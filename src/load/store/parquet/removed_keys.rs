@@ -29,7 +29,8 @@ pub(super) struct RemovedKeys<'a> {
     removals: &'a [Removal],
     /// Largest number of keys in memory.
     keys_max: usize,
-    /// All removed keys, read at the first use; `None` before, and always if there are more than `keys_max`.
+    /// All removed keys, read at the first use. `None` before the first use, and always if there are more keys than
+    /// `keys_max`.
     loaded: Option<LastRemoved>,
 }
 

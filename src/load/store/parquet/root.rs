@@ -11,7 +11,7 @@
 //! <root>/.studysync/scratch/                             files that publish is writing; emptied at open
 //! ```
 //!
-//! This module reads neither parts nor rows.
+//! The module `root` reads neither parts nor rows.
 
 use std::{
     fs::{self, File},
@@ -38,7 +38,7 @@ use crate::{
 const FORMAT_VERSION: u32 = 1;
 /// Name of the folder with everything that readers must not see.
 const PRIVATE_FOLDER: &str = ".studysync";
-/// Tables in which the program records its own runs and scans. Their rows are not rows of a service.
+/// Tables in which the program records its runs and scans. The rows of these tables do not come from a service.
 const TABLES_OF_RUNS: [&str; 2] = ["sync_runs", "sync_windows"];
 
 /// The content of `warehouse.json`.

@@ -85,7 +85,7 @@ pub(super) fn narrow(
     Ok(narrowed)
 }
 
-/// An open Parquet file. Only one thread may read it at a time.
+/// An open Parquet file. Only one thread may use a reader at a time.
 pub(super) struct RowsReader {
     path: PathBuf,
     file: File,
@@ -183,6 +183,7 @@ impl RowsReader {
 }
 
 impl PickedRows for RowsReader {
+    /// Decodes the picked rows of one row group in batches. Pages without picked rows are skipped.
     fn read_group(&self, group: &PickedGroup, schema: &SchemaRef) -> Result<GroupBatches<'_>, LoadError> {
         let failed = |error: ParquetError| unreadable(&self.path, error);
         let file = self.file.try_clone().map_err(LoadError::io("open", &self.path))?;

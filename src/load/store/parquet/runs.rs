@@ -123,7 +123,7 @@ impl<'a> RunWriter<'a> {
         self.merge(&runs, path)
     }
 
-    /// Merges sorted runs, oldest first, into one file, with all runs open at once. Returns the number of rows.
+    /// Merges sorted runs, oldest first, into one file, with all runs open together. Returns the number of rows.
     fn merge(&self, runs: &[Run], path: &Path) -> Result<u64, LoadError> {
         let Target { table, notes, .. } = &self.target;
         let open = |run: &'_ Run| RowsReader::open(&run.path);
@@ -175,15 +175,15 @@ impl<'a> RunWriter<'a> {
         name.into()
     }
 
-    /// Returns how many of these runs may be open at once, by the limits of memory and of open files; at least 2.
+    /// Returns how many of these runs may be open together, by the limits of memory and of open files; at least 2.
     fn open_runs_max(&self, runs: &[Run]) -> usize {
         let largest_buffer = runs.iter().map(|run| run.buffer_bytes).max().unwrap_or(0);
         (self.limits.merge_bytes_max / largest_buffer.max(1)).min(self.limits.open_runs_max).max(2)
     }
 }
 
-/// Returns the index of the first of the `width` neighbouring runs that together have the fewest rows. Only neighbours
-/// are merged, so that the runs stay in order of age.
+/// Returns the index of the first of the `width` neighbouring runs that together have the fewest rows. A merge of runs
+/// that are not neighbours would change the order of age.
 fn fewest_rows(runs: &[Run], width: usize) -> usize {
     let rows = |neighbours: &[Run]| neighbours.iter().map(Run::rows).sum::<usize>();
     let fewest = runs.windows(width).enumerate().min_by_key(|(_, neighbours)| rows(neighbours));

@@ -1,11 +1,11 @@
-//! The files from which a partition is read: its own file and the files of layers, oldest first.
+//! Finds the files from which a partition is read: the partition's file and the files of layers, oldest first.
 
 use std::path::PathBuf;
 
 use super::{layer::Layer, partition::Partition};
 use crate::{load::store::TimeRange, schema::Table};
 
-/// Order of the partition's own file: before every layer.
+/// Order of the partition's file, which is older than every layer.
 pub(super) const FILE_ORDER: usize = 0;
 
 /// Whether a file has rows of one partition only.

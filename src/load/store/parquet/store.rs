@@ -296,6 +296,8 @@ impl Store for ParquetStore {
         Ok(())
     }
 
+    /// Reads the rows of the files of tables, of waiting parts and of the open transaction. Reads the folder again
+    /// first if the store is stale.
     fn read(
         &mut self,
         table: &'static Table,
@@ -323,6 +325,8 @@ impl Store for ParquetStore {
         self.run_step(|this| this.write_layer(changes))
     }
 
+    /// Commits the part of the open transaction, which waits for publish afterwards. After an error the transaction
+    /// counts as failed.
     fn commit(&mut self, label: &str) -> Result<(), LoadError> {
         self.require_no_failure()?;
         if matches!(self.transaction, Transaction::None) {

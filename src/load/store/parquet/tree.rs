@@ -134,7 +134,7 @@ fn list(root: &Root, table: &'static Table) -> Result<Files, LoadError> {
 /// Reads the footer of a file.
 ///
 /// # Errors
-/// [`LoadError::Damaged`] with the path of the warehouse, because the whole folder must be restored: the program does
+/// [`LoadError::Damaged`] with the path of the warehouse, because the whole folder must be restored. The program does
 /// not request the rows of a single lost file again.
 pub(super) fn read_footer(root: &Root, path: &Path) -> Result<FooterNotes, LoadError> {
     let below_root = path.strip_prefix(root.path()).unwrap_or(path).display();
