@@ -40,12 +40,13 @@ pub const ENGINE_BYTES_MIN: u64 = 96 * 1024 * 1024;
 /// Resources that the engine may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
-    /// Memory for data, in bytes. Data beyond it spills to `temp_directory`.
+    /// Memory for data, in bytes. Data beyond this limit spills to `temp_directory`.
     pub memory_limit_bytes: u64,
     /// Threads for [`Engine::with_all_threads`], at least 1.
     pub threads: u32,
-    /// The spill folder. No other engine may use it at the same time. The engine creates it when needed, and removes it
-    /// when it closes. [`StartedEngine::ready`] removes the spill files of a killed process.
+    /// The spill folder. No other engine may use the folder at the same time. The engine creates the folder when
+    /// needed, and removes it when the engine closes. [`StartedEngine::ready`] removes the spill files of a killed
+    /// process.
     pub temp_directory: PathBuf,
 }
 

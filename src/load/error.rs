@@ -56,7 +56,7 @@ pub enum LoadError {
     /// An extension of the engine is missing or broken: install it.
     #[error("DuckDB's extension {name} cannot be loaded: {why}")]
     NoExtension { name: &'static str, why: String },
-    /// Reading or writing a file failed.
+    /// Reading or writing a file or folder failed.
     #[error("cannot {action} {}", path.display())]
     Io {
         action: &'static str,
@@ -64,7 +64,7 @@ pub enum LoadError {
         #[source]
         source: io::Error,
     },
-    /// The engine refused a statement.
+    /// The engine refused a statement, or failed to run it.
     #[error("the engine failed to {action}")]
     Engine {
         action: String,
@@ -74,7 +74,7 @@ pub enum LoadError {
     /// A query exceeded its time limit: change the query, or raise the limit.
     #[error("no answer within {} s", limit.as_secs_f64())]
     TimedOut { limit: std::time::Duration },
-    /// A page of the scan cannot be read. The source says why.
+    /// A page of the scan cannot be read. The source of the error says why.
     #[error("a page of the scan cannot be read")]
     Pages(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Stored rows have values that this program does not write: restore the warehouse, or fill a new one.

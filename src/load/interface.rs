@@ -22,16 +22,16 @@ pub type ParseAgain<'a> = dyn Fn(&RecordBatch) -> Result<FlatEvents, ArrowError>
 /// The range of a stream that a replay replaces.
 #[derive(Clone, Debug)]
 pub struct Replacement {
-    /// A stream that has windows.
+    /// The stream whose rows are replaced. The stream must have windows.
     pub stream: Stream,
-    /// Range of the creation time.
+    /// Range of creation times of the replaced rows.
     pub window: Window,
     /// All scans whose window is in the range. The replay also replaces the rows of these scans in the ledger and in
     /// `rejects`.
     pub scans: Vec<ScanId>,
 }
 
-/// A row of the ledger.
+/// A row of the ledger (`sync_windows`): one applied scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerEntry {
     /// The scan as it was applied.
@@ -45,7 +45,7 @@ pub struct LedgerEntry {
     pub proof: Proof,
 }
 
-/// How to apply a scan.
+/// Options for applying a scan.
 #[derive(Clone, Debug, Default)]
 pub struct CommitOptions {
     /// Policy for rows that the scan did not return.
@@ -62,8 +62,8 @@ pub struct CommitOptions {
 #[serde(rename_all = "snake_case")]
 pub enum VanishPolicy {
     /// Marks missing rows as vanished, with a guard against mass deletion. All missing rows are withheld if they exceed
-    /// both limits. All missing rows are also withheld if a record of the scan was not JSON. If the scan returned no
-    /// record, at most as many rows vanish as one session writes.
+    /// both limits. All missing rows are also withheld if a record of the scan was not JSON. After a scan without
+    /// records, more missing rows than the answers of one session are withheld.
     Guarded {
         /// Largest share of the stored rows of the window that may vanish, 0 to 1.
         share_max: f64,

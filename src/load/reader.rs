@@ -1,4 +1,5 @@
-//! Read-only SQL queries of a warehouse. A query can read only the files of the warehouse, and cannot change anything.
+//! Runs read-only SQL queries of a warehouse. A query can read only the files of the warehouse, and cannot change
+//! anything.
 //!
 //! Opening a reader does not wait for a lock: while a run writes the DuckDB file, opening fails with an error that
 //! names the process. A run cannot write a DuckDB file that a reader has open, so the reader should be closed after the

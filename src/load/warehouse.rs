@@ -14,7 +14,8 @@ use crate::{
     person::IdentifierMatcher,
 };
 
-/// One warehouse. Applying a scan is atomic and idempotent. Only one thread may use a warehouse at a time.
+/// A warehouse: applies scans, and reads and changes the rows of their tables. Applying a scan is atomic and
+/// idempotent. Only one thread may use a warehouse at a time.
 ///
 /// [`Warehouse::apply`] can be called for several scans before one [`Warehouse::commit`] makes all of them durable. An
 /// error rolls all of them back. Methods that read or write other rows commit the applied scans first.
@@ -111,7 +112,7 @@ impl Warehouse {
         Ok(Applied { counts, wrote, already_applied: false })
     }
 
-    /// Makes applied scans durable. Cheap if nothing changed.
+    /// Makes applied scans durable. A call is cheap if nothing changed.
     ///
     /// # Errors
     /// `RolledBack` if an error rolled back applied scans since the last call: none of these scans is stored. The next
@@ -163,7 +164,7 @@ impl Warehouse {
     }
 
     /// Compares the warehouse with a complete scan, and counts the rows that differ. Lists at most `examples_max` rows
-    /// of each kind of difference. Changes no row.
+    /// of each kind of difference. The comparison changes no row.
     pub fn compare(&mut self, scan: &Scan, pages: &dyn Pages, examples_max: usize) -> Result<Differences, LoadError> {
         self.commit_pending()?;
         scan::differences(&mut self.store, scan, pages, examples_max)
@@ -235,7 +236,7 @@ impl Warehouse {
         self.change(|store| ranges::replace(store, &mut source.store, replacement))
     }
 
-    /// Returns the identifiers that share a row with one of the wanted identifiers. Changes nothing.
+    /// Returns the identifiers that share a row with one of the wanted identifiers, without changing a row.
     pub fn co_occurrence(&mut self, wanted: &[Identifier]) -> Result<CoOccurrence, LoadError> {
         self.commit_pending()?;
         persons::co_occurrence(&mut self.store, wanted)
@@ -254,7 +255,7 @@ impl Warehouse {
         persons::live_sessions(&mut self.store, sessions)
     }
 
-    /// Counts the rows that contain one of these identifiers, with their parent and child rows. Changes nothing.
+    /// Counts the rows that contain one of these identifiers, with their parent and child rows. No row is changed.
     pub fn find_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
         self.commit_pending()?;
         persons::find(&mut self.store, person)
@@ -275,7 +276,7 @@ impl Warehouse {
         self.store.store().require_purgeable()
     }
 
-    /// Searches all texts of the warehouse for identifiers. Changes nothing.
+    /// Searches all texts of the warehouse for identifiers. The search changes no row.
     pub fn search(&mut self, matcher: &IdentifierMatcher) -> Result<SearchReport, LoadError> {
         self.commit_pending()?;
         persons::search(&mut self.store, matcher, self.threads)
@@ -328,15 +329,15 @@ impl Warehouse {
     }
 
     /// Creates a DuckDB file at `new_path` with the objects of this warehouse, users' objects included, but without
-    /// rows. A replay fills the file. An error names the object that cannot be copied. Does nothing for a Parquet
-    /// warehouse.
+    /// rows. A replay fills the new file. An error names the object that cannot be copied. A Parquet warehouse does
+    /// nothing.
     pub fn create_empty_at(&mut self, new_path: &Path) -> Result<(), LoadError> {
         self.commit_pending()?;
         self.store.store().create_empty_at(new_path)
     }
 
     /// Imports the rows of users' tables, and users' indexes on tables of this program, from the warehouse at
-    /// `old_path`. Does nothing for a Parquet warehouse.
+    /// `old_path`. A Parquet warehouse does nothing.
     pub fn import_foreign(&mut self, old_path: &Path) -> Result<(), LoadError> {
         self.commit_pending()?;
         self.store.store().import_foreign(old_path)

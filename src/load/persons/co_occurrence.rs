@@ -68,7 +68,7 @@ fn co_occurrence_within(
     for table in tables() {
         let id_columns = identifier_columns(table);
         // A table with one identifying column links no identifiers.
-        if id_columns.len() < 2 || !id_columns.iter().any(|id_column| id_column.may_hold(&wanted)) {
+        if id_columns.len() < 2 || !id_columns.iter().any(|id_column| id_column.may_contain(&wanted)) {
             continue;
         }
         let mut found = read_table(store, table, &id_columns, &wanted, limits)?;
@@ -194,8 +194,9 @@ fn add_batch(
 ) -> Result<(), LoadError> {
     let values =
         id_columns.iter().map(|id_column| id_column.values(rows)).collect::<Result<Vec<IdentifierValues<'_>>, _>>()?;
-    let tested =
-        || id_columns.iter().zip(&values).filter(|(id_column, _)| id_column.may_hold(wanted)).map(|(_, values)| values);
+    let tested = || {
+        id_columns.iter().zip(&values).filter(|(id_column, _)| id_column.may_contain(wanted)).map(|(_, values)| values)
+    };
     let tested: Vec<&IdentifierValues<'_>> = tested().collect();
     let mut lowercase = LowercaseBuffer::default();
     for row in 0..rows.num_rows() {

@@ -57,8 +57,8 @@ pub(super) fn record_columns(table: &'static Table) -> Vec<&'static str> {
     table.columns.iter().filter(is_record).map(|column| column.name.as_str()).collect()
 }
 
-/// Returns the names of the columns that must be read for these identifier columns, each once: the identifier columns
-/// and the columns with the names of attributes.
+/// Returns the names of the columns to read for these identifier columns, each once. Besides the identifier columns,
+/// the list has the columns with the names of attributes.
 pub(super) fn columns_to_read(id_columns: &[IdentifierColumn]) -> Vec<&'static str> {
     let mut columns = Vec::new();
     for column in id_columns.iter().flat_map(|id_column| [Some(id_column.column), id_column.named_by]).flatten() {
@@ -71,7 +71,7 @@ pub(super) fn columns_to_read(id_columns: &[IdentifierColumn]) -> Vec<&'static s
 
 impl IdentifierColumn {
     /// Returns true if the type and kind of the column allow one of the wanted identifiers.
-    pub fn may_hold(&self, wanted: &IdentifierSet) -> bool {
+    pub fn may_contain(&self, wanted: &IdentifierSet) -> bool {
         match self.value_type {
             ValueType::Texts => wanted.has_any_of(self.kind),
             ValueType::Numbers => wanted.has_numbers(),
@@ -98,7 +98,7 @@ pub(super) struct IdentifierValues<'a> {
     names: Option<&'a StringArray>,
 }
 
-/// The values by their type.
+/// The values of an identifier column, as texts or as numbers.
 #[derive(Clone, Copy, Debug)]
 enum Values<'a> {
     Texts(&'a StringArray),

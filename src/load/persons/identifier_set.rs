@@ -15,9 +15,9 @@ pub(super) struct IdentifierSet {
     identifiers: HashSet<Identifier>,
     /// The values of the identifiers, with ASCII letters in lower case, for the quick test.
     lowercase: HashSet<Vec<u8>>,
-    /// The visitor numbers among the identifiers.
+    /// The visitor numbers among the identifiers, for columns of numbers.
     numbers: HashSet<i64>,
-    /// The kinds of the identifiers.
+    /// The kinds that occur among the identifiers.
     kinds: HashSet<IdentifierKind>,
 }
 

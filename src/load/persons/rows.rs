@@ -49,7 +49,7 @@ impl PeopleFound {
     }
 }
 
-/// Counts the rows that contain one of these identifiers, with their parent and child rows. Changes nothing.
+/// Counts the rows that contain one of these identifiers, with their parent and child rows. No row is changed.
 pub(in crate::load) fn find(store: &mut BufferedStore, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
     for_each_table(store, person, |_, _| Ok(()))
 }
@@ -63,7 +63,7 @@ pub(in crate::load) fn remove(store: &mut BufferedStore, person: &[Identifier]) 
 struct RowsToRemove {
     /// The change that removes the rows.
     change: TableChange,
-    /// Number of rows.
+    /// Number of stored rows that the change removes.
     count: u64,
 }
 
@@ -122,7 +122,7 @@ fn keys_of_matching_rows(
     matcher: &RecordMatcher<'_>,
 ) -> Result<Vec<RecordBatch>, LoadError> {
     let id_columns: Vec<IdentifierColumn> =
-        identifier_columns(table).into_iter().filter(|id_column| id_column.may_hold(matcher.wanted)).collect();
+        identifier_columns(table).into_iter().filter(|id_column| id_column.may_contain(matcher.wanted)).collect();
     let records = record_columns(table);
     if matcher.wanted.is_empty() || (id_columns.is_empty() && records.is_empty()) {
         return Ok(Vec::new());
@@ -133,7 +133,7 @@ fn keys_of_matching_rows(
     })
 }
 
-/// Counts the rows that the change would remove. Changes nothing.
+/// Counts the stored rows that the change would remove, without removing them.
 fn count_removed(store: &mut BufferedStore, change: &TableChange) -> Result<u64, LoadError> {
     let filter = Filter::within(change.removed_range).with_keys(&change.removed);
     let mut count = 0;

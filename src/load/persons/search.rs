@@ -42,7 +42,7 @@ pub struct SearchReport {
 }
 
 /// Searches the text and JSON columns of all tables for identifiers, also of tables that users created in the store.
-/// Uses `threads` threads. Changes nothing.
+/// Uses `threads` threads. The search changes no row.
 pub(in crate::load) fn search(
     store: &mut BufferedStore,
     matcher: &IdentifierMatcher,
@@ -88,7 +88,7 @@ fn search_table(
     Ok(found.map(mention).collect())
 }
 
-/// The counts of one thread for one table.
+/// What one thread counts while it searches one table.
 #[derive(Debug, Default)]
 struct SearchCounts {
     /// Number of rows searched.

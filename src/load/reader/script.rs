@@ -9,7 +9,7 @@ pub fn statements(script: &str) -> Vec<Range<usize>> {
     let (mut ranges, mut start, mut has_token, mut position) = (Vec::new(), 0, false, 0);
     while let Some(&byte) = bytes.get(position) {
         let rest = &bytes[position..];
-        // The length of what begins here, and whether it is more than a blank, a comment or a semicolon.
+        // Finds the length of the token at `position`. A blank, a comment or a semicolon is no token of a statement.
         let (length, is_token) = match byte {
             b';' => {
                 if has_token {

@@ -52,7 +52,7 @@ impl BufferedTable {
     fn remove(&mut self, change: &TableChange) -> Result<usize, LoadError> {
         let table = change.table;
         let mut freed = 0;
-        for buffered in self.added.iter_mut().filter(|buffered| buffered.may_hold(change.removed_range)) {
+        for buffered in self.added.iter_mut().filter(|buffered| buffered.may_contain(change.removed_range)) {
             let kept = change.removed.rows_not_in(table, buffered.rows.clone())?;
             if kept.num_rows() < buffered.rows.num_rows() {
                 let kept = BufferedRows::of(table, kept)?;
@@ -82,14 +82,14 @@ impl BufferedRows {
     }
 
     /// Returns true if some of the rows may be within the range. A range that is `None` contains every time.
-    fn may_hold(&self, range: Option<TimeRange>) -> bool {
+    fn may_contain(&self, range: Option<TimeRange>) -> bool {
         self.bounds.zip(range).is_none_or(|(bounds, range)| bounds.overlaps(range))
     }
 }
 
 impl BufferedStore {
-    /// Buffers changes of this store. The buffer is written to the store when its rows and keys take `buffer_bytes_max`
-    /// bytes.
+    /// Creates a store that buffers the changes of `store`. The buffer is written when its rows and keys take
+    /// `buffer_bytes_max` bytes.
     pub fn new(store: Box<dyn Store>, buffer_bytes_max: usize) -> Self {
         Self { store, buffered: BTreeMap::new(), buffered_bytes: 0, buffer_bytes_max, is_open: false, changes: 0 }
     }
@@ -152,7 +152,7 @@ impl BufferedStore {
         // `BufferedTable::remove` has already removed rows from the buffer.
         let schema = read_schema(table, &read_columns)?;
         let added = buffered.into_iter().flat_map(|buffered| &buffered.added);
-        for buffered in added.filter(|buffered| buffered.may_hold(filter.range)) {
+        for buffered in added.filter(|buffered| buffered.may_contain(filter.range)) {
             hand_over(filter.select(table, with_columns(table, &schema, &buffered.rows)?)?)?;
         }
         Ok(())

@@ -44,7 +44,7 @@ pub(in crate::load) struct ForeignTable {
     pub name: String,
     /// The qualified SQL name of the table.
     pub relation: String,
-    /// The columns of the table that can contain text. The list may be empty.
+    /// The columns of the table that can contain text, which may be none.
     pub columns: Vec<String>,
 }
 

@@ -30,29 +30,30 @@ pub(super) fn make_ready(
     identity: &Identity,
     has_views: bool,
 ) -> Result<IndexState, LoadError> {
-    let found = list(engine)?;
-    if found.is_empty() {
+    let objects = list(engine)?;
+    if objects.is_empty() {
         engine.hit(DurableStep::DuckDbCreated, path)?;
         return create(engine, path, identity).map(|()| IndexState::Missing);
     }
-    if !found.contains_key(META_TABLE) {
+    if !objects.contains_key(META_TABLE) {
         let why = "it is a DuckDB database that studysync did not create".into();
         return Err(LoadError::NotOurs { path: path.to_owned(), why });
     }
     let meta = read_meta(engine)?;
     match check_meta(&meta, path, identity) {
-        Err(LoadError::OtherIdentity { .. }) if !holds_rows(engine, &found)? => {
+        Err(LoadError::OtherIdentity { .. }) if !has_service_rows(engine, &objects)? => {
             rebind_empty_file(engine, path, identity)?
         }
         checked => checked?,
     }
     let mut changes =
-        if match_contracts(&found) { Vec::new() } else { create_missing_sql(&columns_by_table(engine)?, path)? };
+        if match_contracts(&objects) { Vec::new() } else { create_missing_sql(&columns_by_table(engine)?, path)? };
     if !has_views {
-        let existing = found.keys().map(String::as_str).collect();
+        let existing = objects.keys().map(String::as_str).collect();
         changes.extend(views::update_statements(engine, &meta, META_TABLE, &existing, is_readable(&meta))?);
     }
-    // An index that counts as old must not have the mark of a current one, which another program version would trust.
+    // An index that counts as old loses its mark. With the mark, the index would count as current as soon as the macro
+    // is that of this version, although answers may have changed since the index was made.
     let index = IndexState::of(&meta, views::is_search_current(&meta, is_readable(&meta)));
     if index == IndexState::Old && meta.contains_key(CURRENT_KEY) {
         changes.push(mark_old_sql());
@@ -69,22 +70,23 @@ pub(super) fn make_ready(
 /// The columns that the attached file lacks, by table. If the file lacks a table, all columns of the table are listed.
 pub(super) type MissingColumns = BTreeMap<&'static str, Vec<&'static Column>>;
 
-/// Checks that the attached file is this warehouse, and returns the columns that it lacks. Changes nothing.
+/// Checks that the attached file is this warehouse, and returns the columns that the file lacks. The file is not
+/// changed.
 pub(super) fn check(engine: &Engine, path: &Path, identity: &Identity) -> Result<MissingColumns, LoadError> {
-    let found = list(engine)?;
-    if !found.contains_key(META_TABLE) {
+    let objects = list(engine)?;
+    if !objects.contains_key(META_TABLE) {
         let why = "it is a DuckDB database that studysync did not create".into();
         return Err(LoadError::NotOurs { path: path.to_owned(), why });
     }
     check_meta(&read_meta(engine)?, path, identity)?;
-    if match_contracts(&found) {
+    if match_contracts(&objects) {
         return Ok(MissingColumns::new());
     }
-    let found = columns_by_table(engine)?;
+    let existing = columns_by_table(engine)?;
     let none = BTreeMap::new();
     let mut missing_columns = MissingColumns::new();
     for table in schema::tables() {
-        let columns = columns_missing_from(table, found.get(&table.name).unwrap_or(&none), path)?;
+        let columns = columns_missing_from(table, existing.get(&table.name).unwrap_or(&none), path)?;
         if !columns.is_empty() {
             missing_columns.insert(&table.name, columns);
         }
@@ -92,22 +94,22 @@ pub(super) fn check(engine: &Engine, path: &Path, identity: &Identity) -> Result
     Ok(missing_columns)
 }
 
-/// Returns the columns of the contract that a table of the file lacks. `found` has the type of each existing column.
+/// Returns the columns of the contract that a table of the file lacks. `existing` has the type of each existing column.
 ///
 /// # Errors
 /// [`LoadError::NotOurs`] if a column has another type than in the contract.
 fn columns_missing_from<'t>(
     table: &'t Table,
-    found: &BTreeMap<String, String>,
+    existing: &BTreeMap<String, String>,
     path: &Path,
 ) -> Result<Vec<&'t Column>, LoadError> {
     let mut missing = Vec::new();
     for column in &table.columns {
         let wanted = column.column_type.duckdb();
-        match found.get(&column.name) {
-            Some(found) if found == wanted => {}
-            Some(found) => {
-                let why = format!("{}.{} is {found} and not {wanted}", table.name, column.name);
+        match existing.get(&column.name) {
+            Some(actual) if actual == wanted => {}
+            Some(actual) => {
+                let why = format!("{}.{} is {actual} and not {wanted}", table.name, column.name);
                 return Err(LoadError::NotOurs { path: path.to_owned(), why });
             }
             None => missing.push(column),
@@ -130,15 +132,15 @@ pub(super) fn with_null_columns(table: &Table, missing_columns: &[&Column]) -> S
     }
 }
 
-/// Returns the statements that create the tables and columns that the file lacks. `found` has the type of each existing
-/// column, by table.
+/// Returns the statements that create the tables and columns that the file lacks. `existing` has the type of each
+/// existing column, by table.
 fn create_missing_sql(
-    found: &BTreeMap<String, BTreeMap<String, String>>,
+    existing: &BTreeMap<String, BTreeMap<String, String>>,
     path: &Path,
 ) -> Result<Vec<String>, LoadError> {
     let mut statements = Vec::new();
     for table in schema::tables() {
-        let Some(columns) = found.get(&table.name) else {
+        let Some(columns) = existing.get(&table.name) else {
             statements.push(table.create_sql());
             statements.extend(table.comment_sql());
             continue;
@@ -201,8 +203,8 @@ fn check_meta(meta: &BTreeMap<String, String>, path: &Path, identity: &Identity)
 
 /// Returns true if the file has rows that came from a service. Rows of `sync_runs` do not count, nor do ledger rows of
 /// windows without records.
-fn holds_rows(engine: &Engine, found: &BTreeMap<String, Option<String>>) -> Result<bool, LoadError> {
-    let tables = schema::tables().iter().filter(|table| found.contains_key(&table.name) && table.name != RUNS_TABLE);
+fn has_service_rows(engine: &Engine, objects: &BTreeMap<String, Option<String>>) -> Result<bool, LoadError> {
+    let tables = schema::tables().iter().filter(|table| objects.contains_key(&table.name) && table.name != RUNS_TABLE);
     let any: Vec<String> = tables
         .map(|table| {
             let condition = if table.name == LEDGER_TABLE { " WHERE rows_read > 0" } else { "" };
@@ -260,9 +262,9 @@ fn list(engine: &Engine) -> Result<BTreeMap<String, Option<String>>, LoadError> 
 
 /// Returns true if the CREATE statement of every table is that of this program version. No column is missing in such a
 /// file, and the columns need not be listed. Listing columns is slow, because the engine binds every view for the list.
-fn match_contracts(found: &BTreeMap<String, Option<String>>) -> bool {
+fn match_contracts(objects: &BTreeMap<String, Option<String>>) -> bool {
     schema::tables().iter().all(|table| {
-        let sql = found.get(&table.name).and_then(Option::as_ref);
+        let sql = objects.get(&table.name).and_then(Option::as_ref);
         sql.is_some_and(|sql| letters(sql).eq(letters(&table.create_sql().replacen("IF NOT EXISTS ", "", 1))))
     })
 }

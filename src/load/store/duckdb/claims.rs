@@ -1,5 +1,6 @@
 //! Counts the database files that this process has open. DuckDB's lock belongs to the process: the system does not
-//! refuse a second handle of the same process, and closing this handle drops the lock. So this module refuses it.
+//! refuse a second handle of the same process, and closing that handle drops the lock. So a [`Claim`] must be taken
+//! before a handle is opened.
 
 use std::{
     collections::BTreeMap,

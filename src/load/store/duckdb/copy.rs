@@ -17,7 +17,7 @@ use crate::{
     model::DurableStep,
 };
 
-/// Suffix of an unfinished copy. The next copy replaces the file if a killed run left it.
+/// Suffix of an unfinished copy. The next copy replaces an unfinished file that a killed run left.
 pub(super) const UNFINISHED: &str = ".unfinished";
 /// File mode of the first copy. Later copies get the mode of the copy that they replace.
 const READ_ONLY: u32 = 0o400;

@@ -23,7 +23,7 @@ pub(super) struct DeletionMarks {
 
 impl DeletionMarks {
     /// Creates a count without marks. A quarter of the engine's memory, `memory_limit_bytes`, may be used for marks. A
-    /// commit needs the rest.
+    /// commit needs the other three quarters.
     pub fn none(memory_limit_bytes: u64) -> Self {
         Self { vectors: 0, bytes_max: memory_limit_bytes / 4 }
     }

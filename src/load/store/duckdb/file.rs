@@ -171,7 +171,7 @@ fn holder_of(message: &str) -> Option<String> {
     pid.bytes().all(|byte| byte.is_ascii_digit()).then(|| format!("process {pid}, {program}"))
 }
 
-/// Reads the version of the file from the engine's message: "Trying to read a database file with version number 68, but
+/// Reads the version of the file from the engine's message "Trying to read a database file with version number 68, but
 /// we can only read ...". Returns `None` for any other message.
 fn newer_format(message: &str) -> Option<String> {
     let (_, rest) = message.split_once("database file with version number ")?;

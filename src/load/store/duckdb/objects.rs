@@ -34,7 +34,7 @@ const CAN_HOLD_TEXT: &str =
 /// Longest chain of rows that can be copied, in a table whose rows reference each other.
 const GENERATIONS_MAX: usize = 1000;
 
-/// A table of the file.
+/// A table of an attached file, of this program or of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StoredTable {
     schema: String,
@@ -45,7 +45,7 @@ pub(super) struct StoredTable {
     keys: Vec<ForeignKey>,
 }
 
-/// A foreign key. DuckDB allows it only between tables of one schema.
+/// A foreign key of a table. DuckDB allows foreign keys only between tables of one schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct ForeignKey {
     /// The columns of the referencing table.

@@ -15,13 +15,14 @@ use super::{
 };
 use crate::load::{LoadError, engine::Engine};
 
-/// The temporary table with the texts to index. `fts` derives the name of the index from this name.
+/// The table with the texts to index, which exists only within the transaction. `fts` derives the name of the index
+/// from this name.
 const TEXTS_TABLE: &str = "_studysync_texts";
 /// Pattern of letters of languages without blanks between words. Each such letter becomes a word of the index. The
-/// macro uses the same pattern.
+/// macro `search_answers` uses the same pattern.
 const WITHOUT_BLANKS: &str = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]";
-/// Pattern of characters between words. The default of `fts` keeps only the letters a to z. The macro uses the same
-/// pattern.
+/// Pattern of characters between words. The default of `fts` keeps only the letters a to z. The macro `search_answers`
+/// uses the same pattern.
 const BETWEEN_WORDS: &str = r"[^\p{L}\p{M}\p{N}]+";
 
 /// Makes the index and the macro that reads it, in one transaction. An earlier index is replaced. The extension must be

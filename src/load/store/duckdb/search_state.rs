@@ -33,8 +33,8 @@ pub(super) enum IndexState {
 
 impl IndexState {
     /// Returns the state of the index according to the file's metadata. `is_macro_current` is true if the macro
-    /// `search_answers` is that of this program version. An index with a macro of another version counts as old. The
-    /// reason is that earlier versions do not mark the index as old.
+    /// `search_answers` is that of this program version. An index with a macro of another version counts as old,
+    /// because earlier versions do not mark the index as old.
     pub fn of(meta: &BTreeMap<String, String>, is_macro_current: bool) -> Self {
         if !meta.contains_key(INDEX_KEY) {
             IndexState::Missing

@@ -42,7 +42,7 @@ impl RowsFile {
 
     /// Returns true if the file may have rows of the partition within the range. If `partition` is `None`, any
     /// partition counts; if `range` is `None`, any time counts.
-    pub(super) fn may_hold(&self, partition: Option<Partition>, range: Option<TimeRange>) -> bool {
+    pub(super) fn may_contain(&self, partition: Option<Partition>, range: Option<TimeRange>) -> bool {
         let is_of_partition = partition.is_none_or(|partition| self.partitions.contains(&partition));
         is_of_partition && self.bounds().zip(range).is_none_or(|(bounds, range)| bounds.overlaps(range))
     }

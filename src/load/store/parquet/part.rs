@@ -56,12 +56,12 @@ pub(super) struct Part {
     folder: PathBuf,
     /// Size of the part's files, in bytes.
     pub(super) bytes: u64,
-    /// The layers, oldest first.
+    /// The layers of the part, oldest first.
     pub(super) layers: Vec<Layer>,
 }
 
 impl Part {
-    /// Creates a part from its manifest and folder. Reads the sizes of its files.
+    /// Creates a part from its manifest and folder. The sizes of the part's files are read from the folder.
     pub(super) fn new(manifest: Manifest, folder: PathBuf) -> Result<Self, LoadError> {
         let Manifest { number, run_id, layers, .. } = manifest;
         let layer = |tables| Layer { part: number, folder: folder.clone(), tables };

@@ -130,18 +130,18 @@ impl PartitionCache {
         Self { rows_max, files: Vec::new() }
     }
 
-    /// Drops every entry.
+    /// Drops every cached file.
     pub(super) fn clear(&mut self) {
         self.files.clear();
     }
 
-    /// Drops the entry of a table.
+    /// Drops the cached file of a table.
     fn forget(&mut self, table: &Table) {
         self.files.retain(|cached| cached.table.name != table.name);
     }
 
     /// Finds cached rows that cover the range and have all the columns, and marks them as used last. Returns `None` if
-    /// there are none.
+    /// no cached rows do.
     pub(super) fn find(&mut self, request: CacheRequest<'_>) -> Option<Arc<CachedRows>> {
         let CacheRequest { table, partition, range, columns } = request;
         let is_match = |cached: &Arc<CachedRows>| {

@@ -33,7 +33,7 @@ pub(super) enum Rewrite {
 /// The input of a merge.
 pub(super) struct PartitionMerge<'a> {
     pub(super) table: &'static Table,
-    /// `None` for a table without partitions.
+    /// The partition whose file is rewritten; `None` for a table without partitions.
     pub(super) partition: Option<Partition>,
     /// The partition's file; `None` if there is none yet.
     pub(super) file: Option<DataFile>,
@@ -51,7 +51,7 @@ impl PartitionMerge<'_> {
     /// Returns an upper bound of the number of rows in the new file: removals are not subtracted.
     pub(super) fn rows_max(&self) -> u64 {
         let added = self.layers.iter().filter_map(|layer| layer.table(self.table)).flat_map(|changes| &changes.added);
-        let added = added.filter(|file| file.may_hold(self.partition, None)).map(|file| file.rows);
+        let added = added.filter(|file| file.may_contain(self.partition, None)).map(|file| file.rows);
         self.file.as_ref().map_or(0, |file| file.footer.rows) + added.sum::<u64>()
     }
 }

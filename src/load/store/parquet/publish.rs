@@ -35,7 +35,7 @@ pub(super) struct Publisher<'a> {
     pub(super) tree: &'a mut Tree,
     pub(super) identity: &'a Identity,
     pub(super) threads: u32,
-    /// Limits of all threads together.
+    /// Limits of memory and open files of all threads together.
     pub(super) limits: Limits,
 }
 

@@ -87,7 +87,7 @@ impl TableRead<'_> {
         let partition_by = self.root.partition_by();
         let mut partitions: BTreeSet<_> = self.tree.partitions_within(self.root, table, range).collect();
         let layers = self.layers.iter().filter_map(|layer| layer.table(table));
-        let added = layers.flat_map(|changes| &changes.added).filter(|file| file.may_hold(None, range));
+        let added = layers.flat_map(|changes| &changes.added).filter(|file| file.may_contain(None, range));
         for file in added {
             let is_within =
                 |partition: &&Partition| range.is_none_or(|range| partition_by.bounds(**partition).overlaps(range));
@@ -158,7 +158,7 @@ impl TableRead<'_> {
                 found => Ok(found),
             };
         };
-        // A read by keys follows a read of the window, so the cache may have the rows. It caches nothing new.
+        // A read by keys follows a read of the window, so the cache may have the rows. No new rows are cached.
         let needed = [keys.columns(), &removal_columns(table)].concat();
         Ok(self.cache.find(CacheRequest { table, partition, range, columns: &needed }))
     }

@@ -36,7 +36,7 @@ pub(super) struct RemovedKeys<'a> {
 
 impl<'a> RemovedKeys<'a> {
     /// Prepares to read the removed keys of a partition, at most `keys_max` of them in memory. `removals` are the files
-    /// with the keys. Reads nothing yet.
+    /// with the keys, which are not read yet.
     pub(super) fn new(
         table: &'static Table,
         range: Option<TimeRange>,

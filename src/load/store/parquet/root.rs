@@ -123,7 +123,7 @@ impl Root {
         let wanted = self.wanted(identity);
         match fs::read(&path) {
             Ok(bytes) => match self.check(&bytes, &wanted) {
-                Err(LoadError::OtherIdentity { .. }) if !self.holds_rows()? => {
+                Err(LoadError::OtherIdentity { .. }) if !self.has_service_rows()? => {
                     // The ledger of the other service is removed before the folder is bound to this service.
                     self.files()?.iter().try_for_each(|file| disk.remove_file(file))?;
                     disk.remove_folder(&self.parts())?;
@@ -150,7 +150,7 @@ impl Root {
         self.write_identity(&self.wanted(identity), disk)
     }
 
-    /// Replaces `warehouse.json` atomically.
+    /// Replaces `warehouse.json` atomically, which binds the folder to a service.
     fn write_identity(&self, wanted: &Warehouse, disk: &Disk) -> Result<(), LoadError> {
         let path = self.path.join(PRIVATE_FOLDER).join("warehouse.json");
         let text = serde_json::to_vec_pretty(wanted).map_err(|source| LoadError::io("write", &path)(source.into()))?;
@@ -159,7 +159,7 @@ impl Root {
 
     /// Returns true if a file has rows, apart from the files of the tables of runs and scans. A file whose footer
     /// cannot be read counts as one with rows.
-    fn holds_rows(&self) -> Result<bool, LoadError> {
+    fn has_service_rows(&self) -> Result<bool, LoadError> {
         for file in self.files()? {
             let below_root = file.strip_prefix(&self.path).unwrap_or(&file).to_string_lossy().into_owned();
             let is_of_runs = TABLES_OF_RUNS

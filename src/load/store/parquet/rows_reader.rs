@@ -34,7 +34,7 @@ use crate::{
     schema::Table,
 };
 
-/// Most rows of a decoded batch.
+/// Largest number of rows of a decoded batch.
 const BATCH_ROWS: usize = 2048;
 /// Approximate bytes of a decoded batch. If rows are wide, a batch has fewer rows.
 const BATCH_BYTES: usize = 1 << 20;

@@ -79,7 +79,7 @@ impl Drop for Run {
 pub(super) struct Target<'a> {
     pub(super) table: &'static Table,
     pub(super) partition_by: PartitionBy,
-    /// `None` for a table without partitions.
+    /// The partition of the written rows; `None` for a table without partitions.
     pub(super) partition: Option<Partition>,
     pub(super) notes: Notes<'a>,
 }

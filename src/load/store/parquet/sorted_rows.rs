@@ -18,13 +18,13 @@ use crate::{
     schema::Table,
 };
 
-/// Number of bytes of a sort key that are kept next to the row's position and compared first. These bytes contain the
-/// survey and most of the time, so the rest of the key is rarely needed.
+/// Number of bytes of a sort key that are kept next to the row's position and compared first. The first bytes contain
+/// the survey and most of the time, so the rest of the key is rarely needed.
 const PREFIX_BYTES: usize = 16;
 
 /// The position of a row, with its partition and the first bytes of its sort key.
 struct RowPosition {
-    /// `None` for a table without partitions.
+    /// The partition of the row; `None` for a table without partitions.
     partition: Option<Partition>,
     prefix: [u8; PREFIX_BYTES],
     /// Index in [`SortedRows::batches`].
@@ -44,7 +44,7 @@ pub(super) struct SortedRows {
 
 /// The rows of one partition among sorted rows.
 pub(super) struct PartitionRows {
-    /// `None` for a table without partitions.
+    /// The partition of the rows; `None` for a table without partitions.
     pub(super) partition: Option<Partition>,
     /// Range of the partition column over the rows.
     pub(super) bounds: Option<TimeRange>,

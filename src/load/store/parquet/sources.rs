@@ -62,10 +62,10 @@ impl Sources {
             let Some(changes) = layer.table(table) else { continue };
             // Layers come after the partition's own file, so the first layer has the order 1.
             let order = FILE_ORDER + 1 + index;
-            for removed in changes.removed.iter().filter(|file| file.may_hold(partition, range)) {
+            for removed in changes.removed.iter().filter(|file| file.may_contain(partition, range)) {
                 sources.removals.push(Removal { order, path: layer.path(removed), keys: removed.rows });
             }
-            for added in changes.added.iter().filter(|file| file.may_hold(partition, range)) {
+            for added in changes.added.iter().filter(|file| file.may_contain(partition, range)) {
                 let is_shared = added.partitions.len() > 1;
                 let content = if is_shared { Content::SeveralPartitions } else { Content::OnePartition };
                 sources.rows.push(Source { order, path: layer.path(added), content });

@@ -46,7 +46,7 @@ enum Access {
 enum Transaction {
     None,
     Open(OpenPart),
-    /// A step failed and the part of the transaction is removed. The caller must roll back.
+    /// A step failed and the part of the transaction is removed. The caller must roll back before any other step.
     Failed,
 }
 
