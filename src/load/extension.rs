@@ -24,7 +24,7 @@ pub struct FullTextSearch {
 }
 
 impl FullTextSearch {
-    /// Loads the extension into a new engine, to check that it can be loaded. Returns the path of its file.
+    /// Loads the extension into a new engine, to check that it can be loaded. Returns the path of the extension's file.
     ///
     /// # Errors
     /// `NoExtension` if it is not installed, or if its file cannot be loaded.
@@ -45,7 +45,7 @@ impl FullTextSearch {
         set_directory(connection, self.extension_directory.as_deref())?;
         match installed_path(connection)? {
             Some(_) => Ok(()),
-            // Loading fails then, with an error that names the missing file.
+            // The extension is not installed, so loading fails, with an error that names the missing file.
             None => load(connection, None),
         }
     }
@@ -59,18 +59,20 @@ impl FullTextSearch {
     }
 }
 
+/// Sets the folder of the engine's extensions; `None` leaves DuckDB's default.
 fn set_directory(connection: &Connection, directory: Option<&Path>) -> Result<(), LoadError> {
     let Some(directory) = directory else { return Ok(()) };
     let sql = format!("SET extension_directory = {}", quote_text(&directory.to_string_lossy()));
     connection.execute_batch(&sql).map_err(LoadError::engine("set the folder of extensions"))
 }
 
+/// Loads the extension from the folder of extensions; `None` for the folder that the engine has.
 fn load(connection: &Connection, directory: Option<&Path>) -> Result<(), LoadError> {
     set_directory(connection, directory)?;
     connection.execute_batch(&format!("LOAD {NAME}")).map_err(|error| no_extension(&error.to_string()))
 }
 
-/// The path of the extension's file; `None` if it is not installed.
+/// Returns the path of the extension's file; `None` if it is not installed.
 fn installed_path(connection: &Connection) -> Result<Option<PathBuf>, LoadError> {
     let sql = format!("SELECT install_path FROM duckdb_extensions() WHERE extension_name = '{NAME}' AND installed");
     let failed = LoadError::engine("list its extensions");
@@ -80,8 +82,8 @@ fn installed_path(connection: &Connection) -> Result<Option<PathBuf>, LoadError>
     Ok(path.map(|path| PathBuf::from(path.unwrap_or_default())))
 }
 
-/// The error for an extension that cannot be loaded. Shortens the engine's message to the missing file, or to its first
-/// line.
+/// Returns the error for an extension that cannot be loaded. Shortens the engine's message to the missing file, or to
+/// the message's first line.
 fn no_extension(message: &str) -> LoadError {
     let why = match message.split_once("not found.") {
         Some((before, _)) => format!("there is no {}", before.split('"').nth(1).unwrap_or("file of it")),

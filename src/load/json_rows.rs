@@ -7,12 +7,12 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::LoadError;
 
-/// Rows that are read from a Parquet file at once.
+/// Rows of a batch that is read from a Parquet file.
 const BATCH_ROWS: usize = 1024;
 /// Format of times without a zone. Times in a warehouse are UTC.
 const PLAIN_TIME: &str = "%Y-%m-%dT%H:%M:%S%.fZ";
 
-/// The rows of a batch as JSON objects, one on each line. Times are RFC 3339 texts in UTC; NULL is left out.
+/// Converts the rows of a batch to JSON objects, one on each line. Times are RFC 3339 texts in UTC; NULL is left out.
 ///
 /// # Errors
 /// `Unsupported` for a column type that JSON cannot hold.
@@ -25,8 +25,8 @@ pub fn json_rows(batch: &RecordBatch) -> Result<Vec<u8>, LoadError> {
     Ok(writer.into_inner())
 }
 
-/// Reads a Parquet file of any schema: calls `begin` with its schema, then `take` with each batch until `take` returns
-/// false. Fails with `NotOurs` if the file is not a readable Parquet file.
+/// Reads a Parquet file of any schema: calls `begin` with the schema, and afterwards `take` with each batch, until
+/// `take` returns false. Fails with `NotOurs` if the file is not a readable Parquet file.
 pub fn read_parquet_file<E: From<LoadError>>(
     path: &Path,
     begin: impl FnOnce(&SchemaRef) -> Result<(), E>,

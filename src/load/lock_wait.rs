@@ -1,5 +1,5 @@
-//! Waits for a limited time while another process has a warehouse open. DuckDB cannot wait for its lock, so opening is
-//! tried again and again.
+//! Waits for a limited time while another process has a warehouse open. DuckDB cannot wait for the lock of a file, so
+//! opening is retried.
 
 use std::{
     thread,
@@ -23,8 +23,8 @@ pub struct LockPatience {
 }
 
 impl LockPatience {
-    /// Calls `open` again while it fails with `Locked`, until the wait is over or cancelled. Returns the last result.
-    /// Blocks the thread.
+    /// Calls `open`, and calls it again while it fails with `Locked`, until the wait is over or cancelled. Returns the
+    /// last result. Blocks the thread.
     pub(super) fn until_free<T>(&self, mut open: impl FnMut() -> Result<T, LoadError>) -> Result<T, LoadError> {
         let started = Instant::now();
         let mut is_reported = false;

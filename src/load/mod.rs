@@ -1,4 +1,4 @@
-//! Applies scans to warehouses, and does all other work on the rows of warehouses. Knows no network, no page files and
+//! Applies scans to warehouses, and does all other work on the rows of warehouses. Uses no network, no page files and
 //! no configuration.
 //!
 //! A [`Warehouse`] is a store ([`store`]: a DuckDB file or a folder of Parquet files) with operations on its rows.

@@ -16,7 +16,8 @@ use crate::model::Failpoints;
 /// The kind and path of a warehouse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A DuckDB file. `copy` is the path of the read-only copy for readers, `search` the settings of the search index.
+    /// A DuckDB file. `copy` is the path of the read-only copy for readers (`None` for no copy), `search` the settings
+    /// of the search index.
     DuckDb { path: PathBuf, copy: Option<PathBuf>, search: FullTextSearch },
     /// A folder of Parquet files.
     Parquet { root: PathBuf, partition_by: PartitionBy },
@@ -31,11 +32,11 @@ pub struct Opening {
     pub memory_limit_bytes: u64,
     /// Bytes of changed rows that are buffered before the store writes them.
     pub buffer_bytes_max: usize,
-    /// Threads for work that several threads speed up.
+    /// Number of threads for parallel work.
     pub threads: u32,
-    /// How long to wait while another process has the warehouse open.
+    /// How long to wait for another process that has the warehouse open.
     pub patience: LockPatience,
-    /// The failpoints before durable steps.
+    /// The failpoints at which a test can stop durable steps.
     pub failpoints: Failpoints,
 }
 
@@ -48,7 +49,7 @@ impl Place {
         }
     }
 
-    /// The path of the file or folder.
+    /// Returns the path of the file or folder.
     pub fn path(&self) -> &Path {
         match self {
             Place::DuckDb { path, .. } => path,
@@ -56,7 +57,7 @@ impl Place {
         }
     }
 
-    /// The same warehouse at another path.
+    /// Returns the same warehouse at another path.
     #[must_use]
     pub fn at(self, other: PathBuf) -> Self {
         match self {
@@ -65,8 +66,8 @@ impl Place {
         }
     }
 
-    /// Opens the warehouse for writing, and creates it if it is missing. `engine` is an engine that was started before,
-    /// for a DuckDB file; without it, one is started.
+    /// Opens the warehouse for writing, and creates the warehouse if it is missing. A DuckDB file uses `engine`, an
+    /// engine that was started before; `None` starts an engine. Parquet ignores `engine`.
     ///
     /// # Errors
     /// `Locked` if another process has the warehouse open; `OtherIdentity`, `OtherPartition`, `Newer`, `NotOurs` or
@@ -98,7 +99,7 @@ impl Place {
     }
 
     /// Opens the warehouse read-only for `verify`, which compares it with the service. The warehouse's folder may be
-    /// read-only. DuckDB spills data beyond its memory limit to `spill_folder`; Parquet does not use it.
+    /// read-only. DuckDB spills data beyond its memory limit to `spill_folder`, which Parquet does not use.
     ///
     /// # Errors
     /// As [`Place::open`]; `Missing` if there is no warehouse; `Unfinished` if a publish of a Parquet warehouse was
@@ -119,12 +120,13 @@ impl Place {
     }
 
     /// Binds the warehouse, which is bound to `from`, to the identity of `opening`. Returns false, and changes nothing,
-    /// if it is bound to that identity already. Fails if it is bound to a third identity.
+    /// if the warehouse is bound to the identity of `opening` already. Fails if the warehouse is bound to a third
+    /// identity.
     pub fn rebind(&self, from: &Identity, opening: &Opening) -> Result<bool, LoadError> {
         match self.open_store(opening, None) {
             Err(LoadError::OtherIdentity { .. }) => {
-                let as_before = Opening { identity: from.clone(), ..opening.clone() };
-                self.open_store(&as_before, None)?.rebind(&opening.identity).map(|()| true)
+                let opening_from = Opening { identity: from.clone(), ..opening.clone() };
+                self.open_store(&opening_from, None)?.rebind(&opening.identity).map(|()| true)
             }
             opened => opened.map(|_| false),
         }
@@ -132,7 +134,7 @@ impl Place {
 }
 
 /// Starts an engine for the DuckDB file at `path`. The engine spills to a folder next to the file. The file is not
-/// touched, so no lock is needed.
+/// opened, so no lock is needed.
 pub fn start_engine(path: &Path, memory_limit_bytes: u64, threads: u32) -> Result<StartedEngine, LoadError> {
     let mut spill = path.as_os_str().to_owned();
     spill.push(".spill");

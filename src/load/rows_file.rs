@@ -20,8 +20,9 @@ use super::store::fit_column;
 
 /// The time zone of all times in the file.
 const UTC: &str = "UTC";
-/// Rows of a row group, and the bytes at which a row group ends early, because the writer keeps it in memory.
+/// Rows of a complete row group.
 const ROW_GROUP_ROWS: usize = 122_880;
+/// Bytes at which a row group ends early, because the writer keeps it in memory.
 const ROW_GROUP_BYTES: usize = 64 << 20;
 
 /// Writes batches as a Parquet file with zstd compression. Times get the zone UTC.
@@ -62,15 +63,15 @@ impl ParquetRows {
         out.write_all(&ready)
     }
 
-    /// Ends the file, and writes the remaining bytes to `out`.
+    /// Finishes the file, and writes the remaining bytes to `out`.
     pub fn finish(self, out: &mut dyn Write) -> io::Result<()> {
         let rest = self.writer.into_inner().map_err(unwritable)?;
         out.write_all(&rest)
     }
 }
 
-/// The field as the file has it. A time without a zone gets the zone UTC, because all times are UTC. Every field is
-/// nullable, so that a NULL fits in each column.
+/// Returns a field of a query result as the file declares it. A time without a zone gets the zone UTC, because all
+/// times are UTC. Every field is nullable, so that each column can contain NULL.
 fn file_field(field: &Field) -> Field {
     let data_type = match field.data_type() {
         DataType::Timestamp(TimeUnit::Microsecond, None) => {

@@ -79,7 +79,7 @@ pub fn table(name: &str) -> Option<&'static Table> {
 }
 
 /// Returns the tables with versions of the child rows of `base`.
-pub fn versioned_parts_of(base: &str) -> impl Iterator<Item = &'static Table> {
+pub fn version_tables_of(base: &str) -> impl Iterator<Item = &'static Table> {
     tables().iter().filter(move |table| table.kind == TableKind::Versioned && table.parent.as_deref() == Some(base))
 }
 

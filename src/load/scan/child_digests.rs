@@ -1,6 +1,6 @@
-//! Digests of child rows: for each parent row the number of its child rows and one hash of their contents. They show
-//! in which child tables the rows of a parent changed. Also moves stored child rows that a scan did not request, when
-//! their parent row moves.
+//! Digests of child rows: for each parent row the number of its child rows and one hash of their contents. Digests show
+//! in which child tables the rows of a parent changed. This file also updates stored child rows that a scan did not
+//! request, when shared columns of their parent row change.
 
 use arrow::{
     array::{RecordBatch, UInt64Array},
@@ -32,21 +32,25 @@ pub(super) struct ChildDigests {
     tables: Vec<(&'static Table, HashMap<u128, Digest>)>,
 }
 
+/// The digest of the child rows of one parent row in one table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Digest {
+    /// Number of child rows.
     rows: u64,
+    /// XOR of the content hashes of the child rows, so that their order does not matter.
     contents: u128,
 }
 
 impl ChildDigests {
-    /// Digests without rows. Child tables that need a flag are left out: their rows are built from a column of the
-    /// parent with the same flag, and that column is compared.
+    /// Creates digests without rows. Child tables that need a flag are left out, because their rows are built from a
+    /// column of the parent with the same flag, and this column is compared.
     pub fn new(base: &'static Table) -> Self {
         let compared = children_of(&base.name).filter(|child| child.flag.is_none());
         Self { base, tables: compared.map(|child| (child, HashMap::default())).collect() }
     }
 
-    /// Digests of the stored rows that the filter of each child table selects.
+    /// Creates the digests of stored child rows. `filter` returns, for each child table, the filter that selects the
+    /// rows.
     pub fn of_stored<'f>(
         store: &mut BufferedStore,
         base: &'static Table,
@@ -70,7 +74,8 @@ impl ChildDigests {
         Ok(())
     }
 
-    /// The child tables in which the rows of the parent with this key differ between `self` and `other`.
+    /// Returns the child tables in which the rows of one parent row differ between `self` and `other`. `key` is the key
+    /// hash of the parent row.
     pub fn differing_tables(&self, other: &Self, key: u128) -> impl Iterator<Item = &'static Table> {
         let both = self.tables.iter().zip(&other.tables);
         both.filter_map(move |((child, digests), (_, others))| {
@@ -79,7 +84,7 @@ impl ChildDigests {
     }
 }
 
-/// Adds child rows to the digests of their parents.
+/// Adds child rows to the digests of their parent rows.
 fn add(
     digests: &mut HashMap<u128, Digest>,
     base: &'static Table,
@@ -95,15 +100,16 @@ fn add(
     Ok(())
 }
 
-/// For each row of a child table the hash of the key of its parent row.
+/// Returns, for each row of a child table, the hash of the key of its parent row.
 fn parent_keys(base: &'static Table, child: &'static Table, rows: &RecordBatch) -> Result<Vec<u128>, LoadError> {
     let parents = renamed(rows, &parent_key_columns(child), &base.key.iter().map(String::as_str).collect::<Vec<_>>())?;
     key_hashes(&base.key_in_order(), &parents).map_err(invalid_rows(child))
 }
 
-/// Copies changed values of shared columns, such as the creation time, from parent rows to their stored child rows.
-/// Child rows are looked up by these columns. For child tables that the scan did not request, whose rows stay. `old`
-/// and `new` are the parent rows before and after the change, in the same order.
+/// Copies changed values of shared columns, such as the creation time, from parent rows to their stored child rows,
+/// because child rows are looked up by these columns. Called for child tables that the scan did not request, whose rows
+/// stay. `old` and `new` are the parent rows before and after the change, in the same order. Does nothing if no shared
+/// column changed.
 pub(super) fn move_with_parents(
     store: &mut BufferedStore,
     scan: &Scan,

@@ -9,25 +9,25 @@ use foldhash::{HashMap, HashMapExt as _, HashSet};
 use super::records::{Record, StoredRow};
 use crate::load::{VanishPolicy, store::TimeRange};
 
-/// Most rows that a scan without a record marks as vanished: about as many as one person writes in one session. More
-/// are withheld.
+/// Most rows that a scan without a record marks as vanished: about as many as one person writes in one session. If more
+/// rows are missing, all are withheld.
 const EMPTY_SCAN_VANISHED_MAX: u64 = 6;
 
 /// What the classification must know of a scan.
 #[derive(Clone, Debug)]
 pub(in crate::load) struct ClassifyOptions {
-    /// Range of creation time that was scanned; `None` for a table without a partition column: then the scan covers all
+    /// Range of creation time that was scanned; `None` for a table without a partition column, whose scan covers all
     /// stored rows that it is compared with.
     pub window: Option<TimeRange>,
-    /// The survey, if the scan is of one survey.
+    /// The survey that was scanned; `None` if the scan is of all surveys, or the table has no column `survey_id`.
     pub survey_id: Option<i64>,
-    /// The bits of the scan's flags, for a table that stores flags.
+    /// The bits of the scan's flags; `None` for a table that stores no flags.
     pub flags: Option<i64>,
-    /// True if the scan returns also rows that are soft-deleted at the service.
+    /// True if the scan also returns rows that are soft-deleted at the service.
     pub asks_for_deleted: bool,
-    /// Keys of the scan's records that the drift rules discarded. Stored rows with these keys have not vanished.
+    /// Key hashes of the scan's records that the drift rules discarded. Stored rows with these keys have not vanished.
     pub discarded: HashSet<u128>,
-    /// What to do about rows that the scan did not return.
+    /// Whether rows that the scan did not return are marked as vanished.
     pub vanish: VanishPolicy,
     /// True if the service returned no record.
     pub is_empty_answer: bool,
@@ -40,12 +40,12 @@ pub(in crate::load) struct ClassifyOptions {
 pub(in crate::load) enum RecordChange {
     /// Another record of the scan with the same key is current: it was updated or returned later.
     Superseded,
-    /// No stored row has its key.
+    /// No stored row has the record's key.
     New,
-    /// The stored row of its key has the same content and is not changed.
+    /// The stored row with the record's key has the same content and is not changed.
     Unchanged,
-    /// The stored row of its key, with the index `stored`, is replaced, or must be compared first: see `cause`.
-    /// `has_duplicate_rows` is true if further stored rows of the key are removed.
+    /// The stored row with the record's key is replaced, or its columns must be compared first: `cause` says which.
+    /// `stored` is the index of this row. `has_duplicate_rows` is true if other stored rows with this key are removed.
     Stored { stored: usize, cause: UpdateCause, has_duplicate_rows: bool },
 }
 
@@ -56,16 +56,16 @@ pub(in crate::load) enum UpdateCause {
     OtherHash,
     /// The row was stored by a scan with other flags, or has no hash. The columns must be compared.
     Unclear,
-    /// The content is the same, but the row had vanished and is back.
+    /// The content is the same, but the row had vanished.
     Returned,
-    /// The content is the same, but the key has further stored rows, which are removed.
+    /// The content is the same, but other stored rows have the same key and are removed.
     HasDuplicateRows,
 }
 
 /// What becomes of all records and stored rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::load) struct Classification {
-    /// The change of each record, in order.
+    /// The change of each record, in the order of the records.
     pub records: Vec<RecordChange>,
     /// Indexes of records that lost to the current record of their key, which has other content. If several losers have
     /// the same key and content, only the newest is listed.
@@ -74,7 +74,8 @@ pub(in crate::load) struct Classification {
     pub vanished: Vec<usize>,
     /// Indexes of stored rows that are removed in favour of another row with their key.
     pub duplicate_rows: Vec<usize>,
-    /// Number of missing rows that are not marked as vanished, because the policy does not believe so many.
+    /// Number of missing rows that are not marked as vanished, because the vanish policy does not believe that so many
+    /// vanished.
     pub withheld: u64,
     /// Number of current records: one for each key of the scan.
     pub current: u64,
@@ -93,6 +94,7 @@ impl Classification {
 }
 
 /// Classifies the records of a scan and the stored rows. `records` are in the order in which the scan returned them.
+/// Missing rows are either all marked as vanished, or all withheld.
 pub(in crate::load) fn classify(records: &[Record], stored: &[StoredRow], options: &ClassifyOptions) -> Classification {
     let mut classification =
         Classification { records: vec![RecordChange::Superseded; records.len()], ..Classification::default() };
@@ -120,9 +122,9 @@ pub(in crate::load) fn classify(records: &[Record], stored: &[StoredRow], option
         let duplicates_before = classification.duplicate_rows.len();
         let kept =
             row_that_stays(record.1, rows.iter().map(|(_, index)| *index), stored, &mut classification.duplicate_rows);
-        let set_aside =
+        let duplicates =
             classification.duplicate_rows.iter().skip(duplicates_before).filter_map(|index| stored.get(*index));
-        in_scope -= set_aside.filter(|row| options.is_in_scope(row)).count() as u64;
+        in_scope -= duplicates.filter(|row| options.is_in_scope(row)).count() as u64;
         if let Some((index, row)) = kept {
             let has_duplicate_rows = classification.duplicate_rows.len() > duplicates_before;
             set_change(
@@ -140,14 +142,16 @@ pub(in crate::load) fn classify(records: &[Record], stored: &[StoredRow], option
     classification
 }
 
+/// Sets the change of the record with this index.
 fn set_change(changes: &mut [RecordChange], index: usize, change: RecordChange) {
     if let Some(slot) = changes.get_mut(index) {
         *slot = change;
     }
 }
 
-/// Returns two things: for each key the index of its current record, and the sorted indexes of all records whose key
-/// came more than once. Of records with one key, the current is the one updated last, then the one returned last.
+/// Returns, for each key, the index of its current record; and the sorted indexes of all records whose key came more
+/// than once. The current record of a key is the one that was updated last; if several are equal in this, the one that
+/// was returned last.
 fn current_records(records: &[Record]) -> (HashMap<u128, usize>, Vec<usize>) {
     let mut current = HashMap::with_capacity(records.len());
     let mut repeated = Vec::new();
@@ -186,8 +190,9 @@ fn collision_losers(records: &[Record], current: &HashMap<u128, usize>, repeated
     collision_losers
 }
 
-/// Chooses which of the stored rows of one key stays: the row at the record's creation time; if none, a row that has
-/// not vanished; then the latest. Adds the indexes of the other rows to `duplicate_rows`.
+/// Chooses which of the stored rows of one key stays, and adds the indexes of the others to `duplicate_rows`. Prefers a
+/// row with the record's creation time, then a row that has not vanished, then the row that vanished last, then the
+/// latest creation time.
 fn row_that_stays<'s>(
     record: &Record,
     indexes: impl Iterator<Item = usize>,
@@ -216,7 +221,7 @@ impl ClassifyOptions {
             && row.vanished_us.is_none()
     }
 
-    /// Returns true if the row is missing when the scan has no record of its key. False under
+    /// Returns true if the row counts as missing when the scan has no record of its key. Returns false under
     /// [`VanishPolicy::Ignore`], and for the key of a discarded record.
     pub fn counts_as_missing(&self, row: &StoredRow) -> bool {
         self.vanish != VanishPolicy::Ignore && self.is_expected(row) && !self.discarded.contains(&row.key)
@@ -227,8 +232,8 @@ impl ClassifyOptions {
         self.is_in_scope(row) && (self.asks_for_deleted || !row.is_deleted)
     }
 
-    /// Compares the current record of a key with the stored row that stays, by hash and flags. `stored` is the row's
-    /// index.
+    /// Compares the current record of a key with the stored row that stays, by hash and flags. `stored` is the index of
+    /// `row`. Returns [`RecordChange::Unchanged`] or [`RecordChange::Stored`].
     fn change_of(&self, record: &Record, row: &StoredRow, stored: usize, has_duplicate_rows: bool) -> RecordChange {
         let has_same_flags = self.flags.is_none_or(|flags| flags == row.flags);
         let cause = match row.content.filter(|_| has_same_flags) {

@@ -1,5 +1,6 @@
-//! Collision losers: records whose key a newer record of the same scan has, with other content. Responses that lost
-//! go to the history. Other streams have no such history: there a loser becomes a reject, with its row as JSON text.
+//! Collision losers: records that another record of the same scan replaces, because it has the same key and other
+//! content. A response that lost goes to the history. In other streams a loser becomes a reject, with its row as JSON
+//! text.
 
 use arrow::array::{Array as _, RecordBatch};
 use foldhash::HashSet;
@@ -23,9 +24,9 @@ use crate::{
 /// The value of the column `reason` for a collision loser in the history.
 const COLLISION: &str = "collision";
 
-/// Writes collision losers to the history and returns how many were written. Skips losers that the history has
-/// already, and the rows `edited`, which this scan has just written to the history. Otherwise every scan of the window
-/// would report the same losers as new.
+/// Writes collision losers to the history, and returns how many were written. Skips losers that the history has
+/// already, because otherwise every scan of the window would report the same losers as new. Also skips losers in
+/// `edited`: hashes of the rows that this scan has just written to the history.
 pub(super) fn write_to_history(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -60,7 +61,8 @@ pub(super) fn write_to_history(
     Ok(written)
 }
 
-/// The hashes of key and content of the collision losers that the history has already, among these.
+/// Returns the hashes of key and content of the losers in `collision_losers` that the history has already. May contain
+/// hashes of other losers with the same keys.
 fn known_losers(
     store: &mut BufferedStore,
     base: &'static Table,
@@ -81,7 +83,7 @@ fn known_losers(
     Ok(known)
 }
 
-/// For each row the hashes of its key and of its content.
+/// Returns, for each row, the hash of its key and the hash of its content.
 fn identities_of(base: &Table, rows: &RecordBatch) -> Result<Vec<(u128, i64)>, LoadError> {
     let keys = key_hashes(&base.key_in_order(), rows).map_err(invalid_rows(base))?;
     let contents = number_column(rows, ROW_HASH_COLUMN)?;
@@ -90,7 +92,7 @@ fn identities_of(base: &Table, rows: &RecordBatch) -> Result<Vec<(u128, i64)>, L
     Ok(keys.into_iter().enumerate().map(|(row, key)| (key, content(row))).collect())
 }
 
-/// The collision losers as rejects, each with the hash of its content as the hash of the reject.
+/// Converts collision losers to rejects, each with the hash of its content as the hash of the reject.
 pub(super) fn as_rejects(
     base: &'static Table,
     collision_losers: &[RecordBatch],

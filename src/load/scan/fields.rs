@@ -1,9 +1,9 @@
-//! Compares the fields of two rows, although a field can be in its own column in one row, and in the JSON column for
-//! fields without a column in the other.
+//! Compares the fields of two rows. A field can have its own column in one row, and be in the JSON column for fields
+//! without a column in the other row.
 //!
-//! A new version of the program can give a field a column. Rows that an earlier version stored still have the field in
-//! the JSON column. So fields are compared by their paths in the service's JSON, and by the values that their columns
-//! would store.
+//! A new version of the program can give a field a column. Rows that an earlier version of the program stored still
+//! have the field in the JSON column. So fields are compared by their paths in the service's JSON, and by the values
+//! that their columns would store.
 
 use std::{
     borrow::Cow,
@@ -25,11 +25,11 @@ use crate::{
 
 /// The fields of the rows of a batch.
 pub(super) struct FieldRows<'t> {
-    /// Columns that store one field, by its path at the service.
+    /// The columns that store one field each, by the field's path in the service's JSON.
     columns: BTreeMap<&'t str, (&'t Column, ArrayRef)>,
-    /// JSON columns, each for the fields below one path that have no column of their own.
+    /// The JSON columns: each stores the fields below one path that have no column of their own.
     rest_columns: Vec<(&'t Column, ArrayRef)>,
-    /// Paths of JSON split_objects of which at least one field has a column.
+    /// Paths of the JSON objects of which at least one field has a column. Their other fields are compared one by one.
     split_objects: BTreeSet<&'t str>,
 }
 
@@ -48,7 +48,8 @@ enum Value<'a> {
 }
 
 impl<'t> FieldRows<'t> {
-    /// The fields in those of these columns that the batch has. Columns that the program computes contain no field.
+    /// Collects the fields of the batch `rows`. Columns that the batch lacks, or that the program computes, contain no
+    /// field.
     pub fn of(columns: impl IntoIterator<Item = &'t Column>, rows: &RecordBatch) -> Self {
         let mut fields = Self { columns: BTreeMap::new(), rest_columns: Vec::new(), split_objects: BTreeSet::new() };
         for column in columns {
@@ -75,7 +76,7 @@ impl<'t> FieldRows<'t> {
         let (rest, mut other_rest) = (self.rest(row, &is_compared), other.rest(other_row, &is_compared));
         for (path, (column, values)) in self.columns.iter().filter(|(_, (column, _))| is_compared(column)) {
             let (raw, other_raw) = (rest.get(*path).copied(), other_rest.remove(*path));
-            // A field with a column is also in the JSON if its column cannot store the complete value.
+            // A field with a column is also in the JSON column if its own column cannot store the complete value.
             let texts_differ = raw.zip(other_raw).is_some_and(|(raw, other)| raw != other);
             let value = stored_value(column, values, row).or_else(|| parsed_value(column, raw?));
             let other_cell = other.columns.get(*path).and_then(|(_, values)| stored_value(column, values, other_row));
@@ -86,7 +87,8 @@ impl<'t> FieldRows<'t> {
         rest.iter().filter(|(path, _)| !self.columns.contains_key(path.as_str())).eq(&other_rest)
     }
 
-    /// The JSON texts, by path, of the fields of a row that have no column, or whose value does not fit their column.
+    /// Returns the fields of a row that are in a JSON column, as JSON texts by path. Such a field has no column of its
+    /// own, or its value does not fit its column.
     fn rest(&self, row: usize, is_compared: impl Fn(&Column) -> bool) -> BTreeMap<String, &str> {
         let mut fields = BTreeMap::new();
         let is_filled = |column: &Column, values: &ArrayRef| is_compared(column) && values.is_valid(row);
@@ -97,7 +99,7 @@ impl<'t> FieldRows<'t> {
         fields
     }
 
-    /// Adds the fields of the JSON object at `path` to `fields`, each under its dotted path, so that they can be
+    /// Adds the fields of the JSON object at `path` to `fields`, each under its dotted path, so that fields can be
     /// compared with columns. A nested object is split only if one of its fields has a column. Text that is not an
     /// object is added as one field.
     fn flatten_object<'a>(&self, path: &str, object: &'a str, fields: &mut BTreeMap<String, &'a str>) {
@@ -116,7 +118,7 @@ impl<'t> FieldRows<'t> {
     }
 }
 
-/// The value that a column stores in a row; `None` for NULL.
+/// Returns the value that a column stores in a row; `None` for NULL.
 fn stored_value<'a>(column: &Column, values: &'a ArrayRef, row: usize) -> Option<Value<'a>> {
     if values.is_null(row) {
         return None;
@@ -134,7 +136,8 @@ fn stored_value<'a>(column: &Column, values: &'a ArrayRef, row: usize) -> Option
     })
 }
 
-/// The value that the column would store for the field's JSON text; `None` for a JSON null.
+/// Returns the value that the column would store for the field's JSON text: [`Value::Other`] if the text does not fit
+/// the column; `None` for a JSON null.
 fn parsed_value<'a>(column: &Column, raw: &'a str) -> Option<Value<'a>> {
     if shape(raw) == Shape::Null {
         return None;

@@ -10,8 +10,8 @@
 //!
 //! The stored row of a record is searched near the record's creation time. If the service moves a record's creation
 //! time to another window, the record is new in that window and vanishes from the old window. If two records in two
-//! windows have the same key, each has a row until one scan returns both. Then the row at the creation time of the
-//! current record stays, and the other row moves to the history.
+//! windows have the same key, each has a row until one scan returns both. That scan keeps the row at the creation time
+//! of the current record, and moves the other row to the history.
 
 mod child_digests;
 mod classify;
@@ -54,8 +54,9 @@ use crate::{
     schema::Table,
 };
 
-/// Compares a complete scan with the store, and writes the differences. The caller adds the row of the ledger and
-/// commits the transaction, or rolls it back after an error.
+/// Compares a complete scan with the store, writes the differences, and returns the counts of rows. The caller adds the
+/// row of the ledger and commits the transaction, or rolls it back after an error. `vanish` decides whether missing
+/// rows are marked as vanished.
 ///
 /// The cost grows with the scan and the stored rows of its window, not with the size of the store.
 pub(in crate::load) fn apply(
@@ -97,8 +98,8 @@ pub(in crate::load) fn apply(
     })
 }
 
-/// Reads the pages again and writes the changes of each, then the changes that need all pages: versions, status changes
-/// of surveys, and collision losers of responses.
+/// Reads the pages again and writes the changes of each page. After the last page, writes the changes that need all
+/// pages: versions, status changes of surveys, and collision losers of responses.
 fn write_pages(store: &mut BufferedStore, pages: &dyn Pages, input: WriteInput<'_>) -> Result<WriteResult, LoadError> {
     let WriteInput { scan, staged, classification, old, .. } = input;
     let base = staged.base;
@@ -123,8 +124,8 @@ fn write_pages(store: &mut BufferedStore, pages: &dyn Pages, input: WriteInput<'
     Ok(written)
 }
 
-/// Writes the rejects of a scan that are not stored yet. The collision losers of streams without a history become
-/// rejects too.
+/// Writes the rejects of a scan that are not stored yet, and returns their numbers. The collision losers of streams
+/// without a history of losers become rejects too.
 fn write_rejects(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -153,7 +154,7 @@ fn stage(scan: &Scan, pages: &dyn Pages) -> Result<StagedScan, LoadError> {
     Ok(staged)
 }
 
-/// What the classification must know of the scan and its base table.
+/// Returns what the classification must know of the scan and its base table.
 fn classify_options(scan: &Scan, staged: &StagedScan, vanish: VanishPolicy) -> ClassifyOptions {
     let base = staged.base;
     ClassifyOptions {
@@ -168,7 +169,7 @@ fn classify_options(scan: &Scan, staged: &StagedScan, vanish: VanishPolicy) -> C
     }
 }
 
-/// The indexes of the stored rows of which all columns are needed: rows that are replaced, compared or removed.
+/// Returns the indexes of the stored rows of which all columns are needed: rows that are replaced, compared or removed.
 fn indexes_to_read(classification: &Classification) -> Vec<usize> {
     let compared = classification.records.iter().filter_map(|change| match change {
         RecordChange::Stored { stored, .. } => Some(*stored),

@@ -2,7 +2,7 @@
 
 use crate::{load::LoadError, model::FlatPage};
 
-/// The pages of a complete scan. Each reading passes the same pages in the same order.
+/// The pages of a complete scan. Each call of [`Pages::for_each`] passes the same pages in the same order.
 pub trait Pages {
     /// Passes each page to `take`, in order.
     ///

@@ -8,12 +8,12 @@ use crate::{
     schema::{RECORD_COLUMN, Table},
 };
 
-/// Records of a page: for each record number in the page, true if the record is in the set.
+/// A set of records of a page: for each record number (from 0), true if the record is in the set.
 #[derive(Debug, Default)]
 pub(super) struct RecordSet(Vec<bool>);
 
 impl RecordSet {
-    /// The records to which the rows belong.
+    /// Creates the set of the records to which the rows belong.
     pub fn of(rows: &RecordBatch) -> Result<Self, LoadError> {
         let mut records = Self::default();
         records.add(rows, 0..rows.num_rows())?;
@@ -27,6 +27,7 @@ impl RecordSet {
         Ok(())
     }
 
+    /// Adds a record. Ignores a negative number.
     fn insert(&mut self, record: i64) {
         let Ok(number) = usize::try_from(record) else { return };
         if self.0.len() <= number {
@@ -39,7 +40,7 @@ impl RecordSet {
         usize::try_from(record).is_ok_and(|number| self.0.get(number).copied().unwrap_or(false))
     }
 
-    /// The rows that belong to records of the set.
+    /// Returns the rows of `rows`, a batch of `table`, that belong to records of the set.
     pub fn rows_of(&self, table: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
         let records = number_column(rows, RECORD_COLUMN)?.values();
         rows_where(table, rows, |row| records.get(row).is_some_and(|record| self.contains(*record)))

@@ -1,4 +1,4 @@
-//! Key, hash and times of each record of a scan, and of each stored row, without their other columns.
+//! Key, hash and times of the records of a scan, and of stored rows, without the other columns.
 
 use arrow::{
     array::{Array as _, ArrowPrimitiveType, BooleanArray, PrimitiveArray, RecordBatch},
@@ -18,9 +18,9 @@ use crate::{
 /// A record of a scan, reduced to key, hash and times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::load) struct Record {
-    /// Hash of its key.
+    /// Hash of the record's key.
     pub key: u128,
-    /// Hash of its content.
+    /// Hash of the record's content.
     pub content: i64,
     /// Creation time in epoch microseconds; 0 if the table has no partition column.
     pub created_us: i64,
@@ -31,12 +31,13 @@ pub(in crate::load) struct Record {
 /// A stored row, reduced to key, hash and state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::load) struct StoredRow {
+    /// Hash of the row's key.
     pub key: u128,
-    /// Hash of its content; `None` if unknown, so that its columns must be compared.
+    /// Hash of the row's content; `None` if unknown, so that the columns must be compared.
     pub content: Option<i64>,
-    /// As in [`Record`].
+    /// Creation time in epoch microseconds; 0 if the table has no partition column.
     pub created_us: i64,
-    /// The bits of the scan's flags when the row was written; 0 in tables without flags.
+    /// The bits of the flags of the scan that wrote the row; 0 in tables without flags.
     pub flags: i64,
     pub survey_id: Option<i64>,
     /// True if the service has soft-deleted the row.
@@ -45,11 +46,11 @@ pub(in crate::load) struct StoredRow {
     pub vanished_us: Option<i64>,
 }
 
-/// Update time of records without one.
+/// Update time of records without an update time: earlier than every other.
 const NEVER_US: i64 = i64::MIN;
 
-/// Reads the records of a page that have a row in the base table, in page order. Fails if the page has another number
-/// of key hashes than of these rows.
+/// Reads the records of a page that have a row in the base table, in page order. Fails if the number of key hashes of
+/// the page differs from the number of these rows.
 pub(super) fn records_of(base: &Table, page: &FlatPage) -> Result<Vec<Record>, LoadError> {
     let rows = page.table(&base.name);
     let count = rows.map_or(0, RecordBatch::num_rows);
@@ -69,12 +70,12 @@ pub(super) fn records_of(base: &Table, page: &FlatPage) -> Result<Vec<Record>, L
     Ok(page.key_hashes.iter().zip(contents).enumerate().map(record).collect())
 }
 
-/// The value of a row; `None` if it is NULL or the column does not exist.
+/// Returns the value of a column in a row; `None` if the value is NULL, or if there is no column.
 fn value<T: ArrowPrimitiveType>(column: Option<&PrimitiveArray<T>>, row: usize) -> Option<T::Native> {
     column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
 }
 
-/// The columns of a base table that [`stored_rows`] reads.
+/// Returns the columns of a base table that [`stored_rows`] reads.
 pub(super) fn stored_columns(base: &'static Table) -> Vec<&'static str> {
     let is_read = |name: &str| {
         base.key.iter().any(|key| key == name)
@@ -84,7 +85,7 @@ pub(super) fn stored_columns(base: &'static Table) -> Vec<&'static str> {
     base.column_names().into_iter().filter(|name| is_read(name)).collect()
 }
 
-/// Reads key, hash and state of rows. The rows have at least the columns of [`stored_columns`].
+/// Reads key, hash and state of stored rows. `rows` must have at least the columns of [`stored_columns`].
 pub(super) fn stored_rows(base: &'static Table, rows: &RecordBatch) -> Result<Vec<StoredRow>, LoadError> {
     let keys = key_hashes(&base.key_in_order(), rows).map_err(invalid_rows(base))?;
     let numbers = |name: &str| base.column(name).map(|_| number_column(rows, name)).transpose();
@@ -104,7 +105,7 @@ pub(super) fn stored_rows(base: &'static Table, rows: &RecordBatch) -> Result<Ve
     Ok(keys.into_iter().enumerate().map(row).collect())
 }
 
-/// The rows for which `is_kept` returns true. `is_kept` is called once for each row, in order.
+/// Returns the rows for which `is_kept` returns true. `is_kept` is called once for each row, in order.
 pub(super) fn rows_where(
     table: &Table,
     rows: &RecordBatch,

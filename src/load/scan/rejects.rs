@@ -15,7 +15,7 @@ use crate::{
     model::{Reject, RejectReason, Scan},
 };
 
-/// Numbers of rejects that were written.
+/// Numbers of rejects that a scan wrote, by their cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RejectCounts {
     /// Records that do not fit their table.
@@ -24,8 +24,8 @@ pub(super) struct RejectCounts {
     pub collisions: u64,
 }
 
-/// The rejects whose hash is not stored yet for the scan's stream, sorted by hash. A stored reject has been reported
-/// before, and must not be reported again in every run. If two rejects have one hash, the later in `rejects` is used.
+/// Returns the rejects whose hash is not stored yet for the scan's stream, sorted by hash. An earlier run reported each
+/// stored reject, so it must not be reported again. If two rejects have one hash, the later in `rejects` is used.
 pub(super) fn find_new<'r>(
     store: &mut BufferedStore,
     scan: &Scan,

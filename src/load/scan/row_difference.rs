@@ -20,23 +20,24 @@ pub(super) enum RowDifference {
     None,
     /// The fields are the same, but some are stored in other columns now.
     Moved,
-    /// The only columns that differ are columns that the scan of the stored row did not request.
+    /// The only columns that differ are columns that the earlier scan, which stored the row, did not request.
     Enriched,
-    /// At least one column differs that this scan and the scan of the stored row requested.
+    /// At least one column differs that this scan and the earlier scan, which stored the row, both requested.
     Edited,
 }
 
 /// Compares rows of a page with stored rows, in the columns that the scan requested.
 pub(super) struct Comparer<'t> {
     columns: Vec<(&'t Column, DynComparator)>,
-    /// The flags of each stored row, if the table stores flags.
+    /// The flag bits of each stored row; `None` if the table stores no flags.
     flags: Option<Vec<i64>>,
     fields: FieldRows<'t>,
     stored_fields: FieldRows<'t>,
 }
 
 impl<'t> Comparer<'t> {
-    /// Prepares the comparison of `rows` of a page with `stored` rows. Fails if a requested column is not in both.
+    /// Prepares the comparison of `rows` of a page with `stored` rows. Fails if one of the two batches lacks a
+    /// requested column.
     pub fn new(base: &'t Table, scan: &Scan, rows: &RecordBatch, stored: &RecordBatch) -> Result<Self, LoadError> {
         let missing = |column: &Column| LoadError::Bug(format!("rows of {} without {}", base.name, column.name));
         let mut columns = Vec::new();
@@ -58,8 +59,8 @@ impl<'t> Comparer<'t> {
         Ok(Self { columns, flags, fields, stored_fields })
     }
 
-    /// How the row of the page differs from the stored row. Columns that this program computes from fields do not
-    /// count, because a new version of the program may compute them differently.
+    /// Returns how a row of the page differs from a stored row, both given by index. Columns that this program computes
+    /// from fields do not count, because a new version of the program may compute them differently.
     pub fn difference(&self, row: usize, stored: usize) -> RowDifference {
         let (differing, have_moved) = self.differing_fields(row, stored);
         let mut hashed = differing.into_iter().filter(|column| column.is_hashed()).peekable();
@@ -71,8 +72,8 @@ impl<'t> Comparer<'t> {
         }
     }
 
-    /// Returns the columns that differ, and true if fields have moved between columns. Columns that differ only because
-    /// of a move are left out.
+    /// Returns the columns that differ, and true if fields have moved between columns. If fields have moved, the
+    /// columns that differ only because of the move are left out.
     pub fn differing_fields(&self, row: usize, stored: usize) -> (Vec<&'t Column>, bool) {
         let mut differing: Vec<&Column> = self.differing(row, stored).collect();
         let may_move = |column: &Column| column.is_hashed() && self.was_requested(column, stored);
@@ -82,23 +83,25 @@ impl<'t> Comparer<'t> {
         (differing, have_moved)
     }
 
+    /// Returns the columns whose values differ, without regard to moved fields.
     fn differing(&self, row: usize, stored: usize) -> impl Iterator<Item = &'t Column> + use<'_, 't> {
         let differs = move |compare: &DynComparator| compare(row, stored) != Ordering::Equal;
         self.columns.iter().filter(move |(_, compare)| differs(compare)).map(|(column, _)| *column)
     }
 
-    /// Returns true if fields moved between columns and all fields have the same value as before. `differing` are the
+    /// Returns true if all fields have the same values as before, but some are in other columns. `differing` are the
     /// columns that differ.
     fn have_moved(&self, differing: &[&Column], row: usize, stored: usize) -> bool {
         differing.iter().any(|column| column.rest_of.is_some())
             && self.fields.are_same(row, &self.stored_fields, stored, |column| self.was_requested(column, stored))
     }
 
-    /// Returns true if the scan that stored the row requested the column.
+    /// Returns true if the earlier scan, which stored the row, requested the column.
     fn was_requested(&self, column: &Column, stored: usize) -> bool {
         column.flag.is_none_or(|flag| self.had_flag(stored, FlagSet::EMPTY.with(flag)))
     }
 
+    /// Returns true if the earlier scan, which stored the row, had the flag, or if the table stores no flags.
     fn had_flag(&self, stored: usize, flag: FlagSet) -> bool {
         let flags = self.flags.as_ref().and_then(|flags| flags.get(stored));
         flags.is_none_or(|flags| flags & i64::from(flag.bits()) != 0)

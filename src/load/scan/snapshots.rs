@@ -1,7 +1,7 @@
 //! The table `visitor_snapshots`: one row for each session, although each response of the session contains a snapshot.
 //!
-//! The snapshot of the session's earliest response is stored, so that the order of scans does not matter. A snapshot
-//! is not marked as vanished: it records what was known of the visitor when the survey was shown.
+//! The snapshot of the session's earliest response is stored, so that the order of scans does not matter. A snapshot is
+//! never marked as vanished, because it records what was known of the visitor when the survey was shown.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -34,7 +34,7 @@ const SESSION_US_MAX: i64 = 7 * DAY_MS * 1000;
 /// The snapshots of a scan that must be written, and the stored rows that they replace.
 #[derive(Debug, Default)]
 pub(super) struct NewSnapshots {
-    /// The snapshots to write, by the number of their page.
+    /// The snapshots to write, by the number of their page (from 0).
     by_page: BTreeMap<usize, Vec<NewSnapshot>>,
     /// The stored rows that new snapshots replace.
     replaced: Vec<RecordBatch>,
@@ -45,7 +45,7 @@ pub(super) struct NewSnapshots {
 /// A snapshot that is to be written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewSnapshot {
-    /// Number of its record in the page.
+    /// Index of the snapshot's record in the page.
     pub record: i64,
     /// `_first_seen_at` of the replaced row in epoch microseconds; `None` if no row is replaced.
     first_seen_us: Option<i64>,
@@ -57,12 +57,12 @@ struct StoredSnapshot {
     created_us: i64,
     content: Option<i64>,
     first_seen_us: Option<i64>,
-    /// Index of its batch, and its row in the batch.
+    /// Index of the batch that contains the row, and index of the row in this batch.
     location: (usize, usize),
 }
 
 impl StoredSnapshot {
-    /// Returns true if this row, and not `other`, counts as the row of their session: it is earlier.
+    /// Returns true if this row is earlier than `other`, so that it counts as the row of their session.
     fn is_before(&self, other: &Self) -> bool {
         (self.created_us, self.content) < (other.created_us, other.content)
     }
@@ -75,12 +75,12 @@ impl StoredSnapshot {
 }
 
 impl NewSnapshots {
-    /// The snapshots to write from the page with this number.
+    /// Returns the snapshots to write from the page with this number.
     pub fn of_page(&self, page: usize) -> &[NewSnapshot] {
         self.by_page.get(&page).map_or(&[], Vec::as_slice)
     }
 
-    /// All snapshots to write, each with the number of its page.
+    /// Returns all snapshots to write, each with the number of the page that contains it.
     pub fn all(&self) -> impl Iterator<Item = (usize, &NewSnapshot)> {
         self.by_page.iter().flat_map(|(page, new)| new.iter().map(|new| (*page, new)))
     }
@@ -89,7 +89,7 @@ impl NewSnapshots {
         self.by_page.is_empty()
     }
 
-    /// Removes the replaced rows and their child rows from the store. Writes the edited rows to the history before.
+    /// Writes the edited rows to the history, and removes all replaced rows and their child rows from the store.
     pub fn remove_replaced(&self, store: &mut BufferedStore, scan: &Scan) -> Result<(), LoadError> {
         let table = contract("visitor_snapshots")?;
         if let (Some(history), false) = (history_of(&table.name), self.edited.is_empty()) {
@@ -104,8 +104,8 @@ impl NewSnapshots {
         store.remove_with_children(table, &replaced)
     }
 
-    /// Rows of a page as new rows of `table`, which is `visitor_snapshots` or one of its child tables. A snapshot that
-    /// replaces a row keeps the time at which that row was first seen.
+    /// Converts rows of a page to new rows of `table`, which is `visitor_snapshots` or one of its child tables. A
+    /// snapshot that replaces a row keeps the `_first_seen_at` of the replaced row, unless it is later than this scan.
     pub fn rows(&self, table: &Table, scan: &Scan, page: usize, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
         let new = new_rows(table, scan, rows)?;
         if table.column("_first_seen_at").is_none() {
@@ -126,7 +126,7 @@ impl NewSnapshots {
 }
 
 /// Finds the snapshots that must be written. A session's earliest snapshot is written if the session has no stored row,
-/// has a later row, or has a row of the same time with other content.
+/// a later one, or one of the same time with other content. Returns nothing to write if the scan has no snapshots.
 pub(super) fn find(store: &mut BufferedStore, staged: &StagedSnapshots) -> Result<NewSnapshots, LoadError> {
     let mut new = NewSnapshots::default();
     let Some(bounds) = staged.bounds else { return Ok(new) };
@@ -152,8 +152,8 @@ pub(super) fn find(store: &mut BufferedStore, staged: &StagedSnapshots) -> Resul
     Ok(new)
 }
 
-/// The rows at these locations (index of batch, index of row), with only the columns that identify a row to remove.
-/// Batches without such a row are left out.
+/// Returns the rows at these locations (index of batch, index of row), with only the columns that identify a row to
+/// remove. Batches without such a row are left out.
 fn rows_at(
     table: &'static Table,
     batches: &[RecordBatch],
@@ -171,7 +171,7 @@ fn rows_at(
     Ok(rows)
 }
 
-/// The earliest stored snapshot of each session, by the hash of the session.
+/// Returns the earliest stored snapshot of each session, by the hash of the session.
 fn stored_by_session(table: &Table, batches: &[RecordBatch]) -> Result<HashMap<u128, StoredSnapshot>, LoadError> {
     let mut stored: HashMap<u128, StoredSnapshot> = HashMap::new();
     for (batch_index, batch) in batches.iter().enumerate() {

@@ -33,7 +33,7 @@ pub(in crate::load) struct StagedScan {
     pub records: Vec<Record>,
     /// Number of records of all pages, rejects included.
     pub rows_read: u64,
-    /// Rejects by the hash of their text. If several rejects have the same text, the first is kept.
+    /// Rejects by the xxh3 hash of their text. If several rejects have the same text, the first is kept.
     pub rejects: BTreeMap<i64, Reject>,
     /// True if at least one record is not JSON.
     pub has_broken_records: bool,
@@ -53,22 +53,23 @@ pub(in crate::load) struct StagedScan {
 pub(in crate::load) struct StagedSnapshots {
     /// The earliest snapshot by the hash of the session.
     pub earliest: HashMap<u128, EarliestSnapshot>,
-    /// The keys of the sessions.
+    /// The keys of all sessions of the scan, to read their stored snapshots.
     pub sessions: KeySet,
     /// Range of the creation times of all snapshots; `None` if there is no snapshot.
     pub bounds: Option<TimeRange>,
 }
 
-/// A snapshot's time, content and location. Of the snapshots of a session the least value is stored: the earliest. The
-/// other fields decide between snapshots of one microsecond.
+/// The time, content hash and location of a snapshot. The least value of a session is stored, which is the earliest
+/// snapshot. The other fields decide between snapshots of one microsecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::load) struct EarliestSnapshot {
     /// Creation time of the response that contained the snapshot.
     pub created_us: i64,
-    /// Hash of its content.
+    /// Hash of the snapshot's content.
     pub content: i64,
+    /// Number of the page, from 0.
     pub page: usize,
-    /// Number of its record in the page.
+    /// Index of the snapshot's record in the page.
     pub record: i64,
 }
 
@@ -128,9 +129,9 @@ impl StagedScan {
         Ok(())
     }
 
-    /// Adds keys and creation times of the records outside the window. [`super::stored::StoredRows::read`] needs them
-    /// to find the stored rows of these records. Tables without partitions are not read by window, so they need no
-    /// note.
+    /// Adds the keys and creation times of the records outside the window, by which [`super::stored::StoredRows::read`]
+    /// finds the stored rows of these records. Does nothing for a table without partitions, which is not read by
+    /// window.
     fn note_records_outside(&mut self, scan: &Scan, rows: &RecordBatch, records: &[Record]) -> Result<(), LoadError> {
         if self.base.partition.is_none() {
             return Ok(());
@@ -167,13 +168,13 @@ impl StagedSnapshots {
     }
 }
 
-/// The xxh3 hash of the reject's text, as `i64` because the column `raw_hash` is signed.
+/// Returns the xxh3 hash of the reject's text, as `i64` because the column `raw_hash` is signed.
 fn reject_hash(reject: &Reject) -> i64 {
     xxh3_64(reject.raw.as_bytes()).cast_signed()
 }
 
-/// Rows that have only the key column, for requested keys that the service does not know. Fails if the key of the base
-/// table is not one column.
+/// Converts requested keys that the service does not know to rows with only the key column. Fails if the key of the
+/// base table is not one column.
 fn absent_keys(base: &Table, keys: &[String]) -> Result<RecordBatch, LoadError> {
     let column: ArrayRef = Arc::new(StringArray::from_iter_values(keys));
     match base.key.as_slice() {
@@ -182,8 +183,8 @@ fn absent_keys(base: &Table, keys: &[String]) -> Result<RecordBatch, LoadError> 
     }
 }
 
-/// Returns an error if the scan's stream does not fill the table, or if the batch does not fit the table: the same
-/// columns in the same order, without NULL where the table allows none.
+/// Returns an error if the scan's stream does not fill the table, or if the batch does not fit the table. A batch fits
+/// if it has the same columns in the same order, and no NULL where the table allows none.
 fn check_columns(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<(), LoadError> {
     if !is_filled_by(table, scan) {
         return Err(LoadError::Bug(format!("{} is not filled by {}", table.name, scan.scope.stream)));

@@ -1,4 +1,4 @@
-//! Builds rows to be written, with the columns that have the same value in every row of a scan.
+//! Builds the rows that a scan writes, with the columns that have the same value in every row of a scan.
 
 use std::sync::Arc;
 
@@ -20,27 +20,28 @@ use crate::{
     schema::{Column, Origin, Table},
 };
 
-/// When the scan began, in epoch microseconds, limited to the times that a warehouse can store.
+/// Returns the start of the scan in epoch microseconds, limited to the times that a warehouse can store.
 pub(super) fn started_us(scan: &Scan) -> i64 {
     clamped_us(scan.started_ms.saturating_mul(1000))
 }
 
-/// A column with the start of the scan in every row.
+/// Creates a column with the start of the scan in every row.
 pub(super) fn started(scan: &Scan, rows: usize) -> ArrayRef {
     Arc::new(TimestampMicrosecondArray::from_value(started_us(scan), rows))
 }
 
-/// A column with one text in every row.
+/// Creates a column with one text in every row.
 pub(super) fn text(text: &str, rows: usize) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(std::iter::repeat_n(text, rows)))
 }
 
-/// A column of the type of `column`, with NULL in every row.
+/// Creates a column of the type of `column`, with NULL in every row.
 pub(super) fn null(column: &Column, rows: usize) -> ArrayRef {
     new_null_array(&column.column_type.arrow(), rows)
 }
 
-/// The value that the scan writes into a column of every row; `None` if the value depends on the row.
+/// Returns the array for a column that has the same value in every row of the scan; `None` if the value depends on the
+/// row. `_vanished_at` is NULL, because a written row has not vanished.
 pub(super) fn stamp(scan: &Scan, column: &Column, rows: usize) -> Option<ArrayRef> {
     match column.name.as_str() {
         "_run_id" => Some(text(&scan.run_id.0, rows)),
@@ -69,7 +70,8 @@ pub(super) fn rows_of(
     RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options).map_err(invalid_rows(table))
 }
 
-/// Rows of a page as new rows of a table. Columns that the scan did not request are left out.
+/// Converts rows of a page to new rows of a table. Columns that the scan did not request are left out, and are stored
+/// as NULL.
 pub(super) fn new_rows(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
     let count = rows.num_rows();
     rows_of(table, count, |column| {
@@ -77,7 +79,7 @@ pub(super) fn new_rows(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result
             (Some(stamp), _) => Some(stamp),
             (None, "_first_seen_at") => Some(started(scan, count)),
             (None, _) if !is_requested(scan, column) => None,
-            // Another writer than a scan fills this column later.
+            // A later write, which is not part of a scan, fills this column.
             (None, name) if column.origin == Origin::Load && rows.column_by_name(name).is_none() => None,
             (None, name) => Some(column_of(table, rows, name)?),
         })
@@ -85,7 +87,8 @@ pub(super) fn new_rows(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result
 }
 
 /// Returns the change that adds stored rows to the history, as versions that end at the start of this scan. A version
-/// begins at the row's stored `_synced_at`. Its own `_run_id` and `_synced_at` are those of this scan.
+/// begins at the row's stored `_synced_at`. The version's own `_run_id` and `_synced_at` are those of this scan.
+/// `reason` is the value of the column `reason`.
 pub(super) fn ended_versions(
     history: &'static Table,
     scan: &Scan,
@@ -106,13 +109,13 @@ pub(super) fn ended_versions(
     Ok(change)
 }
 
-/// The column of a batch with this name. A missing column is a [`LoadError::Bug`].
+/// Returns the column of a batch with this name. A missing column is a [`LoadError::Bug`].
 pub(super) fn column_of(table: &Table, rows: &RecordBatch, name: &str) -> Result<ArrayRef, LoadError> {
     let column = rows.column_by_name(name).map(Arc::clone);
     column.ok_or_else(|| LoadError::Bug(format!("a batch of {} without {name}", table.name)))
 }
 
-/// For each row the earlier of its time and the start of the scan; the start of the scan if the row has no time. Scans
+/// Returns, for each time, the earlier of this time and the start of the scan; the start of the scan for NULL. Scans
 /// can be committed in another order than they began, so a stored time can be later than this scan.
 pub(super) fn not_later_than_scan(scan: &Scan, times: &TimestampMicrosecondArray) -> ArrayRef {
     let started_us = started_us(scan);

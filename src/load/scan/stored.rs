@@ -1,5 +1,5 @@
-//! Reads the stored rows that a scan is compared with: key, hash and state of all of them, then all columns of those
-//! that change.
+//! Reads the stored rows that a scan is compared with: first key, hash and state of all these rows, then all columns of
+//! the rows that change or may change.
 
 use arrow::{
     array::{RecordBatch, UInt64Array},
@@ -22,20 +22,20 @@ use crate::{
 };
 
 /// Microseconds before and after the window whose stored rows are read together with the window. Nearly all records
-/// outside the window are that close to it, so their stored rows need no further read.
+/// outside the window are this close to it, so their stored rows need no second read.
 const WINDOW_MARGIN_US: i64 = 1_000_000;
 
 /// The stored rows that a scan is compared with.
 #[derive(Debug, Default)]
 pub(super) struct StoredRows {
     pub rows: Vec<StoredRow>,
-    /// The same rows in the same order, with the columns of [`stored_columns`].
+    /// The rows of `rows` in the same order, with the columns of [`stored_columns`].
     batches: Vec<RecordBatch>,
 }
 
 impl StoredRows {
-    /// Reads the stored rows of the window, and the stored rows of the scan's records outside the window. A table
-    /// without partitions is read completely, or by the requested keys for a scan of users.
+    /// Reads the stored rows of the window, and the stored rows of the scan's records outside the window. From a table
+    /// without partitions, reads all rows; for a scan of users, only the rows with the requested keys.
     pub fn read(store: &mut BufferedStore, scan: &Scan, staged: &StagedScan) -> Result<Self, LoadError> {
         let base = staged.base;
         let mut stored = Self::default();
@@ -77,7 +77,7 @@ impl StoredRows {
         })
     }
 
-    /// The keys of the rows for whose index `is_wanted` returns true.
+    /// Returns the keys of the rows for whose index `is_wanted` returns true.
     fn keys(&self, base: &'static Table, mut is_wanted: impl FnMut(usize) -> bool) -> Result<KeySet, LoadError> {
         let mut keys = KeySet::new(base.key_in_order());
         let mut batch_start = 0;
@@ -94,12 +94,13 @@ impl StoredRows {
 pub(super) struct OldRows {
     /// The rows, with all columns of the base table.
     pub rows: RecordBatch,
-    /// The row in the batch for each index in [`StoredRows::rows`].
+    /// For each index in [`StoredRows::rows`] that was read, the index of its row in `rows`.
     batch_rows: HashMap<usize, usize>,
 }
 
 impl OldRows {
-    /// Reads all columns of the stored rows with the indexes `wanted`. Fails if one of them is no longer stored.
+    /// Reads all columns of the stored rows with the indexes `wanted` in [`StoredRows::rows`]. Fails if one of the rows
+    /// is no longer stored.
     pub fn read(
         store: &mut BufferedStore,
         base: &'static Table,
@@ -129,12 +130,12 @@ impl OldRows {
         Ok(Self { rows, batch_rows })
     }
 
-    /// The row in the batch for an index in [`StoredRows::rows`].
+    /// Returns the index in [`OldRows::rows`] for an index in [`StoredRows::rows`]. Fails if the row was not read.
     pub fn batch_row(&self, index: usize) -> Result<usize, LoadError> {
         self.batch_rows.get(&index).copied().ok_or_else(|| LoadError::Bug("a stored row that was not read".to_owned()))
     }
 
-    /// The rows with these indexes in [`StoredRows::rows`], in the order of `indexes`.
+    /// Returns the rows with these indexes in [`StoredRows::rows`], in the order of `indexes`.
     pub fn take(&self, base: &Table, indexes: impl IntoIterator<Item = usize>) -> Result<RecordBatch, LoadError> {
         let batch_rows = indexes.into_iter().map(|index| self.batch_row(index).map(|row| row as u64));
         let batch_rows = batch_rows.collect::<Result<Vec<_>, _>>()?;

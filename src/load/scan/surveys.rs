@@ -23,8 +23,9 @@ use crate::{
     schema::Table,
 };
 
-/// Writes versions and status changes of the surveys that are new, changed or vanished. `old` are the stored rows that
-/// were read in full, to which `written.changed` refers; `vanished` are the rows that vanished.
+/// Writes versions and status changes of the surveys that are new, changed or vanished. `old` are the stored rows to
+/// whose indexes `written.changed` refers; `vanished` are the rows that vanished. Does nothing if no survey is new,
+/// changed or vanished.
 pub(super) fn write(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -47,8 +48,8 @@ pub(super) fn write(
     status_changes::add_scanned(store, &statuses, Stamp { run_id: &scan.run_id, at_ms: scan.started_ms })
 }
 
-/// The statuses of new and changed surveys, before and after the scan. A survey that is new, or that had vanished, has
-/// no status before.
+/// Returns the statuses of new and changed surveys, before and after the scan. `changed` are the rows of
+/// `written.changed` in one batch. A survey that is new, or that had vanished, has no status before the scan.
 fn statuses_of_changed(
     written: &WriteResult,
     changed: &RecordBatch,

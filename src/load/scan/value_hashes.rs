@@ -10,13 +10,13 @@ use crate::{
     model::{RowContent, column_name_hash},
 };
 
-/// For each row a hash of its values in these columns. NULL is distinct from every value. Fails if a column is missing
-/// or has a type that the tables do not use.
+/// Returns, for each row, a hash of its values in these columns. NULL is distinct from every value. Fails if a column
+/// is missing, or has a type that no table uses.
 pub(super) fn value_hashes(columns: &[&str], rows: &RecordBatch) -> Result<Vec<u128>, LoadError> {
     let mut filled = Vec::with_capacity(columns.len());
     for name in columns {
         let column = rows.column_by_name(name).ok_or_else(|| LoadError::Bug(format!("a batch without {name}")))?;
-        // A column that is entirely NULL adds nothing to a hash. Most columns are.
+        // A column that is entirely NULL adds nothing to a hash. Most columns are entirely NULL.
         if column.null_count() < column.len() {
             filled.push((column_name_hash(name), column));
         }

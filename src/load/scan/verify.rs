@@ -32,7 +32,7 @@ use crate::{
 /// How a warehouse differs from the service in one window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Differences {
-    /// Number of records of the window that the service returned: each key once, plus the records that do not fit their
+    /// Number of records that the service returned: each key in the window once, plus the records that do not fit their
     /// table.
     #[serde(skip)]
     pub service_rows: u64,
@@ -71,7 +71,7 @@ fn is_zero(count: &u64) -> bool {
 pub struct Example {
     /// The values of its key, separated by ` / `.
     pub key: String,
-    /// The columns that differ; empty unless the row is stale.
+    /// The columns and child tables that differ; empty unless the row is stale.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
 }
@@ -84,7 +84,7 @@ impl Differences {
 }
 
 impl Difference {
-    /// Counts the rows and takes the first `examples_max` as examples.
+    /// Counts the rows, and lists the first `examples_max` as examples.
     fn of(rows: &DifferingRows, examples_max: usize) -> Self {
         let example = |(key, columns): (&String, &BTreeSet<&'static str>)| Example {
             key: key.clone(),
@@ -95,10 +95,11 @@ impl Difference {
     }
 }
 
-/// Rows that differ, by the texts of their keys, with the columns that differ.
+/// Rows that differ, by the text of their key, with the columns and child tables that differ.
 type DifferingRows = BTreeMap<String, BTreeSet<&'static str>>;
 
-/// Compares a complete scan with the store. Lists at most `examples_max` rows of each kind of difference.
+/// Compares a complete scan with the store. Lists at most `examples_max` rows of each kind of difference. Reads the
+/// pages twice, and changes nothing.
 pub(in crate::load) fn differences(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -122,7 +123,8 @@ struct Comparison<'a> {
     scan: &'a Scan,
     base: &'static Table,
     options: ClassifyOptions,
-    /// The stored rows of the window, with all columns.
+    /// The stored rows of the window, with all columns. For a table without partitions: all rows, or those with the
+    /// requested keys.
     window_rows: RecordBatch,
     /// Key, hash and state of each row of `window_rows`.
     stored_rows: Vec<StoredRow>,
@@ -130,7 +132,7 @@ struct Comparison<'a> {
     rows_by_key: HashMap<u128, Vec<usize>>,
     /// For each record of the scan, true if it is current and inside the window.
     is_compared: Vec<bool>,
-    /// Keys of the stored rows that the scan should have returned and did not.
+    /// Key hashes of the stored rows that the scan should have returned and did not.
     vanished: HashSet<u128>,
     /// Index of the first record of the next page.
     next_record: usize,
@@ -147,8 +149,8 @@ struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    /// Reads the stored rows of the window and finds those that the scan did not return. `stored` are the same rows,
-    /// reduced to keys and hashes.
+    /// Reads the stored rows of the window, and finds the rows that the scan did not return. `stored` are the same
+    /// rows, reduced to keys and hashes.
     fn new(
         store: &mut BufferedStore,
         scan: &'a Scan,
@@ -220,7 +222,7 @@ impl<'a> Comparison<'a> {
                 let (differing, have_moved) = comparer.differing_fields(row, *index);
                 let mut columns: BTreeSet<&'static str> = differing.iter().map(|column| column.name.as_str()).collect();
                 let stored = self.stored_rows.get(*index);
-                // A hash can differ although no column does. Then the next scan writes the new hash.
+                // A hash can differ although no column does. The next scan that is applied writes the new hash.
                 let has_other_hash = stored.filter(|_| !have_moved).is_some_and(|stored| {
                     self.options.flags.is_none_or(|flags| flags == stored.flags)
                         && stored.content.is_some_and(|content| contents.get(row) != Some(&content))
@@ -236,7 +238,7 @@ impl<'a> Comparison<'a> {
         self.returned_children.add_page(page, |record| records.contains(&record))
     }
 
-    /// Adds the rows whose child rows differ to the stale rows.
+    /// Counts a row as stale if its child rows differ, once for each child table. Called after the last page.
     fn compare_children(&mut self) {
         for (key, key_text) in &self.in_both {
             for child in self.stored_children.differing_tables(&self.returned_children, *key) {
@@ -245,8 +247,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Adds the responses of `new` snapshots to the stale rows: the stored snapshot of their session is missing or
-    /// differs.
+    /// Counts the response of each new snapshot as stale, because the stored snapshot of its session is missing or
+    /// differs. A response that is not stored counts only as missing.
     fn compare_snapshots(&mut self, new: &snapshots::NewSnapshots) {
         for (page, snapshot) in new.all() {
             let key = self.keys_by_record.get(&(page, snapshot.record));
@@ -256,8 +258,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Ends the comparison. `rejects` is the number of records that do not fit their table; `new_rejects` of them are
-    /// not stored in the table `rejects`, and count as missing.
+    /// Counts the differences and lists the examples. `rejects` is the number of scanned records that do not fit their
+    /// table. The table `rejects` does not store `new_rejects` of them, so these count as missing.
     fn into_differences(self, new_rejects: u64, rejects: u64, examples_max: usize) -> Result<Differences, LoadError> {
         let mut missing = Difference::of(&self.missing, examples_max);
         missing.rows += new_rejects;
@@ -285,8 +287,8 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// For each record, true if it is current and inside the window. Records outside the window are compared by the scans
-/// of their own windows.
+/// Returns, for each record, true if it is current and inside the window. A record outside the window is compared by
+/// the scan of another window.
 fn compared_records(records: &[Record], options: &ClassifyOptions) -> Vec<bool> {
     let changes = classify(records, &[], options).records;
     let is_inside = |record: &Record| options.window.is_none_or(|window| window.holds(record.created_us));
@@ -294,7 +296,7 @@ fn compared_records(records: &[Record], options: &ClassifyOptions) -> Vec<bool> 
     changes.into_iter().zip(records).map(|(change, record)| is_current(change) && is_inside(record)).collect()
 }
 
-/// The values of the key of a row, separated by ` / `.
+/// Returns the values of the key of a row, separated by ` / `.
 fn key_text(base: &Table, rows: &RecordBatch, row: usize) -> Result<String, LoadError> {
     let value = |name: &String| {
         let column = rows.column_by_name(name).ok_or_else(|| LoadError::Bug(format!("rows without {name}")))?;

@@ -1,7 +1,8 @@
-//! Tables that keep every version of parts of rows: attributes of users; questions, options and constraints of
-//! surveys. When a part changes, its current version is closed and a new version is opened.
+//! Tables that keep every version of child rows: attributes of users; questions, options and constraints of surveys.
+//! When a child row changes, its current version is closed and a new version is opened.
 //!
-//! A vanished row has no current versions. A row that returned gets new versions of the parts that the scan found.
+//! The child rows of a vanished row have no current version. If the row returns, each child row that the scan found
+//! gets a new version.
 
 use std::sync::Arc;
 
@@ -22,11 +23,11 @@ use crate::{
         store::{BufferedStore, Filter, KeySet, TableChange, boolean_column, renamed, time_column},
     },
     model::{Scan, key_hashes},
-    schema::{Table, versioned_parts_of},
+    schema::{Table, version_tables_of},
 };
 
-/// Closes and opens versions of the parts of written rows, and closes all versions of the parts of `vanished` rows.
-/// Does this for each table that keeps versions of parts of the base table.
+/// Closes and opens versions of the child rows of written rows, and closes the current versions of the child rows of
+/// `vanished` rows. Does this for each table that keeps versions of child rows of the base table.
 pub(super) fn write(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -34,70 +35,71 @@ pub(super) fn write(
     written: &WriteResult,
     vanished: &RecordBatch,
 ) -> Result<(), LoadError> {
-    for table in versioned_parts_of(&base.name) {
+    for table in version_tables_of(&base.name) {
         let mut parent_keys = KeySet::new(parent_key_columns(table, base));
         parent_keys.add(&parent_keys_of(table, base, vanished)?)?;
         written.changed.iter().try_for_each(|(rows, _)| parent_keys.add(&parent_keys_of(table, base, rows)?))?;
-        let parts: Vec<&RecordBatch> =
-            written.parts.iter().filter(|(name, _)| *name == table.name.as_str()).map(|(_, rows)| rows).collect();
-        write_parts(store, scan, table, &parent_keys, &parts)?;
+        let of_table = written.version_rows.iter().filter(|(name, _)| *name == table.name.as_str());
+        let scanned: Vec<&RecordBatch> = of_table.map(|(_, rows)| rows).collect();
+        write_versions(store, scan, table, &parent_keys, &scanned)?;
     }
     Ok(())
 }
 
-/// The columns of a table of parts that contain the key of the base row to which the part belongs.
+/// Returns the columns of a table of versions that contain the key of the parent row in the base table.
 fn parent_key_columns(table: &'static Table, base: &Table) -> Vec<&'static str> {
     table.key.iter().take(base.key.len()).map(String::as_str).collect()
 }
 
-/// The keys of base rows, with the column names that the key has in the table of parts.
+/// Returns the keys of rows of the base table, under the column names that the key has in the table of versions.
 fn parent_keys_of(table: &'static Table, base: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
     renamed(rows, &base.key.iter().map(String::as_str).collect::<Vec<_>>(), &parent_key_columns(table, base))
 }
 
-/// Compares the current versions of the parts of some base rows (`parent_keys`) with `parts`, which the scan found.
-/// Closes versions that the scan did not find, and opens a version for each new part. Parts with equal content keep
-/// their version.
-fn write_parts(
+/// Compares the current versions in one table with `scanned`, the child rows that the scan found for the parent rows
+/// with `parent_keys`. Closes versions that the scan did not find, and opens a version for each new child row. Child
+/// rows with equal content keep their version.
+fn write_versions(
     store: &mut BufferedStore,
     scan: &Scan,
     table: &'static Table,
     parent_keys: &KeySet,
-    parts: &[&RecordBatch],
+    scanned: &[&RecordBatch],
 ) -> Result<(), LoadError> {
     let columns: Vec<&str> = table.flat_columns().map(|column| column.name.as_str()).collect();
-    let mut found: HashSet<u128> = HashSet::default();
-    for rows in parts {
-        found.extend(value_hashes(&columns, rows)?);
+    let mut scanned_hashes: HashSet<u128> = HashSet::default();
+    for rows in scanned {
+        scanned_hashes.extend(value_hashes(&columns, rows)?);
     }
-    let mut stored: HashSet<u128> = HashSet::default();
+    let mut stored_hashes: HashSet<u128> = HashSet::default();
     let mut change = TableChange::new(table);
     for rows in store.full_rows(table, &Filter::all().with_keys(parent_keys))? {
         let rows = current_versions(table, &rows)?;
         let values = value_hashes(&columns, &rows)?;
-        stored.extend(&values);
-        let ended = rows_where(table, &rows, |row| values.get(row).is_some_and(|value| !found.contains(value)))?;
+        stored_hashes.extend(&values);
+        let is_ended = |row: usize| values.get(row).is_some_and(|value| !scanned_hashes.contains(value));
+        let ended = rows_where(table, &rows, is_ended)?;
         change.remove(&ended)?;
-        // A version that would end when it began, or before, was never valid and is dropped.
+        // A version that would end when it began, or before, was never valid. So it is removed and not closed.
         let (opened, started_us) = (time_column(&ended, "valid_from")?, started_us(scan));
         let closed = rows_where(table, &ended, |row| opened.is_valid(row) && opened.value(row) < started_us)?;
         change.add(closed_versions(table, scan, &closed)?);
     }
-    for rows in parts {
+    for rows in scanned {
         let values = value_hashes(&columns, rows)?;
-        let new = rows_where(table, rows, |row| values.get(row).is_some_and(|value| !stored.contains(value)))?;
+        let new = rows_where(table, rows, |row| values.get(row).is_some_and(|value| !stored_hashes.contains(value)))?;
         change.add(opened_versions(table, scan, &new)?);
     }
     store.change(change)
 }
 
-/// The versions among these rows that are current.
+/// Returns the rows of a table of versions that are current versions.
 pub(super) fn current_versions(table: &Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
     let is_current = boolean_column(rows, "is_current")?;
     rows_where(table, rows, |row| is_current.is_valid(row) && is_current.value(row))
 }
 
-/// Rows of a page as versions that begin with this scan and are current.
+/// Returns rows of a page as current versions, which begin at the start of this scan.
 pub(super) fn opened_versions(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
     let count = rows.num_rows();
     rows_of(table, count, |column| {
@@ -111,7 +113,7 @@ pub(super) fn opened_versions(table: &Table, scan: &Scan, rows: &RecordBatch) ->
     })
 }
 
-/// Stored versions, changed so that they end with this scan and are not current.
+/// Returns stored versions, changed so that they end at the start of this scan and are not current.
 pub(super) fn closed_versions(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
     let count = rows.num_rows();
     rows_of(table, count, |column| {
@@ -124,24 +126,24 @@ pub(super) fn closed_versions(table: &Table, scan: &Scan, rows: &RecordBatch) ->
     })
 }
 
-/// Fills an empty table of versions from the child table that it keeps versions of. Earlier versions of the program
-/// filled only the child tables. The first version of a part begins with the scan that wrote it, and ends when its base
-/// row vanished.
+/// Fills each empty table of versions from its child table, because earlier versions of the program filled only the
+/// child tables. A first version begins at the `_synced_at` of the child row, and ends when the parent row vanished.
+/// Does nothing for a table with rows.
 pub(super) fn backfill_missing(store: &mut BufferedStore, base: &'static Table) -> Result<(), LoadError> {
-    for table in versioned_parts_of(&base.name) {
+    for table in version_tables_of(&base.name) {
         let Some(child) = table.versions_of.as_deref() else { continue };
         let key_columns = parent_key_columns(table, base);
         let has_versions = store.rows(table, &key_columns, &Filter::all())?.iter().any(|rows| rows.num_rows() > 0);
         if has_versions {
             continue;
         }
-        let parts = store.full_rows(contract(child)?, &Filter::all())?;
-        if parts.iter().all(|rows| rows.num_rows() == 0) {
+        let child_rows = store.full_rows(contract(child)?, &Filter::all())?;
+        if child_rows.iter().all(|rows| rows.num_rows() == 0) {
             continue;
         }
         let vanished = vanished_at(store, base)?;
         let mut change = TableChange::new(table);
-        for rows in &parts {
+        for rows in &child_rows {
             change.add(first_versions(table, base, rows, &vanished)?);
         }
         store.change(change)?;
@@ -149,7 +151,8 @@ pub(super) fn backfill_missing(store: &mut BufferedStore, base: &'static Table) 
     Ok(())
 }
 
-/// When each vanished row of the base table vanished, in epoch microseconds, by the hash of its key.
+/// Returns the time at which each vanished row of the base table vanished, in epoch microseconds, by the hash of its
+/// key.
 fn vanished_at(store: &mut BufferedStore, base: &'static Table) -> Result<HashMap<u128, i64>, LoadError> {
     let mut vanished = HashMap::default();
     let mut columns = base.key_in_order();
@@ -162,7 +165,8 @@ fn vanished_at(store: &mut BufferedStore, base: &'static Table) -> Result<HashMa
     Ok(vanished)
 }
 
-/// Child rows as first versions. `vanished` has the time at which each vanished base row vanished, by key hash.
+/// Returns child rows as first versions. `vanished` has the time at which each vanished parent row vanished, by key
+/// hash; a child row of another parent gets a current version.
 fn first_versions(
     table: &'static Table,
     base: &'static Table,

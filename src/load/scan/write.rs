@@ -26,7 +26,7 @@ use crate::{
         store::{BufferedStore, Filter, TableChange, removal_keys, time_column},
     },
     model::{Flag, FlatPage, Scan, Stream},
-    schema::{Table, children_of, history_of, versioned_parts_of},
+    schema::{Table, children_of, history_of, version_tables_of},
 };
 
 /// Why a stored row is replaced.
@@ -39,28 +39,28 @@ enum ChangeKind {
     },
     /// The content is the same, but the scan requested columns that the scan of the stored row did not.
     Enriched,
-    /// The row had vanished and is back.
+    /// The row had vanished, and the scan returned its record with the same content.
     Returned,
-    /// Further stored rows of its key are removed.
+    /// The content is the same, but other stored rows with the same key are removed.
     HadDuplicateRows,
-    /// The fields are the same, but belong in other columns or have another hash.
+    /// The content is the same, but fields belong in other columns, or the hash differs.
     Moved,
 }
 
 /// A row of a page that replaces a stored row.
 #[derive(Clone, Copy, Debug)]
 struct RowReplacement {
-    /// Row in the page's batch of the base table.
+    /// Index of the new row in the page's batch of the base table.
     row: usize,
-    /// Row in [`OldRows::rows`].
+    /// Index of the replaced row in [`OldRows::rows`].
     old: usize,
     kind: ChangeKind,
-    /// True if further stored rows of its key are removed.
+    /// True if other stored rows with the same key are removed.
     has_duplicate_rows: bool,
 }
 
 impl RowReplacement {
-    /// Returns true if the row's child rows in this table are replaced too.
+    /// Returns true if the stored rows in the table `child` that belong to this row are replaced too.
     fn replaces_children(&self, child: &Table) -> bool {
         // Child rows that need a flag may be missing if the row was stored by a scan without this flag.
         let may_be_missing = child.flag.is_some() && self.kind == ChangeKind::Enriched;
@@ -68,16 +68,17 @@ impl RowReplacement {
     }
 }
 
-/// What the pages changed, and what remains to be written after the last page.
+/// Counts of the rows that the pages changed, and the records that the writes after the last page need.
 #[derive(Debug, Default)]
 pub(super) struct WriteResult {
     pub counts: RowCounts,
-    /// New and changed records of streams with versions, one batch for each page. For each record of the batch the row
-    /// in [`OldRows::rows`] that it replaces; `None` if the record is new.
+    /// The new and changed records, one batch for each page; empty for streams without tables of versions. Each batch
+    /// comes with the index in [`OldRows::rows`] of the row that each record replaces; `None` for a new record.
     pub changed: Vec<(RecordBatch, Vec<Option<usize>>)>,
-    /// The versioned parts of the records in `changed`, each batch with the name of its table.
-    pub parts: Vec<(&'static str, RecordBatch)>,
-    /// The records that lost a collision.
+    /// The child rows of the records in `changed` whose versions are stored. Each batch comes with the name of the
+    /// table of versions.
+    pub version_rows: Vec<(&'static str, RecordBatch)>,
+    /// The rows of the records that lost a collision, one batch for each page with such records.
     pub collision_losers: Vec<RecordBatch>,
     /// Hashes of key and content of the stored rows that were edited and went to the history. Collected only if the
     /// scan has collision losers.
@@ -98,10 +99,11 @@ pub(super) struct WriteInput<'a> {
 /// Writes the pages of a scan, each once and in order.
 pub(super) struct ScanWriter<'a> {
     input: WriteInput<'a>,
-    /// Indexes of the records that lost a collision.
+    /// Indexes of the records that lost a collision, counted over all pages.
     collision_losers: HashSet<usize>,
-    /// Digests of the stored child rows. Only for surveys: their child rows are not built from columns of the survey's
-    /// row, so comparing columns does not show changes in them.
+    /// Digests of the stored child rows; `None` for streams other than surveys, and if no record is compared. The child
+    /// rows of a survey are not built from columns of the survey's row. So comparing columns does not show changes in
+    /// child rows.
     stored_children: Option<ChildDigests>,
     /// True if the stream has tables of versions, which are written after the last page.
     keeps_versions: bool,
@@ -140,7 +142,8 @@ impl<'a> ScanWriter<'a> {
         self.input.staged.base
     }
 
-    /// Sets `_vanished_at` of the vanished rows, and writes a copy of each to the history.
+    /// Sets `_vanished_at` of the vanished rows, and writes each row as it was before to the history. Does nothing if
+    /// no row vanished.
     fn write_vanished(&mut self, store: &mut BufferedStore) -> Result<(), LoadError> {
         if self.input.classification.vanished.is_empty() {
             return Ok(());
@@ -164,7 +167,7 @@ impl<'a> ScanWriter<'a> {
     }
 
     /// Removes duplicate rows with their child rows. A duplicate row goes to the history, unless the scan returned a
-    /// record with its key and content: the current record and collision losers are written elsewhere.
+    /// record with the same key and content. The writes of current records and of collision losers store such a record.
     fn remove_duplicate_rows(&mut self, store: &mut BufferedStore) -> Result<(), LoadError> {
         if self.input.classification.duplicate_rows.is_empty() {
             return Ok(());
@@ -192,8 +195,8 @@ impl<'a> ScanWriter<'a> {
         self.write_history(store, &ended, "edited")
     }
 
-    /// Writes stored rows to the history of the base table, as versions that end with this scan. Does nothing if the
-    /// table has no history.
+    /// Writes stored rows to the history of the base table, as versions that end at the start of this scan. Does
+    /// nothing if the table has no history. `reason` says why the versions end: the value of the column `reason`.
     fn write_history(&self, store: &mut BufferedStore, rows: &RecordBatch, reason: &str) -> Result<(), LoadError> {
         match history_of(&self.base().name) {
             Some(history) => store.change(ended_versions(history, self.input.scan, rows, reason)?),
@@ -201,7 +204,9 @@ impl<'a> ScanWriter<'a> {
         }
     }
 
-    /// Writes the changes of the next page. Fails if the page has more records than when it was read first.
+    /// Writes the changes of the next page: new and replaced rows with their child rows, and the edited rows to the
+    /// history. Collects what is written after the last page. Fails if the pages have more records than in the first
+    /// reading.
     pub fn write_page(&mut self, store: &mut BufferedStore, page: &FlatPage) -> Result<(), LoadError> {
         let page_number = self.next_page;
         self.next_page += 1;
@@ -244,7 +249,7 @@ impl<'a> ScanWriter<'a> {
         Ok(())
     }
 
-    /// The stored rows that are replaced, in the order of `changes`.
+    /// Returns the stored rows that `changes` replace, in the same order.
     fn replaced_rows(&self, changes: &[RowReplacement]) -> Result<RecordBatch, LoadError> {
         let old = UInt64Array::from_iter_values(changes.iter().map(|change| change.old as u64));
         take_record_batch(&self.input.old.rows, &old).map_err(invalid_rows(self.base()))
@@ -272,8 +277,8 @@ impl<'a> ScanWriter<'a> {
         store.change(change)
     }
 
-    /// Decides which rows of a page replace stored rows. Compares columns where the hashes did not decide; a row
-    /// without a difference replaces nothing.
+    /// Decides which rows of a page replace stored rows. Compares columns where the hashes did not decide. A row
+    /// without a difference replaces nothing, unless its hash differs: then it counts as moved.
     fn replacements(
         &self,
         page: &FlatPage,
@@ -311,7 +316,7 @@ impl<'a> ScanWriter<'a> {
         Ok(replacements)
     }
 
-    /// Prepares the comparison of the rows of a page with stored rows.
+    /// Prepares the comparison of the rows of a page with stored rows: by columns, and for surveys also by child rows.
     fn compare(&self, page: &FlatPage, rows: &RecordBatch) -> Result<PageComparison<'_>, LoadError> {
         let columns = Comparer::new(self.base(), self.input.scan, rows, &self.input.old.rows)?;
         let children = self.stored_children.as_ref().map(|stored| {
@@ -321,9 +326,10 @@ impl<'a> ScanWriter<'a> {
         Ok(PageComparison { columns, children: children.transpose()? })
     }
 
-    /// Returns true if the record is soft-deleted now and its stored row has no deletion time. Without the flag, the
-    /// service omits deleted rows. So a stored row without deletion time was not deleted when it was read, with or
-    /// without the flag, and the deletion is an edit and no enrichment.
+    /// Returns true if the record is soft-deleted now and its stored row has no deletion time. Such a deletion is an
+    /// edit and no enrichment, even if the earlier scan had no [`Flag::WithDeletedResponses`]: without this flag the
+    /// service omits deleted rows, so the row was not deleted at the earlier scan. `row` is the index in the page's
+    /// batch, `old` in [`OldRows::rows`].
     fn is_deletion(&self, rows: &RecordBatch, row: usize, old: usize) -> Result<bool, LoadError> {
         if self.base().column("deleted_at").is_none() || !self.input.scan.flags.contains(Flag::WithDeletedResponses) {
             return Ok(false);
@@ -332,8 +338,8 @@ impl<'a> ScanWriter<'a> {
         Ok(now.is_valid(row) && before.is_null(old))
     }
 
-    /// The rows that replace `old`, in the order of `changes`. Columns that the scan did not request keep their stored
-    /// values.
+    /// Returns the rows that replace `old`, in the order of `changes`. Columns that the scan did not request keep their
+    /// stored values. `_first_seen_at` keeps its value too, unless it is later than this scan.
     fn changed_rows(
         &self,
         rows: &RecordBatch,
@@ -353,7 +359,7 @@ impl<'a> ScanWriter<'a> {
     }
 
     /// Writes the replaced rows that were edited or soft-deleted to the history, and counts the soft-deleted ones. If
-    /// the scan has collision losers, also notes the hashes of these rows.
+    /// the scan has collision losers, adds the hashes of these rows to [`WriteResult::edited`].
     fn write_edits_to_history(
         &mut self,
         store: &mut BufferedStore,
@@ -378,8 +384,8 @@ impl<'a> ScanWriter<'a> {
     }
 
     /// Writes the child rows of new records, and replaces those of records for which
-    /// [`RowReplacement::replaces_children`] is true. Child rows that the scan did not request stay, and move with
-    /// their parent row.
+    /// [`RowReplacement::replaces_children`] is true. In a child table that the scan did not request, the rows stay,
+    /// and take the changed shared columns of their parent row.
     fn write_children(
         &self,
         store: &mut BufferedStore,
@@ -407,7 +413,7 @@ impl<'a> ScanWriter<'a> {
         Ok(())
     }
 
-    /// Writes the new snapshots of the page with this number, and their child rows.
+    /// Writes the new snapshots of a page, and their child rows. `page_number` counts from 0.
     fn write_snapshots(&self, store: &mut BufferedStore, page: &FlatPage, page_number: usize) -> Result<(), LoadError> {
         let records = self.input.snapshots.of_page(page_number);
         if records.is_empty() {
@@ -425,7 +431,8 @@ impl<'a> ScanWriter<'a> {
         Ok(())
     }
 
-    /// Keeps the new and changed records of the page and their parts: their versions are written after the last page.
+    /// Collects the new and changed records of the page and their child rows, because versions are written after the
+    /// last page.
     fn collect_versions(
         &mut self,
         page: &FlatPage,
@@ -440,9 +447,10 @@ impl<'a> ScanWriter<'a> {
         let written = rows_where(base, rows, is_written)?;
         let records = RecordSet::of(&written)?;
         let replaced = (0..rows.num_rows()).filter(|row| is_written(*row)).map(replaced).collect();
-        for parts in versioned_parts_of(&base.name) {
-            if let Some(rows) = page.table(parts.versions_of.as_deref().unwrap_or(&parts.name)) {
-                self.written.parts.push((&parts.name, records.rows_of(parts, rows)?));
+        for versions in version_tables_of(&base.name) {
+            // A table of versions without a child table is filled by `flatten` under its own name.
+            if let Some(rows) = page.table(versions.versions_of.as_deref().unwrap_or(&versions.name)) {
+                self.written.version_rows.push((&versions.name, records.rows_of(versions, rows)?));
             }
         }
         self.written.changed.push((written, replaced));
@@ -453,12 +461,14 @@ impl<'a> ScanWriter<'a> {
 /// Compares the rows of a page with stored rows, by columns and by child rows.
 struct PageComparison<'a> {
     columns: Comparer<'a>,
-    /// Digests of the stored child rows, then of the page's child rows; `None` if child rows are not compared.
+    /// Digests of the stored child rows and of the page's child rows, in this order; `None` if child rows are not
+    /// compared.
     children: Option<(&'a ChildDigests, ChildDigests)>,
 }
 
 impl PageComparison<'_> {
-    /// How the row of the page differs from the row `old` in [`OldRows::rows`]. Different child rows count as an edit.
+    /// Returns how the row of the page differs from the row `old` in [`OldRows::rows`]. Different child rows count as
+    /// an edit.
     fn difference(&self, page: &FlatPage, row: usize, old: usize) -> RowDifference {
         let key = page.key_hashes.get(row).copied().unwrap_or_default();
         match &self.children {
@@ -470,15 +480,15 @@ impl PageComparison<'_> {
     }
 }
 
-/// The rows of the base table that a page brings, and those of them that are written.
+/// The rows of a page in the base table, and the rows among them that are written.
 struct PageWrites<'p> {
     /// All rows of the page.
     rows: &'p RecordBatch,
-    /// The rows of new records.
+    /// The rows of the page whose records are new.
     new: &'p RecordBatch,
-    /// The stored row that each change replaces, in the order of `changes`.
+    /// The stored rows that are replaced, in the order of `changes`.
     old: &'p RecordBatch,
-    /// The row that replaces the stored row, in the order of `changes`.
+    /// The rows that replace `old`, in the order of `changes`.
     changed: &'p RecordBatch,
     changes: &'p [RowReplacement],
 }

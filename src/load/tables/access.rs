@@ -14,7 +14,7 @@ use crate::{
     schema::Table,
 };
 
-/// A key set that selects the rows of these scans in tables with the column `scan_id`.
+/// Creates a key set that selects the rows of these scans in tables with the column `scan_id`.
 pub(super) fn scan_keys<'a>(scans: impl IntoIterator<Item = &'a ScanId>) -> Result<KeySet, LoadError> {
     let ids = scans.into_iter().map(|scan| scan.0.as_str());
     KeySet::of_values("scan_id", Arc::new(StringArray::from_iter_values(ids)))
@@ -32,7 +32,7 @@ pub(super) fn each_row(
     })
 }
 
-/// Converts each row that the filter selects to a record, in no particular order.
+/// Converts each row that the filter selects to a record, and returns the records in no particular order.
 pub(super) fn records_in<R>(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -47,8 +47,8 @@ pub(super) fn records_in<R>(
     Ok(records)
 }
 
-/// Adds a row for each record, in place of a stored row with the same key. If several records have one id, the last is
-/// used. `cell` gives the value of a column for a record.
+/// Adds a row for each record, and removes the stored row with the same key, if there is one. If several records have
+/// one id, the last is used. `id` returns the id of a record, `cell` the value of a column for a record.
 pub(super) fn upsert_records<'r, R, I: Eq + Hash + 'r>(
     store: &mut BufferedStore,
     table: &'static Table,

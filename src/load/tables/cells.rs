@@ -34,22 +34,22 @@ pub(in crate::load) enum Cell<'a> {
 }
 
 impl<'a> Cell<'a> {
-    /// A count of rows.
+    /// Creates the integer of a count. A count that does not fit becomes the largest integer.
     pub fn count(count: u64) -> Self {
         Cell::Integer(i64::try_from(count).unwrap_or(i64::MAX))
     }
 
-    /// A time, given in epoch milliseconds.
+    /// Creates a time from epoch milliseconds.
     pub fn at_ms(at_ms: i64) -> Self {
         Cell::Moment(at_ms.saturating_mul(1000))
     }
 
-    /// A text, or NULL.
+    /// Creates a text; NULL for `None`.
     pub fn text_or_null(text: Option<&'a str>) -> Self {
         text.map_or(Cell::Null, Cell::Text)
     }
 
-    /// An integer, or NULL.
+    /// Creates an integer; NULL for `None`.
     pub fn integer_or_null(number: Option<i64>) -> Self {
         number.map_or(Cell::Null, Cell::Integer)
     }
@@ -62,13 +62,13 @@ pub(in crate::load) struct RowBuilder {
 }
 
 impl RowBuilder {
-    /// A builder without rows.
+    /// Creates a builder without rows.
     pub fn new(table: &'static Table) -> Self {
         let columns = table.columns.iter().map(|column| ColumnBuilder::new(column.column_type)).collect();
         Self { table, columns }
     }
 
-    /// Adds a row. `cell` returns the value of the column with a name.
+    /// Adds a row. `cell` returns the value for the name of a column.
     ///
     /// # Errors
     /// `Bug` if a value does not have its column's type.
@@ -83,7 +83,7 @@ impl RowBuilder {
         Ok(())
     }
 
-    /// The rows, with the table's full schema.
+    /// Returns the added rows, with the table's full schema.
     ///
     /// # Errors
     /// `Bug` if a value is NULL where the column allows none.
@@ -93,13 +93,13 @@ impl RowBuilder {
     }
 }
 
-/// The values of one column that were added so far.
+/// Builds one column from the values of the added rows.
 enum ColumnBuilder {
     Text(StringBuilder),
     Integer(Int64Builder),
     Boolean(BooleanBuilder),
     Moment(TimestampMicrosecondBuilder),
-    /// A column of a type that no [`Cell`] has.
+    /// Builds a column of a type that no [`Cell`] has: all values are NULL.
     Nulls {
         data_type: DataType,
         rows: usize,
@@ -107,7 +107,7 @@ enum ColumnBuilder {
 }
 
 impl ColumnBuilder {
-    /// A builder without values for a column of this type.
+    /// Creates a builder without values for a column of this type.
     fn new(column_type: ColumnType) -> Self {
         match column_type {
             ColumnType::Text | ColumnType::Json => Self::Text(StringBuilder::new()),
@@ -136,6 +136,7 @@ impl ColumnBuilder {
         true
     }
 
+    /// Returns the column.
     fn finish(self) -> ArrayRef {
         match self {
             Self::Text(mut texts) => Arc::new(texts.finish()),
@@ -151,12 +152,12 @@ impl ColumnBuilder {
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp<'a> {
     pub run_id: &'a RunId,
-    /// Epoch milliseconds.
+    /// When the row was written, in epoch milliseconds.
     pub at_ms: i64,
 }
 
 impl<'a> Stamp<'a> {
-    /// The value of a stamp column; `None` for other columns.
+    /// Returns the value of a stamp column; `None` for other columns.
     pub(in crate::load) fn cell(self, column: &str) -> Option<Cell<'a>> {
         match column {
             "_run_id" => Some(Cell::Text(&self.run_id.0)),
@@ -165,8 +166,7 @@ impl<'a> Stamp<'a> {
         }
     }
 
-    /// Returns the rows with all columns of their table: the columns of the stamp are filled, and other missing columns
-    /// are NULL.
+    /// Adds the columns of the stamp to the rows. All other columns of the table that the rows lack become NULL.
     ///
     /// # Errors
     /// `Bug` if a missing column must not be NULL.
@@ -192,57 +192,57 @@ pub(in crate::load) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// The text in a column. Fails if it is NULL. All methods of [`Row`] fail if the batch lacks the column, or has it
-    /// with another type.
+    /// Returns the text in a column. Fails if the value is NULL. All methods of [`Row`] fail if the batch lacks the
+    /// column, or has it with another type.
     pub fn text(&self, name: &str) -> Result<&'a str, LoadError> {
         required(name, self.text_or_null(name)?)
     }
 
-    /// The text in a column; `None` for NULL.
+    /// Returns the text in a column; `None` for NULL.
     pub fn text_or_null(&self, name: &str) -> Result<Option<&'a str>, LoadError> {
         let column = text_column(self.rows, name)?;
         Ok(column.is_valid(self.index).then(|| column.value(self.index)))
     }
 
-    /// The integer in a column. Fails if it is NULL.
+    /// Returns the integer in a column. Fails if the value is NULL.
     pub fn integer(&self, name: &str) -> Result<i64, LoadError> {
         required(name, self.integer_or_null(name)?)
     }
 
-    /// The integer in a column; `None` for NULL.
+    /// Returns the integer in a column; `None` for NULL.
     pub fn integer_or_null(&self, name: &str) -> Result<Option<i64>, LoadError> {
         let column = number_column(self.rows, name)?;
         Ok(column.is_valid(self.index).then(|| column.value(self.index)))
     }
 
-    /// The count in a column. Fails if it is NULL.
+    /// Returns the count in a column. Fails if the value is NULL.
     pub fn count(&self, name: &str) -> Result<u64, LoadError> {
         self.integer(name).map(i64::unsigned_abs)
     }
 
-    /// The time in a column, in epoch microseconds. Fails if it is NULL.
+    /// Returns the time in a column, in epoch microseconds. Fails if the value is NULL.
     pub fn moment_us(&self, name: &str) -> Result<i64, LoadError> {
         required(name, self.moment_us_or_null(name)?)
     }
 
-    /// The time in a column, in epoch microseconds; `None` for NULL.
+    /// Returns the time in a column, in epoch microseconds; `None` for NULL.
     pub fn moment_us_or_null(&self, name: &str) -> Result<Option<i64>, LoadError> {
         let column = time_column(self.rows, name)?;
         Ok(column.is_valid(self.index).then(|| column.value(self.index)))
     }
 
-    /// The time in a column, in epoch milliseconds, rounded down. Fails if it is NULL.
+    /// Returns the time in a column, in epoch milliseconds, rounded down. Fails if the value is NULL.
     pub fn moment_ms(&self, name: &str) -> Result<i64, LoadError> {
         self.moment_us(name).map(|at_us| at_us.div_euclid(1000))
     }
 
-    /// The time in a column, in epoch milliseconds, rounded down; `None` for NULL.
+    /// Returns the time in a column, in epoch milliseconds, rounded down; `None` for NULL.
     pub fn moment_ms_or_null(&self, name: &str) -> Result<Option<i64>, LoadError> {
         Ok(self.moment_us_or_null(name)?.map(|at_us| at_us.div_euclid(1000)))
     }
 }
 
-/// Returns an error if the value of the column is NULL.
+/// Returns the value of the column `name`; an error if `value` is `None`.
 fn required<T>(name: &str, value: Option<T>) -> Result<T, LoadError> {
     value.ok_or_else(|| LoadError::DamagedRows(format!("{name} is NULL")))
 }

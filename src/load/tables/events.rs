@@ -1,4 +1,4 @@
-//! The tables `webhook_events` and `webhook_questions`: webhooks that were delivered.
+//! The tables `webhook_events` and `webhook_questions`: the events that webhooks delivered, and their questions.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -21,12 +21,12 @@ use crate::{
 
 const TABLE: &str = "webhook_events";
 const QUESTIONS: &str = "webhook_questions";
-/// How long before a delivery its event is searched among the stored ones, in microseconds. If the event was first
-/// delivered earlier, the duplicate is stored again.
+/// How long before a delivery its event is searched among the stored events, in microseconds. An event that was first
+/// delivered still earlier is stored a second time.
 const DUPLICATE_LOOKBACK_US: i64 = 31 * DAY_MS * 1000;
 
-/// Adds events, their questions, and the changes of survey status that they report. Events that are stored already are
-/// skipped. Returns the number of added events.
+/// Adds events, their questions, and the changes of survey status that the events report. Skips events that are stored
+/// already. Returns the number of added events.
 pub(in crate::load) fn add(store: &mut BufferedStore, events: &EventRows) -> Result<u64, LoadError> {
     let table = contract(TABLE)?;
     let new = new_events(store, table, &events.flat.events)?;
@@ -43,7 +43,7 @@ pub(in crate::load) fn add(store: &mut BufferedStore, events: &EventRows) -> Res
     Ok(rows.num_rows() as u64)
 }
 
-/// Adds the questions of the new events. `new` are the rows of these events.
+/// Adds those of `questions` that belong to new events. `new` are the rows of the new events.
 fn add_questions(
     store: &mut BufferedStore,
     new: &RecordBatch,
@@ -59,8 +59,8 @@ fn add_questions(
     add_rows(store, table, stamp.stamp_rows(table, &rows)?)
 }
 
-/// Copies all events of one store to another, and returns their number. The body of each event is parsed again: it
-/// gives the questions, and the values of columns that are NULL. Other stored values are copied unchanged.
+/// Copies all events of one store to another, and returns their number. `parse_again` parses the bodies: they give the
+/// questions, and the values of columns that are NULL. Other stored values are copied unchanged.
 pub(in crate::load) fn copy(
     from: &mut BufferedStore,
     to: &mut BufferedStore,
@@ -80,7 +80,8 @@ pub(in crate::load) fn copy(
     Ok(copied)
 }
 
-/// The stored rows, with NULL replaced by the values of `parsed`, which has the same rows in the same order.
+/// Returns the stored rows, with each NULL replaced by the value of `parsed`, which has the same rows in the same
+/// order.
 fn with_nulls_filled(
     table: &'static Table,
     stored: &RecordBatch,
@@ -99,8 +100,8 @@ fn with_nulls_filled(
     RecordBatch::try_new(stored.schema(), columns).map_err(invalid_rows(table))
 }
 
-/// Child rows, with the columns that the loader fills (such as `_run_id`) copied from their parent rows. The record
-/// number of a child row is the index of its parent among `stored`.
+/// Returns child rows, with the columns that the loader fills (such as `_run_id`) copied from their parent rows. The
+/// record number of a child row is the index of its parent row in `stored`.
 fn with_parent_stamps(
     child: &'static Table,
     rows: &RecordBatch,
@@ -122,7 +123,7 @@ fn with_parent_stamps(
     RecordBatch::try_new(child.full_schema(), columns).map_err(invalid_rows(child))
 }
 
-/// The rows of events that are not stored yet; of several rows of one event, the first.
+/// Returns the rows of events that are not stored yet. If several rows are of one event, only the first is returned.
 fn new_events(store: &mut BufferedStore, table: &'static Table, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
     let Some(received) = TimeRange::over(table, std::slice::from_ref(rows))? else { return Ok(rows.slice(0, 0)) };
     let search_range = TimeRange { start_us: received.start_us.saturating_sub(DUPLICATE_LOOKBACK_US), ..received };
@@ -168,7 +169,7 @@ mod tests {
         }
     }
 
-    /// The rows with the numbers of their deliveries.
+    /// Returns the rows with the numbers of their deliveries.
     fn numbered(rows: RecordBatch) -> RecordBatch {
         let places = Int64Array::from_iter_values(0..rows.num_rows() as i64);
         let schema = rows.schema();

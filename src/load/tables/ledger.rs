@@ -17,7 +17,7 @@ use crate::{
 
 const TABLE: &str = "sync_windows";
 
-/// The ids of all scans in the ledger.
+/// Returns the ids of all scans in the ledger.
 pub(in crate::load) fn scan_ids(store: &mut BufferedStore) -> Result<HashSet<ScanId>, LoadError> {
     let mut ids = HashSet::new();
     store.read(contract(TABLE)?, &["scan_id"], &Filter::all(), &mut |rows| {
@@ -27,13 +27,13 @@ pub(in crate::load) fn scan_ids(store: &mut BufferedStore) -> Result<HashSet<Sca
     Ok(ids)
 }
 
-/// The counts of an applied scan; `None` if the scan was not applied.
+/// Returns the counts of an applied scan; `None` if the scan was not applied.
 pub(in crate::load) fn counts_of(store: &mut BufferedStore, scan: &ScanId) -> Result<Option<RowCounts>, LoadError> {
     let scans = scan_keys([scan])?;
     Ok(records_in(store, contract(TABLE)?, &Filter::all().with_keys(&scans), counts)?.pop())
 }
 
-/// All rows of the ledger, in no particular order. Their windows are limited to the years 1 to 9999.
+/// Returns all rows of the ledger, in no particular order. The windows are limited to the years 1 to 9999.
 ///
 /// # Errors
 /// `DamagedRows` if the ledger contains a stream that this program does not know.
@@ -41,7 +41,7 @@ pub(in crate::load) fn entries(store: &mut BufferedStore) -> Result<Vec<LedgerEn
     records_in(store, contract(TABLE)?, &Filter::all(), entry)
 }
 
-/// Adds the row of an applied scan.
+/// Adds the ledger row of an applied scan. `proof` says how the scan proved its window complete.
 pub(in crate::load) fn add(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -54,7 +54,7 @@ pub(in crate::load) fn add(
     add_rows(store, table, rows.finish()?)
 }
 
-/// The value of a ledger column for a scan; NULL for an unknown column.
+/// Returns the value of a ledger column for a scan; NULL for an unknown column.
 fn cell<'a>(column: &str, scan: &'a Scan, counts: &RowCounts, proof: Proof) -> Cell<'a> {
     match column {
         "scan_id" => Cell::Text(&scan.id.0),
@@ -81,7 +81,7 @@ fn cell<'a>(column: &str, scan: &'a Scan, counts: &RowCounts, proof: Proof) -> C
     }
 }
 
-/// The counts in a ledger row.
+/// Returns the counts in a ledger row.
 fn counts(row: Row<'_>) -> Result<RowCounts, LoadError> {
     Ok(RowCounts {
         rows_read: row.count("rows_read")?,
@@ -97,7 +97,7 @@ fn counts(row: Row<'_>) -> Result<RowCounts, LoadError> {
     })
 }
 
-/// Reads a ledger row. Fails if its stream is unknown.
+/// Reads a ledger row. Fails if the row names an unknown stream.
 fn entry(row: Row<'_>) -> Result<LedgerEntry, LoadError> {
     let stream = row.text("stream")?;
     let unknown = |_| LoadError::DamagedRows(format!("the ledger names the unknown stream '{stream}'"));

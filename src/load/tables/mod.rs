@@ -1,7 +1,7 @@
-//! Reads and writes tables whose rows do not come from comparing a scan: the ledger, runs, receipts, webhook events,
-//! status changes and recordings. Also replaces time ranges of the other tables.
+//! Reads and writes the tables that no comparison with a scan fills: the ledger, runs, receipts, webhook events, status
+//! changes and recordings. Also replaces time ranges of all other tables.
 //!
-//! The functions change rows of a [`super::store::BufferedStore`], and leave the commit to the caller.
+//! The functions change rows of a [`super::store::BufferedStore`]; the caller commits.
 
 mod access;
 mod cells;

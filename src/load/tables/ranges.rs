@@ -1,4 +1,4 @@
-//! Replaces the rows of a time range by the rows of another store, without comparing rows.
+//! Replaces the rows of a time range by the rows of another store, for a replay of one range. Does not compare rows.
 
 use super::access::{add_rows, copy_rows, scan_keys};
 use crate::{
@@ -12,12 +12,12 @@ use crate::{
 
 const REJECTS: &str = "rejects";
 const LEDGER: &str = "sync_windows";
-/// Most rows whose keys are in memory while rows are removed, unless more rows share one microsecond.
+/// Most keys of rows that are in memory while rows are removed. If more rows share one microsecond, all their keys are.
 const KEYS_AT_ONCE: u64 = 200_000;
 
-/// Removes the rows of a time range from all tables of a stream, and adds the rows that the source has in this range.
-/// Rejects and ledger rows are replaced by scan id. Returns the number of added rows. Memory does not grow with the
-/// range.
+/// Removes the rows of a time range from all tables of a stream, and adds the rows that `source` has in this range.
+/// Replaces rejects and ledger rows by the ids of the scans in `replacement`. Returns the number of added rows. The
+/// memory does not grow with the range.
 ///
 /// # Errors
 /// `Unsupported` if a table of the stream has no partition column.
@@ -45,7 +45,7 @@ pub(in crate::load) fn replace(
     Ok(added)
 }
 
-/// Removes the rows of a range from one table. A range with more than `keys_at_once` rows is split into smaller ranges.
+/// Removes the rows of a range from one table. Splits a range with more than `keys_at_once` rows into smaller ranges.
 fn remove_range(
     store: &mut BufferedStore,
     table: &'static Table,
@@ -55,18 +55,19 @@ fn remove_range(
     let mut pieces = vec![range];
     while let Some(piece) = pieces.pop() {
         // A range of one microsecond cannot be split.
-        let is_unsplittable = piece.end_us.saturating_sub(piece.start_us) <= 1;
+        let is_one_microsecond = piece.end_us.saturating_sub(piece.start_us) <= 1;
         let (mut rows, mut keys) = (0, Vec::new());
         store.read(table, &removal_columns(table), &Filter::within(Some(piece)), &mut |batch| {
             rows += batch.num_rows() as u64;
-            if rows <= keys_at_once || is_unsplittable {
+            if rows <= keys_at_once || is_one_microsecond {
                 keys.push(batch);
             } else {
+                // The range is split below, so these keys are not needed.
                 keys.clear();
             }
             Ok(())
         })?;
-        if rows > keys_at_once && !is_unsplittable {
+        if rows > keys_at_once && !is_one_microsecond {
             pieces.extend(split_range(piece, 2 * rows.div_ceil(keys_at_once)));
             continue;
         }
@@ -90,9 +91,9 @@ fn split_range(range: TimeRange, pieces: u64) -> Vec<TimeRange> {
     ranges
 }
 
-/// Removes the rejects of the scans, and adds those that the source has for them. Returns the number of added rejects.
-/// A reject is stored once, for the first scan that returned it. So a reject that the store has for another scan stays,
-/// and is not added again.
+/// Removes the rejects of the scans, and adds the rejects that `source` has for these scans. Returns the number of
+/// added rejects. A reject is stored once, for the first scan that returned it. So a reject that `store` has for
+/// another scan stays, and is not added again.
 fn replace_rejects(store: &mut BufferedStore, source: &mut BufferedStore, scans: &KeySet) -> Result<u64, LoadError> {
     let table = contract(REJECTS)?;
     let key = removal_columns(table);
@@ -116,7 +117,7 @@ fn replace_rejects(store: &mut BufferedStore, source: &mut BufferedStore, scans:
     Ok(added)
 }
 
-/// Replaces the ledger rows of the scans, and returns the number of added rows.
+/// Replaces the ledger rows of the scans by those of `source`, and returns the number of added rows.
 fn replace_ledger(store: &mut BufferedStore, source: &mut BufferedStore, scans: &KeySet) -> Result<u64, LoadError> {
     let table = contract(LEDGER)?;
     let mut change = TableChange::new(table);

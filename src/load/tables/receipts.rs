@@ -1,4 +1,4 @@
-//! The table `erasures`: a receipt of each erasure, which does not name the erased person.
+//! The table `erasures`: a receipt of each erasure. A receipt does not name the erased person.
 
 use super::{
     access::{records_in, upsert_records},
@@ -33,25 +33,25 @@ pub struct ErasureRecord {
     pub mentions: i64,
     pub redacted: i64,
     pub outcome: String,
-    /// When the service was last found to have purged the people.
+    /// When a check after the delay showed that the service had purged the people; `None` until that check.
     pub service_checked_ms: Option<i64>,
-    /// Number of user ids that this check requested. The service knew none of them.
+    /// Number of user ids that this check requested from the service, which knew none of them; `None` until the check.
     pub service_users_checked: Option<i64>,
     pub run_id: RunId,
 }
 
-/// Adds receipts, in place of earlier receipts of the same erasures. If several records are of one erasure, the last is
+/// Adds receipts, and removes earlier receipts of the same erasures. If several records are of one erasure, the last is
 /// used.
 pub(in crate::load) fn record(store: &mut BufferedStore, records: &[ErasureRecord]) -> Result<(), LoadError> {
     upsert_records(store, contract(TABLE)?, records, |record| &record.erasure_id, cell)
 }
 
-/// All receipts, in no particular order.
+/// Returns all receipts, in no particular order.
 pub(in crate::load) fn all(store: &mut BufferedStore) -> Result<Vec<ErasureRecord>, LoadError> {
     records_in(store, contract(TABLE)?, &Filter::all(), receipt)
 }
 
-/// The value of a column of `erasures` for a receipt; NULL for an unknown column.
+/// Returns the value of a column of `erasures` for a receipt; NULL for an unknown column.
 fn cell<'a>(column: &str, record: &'a ErasureRecord) -> Cell<'a> {
     match column {
         "erasure_id" => Cell::Text(&record.erasure_id),

@@ -1,5 +1,5 @@
-//! Recordings that rows of `response_media` link to: finds those that are not fetched yet, and writes the outcomes of
-//! fetches.
+//! Recordings of VIDEOVOICE answers, to which rows of `response_media` link. Finds the recordings that are not fetched
+//! yet, and writes the outcomes of fetches.
 
 use std::{
     cmp::Reverse,
@@ -28,7 +28,7 @@ use crate::{
 
 const MEDIA: &str = "response_media";
 const RESPONSES: &str = "responses";
-/// Most recordings that are looked up or changed together, to limit the memory.
+/// Most recordings whose rows are looked up or changed at a time, to limit the memory.
 const ROWS_AT_ONCE: usize = 20_000;
 
 /// A row of `response_media` with a link to a recording that is not fetched yet.
@@ -36,22 +36,23 @@ const ROWS_AT_ONCE: usize = 20_000;
 pub struct WantedRecording {
     pub response_group_uid: String,
     pub question_id: i64,
+    /// The service's id of the upload; `None` if the row has none.
     pub upload_id: Option<String>,
     /// The link to the recording. It may have expired.
     pub link: String,
     /// Creation time of the response, epoch microseconds.
     pub created_us: i64,
-    /// The outcome of an earlier fetch; `None` if there was none.
+    /// The outcome of an earlier fetch that stored no recording; `None` if there was no fetch.
     pub status: Option<String>,
     /// True if the response is soft-deleted or vanished, so that its recording must not be fetched.
     pub is_gone: bool,
 }
 
-/// A part of the recordings that are not fetched yet, newest first.
+/// Some of the recordings that are not fetched yet: one page of the list, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WantedRecordings {
     pub rows: Vec<WantedRecording>,
-    /// Latest creation time of the next part, in epoch microseconds; `None` if there is no next part.
+    /// The `until_us` with which [`wanted`] returns the next recordings; `None` if there are no more.
     pub next_until_us: Option<i64>,
 }
 
@@ -60,7 +61,7 @@ pub struct WantedRecordings {
 pub struct RecordingOutcome {
     /// The row whose recording was fetched.
     pub wanted: WantedRecording,
-    /// "stored", or the reason why there is no recording.
+    /// "stored", or the reason why no recording was stored.
     pub status: String,
     /// The stored recording; `None` if it was not stored.
     pub stored: Option<StoredRecording>,
@@ -69,16 +70,21 @@ pub struct RecordingOutcome {
 /// A recording that was fetched and stored as a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRecording {
+    /// SHA-256 of the file, in hexadecimal digits.
     pub sha256: String,
+    /// Size of the file.
     pub bytes: u64,
+    /// The media type of the file; `None` if it is unknown.
     pub media_type: Option<String>,
+    /// The path of the file, relative to the folder of all recordings.
     pub path: String,
-    /// When it was fetched, in epoch milliseconds.
+    /// When the recording was fetched, in epoch milliseconds.
     pub fetched_ms: i64,
 }
 
 /// Finds the newest recordings that are not fetched yet, of rows created at `until_us` (epoch microseconds) or before.
-/// Returns at most `rows_max`. If more than `rows_max` rows have one creation time, some of them are left out.
+/// Returns at most `rows_max` recordings. If more than `rows_max` rows have the same creation time, some of them are
+/// never returned.
 pub(in crate::load) fn wanted(
     store: &mut BufferedStore,
     until_us: i64,
@@ -113,13 +119,14 @@ pub(in crate::load) fn wanted(
     Ok(WantedRecordings { rows: wanted, next_until_us })
 }
 
-/// Sorts recordings, newest first, and drops all but the first `rows_max`.
+/// Sorts recordings by creation time, newest first, and drops all but the first `rows_max`.
 fn keep_newest(wanted: &mut Vec<WantedRecording>, rows_max: usize) {
     wanted.sort_by_key(|wanted| Reverse(wanted.created_us));
     wanted.truncate(rows_max);
 }
 
-/// The recording of a row; `None` if the row has no link or its recording is stored.
+/// Returns the wanted recording of a row of `response_media`; `None` if the row has no link, or its recording is
+/// stored.
 fn wanted_row(row: Row<'_>) -> Result<Option<WantedRecording>, LoadError> {
     let link = row.text_or_null("download_url")?.filter(|link| !link.is_empty());
     let (Some(link), None) = (link, row.text_or_null("recording_sha256")?) else { return Ok(None) };
@@ -134,7 +141,7 @@ fn wanted_row(row: Row<'_>) -> Result<Option<WantedRecording>, LoadError> {
     }))
 }
 
-/// Sets `is_gone` of the recordings whose responses are soft-deleted or vanished.
+/// Sets `is_gone` of each recording: true if its response is soft-deleted or vanished.
 fn mark_unavailable(store: &mut BufferedStore, wanted: &mut [WantedRecording]) -> Result<(), LoadError> {
     let table = contract(RESPONSES)?;
     let columns = ["response_group_uid", "question_id", "created_at", "deleted_at", "_vanished_at"];
@@ -157,9 +164,9 @@ fn mark_unavailable(store: &mut BufferedStore, wanted: &mut [WantedRecording]) -
     Ok(())
 }
 
-/// Writes the outcomes of fetches into the rows of `response_media`, and returns the number of changed rows. A row gets
-/// the stamp, or keeps its own if `stamp` is `None`. An outcome is skipped if the row has it already, has another
-/// upload, or does not exist.
+/// Writes the outcomes of fetches into the rows of `response_media`, and returns the number of changed rows. A changed
+/// row gets `stamp`; if `stamp` is `None`, it keeps its `_run_id` and `_synced_at`. An outcome is skipped if its row
+/// has this outcome already, has another upload, or does not exist.
 pub(in crate::load) fn write_outcomes(
     store: &mut BufferedStore,
     outcomes: &[RecordingOutcome],
@@ -187,11 +194,13 @@ pub(in crate::load) fn write_outcomes(
     Ok(written)
 }
 
+/// Returns the session and the question of a recording: the key of its row in `response_media`.
 fn key_of(wanted: &WantedRecording) -> (&str, i64) {
     (&wanted.response_group_uid, wanted.question_id)
 }
 
-/// The keys of the rows of these recordings, in [`removal_columns`] of a table with one row for each answer.
+/// Returns the keys of the rows of these recordings. `table` has one row for each answer; the keys have its
+/// [`removal_columns`].
 fn keys_of<'w>(table: &'static Table, wanted: impl Iterator<Item = &'w WantedRecording>) -> Result<KeySet, LoadError> {
     let mut sessions = StringBuilder::new();
     let (mut questions, mut times) = (Int64Builder::new(), TimestampMicrosecondBuilder::new());
@@ -209,7 +218,8 @@ fn keys_of<'w>(table: &'static Table, wanted: impl Iterator<Item = &'w WantedRec
     KeySet::of(removal_columns(table), &[rows])
 }
 
-/// The rows among `rows` that an outcome changes, with the outcome of each, in the same order.
+/// Returns the rows of `rows` that an outcome changes, and the outcome for each, in the same order. An outcome changes
+/// no row that has the same status and file, or another upload.
 fn rows_to_change<'o>(
     table: &'static Table,
     rows: &RecordBatch,
@@ -235,7 +245,7 @@ fn rows_to_change<'o>(
     Ok((rows, outcomes))
 }
 
-/// The rows with the values of their outcomes. `outcomes` are in the order of the rows.
+/// Returns `rows` with the values of their outcomes. `outcomes` has one outcome for each row, in the same order.
 fn with_outcomes(
     table: &'static Table,
     rows: &RecordBatch,
@@ -260,7 +270,7 @@ fn with_outcomes(
         ("recording_fetched_at", Arc::new(fetched.collect::<TimestampMicrosecondArray>())),
     ]);
     let schema = rows.schema();
-    // The columns of the stamp and of the outcome are left out here, and added below.
+    // The columns of the outcome and of the stamp are left out here, and added below.
     let is_stamp = |name: &str| stamp.is_some() && matches!(name, "_run_id" | "_synced_at");
     let is_kept = |name: &str| !new.contains_key(name) && !is_stamp(name);
     let kept = schema.fields().iter().zip(rows.columns()).filter(|(field, _)| is_kept(field.name()));

@@ -15,17 +15,18 @@ use crate::{
 
 const TABLE: &str = "sync_runs";
 
-/// Adds a row for each run, in place of an earlier row of the run. If several records are of one run, the last is used.
+/// Adds a row for each run, and removes the earlier row of the run, if there is one. If several records are of one run,
+/// the last is used.
 pub(in crate::load) fn record(store: &mut BufferedStore, runs: &[RunRecord]) -> Result<(), LoadError> {
     upsert_records(store, contract(TABLE)?, runs, |run| &run.run_id, cell)
 }
 
-/// All runs, in no particular order.
+/// Returns all runs, in no particular order.
 pub(in crate::load) fn all(store: &mut BufferedStore) -> Result<Vec<RunRecord>, LoadError> {
     records_in(store, contract(TABLE)?, &Filter::all(), run)
 }
 
-/// The value of a column of `sync_runs` for a run; NULL for an unknown column.
+/// Returns the value of a column of `sync_runs` for a run; NULL for an unknown column.
 fn cell<'a>(column: &str, run: &'a RunRecord) -> Cell<'a> {
     match column {
         "run_id" | "_run_id" => Cell::Text(&run.run_id.0),

@@ -20,15 +20,17 @@ use crate::{
 };
 
 const TABLE: &str = "survey_status_changes";
-/// Values of the column `seen_by`.
+/// Value of the column `seen_by`: only a scan has seen the change.
 const SCAN: &str = "scan";
+/// Value of the column `seen_by`: only a webhook has reported the change.
 const WEBHOOK: &str = "webhook";
+/// Value of the column `seen_by`: a scan has seen the change, and a webhook has reported it.
 const BOTH: &str = "both";
 /// Largest difference, in microseconds, between the times that a scan and a webhook give for the same change.
 const SAME_CHANGE_US: u64 = 7 * DAY_MS.unsigned_abs() * 1000;
 
 /// Adds the status changes that new rows of `webhook_events` report. A change that a scan has seen already is marked as
-/// seen by both.
+/// [`BOTH`]. Reports about surveys without a stored change are ignored.
 pub(super) fn add(store: &mut BufferedStore, new_events: &RecordBatch, stamp: Stamp<'_>) -> Result<(), LoadError> {
     let reports = reports_in(new_events)?;
     if reports.is_empty() {
@@ -43,8 +45,8 @@ pub(super) fn add(store: &mut BufferedStore, new_events: &RecordBatch, stamp: St
     write(store, &surveys, stamp)
 }
 
-/// The status of a survey before and after a scan: `None` before if the survey is new or had vanished, `None` after if
-/// it has vanished.
+/// The status of a survey before and after a scan. `before` is `None` if the survey is new or had vanished, `after` is
+/// `None` if it has vanished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::load) struct ScannedStatus {
     pub survey_id: i64,
@@ -52,7 +54,7 @@ pub(in crate::load) struct ScannedStatus {
     pub after: Option<String>,
 }
 
-/// Adds the status changes that a scan saw. A change that a webhook has reported already is marked as seen by both.
+/// Adds the status changes that a scan saw. A change that a webhook has reported already is marked as [`BOTH`].
 /// `statuses` has each survey at most once.
 pub(in crate::load) fn add_scanned(
     store: &mut BufferedStore,
@@ -66,7 +68,7 @@ pub(in crate::load) fn add_scanned(
     write(store, &surveys, stamp)
 }
 
-/// Writes the replaced and the added changes of all surveys.
+/// Removes the replaced rows of all surveys, and writes the added rows.
 fn write(store: &mut BufferedStore, surveys: &BTreeMap<i64, SurveyChanges>, stamp: Stamp<'_>) -> Result<(), LoadError> {
     let table = contract(TABLE)?;
     let (mut replaced, mut added) = (RowBuilder::new(table), RowBuilder::new(table));
@@ -84,14 +86,15 @@ fn write(store: &mut BufferedStore, surveys: &BTreeMap<i64, SurveyChanges>, stam
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StatusReport {
     survey_id: i64,
-    /// Epoch microseconds: the service's time, or the time of receipt if there is none.
+    /// When the status changed, in epoch microseconds: the service's time, or `received_us` if the service sent none.
     at_us: i64,
+    /// When this machine received the delivery, in epoch microseconds.
     received_us: i64,
     old: String,
     new: String,
 }
 
-/// The reports in rows of `webhook_events`, sorted by time.
+/// Returns the status reports in rows of `webhook_events`, sorted by time.
 fn reports_in(events: &RecordBatch) -> Result<Vec<StatusReport>, LoadError> {
     let mut reports = Vec::new();
     for index in 0..events.num_rows() {
@@ -101,8 +104,8 @@ fn reports_in(events: &RecordBatch) -> Result<Vec<StatusReport>, LoadError> {
     Ok(reports)
 }
 
-/// The report in a row of `webhook_events`; `None` for an event of another kind, without the needed values, or with an
-/// unchanged status.
+/// Returns the status report in a row of `webhook_events`; `None` for an event of another kind, without the needed
+/// values, or with an unchanged status.
 fn report_in(event: Row<'_>) -> Result<Option<StatusReport>, LoadError> {
     if event.text("kind")? != EventKind::StudyStatusChanged.name() {
         return Ok(None);
@@ -118,10 +121,11 @@ fn report_in(event: Row<'_>) -> Result<Option<StatusReport>, LoadError> {
     Ok((old != new).then_some(report))
 }
 
-/// A row of `survey_status_changes`. A status is `None` before the survey is first seen, and while it is vanished.
+/// A row of `survey_status_changes`. `old` or `new` is `None` before the survey is first seen, and while it is
+/// vanished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StatusChange {
-    /// Epoch microseconds.
+    /// When the status changed, in epoch microseconds.
     at_us: i64,
     old: Option<String>,
     new: Option<String>,
@@ -129,7 +133,7 @@ struct StatusChange {
     seen_by: String,
 }
 
-/// The value of a column of `survey_status_changes` for a change of one survey.
+/// Returns the value of a column of `survey_status_changes` for a change of one survey.
 fn cell<'a>(column: &str, survey_id: i64, change: &'a StatusChange, stamp: Stamp<'a>) -> Cell<'a> {
     match column {
         "survey_id" => Cell::Integer(survey_id),
@@ -141,7 +145,7 @@ fn cell<'a>(column: &str, survey_id: i64, change: &'a StatusChange, stamp: Stamp
     }
 }
 
-/// The changes of one survey, and what must be written.
+/// The changes of one survey, and the rows to remove and to add.
 #[derive(Debug, Default)]
 struct SurveyChanges {
     /// The stored changes and the new ones, sorted by time.
@@ -156,8 +160,8 @@ impl SurveyChanges {
     /// Adds a webhook's report.
     ///
     /// The report is a new change if its old status is the last known status. Otherwise the report may be late, or an
-    /// earlier change may be missing, so it is not added: the scan that the webhook causes will see the status. If a
-    /// scan has seen the same change, the change is marked as seen by both.
+    /// earlier change may be missing. Such a report is not added, because the scan that the webhook causes will see the
+    /// status. If a scan has seen the same change, the change is marked as [`BOTH`].
     fn add_report(&mut self, report: &StatusReport) {
         let Some(last) = self.changes.last() else { return };
         if last.new.as_deref() == Some(&report.old) && last.at_us < report.at_us {
@@ -179,11 +183,11 @@ impl SurveyChanges {
         self.added.push(seen.clone());
     }
 
-    /// Adds the status that a scan saw. `started_us` is when the scan began.
+    /// Adds the status that a scan saw. `started_us` is the start of the scan in epoch microseconds.
     ///
-    /// If the last change was reported only by a webhook, before the scan began, then the status before the scan is the
-    /// one that the webhook reported. If the scan saw this status too, the change is marked as seen by both, and keeps
-    /// the webhook's time.
+    /// If only a webhook reported the last change, and before the scan began, the reported status counts as the status
+    /// before the scan. If the scan saw the reported status too, the change is marked as [`BOTH`], and keeps the
+    /// webhook's time.
     fn add_scanned(&mut self, status: &ScannedStatus, started_us: i64) {
         let reported = self.changes.last().filter(|last| last.seen_by == WEBHOOK && last.at_us <= started_us);
         if let Some(reported) = reported.filter(|reported| reported.new == status.after) {
@@ -198,7 +202,7 @@ impl SurveyChanges {
     }
 }
 
-/// The stored changes of these surveys, by survey. Surveys without a stored change are left out.
+/// Returns the stored changes of these surveys, by survey. Surveys without a stored change are left out.
 fn known_changes(
     store: &mut BufferedStore,
     survey_ids: impl Iterator<Item = i64>,
