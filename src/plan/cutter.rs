@@ -2,8 +2,8 @@
 //! days if possible, and never cross the end of a month. The cutter learns the row density from each scan.
 //!
 //! A window that the service cannot deliver is returned again in two halves. If only one half succeeds, a record in the
-//! other half is the cause, and only the windows around the record get short. Otherwise windows were too long: the next
-//! ones are shorter, until enough of them succeeded.
+//! other half is the cause, and only the windows around the record get short. Otherwise the window was too long: the
+//! next windows are shorter, until enough of them succeeded.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,8 @@ use super::{Due, Reason};
 const PAGES_AIM: u64 = 24;
 /// A window is at most this many times longer than the longest scanned one, because one empty night proves little.
 const GROWTH_MAX: i64 = 4;
-/// The same limit after a window with at least one page of rows, whose density is more reliable.
+/// A window is at most this many times longer than a scanned window with at least one page of rows, whose density is
+/// more reliable.
 const GROWTH_DENSE_MAX: i64 = 12;
 /// The longest month, and so the longest window.
 const MONTH_MAX_MS: i64 = 31 * DAY_MS;
@@ -40,23 +41,27 @@ const LENGTHS_MS: [i64; 9] = [
 ];
 /// Successful windows before longer ones are tried again. The number doubles each time that windows were too long.
 const SUCCESSES_MIN: u32 = 2;
-/// The upper limit of that number.
+/// The maximum number of successful windows before longer ones are tried again.
 const SUCCESSES_MAX: u32 = 64;
 
-/// A failed window that was returned again in two halves.
+/// A failed window that is returned again in two halves.
 #[derive(Clone, Copy, Debug)]
 struct Halved {
     window: Window,
+    /// End of the first half and start of the second, in epoch milliseconds.
     middle_ms: i64,
+    /// Number of halves that succeeded.
     succeeded: u32,
+    /// Number of halves that failed.
     failed: u32,
 }
 
 /// The shortest window that was too long for the service.
 #[derive(Clone, Copy, Debug)]
 struct TooLong {
+    /// Length of the window.
     len_ms: i64,
-    /// Windows that must succeed before this length is tried again.
+    /// Number of windows that must succeed before this length is tried again.
     successes_needed: u32,
 }
 
@@ -68,18 +73,22 @@ pub fn halves(window: Window) -> Option<[Window; 2]> {
     (half_ms > 0).then(|| [Window::new(window.start_ms, middle_ms), Window::new(middle_ms, window.end_ms)])
 }
 
-/// Returns windows one by one, most urgent first.
+/// Cuts due intervals into windows, and returns them one by one, most urgent first.
 #[derive(Clone, Debug)]
 pub struct Cutter {
+    /// The intervals that are not cut into windows yet, most urgent first.
     due: VecDeque<Due>,
-    /// Halves of failed windows, returned as they are; the last element is next.
+    /// Halves of failed windows, which are not cut further. The last element is returned next.
     halves: Vec<Due>,
     /// Windows that were halved, until both halves have succeeded or failed.
     halved: Vec<Halved>,
+    /// `None` if no window was too long, or enough shorter ones have succeeded.
     too_long: Option<TooLong>,
-    /// How often windows were too long.
+    /// How often windows were found to be too long.
     relapses: u32,
+    /// The coverage by earlier scans, with their numbers of rows.
     covered: Vec<CoverageInterval>,
+    /// Page size in rows.
     page_rows: u64,
     /// Rows per millisecond of uncovered times, learned from the scans of this run.
     learned: Option<f64>,
@@ -87,13 +96,15 @@ pub struct Cutter {
     mean: Option<f64>,
     /// The current maximum length of a window.
     len_max_ms: i64,
-    /// Whether some scan, of this run or an earlier one, showed the row density.
+    /// True if a scan or sample of this run, or an earlier scan, showed the row density.
     is_density_seen: bool,
+    /// False for a stream without windows.
     is_windowed: bool,
 }
 
 impl Cutter {
-    /// Creates a cutter. `covered` says how many rows earlier scans found. A stream without windows is not cut.
+    /// Creates a cutter of the intervals `due`. `covered` says how many rows earlier scans found. `page_rows` is the
+    /// page size. If `is_windowed` is false, intervals are returned uncut.
     pub fn new(due: Vec<Due>, covered: Vec<CoverageInterval>, page_rows: u32, is_windowed: bool) -> Self {
         let learned = covered.last().map(density);
         let (rows, length_ms) =
@@ -141,14 +152,15 @@ impl Cutter {
         self.is_windowed && !self.is_density_seen && self.len_max_ms < MONTH_MAX_MS
     }
 
-    /// Uses the row density of a sample for all times that no scan covered.
+    /// Uses the row density of a sample, `rows` in `length_ms`, for all times that no scan covered.
     pub fn sampled(&mut self, rows: u64, length_ms: i64) {
         let density = rows as f64 / length_ms.max(1) as f64;
         (self.mean, self.learned) = (Some(density), Some(density));
         self.is_density_seen = true;
     }
 
-    /// Learns the row density from a scan that succeeded.
+    /// Learns the row density from a scan that succeeded. After windows that were too long, counts the successes and
+    /// finally allows longer windows again.
     pub fn learn(&mut self, window: Window, rows: u64) {
         let seen = rows as f64 / window.len_ms().max(1) as f64;
         self.learned = Some(self.learned.map_or(seen, |learned| (learned + seen) / 2.0));
@@ -156,7 +168,7 @@ impl Cutter {
         let growth = if is_dense { GROWTH_DENSE_MAX } else { GROWTH_MAX };
         self.is_density_seen |= is_dense;
         self.len_max_ms = self.len_max_ms.max(window.len_ms().saturating_mul(growth));
-        self.half_ended(window, true);
+        self.record_half(window, true);
         if let Some(too_long) = &mut self.too_long {
             too_long.successes_needed -= 1;
             let bound_ms = (too_long.len_ms / 2).max(LEN_MIN_MS);
@@ -168,10 +180,10 @@ impl Cutter {
         }
     }
 
-    /// Queues the two halves of a window that the service could not deliver.
-    /// Returns false if the window is too short to cut.
+    /// Queues the two halves of a window that the service could not deliver. Returns false if the window is too short
+    /// to cut, or the stream has no windows.
     pub fn halve(&mut self, window: Window, reason: Reason) -> bool {
-        self.half_ended(window, false);
+        self.record_half(window, false);
         let Some([first, second]) = halves(window).filter(|_| self.is_windowed) else { return false };
         self.halved.push(Halved { window, middle_ms: first.end_ms, succeeded: 0, failed: 0 });
         self.halves.extend([second, first].map(|window| Due { window, reason }));
@@ -183,19 +195,19 @@ impl Cutter {
         self.halved.iter().any(|halved| halved.has_half(window))
     }
 
-    /// Records whether a half succeeded. After both halves, decides whether the failed window was too long, and if so
-    /// limits the length of the next windows.
-    fn half_ended(&mut self, half: Window, has_succeeded: bool) {
+    /// Records whether a half succeeded; does nothing for a window that is not a half. After both halves, decides
+    /// whether the failed window was too long, and if so limits the length of the next windows.
+    fn record_half(&mut self, half: Window, has_succeeded: bool) {
         let Some(at) = self.halved.iter().position(|halved| halved.has_half(half)) else { return };
         let Some(halved) = self.halved.get_mut(at) else { return };
         *(if has_succeeded { &mut halved.succeeded } else { &mut halved.failed }) += 1;
         if halved.succeeded + halved.failed < 2 {
             return;
         }
-        let Halved { window, succeeded: count, .. } = self.halved.swap_remove(at);
-        let len_ms = match count {
+        let Halved { window, succeeded, .. } = self.halved.swap_remove(at);
+        let len_ms = match succeeded {
             2 => window.len_ms(),
-            // A record in the other half is the cause.
+            // A record in the failed half is the cause.
             1 => return,
             _ => window.len_ms() / 2,
         };
@@ -209,7 +221,7 @@ impl Cutter {
         self.len_max_ms = self.len_max_ms.min(len_ms / 2);
     }
 
-    /// Returns the intervals that were not returned as windows yet.
+    /// Returns the intervals that [`Cutter::next_window`] has not returned yet.
     pub fn remaining(&self) -> impl Iterator<Item = &Due> {
         self.halves.iter().chain(&self.due)
     }
@@ -228,20 +240,22 @@ impl Cutter {
         }
     }
 
-    /// Returns the end of the next window of a due interval.
+    /// Returns the end of the next window of a due interval, in epoch milliseconds. The window is as long as the
+    /// expected rows of [`PAGES_AIM`] pages, rounded to a round time. It ends at the end of the month or of the
+    /// interval at the latest.
     fn end_of(&self, due: &Due) -> i64 {
         let (window, start_ms) = (due.window, due.window.start_ms);
-        let here =
+        let rows_per_ms =
             self.covered.iter().find(|interval| interval.window.contains(start_ms)).map(density).or(self.learned);
-        let wanted_ms = match here {
+        let wanted_ms = match rows_per_ms {
             None => DAY_MS,
-            Some(here) if here <= 0.0 => i64::MAX,
-            // A float too large for i64 becomes its greatest value.
-            Some(here) => ((PAGES_AIM * self.page_rows) as f64 / here) as i64,
+            Some(rows_per_ms) if rows_per_ms <= 0.0 => i64::MAX,
+            // A float too large for i64 becomes the greatest i64.
+            Some(rows_per_ms) => ((PAGES_AIM * self.page_rows) as f64 / rows_per_ms) as i64,
         };
         let length_ms = wanted_ms.min(self.len_max_ms).max(LEN_MIN_MS);
         let end_ms = if length_ms >= DAY_MS {
-            // The windows of a re-scan end where those of the last one ended, so that they are the same.
+            // The windows of a re-scan end where the windows of the last scan ended, so that the windows are the same.
             let unit_ms = if due.reason == Reason::Rescan { days_ms(length_ms) } else { DAY_MS };
             let end_ms = start_ms.saturating_add(length_ms).div_euclid(unit_ms) * unit_ms;
             end_ms.max(start_ms.div_euclid(DAY_MS) * DAY_MS + DAY_MS)
@@ -254,6 +268,7 @@ impl Cutter {
 }
 
 impl Halved {
+    /// Returns true if the window is one of the two halves.
     fn has_half(&self, window: Window) -> bool {
         let Window { start_ms, end_ms } = self.window;
         [Window::new(start_ms, self.middle_ms), Window::new(self.middle_ms, end_ms)].contains(&window)
@@ -271,7 +286,8 @@ fn density(interval: &CoverageInterval) -> f64 {
     interval.rows as f64 / interval.window.len_ms().max(1) as f64
 }
 
-/// Returns the start of the next month. Parquet partitions end there, and the rows of a window should be in one file.
+/// Returns the start of the next month in UTC, where Parquet partitions end: the rows of a window should be in one
+/// file. Returns `i64::MAX` for a time outside the calendar.
 fn end_of_month(at_ms: i64) -> i64 {
     let next = DateTime::from_timestamp_millis(at_ms).and_then(|moment| {
         let (year, month) = (moment.year(), moment.month());

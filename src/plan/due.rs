@@ -11,7 +11,7 @@ use super::RescanRules;
 /// New windows end at multiples of this time, so that two runs in short succession create no tiny windows.
 const GRID_MS: i64 = 5 * MINUTE_MS;
 /// Maximum difference between the clocks of the service's machines. A scan time further in the future comes from a
-/// wrong clock, so its interval is scanned again.
+/// wrong clock, so the interval with this scan time is scanned again.
 const CLOCKS_DIFFER_MS_MAX: i64 = HOUR_MS;
 
 /// The settings of a scope that decide what is due.
@@ -19,8 +19,8 @@ const CLOCKS_DIFFER_MS_MAX: i64 = HOUR_MS;
 pub struct DueRules {
     /// The optional parts of records to request.
     pub flags: FlagSet,
-    /// The lag, in milliseconds. Answers younger than this are left for the next run, because the service may still
-    /// write them.
+    /// The lag, in milliseconds. A run does not scan answers younger than the lag, because the service may still write
+    /// them.
     pub lag_ms: i64,
     /// How often closed windows are scanned again.
     pub rescan: RescanRules,
@@ -38,9 +38,10 @@ pub enum PlanRequest {
 /// The creation time at which a sync of a scope begins, in epoch milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncStart {
-    /// The start of a scope that never had coverage.
+    /// Where the sync of a scope without coverage begins.
     pub first_ms: i64,
-    /// The earliest start that the coverage ever had. Missing coverage after it is a gap.
+    /// The earliest start that the coverage ever had; `None` if there was no coverage. Missing coverage after this time
+    /// is a gap.
     pub known_ms: Option<i64>,
 }
 
@@ -109,16 +110,19 @@ pub fn covered_with(covered: &[CoverageInterval], flags: FlagSet) -> IntervalSet
     covered.iter().filter(|interval| interval.flags.includes(flags)).map(|interval| interval.window).collect()
 }
 
-/// Splits a gap, in order of time, into parts that were scanned with fewer flags and parts that were never scanned.
+/// Splits a gap into windows that were scanned without all wanted flags, and windows that were never scanned. `scanned`
+/// are the times that any scan has covered. Returns the windows in order of time.
 fn split_gap(gap: Window, scanned: &IntervalSet) -> Vec<Due> {
     let never = scanned.gaps_in(gap).into_iter().map(|window| Due { window, reason: Reason::Gap });
-    let parts = scanned.windows().iter().map(|scanned| scanned.intersect(gap)).filter(|window| !window.is_empty());
-    let mut parts: Vec<Due> = never.chain(parts.map(|window| Due { window, reason: Reason::NewFlags })).collect();
-    parts.sort_by_key(|due| due.window.start_ms);
-    parts
+    let rescanned = scanned.windows().iter().map(|scanned| scanned.intersect(gap)).filter(|window| !window.is_empty());
+    let rescanned = rescanned.map(|window| Due { window, reason: Reason::NewFlags });
+    let mut windows: Vec<Due> = never.chain(rescanned).collect();
+    windows.sort_by_key(|due| due.window.start_ms);
+    windows
 }
 
-/// Returns the parts of a backfill's window that need a recheck, because their last scan was unsure.
+/// Returns the intervals in a backfill's window that need a recheck, because their last scan was unsure. Intervals
+/// without all wanted flags are left out: they are due for [`Reason::NewFlags`].
 fn needs_recheck(covered: &[CoverageInterval], rules: &DueRules, window: Window) -> Vec<Due> {
     let needs_recheck = covered.iter().filter(|interval| interval.scanned_ms == NEEDS_RECHECK_MS);
     let needs_recheck = needs_recheck.filter(|interval| interval.flags.includes(rules.flags));
@@ -127,7 +131,8 @@ fn needs_recheck(covered: &[CoverageInterval], rules: &DueRules, window: Window)
     windows.map(|window| Due { window: *window, reason: Reason::Rescan }).collect()
 }
 
-/// Returns the intervals that a sync must scan. `end_ms` is the end of the readable time.
+/// Returns the intervals that a sync must scan, most urgent first. `end_ms` is the end of the times that may be
+/// scanned, because answers younger than the lag may be incomplete.
 fn due_for_sync(
     covered: &[CoverageInterval],
     rules: &DueRules,
@@ -149,6 +154,7 @@ fn due_for_sync(
         let windows: IntervalSet = stale.map(|interval| interval.window.intersect(band)).collect();
         windows.windows().iter().rev().map(|window| Due { window: *window, reason: Reason::Rescan }).collect::<Vec<_>>()
     });
+    // The re-scans of the youngest tier come before the gaps, all other re-scans after them.
     all.extend(rescans.next().unwrap_or_default());
     let known = Window::new(bounding_range.start_ms.min(start.known_ms.unwrap_or(i64::MAX)), bounding_range.end_ms);
     all.extend(covered_times.gaps_in(known).into_iter().rev().map(|window| Due { window, reason: Reason::Gap }));

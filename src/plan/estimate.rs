@@ -6,16 +6,16 @@ use crate::model::Ties;
 
 use super::{Cutter, Due, page_boundaries::SAMPLE_EVERY};
 
-/// The cost of a plan. An unknown number is `None`.
+/// The cost of a plan. A number that cannot be estimated is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Estimate {
     /// The windows, cut by the row density that is known now.
     pub windows: Vec<PlannedWindow>,
-    /// Expected records.
+    /// Expected number of records.
     pub rows: Option<u64>,
-    /// Requests for pages and tie probes.
+    /// Number of requests for pages and tie probes.
     pub requests: Option<u64>,
-    /// Duration at the learned rate; `None` if no rate was learned.
+    /// Duration in minutes at the learned rate; `None` if no rate was learned.
     pub minutes: Option<f64>,
 }
 
@@ -24,7 +24,9 @@ pub struct Estimate {
 pub struct PlannedWindow {
     #[serde(flatten)]
     pub due: Due,
+    /// Expected number of records; `None` if no row density is known.
     pub rows: Option<u64>,
+    /// Number of requests for pages and tie probes; `None` if `rows` is unknown.
     pub requests: Option<u64>,
 }
 
@@ -51,7 +53,7 @@ pub fn estimate(mut cutter: Cutter, page_rows: u32, ties: Ties) -> Estimate {
 }
 
 impl Estimate {
-    /// Returns the estimate with its minutes at this rate.
+    /// Returns the estimate with the duration at this rate; without a duration if the rate is `None`.
     #[must_use]
     pub fn at_rate(self, requests_per_sec: Option<f64>) -> Estimate {
         Estimate { minutes: self.requests.and_then(|requests| minutes(requests, requests_per_sec)), ..self }

@@ -1,8 +1,8 @@
 //! Decides which page boundaries may hide rows, and evaluates tie probes. Pure functions.
 //!
-//! A page token may encode only a creation time. Then rows after the boundary that share the last row's millisecond are
-//! sent again, or never. A tie probe finds them: it requests that millisecond alone. The service makes a page token
-//! from the last row of the page, in any order of the list.
+//! A page token may encode only a creation time. After such a token, the service sends the other rows of the last row's
+//! millisecond again, or never. A tie probe finds these rows: it requests the millisecond alone. The service makes a
+//! page token from the last row of a page, whatever the order of the list.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -10,9 +10,10 @@ use crate::model::{Ties, Window};
 
 /// If the service is not known to lose rows, one boundary in this many is probed as a sample.
 pub const SAMPLE_EVERY: u64 = 64;
-/// Pages into which a measure splits the rows of a millisecond: several boundaries, and few requests.
+/// Pages into which a measurement of ties splits the rows of a millisecond: enough for several boundaries, with few
+/// requests.
 const MEASURING_PAGES: usize = 8;
-/// The maximum number of samples per scan with rows that no page has shown yet.
+/// The maximum number of sampled milliseconds per scan whose unseen rows are awaited on later pages.
 const AWAITED_MAX: usize = 64;
 /// The maximum number of unresolved boundaries per scan that a report names.
 const UNRESOLVED_NAMED_MAX: usize = 10;
@@ -26,7 +27,8 @@ pub struct PageMoments {
     pub last_ms: Option<i64>,
     /// Number of records on the page, including rejects.
     pub records: usize,
-    /// The millisecond that the fewest rows share, but at least two: the cheapest tie to measure.
+    /// The millisecond that the fewest rows share, but at least two: the cheapest tie to measure. `None` if no two rows
+    /// share a millisecond.
     pub tie_ms: Option<i64>,
 }
 
@@ -55,13 +57,16 @@ impl PageMoments {
 /// Chooses the boundaries that a run probes if the service is not known to lose rows.
 #[derive(Clone, Debug, Default)]
 pub struct BoundarySampler {
+    /// Number of boundaries since the service is known to lose no rows.
     passed: u64,
+    /// True if one of these boundaries was in a millisecond that several rows share.
     has_shared: bool,
 }
 
 impl BoundarySampler {
-    /// Returns true if the next boundary must be probed. `is_shared` says that several rows of the page share its last
-    /// millisecond; the first such boundary of a run is always probed, because its probe tells most.
+    /// Returns true if the next boundary must be probed: every boundary if `ties` may lose rows, otherwise one in
+    /// [`SAMPLE_EVERY`]. `is_shared` says that several rows of the page share the page's last millisecond. The first
+    /// boundary of this kind is always probed, because its probe tells most.
     pub fn is_due(&mut self, ties: Ties, is_shared: bool) -> bool {
         if ties.may_lose() {
             return true;
@@ -79,43 +84,46 @@ impl BoundarySampler {
 pub struct PageBoundary {
     /// The millisecond of the page's last record.
     pub at_ms: i64,
-    /// The rows of that millisecond that the page shows.
+    /// The key hashes of the rows of this millisecond on the page.
     pub shown: HashSet<u128>,
-    /// Records on the page.
+    /// Number of records on the page.
     pub page_rows: usize,
 }
 
-/// A boundary that may still hide rows after its probe.
+/// A boundary that may hide rows, because its probe was impossible or not conclusive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnresolvedBoundary {
-    /// The millisecond of the boundary, if known.
+    /// The millisecond of the boundary; `None` if it cannot be read.
     pub at_ms: Option<i64>,
-    /// Why the probe was not conclusive.
+    /// Why the boundary may hide rows.
     pub why: &'static str,
 }
 
-/// The boundaries of one scan.
+/// What one scan knows of its page boundaries.
 #[derive(Clone, Debug, Default)]
 pub struct ScanBoundaries {
-    /// Boundaries that were passed without a probe.
+    /// Number of boundaries that were passed without a probe.
     unprobed: u64,
-    /// Boundaries whose probes wait for the end of the scan. By then the service may be known to lose nothing.
+    /// Boundaries whose probes wait for the end of the scan, when the service may be known to lose no rows.
     waiting: VecDeque<PageBoundary>,
-    /// Whether the scan was started over because of its boundaries. This happens at most once per scan.
+    /// True if the scan was started over because of its boundaries, which happens at most once per scan.
     is_second_try: bool,
-    /// Whether a probe lacked rows of its page. Most likely a row was deleted between the two requests.
+    /// True if a probe lacked rows that the page had. Most likely a row was deleted between the two requests.
     has_changed: bool,
+    /// The first unresolved boundaries, at most [`UNRESOLVED_NAMED_MAX`].
     unresolved: Vec<UnresolvedBoundary>,
+    /// Number of all unresolved boundaries.
     unresolved_count: u64,
+    /// The millisecond of the last boundary whose probe was conclusive. Later boundaries in it need no probe.
     resolved_ms: Option<i64>,
-    /// The rows of the last boundary's millisecond, over all consecutive pages that end with it.
+    /// The millisecond of the last boundary, and the key hashes of its rows on all consecutive pages that end with it.
     at_boundary: (Option<i64>, HashSet<u128>),
-    /// Rows of sampled milliseconds that no page has shown yet.
+    /// Sampled milliseconds, each with the key hashes of its rows that no page has shown yet.
     awaited: Vec<(i64, HashSet<u128>)>,
 }
 
 impl ScanBoundaries {
-    /// Creates the boundaries of a scan of which an earlier run passed `unprobed` boundaries.
+    /// Creates the boundaries of a scan. `unprobed` counts the boundaries that an earlier run passed without a probe.
     pub fn new(unprobed: u64) -> Self {
         Self { unprobed, ..Self::default() }
     }
@@ -125,8 +133,8 @@ impl ScanBoundaries {
         *self = Self { is_second_try: self.is_second_try, ..Self::default() };
     }
 
-    /// Starts the window over because of its boundaries. Returns false if that happened before: then the window needs a
-    /// recheck.
+    /// Forgets all boundaries, because the window starts over to resolve them. Returns false, and forgets nothing, if
+    /// the window was started over before. The window needs a recheck if this returns false.
     pub fn try_again(&mut self) -> bool {
         if self.is_second_try {
             return false;
@@ -135,9 +143,10 @@ impl ScanBoundaries {
         true
     }
 
-    /// Adds a page. Returns its boundary if it must be probed before the next page is requested. If `ties` is unknown,
-    /// the boundary waits for [`ScanBoundaries::next_waiting`]. Boundaries outside of `window` are ignored. `sampler`
-    /// decides whether a boundary is probed; its argument is [`PageMoments::is_boundary_shared`].
+    /// Adds a page, and returns its boundary if the boundary must be probed before the next page is requested. If
+    /// `ties` is unknown, the boundary waits for [`ScanBoundaries::next_waiting`]. A page without records or without a
+    /// next page has no boundary. Boundaries outside of `window` are ignored. `sampler` decides whether a boundary is
+    /// probed; its argument is [`PageMoments::is_boundary_shared`].
     pub fn page(
         &mut self,
         page: &PageMoments,
@@ -186,6 +195,7 @@ impl ScanBoundaries {
         None
     }
 
+    /// Queues a boundary whose probe waits for the end of the scan.
     fn wait(&mut self, boundary: PageBoundary) {
         match self.waiting.back_mut() {
             // A millisecond that spans several pages is probed once.
@@ -197,13 +207,15 @@ impl ScanBoundaries {
         }
     }
 
-    /// Drops the waiting boundaries that an earlier run probed. Each probe contains all rows of its millisecond.
+    /// Drops the waiting boundaries that an earlier run probed. `probes` are the pages of these probes: a boundary is
+    /// dropped if one of the pages has all rows that the boundary shows.
     pub fn forget_probed(&mut self, probes: &[PageMoments]) {
         self.waiting
             .retain(|boundary| !probes.iter().any(|probe| boundary.shown.is_subset(&probe.keys_at(boundary.at_ms))));
     }
 
-    /// Returns the next waiting boundary to probe before the scan ends; `None` if the service is known to lose no rows.
+    /// Returns the next waiting boundary to probe before the scan ends; `None` if no boundary waits, or if the service
+    /// is known to lose no rows.
     pub fn next_waiting(&mut self, ties: Ties) -> Option<PageBoundary> {
         if !ties.may_lose() {
             self.pass_waiting();
@@ -211,13 +223,14 @@ impl ScanBoundaries {
         self.waiting.pop_front()
     }
 
-    /// Passes all waiting boundaries without a probe.
+    /// Counts all waiting boundaries as passed without a probe.
     pub fn pass_waiting(&mut self) {
         self.unprobed += std::mem::take(&mut self.waiting).len() as u64;
     }
 
-    /// Records the rows that a probe at a boundary found. `is_complete` is an error with the reason if rows may be
-    /// missing from the probe.
+    /// Records the result of a probe at a boundary. `found` are the key hashes of the rows that the probe returned.
+    /// `is_complete` is an error with the reason if rows may be missing from the probe. If the service is known to lose
+    /// no rows, rows that no page has shown are awaited on later pages.
     pub fn probed(
         &mut self,
         boundary: &PageBoundary,
@@ -239,6 +252,7 @@ impl ScanBoundaries {
         }
     }
 
+    /// Counts an unresolved boundary, and lists it unless the list is full.
     fn cannot_resolve(&mut self, at_ms: Option<i64>, why: &'static str) {
         self.unresolved_count += 1;
         if self.unresolved.len() < UNRESOLVED_NAMED_MAX {
@@ -252,12 +266,12 @@ impl ScanBoundaries {
         self.awaited.iter().map(|(at_ms, _)| *at_ms).collect()
     }
 
-    /// Number of boundaries that were passed without a probe.
+    /// Returns the number of boundaries that were passed without a probe.
     pub fn unprobed(&self) -> u64 {
         self.unprobed
     }
 
-    /// Returns true if the list changed between a page and its probe. Then the window should be scanned again.
+    /// Returns true if the list changed between a page and its probe, so that the window should be scanned again.
     pub fn has_changed(&self) -> bool {
         self.has_changed
     }
@@ -301,7 +315,7 @@ pub enum WalkEnd {
 pub fn judge(all: &HashSet<u128>, walked: &[u128], pages: usize, end: WalkEnd) -> Ties {
     let distinct: HashSet<u128> = walked.iter().copied().collect();
     if pages < 2 || all.len() < 2 {
-        // No boundary fell between its rows.
+        // No page boundary fell between rows of the millisecond.
         return Ties::Unknown;
     }
     let (is_complete, has_repeated) = (all.is_subset(&distinct), distinct.len() < walked.len());

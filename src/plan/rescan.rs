@@ -19,8 +19,8 @@ pub struct RescanRules {
     tiers: Vec<Tier>,
 }
 
-/// Share of a tier's time after which a re-scan is due.
-/// It is below 1 because a nightly job starts a little early sometimes.
+/// Share of [`Tier::every_ms`] after which a re-scan is due. The share is below 1, because a nightly job starts a
+/// little early sometimes.
 const DUE_SHARE: f64 = 0.9;
 
 impl Default for RescanRules {
@@ -102,7 +102,7 @@ impl FromStr for Tier {
     }
 }
 
-/// Parses "30d" or "12h" into milliseconds.
+/// Parses "30d" or "12h" into milliseconds; `None` if the text has another form.
 fn length_ms(text: &str) -> Option<i64> {
     let (number, unit_ms) = match text.strip_suffix('d') {
         Some(days) => (days, DAY_MS),
