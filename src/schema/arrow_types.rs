@@ -13,8 +13,8 @@ pub const RECORD_COLUMN: &str = "_record";
 pub const ROW_HASH_COLUMN: &str = "_row_hash";
 
 impl ColumnType {
-    /// Returns the Arrow type in batches. Timestamps are UTC and have no time zone here; in Parquet files they have UTC
-    /// ([`Table::parquet_schema`]).
+    /// Returns the Arrow type in batches. Timestamps are UTC: in batches they have no time zone, in Parquet files the
+    /// time zone UTC ([`Table::parquet_schema`]).
     pub fn arrow(self) -> DataType {
         match self {
             ColumnType::Text | ColumnType::Json => DataType::Utf8,
@@ -26,6 +26,7 @@ impl ColumnType {
         }
     }
 
+    /// Returns the Arrow type in Parquet files.
     fn parquet(self) -> DataType {
         match self {
             ColumnType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
@@ -57,6 +58,7 @@ impl Table {
     }
 }
 
+/// Converts columns to Arrow fields. `arrow_type` returns the Arrow type for the type of a column.
 fn fields<'a>(columns: impl Iterator<Item = &'a Column>, arrow_type: fn(ColumnType) -> DataType) -> Vec<Field> {
     columns.map(|column| Field::new(&column.name, arrow_type(column.column_type), column.nullable)).collect()
 }

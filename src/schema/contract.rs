@@ -13,7 +13,7 @@ use crate::model::{Flag, IdentifierKind};
 pub struct Table {
     /// The name in snake_case; also the stem of the contract's file.
     pub name: String,
-    /// How scans change its rows.
+    /// How scans change the rows of the table.
     pub kind: TableKind,
     /// The purpose of the table, for analysts.
     pub comment: String,
@@ -21,16 +21,19 @@ pub struct Table {
     pub grain: String,
     /// The columns that identify a row.
     pub key: Vec<String>,
-    /// The stream whose scans fill the table.
+    /// The stream whose scans fill the table; `None` if no scan fills it.
     #[serde(default)]
     pub stream: Option<String>,
-    /// For a child: the table whose rows own its rows. For a history: the table whose versions it stores.
+    /// For a child or versioned table: the base table whose rows own its rows. For a history: the table whose earlier
+    /// versions it stores.
     #[serde(default)]
     pub parent: Option<String>,
-    /// For a child: the flag that a scan must have to fill the table. Other scans leave its rows unchanged.
+    /// For a child: the flag that a scan must have to fill the table. A scan without the flag leaves the rows
+    /// unchanged. `None` if every scan fills the table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flag: Option<Flag>,
-    /// For a versioned table: the child table whose rows it stores versions of; `None` if `flatten` fills it.
+    /// For a versioned table: the child table whose versions it stores; `None` if `flatten` fills the versioned table
+    /// directly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub versions_of: Option<String>,
     /// The time column of the Parquet partitions; `None` if the table is a single file.
@@ -53,7 +56,7 @@ pub struct Table {
 pub enum TableKind {
     /// Independent rows, with a content hash and the times when they were first seen and vanished.
     Base,
-    /// Rows that belong to a row of the parent. They are replaced together when that row changes.
+    /// Rows that belong to a row of the parent. All child rows are replaced together when their parent row changes.
     Child,
     /// Versions of the rows of the parent.
     History,
@@ -78,17 +81,17 @@ pub struct Column {
     /// Where the value comes from.
     #[serde(default)]
     pub origin: Origin,
-    /// The path of the field in the service's record.
+    /// The path of the field in the service's record; `None` if the column does not store a single field.
     #[serde(default)]
     pub json: Option<String>,
     /// For a column with a JSON object of all fields that have no column: the path of the object that contains the
-    /// fields. It is empty for the record itself.
+    /// fields, empty for the record itself. `None` for every other column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rest_of: Option<String>,
     /// For an enumeration: the known values. Other values are stored too, and reported as drift.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
-    /// The flag that a scan must have to receive the field.
+    /// The flag that a scan must have to receive the field; `None` if every scan receives it.
     #[serde(default)]
     pub flag: Option<Flag>,
     /// Whether the values are personal data.
@@ -97,8 +100,8 @@ pub struct Column {
     /// What in the column identifies a person; `None` if nothing does. Erasure finds people by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identifies: Option<Identifies>,
-    /// The column with the name of the attribute. The value is an identifier only if the name is one for mail
-    /// addresses.
+    /// For the value of an attribute: the column with the attribute's name. The value is an identifier only if the
+    /// attribute has a name for mail addresses, such as `email`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub named_by: Option<String>,
     /// The meaning of the column, for analysts.
@@ -110,8 +113,8 @@ fn yes() -> bool {
 }
 
 impl Column {
-    /// Returns true if the values are a part of the row's content hash. This holds for fields that the service sent,
-    /// and for the JSON of fields without a column.
+    /// Returns true if the row's content hash covers the column: a field that the service sent, or JSON. JSON columns
+    /// contain the fields without a column.
     pub fn is_hashed(&self) -> bool {
         self.origin == Origin::Wire || self.column_type == ColumnType::Json
     }
@@ -203,13 +206,15 @@ impl Table {
         self.columns.iter().filter(|column| column.origin != Origin::Load)
     }
 
-    /// Returns the columns with content of the record, without the key and the program's own columns.
+    /// Returns the columns that `flatten` fills with content of the record: without the key, and without columns whose
+    /// name begins with an underscore.
     pub fn content_columns(&self) -> impl Iterator<Item = &Column> {
         self.flat_columns().filter(|column| !column.name.starts_with('_') && !self.key.contains(&column.name))
     }
 }
 
-/// Parses a contract and checks that its parts are consistent.
+/// Parses a contract. Fails if the contract names a column that it lacks, a child has no parent, or a column that
+/// identifies a person is not marked as personal.
 pub(super) fn parse(text: &str) -> Result<Table, String> {
     let table: Table = toml::from_str(text).map_err(|error| error.to_string())?;
     let references = table.key.iter().chain(&table.sort).chain(&table.partition);

@@ -20,8 +20,8 @@ impl ColumnType {
     }
 
     /// Returns the SQL that selects a quoted column from a Parquet file. Times in the files have the zone UTC, times in
-    /// tables have none. They are converted by their microseconds: a cast would use the time zone of the session, and
-    /// takes seven times as long.
+    /// tables have none. A time is converted by its microseconds, because a cast would use the time zone of the
+    /// session, and takes seven times as long.
     pub fn select_from_file(self, quoted: &str) -> String {
         match self {
             ColumnType::Timestamp => format!("make_timestamp(epoch_us({quoted})) AS {quoted}"),

@@ -74,7 +74,8 @@ impl Dictionary {
         of_tables.chain(of_views).map(|statement| statement + ";\n").collect()
     }
 
-    /// Returns the dictionary in JSON: the contracts, then the views. Their `kind` distinguishes them.
+    /// Returns the dictionary in JSON: a list of the contracts and of the views. The field `kind` tells a contract from
+    /// a view.
     ///
     /// # Errors
     /// If serialization fails.
@@ -85,6 +86,7 @@ impl Dictionary {
     }
 }
 
+/// Returns the section about a view: its purpose, notes, parameters and columns.
 fn markdown_view(view: &View) -> String {
     let mut text = format!("\n## {}{}\n\n{}\n\n{}\n\n", view.name, view.call(), view.comment, view.notes.join("\n"));
     if !view.parameters.is_empty() {
@@ -95,6 +97,7 @@ fn markdown_view(view: &View) -> String {
     text
 }
 
+/// Returns a table of names and meanings. `title` is the heading of the names.
 fn markdown_names(title: &str, named: &[ViewColumn]) -> String {
     let mut text = format!("| {title} | meaning |\n|---|---|\n");
     for column in named {
@@ -103,6 +106,7 @@ fn markdown_names(title: &str, named: &[ViewColumn]) -> String {
     text
 }
 
+/// Returns the row of a column in the Markdown table of its table.
 fn markdown_row(column: &Column) -> String {
     let null = if column.nullable { "yes" } else { "no" };
     let from = column.json.as_deref().map(|path| format!("`{path}`")).unwrap_or_default();

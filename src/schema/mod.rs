@@ -78,20 +78,21 @@ pub fn table(name: &str) -> Option<&'static Table> {
     tables().iter().find(|table| table.name == name)
 }
 
-/// Returns the tables with versions of the child rows of `base`.
+/// Returns the tables that store versions of child rows of `base`.
 pub fn version_tables_of(base: &str) -> impl Iterator<Item = &'static Table> {
     tables().iter().filter(move |table| table.kind == TableKind::Versioned && table.parent.as_deref() == Some(base))
 }
 
-/// Returns the table with the earlier versions of the rows of `base`; `None` if there is none.
+/// Returns the table with the earlier versions of the rows of `base`; `None` if there is none. A table with all
+/// versions, such as `survey_history`, does not count: it has no column `reason`.
 pub fn history_of(base: &str) -> Option<&'static Table> {
-    let keeps = |table: &&Table| {
+    let is_history = |table: &&Table| {
         table.kind == TableKind::History && table.parent.as_deref() == Some(base) && table.column("reason").is_some()
     };
-    tables().iter().find(keeps)
+    tables().iter().find(is_history)
 }
 
-/// Returns the child tables of `parent`: a changed row of `parent` replaces all its child rows.
+/// Returns the child tables of `parent`, whose rows are replaced together when their parent row changes.
 pub fn children_of(parent: &str) -> impl Iterator<Item = &'static Table> {
     tables().iter().filter(move |table| table.kind == TableKind::Child && table.parent.as_deref() == Some(parent))
 }

@@ -24,8 +24,8 @@ pub fn parquet_views_sql() -> String {
     script
 }
 
-/// Returns the statements that define a table. They first build the query in a variable, because a query that names
-/// missing files is an error.
+/// Returns the statements that define a table. The first statement builds the query in a variable, because a query that
+/// names missing files is an error: without files, the query returns no rows.
 fn table_sql(table: &Table) -> String {
     let column_list = |select: fn(ColumnType, &str) -> String| {
         let columns = table.columns.iter().map(|column| select(column.column_type, &quote_identifier(&column.name)));
@@ -60,6 +60,7 @@ fn no_value(column_type: ColumnType, name: &str) -> String {
     format!("NULL::{} AS {name}", column_type.duckdb())
 }
 
+/// Returns the statement that defines a view, with its description as comments.
 fn view_sql(view: &View) -> String {
     let notes: String = view.notes.iter().map(|note| format!("-- {note}\n")).collect();
     let parameters = view.parameters.iter().map(|parameter| format!("{}: {}", parameter.name, parameter.comment));

@@ -15,7 +15,7 @@ use super::quote::{quote_identifier, quote_text};
 pub struct View {
     /// The name in snake_case; also the stem of the view's file.
     pub name: String,
-    /// Whether it is a view or a macro.
+    /// How the view is read: as a view or as a macro.
     pub kind: ViewKind,
     /// The purpose of the view.
     pub comment: String,
@@ -124,7 +124,7 @@ static PARSED: LazyLock<Vec<View>> = LazyLock::new(|| {
     VIEWS.iter().map(parse(ViewKind::View)).chain(MACROS.iter().map(parse(ViewKind::Macro))).collect()
 });
 
-/// Returns every view and macro, each after the ones that it reads.
+/// Returns every view and macro, each after the views that it reads.
 pub fn views() -> &'static [View] {
     &PARSED
 }
@@ -151,7 +151,8 @@ fn parse(name: &str, kind: ViewKind, text: &str) -> View {
     View { name, kind, comment, notes, parameters, columns, sql }
 }
 
-/// Parses the names and meanings in a paragraph, below its title.
+/// Parses the names and meanings in a paragraph of a header. Skips the first line, which is a title. An indented line
+/// continues the meaning on the line before.
 fn parse_columns(paragraph: &[&str]) -> Vec<ViewColumn> {
     let mut columns = Vec::<ViewColumn>::new();
     for line in paragraph.iter().skip(1) {
@@ -200,7 +201,7 @@ impl View {
         statements
     }
 
-    /// Returns the views that this view reads.
+    /// Returns the views and macros whose names occur in the SQL of this view.
     pub fn reads(&self) -> impl Iterator<Item = &'static View> {
         let is_separator = |letter: char| !letter.is_ascii_alphanumeric() && letter != '_';
         let words: Vec<&str> = self.sql.split(is_separator).collect();

@@ -1,8 +1,8 @@
 //! Reads CSV with a header, as programs and spreadsheets write it.
 //!
 //! The name of a column can end with the type of its cells: `attributes.seats:integer`, `attributes.is_admin:boolean`,
-//! `attributes.score:number`, `attributes.tags:json`. Any other attribute is a text. An empty cell leaves its attribute
-//! out, and an empty row is skipped.
+//! `attributes.score:number`, `attributes.tags:json`. The cells of all other columns are texts. An empty cell leaves
+//! the attribute out, and an empty row is skipped.
 
 use std::{borrow::Cow, io::Read};
 
@@ -22,6 +22,7 @@ use crate::{
 const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
 const USER_ID: &str = "userId";
 
+/// How the cells of a column are converted to JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CellType {
     /// A text whose surrounding blanks belong to the value.
@@ -34,16 +35,17 @@ enum CellType {
     Json,
 }
 
-/// A column. Spreadsheets write columns without a name; their cells must be empty.
+/// A column of the input. Spreadsheets write columns without a name, whose cells must be empty.
 struct Column {
-    /// The name in the header, with the type.
+    /// The name in the header, with the type; empty for a column without a name.
     header: String,
-    /// The name without the type.
+    /// The name in the header, without the type.
     name: String,
     cell_type: CellType,
 }
 
-/// Passes each row to `take` until it returns false.
+/// Passes each row to `take` until `take` returns false. Skips rows without a value. A row that cannot be sent is
+/// passed with the reason.
 ///
 /// # Errors
 /// If reading fails, or the names of the columns are wrong.
@@ -65,17 +67,19 @@ pub fn read_csv(input: impl Read, take: &mut RowSink<'_>) -> Result<(), InputErr
     }
 }
 
+/// Reads the header and sets the separator: the one of a line such as `sep=;` before the header, otherwise a guess.
+/// Fails if the input is empty, or if a name of a column is unknown, repeated or not UTF-8.
 fn read_header<R: Read>(records: &mut RecordReader<R>) -> Result<Vec<Column>, InputError> {
     let empty =
         || InputError::Columns("the input is empty: its first line must contain the names of the columns".to_owned());
-    let mut first = records.peek_line()?.ok_or_else(empty)?;
-    // Spreadsheets write the separator before the header.
-    let declared = first.strip_prefix(b"sep=").filter(|rest| rest.len() == 1).and_then(|rest| rest.first().copied());
+    let mut line = records.peek_line()?.ok_or_else(empty)?;
+    // Some spreadsheets write a line with the separator before the header.
+    let declared = line.strip_prefix(b"sep=").filter(|rest| rest.len() == 1).and_then(|rest| rest.first().copied());
     if declared.is_some() {
         records.skip_line()?;
-        first = records.peek_line()?.ok_or_else(empty)?;
+        line = records.peek_line()?.ok_or_else(empty)?;
     }
-    records.separator = declared.unwrap_or_else(|| guess_separator(first));
+    records.separator = declared.unwrap_or_else(|| guess_separator(line));
     let record = records.next(|_| false)?.ok_or_else(empty)?;
     let wrong = |problem: String| InputError::Columns(format!("line {}: {problem}", record.line));
     let cells = record.cells.map_err(wrong)?;
@@ -89,9 +93,11 @@ fn read_header<R: Read>(records: &mut RecordReader<R>) -> Result<Vec<Column>, In
     Ok(columns)
 }
 
+/// Ends a reason that says that a text is not UTF-8.
 const OTHER_ENCODING: &str =
     ": save the file as 'CSV UTF-8', or name its --encoding (windows-1252 in much of Europe and America)";
 
+/// Parses a name in the header. Only the name of an attribute can end with a type.
 fn column_of(header: &str) -> Column {
     let name = header;
     let typed = name.strip_prefix(ATTRIBUTE_PREFIX).and_then(|_| name.rsplit_once(':'));
@@ -107,7 +113,7 @@ fn column_of(header: &str) -> Column {
     Column { header: header.to_owned(), name: name.to_owned(), cell_type }
 }
 
-/// Returns the separator that gives the header a column `userId`; otherwise the most frequent one.
+/// Returns the first separator that gives the header `line` a column `userId`; if there is none, the most frequent one.
 fn guess_separator(line: &[u8]) -> u8 {
     let has_users = |separator: &u8| match Splitter::new(*separator).feed(line) {
         Ok(LineOutcome::Complete(cells)) => {
@@ -123,11 +129,13 @@ fn guess_separator(line: &[u8]) -> u8 {
     SEPARATORS.iter().find(|separator| has_users(separator)).copied().or_else(most_frequent).unwrap_or(b',')
 }
 
+/// Returns true if a cell contains nothing but blanks.
 fn is_empty(cell: &[u8]) -> bool {
     std::str::from_utf8(cell).is_ok_and(|text| text.chars().all(is_blank))
 }
 
-/// Returns true if the cells of a line look like a row and not like prose, where a blank follows each comma.
+/// Returns true if the cells of a line look like a row, and not like a sentence in a quoted cell, where a blank follows
+/// each comma.
 fn looks_like_a_row(columns: &[Column], cells: &[Vec<u8>]) -> bool {
     columns.len() > 1
         && cells.len() == columns.len()
@@ -135,6 +143,8 @@ fn looks_like_a_row(columns: &[Column], cells: &[Vec<u8>]) -> bool {
         && read_record(columns, b',', cells).is_ok()
 }
 
+/// Parses the cells of a row. A row with several problems fails with the most general reason: the row repeats the
+/// header, then a wrong number of cells, then the first wrong cell. The error has the user id if its cell can be read.
 fn read_record(columns: &[Column], separator: u8, cells: &[Vec<u8>]) -> Result<Upsert, UnsendableRow> {
     let mut members: Vec<Member<'_>> = Vec::new();
     let mut problem = None;
@@ -173,7 +183,8 @@ fn read_record(columns: &[Column], separator: u8, cells: &[Vec<u8>]) -> Result<U
     }
 }
 
-/// Parses a cell. Returns its value as JSON; `None` if the cell is empty.
+/// Converts a cell to JSON, by the type of its column. Returns `None` if the cell is empty. Fails with the reason if
+/// the cell does not fit the type, is not UTF-8, or has a value in a column without a name.
 fn read_cell(column: &Column, cell: &[u8]) -> Result<Option<String>, String> {
     if column.name.is_empty() {
         return match is_empty(cell) {
@@ -216,6 +227,7 @@ fn read_cell(column: &Column, cell: &[u8]) -> Result<Option<String>, String> {
     Ok(Some(value))
 }
 
+/// Returns true if the text is a valid JSON value.
 fn is_json(text: &str) -> bool {
     serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }

@@ -1,6 +1,6 @@
 //! Splits CSV into records, strictly: a quote must open a cell or be doubled within one, and a separator must follow
-//! the closing quote. A record that breaks this is reported with its line, and its later lines are read as records of
-//! their own. Does not interpret columns.
+//! the closing quote. A record that breaks this rule is reported with the number of its first line, and its later lines
+//! are read as new records. This file does not interpret columns.
 
 use std::{
     collections::VecDeque,
@@ -23,14 +23,14 @@ struct Line {
     text: Vec<u8>,
     /// The line end: CR, LF or both; empty for the last line of the input.
     end: &'static [u8],
-    /// Whether the line is longer than a row may be. Then `text` is only its beginning.
+    /// True if the line is longer than [`ROW_BYTES_MAX`], so that `text` is only the beginning of the line.
     is_too_long: bool,
 }
 
 /// A record of the input.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// The number of its first line, from 1.
+    /// The number of the record's first line, from 1.
     pub line: u64,
     /// The cells, or why the record cannot be split.
     pub cells: Result<Vec<Vec<u8>>, String>,
@@ -39,11 +39,13 @@ pub(super) struct Record {
 /// Reads the records of an input.
 pub(super) struct RecordReader<R> {
     input: BufReader<R>,
+    /// Number of lines that were read from `input`.
     lines_read: u64,
     /// Lines to read again before the rest of the input.
     unread: VecDeque<Line>,
-    /// Records to return before the next one is read.
+    /// Records to return before the next record is read.
     pending: VecDeque<Record>,
+    /// The byte between two cells.
     pub separator: u8,
 }
 
@@ -69,13 +71,14 @@ impl<R: Read> RecordReader<R> {
         }
     }
 
-    /// Skips a line.
+    /// Skips the next line.
     pub fn skip_line(&mut self) -> Result<(), InputError> {
         self.next_line().map(drop)
     }
 
-    /// Returns the next record; `None` at the end of the input. `is_row` returns true if cells look like a row. If a
-    /// quoted cell contains a line that looks like a row, a closing quote is probably missing. Then all lines of the
+    /// Returns the next record; `None` at the end of the input. If the record cannot be split, its first line is an
+    /// invalid record, and its later lines are read as new records. `is_row` returns true if cells look like a row. If
+    /// a quoted cell contains a line that looks like a row, a closing quote is probably missing, so all lines of the
     /// record are returned as invalid records.
     pub fn next(&mut self, is_row: impl Fn(&[Vec<u8>]) -> bool) -> Result<Option<Record>, InputError> {
         if let Some(record) = self.pending.pop_front() {
@@ -111,8 +114,8 @@ impl<R: Read> RecordReader<R> {
         Ok(Some(Record { line: first, cells: Err(problem) }))
     }
 
-    /// Returns a record, unless one of the lines after its first one looks like a row. Then the record is invalid, and
-    /// these lines become pending invalid records.
+    /// Returns the record that begins on the line `first`. If one of its later lines, `following`, looks like a row,
+    /// the record is invalid, and each of its later lines becomes a pending invalid record.
     fn checked(
         &mut self,
         first: u64,
@@ -124,7 +127,7 @@ impl<R: Read> RecordReader<R> {
         let looks_like_a_row = |line: &&Line| {
             let mut text = line.text.clone();
             let quotes = text.iter().filter(|byte| **byte == b'"').count();
-            // The quote that seems to close the cell may be one that opens another cell.
+            // On the last line, the quote that seems to close the cell may open another cell.
             if line.number == last && quotes == 1 {
                 text.retain(|byte| *byte != b'"');
             }
@@ -141,6 +144,7 @@ impl<R: Read> RecordReader<R> {
         Record { line: first, cells: Err(why) }
     }
 
+    /// Returns the next line: one to read again, otherwise one of the input. Returns `None` at the end of the input.
     fn next_line(&mut self) -> Result<Option<Line>, InputError> {
         match self.unread.pop_front() {
             Some(line) => Ok(Some(line)),
@@ -148,6 +152,8 @@ impl<R: Read> RecordReader<R> {
         }
     }
 
+    /// Reads a line of the input; `None` at the end of the input. LF, CR, and CR with LF end a line. Of a longer line,
+    /// only the first [`ROW_BYTES_MAX`] bytes are kept.
     fn read_line(&mut self) -> std::io::Result<Option<Line>> {
         let mut line = Line { number: self.lines_read + 1, text: Vec::new(), end: b"", is_too_long: false };
         let mut is_begun = false;
@@ -158,14 +164,14 @@ impl<R: Read> RecordReader<R> {
             }
             is_begun = true;
             let end = memchr2(b'\n', b'\r', buffer);
-            let part = buffer.get(..end.unwrap_or(buffer.len())).unwrap_or_default();
+            let text = buffer.get(..end.unwrap_or(buffer.len())).unwrap_or_default();
             let room = ROW_BYTES_MAX - line.text.len();
-            line.is_too_long |= part.len() > room;
-            line.text.extend_from_slice(part.get(..room.min(part.len())).unwrap_or_default());
-            let found = end.and_then(|at| buffer.get(at)).copied();
-            let used = part.len() + usize::from(found.is_some());
+            line.is_too_long |= text.len() > room;
+            line.text.extend_from_slice(text.get(..room.min(text.len())).unwrap_or_default());
+            let line_end = end.and_then(|at| buffer.get(at)).copied();
+            let used = text.len() + usize::from(line_end.is_some());
             self.input.consume(used);
-            match found {
+            match line_end {
                 None => continue,
                 Some(b'\n') => line.end = b"\n",
                 Some(_) if self.input.fill_buf()?.first() == Some(&b'\n') => {
@@ -183,13 +189,13 @@ impl<R: Read> RecordReader<R> {
 
 /// The state of a record after one of its lines.
 pub(super) enum LineOutcome {
-    /// The record ends with the line. Contains its cells.
+    /// The record ends with the line. Contains the cells of the record.
     Complete(Vec<Vec<u8>>),
     /// A quoted cell continues on the next line.
     Open,
 }
 
-/// The position of the splitter in a cell.
+/// Where in a cell the splitter is.
 enum CellState {
     /// Before the first byte.
     Start,
@@ -197,14 +203,16 @@ enum CellState {
     Unquoted,
     /// Between the quotes of a cell.
     Quoted,
-    /// After a quote within a quoted cell: it closes the cell, or is the first of two.
+    /// After a quote within a quoted cell. The quote closes the cell, or is the first of two that mean one quote.
     AfterQuote,
 }
 
 /// Splits the lines of one record into cells.
 pub(super) struct Splitter {
     separator: u8,
+    /// The complete cells of the record.
     cells: Vec<Vec<u8>>,
+    /// The bytes of the current cell.
     cell: Vec<u8>,
     state: CellState,
 }
@@ -214,7 +222,7 @@ impl Splitter {
         Splitter { separator, cells: Vec::new(), cell: Vec::new(), state: CellState::Start }
     }
 
-    /// Splits the next line of the record.
+    /// Splits the next line of the record. Returns the cells if the record ends with this line.
     ///
     /// # Errors
     /// If a quote is in a wrong position.
@@ -262,7 +270,7 @@ impl Splitter {
         Ok(LineOutcome::Complete(std::mem::take(&mut self.cells)))
     }
 
-    /// Adds the line end to the open cell.
+    /// Adds the end of a line to the cell that continues on the next line.
     fn push_line_end(&mut self, end: &[u8]) {
         self.cell.extend_from_slice(end);
     }

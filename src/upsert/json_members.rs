@@ -1,4 +1,4 @@
-//! Splits JSON objects and lists into the exact texts of their values. A name that occurs twice is an error.
+//! Splits JSON objects and lists into the exact texts of their values. An object with a repeated name is an error.
 
 use std::{borrow::Cow, fmt};
 
@@ -24,6 +24,7 @@ pub(super) fn items_of(text: &str) -> Result<Vec<&str>, String> {
     Ok(items.into_iter().map(RawValue::get).collect())
 }
 
+/// Collects the members of an object. Fails if a name occurs twice.
 struct Members;
 
 impl<'de> Visitor<'de> for Members {
@@ -58,7 +59,7 @@ pub(super) fn shape_name(shape: Shape) -> &'static str {
     }
 }
 
-/// Removes the spaces between the parts of a JSON text. All other characters stay.
+/// Removes the blanks outside of strings from a JSON text. All other characters stay.
 pub(super) fn compact(json: &str) -> String {
     let (mut compact, mut is_in_text, mut is_escaped) = (String::with_capacity(json.len()), false, false);
     for letter in json.chars() {

@@ -1,5 +1,5 @@
 //! Parses rows of a file or a query into upserts: users to send to the service. Checks the rows against the rules of
-//! the service. A row that breaks a rule is set aside with a reason. Opens, sends and stores nothing.
+//! the service. A row that breaks a rule is set aside with a reason. This module opens, sends and stores nothing.
 //!
 //! A row has the columns `userId`, `email`, `attributes` (an object) or `attributes.NAME`, and `events` (a list of
 //! `{event, timestamp}`). Rows with equal content have an equal [`Upsert::content_key`] in every format.
@@ -80,7 +80,7 @@ impl Upsert {
         serde_json::to_vec(&*sent).unwrap_or_default()
     }
 
-    /// Returns a hash of the content.
+    /// Returns the 128-bit hash of the upsert with its events.
     pub fn content_key(&self) -> [u8; 16] {
         xxh3_128(&self.body(true)).to_be_bytes()
     }
@@ -89,21 +89,23 @@ impl Upsert {
 /// One row of the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The number of the row, from 1. The header of a CSV file does not count.
+    /// The number of the row, from 1. The header of a CSV file and blank rows do not count.
     pub number: u64,
-    /// The upsert, or why the row is set aside.
+    /// The upsert, or the reason why the row is set aside.
     pub read: Result<Upsert, UnsendableRow>,
 }
 
-/// A row that is set aside.
+/// A row that is set aside and not sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsendableRow {
-    /// The row's user id, if it is known.
+    /// The row's user id; `None` if the row has none that can be read.
     pub user_id: Option<String>,
+    /// The rule that the row breaks, for messages.
     pub reason: String,
 }
 
 impl UnsendableRow {
+    /// Creates a row whose user id is unknown.
     fn of(reason: impl Into<String>) -> Self {
         UnsendableRow { user_id: None, reason: reason.into() }
     }
@@ -125,5 +127,5 @@ pub enum InputError {
     Columns(String),
 }
 
-/// Receives rows in order. Returns false to stop.
+/// A callback that receives the rows in order. It returns false to stop the reading.
 pub type RowSink<'a> = dyn FnMut(Row) -> bool + 'a;

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::text::{bytes_without_mark, decoding};
 
-/// Passes each row to `take` until it returns false.
+/// Passes each row to `take` until `take` returns false. A row that cannot be sent is passed with the reason.
 ///
 /// # Errors
 /// If reading fails.
@@ -26,7 +26,7 @@ pub fn read_ndjson(input: impl Read, take: &mut RowSink<'_>) -> Result<(), Input
         if is_cut {
             skip_line(&mut input)?;
         }
-        // A concatenation of files contains byte order marks within.
+        // Files that were concatenated have byte order marks at the start of later lines.
         let text = bytes_without_mark(line.trim_ascii()).trim_ascii();
         if text.is_empty() {
             continue;
@@ -43,7 +43,7 @@ pub fn read_ndjson(input: impl Read, take: &mut RowSink<'_>) -> Result<(), Input
     Ok(())
 }
 
-/// Skips the rest of a line.
+/// Skips the rest of a line, including its line end.
 fn skip_line(input: &mut impl BufRead) -> Result<(), InputError> {
     loop {
         let buffer = input.fill_buf().map_err(InputError::Read)?;

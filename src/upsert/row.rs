@@ -19,7 +19,7 @@ const EVENTS: &str = "events";
 /// Prefix of a column that contains a single attribute.
 pub(super) const ATTRIBUTE_PREFIX: &str = "attributes.";
 
-/// Checks the names of columns.
+/// Checks the names of the input's columns.
 ///
 /// # Errors
 /// If a name is unknown or occurs twice, or `userId` is missing.
@@ -37,6 +37,7 @@ pub fn check_columns<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<(),
     }
 }
 
+/// Returns an error if there is no column with this name.
 fn check_name(name: &str) -> Result<(), String> {
     match name {
         USER_ID | EMAIL | ATTRIBUTES | EVENTS => Ok(()),
@@ -52,18 +53,20 @@ fn check_name(name: &str) -> Result<(), String> {
 /// Where user ids come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IdSource {
-    /// A text file. An id that a spreadsheet seems to have changed is set aside.
+    /// A text file. A row is set aside if a spreadsheet seems to have changed its id.
     Text,
     /// A database table, whose ids are exact.
     Table,
 }
 
-/// Parses one row of a table, given as a JSON object, and passes it to `take`. Returns what `take` returns.
+/// Parses one row of a database table, given as a JSON object, and passes the row to `take`. Returns the result of
+/// `take`. `number` is the number of the row.
 pub fn read_table_row(number: u64, text: &[u8], take: &mut RowSink<'_>) -> bool {
     take(Row { number, read: read_json(text, IdSource::Table) })
 }
 
-/// Parses the JSON object of a row.
+/// Parses the JSON object of a row. Fails with the reason if the text is not UTF-8, not a JSON object, or breaks a
+/// rule. `ids` says where the user ids come from.
 pub(super) fn read_json(text: &[u8], ids: IdSource) -> Result<Upsert, UnsendableRow> {
     let text = std::str::from_utf8(text).map_err(|error| {
         let at = error.valid_up_to() + 1;
@@ -74,13 +77,14 @@ pub(super) fn read_json(text: &[u8], ids: IdSource) -> Result<Upsert, Unsendable
         _ if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => {
             return Err(UnsendableRow::of("the row is not a JSON object"));
         }
+        // The text is not JSON: the error of `members_of` says where.
         _ => {}
     }
     let members = members_of(text).map_err(|problem| UnsendableRow::of(not_json(problem)))?;
     read_members(members, ids)
 }
 
-/// Parses the members of a row.
+/// Parses the members of a row, and checks the rules. Fails with the reason, and with the user id if there is one.
 pub(super) fn read_members(mut members: Vec<Member<'_>>, ids: IdSource) -> Result<Upsert, UnsendableRow> {
     let at = members.iter().position(|(name, _)| name == USER_ID);
     let user_id = at.map(|at| members.swap_remove(at).1).unwrap_or(Cow::Borrowed("null"));
@@ -97,7 +101,7 @@ pub(super) fn read_members(mut members: Vec<Member<'_>>, ids: IdSource) -> Resul
     upsert.map_err(|reason| UnsendableRow { user_id: Some(user_id), reason })
 }
 
-/// Returns why a program or spreadsheet seems to have changed an id; `None` if the id looks intact.
+/// Returns the reason to believe that a program or spreadsheet has changed an id; `None` if the id looks intact.
 fn suspicion_of(user_id: &str) -> Option<String> {
     let shown = excerpt(user_id);
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -124,12 +128,12 @@ fn suspicion_of(user_id: &str) -> Option<String> {
     is_error.then(|| format!("the userId is '{shown}', an error value of a spreadsheet"))
 }
 
-/// Returns true if a character is invisible at the edge of a cell.
+/// Returns true if a character is blank space, which is invisible at the edge of a cell.
 pub(super) fn is_blank(letter: char) -> bool {
     letter.is_whitespace() || matches!(letter, '\u{feff}' | '\u{200b}')
 }
 
-/// Parses the members of a row other than the user id.
+/// Parses the members of a row other than the user id. Ignores members that are null.
 fn read_fields(user_id: String, members: Vec<Member<'_>>) -> Result<Upsert, String> {
     let mut upsert = Upsert { user_id, email: None, attributes: BTreeMap::new(), events: Vec::new() };
     for (name, value) in members {
@@ -160,16 +164,17 @@ fn read_fields(user_id: String, members: Vec<Member<'_>>) -> Result<Upsert, Stri
     }
 }
 
-/// Returns the value of a JSON text.
+/// Returns the content of a JSON string.
 fn text_of(json: &str) -> Result<String, String> {
     serde_json::from_str(json).map_err(not_json)
 }
 
+/// Returns the reason for a row that is not valid JSON.
 fn not_json(problem: impl fmt::Display) -> String {
     format!("the row is not valid JSON: {problem}")
 }
 
-/// Returns a value as JSON. A column may contain the JSON as a text.
+/// Returns the JSON of a list or object. Unwraps a JSON string, because a column may contain the JSON as text.
 fn embedded_json(json: &str) -> Result<Cow<'_, str>, String> {
     match shape(json) {
         Shape::Text => Ok(Cow::Owned(text_of(json)?.trim_matches(is_blank).to_owned())),
@@ -177,6 +182,7 @@ fn embedded_json(json: &str) -> Result<Cow<'_, str>, String> {
     }
 }
 
+/// Parses a mail address: a text with an `@` between other characters. The service checks the rest.
 fn read_email(json: &str) -> Result<String, String> {
     match shape(json) {
         Shape::Text => {
@@ -188,14 +194,16 @@ fn read_email(json: &str) -> Result<String, String> {
     }
 }
 
-/// Parses the value of an attribute and adds it. Null is ignored: the service keeps its own value.
+/// Parses the value of an attribute and adds the attribute. Ignores null, for which the service keeps the value that it
+/// has. Fails if the attribute has no name or occurs twice.
 fn add(attributes: &mut BTreeMap<String, AttributeValue>, name: String, json: &str) -> Result<(), String> {
     let value = match shape(json) {
         Shape::Null => return Ok(()),
         _ if name.is_empty() => return Err("an attribute has no name".to_owned()),
         Shape::Text => AttributeValue::Text(text_of(json)?),
         Shape::Boolean => AttributeValue::Boolean(json == "true"),
-        // The contract does not mention fractions, large numbers, lists and objects. The service decides.
+        // The contract does not mention fractions, large numbers, lists and objects. The service decides whether it
+        // accepts them.
         Shape::Number | Shape::List | Shape::Object => match json.parse::<i64>() {
             Ok(number) if number.to_string() == json => AttributeValue::Integer(number),
             _ => AttributeValue::Json(compact(json)),
@@ -207,6 +215,7 @@ fn add(attributes: &mut BTreeMap<String, AttributeValue>, name: String, json: &s
     }
 }
 
+/// Parses the list of events. An empty text is an empty list.
 fn read_events(json: &str) -> Result<Vec<Event>, String> {
     let opened = embedded_json(json)?;
     match shape(&opened) {
@@ -220,7 +229,8 @@ fn read_events(json: &str) -> Result<Vec<Event>, String> {
     }
 }
 
-/// Parses one event. `number` is its position in the list, from 1.
+/// Parses one event. `number` is its position in the list, from 1. Fails if the name or the time is missing, or a
+/// member is unknown. The time is epoch milliseconds, or a text as in [`parse_date`].
 fn read_event(number: usize, json: &str) -> Result<Event, String> {
     if shape(json) != Shape::Object {
         return Err(format!("event {number} is {}, not {{event, timestamp}}", shape_name(shape(json))));
