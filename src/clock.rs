@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc};
 
 use chrono::{DateTime, Utc};
 
-/// This machine's clock, or a simulated clock of a test.
+/// This machine's clock (the default), or a simulated clock of a test.
 #[derive(Clone, Default)]
 pub struct Clock(Option<Arc<dyn Fn() -> i64 + Send + Sync>>);
 

@@ -1,12 +1,13 @@
-//! The API key, which is never printed (promise P11), and the cleaning of pasted secrets.
+//! Secrets, which are never printed (promise P11), and the cleaning of pasted secrets.
 
 use std::fmt;
 
 use secrecy::{ExposeSecret, SecretString};
 
-/// The service's API key and its origin. Errors name the origin.
+/// A secret and its origin: the service's API key, a token of `serve`, or the URL of notifications. Errors name the
+/// origin.
 ///
-/// `Debug` and `Display` do not show the key. Only [`ApiKey::expose`] does, and only `source` calls it.
+/// `Debug` and `Display` do not show the secret. Only [`ApiKey::expose`] does.
 #[derive(Clone)]
 pub struct ApiKey {
     secret: SecretString,
@@ -14,17 +15,17 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
-    /// Creates a key. `origin` is for messages: "environment variable STUDYSYNC_API_KEY" or "file /etc/key".
+    /// Creates a secret. `origin` is for messages: "environment variable STUDYSYNC_API_KEY" or "file /etc/key".
     pub fn new(secret: impl Into<String>, origin: impl Into<String>) -> Self {
         Self { secret: SecretString::from(secret.into()), origin: origin.into() }
     }
 
-    /// Returns the key, for the `Authorization` header.
+    /// Returns the secret itself, for a request or a comparison. The result must never be printed.
     pub fn expose(&self) -> &str {
         self.secret.expose_secret()
     }
 
-    /// Returns the origin of the key.
+    /// Returns the origin of the secret.
     pub fn origin(&self) -> &str {
         &self.origin
     }
@@ -49,8 +50,8 @@ const QUOTES: [(char, char); 6] =
 const SCHEMES: [&str; 2] = ["bearer", "api-key"];
 
 /// Removes from a secret what people paste with it: blanks, quotes, `Bearer`, the name of the header or of the
-/// variable. Returns the secret and a description of what was removed; `None` if only blanks were. Quotes are described
-/// only if nothing else was removed.
+/// variable. Returns the secret, and a description of what was removed; `None` if at most blanks were removed. The
+/// description names quotes only if nothing else was removed.
 pub fn bare_secret(text: &str) -> (&str, Option<&'static str>) {
     let is_blank = |letter: char| letter.is_whitespace() || matches!(letter, '\u{feff}' | '\u{200b}');
     let (mut bare, mut removed) = (text.trim_matches(is_blank), None);

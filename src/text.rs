@@ -85,13 +85,15 @@ impl fmt::Debug for Encoding {
 
 /// The encoding that the first bytes of a text show.
 struct DetectedEncoding {
-    /// Length of the byte order mark.
+    /// Length of the byte order mark in bytes; 0 without a mark.
     mark_bytes: usize,
     /// `None` for UTF-8.
     encoding: Option<Encoding>,
 }
 
 impl DetectedEncoding {
+    /// Detects the encoding from the first four bytes. A text without a mark counts as UTF-8, unless its first two
+    /// characters are ASCII in UTF-16. Fails for UTF-32.
     fn of(bytes: &[u8]) -> Result<DetectedEncoding, EncodingError> {
         let (mark_bytes, encoding) = match *bytes {
             [0xff, 0xfe, 0, 0, ..] | [0, 0, 0xfe, 0xff, ..] => return Err(EncodingError::Utf32),
@@ -107,8 +109,8 @@ impl DetectedEncoding {
     }
 }
 
-/// Returns a reader of the text in UTF-8 without a byte order mark. Input in UTF-8 is passed through unchecked.
-/// `encoding` applies if there is no byte order mark.
+/// Returns a reader that converts `input` to UTF-8 and skips a byte order mark. Input in UTF-8 is passed through
+/// unchecked. `encoding` applies if there is no byte order mark; `None` detects the encoding.
 ///
 /// # Errors
 /// If the first bytes cannot be read, or are UTF-32 (`InvalidData`).
@@ -145,17 +147,20 @@ pub fn decoding<'a>(mut input: impl Read + 'a, encoding: Option<Encoding>) -> io
 struct DecodingReader<R> {
     input: R,
     decoder: Decoder,
-    /// Input that was read, and how much of it is decoded.
+    /// Input that was read.
     raw: Vec<u8>,
+    /// Number of bytes of `raw` that are decoded.
     raw_read: usize,
-    /// Decoded text, and how much of it is returned.
+    /// Decoded text, in UTF-8.
     text: Vec<u8>,
+    /// Number of bytes of `text` that are returned.
     text_read: usize,
+    /// True if all input was read.
     is_end: bool,
 }
 
 impl<R: Read> DecodingReader<R> {
-    /// Decodes the next chunk into `text`.
+    /// Decodes the next chunk of the input into `text`. Fails if the input is invalid in its encoding.
     fn fill(&mut self) -> io::Result<()> {
         if self.raw_read == self.raw.len() {
             self.raw.resize(CHUNK_BYTES, 0);
@@ -183,9 +188,9 @@ impl<R: Read> Read for DecodingReader<R> {
         while self.text_read == self.text.len() && !self.is_end {
             self.fill()?;
         }
-        let left = self.text.get(self.text_read..).unwrap_or_default();
-        let count = left.len().min(buffer.len());
-        if let (Some(to), Some(from)) = (buffer.get_mut(..count), left.get(..count)) {
+        let unreturned = self.text.get(self.text_read..).unwrap_or_default();
+        let count = unreturned.len().min(buffer.len());
+        if let (Some(to), Some(from)) = (buffer.get_mut(..count), unreturned.get(..count)) {
             to.copy_from_slice(from);
         }
         self.text_read += count;

@@ -18,8 +18,11 @@ use super::folder::folder_of;
 const RIGHTS: u32 = 0o777;
 /// Set-user-id, set-group-id and sticky. Folders keep these bits, files do not.
 const SPECIAL: u32 = 0o7000;
+/// The owner's rights in a mode.
 const OF_OWNER: u32 = 0o700;
+/// The group's rights in a mode.
 const OF_GROUP: u32 = 0o070;
+/// The set-group-id bit.
 const SHARED_WITH_GROUP: u32 = 0o2000;
 
 /// The umask at the start of the process.
@@ -28,11 +31,11 @@ static USUAL_UMASK: OnceLock<u32> = OnceLock::new();
 /// Who may read a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// This user alone: the file may contain personal data.
+    /// Only this user, because the file may contain personal data.
     Private,
     /// The users that the umask admits.
     Usual,
-    /// Everybody, whatever the umask: another program reads the file.
+    /// Everybody, whatever the umask, because another program reads the file.
     Everybody,
 }
 
@@ -44,7 +47,7 @@ pub fn keep_private() {
     USUAL_UMASK.get_or_init(|| before.as_raw_mode() & RIGHTS);
 }
 
-/// Sets the access of a file that replaces none.
+/// Sets the access of a new file that replaces no file. `target` is the path that the file will get.
 pub(super) fn set_initial(file: &File, target: &Path, access: Access) -> io::Result<()> {
     let mode = file.metadata()?.mode() & RIGHTS;
     let wanted = match access {
@@ -55,7 +58,8 @@ pub(super) fn set_initial(file: &File, target: &Path, access: Access) -> io::Res
     set_mode(file, mode, wanted)
 }
 
-/// Gives a file the access of the file that it replaces, and never more.
+/// Gives a file the access of the file `target` that it replaces, and never more. `old` is the metadata of `target`. If
+/// the group cannot be kept, the group gets no rights.
 pub(super) fn copy_from(file: &File, target: &Path, old: &Metadata) -> io::Result<()> {
     let new = file.metadata()?;
     let kept = if old.is_dir() { SPECIAL | RIGHTS } else { RIGHTS };
@@ -82,11 +86,12 @@ fn usual_mode() -> u32 {
     0o666 & !USUAL_UMASK.get().copied().unwrap_or(OF_GROUP | 0o007)
 }
 
+/// Sets the mode of a file to `wanted`, unless `mode`, the present one, is the same.
 fn set_mode(file: &File, mode: u32, wanted: u32) -> io::Result<()> {
     if mode == wanted { Ok(()) } else { file.set_permissions(Permissions::from_mode(wanted)) }
 }
 
-/// Copies the access control list of `target`. Returns false if there is a list that cannot be copied.
+/// Copies the access control list of `target` to a file. Returns false if `target` has a list that cannot be copied.
 #[cfg(target_os = "linux")]
 fn copy_acl(file: &File, target: &Path) -> bool {
     const ACL: &str = "system.posix_acl_access";
@@ -110,7 +115,8 @@ fn group_rights(mode: u32, folder: &Path) -> io::Result<u32> {
     Ok(if of_folder & SHARED_WITH_GROUP == 0 { 0 } else { (mode & OF_OWNER) >> 3 & of_folder & OF_GROUP })
 }
 
-/// Creates a folder and its missing parents.
+/// Creates a folder and its missing parents, for this user only. In a folder that is shared with its group, the new
+/// folder is shared too. Does nothing if the folder exists.
 pub fn create_folders(path: &Path) -> io::Result<()> {
     if path.as_os_str().is_empty() || path.is_dir() {
         return Ok(());
@@ -129,7 +135,8 @@ pub fn create_folders(path: &Path) -> io::Result<()> {
     if group == 0 { Ok(()) } else { folder.set_permissions(Permissions::from_mode(mode & 0o7777 | group)) }
 }
 
-/// Gives a folder and its content the access of the same names in the folder that it is going to replace.
+/// Gives the folder `new` and its content the access of the files with the same names in `old`, the folder that `new`
+/// is going to replace. A file that `old` lacks gets the access of a new private file.
 ///
 /// # Errors
 /// `InvalidInput` if the old folder contains a link: the target of the link would be left behind.

@@ -4,7 +4,7 @@
 //! - A replaced file keeps its mode, owner and group. Only this user can read a new file.
 //! - Devices, pipes and descriptors are written to directly: see [`Output`].
 //!
-//! Does not interpret the content of a file.
+//! This module does not interpret the content of a file.
 
 mod access;
 mod folder;
@@ -53,7 +53,8 @@ fn next_link(path: &Path) -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// Replaces the file at `path` with the complete file `new`, atomically and durably. Removes `new` if that fails.
+/// Replaces the file at `path` with the complete file `new`, atomically and durably. Removes `new` if the replacement
+/// fails.
 pub fn replace(new: &Path, path: &Path) -> io::Result<()> {
     let replaced = move_over(new, path);
     if replaced.is_err() {
@@ -68,7 +69,8 @@ pub fn move_over(new: &Path, path: &Path) -> io::Result<()> {
     move_over_real(new, &real_path(path)?, Access::Private)
 }
 
-/// Like [`move_over`], for a `target` whose links are resolved. `access` applies if `target` does not exist yet.
+/// Replaces the file `target`, whose links are resolved, with the complete file `new`. `access` applies if `target`
+/// does not exist yet. Fails if `target` is a folder or a device.
 fn move_over_real(new: &Path, target: &Path, access: Access) -> io::Result<()> {
     let old = metadata(target)?;
     if old.as_ref().is_some_and(|old| !old.is_file()) {
@@ -87,7 +89,8 @@ fn move_over_real(new: &Path, target: &Path, access: Access) -> io::Result<()> {
     sync_folder(folder_of(target))
 }
 
-/// Replaces a file on another file system: copies `new` into the folder of `target`, then renames the copy.
+/// Replaces a file on another file system: copies `new` into the folder of `target`, renames the copy, and removes
+/// `new`.
 fn copy_across(new: &Path, target: &Path, access: Access) -> io::Result<()> {
     let near = with_suffix(target, &format!(".{}{COPIED}", std::process::id()));
     let copied = fs::copy(new, &near).and_then(|_| move_over_real(&near, target, access));
@@ -98,7 +101,7 @@ fn copy_across(new: &Path, target: &Path, access: Access) -> io::Result<()> {
     fs::remove_file(new)
 }
 
-/// Rewords the error for a file that is a mount point.
+/// Rewords the error for replacing a file that is a mount point. Returns all other errors unchanged.
 fn explain(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::ResourceBusy => io::Error::new(

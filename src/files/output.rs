@@ -15,7 +15,7 @@ use super::{Access, LINKS_MAX, folder_of, metadata, move_over_real, next_link, r
 /// Suffix of a private file until it is complete.
 const UNFINISHED_PRIVATE: &str = ".new";
 
-/// An output file under construction. Dropped before [`Output::finish`], it leaves the target unchanged.
+/// An output file under construction. If it is dropped before [`Output::finish`], a regular target stays unchanged.
 #[derive(Debug)]
 pub struct Output {
     out: BufWriter<File>,
@@ -23,7 +23,7 @@ pub struct Output {
     temporary: Option<TemporaryFile>,
 }
 
-/// The file that replaces its target at the end. Removed when dropped before that.
+/// The temporary file that replaces its target at the end. It is removed if it is dropped before it is renamed.
 #[derive(Debug)]
 struct TemporaryFile {
     path: PathBuf,
@@ -33,26 +33,27 @@ struct TemporaryFile {
 }
 
 impl Output {
-    /// Begins the output. Until [`Output::finish`], a regular file has the name of its target plus `suffix`.
+    /// Begins the output. Until [`Output::finish`], a regular file has the name of its target plus `suffix`. `access`
+    /// applies if the target does not exist yet.
     pub fn begin(target: &Path, suffix: &str, access: Access) -> io::Result<Output> {
         if let Some(out) = open_directly(target)? {
             return Ok(Output { out: BufWriter::new(out), temporary: None });
         }
         let target = real_path(target)?;
         let path = with_suffix(&target, suffix);
-        // Removes the file of a killed process. A link of this name is removed too, and never followed.
+        // Removes the file that a killed process left. A link of this name is removed too, and never followed.
         remove_name(&path).map_err(|error| in_folder(&target, error))?;
         let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         let out = BufWriter::new(created.map_err(|error| in_folder(&target, error))?);
         Ok(Output { out, temporary: Some(TemporaryFile { path, target, access, is_renamed: false }) })
     }
 
-    /// Returns true if the target is a regular file, which is replaced at the end.
+    /// Returns true if the target is a regular file or does not exist, so that it is replaced at the end.
     pub fn is_regular(&self) -> bool {
         self.temporary.is_some()
     }
 
-    /// Replaces the target with the complete file, atomically and durably.
+    /// Completes the output: replaces a regular target with the complete file, atomically and durably.
     pub fn finish(self) -> io::Result<()> {
         let Output { out, temporary } = self;
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
@@ -66,7 +67,7 @@ impl Output {
 
 /// Writes a file that only this user can read, such as a key, a list or a journal; atomically and durably.
 ///
-/// A kill leaves the earlier file, and perhaps `<file>.new`, which the next write removes.
+/// A kill leaves the earlier file unchanged, and perhaps a file `<file>.new`, which the next write removes.
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut output = Output::begin(path, UNFINISHED_PRIVATE, Access::Private)?;
     output.write_all(bytes)?;
@@ -91,8 +92,8 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// Opens a device, a pipe or a descriptor, which cannot be replaced. Returns `None` for a regular file, and if there is
-/// no file.
+/// Opens a device, a pipe or a descriptor, which cannot be replaced. Returns `None` for a regular file, and if the path
+/// does not exist. Fails for a folder.
 fn open_directly(path: &Path) -> io::Result<Option<File>> {
     if let Some(descriptor) = descriptor(path)? {
         return match descriptor.file_name().and_then(|name| name.to_str()) {
@@ -109,8 +110,8 @@ fn open_directly(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Returns the entry in `/dev/fd` or `/proc/.../fd` that a path names or links to; `None` if there is none. Does not
-/// follow the entry's own link.
+/// Returns the entry in `/dev/fd` or `/proc/.../fd` that a path names or links to; `None` if the path leads to no such
+/// entry. Does not follow the link that the entry itself is.
 fn descriptor(path: &Path) -> io::Result<Option<PathBuf>> {
     let mut at = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -139,7 +140,7 @@ fn is_own(descriptor: &Path) -> bool {
     folder.is_some() && (folder == own("/proc/self/fd") || folder == own("/dev/fd"))
 }
 
-/// Adds the folder of the target to an error.
+/// Adds the folder of the target to the message of an error.
 fn in_folder(target: &Path, error: io::Error) -> io::Error {
     let folder = folder_of(target).display();
     io::Error::new(error.kind(), format!("cannot create a file in the folder {folder}: {error}"))

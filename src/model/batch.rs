@@ -27,9 +27,10 @@ pub struct FlatPage {
     pub rejects: Vec<Reject>,
     /// Number of records in the page's `data`: rows of the base table plus rejects.
     pub records: usize,
-    /// Rejected records with a readable key. The service still returns them, so their stored rows have not vanished.
+    /// Records that the drift rules rejected although their key is readable; `None` if there are none. The service
+    /// still returns these records, so their stored rows have not vanished.
     pub discarded: Option<DiscardedRows>,
-    /// Requested keys that the service does not know. Only users are requested by key.
+    /// Requested keys that the service does not know; empty for all streams except users, which are requested by key.
     pub absent: Vec<String>,
     /// Fields and values of the page that no contract knows.
     pub drift: Drift,

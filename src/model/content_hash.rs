@@ -1,8 +1,8 @@
 //! Hashes the content of a row. Two rows with equal hashes have equal content.
 //!
 //! The hash covers all values that are not NULL, in the order of the contract. Each value is encoded as the hash of its
-//! column name, a tag of its type, and its bytes. A text or list starts with its length. So different rows never have
-//! the same encoding. A new column of the contract changes no hash of a row in which the column is NULL.
+//! column name, a tag of its type, and its bytes. The bytes of a text or list start with its length, so different rows
+//! never have the same encoding. A new column of the contract changes no hash of a row in which the column is NULL.
 //!
 //! Warehouses store these hashes: if the encoding changes, every row looks edited.
 
@@ -18,53 +18,60 @@ pub(crate) fn column_name_hash(name: &str) -> u32 {
     (xxh3_64(name.as_bytes()) >> 32) as u32
 }
 
-/// Encodes the values of one row, in the order of the contract, and hashes them. Reused for the next row after `clear`.
+/// Encodes the values of one row, in the order of the contract, and hashes them. `column` is the [`column_name_hash`]
+/// of a value's column. After `clear`, the same encoder serves the next row.
 #[derive(Debug, Default)]
 pub(crate) struct RowContent {
     bytes: Vec<u8>,
 }
 
 impl RowContent {
+    /// Removes all values.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
     }
 
-    pub(crate) fn text(&mut self, name: u32, value: &str) {
-        self.begin(name, b't');
+    /// Adds a text.
+    pub(crate) fn text(&mut self, column: u32, value: &str) {
+        self.begin(column, b't');
         self.bytes.extend_from_slice(&(value.len() as u64).to_le_bytes());
         self.bytes.extend_from_slice(value.as_bytes());
     }
 
-    pub(crate) fn bigint(&mut self, name: u32, value: i64) {
-        self.begin(name, b'i');
+    /// Adds an integer.
+    pub(crate) fn bigint(&mut self, column: u32, value: i64) {
+        self.begin(column, b'i');
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub(crate) fn double(&mut self, name: u32, value: f64) {
-        self.begin(name, b'd');
+    /// Adds a number, by its bits.
+    pub(crate) fn double(&mut self, column: u32, value: f64) {
+        self.begin(column, b'd');
         self.bytes.extend_from_slice(&value.to_bits().to_le_bytes());
     }
 
-    pub(crate) fn boolean(&mut self, name: u32, value: bool) {
-        self.begin(name, b'b');
+    /// Adds a boolean.
+    pub(crate) fn boolean(&mut self, column: u32, value: bool) {
+        self.begin(column, b'b');
         self.bytes.push(u8::from(value));
     }
 
     /// Adds a time in microseconds since the epoch.
-    pub(crate) fn timestamp(&mut self, name: u32, value: i64) {
-        self.begin(name, b's');
+    pub(crate) fn timestamp(&mut self, column: u32, value: i64) {
+        self.begin(column, b's');
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub(crate) fn bigints(&mut self, name: u32, values: &[i64]) {
-        self.begin(name, b'l');
+    /// Adds a list of integers.
+    pub(crate) fn bigints(&mut self, column: u32, values: &[i64]) {
+        self.begin(column, b'l');
         self.bytes.extend_from_slice(&(values.len() as u64).to_le_bytes());
         values.iter().for_each(|value| self.bytes.extend_from_slice(&value.to_le_bytes()));
     }
 
-    /// Starts a value: `name` is the column's [`column_name_hash`], `tag` stands for its type.
-    fn begin(&mut self, name: u32, tag: u8) {
-        self.bytes.extend_from_slice(&name.to_le_bytes());
+    /// Starts a value. `tag` stands for the type of the value.
+    fn begin(&mut self, column: u32, tag: u8) {
+        self.bytes.extend_from_slice(&column.to_le_bytes());
         self.bytes.push(tag);
     }
 
@@ -73,7 +80,7 @@ impl RowContent {
         xxh3_64(&self.bytes) as i64
     }
 
-    /// Returns the hash of a key. 128 bits, because keys are compared by their hash alone.
+    /// Returns the hash of a key. It has 128 bits, because keys are compared by their hash alone.
     pub(crate) fn hash_128(&self) -> u128 {
         xxh3_128(&self.bytes)
     }
@@ -106,6 +113,7 @@ pub(crate) fn key_hashes(key: &[&str], rows: &RecordBatch) -> Result<Vec<u128>, 
     Ok(hashes)
 }
 
+/// Returns true if the key columns of a table can have this type.
 fn is_key_type(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::Int64 | DataType::Timestamp(TimeUnit::Microsecond, _))
 }

@@ -2,8 +2,8 @@
 
 use super::{FlagSet, Window};
 
-/// Value of [`CoverageInterval::scanned_ms`] for an interval that needs a recheck. It is older than any real time, so
-/// that every run scans the interval again.
+/// Value of [`CoverageInterval::scanned_ms`] for an interval that needs a recheck. The value is older than any real
+/// time, so that every run scans the interval again.
 pub const NEEDS_RECHECK_MS: i64 = 0;
 
 /// An interval of creation time that was proven complete.
@@ -15,12 +15,13 @@ pub struct CoverageInterval {
     pub flags: FlagSet,
     /// When the last scan began, in epoch milliseconds of the service's clock; or [`NEEDS_RECHECK_MS`].
     pub scanned_ms: i64,
-    /// Number of rows that the service returned; an estimate if the interval is a part of a scanned one.
+    /// Number of rows that the service returned; an estimate if only a longer interval was scanned.
     pub rows: u64,
 }
 
 impl CoverageInterval {
-    /// Returns the part of the interval inside a window, with its share of the rows; `None` if they do not overlap.
+    /// Returns the interval cut to a window. The rows are estimated by the share of the length. Returns `None` if
+    /// interval and window do not overlap.
     pub fn part(&self, window: Window) -> Option<CoverageInterval> {
         let inside = self.window.intersect(window);
         (!inside.is_empty()).then(|| {

@@ -15,7 +15,7 @@ pub struct Delivery {
     pub body: Vec<u8>,
 }
 
-/// The rows of some deliveries.
+/// The table rows of a list of deliveries.
 #[derive(Clone, Debug)]
 pub struct FlatEvents {
     /// Rows of `webhook_events`: one per delivery, in order.
@@ -72,7 +72,7 @@ impl EventKind {
         !matches!(self, EventKind::Test | EventKind::OtherEnvironment | EventKind::Unknown | EventKind::NotJson)
     }
 
-    /// Returns the stream that has new records after an event of this kind; `None` if no stream has.
+    /// Returns the stream that has new or changed records after an event of this kind; `None` if no stream has.
     pub fn changed_stream(self) -> Option<Stream> {
         match self {
             EventKind::AnswerSubmitted | EventKind::StudySubmitted => Some(Stream::Responses),

@@ -1,4 +1,5 @@
-//! Detects characters that change how a screen shows a text. Text from outside must not reach a screen with them.
+//! Detects characters that change how a screen shows a text. Text from outside must not reach a screen with such
+//! characters.
 
 /// Returns true if a character controls the display instead of being shown. Terminals obey control characters, and
 /// direction marks make a text look different from what it is.

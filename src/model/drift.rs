@@ -1,5 +1,5 @@
 //! Drift: fields and values that the service sends and the contracts in `schemas/` do not know. Defines how drift is
-//! handled, and counts it.
+//! handled, and counts drift.
 //!
 //! A [`Drift`] is safe to print: it contains field names, types and lengths, and no personal data. `flatten` ensures
 //! this when it adds an entry; this module does not inspect values.
@@ -14,7 +14,7 @@ use super::{Stream, named::named};
 /// Maximum number of entries in a [`Drift`]. Further drift is only counted.
 pub const DRIFT_PLACES_MAX: usize = 100;
 
-/// How a stream handles one kind of drift. The names are the ones that dlt uses.
+/// How a stream handles one kind of drift. The library dlt uses the same names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DriftMode {
@@ -71,13 +71,13 @@ impl DriftRules {
         }
     }
 
-    /// Returns true if some kind of drift keeps a window from being applied.
+    /// Returns true if a kind of drift can keep a window from being applied.
     pub fn can_freeze(self) -> bool {
         [self.unknown_fields, self.type_clashes].contains(&DriftMode::Freeze)
     }
 }
 
-/// The drift rules of all streams, enabled or not.
+/// The drift rules of all streams, including streams that are not enabled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DriftPolicy([DriftRules; Stream::ALL.len()]);
 
@@ -151,7 +151,7 @@ impl fmt::Display for DriftFate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriftEntry {
     pub kind: DriftKind,
-    /// Path of the field, starting with the stream or with `webhooks`: `responses.meta.battery`.
+    /// Path of the field, starting with the stream or with `webhooks`, such as `responses.meta.battery`.
     pub place: String,
     /// Number of records that contain the drift.
     pub records: u64,
@@ -177,7 +177,8 @@ impl Drift {
         self.totals.is_empty()
     }
 
-    /// Adds one entry.
+    /// Adds an entry, or its records to the entry of the same drift. If the list of entries is full, only the records
+    /// are counted.
     pub fn add(&mut self, entry: DriftEntry) {
         *self.totals.entry(entry.kind).or_default() += entry.records;
         let is_value = matches!(entry.kind, DriftKind::NewQuestionType | DriftKind::NewEnumValue);
@@ -195,8 +196,9 @@ impl Drift {
         *self.totals.entry(kind).or_default() += records;
     }
 
-    /// Adds the drift of a page that has only `new_records` new records. Its other records were counted with another
-    /// page.
+    /// Adds the drift of a page that has only `new_records` new records, because its other records were counted with
+    /// another page. Each entry counts for at most `new_records` records. Drift without an entry counts in full, unless
+    /// `new_records` is 0.
     pub fn merge_new(&mut self, other: &Drift, new_records: u64) {
         if new_records == 0 {
             return;
@@ -219,7 +221,7 @@ impl Drift {
         self.entries.values()
     }
 
-    /// Returns how many records have drift in fields without an entry. A record counts once per field.
+    /// Returns the number of records with drift that has no entry. A record counts once per field.
     pub fn unlisted_count(&self) -> u64 {
         self.unlisted().map(|(_, count)| count).sum()
     }
@@ -229,7 +231,7 @@ impl Drift {
         self.totals.keys().any(|kind| rules.mode(*kind) == mode)
     }
 
-    /// Returns, for each kind with drift without an entry, the number of its records.
+    /// Returns each kind that has drift without an entry, with the number of records of this drift.
     fn unlisted(&self) -> impl Iterator<Item = (DriftKind, u64)> {
         DriftKind::ALL.into_iter().filter_map(|kind| {
             let listed: u64 = self.entries.values().filter(|entry| entry.kind == kind).map(|entry| entry.records).sum();

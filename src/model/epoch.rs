@@ -25,7 +25,7 @@ impl EpochUnit {
         }
     }
 
-    /// Returns how many of this unit make one second.
+    /// Returns how many of these units make one second.
     pub fn per_second(self) -> i64 {
         match self {
             EpochUnit::Seconds => 1,
@@ -48,9 +48,8 @@ impl EpochUnit {
 
 /// Parses epoch milliseconds.
 ///
-/// # Errors
-/// If the text is not a whole number, or the number has another unit. The error then names the same time in
-/// milliseconds.
+/// # Errors If the text is not a whole number, or the number has another unit. For another unit, the error names the
+/// same time in milliseconds.
 pub fn epoch_ms(text: &str) -> Result<i64, String> {
     let number: i64 = text.parse().map_err(|_| format!("'{text}' is not a whole number of epoch milliseconds"))?;
     let unit = EpochUnit::of(number as f64);

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-/// A durable step of a run. A kill before the step leaves what earlier steps made durable.
+/// A durable step of a run. If a run is killed before the step, only what earlier steps made durable remains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DurableStep {
     /// Create the spool file of a scan.
@@ -98,10 +98,13 @@ pub enum DurableStep {
     DeliveriesRemoved,
 }
 
+/// Decides whether a run stops before a step: true stops the run.
 type Hook = dyn Fn(DurableStep) -> bool + Send + Sync;
 
+/// The hook of a test, and whether it has stopped the run.
 struct HookState {
     stops_before: Box<Hook>,
+    /// True once the hook returned true.
     is_stopped: AtomicBool,
 }
 
@@ -110,14 +113,15 @@ struct HookState {
 pub struct Failpoints(Option<Arc<HookState>>);
 
 impl Failpoints {
-    /// Creates failpoints that call `stops_before` before each durable step. Once it returns true, this step and all
-    /// later ones fail.
+    /// Creates failpoints that call `stops_before` before each durable step. Once `stops_before` returns true, this
+    /// step and all later steps fail, and `stops_before` is not called again.
     pub fn with_hook(stops_before: impl Fn(DurableStep) -> bool + Send + Sync + 'static) -> Failpoints {
         let state = HookState { stops_before: Box::new(stops_before), is_stopped: AtomicBool::new(false) };
         Failpoints(Some(Arc::new(state)))
     }
 
-    /// Must be called before each durable step. After an error the caller must not take the step.
+    /// Returns an error if the run is stopped before this step. Must be called before each durable step; after an error
+    /// the caller must not take the step.
     pub fn hit(&self, step: DurableStep) -> io::Result<()> {
         let Some(state) = &self.0 else { return Ok(()) };
         if !state.is_stopped.load(Ordering::SeqCst) && !(state.stops_before)(step) {

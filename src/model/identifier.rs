@@ -12,7 +12,7 @@ use super::{
     normal_forms::{composed, decomposed, mail_address, mail_address_in_ascii},
 };
 
-/// Placeholders that fill the field of an identifier and name nobody, in any case.
+/// Placeholders that fill the field of an identifier and name nobody. The case of letters does not matter.
 const PLACEHOLDERS: [&str; 10] = [
     "anonymous",
     "guest",
@@ -79,8 +79,8 @@ impl fmt::Display for IdentifierKind {
     }
 }
 
-/// An identifier in its normal form, so that two spellings of one identifier are equal: mail addresses and UUIDs in any
-/// case, visitor numbers with leading zeros, all of them with composed or decomposed letters.
+/// An identifier in its normal form, in which two spellings of one identifier are equal. Spellings differ in the case
+/// of mail addresses and UUIDs, in leading zeros of visitor numbers, and in composed or decomposed letters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Identifier {
     pub kind: IdentifierKind,
@@ -92,15 +92,15 @@ pub struct Identifier {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenIdentifier {
     pub identifier: Identifier,
-    /// The spelling. Addresses are in lower case, and UUIDs and numbers in normal form: these differences never
-    /// distinguish people.
+    /// The spelling where the identifier was found. Addresses are in lower case, and UUIDs and numbers in normal form,
+    /// because case and zeros never distinguish people.
     pub written: String,
 }
 
-/// The spellings of identifiers that differ from the normal form.
+/// For each identifier, its spellings that differ from the normal form.
 pub type Spellings = BTreeMap<Identifier, BTreeSet<String>>;
 
-/// Adds spellings that were found elsewhere.
+/// Adds the spellings in `others` to `spellings`.
 pub fn merge_spellings(spellings: &mut Spellings, others: Spellings) {
     for (identifier, written) in others {
         spellings.entry(identifier).or_default().extend(written);
@@ -127,8 +127,8 @@ impl WrittenIdentifier {
         Some(WrittenIdentifier { identifier: Identifier { kind, value }, written })
     }
 
-    /// Returns the identifier in its spelling, as earlier versions compared it; `None` if the spelling is the normal
-    /// form.
+    /// Returns the identifier with its spelling as the value, as earlier versions of the program compared it; `None` if
+    /// the spelling is the normal form.
     pub fn as_written(&self) -> Option<Identifier> {
         let Identifier { kind, value } = &self.identifier;
         (*value != self.written).then(|| Identifier { kind: *kind, value: self.written.clone() })
@@ -143,7 +143,7 @@ impl WrittenIdentifier {
     }
 }
 
-/// Returns an identifier whose spelling is its normal form.
+/// Returns kind, value and spelling of an identifier whose spelling is its normal form.
 fn normal(kind: IdentifierKind, value: String) -> (IdentifierKind, String, String) {
     (kind, value.clone(), value)
 }
@@ -154,8 +154,8 @@ impl Identifier {
         WrittenIdentifier::read(kind, text).map(|spelled| spelled.identifier)
     }
 
-    /// Returns the spellings that the service may know: the normal form, all spellings that were found, and a mail
-    /// address with its domain in ASCII.
+    /// Returns the spellings by which the service may know the identifier: the normal form, all its known `spellings`,
+    /// and for a mail address the form with the domain in ASCII.
     pub fn written_forms(&self, spellings: &Spellings) -> BTreeSet<String> {
         let mut forms = BTreeSet::from([self.value.clone()]);
         forms.extend(spellings.get(self).into_iter().flatten().cloned());
@@ -165,14 +165,15 @@ impl Identifier {
         forms
     }
 
-    /// Returns the [`written_forms`](Self::written_forms), each also with composed and with decomposed letters.
+    /// Returns the [`written_forms`](Self::written_forms): each as it is, with composed letters, and with decomposed
+    /// letters.
     pub fn all_forms(&self, spellings: &Spellings) -> BTreeSet<String> {
         let forms = self.written_forms(spellings);
         forms.iter().flat_map(|form| [form.clone(), composed(form), decomposed(form)]).collect()
     }
 
-    /// Returns true if the identifier can be searched for in free text. Numbers, `true` and `false` cannot: they occur
-    /// everywhere.
+    /// Returns true if the identifier can be searched for in free text. Returns false for a value without letters, and
+    /// for `true` and `false`, which occur everywhere.
     pub fn is_searchable(&self) -> bool {
         let is_literal = matches!(self.value.as_str(), "true" | "false");
         !is_literal && self.value.chars().any(char::is_alphabetic)

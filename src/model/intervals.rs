@@ -1,4 +1,4 @@
-//! Sets of milliseconds, stored as sorted, disjoint, half-open windows. Adjacent windows always merge.
+//! Sets of milliseconds, stored as sorted, disjoint, half-open windows. Windows that touch are merged.
 
 use super::Window;
 
@@ -34,7 +34,7 @@ impl IntervalSet {
         Some(Window::new(self.windows.first()?.start_ms, self.windows.last()?.end_ms))
     }
 
-    /// Adds a window. It merges with the windows that it overlaps or touches.
+    /// Adds a window, and merges it with the windows that it overlaps or touches.
     pub fn insert(&mut self, window: Window) {
         if window.is_empty() {
             return;
@@ -47,14 +47,14 @@ impl IntervalSet {
         self.windows.splice(first..last, [merged]);
     }
 
-    /// Removes a window.
+    /// Removes the milliseconds of a window.
     pub fn remove(&mut self, window: Window) {
         if window.is_empty() {
             return;
         }
         let first = self.windows.partition_point(|stored| stored.end_ms <= window.start_ms);
         let last = self.windows.partition_point(|stored| stored.start_ms < window.end_ms);
-        let rests: Vec<Window> = self.windows[first..last]
+        let remaining: Vec<Window> = self.windows[first..last]
             .iter()
             .flat_map(|stored| {
                 [
@@ -62,9 +62,9 @@ impl IntervalSet {
                     Window::new(window.end_ms.max(stored.start_ms), stored.end_ms),
                 ]
             })
-            .filter(|rest| !rest.is_empty())
+            .filter(|window| !window.is_empty())
             .collect();
-        self.windows.splice(first..last, rests);
+        self.windows.splice(first..last, remaining);
     }
 
     /// Returns true if the set contains the whole window.
@@ -77,7 +77,7 @@ impl IntervalSet {
         }
     }
 
-    /// Returns the parts of the window that are not in the set, in order.
+    /// Returns the ranges of the window that are not in the set, in order of time.
     pub fn gaps_in(&self, window: Window) -> Vec<Window> {
         let mut gaps = IntervalSet::new();
         gaps.insert(window);

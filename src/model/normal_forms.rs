@@ -17,7 +17,7 @@ pub fn decomposed(text: &str) -> String {
     if text.is_ascii() { text.to_owned() } else { text.nfd().collect() }
 }
 
-/// Returns the text in lower case with composed letters. A final sigma (`ς`) becomes a plain one (`σ`).
+/// Returns the text in lower case with composed letters. A final sigma (`ς`) becomes a plain sigma (`σ`).
 pub fn folded(text: &str) -> String {
     if text.is_ascii() {
         return text.to_ascii_lowercase();
@@ -34,7 +34,8 @@ pub fn mail_address(text: &str) -> Option<String> {
     (is_local_part(local) && is_domain(&domain)).then(|| format!("{}@{domain}", folded(local)))
 }
 
-/// Returns a mail address with its domain in ASCII (`xn--`); `None` if the domain is ASCII already or has no such form.
+/// Returns a mail address with its domain in ASCII (`xn--`); `None` if the domain is ASCII already or has no ASCII
+/// form.
 pub fn mail_address_in_ascii(address: &str) -> Option<String> {
     let (local, domain) = address.rsplit_once('@')?;
     if domain.is_ascii() {

@@ -27,7 +27,7 @@ pub struct PageRequest {
     pub window: Window,
     /// The optional parts to request; only responses have optional parts.
     pub flags: FlagSet,
-    /// The `limit` parameter, if the stream has one.
+    /// The `limit` parameter: the page size in rows. Not sent if the stream has no such parameter.
     pub page_rows: u32,
     /// The token of the page; `None` requests the first page.
     pub token: Option<PageToken>,
@@ -52,7 +52,7 @@ pub enum EndStyle {
     Missing = 2,
     /// `cursor: ""`.
     EmptyText = 4,
-    /// 404 on the list call: an empty, complete result.
+    /// Status 404 for a request of the list: the result is complete.
     NotFound = 8,
 }
 
@@ -99,7 +99,7 @@ impl EndStyles {
         self.0
     }
 
-    /// Returns the styles that are in at least one of both sets.
+    /// Returns the styles that are in at least one of the two sets.
     #[must_use]
     pub fn union(self, other: EndStyles) -> Self {
         EndStyles(self.0 | other.0)

@@ -10,7 +10,8 @@ use std::sync::{
 pub struct Rng(Option<Arc<AtomicU64>>);
 
 impl Rng {
-    /// Creates a sequence; the same seed gives the same numbers. Not for secrets.
+    /// Creates a sequence from a seed; the same seed gives the same numbers. The numbers can be predicted, so they must
+    /// not be secrets.
     pub fn seeded(seed: u64) -> Rng {
         Rng(Some(Arc::new(AtomicU64::new(seed))))
     }

@@ -51,7 +51,7 @@ time_ordered_id! {
 pub struct Scan {
     /// The scan's id.
     pub id: ScanId,
-    /// The run that started the scan. It stays the same when a later run resumes the scan.
+    /// The run that started the scan. The value stays the same when a later run resumes the scan.
     pub run_id: RunId,
     /// The scanned stream or survey.
     pub scope: Scope,
@@ -59,6 +59,7 @@ pub struct Scan {
     pub window: Window,
     /// The requested optional parts of records.
     pub flags: FlagSet,
-    /// Start of the scan, in epoch milliseconds of the *service's* clock. It is `_synced_at` of the written rows.
+    /// Start of the scan, in epoch milliseconds of the *service's* clock. The written rows have this time as
+    /// `_synced_at`.
     pub started_ms: i64,
 }

@@ -8,7 +8,7 @@ pub fn is_same_service(left: &str, right: &str) -> bool {
     left == right || canonical(left) == canonical(right)
 }
 
-/// Returns the form of a base URL in which it is compared.
+/// Returns the form in which a base URL is compared. A text that is not a URL is returned unchanged.
 fn canonical(address: &str) -> Cow<'_, str> {
     let Some((scheme, rest)) = address.split_once("://") else { return Cow::Borrowed(address) };
     let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));

@@ -1,5 +1,5 @@
-//! The service profile: behaviours that the contract leaves open and that runs measure. Defines the names and values as
-//! they are stored; `pipeline::service_profile` measures them.
+//! The service profile: behaviours that the contract leaves open and that runs measure. This file defines the names and
+//! values as they are stored; `pipeline::service_profile` measures them.
 //!
 //! A behaviour decides how much to request. It never makes a window complete (promise P3).
 
@@ -75,7 +75,7 @@ pub enum Ties {
 }
 
 impl Ties {
-    /// Returns true if a page boundary may hide rows. Then every boundary is probed.
+    /// Returns true if a page boundary may hide rows, so that every boundary must be probed.
     pub fn may_lose(self) -> bool {
         matches!(self, Ties::Unknown | Ties::Lost)
     }

@@ -32,7 +32,7 @@ named! {
 }
 
 impl Stream {
-    /// The streams that the service lists, in the same order.
+    /// The streams that the service lists, in the order in which they are synced.
     pub const LISTS: [Stream; 3] = [Stream::Surveys, Stream::Responses, Stream::Themes];
 
     /// Returns the path of the list; for users, the path before the id.

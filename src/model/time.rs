@@ -27,10 +27,10 @@ pub fn format_ms(at_ms: i64) -> String {
     }
 }
 
-/// Numbers that are accepted as epoch milliseconds: 1973 to 5138. Smaller numbers are seconds, larger ones micro- or
-/// nanoseconds.
+/// Numbers that are accepted as epoch milliseconds: the years 1973 to 5138. Smaller numbers are probably seconds,
+/// larger ones microseconds or nanoseconds.
 const EPOCH_MS: std::ops::Range<u128> = 100_000_000_000..100_000_000_000_000;
-/// Epoch milliseconds that an error suggests for a number in another unit: 1973 to 2286.
+/// Epoch milliseconds that an error suggests for a number in another unit: the years 1973 to 2286.
 const SUGGESTED_MS: std::ops::Range<u128> = 100_000_000_000..10_000_000_000_000;
 
 /// The accepted forms of a date, for errors.
@@ -38,8 +38,8 @@ const DATE_FORMS: &str = "2026-01-31, 2026-01-31T08:00:00Z or epoch milliseconds
 
 /// Parses a time: `2026-01-31` (midnight UTC), RFC 3339, or epoch milliseconds.
 ///
-/// # Errors
-/// If the text has another form or lies before 1970. The error names the accepted forms or what was probably meant.
+/// # Errors If the text has another form or lies before 1970. The error names the accepted forms, or the time that was
+/// probably meant.
 pub fn parse_date(text: &str) -> Result<i64, String> {
     let text = text.trim();
     let since_1970 = |at_ms: i64| match at_ms {
@@ -62,7 +62,8 @@ pub fn parse_date(text: &str) -> Result<i64, String> {
     Err(format!("'{text}' is not a date: write {DATE_FORMS}"))
 }
 
-/// Parses epoch milliseconds. If the number has another unit, the error suggests the same time in milliseconds.
+/// Parses epoch milliseconds. If the number is probably in another unit, the error suggests the same time in
+/// milliseconds.
 fn parse_epoch(text: &str) -> Result<i64, String> {
     let number: u128 = text.parse().map_err(|_| format!("'{text}' is too large, or before 1970"))?;
     let meant = match number {
@@ -79,8 +80,8 @@ fn parse_epoch(text: &str) -> Result<i64, String> {
     Err(suggestion.unwrap_or_else(|| format!("'{text}' is too large for epoch milliseconds")))
 }
 
-/// Parses a time in one of the forms of [`parse_date`], or relative to `now_ms`: `now`, `today`, `yesterday` (midnight
-/// UTC), or `7d` and `36h` (that long ago). `2026-11` is the start of the month in UTC.
+/// Parses a time in one of the forms of [`parse_date`], or a time relative to `now_ms`: `now`, `today`, `yesterday`
+/// (midnight UTC), or a duration such as `7d` or `36h` before now. `2026-11` is the start of the month in UTC.
 ///
 /// # Errors
 /// If the text has another form or lies before 1970. The error names the accepted forms.
@@ -109,7 +110,8 @@ pub fn parse_moment(text: &str, now_ms: i64) -> Result<i64, String> {
     })
 }
 
-/// Parses `2026-11` into the start of the month in UTC; `None` if the text has another form.
+/// Parses `2026-11` into the start of the month in UTC, in epoch milliseconds; `None` if the text has another form or
+/// lies before 1970.
 pub fn parse_month(text: &str) -> Option<i64> {
     let is_month = text.len() == 7 && text.as_bytes().get(4) == Some(&b'-');
     let day = NaiveDate::parse_from_str(&format!("{text}-01"), "%Y-%m-%d").ok().filter(|_| is_month)?;

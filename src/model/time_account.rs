@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-/// An activity of the run. While several overlap, the time counts for the first of them in this order. So waiting
-/// counts only while the run does nothing else.
+/// An activity of the run. While several activities overlap, the time counts for the first of them in this order. So
+/// waiting counts only while the run does nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// Applying a scan to the warehouse, archiving, checkpointing.
@@ -25,6 +25,7 @@ pub enum Activity {
     Pacing,
 }
 
+/// Number of activities.
 const ACTIVITIES: usize = 5;
 
 /// The run's time by activity, in milliseconds. All other fields add up to `wall`, except for rounding.
@@ -52,18 +53,24 @@ pub struct TimeAccount {
     inner: Arc<Mutex<Inner>>,
 }
 
+/// The state of an account. Arrays are indexed by [`Activity`].
 #[derive(Debug)]
 struct Inner {
+    /// Start of the run.
     started: Instant,
+    /// Up to when all time is counted.
     since: Instant,
+    /// How many guards of each activity exist.
     running: [u32; ACTIVITIES],
+    /// The counted time of each activity.
     spent: [Duration; ACTIVITIES],
+    /// The counted time without an activity.
     idle: Duration,
 }
 
 impl Inner {
-    /// Adds the time since the last change to the current activity. `now` may lie before that change, if another thread
-    /// read its own `now` later and took the lock first. Then nothing is added.
+    /// Adds the time since the last change to the current activity. Adds nothing if `now` lies before that change,
+    /// because another thread read a later time and took the lock first.
     fn add_elapsed(&mut self, now: Instant) {
         let elapsed = now.saturating_duration_since(self.since);
         match self.running.iter().position(|count| *count > 0) {
@@ -121,6 +128,7 @@ impl TimeAccount {
         self.parts_at(Instant::now())
     }
 
+    /// Counts the time up to `now`, then changes the number of guards of an activity.
     fn change(&self, activity: Activity, by: i32, now: Instant) {
         let mut inner = self.lock();
         inner.add_elapsed(now);

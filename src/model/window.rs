@@ -16,7 +16,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Creates a window; it is empty if the end is before the start.
+    /// Creates a window. If the end is before the start, the window is empty and ends at its start.
     pub fn new(start_ms: i64, end_ms: i64) -> Self {
         Self { start_ms, end_ms: end_ms.max(start_ms) }
     }

@@ -10,7 +10,7 @@ use crate::model::{folded, unicode_domain};
 /// Prefix of a domain's label that encodes letters beyond ASCII.
 const ACE_PREFIX: &str = "xn--";
 
-/// A decoded text, and the source of each byte.
+/// A decoded text, and for each byte its index in the source text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DecodedText {
     pub bytes: Vec<u8>,
@@ -26,12 +26,12 @@ impl DecodedText {
         index(decoded.start)..index(decoded.end)
     }
 
-    /// Undoes JSON's escapes. A lone surrogate becomes U+FFFD, as in the warehouse.
+    /// Undoes the escapes of JSON strings. A lone surrogate becomes U+FFFD, as in the warehouse.
     pub fn from_json(text: &[u8]) -> DecodedText {
         decode(text, b'\\', json_escape)
     }
 
-    /// Undoes percent encoding of a text whose JSON escapes are undone.
+    /// Undoes percent encoding. Source indexes still refer to the source of `self`.
     pub fn percent_decoded(self) -> DecodedText {
         let inner = decode(&self.bytes, b'%', percent_escape);
         let source = inner.source.iter().map(|index| self.source.get(*index).copied().unwrap_or(0)).collect();
@@ -58,7 +58,8 @@ impl DecodedText {
         DecodedText { bytes: Vec::with_capacity(bytes), source: Vec::with_capacity(bytes + 1) }
     }
 
-    /// Appends the normal form of a text that begins at `start` in the source.
+    /// Appends the normal form of a text that begins at `start` in the source. Domain labels in ASCII form are
+    /// converted only at the start of a word.
     fn fold(&mut self, text: &str, start: usize) {
         let mut index = 0;
         let mut is_in_word = false;
@@ -89,7 +90,8 @@ pub(super) fn may_have_ace_label(text: &[u8]) -> bool {
     })
 }
 
-/// Returns the length and the Unicode form of a label in ASCII form at the start of the text; `None` if there is none.
+/// Returns the length and the Unicode form of the domain label in ASCII form (`xn--`) at the start of the text; `None`
+/// if there is no such label.
 fn ace_label(text: &str) -> Option<(usize, String)> {
     text.get(..ACE_PREFIX.len()).filter(|start| start.eq_ignore_ascii_case(ACE_PREFIX))?;
     let length = text.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'-').count();
@@ -97,7 +99,7 @@ fn ace_label(text: &str) -> Option<(usize, String)> {
     (!label.is_ascii()).then(|| (length, folded(&label)))
 }
 
-/// Returns the length of the first letter with all marks that are composed with it, in bytes.
+/// Returns the length in bytes of the first letter of a text, including the marks that are composed with the letter.
 fn composed_length(text: &str) -> usize {
     let begins_letter = |letter: char| {
         letter.is_ascii()
@@ -107,11 +109,11 @@ fn composed_length(text: &str) -> usize {
     next.map_or(text.len(), |(at, _)| at)
 }
 
-/// Decodes the escape at the start of a text. Returns the decoded bytes and the length of the escape; `None` if the
-/// text does not start with a valid escape.
+/// A function that decodes the escape at the start of a text. It returns the decoded bytes and the length of the
+/// escape; `None` if the text does not start with a valid escape.
 type Escape = fn(&[u8]) -> Option<(Vec<u8>, usize)>;
 
-/// Decodes all escapes, which start with `mark`. Invalid escapes stay as they are.
+/// Decodes all escapes of a text, each of which starts with the byte `mark`. Invalid escapes stay as they are.
 fn decode(text: &[u8], mark: u8, escape: Escape) -> DecodedText {
     let mut decoded = DecodedText::with_capacity(text.len());
     let mut index = 0;
@@ -132,6 +134,7 @@ fn decode(text: &[u8], mark: u8, escape: Escape) -> DecodedText {
     decoded
 }
 
+/// Decodes an escape of a JSON string, as an [`Escape`].
 fn json_escape(text: &[u8]) -> Option<(Vec<u8>, usize)> {
     let simple = match text.get(1)? {
         b'u' => return json_unicode(text),
@@ -162,6 +165,7 @@ fn json_unicode(text: &[u8]) -> Option<(Vec<u8>, usize)> {
     Some((letter.unwrap_or(char::REPLACEMENT_CHARACTER).to_string().into_bytes(), length))
 }
 
+/// Decodes `%..`, as an [`Escape`].
 fn percent_escape(text: &[u8]) -> Option<(Vec<u8>, usize)> {
     let digits = std::str::from_utf8(text.get(1..3)?).ok()?;
     let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());

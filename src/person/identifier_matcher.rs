@@ -2,8 +2,8 @@
 //!
 //! In a *text* (the value of a column, or a page) an identifier matches only as a complete word: `anna@example.com` is
 //! not in `joanna@example.com`. JSON and percent escapes are undone first, and letters are composed. In *raw bytes* (a
-//! file of unknown format) an identifier matches anywhere. A visitor's number looks like any other number, so it is
-//! found by the columns and fields that contain it, never here.
+//! file of unknown format) an identifier matches anywhere. A visitor's number looks like any other number, so texts and
+//! raw bytes are never searched for it. Callers find it in the columns and fields that contain visitor numbers.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -26,7 +26,7 @@ use crate::{
 pub const ERASED: &str = "[erased]";
 /// Identifiers shorter than this match in a text only if they are the complete text, or stand between two quotes.
 const UNQUOTED_BYTES_MIN: usize = 4;
-/// Number of bytes that are read from a file at a time.
+/// Number of bytes of a file that are read at a time.
 const READ_BYTES: usize = 1 << 20;
 /// Letters beyond ASCII whose composed form is an ASCII letter.
 const COMPOSED_TO_ASCII: [&str; 3] = ["\u{212a}", "\u{37e}", "\u{1fef}"];
@@ -38,18 +38,21 @@ pub struct IdentifierMatcher {
     identifiers: Vec<Identifier>,
     /// The case-folded values of `identifiers`, in the same order.
     folded_values: Patterns,
-    /// The values of all identifiers, also of numbers, as fields of records contain them.
+    /// The values of all identifiers, including numbers, as fields of records contain them.
     field_values: Patterns,
-    /// Whether a value contains a character that JSON writes with a backslash.
+    /// True if a value contains a character that JSON writes with a backslash.
     has_escaped: bool,
-    /// Whether a value contains letters beyond ASCII, which have several spellings.
+    /// True if a value contains letters beyond ASCII, which have several spellings.
     has_non_ascii: bool,
-    /// Whether an identifier is a mail address, whose domain has several spellings.
+    /// True if an identifier is a mail address, whose domain has several spellings.
     has_emails: bool,
     /// All spellings of the identifiers that raw bytes are searched for.
     raw_spellings: Patterns,
+    /// Length of the longest of `raw_spellings`, in bytes.
     raw_spelling_bytes_max: usize,
+    /// See [`IdentifierMatcher::not_in_texts`].
     not_in_texts: usize,
+    /// See [`IdentifierMatcher::not_in_bytes`].
     not_in_bytes: usize,
 }
 
@@ -84,7 +87,7 @@ impl IdentifierMatcher {
     }
 
     /// Returns the number of identifiers that texts are not searched for: numbers, and words that the service itself
-    /// uses. They are found in columns and fields only.
+    /// uses. Such identifiers are found in columns and fields only.
     pub fn not_in_texts(&self) -> usize {
         self.not_in_texts
     }
@@ -100,7 +103,7 @@ impl IdentifierMatcher {
         !self.ranges(text).is_empty()
     }
 
-    /// Replaces each identifier in the text with [`ERASED`]. Returns `None` if there is none.
+    /// Replaces each identifier in the text with [`ERASED`]. Returns `None` if the text contains no identifier.
     pub fn redacted(&self, text: &str) -> Option<String> {
         let mut ranges = self.ranges(text.as_bytes());
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
@@ -119,7 +122,8 @@ impl IdentifierMatcher {
         (!ranges.is_empty()).then_some(redacted)
     }
 
-    /// Returns the ranges of the text that spell an identifier: plain, with JSON escapes, or also percent-encoded.
+    /// Returns the ranges of the text that spell an identifier: plain, with JSON escapes, or also percent-encoded. The
+    /// ranges are unsorted, and can overlap.
     fn ranges(&self, text: &[u8]) -> Vec<Range<usize>> {
         let mut ranges = Vec::new();
         self.find(text, |range| ranges.push(range));
@@ -154,14 +158,14 @@ impl IdentifierMatcher {
         self.has_non_ascii && (!text.is_ascii() || may_have_ace_label(text))
     }
 
-    /// Returns false if the text contains no identifier. A fast test before [`IdentifierMatcher::is_in_text`]: true
-    /// does not mean that there is one.
+    /// Returns false if the text certainly contains no identifier. A fast test before
+    /// [`IdentifierMatcher::is_in_text`]: a result of true proves nothing.
     pub fn may_be_in(&self, text: &[u8]) -> bool {
         text.contains(&b'%') || self.has_escapes(text) || self.may_be_folded(text) || self.folded_values.any_in(text)
     }
 
-    /// Returns false if no field of a record in the text contains an identifier, including numbers. A fast test: true
-    /// does not mean that there is one.
+    /// Returns false if certainly no field of a record in the text contains an identifier, including numbers. A fast
+    /// test: a result of true proves nothing.
     pub fn may_be_a_field(&self, text: &[u8]) -> bool {
         let may_have_domain = self.has_emails && !text.is_ascii();
         may_have_domain || self.has_escapes(text) || self.may_be_folded(text) || self.field_values.any_in(text)
@@ -209,8 +213,8 @@ impl IdentifierMatcher {
     }
 }
 
-/// Returns the patterns of which at least one is in every ASCII field with one of these values: the values, UUIDs
-/// without hyphens, and letters that become ASCII when they are composed.
+/// Returns the patterns of a fast test: every ASCII field with one of these values contains at least one pattern. The
+/// patterns are the values, UUIDs without hyphens, and letters that become ASCII when they are composed.
 fn field_spellings(values: &[String]) -> Vec<String> {
     let simple = values.iter().filter(|value| uuid::Uuid::try_parse(value).is_ok()).map(|value| value.replace('-', ""));
     values.iter().cloned().chain(simple).chain(COMPOSED_TO_ASCII.map(str::to_owned)).collect()
@@ -231,7 +235,7 @@ fn is_word_of_contracts(value: &str) -> bool {
 }
 
 /// Returns true if a hit in a text is the identifier and not a part of a longer word. `spelling` are the bytes of the
-/// hit before folding: ids match only in their own case.
+/// hit before folding, because user ids and anonymous ids match only in their exact case.
 fn is_match(identifier: &Identifier, text: &[u8], hit: Range<usize>, spelling: &[u8]) -> bool {
     let has_case = matches!(identifier.kind, IdentifierKind::UserId | IdentifierKind::AnonymousId);
     if has_case && std::str::from_utf8(spelling).map(composed).as_deref() != Ok(identifier.value.as_str()) {

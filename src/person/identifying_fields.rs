@@ -30,9 +30,9 @@ pub struct IdentifyingFields {
 struct Field {
     /// The kind of identifier in the value; `None` if the value itself is not an identifier.
     kind: Option<IdentifierKind>,
-    /// Whether members of the value with a name such as `email` are mail addresses.
+    /// True if members of the value with a name such as `email` are mail addresses.
     has_emails: bool,
-    /// The identifying fields of the value, which is an object.
+    /// The identifying fields inside the value, if the value is an object.
     inside: IdentifyingFields,
 }
 
@@ -61,6 +61,7 @@ pub fn identifying_columns(table: &Table) -> impl Iterator<Item = (&Column, Iden
 }
 
 impl IdentifyingFields {
+    /// Collects the identifying fields of the records that fill these tables.
     fn of<'a>(filled: impl Iterator<Item = &'a Table>) -> IdentifyingFields {
         let mut fields = IdentifyingFields::default();
         for (column, kind) in filled.flat_map(identifying_columns).filter(|(column, _)| column.named_by.is_none()) {
@@ -73,7 +74,8 @@ impl IdentifyingFields {
         fields
     }
 
-    /// Returns the fields of pages of user lookups. They contain each user record next to the requested id.
+    /// Converts the fields of user records to the fields of user lookups. A lookup contains a user record in the field
+    /// `user`, next to the requested id.
     fn of_lookups(mut self) -> IdentifyingFields {
         let user = Field { inside: self.clone(), ..Field::default() };
         self.fields.insert("user".to_owned(), user);
@@ -81,7 +83,8 @@ impl IdentifyingFields {
         self
     }
 
-    /// Adds the field at a path. `is_object` says that the value is an object whose members may be mail addresses.
+    /// Adds the field at a path. `is_object` says that the value is an object: for [`IdentifierKind::Email`], its
+    /// members may be mail addresses.
     fn add(&mut self, path: &[&str], kind: IdentifierKind, is_object: bool) {
         let Some((first, rest)) = path.split_first() else { return };
         let field = self.fields.entry((*first).to_owned()).or_default();
@@ -97,10 +100,10 @@ impl IdentifyingFields {
         self.fields.is_empty()
     }
 
-    /// Calls `matches` with each identifier of a record until it returns true. Returns true if it did.
+    /// Calls `matches` with each identifier of a record until `matches` returns true. Returns true if `matches` did.
     ///
     /// A record that is not an object has no identifiers. In an object that is not valid JSON, everything that looks
-    /// like one of these fields counts, at any depth.
+    /// like an identifying field counts, at any depth.
     pub fn any(&self, record: &str, matches: &mut dyn FnMut(WrittenIdentifier) -> bool) -> bool {
         let mut is_found = false;
         let is_json = for_each_member(without_mark(record), &mut |name, value| {
@@ -163,7 +166,7 @@ fn text(json: &str) -> String {
 }
 
 /// Calls `matches` with everything that looks like the name and value of a member, in a text that is not valid JSON.
-/// Returns true if `matches` returned true.
+/// Stops and returns true if `matches` returns true.
 fn any_member_like(text: &str, matches: &mut dyn FnMut(&str, &str) -> bool) -> bool {
     let quote = |from: usize| text.get(from..)?.find('"').map(|found| from + found);
     let skip_spaces = |at: usize| text.get(at..).map_or(at, |rest| text.len() - rest.trim_start().len());
@@ -204,7 +207,7 @@ fn end_of_text(text: &str, start: usize) -> Option<usize> {
 }
 
 /// Calls `each` with the name and value of each member of an object, including repeated names. Returns false if the
-/// text is not a valid object; then `each` was called for the members before the error.
+/// text is not a valid object, after `each` was called for the members before the error.
 fn for_each_member(json: &str, each: &mut dyn FnMut(&str, &str)) -> bool {
     struct Members<'e>(&'e mut dyn FnMut(&str, &str));
     impl<'de> Visitor<'de> for Members<'_> {

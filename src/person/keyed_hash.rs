@@ -1,7 +1,6 @@
 //! The key of the suppression list: hashes identifiers and encrypts texts.
 //!
-//! A hash without the key reveals nothing. A plain hash would not be enough: a million guesses find any visitor's
-//! number.
+//! A keyed hash reveals nothing without the key. A plain hash would reveal a visitor's number after a million guesses.
 
 use std::{fmt, fs, path::Path, str::FromStr};
 
@@ -107,7 +106,8 @@ impl IdentifierKey {
         if path.try_exists().map_err(&failed)? {
             return Err(failed(std::io::ErrorKind::AlreadyExists.into()));
         }
-        // Written atomically: after a kill, a part of a key would be useless and could not be replaced.
+        // The key is written atomically: a kill must not leave an incomplete key, which would be useless and never
+        // replaced.
         files::write_private(path, text.as_bytes()).map_err(&failed)?;
         Ok(IdentifierKey::new(secret))
     }
@@ -144,11 +144,13 @@ impl IdentifierKey {
         Some(opened.to_vec())
     }
 
+    /// Creates the cipher whose key is derived from this key and `parts`. `None` cannot happen: the length is right.
     fn cipher(&self, parts: &[&[u8]]) -> Option<LessSafeKey> {
         UnboundKey::new(&CHACHA20_POLY1305, &self.derive(parts)).ok().map(LessSafeKey::new)
     }
 
-    /// Derives 32 bytes from the key and the parts (HMAC-SHA-256). Each part is preceded by its length.
+    /// Derives 32 bytes from the key and the parts with HMAC-SHA-256. The length of each part is hashed before the
+    /// part.
     fn derive(&self, parts: &[&[u8]]) -> [u8; KEY_BYTES] {
         let mut context = hmac::Context::with_key(&self.0);
         for part in parts {

@@ -8,7 +8,7 @@
 //! - [`suppression_list`]: the erased people
 //! - [`suppression`]: keeps their records out of scans
 //!
-//! Does not decide which identifiers belong to one person, and deletes nothing: `erase` does.
+//! This module does not decide which identifiers belong to one person, and deletes nothing. `erase` does both.
 
 mod decoded_text;
 mod error;

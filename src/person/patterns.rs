@@ -11,14 +11,15 @@ const REGEX_PATTERNS_MAX: usize = 64;
 /// A set of patterns. Without patterns, no search finds anything.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Patterns {
-    /// Finds all occurrences.
+    /// Finds all occurrences. `None` without patterns.
     automaton: Option<AhoCorasick>,
-    /// Tests for any occurrence, ten times faster than the automaton. If case is ignored, only the regular expression
-    /// skips several bytes at a time.
+    /// Tests for any occurrence, ten times faster than the automaton: if case is ignored, only the regular expression
+    /// skips several bytes at a time. `None` for too many patterns.
     regex: Option<Regex>,
 }
 
 impl Patterns {
+    /// Compiles the patterns, which are plain texts.
     pub fn new(patterns: &[String]) -> Patterns {
         if patterns.is_empty() {
             return Patterns::default();

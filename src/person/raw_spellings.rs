@@ -1,4 +1,5 @@
-//! The spellings of an identifier in the raw bytes of a file: its forms, in upper and lower case, plain and escaped.
+//! The spellings of an identifier in the raw bytes of a file: composed and decomposed, in upper and lower case, plain
+//! and escaped.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,7 @@ use crate::model::{Identifier, IdentifierKind, Spellings};
 
 /// Minimum length of an identifier that raw bytes are searched for. Shorter ones occur in any file by chance.
 const BYTES_MIN: usize = 6;
-/// The same minimum for an identifier of ASCII letters only: files contain words, such as names of columns.
+/// Minimum length of an identifier of ASCII letters only, because files contain words, such as names of columns.
 const WORD_BYTES_MIN: usize = 12;
 
 /// Returns true if the value is long enough that it does not occur in a file by chance.
@@ -15,7 +16,8 @@ pub(super) fn is_distinctive(value: &str) -> bool {
     value.len() >= if is_word { WORD_BYTES_MIN } else { BYTES_MIN }
 }
 
-/// Returns all spellings of the identifier, with ASCII letters in lower case.
+/// Returns all spellings of the identifier, with ASCII letters in lower case. `spellings` are the known spellings of
+/// identifiers.
 pub(super) fn raw_spellings(identifier: &Identifier, spellings: &Spellings) -> BTreeSet<String> {
     let forms = identifier.all_forms(spellings);
     let cased = forms.iter().flat_map(|form| cases(form));
@@ -23,7 +25,8 @@ pub(super) fn raw_spellings(identifier: &Identifier, spellings: &Spellings) -> B
     encoded.map(|spelling| spelling.to_ascii_lowercase()).collect()
 }
 
-/// Returns a value as it is, and with its letters beyond ASCII in lower and upper case. The search ignores ASCII case.
+/// Returns a value as it is. If the value has letters beyond ASCII, also returns it in lower and in upper case: the
+/// search ignores only the case of ASCII letters.
 fn cases(value: &str) -> Vec<String> {
     match value.is_ascii() {
         true => vec![value.to_owned()],

@@ -1,4 +1,4 @@
-//! Removes records from a page. All other bytes of the page stay, except the commas of removed records.
+//! Removes records from a page, with the commas that would be left over. All other bytes of the page stay.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -16,11 +16,11 @@ pub struct RedactedPage {
 }
 
 /// The members of a page that contain records: the service's list, and the lists of users that were requested but not
-/// returned. In the latter a record may be a bare user id.
+/// returned. In the lists `absent` and `refused`, a record may be a bare user id.
 const LISTS: [&str; 3] = [DATA, "absent", "refused"];
 
-/// Removes the records for which `is_removed` returns true. Returns `None` if there are none, or the body is not a
-/// page. A bare user id is passed to `is_removed` as a record with the member `userId`.
+/// Removes the records for which `is_removed` returns true. Returns `None` if no record is removed, or if the body is
+/// not a page. A bare user id is passed to `is_removed` as a record with the member `userId`.
 pub fn remove_records(body: &[u8], mut is_removed: impl FnMut(&str) -> bool) -> Option<RedactedPage> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     let mut removed = 0;
@@ -47,12 +47,14 @@ pub fn remove_records(body: &[u8], mut is_removed: impl FnMut(&str) -> bool) -> 
     Some(RedactedPage { body: redacted, removed: u32::try_from(removed).unwrap_or(u32::MAX) })
 }
 
+/// Returns the text of a record. Bytes that are not UTF-8 are escaped.
 fn text_of(record: &[u8]) -> Cow<'_, str> {
     std::str::from_utf8(record).map_or_else(|_| escape_invalid_utf8(record).into(), Cow::Borrowed)
 }
 
-/// Returns the ranges to cut so that the rest is a valid list. A removed record loses the comma after it; removed
-/// records at the end of the list lose the comma before them. `flags` says for each record whether it is removed.
+/// Returns the ranges of a list to cut out so that the rest is a valid list. A removed record loses the comma after it;
+/// removed records at the end of the list lose the comma before them. `flags` says for each record whether it is
+/// removed.
 fn cuts(records: &[PageRecord], flags: &[bool]) -> Vec<Range<usize>> {
     let mut cuts = Vec::new();
     let mut last_kept_end = None;

@@ -35,7 +35,7 @@ struct ActiveList {
 struct HashOwner {
     /// The index of the entry in the list.
     entry: usize,
-    /// Whether the request for erasure named the identifier; otherwise the identifier is linked.
+    /// True if the request for erasure named the identifier; false if the identifier is linked.
     is_named: bool,
 }
 
@@ -44,19 +44,20 @@ struct HashOwner {
 struct ScanFindings {
     /// The list, updated with the findings.
     list: SuppressionList,
-    /// The scans that this process pulls from their first page, and the indexes of the entries that they found.
+    /// The scans that this process pulls from their first page, and for each the indexes of the entries whose records
+    /// it found.
     found: HashMap<ScanId, HashSet<usize>>,
-    /// Whether the list differs from its file.
+    /// True if the list differs from its file.
     is_changed: bool,
-    /// Records of people that the service should have purged.
+    /// Number of records of people whom the service should have purged.
     late_records: u64,
 }
 
-/// An erasure whose delay is over and whose people no later scan found.
+/// An erasure whose purge delay is over and whose people later scans did not find.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpirableErasure {
     pub erasure_id: String,
-    /// The user ids for which a purge was requested.
+    /// The user ids that the service was asked to purge.
     pub user_ids: Vec<String>,
 }
 
@@ -101,14 +102,16 @@ impl Suppression {
         })
     }
 
-    /// Must be called before the first page of a scan. Only such a scan can prove that a person is absent.
+    /// Registers a scan; must be called before its first page. Only a registered scan can prove that a person is
+    /// absent.
     pub fn begin_scan(&self, scan: &Scan) {
         if let Some(active) = &self.0 {
             active.scans().found.insert(scan.id.clone(), HashSet::new());
         }
     }
 
-    /// Removes the records of suppressed people from a page of a scan. Returns `None` if the page has none.
+    /// Removes the records of suppressed people from a page of a scan, and remembers who was found. Returns `None` if
+    /// the page has no such records.
     pub fn filtered(&self, scan: &Scan, body: &[u8]) -> Option<RedactedPage> {
         let active = self.0.as_ref()?;
         let fields = identifying_fields(scan.scope.stream);
@@ -127,8 +130,9 @@ impl Suppression {
         Some(redacted)
     }
 
-    /// Must be called when a scan is complete and committed. The people that it did not find are absent from its
-    /// window.
+    /// Must be called when a scan is complete and committed. Marks people as absent from the window if the scan began
+    /// after their purge delay and did not find them. Ignores a scan of one survey, and a scan that was not registered
+    /// with [`Suppression::begin_scan`].
     pub fn committed(&self, scan: &Scan) {
         let Some(active) = &self.0 else { return };
         let mut scans = active.scans();
@@ -141,12 +145,13 @@ impl Suppression {
         }
     }
 
-    /// Returns the number of records of people that the service sent although it should have purged them.
+    /// Returns the number of records that the service sent although it should have purged the people.
     pub fn late_records(&self) -> u64 {
         self.0.as_ref().map_or(0, |active| active.scans().late_records)
     }
 
-    /// Returns the erasures that can expire, if the service does not know their users any more.
+    /// Returns the erasures that can expire. The caller must check first that the service no longer knows their user
+    /// ids.
     pub fn expirable(&self, now_ms: i64) -> Vec<ExpirableErasure> {
         let Some(active) = &self.0 else { return Vec::new() };
         let scans = active.scans();
@@ -156,8 +161,8 @@ impl Suppression {
         expirable.collect()
     }
 
-    /// Removes the expirable entries from the list's file, except the erasures in `kept`, and writes what scans found
-    /// about the others. Called at the end of a run. Returns the ids of the removed erasures.
+    /// Removes the expirable entries from the list's file, except the erasures with an id in `kept`, and writes what
+    /// scans found about the other entries. Called at the end of a run. Returns the ids of the removed erasures.
     pub fn expire(&self, now_ms: i64, kept: &BTreeSet<String>) -> Result<Vec<String>, SuppressionError> {
         let Some(active) = &self.0 else { return Ok(Vec::new()) };
         let mut scans = active.scans();
@@ -175,7 +180,8 @@ impl Suppression {
 }
 
 impl ScanFindings {
-    /// Adds the entries whose records a page of a scan contained. `records` is the number of their records.
+    /// Adds the entries (indexes in `found`) whose records a page of a scan contained. `records` is the number of these
+    /// records on the page.
     fn add(&mut self, scan: &Scan, found: &HashSet<usize>, records: u64) {
         if let Some(scan_found) = self.found.get_mut(&scan.id) {
             scan_found.extend(found);
@@ -196,13 +202,14 @@ impl ScanFindings {
 struct RecordMatches {
     named: Vec<usize>,
     linked: Vec<usize>,
-    /// Whether the record has a user id that is on no entry.
+    /// True if the record has a user id that no entry contains.
     has_other_user: bool,
 }
 
 impl RecordMatches {
-    /// Returns the entries that the record belongs to; `None` if it belongs to none. A record with only linked
-    /// identifiers and the user id of another person belongs to that person: both may share a device.
+    /// Returns the indexes of the entries that the record belongs to; `None` if the record belongs to no erased person.
+    /// A record with only linked identifiers and the user id of another person belongs to that other person, because
+    /// both may share a device.
     fn owners(self) -> Option<Vec<usize>> {
         match (self.named.is_empty(), self.linked.is_empty(), self.has_other_user) {
             (false, ..) => Some(self.named.into_iter().chain(self.linked).collect()),
@@ -218,7 +225,7 @@ impl ActiveList {
         self.scans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the entries that a record belongs to; `None` if it belongs to none.
+    /// Returns the indexes of the entries that a record belongs to; `None` if the record belongs to no erased person.
     fn owners(&self, fields: &IdentifyingFields, record: &str) -> Option<Vec<usize>> {
         let mut matches = RecordMatches::default();
         fields.any(record, &mut |identifier| {
@@ -231,7 +238,7 @@ impl ActiveList {
     /// Adds the entries that one identifier of a record matches.
     fn match_identifier(&self, written: &WrittenIdentifier, matches: &mut RecordMatches) {
         let owners_of = |identifier| self.owners.get(&self.key.hash(identifier));
-        // Earlier versions hashed identifiers in their spelling.
+        // Earlier versions of the program hashed identifiers as they were written, not in their normal form.
         let owners = [owners_of(&written.identifier), written.as_written().as_ref().and_then(owners_of)];
         let is_known = owners.iter().any(Option::is_some);
         matches.has_other_user |= !is_known && written.identifier.kind == IdentifierKind::UserId;

@@ -1,8 +1,8 @@
 //! The suppression list on disk: the erased people whose records the service may still send.
 //!
-//! Two files in a folder next to the state file, which only this user can read: `key`, and `suppressed.json` with
-//! hashes that are computed with the key. So the list reveals nobody without the key, and it survives the loss of the
-//! state file. A list without its key is an error, because its people would be stored again.
+//! The list is two files in a folder next to the state file, which only this user can read: `key`, and
+//! `suppressed.json` with hashes that are computed with the key. So the list reveals nobody without the key, and it
+//! survives the loss of the state file. A list without its key is an error, because its people would be stored again.
 
 use std::{
     collections::BTreeMap,
@@ -31,11 +31,12 @@ pub(super) const KEY_FILE: &str = "key";
 pub struct SuppressionEntry {
     pub erasure_id: String,
     /// End of the service's purge delay plus the margin, in epoch milliseconds of the service's clock. Scans that began
-    /// before do not prove that the records are gone.
+    /// before this time do not prove that the records are gone.
     pub until_ms: i64,
     /// Hashes of the identifiers that the request for erasure named.
     pub named: Vec<KeyedHash>,
-    /// Hashes of the linked identifiers. They count only in records without the user id of another person.
+    /// Hashes of the linked identifiers. A linked identifier counts only in records without the user id of another
+    /// person.
     #[serde(rename = "led")]
     pub linked: Vec<KeyedHash>,
     /// The user ids that the service was asked to purge, encrypted. After the delay, a run decrypts them and checks
@@ -62,7 +63,7 @@ impl SuppressionEntry {
         opened.filter_map(|bytes| String::from_utf8(bytes).ok()).collect()
     }
 
-    /// Returns true if `until_ms` has passed and later scans found no record in any window that had one.
+    /// Returns true if `until_ms` has passed, and later scans found no record in any window that had a record.
     pub(super) fn is_expirable(&self, now_ms: i64) -> bool {
         let is_absent = |(stream, met): (&Stream, &Vec<Window>)| {
             let absent: IntervalSet = self.absent.get(stream).into_iter().flatten().copied().collect();
@@ -79,8 +80,8 @@ impl SuppressionEntry {
         }
     }
 
-    /// Records that a complete scan of a stream after `until_ms` found no record of the person in a window. Returns
-    /// true if earlier scans found some there.
+    /// Records that a complete scan of a stream after `until_ms` found no record of the person in a window. Does
+    /// nothing, and returns false, if earlier scans found no record in this window either.
     pub(super) fn not_found_in(&mut self, stream: Stream, window: Window) -> bool {
         let is_relevant = self.met.get(&stream).into_iter().flatten().any(|met| met.overlaps(window));
         if is_relevant {
@@ -90,7 +91,7 @@ impl SuppressionEntry {
     }
 }
 
-/// Changes a list of windows as a set.
+/// Applies `change` to a list of windows as a set, so that the list stays sorted and disjoint.
 fn update(windows: &mut Vec<Window>, change: impl FnOnce(&mut IntervalSet)) {
     let mut set: IntervalSet = windows.iter().copied().collect();
     change(&mut set);
@@ -108,12 +109,14 @@ struct ListFile {
 #[derive(Clone, Debug)]
 pub struct SuppressionList {
     folder: PathBuf,
+    /// `None` if no key was created yet.
     pub(super) key: Option<IdentifierKey>,
     pub(super) entries: Vec<SuppressionEntry>,
 }
 
 impl SuppressionList {
-    /// Reads the list in a folder. A missing folder is an empty list.
+    /// Reads the list in a folder. A missing folder is an empty list. Fails if the list has entries but no key, or if a
+    /// newer version of the program wrote the list.
     pub fn read(folder: &Path) -> Result<SuppressionList, SuppressionError> {
         let (list, key) = (folder.join(LIST_FILE), folder.join(KEY_FILE));
         let entries = match fs::read(&list) {
@@ -137,7 +140,7 @@ impl SuppressionList {
         Ok(SuppressionList { folder: folder.to_owned(), key: found, entries })
     }
 
-    /// Returns the key. Creates it if there is none.
+    /// Returns the key of the list. Creates the key, in a new file, if there is none.
     pub fn key(&mut self) -> Result<IdentifierKey, SuppressionError> {
         if let Some(key) = &self.key {
             return Ok(key.clone());
