@@ -135,8 +135,8 @@ pub fn create_folders(path: &Path) -> io::Result<()> {
     if group == 0 { Ok(()) } else { folder.set_permissions(Permissions::from_mode(mode & 0o7777 | group)) }
 }
 
-/// Gives the folder `new` and its content the access of the files with the same names in `old`, the folder that `new`
-/// is going to replace. A file that `old` lacks gets the access of a new private file.
+/// Gives the folder `new` and its content the access of the same names in the folder `old`, which `new` is going to
+/// replace. A file that `old` lacks gets the access of a new private file.
 ///
 /// # Errors
 /// `InvalidInput` if the old folder contains a link: the target of the link would be left behind.

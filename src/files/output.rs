@@ -23,7 +23,8 @@ pub struct Output {
     temporary: Option<TemporaryFile>,
 }
 
-/// The temporary file that replaces its target at the end. It is removed if it is dropped before it is renamed.
+/// The temporary file that replaces its target at the end. Dropping the value before the file is renamed removes the
+/// file.
 #[derive(Debug)]
 struct TemporaryFile {
     path: PathBuf,

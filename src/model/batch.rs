@@ -6,8 +6,8 @@ use arrow::record_batch::RecordBatch;
 
 use super::Drift;
 
-/// Arrow rows of one table. They have all columns of the table's contract except those that `load` fills
-/// (`origin = "load"`).
+/// Arrow rows of one table, with all columns of the table's contract except the columns that `load` fills (`origin =
+/// "load"`).
 #[derive(Clone, Debug)]
 pub struct TableBatch {
     /// The table's name: the stem of its file in `schemas/`.

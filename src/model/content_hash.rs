@@ -80,7 +80,7 @@ impl RowContent {
         xxh3_64(&self.bytes) as i64
     }
 
-    /// Returns the hash of a key. It has 128 bits, because keys are compared by their hash alone.
+    /// Returns the hash of a key, with 128 bits, because keys are compared by their hash alone.
     pub(crate) fn hash_128(&self) -> u128 {
         xxh3_128(&self.bytes)
     }

@@ -7,7 +7,7 @@ use super::{Stream, named::named};
 /// A webhook delivery in the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// The sequence number in the inbox. It increases with every delivery.
+    /// The sequence number in the inbox, which increases with every delivery.
     pub id: i64,
     /// When this machine received the delivery, in epoch milliseconds.
     pub received_ms: i64,

@@ -1,4 +1,5 @@
-//! Numbers of seconds, milliseconds, microseconds or nanoseconds since the epoch. Their magnitude shows the unit.
+//! Numbers of seconds, milliseconds, microseconds or nanoseconds since the epoch. The magnitude of a number shows the
+//! unit.
 
 use chrono::DateTime;
 

@@ -2,7 +2,7 @@
 
 use super::Window;
 
-/// A set of milliseconds. Its windows are sorted, disjoint, not adjacent and not empty.
+/// A set of milliseconds, stored as windows that are sorted, disjoint, not adjacent and not empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IntervalSet {
     windows: Vec<Window>,

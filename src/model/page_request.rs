@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{FlagSet, Scope, Window, named::named};
 
-/// A page token: the service's opaque `cursor`, which names the next page. It is never decoded, because its content
-/// proves nothing.
+/// A page token: the service's opaque `cursor`, which names the next page. A page token is never decoded, because its
+/// content proves nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PageToken(pub String);

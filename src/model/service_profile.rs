@@ -1,7 +1,7 @@
 //! The service profile: behaviours that the contract leaves open and that runs measure. This file defines the names and
 //! values as they are stored; `pipeline::service_profile` measures them.
 //!
-//! A behaviour decides how much to request. It never makes a window complete (promise P3).
+//! A behaviour decides how much to request, and never makes a window complete (promise P3).
 
 use std::fmt;
 

@@ -16,7 +16,8 @@ pub enum Stream {
     Surveys,
     /// Themes generated from answers: `GET /v1/themes`.
     Themes,
-    /// Users, each requested by its id: `GET /v2/users/{userId}`. There is no list and there are no windows.
+    /// Users, each requested by its id: `GET /v2/users/{userId}`. The service has no list of users, so this stream has
+    /// no windows.
     Users,
 }
 
@@ -74,6 +75,7 @@ impl fmt::Display for Stream {
 impl FromStr for Stream {
     type Err = String;
 
+    /// Parses the exact name of a stream. `studies` is a second name of surveys.
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "responses" => Ok(Stream::Responses),

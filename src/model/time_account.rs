@@ -100,7 +100,7 @@ impl TimeAccount {
         Self { inner: Arc::new(Mutex::new(inner)) }
     }
 
-    /// Starts an activity. It ends when the returned guard is dropped.
+    /// Starts an activity, which ends when the returned guard is dropped.
     pub fn enter(&self, activity: Activity) -> ActivityGuard {
         self.change(activity, 1, Instant::now());
         ActivityGuard { account: self.clone(), activity }

@@ -3,7 +3,7 @@
 //! In a *text* (the value of a column, or a page) an identifier matches only as a complete word: `anna@example.com` is
 //! not in `joanna@example.com`. JSON and percent escapes are undone first, and letters are composed. In *raw bytes* (a
 //! file of unknown format) an identifier matches anywhere. A visitor's number looks like any other number, so texts and
-//! raw bytes are never searched for it. Callers find it in the columns and fields that contain visitor numbers.
+//! raw bytes are never searched for it. Callers find the number in the columns and fields that contain visitor numbers.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -92,8 +92,8 @@ impl IdentifierMatcher {
         self.not_in_texts
     }
 
-    /// Returns the number of identifiers that raw bytes are not searched for: those that texts are not searched for,
-    /// and those that occur in any file by chance.
+    /// Returns the number of identifiers that raw bytes are not searched for: the same as for texts, and short
+    /// identifiers, which occur in any file by chance.
     pub fn not_in_bytes(&self) -> usize {
         self.not_in_bytes
     }
@@ -109,7 +109,8 @@ impl IdentifierMatcher {
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
         let (mut redacted, mut done) = (String::new(), 0);
         for range in &ranges {
-            // Both ends are between two characters, because identifiers and escapes consist of whole characters.
+            // Start and end of a range are between two characters, because identifiers and escapes consist of whole
+            // characters.
             if range.start >= done
                 && let Some(kept) = text.get(done..range.start)
             {
@@ -220,8 +221,8 @@ fn field_spellings(values: &[String]) -> Vec<String> {
     values.iter().cloned().chain(simple).chain(COMPOSED_TO_ASCII.map(str::to_owned)).collect()
 }
 
-/// Returns true if a contract uses the value as the name of a field, a column or an enumeration's value. Such a word
-/// must not be replaced in a page.
+/// Returns true if a contract uses the value as the name of a field, a column or an enumeration's value. A word of a
+/// contract must not be replaced in a page.
 fn is_word_of_contracts(value: &str) -> bool {
     static WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
         let columns = tables().iter().flat_map(|table| &table.columns);

@@ -69,7 +69,7 @@ fn from_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     is_hex.then(|| std::array::from_fn(byte))
 }
 
-/// The key of the suppression list. It is never printed.
+/// The key of the suppression list, which is never printed.
 #[derive(Clone)]
 pub struct IdentifierKey(hmac::Key);
 

@@ -26,7 +26,7 @@ const USERS: &[u8] = b"studysync users 1";
 pub(super) const LIST_FILE: &str = "suppressed.json";
 pub(super) const KEY_FILE: &str = "key";
 
-/// The entry of one erasure. It contains no identifier in clear text.
+/// The entry of one erasure, without any identifier in clear text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SuppressionEntry {
     pub erasure_id: String,

@@ -241,7 +241,7 @@ impl Cutter {
     }
 
     /// Returns the end of the next window of a due interval, in epoch milliseconds. The window is as long as the
-    /// expected rows of [`PAGES_AIM`] pages, rounded to a round time. It ends at the end of the month or of the
+    /// expected rows of [`PAGES_AIM`] pages, rounded to a round time. The window ends at the end of the month or of the
     /// interval at the latest.
     fn end_of(&self, due: &Due) -> i64 {
         let (window, start_ms) = (due.window, due.window.start_ms);

@@ -156,6 +156,7 @@ fn due_for_sync(
     });
     // The re-scans of the youngest tier come before the gaps, all other re-scans after them.
     all.extend(rescans.next().unwrap_or_default());
+    // Missing coverage inside this window is a gap.
     let known = Window::new(bounding_range.start_ms.min(start.known_ms.unwrap_or(i64::MAX)), bounding_range.end_ms);
     all.extend(covered_times.gaps_in(known).into_iter().rev().map(|window| Due { window, reason: Reason::Gap }));
     all.extend(rescans.flatten());

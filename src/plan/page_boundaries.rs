@@ -155,6 +155,7 @@ impl ScanBoundaries {
         ties: Ties,
         sampler: impl FnOnce(bool) -> bool,
     ) -> Option<PageBoundary> {
+        // Rows on this page are no longer awaited.
         for (at_ms, keys) in &mut self.awaited {
             let seen = page.keys_at(*at_ms);
             keys.retain(|key| !seen.contains(key));
@@ -163,6 +164,7 @@ impl ScanBoundaries {
         if page.records == 0 {
             return None;
         }
+        // Collects the rows of the boundary's millisecond, which can span several pages.
         let (boundary_ms, known) = &mut self.at_boundary;
         if *boundary_ms != page.last_ms {
             (*boundary_ms, *known) = (page.last_ms, HashSet::new());

@@ -114,6 +114,7 @@ fn length_ms(text: &str) -> Option<i64> {
 impl TryFrom<Vec<Tier>> for RescanRules {
     type Error = String;
 
+    /// Creates rules from tiers. Fails unless their ages increase.
     fn try_from(tiers: Vec<Tier>) -> Result<Self, String> {
         let ages: Vec<i64> = tiers.iter().map(|tier| tier.younger_than_ms.unwrap_or(i64::MAX)).collect();
         if ages.windows(2).any(|pair| pair[0] >= pair[1]) {

@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use super::{Column, ColumnType, Table};
 
 /// The last column of every batch from `flatten`, `BIGINT NOT NULL`: the index of the row's record in its page, from 0.
-/// It assigns child rows to their record, even if a scan contains a key twice. No table stores it.
+/// The column assigns child rows to their record, even if a scan contains a key twice. No table stores it.
 pub const RECORD_COLUMN: &str = "_record";
 /// The column of a base table with the content hash. Two records with equal hashes are equal.
 pub const ROW_HASH_COLUMN: &str = "_row_hash";
@@ -36,8 +36,7 @@ impl ColumnType {
 }
 
 impl Table {
-    /// Returns the schema of the batches from `flatten`: all columns except those that `load` fills, then
-    /// [`RECORD_COLUMN`].
+    /// Returns the schema of the batches from `flatten`: all columns that `load` does not fill, then [`RECORD_COLUMN`].
     pub fn flat_schema(&self) -> SchemaRef {
         let schema = self.flat_schema.get_or_init(|| {
             let mut fields = fields(self.flat_columns(), ColumnType::arrow);

@@ -97,7 +97,7 @@ pub struct Column {
     /// Whether the values are personal data.
     #[serde(default)]
     pub personal: Personal,
-    /// What in the column identifies a person; `None` if nothing does. Erasure finds people by it.
+    /// What in the column identifies a person, by which an erasure finds people; `None` if nothing does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identifies: Option<Identifies>,
     /// For the value of an attribute: the column with the attribute's name. The value is an identifier only if the
@@ -213,8 +213,8 @@ impl Table {
     }
 }
 
-/// Parses a contract. Fails if the contract names a column that it lacks, a child has no parent, or a column that
-/// identifies a person is not marked as personal.
+/// Parses a contract. Fails if the contract names a missing column, a child table has no parent, or a column that
+/// identifies a person is not personal.
 pub(super) fn parse(text: &str) -> Result<Table, String> {
     let table: Table = toml::from_str(text).map_err(|error| error.to_string())?;
     let references = table.key.iter().chain(&table.sort).chain(&table.partition);

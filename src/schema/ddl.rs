@@ -31,8 +31,8 @@ impl ColumnType {
 }
 
 impl Table {
-    /// Returns `CREATE TABLE IF NOT EXISTS`. There is no primary key: an index would take more than a third of the load
-    /// time, and `load` keeps keys unique.
+    /// Returns `CREATE TABLE IF NOT EXISTS`. The table has no primary key: an index would take more than a third of the
+    /// load time, and `load` keeps keys unique.
     pub fn create_sql(&self) -> String {
         let columns: Vec<String> = self
             .columns

@@ -1,7 +1,7 @@
 //! Parses the contracts in `schemas/` and the views in `views/`. Derives from them Arrow schemas, DuckDB DDL and the
 //! data dictionary.
 //!
-//! Only the contracts define columns of tables. They are compiled in, so this module does no I/O.
+//! Only the contracts define columns of tables. The contracts are compiled in, so this module does no I/O.
 
 mod arrow_types;
 mod contract;

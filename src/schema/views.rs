@@ -111,7 +111,8 @@ const MACROS: &[(&str, &str)] = files!("views/macros":
     "figure_changes",
 );
 
-/// The macro for full-text search with an index. It replaces the plain macro in a DuckDB file that has the index.
+/// The macro for full-text search with an index. This macro replaces the plain macro in a DuckDB file that has the
+/// index.
 const INDEXED: &[(&str, &str)] = files!("views/indexed": "search_answers");
 
 static INDEXED_SEARCH: LazyLock<View> = LazyLock::new(|| {
@@ -129,14 +130,14 @@ pub fn views() -> &'static [View] {
     &PARSED
 }
 
-/// Returns the macro `search_answers` for a DuckDB file with a full-text index. It has the same parameters and columns
-/// as the plain macro.
+/// Returns the macro `search_answers` for a DuckDB file with a full-text index. This macro has the same parameters and
+/// columns as the plain macro.
 pub fn indexed_search() -> &'static View {
     &INDEXED_SEARCH
 }
 
-/// Parses the file of a view. Its header has a paragraph for the comment, one for the notes, one for the parameters of
-/// a macro, and one for the columns. Each parameter or column has one line, which indented lines continue.
+/// Parses the file of a view. The header of the file has one paragraph each for the comment, the notes, the parameters
+/// of a macro, and the columns. Each parameter or column has one line, which indented lines continue.
 fn parse(name: &str, kind: ViewKind, text: &str) -> View {
     let is_header = |line: &&str| line.starts_with("--");
     let header: Vec<&str> = text.lines().take_while(is_header).map(|line| line.trim_start_matches("--")).collect();

@@ -134,8 +134,8 @@ fn is_empty(cell: &[u8]) -> bool {
     std::str::from_utf8(cell).is_ok_and(|text| text.chars().all(is_blank))
 }
 
-/// Returns true if the cells of a line look like a row, and not like a sentence in a quoted cell, where a blank follows
-/// each comma.
+/// Returns true if the cells of a line look like a row. A line inside a quoted cell is mostly a sentence, where a blank
+/// follows each comma.
 fn looks_like_a_row(columns: &[Column], cells: &[Vec<u8>]) -> bool {
     columns.len() > 1
         && cells.len() == columns.len()

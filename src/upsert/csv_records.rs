@@ -78,7 +78,7 @@ impl<R: Read> RecordReader<R> {
 
     /// Returns the next record; `None` at the end of the input. If the record cannot be split, its first line is an
     /// invalid record, and its later lines are read as new records. `is_row` returns true if cells look like a row. If
-    /// a quoted cell contains a line that looks like a row, a closing quote is probably missing, so all lines of the
+    /// a quoted cell contains a line that looks like a row, a closing quote is probably missing. All lines of this
     /// record are returned as invalid records.
     pub fn next(&mut self, is_row: impl Fn(&[Vec<u8>]) -> bool) -> Result<Option<Record>, InputError> {
         if let Some(record) = self.pending.pop_front() {
@@ -114,8 +114,8 @@ impl<R: Read> RecordReader<R> {
         Ok(Some(Record { line: first, cells: Err(problem) }))
     }
 
-    /// Returns the record that begins on the line `first`. If one of its later lines, `following`, looks like a row,
-    /// the record is invalid, and each of its later lines becomes a pending invalid record.
+    /// Returns the record that begins on the line `first`. If one of the record's later lines (`following`) looks like
+    /// a row, the record is invalid, and each later line becomes a pending invalid record.
     fn checked(
         &mut self,
         first: u64,

@@ -9,12 +9,14 @@ use crate::{
     model::{Flag, FlagSet, FlatPage, Reject, RejectReason, Scan, Stream},
 };
 
+/// Compares a scan with the warehouse, and publishes, so that a write would change the files.
 fn compare(lab: &mut Lab, scan: &Scan, pages: &[FlatPage]) -> Differences {
     let found = lab.warehouse().compare(scan, &pages, 5).unwrap();
     lab.warehouse().publish().unwrap();
     found
 }
 
+/// Returns each example as its key and the names of the columns that differ.
 fn keys(examples: &[crate::load::Example]) -> Vec<String> {
     examples.iter().map(|example| format!("{} {}", example.key, example.columns.join("+")).trim().to_owned()).collect()
 }

@@ -17,31 +17,33 @@ use crate::{
     model::{Failpoints, FlatPage, Scan},
 };
 
-/// Opens a kind of warehouse for the suite. Dropping it removes its files.
+/// A kind of warehouse for the suite. Dropping the value removes the files of the warehouse.
 pub(in crate::load) trait Kind {
-    /// Opens the same warehouse each time.
+    /// Opens the warehouse for writing. Every call opens the same warehouse.
     fn open(&self, identity: &Identity) -> Result<Warehouse, LoadError>;
 
-    /// Opens the published rows.
+    /// Opens a reader of the published rows.
     fn reader(&self) -> Reader;
 
-    /// The folder with all files of the warehouse.
+    /// Returns the folder with all files of the warehouse.
     fn root(&self) -> &Path;
 }
 
-/// A warehouse under test.
+/// A warehouse under test, and the options with which scans are applied to it.
 pub(in crate::load) struct Lab {
+    /// `None` while no warehouse is open.
     pub warehouse: Option<Warehouse>,
     pub kind: Box<dyn Kind>,
     pub vanish: VanishPolicy,
     pub record_unchanged: bool,
 }
 
+/// Returns an identity in this environment of the service.
 pub(in crate::load) fn identity(environment: &str) -> Identity {
     Identity { base_url: "https://service.example".into(), environment: environment.into() }
 }
 
-/// A lab with a DuckDB file.
+/// Opens a warehouse in a DuckDB file, and creates the file if it is missing.
 pub(in crate::load) fn opened_duckdb(path: &Path) -> Warehouse {
     let opening = Opening {
         identity: identity("test"),
@@ -55,6 +57,7 @@ pub(in crate::load) fn opened_duckdb(path: &Path) -> Warehouse {
 }
 
 impl Lab {
+    /// Opens the warehouse and publishes it, so that readers find its tables.
     pub(in crate::load) fn new(kind: Box<dyn Kind>) -> Self {
         let mut warehouse = kind.open(&identity("test")).unwrap();
         warehouse.publish().unwrap();
@@ -65,7 +68,7 @@ impl Lab {
         self.warehouse.as_mut().unwrap()
     }
 
-    /// Applies a scan and publishes it.
+    /// Applies a scan, commits and publishes it.
     pub(in crate::load) fn apply(&mut self, scan: &Scan, pages: &[FlatPage]) -> Applied {
         let applied = self.apply_uncommitted(scan, pages);
         self.warehouse().commit().unwrap();
@@ -87,7 +90,7 @@ impl Lab {
         self.warehouse().publish().unwrap();
     }
 
-    /// The rows of a query as texts, columns separated by ` | `.
+    /// Returns the rows of a query as texts, with ` | ` between two columns.
     pub(in crate::load) fn rows(&self, sql: &str) -> Vec<String> {
         let result = self.kind.reader().query(sql, 100_000).unwrap();
         assert!(!result.truncated);
@@ -104,12 +107,12 @@ impl Lab {
         rows
     }
 
-    /// The result of a count.
+    /// Returns the number that a query for one count returns.
     pub(in crate::load) fn count(&self, sql: &str) -> usize {
         self.rows(sql)[0].parse().unwrap()
     }
 
-    /// Time and content hash of every file.
+    /// Returns the modification time and content hash of every file of the warehouse.
     pub(in crate::load) fn files(&self) -> BTreeMap<PathBuf, (SystemTime, u128)> {
         let mut files = BTreeMap::new();
         let mut folders = vec![self.kind.root().to_owned()];
@@ -128,7 +131,8 @@ impl Lab {
         files
     }
 
-    /// Every row of every table without ids of scans and runs, to compare two warehouses.
+    /// Returns every row of `tables` as text, without `_run_id` and `_synced_at`, to compare the content before and
+    /// after.
     pub(in crate::load) fn contents(&self, tables: &[&str]) -> Vec<String> {
         let read = |table: &'_ &str| -> Vec<String> {
             let rows = self.rows(&format!("SELECT * EXCLUDE (_run_id, _synced_at) FROM {table} ORDER BY ALL"));

@@ -1,7 +1,7 @@
 //! The conformance suite of warehouses. [`conformance_tests`] runs it on each kind.
 //!
-//! Pages are built by hand (`pages`), so a bug of `flatten` cannot hide one here. Tables are read through [`Reader`],
-//! as analysts read them.
+//! Pages are built by hand (`pages`), so that a bug of `flatten` cannot hide a bug of `load`. Tables are read through
+//! [`Reader`], as analysts read them.
 
 pub(super) mod answers;
 pub(super) mod compared;
@@ -15,7 +15,8 @@ pub(super) mod throughput;
 pub(super) use lab::{Kind, Lab, identity, opened_duckdb};
 pub(super) use pages::{Answer, answer, answers_scan, day, page};
 
-/// Makes one test of each case. `$make` returns a fresh `Box<dyn Kind>`. `slow`: `make test-slow` runs them.
+/// Makes one test of each case. `$make` returns a fresh `Box<dyn Kind>`. With `slow`, only `make test-slow` runs the
+/// tests.
 macro_rules! conformance_tests {
     (slow $make:path) => {
         crate::load::conformance::conformance_tests! { #[ignore = "slow: run by `make test-slow`"] $make }

@@ -9,10 +9,12 @@ use crate::{
     model::{Flag, FlagSet, FlatPage, Reject, RejectReason, RunId, Scan, Stream},
 };
 
+/// Creates a scan of responses with snapshots of visitors.
 fn snapshots_scan(hour: i64, first: i64, end: i64) -> Scan {
     scan(Stream::Responses, hour, first, end, FlagSet::EMPTY.with(Flag::WithSnapshots))
 }
 
+/// Sets the question and the snapshot of a response. `plan` is the snapshot's only attribute.
 fn with_snapshot(mut answer: Answer, question: i64, plan: &str) -> Answer {
     answer.question = question;
     answer.snapshot = Some(plan.into());

@@ -16,12 +16,13 @@ use crate::{
 /// 2026-03-01, the first day of the tests.
 pub(in crate::load) const DAY_0_MS: i64 = 1_772_323_200_000;
 
-/// A time in the tests.
+/// Returns the start of a day of the tests, in epoch milliseconds. Day 0 is the first.
 pub(in crate::load) fn day(day: i64) -> i64 {
     DAY_0_MS + day * DAY_MS
 }
 
-/// A scan of the days `[first, end)`, started at `hour`.
+/// Creates a scan of the days from `first` to before `end`. The scan starts at hour `hour` of day 100; a later hour is
+/// a later scan.
 pub(in crate::load) fn scan(stream: Stream, hour: i64, first: i64, end: i64, flags: FlagSet) -> Scan {
     let started_ms = day(100) + hour * 3_600_000;
     Scan {
@@ -34,12 +35,12 @@ pub(in crate::load) fn scan(stream: Stream, hour: i64, first: i64, end: i64, fla
     }
 }
 
-/// A scan of answers, deleted ones included.
+/// Creates a scan of responses that includes deleted responses. The parameters are those of [`scan`].
 pub(in crate::load) fn answers_scan(hour: i64, first: i64, end: i64) -> Scan {
     scan(Stream::Responses, hour, first, end, FlagSet::EMPTY.with(Flag::WithDeletedResponses))
 }
 
-/// One answer.
+/// A response in the tests.
 #[derive(Clone, Debug)]
 pub(in crate::load) struct Answer {
     pub group: String,
@@ -52,12 +53,12 @@ pub(in crate::load) struct Answer {
     pub choices: Vec<String>,
     pub url: Option<String>,
     pub os: Option<String>,
-    /// The campaign in its custom metadata.
+    /// The member `campaign` of the custom metadata; `None` for no metadata.
     pub campaign: Option<String>,
     pub snapshot: Option<String>,
 }
 
-/// An answer of survey 7 at noon of a day.
+/// Creates a response to question 1 of survey 7, at noon of a day. `group` is its session.
 pub(in crate::load) fn answer(group: &str, on_day: i64, text: &str) -> Answer {
     Answer {
         group: group.to_owned(),
@@ -76,9 +77,10 @@ pub(in crate::load) fn answer(group: &str, on_day: i64, text: &str) -> Answer {
 }
 
 impl Answer {
+    /// Returns the row of `responses`. `record` is the index of the record in its page.
     fn flat(&self, record: usize) -> Value {
         let us = |at_ms: Option<i64>| at_ms.map(|at_ms| at_ms * 1000);
-        // A snapshot is a row of its own, with its own hash.
+        // The hash of the response leaves out the snapshot, which is a row with another hash.
         let content = Answer { snapshot: None, ..self.clone() };
         let hash = xxh3_64(format!("{content:?}").as_bytes()).cast_signed();
         json!({
@@ -91,6 +93,7 @@ impl Answer {
         })
     }
 
+    /// Returns a row of a child table: the columns shared with the response, and the columns in `more`.
     fn child(&self, record: usize, more: Value) -> Value {
         let mut row = json!({
             "response_group_uid": self.group, "question_id": self.question, "survey_id": self.survey,
@@ -101,7 +104,7 @@ impl Answer {
     }
 }
 
-/// A page of answers.
+/// Builds the page that `flatten` makes of these responses, with child rows and snapshots.
 pub(in crate::load) fn page(answers: &[Answer]) -> FlatPage {
     let numbered = || answers.iter().enumerate();
     let choices = numbered().flat_map(|(at, answer)| {
@@ -135,7 +138,8 @@ pub(in crate::load) fn page(answers: &[Answer]) -> FlatPage {
     })
 }
 
-/// A page of answers as an older version flattened it: `fields` are not in columns.
+/// Builds a page of responses as an older version of the program flattened them: some fields had no column. Each of
+/// `moved` names a JSON column, the column that is NULL instead, and the members that the JSON column gets.
 pub(in crate::load) fn page_of_fewer_columns(answers: &[Answer], moved: &[(&str, &str, Value)]) -> FlatPage {
     let mut page = page(answers);
     let rows = answers.iter().enumerate().map(|(at, answer)| {
@@ -154,7 +158,7 @@ pub(in crate::load) fn page_of_fewer_columns(answers: &[Answer], moved: &[(&str,
     page
 }
 
-/// A page of surveys: id, status, questions.
+/// Builds a page of surveys, each given by id, status and the texts of its questions.
 pub(in crate::load) fn survey_page(surveys: &[(i64, &str, &[&str])]) -> FlatPage {
     let rows = surveys.iter().enumerate().map(|(at, (id, status, questions))| {
         let hash = xxh3_64(format!("{id} {status} {questions:?}").as_bytes()).cast_signed();
@@ -175,7 +179,7 @@ pub(in crate::load) fn survey_page(surveys: &[(i64, &str, &[&str])]) -> FlatPage
     })
 }
 
-/// A page of themes on answers of day 0: id and theme.
+/// Builds a page of themes of one response of day 0, each given by id and theme.
 pub(in crate::load) fn theme_page(themes: &[(i64, &str)]) -> FlatPage {
     let rows = themes.iter().enumerate().map(|(at, (id, theme))| {
         let hash = xxh3_64(theme.as_bytes()).cast_signed();
@@ -189,20 +193,21 @@ pub(in crate::load) fn theme_page(themes: &[(i64, &str)]) -> FlatPage {
     })
 }
 
-/// The page with the key hashes of its base rows, which are in its first batch.
+/// Adds the key hashes to a page. The first batch has the rows of the base table.
 pub(in crate::load) fn with_keys(page: FlatPage) -> FlatPage {
     let Some(base) = page.batches.first() else { return page };
     let key_hashes = key_hashes(&schema::table(base.table).unwrap().key_in_order(), &base.rows).unwrap();
     FlatPage { key_hashes, ..page }
 }
 
-/// The page with rejects.
+/// Adds rejects to a page.
 pub(in crate::load) fn with_rejects(mut page: FlatPage, rejects: Vec<Reject>) -> FlatPage {
     page.records += rejects.len();
     page.rejects = rejects;
     page
 }
 
+/// Builds the batch of a table; `None` without rows.
 fn batch(table: &'static str, rows: Vec<Value>) -> Option<TableBatch> {
     (!rows.is_empty()).then(|| TableBatch { table, rows: record_batch(table, &rows) })
 }
@@ -210,7 +215,7 @@ fn batch(table: &'static str, rows: Vec<Value>) -> Option<TableBatch> {
 fn record_batch(table: &str, rows: &[Value]) -> RecordBatch {
     let schema = schema::table(table).unwrap().flat_schema();
     let mut decoder = ReaderBuilder::new(Arc::clone(&schema)).with_batch_size(rows.len()).build_decoder().unwrap();
-    // The JSON reader knows no nullability: the contract's schema has it.
+    // The reader fails if a row lacks a value where the contract's schema allows no NULL.
     decoder.serialize(rows).unwrap();
     decoder.flush().unwrap().unwrap()
 }

@@ -1,6 +1,6 @@
 //! Random histories of a service and random scans, compared with a plain model of the warehouse.
 //!
-//! The model knows the promises and no SQL: a map of rows that changes one record at a time.
+//! The model keeps the promises without SQL: it is a map of rows, and changes one record at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,21 +19,26 @@ const STEPS: i64 = 24;
 const DAYS: i64 = 4;
 const PAGE_ROWS: usize = 5;
 
+/// A row of the model.
 #[derive(Clone, Debug)]
 struct Row {
     record: Answer,
+    /// The flags of the scan that wrote the row.
     flags: FlagSet,
     is_vanished: bool,
 }
 
+/// What the warehouse should contain.
 #[derive(Default)]
 struct Model {
+    /// The rows by session.
     rows: BTreeMap<String, Row>,
-    /// Ended versions by session and reason.
+    /// Number of ended versions by session and reason.
     history: BTreeMap<(String, &'static str), i64>,
 }
 
 impl Model {
+    /// Applies a scan of the days from `first` to before `end` that returned the records `visible`.
     fn apply(&mut self, visible: &[Answer], flags: FlagSet, first: i64, end: i64) {
         for record in visible {
             match self.rows.get_mut(&record.group) {
@@ -80,6 +85,7 @@ impl Model {
         }
     }
 
+    /// Returns the rows and the numbers of ended versions, in the form of the queries in [`histories`].
     fn lines(&self) -> Vec<String> {
         let text = |value: Option<String>| value.unwrap_or_else(|| "NULL".into());
         let row = |(group, row): (&String, &Row)| {
@@ -97,7 +103,7 @@ impl Model {
     }
 }
 
-/// One random change at the service.
+/// Makes one random change at the service: creates, edits, soft-deletes or purges a response, or does nothing.
 fn change(service: &mut BTreeMap<String, Answer>, random: &mut StdRng, step: i64) {
     let number = random.random_range(0..30);
     let group = format!("g{number:02}");
@@ -122,7 +128,8 @@ fn change(service: &mut BTreeMap<String, Answer>, random: &mut StdRng, step: i64
     }
 }
 
-/// The records that the service returns for a scan, in its order, with a repeated record at each page's edge.
+/// Returns the records that the service returns for a scan, and the same records as pages. Each page but the first
+/// begins with the last record of the page before.
 fn pages(service: &BTreeMap<String, Answer>, flags: FlagSet, first: i64, end: i64) -> (Vec<Answer>, Vec<Vec<Answer>>) {
     let is_asked_for = |record: &&Answer| {
         day(first) <= record.at_ms
@@ -151,8 +158,9 @@ pub(in crate::load) fn p2_p4_scans_that_are_sealed_together_match_a_plain_model(
     histories(lab, 20_261_122, 0.8);
 }
 
-/// A check follows each scan, except for a share of them, which are committed with the next one.
-fn histories(lab: &mut Lab, seed: u64, unsealed_share: f64) {
+/// Applies random scans of a random service, and compares the warehouse with the model. A share of the scans is not
+/// committed at once, but together with the next scan, and is checked only after that commit.
+fn histories(lab: &mut Lab, seed: u64, uncommitted_share: f64) {
     const ROWS: &str = "SELECT response_group_uid, answer_text, url, epoch_ms(deleted_at), _vanished_at IS NOT NULL,
             (SELECT count(*) FROM response_choices c WHERE c.response_group_uid = r.response_group_uid)
         FROM responses r ORDER BY ALL";
@@ -176,7 +184,7 @@ fn histories(lab: &mut Lab, seed: u64, unsealed_share: f64) {
         let pages: Vec<_> = chunks.iter().map(|chunk| page(chunk)).collect();
         let scan = scan(Stream::Responses, step, first, end, flags);
         model.apply(&visible, flags, first, end);
-        if step + 1 < STEPS && random.random_bool(unsealed_share) {
+        if step + 1 < STEPS && random.random_bool(uncommitted_share) {
             lab.apply_uncommitted(&scan, &pages);
             continue;
         }

@@ -26,7 +26,7 @@ const PAGE_ROWS: usize = 1000;
 const PAGES: usize = 50;
 const SCANS: usize = 20;
 
-/// A page of answers of one day, with the columns that a live service fills.
+/// Builds page number `page` of the responses of one day, with the columns that a live service fills.
 fn page_of(on_day: usize, page: usize) -> FlatPage {
     let first = (on_day * PAGES + page) * PAGE_ROWS;
     let ids = first..first + PAGE_ROWS;
@@ -92,6 +92,7 @@ fn page_of(on_day: usize, page: usize) -> FlatPage {
     })
 }
 
+/// Returns the line of the system with the highest memory use of this process.
 fn peak_mib() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM unknown").to_owned()
@@ -123,6 +124,7 @@ pub(in crate::load) fn a_million_answers(warehouse: &mut Warehouse, folder: &Pat
     }
 }
 
+/// Returns the size of all files in a folder.
 fn folder_bytes(folder: &Path) -> u64 {
     let bytes = |entry: std::io::Result<std::fs::DirEntry>| {
         let path = entry.unwrap().path();

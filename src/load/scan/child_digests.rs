@@ -42,8 +42,8 @@ struct Digest {
 }
 
 impl ChildDigests {
-    /// Creates digests without rows. Child tables that need a flag are left out, because their rows are built from a
-    /// column of the parent with the same flag, and this column is compared.
+    /// Creates digests without rows. Child tables that need a flag are left out. The rows of such a table are built
+    /// from a column of the parent with the same flag, and this column is compared.
     pub fn new(base: &'static Table) -> Self {
         let compared = children_of(&base.name).filter(|child| child.flag.is_none());
         Self { base, tables: compared.map(|child| (child, HashMap::default())).collect() }
@@ -63,7 +63,8 @@ impl ChildDigests {
         Ok(digests)
     }
 
-    /// Adds the child rows of those records of a page for whose number `is_wanted` returns true.
+    /// Adds the child rows of a page that belong to wanted records. `is_wanted` returns true for the number of a wanted
+    /// record.
     pub fn add_page(&mut self, page: &FlatPage, is_wanted: impl Fn(i64) -> bool) -> Result<(), LoadError> {
         for (child, digests) in &mut self.tables {
             let Some(rows) = page.table(&child.name) else { continue };
@@ -106,8 +107,8 @@ fn parent_keys(base: &'static Table, child: &'static Table, rows: &RecordBatch) 
     key_hashes(&base.key_in_order(), &parents).map_err(invalid_rows(child))
 }
 
-/// Copies changed values of shared columns, such as the creation time, from parent rows to their stored child rows,
-/// because child rows are looked up by these columns. Called for child tables that the scan did not request, whose rows
+/// Copies changed values of shared columns, such as the creation time, from parent rows to their stored child rows.
+/// Child rows are looked up by the shared columns. Called for child tables that the scan did not request, whose rows
 /// stay. `old` and `new` are the parent rows before and after the change, in the same order. Does nothing if no shared
 /// column changed.
 pub(super) fn move_with_parents(
@@ -118,6 +119,7 @@ pub(super) fn move_with_parents(
     old: &RecordBatch,
     new: &RecordBatch,
 ) -> Result<(), LoadError> {
+    // A shared column stores the same field of the record in both tables.
     let is_shared = |name: &str| {
         let [in_base, in_child] = [base, child].map(|table| table.column(name).and_then(|column| column.json.as_ref()));
         in_base.is_some() && in_base == in_child

@@ -31,7 +31,7 @@ pub(in crate::load) struct ClassifyOptions {
     pub vanish: VanishPolicy,
     /// True if the service returned no record.
     pub is_empty_answer: bool,
-    /// True if a record of the scan was not JSON. Its key is unknown, so it may be the record of any missing row.
+    /// True if a record of the scan was not JSON. A record without a readable key may be the record of any missing row.
     pub has_broken_records: bool,
 }
 
@@ -102,8 +102,10 @@ pub(in crate::load) fn classify(records: &[Record], stored: &[StoredRow], option
     classification.collision_losers = collision_losers(records, &current, &repeated);
     classification.current = current.len() as u64;
     current.values().for_each(|index| set_change(&mut classification.records, *index, RecordChange::New));
+    // Pairs of a current record's index and the index of a stored row with its key.
     let mut rows_of_records: Vec<(usize, usize)> = Vec::new();
     let mut missing: Vec<usize> = Vec::new();
+    // Number of stored rows that the scan covers. Duplicate rows are subtracted below.
     let mut in_scope = 0_u64;
     for (index, row) in stored.iter().enumerate() {
         let is_in_scope = options.is_in_scope(row);
@@ -150,8 +152,8 @@ fn set_change(changes: &mut [RecordChange], index: usize, change: RecordChange) 
 }
 
 /// Returns, for each key, the index of its current record; and the sorted indexes of all records whose key came more
-/// than once. The current record of a key is the one that was updated last; if several are equal in this, the one that
-/// was returned last.
+/// than once. The current record of a key is the record that was updated last. Of several with this update time, it is
+/// the record that was returned last.
 fn current_records(records: &[Record]) -> (HashMap<u128, usize>, Vec<usize>) {
     let mut current = HashMap::with_capacity(records.len());
     let mut repeated = Vec::new();
@@ -190,9 +192,9 @@ fn collision_losers(records: &[Record], current: &HashMap<u128, usize>, repeated
     collision_losers
 }
 
-/// Chooses which of the stored rows of one key stays, and adds the indexes of the others to `duplicate_rows`. Prefers a
-/// row with the record's creation time, then a row that has not vanished, then the row that vanished last, then the
-/// latest creation time.
+/// Chooses which of the stored rows of one key stays, and adds the indexes of the others to `duplicate_rows`. Prefers,
+/// in this order: the record's creation time, a row that has not vanished, the row that vanished last, the latest
+/// creation time.
 fn row_that_stays<'s>(
     record: &Record,
     indexes: impl Iterator<Item = usize>,

@@ -29,7 +29,8 @@ pub(super) struct FieldRows<'t> {
     columns: BTreeMap<&'t str, (&'t Column, ArrayRef)>,
     /// The JSON columns: each stores the fields below one path that have no column of their own.
     rest_columns: Vec<(&'t Column, ArrayRef)>,
-    /// Paths of the JSON objects of which at least one field has a column. Their other fields are compared one by one.
+    /// Paths of the JSON objects of which at least one field has a column. The other fields of such an object are
+    /// compared one by one.
     split_objects: BTreeSet<&'t str>,
 }
 
@@ -87,8 +88,8 @@ impl<'t> FieldRows<'t> {
         rest.iter().filter(|(path, _)| !self.columns.contains_key(path.as_str())).eq(&other_rest)
     }
 
-    /// Returns the fields of a row that are in a JSON column, as JSON texts by path. Such a field has no column of its
-    /// own, or its value does not fit its column.
+    /// Returns the fields of a row that are in a JSON column, as JSON texts by path. A field is in a JSON column if it
+    /// has no column of its own, or if its value does not fit its column.
     fn rest(&self, row: usize, is_compared: impl Fn(&Column) -> bool) -> BTreeMap<String, &str> {
         let mut fields = BTreeMap::new();
         let is_filled = |column: &Column, values: &ArrayRef| is_compared(column) && values.is_valid(row);

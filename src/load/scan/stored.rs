@@ -48,6 +48,7 @@ impl StoredRows {
         }
         let around = TimeRange::of(scan.window).widened_by(WINDOW_MARGIN_US);
         stored.add(store, base, &Filter::within(Some(around)))?;
+        // The stored rows of the other records are read by key, in one range for records with near times.
         let far = staged.outside_us.iter().copied().filter(|time_us| !around.holds(*time_us)).collect();
         for range in TimeRange::clusters(far) {
             for range in range.without(around) {

@@ -123,8 +123,8 @@ struct Comparison<'a> {
     scan: &'a Scan,
     base: &'static Table,
     options: ClassifyOptions,
-    /// The stored rows of the window, with all columns. For a table without partitions: all rows, or those with the
-    /// requested keys.
+    /// The stored rows of the window, with all columns. Of a table without partitions, all rows; for a scan of users,
+    /// the rows with the requested keys.
     window_rows: RecordBatch,
     /// Key, hash and state of each row of `window_rows`.
     stored_rows: Vec<StoredRow>,

@@ -300,6 +300,7 @@ impl<'a> ScanWriter<'a> {
                     };
                     let is_deletion = self.is_deletion(rows, row, old)?;
                     let has_vanished = self.input.stored.rows.get(stored).is_some_and(|row| row.vanished_us.is_some());
+                    // An edit or enrichment also clears `_vanished_at` and removes duplicate rows.
                     match comparison.difference(page, row, old) {
                         _ if is_deletion => Some(ChangeKind::Edited { is_deletion }),
                         RowDifference::Edited => Some(ChangeKind::Edited { is_deletion }),
@@ -326,10 +327,10 @@ impl<'a> ScanWriter<'a> {
         Ok(PageComparison { columns, children: children.transpose()? })
     }
 
-    /// Returns true if the record is soft-deleted now and its stored row has no deletion time. Such a deletion is an
-    /// edit and no enrichment, even if the earlier scan had no [`Flag::WithDeletedResponses`]: without this flag the
-    /// service omits deleted rows, so the row was not deleted at the earlier scan. `row` is the index in the page's
-    /// batch, `old` in [`OldRows::rows`].
+    /// Returns true if the record is soft-deleted now and its stored row has no deletion time. A deletion is an edit
+    /// and no enrichment, even if the earlier scan had no [`Flag::WithDeletedResponses`]: without the flag the service
+    /// omits deleted rows, so the row was not deleted at the earlier scan. `row` is the index in the page's batch,
+    /// `old` in [`OldRows::rows`].
     fn is_deletion(&self, rows: &RecordBatch, row: usize, old: usize) -> Result<bool, LoadError> {
         if self.base().column("deleted_at").is_none() || !self.input.scan.flags.contains(Flag::WithDeletedResponses) {
             return Ok(false);
@@ -383,7 +384,7 @@ impl<'a> ScanWriter<'a> {
         Ok(())
     }
 
-    /// Writes the child rows of new records, and replaces those of records for which
+    /// Writes the child rows of new records, and replaces the child rows of records for which
     /// [`RowReplacement::replaces_children`] is true. In a child table that the scan did not request, the rows stay,
     /// and take the changed shared columns of their parent row.
     fn write_children(

@@ -43,7 +43,7 @@ pub(in crate::load) fn add(store: &mut BufferedStore, events: &EventRows) -> Res
     Ok(rows.num_rows() as u64)
 }
 
-/// Adds those of `questions` that belong to new events. `new` are the rows of the new events.
+/// Adds the rows of `questions` that belong to new events. `new` are the rows of the new events.
 fn add_questions(
     store: &mut BufferedStore,
     new: &RecordBatch,

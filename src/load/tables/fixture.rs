@@ -16,17 +16,19 @@ use crate::{
     schema::ColumnType,
 };
 
-/// The values of a row by column.
+/// The values of a row by column name.
 pub(in crate::load) type Cells<'a> = [(&'a str, Cell<'a>)];
 
-/// A store in memory with a small buffer, so that tests cover both written and buffered rows.
+/// Opens a store in memory with a small buffer, so that tests cover both written and buffered rows. The shelf holds the
+/// written rows.
 pub(in crate::load) fn memory() -> (Shelf, BufferedStore) {
     let shelf = Shelf::default();
     let store = BufferedStore::new(Box::new(MemoryStore::open(&shelf)), 20_000);
     (shelf, store)
 }
 
-/// Rows of a table. Columns that a row does not name are NULL, or 0 or an empty text where NULL is not allowed.
+/// Builds rows of a table. Columns that a row does not name are NULL, or 0, false or an empty text where NULL is not
+/// allowed.
 pub(in crate::load) fn rows_of(name: &str, rows: &[&Cells<'_>]) -> RecordBatch {
     let table = contract(name).unwrap();
     let mut builder = RowBuilder::new(table);
@@ -49,14 +51,14 @@ pub(in crate::load) fn rows_of(name: &str, rows: &[&Cells<'_>]) -> RecordBatch {
     builder.finish().unwrap()
 }
 
-/// Adds rows to a store.
+/// Adds rows to the table `name` of a store.
 pub(in crate::load) fn put(store: &mut BufferedStore, name: &str, rows: &[&Cells<'_>]) {
     let mut change = TableChange::new(contract(name).unwrap());
     change.add(rows_of(name, rows));
     store.change(change).unwrap();
 }
 
-/// These columns of all rows of a table, one text for each row, sorted.
+/// Returns the rows of a table as sorted texts, with ` | ` between two of `columns`.
 pub(in crate::load) fn shown(store: &mut BufferedStore, name: &str, columns: &[&str]) -> Vec<String> {
     let mut shown = Vec::new();
     for rows in store.rows(contract(name).unwrap(), columns, &Filter::all()).unwrap() {

@@ -102,22 +102,22 @@ fn replace_rejects(store: &mut BufferedStore, source: &mut BufferedStore, scans:
     store.read(table, &key, &in_scans, &mut |rows| change.remove(&rows))?;
     let mut added_keys = KeySet::new(key.clone());
     source.read(table, &key, &in_scans, &mut |rows| added_keys.add(&rows))?;
-    let mut kept = KeySet::new(key);
-    let columns: Vec<&str> = kept.columns().iter().copied().chain(["scan_id"]).collect();
+    let mut of_other_scans = KeySet::new(key);
+    let columns: Vec<&str> = of_other_scans.columns().iter().copied().chain(["scan_id"]).collect();
     store.read(table, &columns, &Filter::all().with_keys(&added_keys), &mut |rows| {
-        kept.add(&scans.rows_not_in(table, rows)?)
+        of_other_scans.add(&scans.rows_not_in(table, rows)?)
     })?;
     store.change(change)?;
     let mut added = 0;
     source.read(table, &table.column_names(), &in_scans, &mut |rows| {
-        let rows = kept.rows_not_in(table, rows)?;
+        let rows = of_other_scans.rows_not_in(table, rows)?;
         added += rows.num_rows() as u64;
         add_rows(store, table, rows)
     })?;
     Ok(added)
 }
 
-/// Replaces the ledger rows of the scans by those of `source`, and returns the number of added rows.
+/// Replaces the ledger rows of the scans by the ledger rows of `source`, and returns the number of added rows.
 fn replace_ledger(store: &mut BufferedStore, source: &mut BufferedStore, scans: &KeySet) -> Result<u64, LoadError> {
     let table = contract(LEDGER)?;
     let mut change = TableChange::new(table);

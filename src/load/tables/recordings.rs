@@ -38,7 +38,7 @@ pub struct WantedRecording {
     pub question_id: i64,
     /// The service's id of the upload; `None` if the row has none.
     pub upload_id: Option<String>,
-    /// The link to the recording. It may have expired.
+    /// The link to the recording, which may have expired.
     pub link: String,
     /// Creation time of the response, epoch microseconds.
     pub created_us: i64,
@@ -52,7 +52,8 @@ pub struct WantedRecording {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WantedRecordings {
     pub rows: Vec<WantedRecording>,
-    /// The `until_us` with which [`wanted`] returns the next recordings; `None` if there are no more.
+    /// The `until_us` with which [`wanted`] returns the next recordings; `None` if there are no more. Recordings with
+    /// the oldest time of `rows` can be returned again.
     pub next_until_us: Option<i64>,
 }
 
@@ -104,6 +105,7 @@ pub(in crate::load) fn wanted(
     store.read(table, &columns, &Filter::all(), &mut |rows| {
         for index in 0..rows.num_rows() {
             wanted.extend(wanted_row(Row { rows: &rows, index })?.filter(|row| row.created_us <= until_us));
+            // Older recordings are dropped from time to time, to limit the memory.
             if wanted.len() >= rows_max.saturating_mul(2) {
                 keep_newest(&mut wanted, rows_max);
             }

@@ -160,7 +160,7 @@ impl SurveyChanges {
     /// Adds a webhook's report.
     ///
     /// The report is a new change if its old status is the last known status. Otherwise the report may be late, or an
-    /// earlier change may be missing. Such a report is not added, because the scan that the webhook causes will see the
+    /// earlier change may be missing, and the report is not added: the scan that the webhook causes will see the
     /// status. If a scan has seen the same change, the change is marked as [`BOTH`].
     fn add_report(&mut self, report: &StatusReport) {
         let Some(last) = self.changes.last() else { return };
