@@ -17,7 +17,7 @@ use crate::{
 
 use super::{PipelineError, System, memory::MemoryShares};
 
-/// Returns the settings of the client. The deadline counts from now.
+/// Returns the settings of the client that sends the requests. The deadline counts from now.
 pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineError> {
     let base_url = settings.base_url()?;
     let key = settings.api_key()?;
@@ -56,13 +56,14 @@ pub(super) fn archive(settings: &Settings, identity: &Identity) -> Result<Archiv
     Ok(Archive::open(archive)?)
 }
 
-/// Reads who is suppressed: erased people whose records are removed from every page.
+/// Reads the list of suppressed people: erased people whose records are removed from every page.
 pub(super) fn suppression(settings: &Settings) -> Result<Suppression, PipelineError> {
     let list = SuppressionList::read(&settings.erasures_folder()).map_err(PipelineError::Person)?;
     Ok(Suppression::new(list))
 }
 
-/// Returns how long a run waits for a warehouse that another process has open: at most until its deadline or a stop.
+/// Returns how long a run waits for a warehouse that another process has open: at most until the run's deadline or
+/// stop.
 pub(super) fn lock_patience(settings: &Settings, stop: &CancellationToken) -> LockPatience {
     let wait = settings.warehouse.lock_wait;
     LockPatience { wait: settings.deadline.map_or(wait, |deadline| wait.min(deadline)), stop: stop.clone() }
@@ -111,20 +112,22 @@ pub(super) fn open_all(
     places(&settings.warehouse).into_iter().map(open).collect()
 }
 
+/// Returns the number of threads of DuckDB's engine: by default one for each processor, at most 64.
 fn threads(system: &System) -> u32 {
     let processors = || std::thread::available_parallelism().map_or(1, |threads| threads.get().min(64) as u32);
     system.engine_threads.unwrap_or_else(processors)
 }
 
-/// Starts the engine for the DuckDB file, if the settings name one. Opens no file, so that no lock is needed.
+/// Starts the engine for the DuckDB file. Opens no file, so that no lock is needed. Returns `None` if the settings name
+/// no DuckDB file.
 pub(super) fn start_engine(settings: &Settings, system: &System) -> Result<Option<StartedEngine>, PipelineError> {
     let Some(path) = &settings.warehouse.duckdb else { return Ok(None) };
     let started = engine_at(path, MemoryShares::of(&settings.warehouse).store, threads(system));
     started.map(Some).map_err(failed("duckdb"))
 }
 
-/// Opens one warehouse for reading, and returns its name too. If the settings name both, it is the DuckDB file. No
-/// process may have it open for writing. `time` is the limit of a statement.
+/// Opens one warehouse for reading, and also returns its name. Prefers the DuckDB file if the settings name DuckDB and
+/// Parquet. No process may have the warehouse open for writing. `time` is the time limit of a statement.
 pub(super) fn open_reader(
     warehouse: &WarehouseSettings,
     time: Duration,
@@ -138,14 +141,15 @@ pub(super) fn open_reader(
     Ok((name, reader))
 }
 
-/// A warehouse reads pages through the pipeline, so that its error may wrap one of the pipeline. [`failed`] unwraps it.
+/// Wraps an error of the pipeline, because a warehouse reads pages through the pipeline. [`failed`] unwraps it.
 impl From<PipelineError> for LoadError {
     fn from(error: PipelineError) -> Self {
         LoadError::Pages(Box::new(error))
     }
 }
 
-/// For `map_err`: adds the name of the warehouse to an error.
+/// Returns a function for `map_err` that adds the name of the warehouse to an error. An error of the pipeline that a
+/// warehouse only passed on is returned as it is.
 pub(super) fn failed(destination: &'static str) -> impl FnOnce(LoadError) -> PipelineError {
     move |source| match source {
         // An error of the pipeline itself, wrapped by the conversion above.

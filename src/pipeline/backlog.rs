@@ -16,11 +16,12 @@ pub struct ScopeBacklog {
     pub page_rows: u32,
     /// The coverage of the scope.
     pub covered: Vec<CoverageInterval>,
+    /// The time ranges to scan, not yet cut into windows. Empty if nothing is due.
     pub due: Vec<Due>,
 }
 
-/// Returns the backlog of each scope at the service's time `now_ms`. `backfill` is the window of a backfill, or `None`
-/// for a sync.
+/// Returns the backlog of each scope at the service's time `now_ms`. `state` is `None` if there is no state file:
+/// nothing is covered then. `backfill` is the range of a backfill, or `None` for a sync.
 pub fn backlog(
     settings: &Settings,
     state: Option<&State>,
@@ -31,7 +32,7 @@ pub fn backlog(
     for stream in &settings.streams {
         for scope in scopes(settings, stream) {
             let covered = covered(state, scope, stream.flags)?;
-            let ask = match backfill {
+            let request = match backfill {
                 Some(window) => PlanRequest::Backfill { window },
                 None => PlanRequest::Sync(SyncStart {
                     first_ms: first_since_ms(stream, now_ms),
@@ -43,7 +44,7 @@ pub fn backlog(
                 lag_ms: i64::try_from(stream.settle.as_millis()).unwrap_or(i64::MAX),
                 rescan: stream.rescan.clone(),
             };
-            let due = due(scope, &covered, &rules, ask, now_ms);
+            let due = due(scope, &covered, &rules, request, now_ms);
             let page_rows = page_rows(state, stream)?;
             all.push(ScopeBacklog { scope, rules, page_rows, covered, due });
         }
@@ -56,7 +57,7 @@ pub(super) fn page_rows(state: Option<&State>, stream: &StreamSettings) -> Resul
     Ok(page_rows_known(state, stream.stream)?.map_or(stream.page_rows, |rows| rows.min(stream.page_rows)))
 }
 
-/// Returns the largest page size that the service is known to deliver.
+/// Returns the largest page size that the service is known to deliver, in rows. Returns `None` if it was not measured.
 fn page_rows_known(state: Option<&State>, stream: Stream) -> Result<Option<u32>, StateError> {
     let name = match stream {
         Stream::Responses => behaviour_names::PAGE_ROWS,
@@ -67,6 +68,8 @@ fn page_rows_known(state: Option<&State>, stream: Stream) -> Result<Option<u32>,
     Ok(known.map(|(rows, _)| rows.max(1)))
 }
 
+/// Returns the scopes of a stream: one for each selected survey if the service can filter by survey, otherwise one for
+/// the whole stream.
 fn scopes(settings: &Settings, stream: &StreamSettings) -> Vec<Scope> {
     if settings.surveys.is_empty() || !stream.stream.has_survey_filter() {
         return vec![Scope::all(stream.stream)];
@@ -74,24 +77,24 @@ fn scopes(settings: &Settings, stream: &StreamSettings) -> Vec<Scope> {
     settings.surveys.iter().map(|id| Scope { stream: stream.stream, survey_id: Some(*id) }).collect()
 }
 
-/// Returns the coverage of a scope. The coverage of all surveys counts for each survey. If both cover a time, the later
-/// scan with the `wanted` flags counts.
+/// Returns the coverage of a scope. For a survey, scans of all surveys count too. Where both scopes cover a time, the
+/// later scan with the `wanted` flags counts.
 fn covered(state: Option<&State>, scope: Scope, wanted: FlagSet) -> Result<Vec<CoverageInterval>, StateError> {
     let Some(state) = state else { return Ok(Vec::new()) };
-    let own = state.intervals(scope)?;
+    let of_scope = state.intervals(scope)?;
     if scope.survey_id.is_none() {
-        return Ok(own.into_iter().map(|stored| stored.interval).collect());
+        return Ok(of_scope.into_iter().map(|stored| stored.interval).collect());
     }
-    let all = state.intervals(Scope::all(scope.stream))?;
-    let mut covered = not_read_again(&own, &all, wanted, |own_ms, all_ms| all_ms > own_ms);
+    let of_all = state.intervals(Scope::all(scope.stream))?;
+    let mut covered = not_read_again(&of_scope, &of_all, wanted, |scope_ms, all_ms| all_ms > scope_ms);
     // The service's clock counts seconds. Of two scans in the same second, the one of the survey counts.
-    covered.extend(not_read_again(&all, &own, wanted, |all_ms, own_ms| own_ms >= all_ms));
+    covered.extend(not_read_again(&of_all, &of_scope, wanted, |all_ms, scope_ms| scope_ms >= all_ms));
     covered.sort_by_key(|interval| interval.window.start_ms);
     Ok(covered)
 }
 
-/// Returns the parts of `intervals` that no interval of `others` has read again later with the `wanted` flags.
-/// `is_later` compares the read times of both.
+/// Returns the time ranges of `intervals` that no interval of `others` has read again later with the `wanted` flags.
+/// `is_later` gets the two read times (epoch milliseconds): first that of `intervals`, second that of `others`.
 fn not_read_again(
     intervals: &[StoredInterval],
     others: &[StoredInterval],
@@ -109,12 +112,14 @@ fn not_read_again(
     parts.collect()
 }
 
+/// Returns the start of a stream's first sync in epoch milliseconds: the configured start, or by default the beginning
+/// of a day (UTC) some days ago.
 fn first_since_ms(stream: &StreamSettings, now_ms: i64) -> i64 {
     stream.since_ms.unwrap_or_else(|| (now_ms - crate::config::FIRST_SYNC_DAYS * DAY_MS).div_euclid(DAY_MS) * DAY_MS)
 }
 
-/// Returns the start of the first sync of these settings: the earliest start of its streams. Returns `None` if an
-/// earlier run has read any of them.
+/// Returns the start of the first sync of these settings, in epoch milliseconds: the earliest start of the streams.
+/// Returns `None` if an earlier run has read any of the streams.
 ///
 /// # Errors
 /// If the checkpoints cannot be read.

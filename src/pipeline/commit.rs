@@ -21,17 +21,20 @@ use super::{
 /// A kill loses no pulled pages.
 pub(super) const UNCOMMITTED_ROWS_MAX: u64 = 1_000_000;
 
-/// The result of a commit.
+/// The result of the commit of one scan.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Committed {
+    /// Number of pages of the scan.
     pub pages: u64,
+    /// For each kind of row, the largest count of all warehouses.
     pub counts: RowCounts,
+    /// True if the scan changed any warehouse.
     pub wrote: bool,
     pub drift: Drift,
 }
 
-/// Writes the commit options to the spool, and returns them. Options that an earlier run noted win, because some
-/// warehouse may have used them already.
+/// Writes the commit options to the spool, and returns them. Options that an earlier run wrote there replace `options`,
+/// because some warehouse may have used them already.
 fn write_note(
     context: &SyncContext,
     pulled: &CompletedScan,
@@ -52,6 +55,7 @@ fn write_note(
 #[derive(Debug)]
 pub(super) struct UncommittedScan {
     pulled: CompletedScan,
+    /// For each warehouse, its name and the result.
     applied: Vec<(&'static str, Applied)>,
     drift: Drift,
 }
@@ -63,7 +67,7 @@ impl UncommittedScan {
     }
 }
 
-/// Commits one complete scan: [`apply`] and [`commit`].
+/// Applies and commits one complete scan, with [`apply`] and [`commit`].
 pub(super) async fn apply_and_commit(
     context: &SyncContext,
     destinations: &[SharedDestination],
@@ -77,10 +81,10 @@ pub(super) async fn apply_and_commit(
 
 /// Applies a complete scan to every warehouse: the first half of its commit.
 ///
-/// 0. A scan with drift of a frozen stream is refused. It stays complete and uncommitted.
-/// 1. The pages are durable in the spool since the pull. A note behind the pages stores the commit options.
-/// 2. Each warehouse applies the pages with its ledger row, all or nothing. After a kill, the next run finds the scan
-///    unfinished and reads the spool. A warehouse that has the scan in its ledger changes nothing.
+/// 0. A scan with drift of a frozen stream is refused. The scan stays complete and uncommitted.
+/// 1. The pages are durable in the spool since the pull. The commit options are written behind the pages.
+/// 2. Each warehouse applies the pages and the ledger row of the scan, all or nothing. After a kill, the next run finds
+///    the scan unfinished and reads the spool. A warehouse that has the scan in its ledger changes nothing.
 pub(super) async fn apply(
     context: &SyncContext,
     destinations: &[SharedDestination],
@@ -105,7 +109,7 @@ pub(super) async fn apply(
     Ok(UncommittedScan { pulled, applied, drift })
 }
 
-/// Commits all applied scans, in the order in which they were applied: the second half.
+/// Commits all applied scans, in the order in which they were applied: the second half of their commit.
 ///
 /// 3. Each warehouse commits its transaction. Warehouses commit in parallel.
 /// 4. The spool of each scan is moved to the archive.
@@ -145,6 +149,7 @@ pub(super) fn first_error(outcomes: impl Iterator<Item = Result<(), PipelineErro
     first.map_or(Ok(()), Err)
 }
 
+/// Archives the spool of a committed scan, and checkpoints the scan: steps 4 and 5 of [`commit`].
 fn checkpoint(context: &SyncContext, committed: UncommittedScan) -> Result<Committed, PipelineError> {
     let UncommittedScan { pulled, applied, drift } = committed;
     let wrote = applied.iter().any(|(_, applied)| applied.wrote);
@@ -168,7 +173,7 @@ fn checkpoint(context: &SyncContext, committed: UncommittedScan) -> Result<Commi
     drop(state);
     context.suppression.committed(scan);
     if !is_in_a_ledger {
-        // The pages of an unchanged re-scan add nothing to the archive.
+        // No ledger has the scan, because a re-scan changed no row. Its pages add nothing to the archive.
         context.archive.discard(&scan.id)?;
     }
     Ok(Committed { pages: pulled.proof.pages, counts, wrote, drift })
@@ -181,12 +186,13 @@ pub(super) fn scan_checkpoint(scan: &Scan, rows: u64, needs_recheck: bool, proof
     ScanCheckpoint { scan: scan.clone(), scanned_ms, rows, proof }
 }
 
-/// Returns the checkpoint of a scan in a ledger.
+/// Returns the checkpoint for a row of a ledger. A scan with withheld rows needs a recheck.
 pub(super) fn checkpoint_of_entry(entry: &LedgerEntry) -> ScanCheckpoint {
     scan_checkpoint(&entry.scan, entry.rows_read, entry.withheld > 0, entry.proof)
 }
 
-/// Applies a scan to all warehouses in parallel, each on its own thread.
+/// Applies a scan to all warehouses in parallel, each on its own thread. Returns the result of each warehouse by name,
+/// and the drift of the pages.
 async fn apply_everywhere(
     context: &SyncContext,
     destinations: &[SharedDestination],

@@ -16,25 +16,28 @@ use super::{
     window_queue::SyncTask,
 };
 
-/// Complete scans that may wait to be applied. A pull that is faster than the warehouses waits; this many keep pulls
-/// busy during a commit.
+/// Number of complete scans waiting to be applied at which no new scan starts. Enough to keep pulls busy during a
+/// commit.
 const READY_MAX: usize = 4;
-/// Scans in one commit; each has a spool and a row in the checkpoints until then.
+/// The maximum number of scans in one commit. Until its commit, each scan has a spool and a row in the checkpoints.
 const BATCH_SCANS_MAX: usize = 64;
 /// How long a batch waits for more scans, after its last scan.
 const BATCH_QUIET: Duration = Duration::from_secs(1);
 /// How long a batch waits for more scans, after its first scan.
 const BATCH_AGE_MAX: Duration = Duration::from_secs(5);
-/// The same for a batch of more than [`BUSY_ROWS`] rows. Each commit leaves a row group in each table that is not
-/// full: one every five seconds took a tenth of a backfill. After a kill the next run applies the rows again from the
-/// spool.
+/// How long a batch of more than [`BUSY_ROWS`] rows waits for more scans, after its first scan. Each commit leaves a
+/// row group that is not full in each table: a commit every five seconds took a tenth of the time of a backfill. After
+/// a kill, the next run applies the rows again from the spool.
 const BUSY_BATCH_AGE_MAX: Duration = Duration::from_secs(20);
+/// A batch of more rows than this waits for up to [`BUSY_BATCH_AGE_MAX`].
 const BUSY_ROWS: u64 = 50_000;
 
 /// Scans that every warehouse has applied and none has committed.
 struct Batch {
     scans: Vec<(SyncTask, UncommittedScan)>,
+    /// When the first scan was added.
     first_at: Instant,
+    /// When the last scan was added.
     last_at: Instant,
     /// True if some warehouse cannot buffer many more rows.
     is_full: bool,
@@ -49,10 +52,12 @@ impl Batch {
         if self.rows() > BUSY_ROWS { BUSY_BATCH_AGE_MAX } else { BATCH_AGE_MAX }
     }
 
+    /// Returns when the batch must be committed if no further scan is added.
     fn due_at(&self) -> Instant {
         (self.first_at + self.age_max()).min(self.last_at + BATCH_QUIET)
     }
 
+    /// Returns true if the batch must be committed now. With `is_next_ready`, a complete scan waits to join the batch.
     fn is_due(&self, is_next_ready: bool) -> bool {
         self.is_full
             || self.rows() >= UNCOMMITTED_ROWS_MAX
@@ -68,18 +73,18 @@ pub(super) enum CommitStep {
     Commit(Vec<(SyncTask, UncommittedScan)>),
 }
 
-/// How a step ended.
+/// The result of a [`CommitStep`], with its tasks.
 pub(super) enum StepEnd {
     Applied(Box<(SyncTask, Result<UncommittedScan, PipelineError>)>),
     Committed(Vec<SyncTask>, Result<Vec<Committed>, PipelineError>),
 }
 
-/// Complete scans that are queued, the batch of applied scans, and the current step.
+/// Complete scans that wait to be applied, the batch of applied scans, and the running step.
 #[derive(Default)]
 pub(super) struct CommitQueue {
     ready: VecDeque<(SyncTask, CompletedScan)>,
     batch: Option<Batch>,
-    /// The current step; at most one.
+    /// The running step; at most one.
     step: JoinSet<StepEnd>,
 }
 
@@ -89,7 +94,7 @@ impl CommitQueue {
         self.ready.push_back((task, scan));
     }
 
-    /// Returns true if pulls have to wait for the warehouses.
+    /// Returns true if the warehouses are slower than the pulls, so that no new scan may start.
     pub fn is_behind(&self, is_memory_tight: bool) -> bool {
         self.ready.len() >= READY_MAX || (is_memory_tight && !self.ready.is_empty())
     }
@@ -104,8 +109,8 @@ impl CommitQueue {
         self.step.is_empty() && self.batch.is_none()
     }
 
-    /// Returns the next step. Returns `None` while a step is running. With `is_ending`, no further scan is applied.
-    /// With `is_pulling`, further scans may join the batch.
+    /// Returns the next step. Returns `None` while a step is running, or if there is nothing to do yet. If `is_ending`,
+    /// applies no further scan and commits the batch. If `is_pulling`, a batch that is not due waits for more scans.
     pub fn next_step(&mut self, is_ending: bool, is_pulling: bool) -> Option<CommitStep> {
         if self.is_working() {
             return None;
@@ -129,7 +134,7 @@ impl CommitQueue {
         self.step.join_next().await
     }
 
-    /// Adds an applied scan to the batch.
+    /// Adds an applied scan to the batch. `is_full` is true if some warehouse cannot buffer many more rows.
     pub fn add_to_batch(&mut self, task: SyncTask, scan: UncommittedScan, is_full: bool) {
         let now = Instant::now();
         let batch = self.batch.get_or_insert_with(|| Batch { scans: Vec::new(), first_at: now, last_at: now, is_full });
@@ -137,8 +142,8 @@ impl CommitQueue {
         (batch.last_at, batch.is_full) = (now, is_full);
     }
 
-    /// Drops the batch, because a warehouse that failed may have rolled it back, and returns its streams. The scans
-    /// stay unfinished in the checkpoints.
+    /// Drops the batch, because a warehouse that failed may have rolled it back. Returns the streams of the dropped
+    /// scans, which stay unfinished in the checkpoints.
     pub fn drop_batch(&mut self) -> impl Iterator<Item = Stream> {
         self.batch.take().into_iter().flat_map(|batch| batch.scans).map(|(task, _)| task.scope.stream)
     }

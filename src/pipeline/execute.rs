@@ -17,7 +17,10 @@ use super::{
 };
 
 impl Run {
-    /// Runs until nothing is due or the run is stopped. Returns a report also for a failed run. Committed scans stay.
+    /// Runs until nothing is due or the run is stopped. Returns a report also for a failed run, whose committed scans
+    /// stay in the warehouses.
+    ///
+    /// Resumes unfinished scans, scans the due windows of the lists, fetches recordings, and pulls users.
     pub async fn execute(mut self) -> (RunReport, Result<(), PipelineError>) {
         let span = spans::run(&self.session);
         let (source, state) = (self.context.source.clone(), self.session.shared_state());
@@ -47,7 +50,8 @@ impl Run {
         run.instrument(span).await
     }
 
-    /// Publishes and records the committed scans, also after an error. The first error is reported.
+    /// Publishes and records the committed scans, also after an error. Returns the report and the first error.
+    /// `worked` is the outcome of the scans.
     async fn finish(mut self, worked: Result<(), PipelineError>) -> (RunReport, Result<(), PipelineError>) {
         if worked.is_err() || self.findings.stop.is_some() {
             self.findings.leave_unfinished([Stream::Users]);
@@ -64,8 +68,8 @@ impl Run {
         (report, outcome.and(remembered))
     }
 
-    /// Returns the unfinished scans of earlier runs, of the streams that this run reads. Scans of other streams stay
-    /// for a run that reads them.
+    /// Returns the unfinished scans that earlier runs left, for the streams that this run reads. Scans of other streams
+    /// stay for a run that reads those.
     async fn unfinished_scans(&self) -> Result<Vec<Resumed>, PipelineError> {
         let (context, destinations) = (self.context.clone(), self.destinations.clone());
         let mut resumed = blocking(move || resume(&context, &destinations)).await??;
@@ -74,10 +78,12 @@ impl Run {
         Ok(resumed)
     }
 
+    /// Returns true if this run scans the list of responses.
     fn reads_responses(&self) -> bool {
         self.request.people == PeopleSelection::AfterLists && self.lists().contains(&Stream::Responses)
     }
 
+    /// Returns the streams with a list (all but users) that the settings select.
     fn lists(&self) -> Vec<Stream> {
         self.session.settings.streams.iter().map(|stream| stream.stream).collect()
     }
@@ -116,6 +122,7 @@ impl Run {
         Ok(self.findings.stop.is_none().then_some(due))
     }
 
+    /// Returns the backlog of every scope at the service's time `now_ms`, without frozen streams.
     fn due(&self, now_ms: i64) -> Result<Vec<ScopeBacklog>, PipelineError> {
         let mut due = backlog(&self.session.settings, Some(&self.context.state()), self.request.backfill, now_ms)?;
         // A stream with a frozen scan is not read further.
@@ -124,10 +131,11 @@ impl Run {
     }
 
     /// Returns true if the whole range of a backfill is covered, so that the run needs no request, not even for the
-    /// time.
+    /// service's time. Returns false for a `sync`.
     ///
-    /// A named end counts as past, because only a request could tell. An open end is now, by this machine's clock. That
-    /// clock is not used if it was set back since the clocks were compared, or if the service's clock was wrong then.
+    /// An end that the user named counts as past, because only a request could tell the service's time. A range with an
+    /// open end ends now, by this machine's clock and the last known difference of the clocks. Returns false if this
+    /// machine's clock was set back since that comparison, or if the service's clock was wrong in it.
     fn is_backfilled(&self) -> Result<bool, PipelineError> {
         let Some(window) = self.request.backfill else { return Ok(false) };
         let is_open = window.end_ms == OPEN_END_MS;
@@ -143,7 +151,7 @@ impl Run {
 
     /// Publishes every warehouse, also when another one fails. Removes expired pages from the archive.
     async fn publish_all(&mut self) -> Result<(), PipelineError> {
-        // In parallel: each warehouse has a thread of its own.
+        // In parallel, because each warehouse has its own thread.
         let published = join_all(self.destinations.iter().map(|destination| self.publish(destination))).await;
         let outcome = first_error(published.into_iter());
         let expired = self.context.source.service_now_ms().map(|now_ms| self.context.archive.expire(now_ms));
@@ -183,12 +191,13 @@ impl Run {
         let source = &self.context.source;
         let observed = self.context.observed.remember(&self.session.state(), source, self.session.now_ms());
         let limits = self.session.remember(source);
-        // Last, also after errors: a run without an entry counts as killed.
+        // The end of the run is stored last, also after errors: a run without a stored end counts as killed.
         let text = serde_json::to_string(report).unwrap_or_default();
         let finished = self.session.finish_run(report.header.outcome.name(), report.header.exit_code, &text);
         observed.and(limits).and(finished)
     }
 
+    /// Creates the row about this run for the warehouses. `error` is the error that ended the run, if any.
     fn record(&self, error: Option<&PipelineError>) -> RunRecord {
         let report = self.report(error);
         RunRecord {
@@ -205,6 +214,7 @@ impl Run {
         }
     }
 
+    /// Creates the report of this run. `error` is the error that ended the run, if any.
     fn report(&self, error: Option<&PipelineError>) -> RunReport {
         let mut streams = self.findings.streams();
         let lists = self.lists().into_iter().filter(|_| self.request.people == PeopleSelection::AfterLists);

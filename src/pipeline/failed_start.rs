@@ -9,7 +9,8 @@ use crate::{
 use super::{PipelineError, RunReport, RunTimes, Session, System, assemble::identity, error::chain};
 
 impl Session {
-    /// Records that the run failed while it opened its parts.
+    /// Records that the run failed after it took the lease and before it could send a request. An error of the state
+    /// file is only logged.
     pub(super) fn finish_failed_start(&self, error: &PipelineError) {
         let report = RunReport::failed_start(self.run_id.clone(), self.command, self.times(), error);
         let report = report.with_lists_of(&self.settings);
@@ -20,8 +21,8 @@ impl Session {
     }
 }
 
-/// Records a run that failed before it had the lease. Does nothing if there is no state file of this service: a mistake
-/// in the configuration must not create one.
+/// Records a run that failed before it had the lease. Does nothing if there is no state file, because a mistake in the
+/// configuration must not create one.
 pub(super) fn record_failed_start(
     settings: &Settings,
     command: &'static str,

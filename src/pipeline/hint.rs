@@ -13,7 +13,7 @@ use crate::{
 
 use super::PipelineError;
 
-/// Returns what to do about an error that ends a run.
+/// Returns what to do about an error that ends a run, or `None` if the error's text says enough.
 pub fn pipeline_hint(error: &PipelineError) -> Option<&'static str> {
     match error {
         PipelineError::Source(error) => source_hint(error),
@@ -52,7 +52,7 @@ const DAMAGED: &str =
 const BUG: &str =
     "report this bug of studysync with the message; nothing committed is lost, and the command can be run again";
 
-/// Returns true if the holder of a lock is this program.
+/// Returns true if the process that holds a lock is this program. `holder` is the name of the process, if known.
 pub fn is_own_lock(holder: Option<&str>) -> bool {
     holder.is_some_and(|holder| holder == "this process" || holder.ends_with("studysync"))
 }
@@ -64,7 +64,8 @@ pub enum FileAccess {
     Write,
 }
 
-/// Returns what to do if the system refuses access to a file, by the permission that the user lacks.
+/// Returns what to do if the operating system refuses access to a file or folder. The text names the permission that
+/// this user lacks. Returns `None` for other errors.
 pub fn refusal_hint(path: &Path, error: &io::Error, access: FileAccess) -> Option<&'static str> {
     use io::ErrorKind::{AlreadyExists, NotADirectory, PermissionDenied, ReadOnlyFilesystem};
     let may = |right| rustix::fs::access(path, right).is_ok();

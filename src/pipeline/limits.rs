@@ -19,11 +19,11 @@ use crate::{
 pub const LEARNED_RATE: &str = "learned_rate";
 /// Name of the behaviour that stores the latest `Retry-After` wait between runs.
 const RETRY_AFTER_WAIT: &str = "told_wait";
-/// Longest stored wait. After it one request is sent, so that a wrong `Retry-After` costs a nightly run only one night.
+/// The longest wait that is stored. A longer `Retry-After` is cut, so that a wrong one costs a nightly run one night.
 pub(super) const RETRY_AFTER_KEPT_MAX: Duration = Duration::from_secs(20 * 3600);
 /// Two waits whose ends differ by less are the same wait.
 const SAME_WAIT_MS: i64 = 1_000;
-/// A wait of this length is stored when it begins; a shorter one at the end of the run.
+/// A wait of at least this length is stored when it begins; a shorter wait is stored at the end of the run.
 const STORED_AT_ONCE_MS: i64 = 5_000;
 
 /// A `Retry-After` wait, by this machine's clock. Field names are those of the state file.
@@ -35,7 +35,7 @@ struct RetryAfterWait {
 }
 
 impl RetryAfterWait {
-    /// Cuts the wait to [`RETRY_AFTER_KEPT_MAX`].
+    /// Creates a wait of at most [`RETRY_AFTER_KEPT_MAX`]. Both times are epoch milliseconds.
     fn new(received_ms: i64, until_ms: i64) -> Self {
         let longest_ms = i64::try_from(RETRY_AFTER_KEPT_MAX.as_millis()).unwrap_or(i64::MAX);
         Self { received_ms, until_ms: until_ms.min(received_ms.saturating_add(longest_ms)) }
@@ -86,7 +86,8 @@ pub fn remember(state: &State, source: &Source, now_ms: i64) -> Result<(), State
     state.remember_behaviour(LEARNED_RATE, &source.learned_rate(), now_ms)
 }
 
-/// Stores a wait, unless the same wait is stored already: its time of receipt must not move.
+/// Stores a wait that was received at `now_ms`. Keeps a stored wait with the same end, because its time of receipt must
+/// not change.
 fn store_retry_after(state: &State, until_ms: i64, now_ms: i64) -> Result<(), StateError> {
     match RetryAfterWait::stored(state)? {
         Some(before) if (until_ms - before.until_ms).abs() < SAME_WAIT_MS => Ok(()),
@@ -94,7 +95,7 @@ fn store_retry_after(state: &State, until_ms: i64, now_ms: i64) -> Result<(), St
     }
 }
 
-/// Ends a stored wait early, because the service accepts requests again.
+/// Ends a stored wait early, because the service accepts requests again. Changes nothing if no wait remains.
 fn end_retry_after(state: &State, now_ms: i64) -> Result<(), StateError> {
     match RetryAfterWait::stored(state)?.and_then(|before| before.remaining(now_ms)) {
         Some(_) => RetryAfterWait::new(now_ms, now_ms).store(state, now_ms),
@@ -102,7 +103,8 @@ fn end_retry_after(state: &State, now_ms: i64) -> Result<(), StateError> {
     }
 }
 
-/// Runs `work` and meanwhile stores every long `Retry-After` wait when it begins: the process may be killed during it.
+/// Runs `work`, and meanwhile stores every long `Retry-After` wait when the wait begins, because the process may be
+/// killed during it.
 pub(super) async fn storing_retry_after<T>(
     work: impl Future<Output = T>,
     source: Source,
@@ -116,6 +118,7 @@ pub(super) async fn storing_retry_after<T>(
     }
 }
 
+/// Stores every long `Retry-After` wait of the client when the wait begins. Never returns; errors are only logged.
 async fn store_each_retry_after(source: Source, state: &Mutex<State>, clock: Clock) -> Infallible {
     let mut waits = source.watch_retry_after();
     loop {

@@ -1,5 +1,5 @@
-//! Decides whether a 404 for a page token marks the end of a list. The contract of themes suggests so, but an expired
-//! token gets the same answer.
+//! Decides whether a 404 for a page token marks the end of a list. The contract of themes suggests so, but the service
+//! may answer an expired token with 404, too.
 //!
 //! The window is cut into parts, and each part is listed separately. If tokens expire, a part shows rows that the list
 //! of the window lacks. If the parts together have exactly the rows of the window, and no part has all of them, the
@@ -28,19 +28,22 @@ use super::{
 const CUTS_MAX: usize = 16;
 /// Rows this close together count as one time: the requested range of a part is one millisecond wider on both sides.
 const SAME_TIME_MS: i64 = 4;
-/// The maximum number of pages of a part.
+/// The maximum number of pages that are read of one part of the window. A longer list counts as a failed request.
 const PAGES_MAX: usize = 10_000;
 
 /// The rows of a list, and their creation times.
 #[derive(Debug, Default)]
 struct Rows {
+    /// Hashes of the rows' keys, discarded records included. A reject has no key: its text is hashed.
     keys: HashSet<u128>,
+    /// Creation times in epoch milliseconds, unsorted. Rows without a time are left out.
     times: Vec<i64>,
     /// True if the list ended with a 404 for a page token.
     has_unproven_end: bool,
 }
 
 impl Rows {
+    /// Adds the rows of a page.
     fn add(&mut self, scan: &Scan, flat: &FlatPage) {
         self.keys.extend(&flat.key_hashes);
         self.keys.extend(flat.discarded.iter().flat_map(|discarded| &discarded.key_hashes));
@@ -49,7 +52,11 @@ impl Rows {
     }
 }
 
-/// Returns true if the pages in the spool are all of the scan's list.
+/// Returns true if the pages in the spool are proven to be the whole list of the scan's window. Returns false if a
+/// request fails or the requests prove nothing.
+///
+/// Requests the window again in two or three parts. While one part has all rows, that part is cut in two, because a
+/// service that ignores `start` and `end` would also return all rows for it.
 pub(super) async fn is_end(
     context: &SyncContext,
     scan: &Scan,
@@ -92,8 +99,9 @@ pub(super) async fn is_end(
     Ok(false)
 }
 
-/// Cuts a window into two parts with rows, at a gap between rows. If all rows are close together, returns three parts:
-/// before, around and after them.
+/// Cuts a window into two parts with rows, at the gap nearest to the middle row. If no gap is long enough, returns
+/// three parts: before, around and after the rows. Without rows, cuts the window in the middle. `times` are the
+/// creation times of the rows.
 fn first_parts(window: Window, mut times: Vec<i64>) -> Vec<Window> {
     times.retain(|at_ms| window.contains(*at_ms));
     times.sort_unstable();
@@ -115,6 +123,7 @@ fn first_parts(window: Window, mut times: Vec<i64>) -> Vec<Window> {
     }
 }
 
+/// Returns the rows of all pages in the spool of a scan.
 fn read_spool(context: &SyncContext, scan: &Scan, spool: &Path) -> Result<Rows, PipelineError> {
     let mut rows = Rows::default();
     for body in read_pages(spool)? {
@@ -123,7 +132,8 @@ fn read_spool(context: &SyncContext, scan: &Scan, spool: &Path) -> Result<Rows, 
     Ok(rows)
 }
 
-/// Reads the list of a part to its end. Returns `None` if a request fails.
+/// Reads the list of a part of the window up to the end. A 404 counts as the end. Returns `None` if a request fails, a
+/// page token repeats, or the list has more than [`PAGES_MAX`] pages.
 async fn list(context: &SyncContext, scan: &Scan, page_rows: u32, part: Window) -> Result<Option<Rows>, TieProbeError> {
     let (scope, flags) = (scan.scope, scan.flags);
     let mut request = PageRequest { scope, window: part, flags, page_rows, token: None };
@@ -147,7 +157,7 @@ async fn list(context: &SyncContext, scan: &Scan, page_rows: u32, part: Window) 
     Ok(None)
 }
 
-/// Flattens a page without the records of erased people, as the spool has it.
+/// Flattens a page without the records of erased people. The spool lacks these records, too, so both can be compared.
 async fn flatten_redacted(context: &SyncContext, scan: &Scan, body: Bytes) -> Result<FlatPage, PipelineError> {
     let (context, scan) = (context.clone(), scan.clone());
     blocking(move || {

@@ -30,7 +30,9 @@ pub(super) struct Budget {
     /// Bytes of flattened pages in memory, over all scans of the run.
     page_bytes: Arc<AtomicUsize>,
     page_bytes_max: usize,
+    /// Locked while a large body is flattened.
     large_body: Arc<Mutex<()>>,
+    /// One permit for each page or commit that may use a processor at a time.
     processors: Arc<Semaphore>,
 }
 
@@ -54,7 +56,8 @@ impl Budget {
         Arc::clone(&self.processors).acquire_owned().await.ok()
     }
 
-    /// Reserves memory, or returns false if it does not fit.
+    /// Reserves memory for flattened pages. Returns false, and reserves nothing, if the memory would exceed the
+    /// maximum.
     fn reserve(&self, bytes: usize) -> bool {
         let fits = self.page_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.page_bytes_max;
         if !fits {
@@ -63,8 +66,8 @@ impl Budget {
         fits
     }
 
-    /// Returns true once half of the memory is used. Then no new window is begun while complete scans wait for a
-    /// commit, because pages that do not fit have to be flattened a second time.
+    /// Returns true if at least half of the memory is used. The run then begins no window while complete scans wait for
+    /// a commit, because pages that do not fit have to be flattened a second time.
     pub fn is_tight(&self) -> bool {
         self.page_bytes.load(Ordering::Relaxed) >= self.page_bytes_max / 2
     }
@@ -73,8 +76,8 @@ impl Budget {
         self.page_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Blocks this thread until a body of this size may be flattened.
-    /// The caller keeps the guard until the rows are dropped or counted.
+    /// Blocks this thread until a body of this size may be flattened. The caller keeps the guard until the rows are
+    /// dropped or counted in the budget. Returns `None` for a small body, which never waits.
     pub fn lock_large_body(&self, body_bytes: usize) -> Option<MutexGuard<'_, ()>> {
         (body_bytes >= LARGE_BODY_BYTES).then(|| self.large_body.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -86,9 +89,11 @@ pub(super) struct PageBuffer {
     budget: Budget,
     stream: Stream,
     rules: DriftRules,
+    /// The pages in memory; empty if `is_spooled`.
     pages: Vec<FlatPage>,
+    /// Bytes of `pages` that are reserved in the budget.
     bytes: usize,
-    /// True if all pages are read from the spool: one did not fit, or an earlier run pulled it.
+    /// True if all pages have to be read from the spool: one page did not fit, or an earlier run pulled a page.
     is_spooled: bool,
 }
 
@@ -105,7 +110,7 @@ impl PageBuffer {
         buffer
     }
 
-    /// Adds a page. If it does not fit, all pages are dropped from memory and read from the spool.
+    /// Adds a page. If the page does not fit, drops all pages from memory; [`Self::for_each`] then reads the spool.
     pub fn push(&mut self, page: FlatPage) {
         if self.is_spooled {
             return;
@@ -120,6 +125,7 @@ impl PageBuffer {
         }
     }
 
+    /// Flattens the body of a page.
     fn parse(&self, body: &[u8]) -> Result<FlatPage, PipelineError> {
         Ok(flatten_page(self.stream, body, self.rules)?)
     }
@@ -141,7 +147,8 @@ impl PageBuffer {
         self.budget.free(std::mem::take(&mut self.bytes));
     }
 
-    /// Passes each page to `apply`, in order.
+    /// Passes each page to `apply`, in the order in which they were pulled. Reads the pages from `spool` if they are
+    /// not in memory. Fails if the spool has no end mark, because rows on lost pages would count as vanished.
     pub fn for_each<E: From<PipelineError>>(
         &self,
         spool: &Path,

@@ -1,8 +1,8 @@
-//! Pulls one window page by page, up to the end of the list. Each page is written to the spool first.
+//! Pulls one window page by page, up to the end of the list. Each page is written to the spool, so that the next run
+//! can resume from the durable pages.
 //!
 //! The phases of a [`Pull`] are its methods, in the order of [`pull`]. Each phase takes the pull and returns it,
 //! because blocking work moves the pull to another thread.
-//! After a failed phase, the next run resumes from the durable pages.
 
 use tracing::Instrument as _;
 
@@ -22,7 +22,7 @@ use super::{
     sync_context::SyncContext,
     theme_measure::inspect_page,
     threads::{blocking, in_parallel},
-    ties::{EndAction, ProbePage, TieProbeError, after_page, end_action, moments_of, next_waiting, reopened},
+    ties::{EndAction, ProbePage, TieProbeError, after_page, end_action, moments_of, next_waiting, restore_boundaries},
 };
 
 /// Why a window was not pulled completely.
@@ -30,7 +30,7 @@ use super::{
 pub(super) enum PullError {
     /// The run stops early. The pages so far are durable, and the next run resumes from them.
     Stopped(Stop),
-    /// The service cannot deliver a window of this size.
+    /// The service cannot deliver a window of this size. The pages are discarded, so that the halves can be scanned.
     TooMuch(SourceError),
     /// This window failed; other windows may succeed.
     Window(SourceError),
@@ -44,10 +44,11 @@ impl From<PipelineError> for PullError {
     }
 }
 
-/// Pulls the remaining pages of a window.
+/// Pulls the remaining pages of a window, and probes the page boundaries where rows may be missing. Starts the list
+/// over if the boundaries of the pages may hide rows.
 pub(super) async fn pull(context: SyncContext, scan: OpenScan) -> Result<CompletedScan, PullError> {
-    let (pull, last_page) = Pull::open(context, scan).await?;
-    let mut pull = pull.probe_last_page(last_page).await?;
+    let (pull, unprobed_page) = Pull::open(context, scan).await?;
+    let mut pull = pull.probe_last_page(unprobed_page).await?;
     loop {
         let (ended, action) = pull.read_list().await?.probe_waiting_boundaries().await?.decide_at_end().await?;
         match action {
@@ -72,13 +73,13 @@ struct Pull {
     /// The parsed pages, buffered for the warehouses.
     buffer: PageBuffer,
     boundaries: ScanBoundaries,
-    /// Number of records on the pages.
+    /// Number of records on the pages of the list, without probe pages.
     rows: u64,
-    /// The token of the next page.
+    /// The token of the next page. `None` before the first page and after the last one.
     resume_at: Option<PageToken>,
-    /// How the service marked the end of the list.
+    /// How the service marked the end of the list. `None` until the end.
     end: Option<EndStyle>,
-    /// True if the list has ended: only waiting boundaries are left to probe.
+    /// True if the list has ended: the pull only has to probe the boundaries that waited for the end.
     is_at_end: bool,
 }
 
@@ -86,7 +87,7 @@ impl Pull {
     /// Starts the pull of a new scan, or resumes it after its last durable page. Also returns that page if its boundary
     /// has no conclusive probe: rows with its last millisecond may be missing.
     async fn open(context: SyncContext, open: OpenScan) -> Result<(Pull, Option<FlatPage>), PipelineError> {
-        let OpenScan { scan, page_rows, spool, rows, next, end, boundaries: mut boundaries_left, is_half } = open;
+        let OpenScan { scan, page_rows, spool, rows, next, end, boundaries: mut stored_boundaries, is_half } = open;
         let (stream, is_new) = (scan.scope.stream, spool.pages() == 0);
         let rules = context.drift.of(stream);
         let buffer = match is_new {
@@ -95,10 +96,10 @@ impl Pull {
         };
         let request = PageRequest { scope: scan.scope, window: scan.window, flags: scan.flags, page_rows, token: next };
         let walk = new_walk(&context, request.clone(), is_half);
-        let last_page = boundaries_left.last_page.take().map(|body| context.flatten(stream, &body)).transpose()?;
+        let last_page = stored_boundaries.last_page.take().map(|body| context.flatten(stream, &body)).transpose()?;
         let boundaries = {
             let (context, scan, path) = (context.clone(), scan.clone(), spool.path().to_owned());
-            blocking(move || reopened(&context, &scan, &path, &boundaries_left)).await??
+            blocking(move || restore_boundaries(&context, &scan, &path, &stored_boundaries)).await??
         };
         if is_new {
             context.suppression.begin_scan(&scan);
@@ -126,9 +127,10 @@ impl Pull {
         self.scan.scope.stream
     }
 
-    /// Probes the boundary of the last page, if an earlier run was killed before its probe.
-    async fn probe_last_page(mut self, last_page: Option<FlatPage>) -> Result<Pull, PullError> {
-        let Some(page) = last_page else { return Ok(self) };
+    /// Probes the boundary of the last durable page, if an earlier run ended before a conclusive probe. `unprobed_page`
+    /// is `None` if no probe is missing.
+    async fn probe_last_page(mut self, unprobed_page: Option<FlatPage>) -> Result<Pull, PullError> {
+        let Some(page) = unprobed_page else { return Ok(self) };
         let probed = self.probe_boundary(&moments_of(self.stream(), &page)).await;
         let (pull, probe_pages) = self.unless_failed(probed).await?;
         Ok(pull.store_probe_pages(probe_pages).await?)
@@ -145,7 +147,8 @@ impl Pull {
         Ok(self)
     }
 
-    /// Handles one step of the list. Returns the probe pages of the page's boundary, if it was probed.
+    /// Handles one answer of the list: stores a page, restarts the list, or records its end. Also returns the probe
+    /// pages, which are none unless a page's boundary was probed. The inner error is that of the request or the probe.
     async fn take_step(
         mut self,
         step: Result<WalkStep, SourceError>,
@@ -179,7 +182,8 @@ impl Pull {
         Ok((self, probed))
     }
 
-    /// Records the behaviour that a page shows, and probes its boundary if that is due.
+    /// Records the behaviour of the service that a page shows, and probes the page's boundary if a probe is due.
+    /// Returns no pages if nothing was probed.
     async fn learn(&mut self, page: &Page, moments: &PageMoments) -> Result<Vec<ProbePage>, TieProbeError> {
         self.context.observed.add_page(self.stream(), page, moments);
         inspect_page(&self.context, &self.scan, moments).await?;
@@ -189,11 +193,12 @@ impl Pull {
         self.probe_boundary(moments).await
     }
 
+    /// Probes the boundary after a page, if a probe is due. Returns no pages otherwise.
     async fn probe_boundary(&mut self, page: &PageMoments) -> Result<Vec<ProbePage>, TieProbeError> {
         after_page(&self.context, &self.scan, &mut self.boundaries, page, self.resume_at.is_some()).await
     }
 
-    /// Decides whether a 404 for a page token was the end of the list.
+    /// Decides whether a 404 for a page token was the end of the list or an expired token, and tells the walk.
     async fn prove_end(&mut self) -> Result<(), TieProbeError> {
         let is_end = list_end::is_end(&self.context, &self.scan, self.page_rows, self.spool.path()).await?;
         tracing::debug!(window = %self.scan.window, scope = %self.scan.scope, is_end, "404 on a page token");
@@ -204,7 +209,7 @@ impl Pull {
     /// Probes the boundaries that have waited for the end of the list.
     async fn probe_waiting_boundaries(mut self) -> Result<Pull, PullError> {
         loop {
-            // Here the service filters by the answer's time, so a probe by the theme's time would miss.
+            // If the service filters themes by their answer's time, a probe for the theme's time would miss them.
             if self.context.theme_times.may_lack_rows(self.stream()) {
                 self.boundaries.pass_waiting();
             }
@@ -230,6 +235,7 @@ impl Pull {
         Ok(pull)
     }
 
+    /// Removes all pages of the scan from the buffer and the spool, because the list starts over.
     async fn forget_pages(mut self) -> Result<Pull, PipelineError> {
         (self.rows, self.resume_at) = (0, None);
         self.buffer.restart();
@@ -257,7 +263,8 @@ impl Pull {
         })
     }
 
-    /// Writes a page to the spool, and flattens and buffers it for the commit. Returns the creation times on the page.
+    /// Writes a page to the spool, and flattens and buffers it for the commit, without the records of erased people.
+    /// Returns the creation times of all records on the page, erased people included.
     async fn keep(self, page: Page) -> Result<(Pull, PageMoments), PipelineError> {
         let budget = self.context.budget.clone();
         let _processor = budget.processor().await;
@@ -290,7 +297,7 @@ impl Pull {
         .await
     }
 
-    /// Writes the pages of a tie probe to the spool, next to the page.
+    /// Writes the pages of a tie probe to the spool and the buffer, without the records of erased people.
     async fn store_probe_pages(self, probe_pages: Vec<ProbePage>) -> Result<Pull, PipelineError> {
         if probe_pages.is_empty() {
             return Ok(self);
@@ -310,7 +317,8 @@ impl Pull {
         stored.await.map(|(pull, ())| pull)
     }
 
-    /// Checkpoints how many pages and rows are durable.
+    /// Checkpoints the numbers of pages and rows in the spool, and the token of the next page. Called when all of
+    /// them are durable.
     fn remember(&self) -> Result<(), PipelineError> {
         let pages = self.spool.pages() as u64;
         self.context
@@ -319,17 +327,17 @@ impl Pull {
             .map_err(PipelineError::State)
     }
 
-    /// Returns the answer, or gives the window up after an error.
-    async fn unless_failed<T>(self, answered: Result<T, TieProbeError>) -> Result<(Pull, T), PullError> {
-        match answered {
+    /// Returns the pull and the value of `outcome`. After an error of a request, gives the window up.
+    async fn unless_failed<T>(self, outcome: Result<T, TieProbeError>) -> Result<(Pull, T), PullError> {
+        match outcome {
             Ok(answer) => Ok((self, answer)),
             Err(TieProbeError::Run(error)) => Err(PullError::Run(error)),
             Err(TieProbeError::Source(error)) => Err(self.give_up(error).await),
         }
     }
 
-    /// Ends a failed pull: keeps its pages for the next run,
-    /// or discards them if the window has to be cut or read again.
+    /// Ends a failed pull, and returns the reason. Keeps the pages for the next run, or discards them if the window
+    /// has to be cut or read again from its first page.
     async fn give_up(self, error: SourceError) -> PullError {
         let keeps_pages = !matches!(
             error,
@@ -363,12 +371,15 @@ impl Pull {
     }
 }
 
+/// Creates the walk over the list of a window. `is_half` is true for a half of a window that the service could not
+/// deliver.
 fn new_walk(context: &SyncContext, request: PageRequest, is_half: bool) -> Walk {
     let walk = context.source.walk(request);
     if is_half { walk.part_of_a_failed_window() } else { walk }
 }
 
-/// Appends a page or its redacted form to the spool. Returns whether all pages are durable now.
+/// Appends a page to the spool: `redacted` if the page has records of erased people, otherwise `body`. Returns true if
+/// everything in the spool is durable.
 fn append(
     spool: &mut Spool,
     body: &[u8],

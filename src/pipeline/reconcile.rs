@@ -21,7 +21,7 @@ use super::{
     scan::{CompletedScan, OpenScan},
     shared_destination::SharedDestination,
     sync_context::SyncContext,
-    ties::{self, BoundariesLeft},
+    ties::{self, StoredBoundaries},
 };
 
 /// A scan that an earlier run began.
@@ -43,7 +43,8 @@ impl Resumed {
 }
 
 /// Checks the checkpoints against the ledgers. If the state file was lost, or a warehouse is new, replaced or restored
-/// from a backup, the coverage is rebuilt from what every ledger proves. Then returns a note for the report.
+/// from a backup, rebuilds the coverage from the scans that every ledger proves, and returns a note for the report.
+/// Returns `None` if all ledgers fit.
 pub(super) fn check_ledgers(
     state: &mut State,
     destinations: &[SharedDestination],
@@ -60,8 +61,8 @@ pub(super) fn check_ledgers(
         let is_matching = match known.and_then(|known| known.last_scan_id) {
             _ if is_left_out => false,
             Some(last) => destination.has_applied(&last).map_err(failed(name))?,
-            // This state file never filled the warehouse. They match if neither has a finished scan: a first run that
-            // was killed before its first checkpoint leaves unfinished scans in the ledger.
+            // No checkpoint names a scan of this warehouse. State file and warehouse match if neither has a finished
+            // scan. A first run that was killed before its first checkpoint leaves unfinished scans in the ledger.
             None => {
                 let ledger = destination.ledger().map_err(failed(name))?;
                 !has_coverage && ledger.iter().all(|entry| unfinished.contains(&entry.scan.id))
@@ -84,8 +85,12 @@ pub(super) fn check_ledgers(
     )))
 }
 
-/// Rebuilds the coverage that every ledger proves. Returns the number of proven scans.
+/// Rebuilds the coverage from the scans that are in every ledger. Returns the number of these scans.
+///
+/// Scans that only some ledgers have do not become coverage, but each scope keeps its earliest start, so that the next
+/// run pulls them again. Also stores the newest scan of each ledger.
 fn rebuild(state: &mut State, destinations: &[SharedDestination]) -> Result<usize, PipelineError> {
+    // Ids of the scans that are in every ledger read so far.
     let mut common: Option<HashSet<ScanId>> = None;
     let (mut scans, mut extents, mut names) = (BTreeMap::<ScanId, ScanCheckpoint>::new(), Vec::new(), Vec::new());
     for destination in destinations {
@@ -108,7 +113,7 @@ fn rebuild(state: &mut State, destinations: &[SharedDestination]) -> Result<usiz
         remember(state, &mut destination, last.as_ref())?;
         names.push(name);
     }
-    // Drops surveys without rows: the id was mistyped, or a new scan is quick.
+    // Surveys without rows get no coverage: their id was mistyped, or a new scan of them is quick.
     let has_rows: HashSet<i64> =
         scans.values().filter(|scan| scan.rows > 0).filter_map(|scan| scan.scan.scope.survey_id).collect();
     let is_kept = |scope: Scope| scope.survey_id.is_none_or(|id| has_rows.contains(&id));
@@ -121,6 +126,7 @@ fn rebuild(state: &mut State, destinations: &[SharedDestination]) -> Result<usiz
     Ok(in_all.len())
 }
 
+/// Stores the name and location of a warehouse, and the newest scan of its ledger. `None` keeps the stored scan.
 fn remember(state: &State, destination: &mut Warehouse, last: Option<&ScanId>) -> Result<(), PipelineError> {
     let name = destination.name();
     let known = state.destination(name)?;
@@ -128,8 +134,8 @@ fn remember(state: &State, destination: &mut Warehouse, last: Option<&ScanId>) -
     Ok(state.remember_destination(name, &destination.location(), last.as_ref())?)
 }
 
-/// Repairs what a killed run left: writes checkpoints of scans that every warehouse has applied, and discards orphaned
-/// spools. Returns the other scans, to be resumed.
+/// Repairs what a killed run left unfinished. Writes the checkpoints of scans that every warehouse has applied, and
+/// discards spools that belong to no unfinished scan. Returns the remaining unfinished scans, to be resumed.
 pub(super) fn resume(context: &SyncContext, destinations: &[SharedDestination]) -> Result<Vec<Resumed>, PipelineError> {
     let scans = context.state().unfinished_scans()?;
     let owners: Vec<ScanId> = scans.iter().map(|unfinished| unfinished.scan.id.clone()).collect();
@@ -142,7 +148,7 @@ pub(super) fn resume(context: &SyncContext, destinations: &[SharedDestination]) 
             if let Resumed::Complete(pulled) = &mut scan
                 && !is_stored_by_any(destinations, &pulled.scan.id)?
             {
-                // No warehouse has used the noted options, so the options of this run count.
+                // No warehouse has used the commit options in the spool, so the options of this run count.
                 pulled.noted = None;
             }
             resumed.push(scan);
@@ -167,7 +173,8 @@ fn count_storing(destinations: &[SharedDestination], scan: &ScanId) -> Result<us
     Ok(count)
 }
 
-/// Finishes a commit that was killed after its second or third step.
+/// Finishes the commit of a scan that every warehouse has in its ledger: archives the spool and writes the checkpoint.
+/// The steps of a commit are described at [`apply`](super::commit::apply) and [`commit`](super::commit::commit).
 fn finish(
     context: &SyncContext,
     destinations: &[SharedDestination],
@@ -175,9 +182,12 @@ fn finish(
 ) -> Result<(), PipelineError> {
     let recovered = context.archive.recover(&unfinished.scan)?;
     let boundaries = match &recovered {
-        Some(recovered) => {
-            ties::ended(context, &unfinished.scan, recovered.spool.path(), &BoundariesLeft::of(recovered))?
-        }
+        Some(recovered) => ties::restore_completed(
+            context,
+            &unfinished.scan,
+            recovered.spool.path(),
+            &StoredBoundaries::of(recovered),
+        )?,
         None => ScanBoundaries::default(),
     };
     let needs_recheck = context.ties.commits(&unfinished.scan, &boundaries);
@@ -198,8 +208,10 @@ fn finish(
     Ok(context.state().checkpoint(&checkpoint, &names)?)
 }
 
-/// Reads the spool of a scan. If the spool is lost or torn at its beginning,
-/// the scan is forgotten and its window is due again.
+/// Reads the spool of an unfinished scan, and decides how to resume the scan. Returns `None` if the spool is lost or
+/// has no page: the scan is forgotten and its window is due again.
+///
+/// A scan starts over if rows may be missing at a redacted page, because that page's boundary cannot be probed.
 fn recover(context: &SyncContext, unfinished: UnfinishedScan) -> Result<Option<Resumed>, PipelineError> {
     let recovered = context.archive.recover(&unfinished.scan)?;
     let Some(recovered) = recovered.filter(|recovered| !people::is_without_pages(recovered)) else {
@@ -207,12 +219,12 @@ fn recover(context: &SyncContext, unfinished: UnfinishedScan) -> Result<Option<R
         context.archive.discard(&unfinished.scan.id)?;
         return Ok(None);
     };
-    let boundaries = BoundariesLeft::of(&recovered);
+    let boundaries = StoredBoundaries::of(&recovered);
     let RecoveredSpool { spool, last_page, is_last_redacted, is_complete, note, .. } = recovered;
     let noted = note.as_deref().map(CommitNote::read).transpose()?;
-    // Unprobed boundaries of an incomplete scan may hide rows.
-    let may_hide = !is_complete && boundaries.unprobed > 0 && context.ties.may_lose(unfinished.scan.scope.stream);
-    if may_hide && boundaries.is_redacted {
+    // True if rows may be missing at boundaries without a probe. The pull of an incomplete scan can still probe them.
+    let may_hide_rows = !is_complete && boundaries.unprobed > 0 && context.ties.may_lose(unfinished.scan.scope.stream);
+    if may_hide_rows && boundaries.is_redacted {
         return start_over(unfinished, spool).map(Some);
     }
     let completed_with = |end, is_marked| LastPage { end, is_marked, noted, boundaries: &boundaries };
@@ -222,7 +234,7 @@ fn recover(context: &SyncContext, unfinished: UnfinishedScan) -> Result<Option<R
         // The last page is redacted, so its boundary can no longer be probed.
         Some(Ok(Envelope { next: Some(_), .. })) if is_last_redacted => return start_over(unfinished, spool).map(Some),
         Some(Ok(Envelope { next: Some(next), .. })) => (Some(next), None),
-        Some(Ok(Envelope { end: Some(end), .. })) if may_hide => (None, Some(end)),
+        Some(Ok(Envelope { end: Some(end), .. })) if may_hide_rows => (None, Some(end)),
         // The last page marked the end of the list; the end mark of the spool may be missing.
         Some(Ok(Envelope { end, .. })) => {
             // Users are requested one by one, without an end of a list.
@@ -248,15 +260,19 @@ fn recover(context: &SyncContext, unfinished: UnfinishedScan) -> Result<Option<R
     }))))
 }
 
-/// The last page of a complete scan.
+/// How the spool of a complete scan ends.
 struct LastPage<'a> {
+    /// How the service marked the end of the list. `None` for users, who are requested one by one.
     end: Option<EndStyle>,
     /// True if the spool has an end mark.
     is_marked: bool,
+    /// The commit options in the spool. `None` if no commit was begun.
     noted: Option<CommitNote>,
-    boundaries: &'a BoundariesLeft,
+    boundaries: &'a StoredBoundaries,
 }
 
+/// Returns an unfinished scan that has all its pages, ready for its commit. Adds the end mark to the spool if it is
+/// missing.
 fn complete(
     context: &SyncContext,
     unfinished: UnfinishedScan,
@@ -270,12 +286,13 @@ fn complete(
     let buffer = PageBuffer::spooled(&context.budget, stream, context.drift.of(stream));
     let proof = Proof { pages: spool.pages() as u64, end: last.end };
     let UnfinishedScan { scan, page_rows, rows, .. } = unfinished;
-    let boundaries = ties::ended(context, &scan, spool.path(), last.boundaries)?;
+    let boundaries = ties::restore_completed(context, &scan, spool.path(), last.boundaries)?;
     let spool = spool.path().to_owned();
     let pulled = CompletedScan { scan, page_rows, rows, spool, proof, buffer, boundaries, noted: last.noted };
     Ok(Resumed::Complete(Box::new(pulled)))
 }
 
+/// Removes all pages from the spool of a scan, so that its pull begins at the first page.
 fn start_over(unfinished: UnfinishedScan, mut spool: Spool) -> Result<Resumed, PipelineError> {
     spool.restart()?;
     Ok(Resumed::Incomplete(Box::new(OpenScan::new(unfinished.scan, unfinished.page_rows, spool))))

@@ -1,4 +1,5 @@
-//! A run: one execution of `sync`, `backfill` or `users pull`. Opens its parts, and works on its warehouses.
+//! A run: one execution of `sync`, `backfill` or `users pull`. This file opens the archive, the client and the
+//! warehouses of a run.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -40,7 +41,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// Takes the lease, opens all parts, and repairs what an earlier run left unfinished. Sends no request.
+    /// Takes the lease, opens the archive, the client and the warehouses, and checks the checkpoints against the
+    /// ledgers. Sends no request. A failed start is recorded in the history of runs.
     pub async fn open(
         settings: Settings,
         request: Request,
@@ -64,7 +66,7 @@ impl Run {
             record_failed_start(&settings, command, started_ms, error, &system);
         })?;
         let LeasedSession { session, damaged, engine } = leased;
-        // Before the warehouses are opened: the run may be killed while it waits for one.
+        // Recorded before the warehouses are opened, because the run may be killed while it waits for one.
         session.begin_run()?;
         let parts = match engine {
             Ok(engine) => RunParts::open(&session, source_settings, damaged, engine, stop, progress),
@@ -94,6 +96,8 @@ impl Run {
         &self.context.source
     }
 
+    /// Returns how far the service's clock was ahead of this machine's clock at the last comparison, in milliseconds.
+    /// Returns 0 if they were never compared.
     pub(super) fn clock_skew_ms(&self) -> Result<i64, PipelineError> {
         let skew = self.context.state().behaviour::<i64>(CLOCK_SKEW)?;
         Ok(skew.map_or(0, |(skew_ms, _)| skew_ms))
@@ -130,7 +134,7 @@ impl Run {
         outcome
     }
 
-    /// Runs work on a warehouse's own thread.
+    /// Runs work on the thread of a warehouse, and counts the time as writing.
     pub(super) async fn with(
         &self,
         destination: &SharedDestination,
@@ -148,11 +152,14 @@ impl Run {
 /// A session, and the engine that was started while the session took the lease.
 struct LeasedSession {
     session: Session,
-    /// The new path of a damaged state file.
+    /// The new path of a damaged state file that was replaced. `None` if the state file was not damaged.
     damaged: Option<PathBuf>,
+    /// `None` if the settings name no DuckDB file.
     engine: Result<Option<StartedEngine>, PipelineError>,
 }
 
+/// Takes the lease and starts DuckDB's engine, in parallel. Also returns the settings of the client. A failure of the
+/// engine is in the [`LeasedSession`], because the lease is then taken and the run can be recorded.
 fn lease_and_engine(
     settings: &Settings,
     command: &'static str,
@@ -171,7 +178,7 @@ fn lease_and_engine(
     Ok((LeasedSession { session, damaged, engine }, source_settings))
 }
 
-/// The parts of a run other than its session.
+/// The fields of a [`Run`] that are opened after its session.
 struct RunParts {
     context: SyncContext,
     destinations: Vec<SharedDestination>,
@@ -179,7 +186,8 @@ struct RunParts {
 }
 
 impl RunParts {
-    /// Opens the archive, the client and the warehouses, and repairs what an earlier run left unfinished.
+    /// Opens the archive, the client and the warehouses, and checks the checkpoints against the ledgers. `damaged` is
+    /// the new path of a damaged state file, for a note in the report.
     fn open(
         session: &Session,
         mut source_settings: SourceSettings,
@@ -192,7 +200,7 @@ impl RunParts {
         source_settings.surveys_are_studies = studies.is_some_and(|(are_studies, _)| are_studies);
         let archive = session.archive()?;
         clear_leftovers(&session.settings)?;
-        // Both take a while.
+        // In parallel, because the client and the warehouses both take long to open.
         let (source, destinations) = in_parallel(
             "makes the client",
             || session.source(source_settings, stop.clone()),

@@ -9,7 +9,7 @@ use crate::{
 };
 
 use super::{
-    PipelineError, commit_note::CommitNote, page_buffer::PageBuffer, sync_context::SyncContext, ties::BoundariesLeft,
+    PipelineError, commit_note::CommitNote, page_buffer::PageBuffer, sync_context::SyncContext, ties::StoredBoundaries,
 };
 
 /// A scan whose list has not ended: a new one, or one that an earlier run left.
@@ -22,7 +22,7 @@ pub(super) struct OpenScan {
     pub next: Option<PageToken>,
     /// How the service marked the end of the list, if it has ended: only probes at boundaries are left.
     pub end: Option<EndStyle>,
-    pub boundaries: BoundariesLeft,
+    pub boundaries: StoredBoundaries,
     /// True if the window is a half of one that the service could not deliver.
     pub is_half: bool,
 }
@@ -30,7 +30,7 @@ pub(super) struct OpenScan {
 impl OpenScan {
     /// A scan of a whole window that has no pages yet.
     pub fn new(scan: Scan, page_rows: u32, spool: Spool) -> Self {
-        let boundaries = BoundariesLeft::default();
+        let boundaries = StoredBoundaries::default();
         Self { scan, page_rows, spool, rows: 0, next: None, end: None, boundaries, is_half: false }
     }
 }

@@ -1,6 +1,6 @@
 //! Runs scans of windows in parallel, up to a limit, and records why windows failed.
 //!
-//! `sync` commits the scans that complete; `verify` compares them with the warehouses.
+//! `sync` commits the complete scans; `verify` compares them with the warehouses.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,10 +13,11 @@ use crate::{
 
 use super::{Failure, PipelineError, Progress, findings::Findings, pull::PullError, scan::CompletedScan};
 
-/// Consecutive failures of a stream's windows after which the run gives the stream up: the service is probably down.
+/// Consecutive failures of a stream's windows after which the run leaves the stream to the next run. If the service
+/// cannot be reached at all, the run ends.
 const CONSECUTIVE_FAILURES_MAX: u32 = 3;
-/// Consecutive windows of the smallest size, all without rows, that the service cannot deliver before the run gives
-/// the stream up. Some neighbouring records can be broken, but not all of them.
+/// Consecutive windows of the smallest size that the service cannot deliver, after which the run leaves the stream to
+/// the next run. A delivered window with rows resets the count.
 const CONSECUTIVE_UNDELIVERABLE_MAX: u32 = 16;
 
 /// One window to scan, and what the command does with the complete scan.
@@ -35,10 +36,10 @@ pub(super) struct ScanTask<P> {
 pub(super) trait PendingWindows {
     type Purpose: Send + 'static;
 
-    /// Records that a scan ended. `rows`: how many rows it returned; `None` if it did not complete.
+    /// Records that a scan ended. `rows` is the number of rows that the scan read, or `None` if it is incomplete.
     fn finish(&mut self, task: &ScanTask<Self::Purpose>, rows: Option<u64>);
 
-    /// Puts the two halves of a window back. Returns false if the window cannot be cut any smaller.
+    /// Adds the two halves of a window to the pending windows. Returns false if the window cannot be cut any smaller.
     fn halve(&mut self, task: &ScanTask<Self::Purpose>) -> bool;
 
     /// Drops all windows of a stream; a later run scans them.
@@ -59,22 +60,24 @@ pub(super) enum ScanEnd<P, S> {
     Failed(ScanTask<P>),
 }
 
-/// The running scans, the pending windows, and the first error that ends the run. `S` is a complete
-/// scan.
+/// The running scans, the pending windows, and the first error that ends the run. `S` is the type of a complete scan.
 pub(super) struct ScanPool<W: PendingWindows, S> {
     pub windows: W,
     limit: usize,
     progress: Arc<Progress>,
     scans: JoinSet<EndedScan<W::Purpose, S>>,
-    /// The windows of these scans. A scan whose thread panicked stays here.
+    /// The windows of the running scans. The window of a scan that panicked is never removed.
     active: Vec<(Scope, Window)>,
+    /// Failed windows since the last complete scan of the stream.
     consecutive_failures: BTreeMap<Stream, u32>,
+    /// Undeliverable windows since the last complete scan of the stream that had rows.
     consecutive_undeliverable: BTreeMap<Stream, u32>,
+    /// The first error that ends the run.
     outcome: Result<(), PipelineError>,
 }
 
 impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S> {
-    /// An empty pool for at most `limit` scans.
+    /// Creates a pool without running scans. At most `limit` scans run at a time.
     pub fn new(windows: W, limit: usize, progress: Arc<Progress>) -> Self {
         Self {
             windows,
@@ -88,7 +91,7 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
         }
     }
 
-    /// Returns true if another scan may start. None starts after an error that ends the run.
+    /// Returns true if another scan may start. After an error that ends the run, no scan starts.
     pub fn has_room(&self) -> bool {
         self.outcome.is_ok() && self.scans.len() < self.limit
     }
@@ -113,17 +116,20 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
         self.scans.spawn(async move { (task, scan.await) });
     }
 
-    /// Waits until a scan ends, and records a failure. Returns `None` if no scan is running. Cancel safe.
+    /// Waits until a scan ends, and records its failure in `findings`. Returns `None` if no scan is running. Cancel
+    /// safe.
     pub async fn next_ended(&mut self, findings: &mut Findings) -> Option<ScanEnd<W::Purpose, S>> {
         loop {
             match self.scans.join_next().await? {
-                Ok((task, scan)) => return Some(self.ended(task, scan, findings)),
+                Ok((task, scan)) => return Some(self.handle_end(task, scan, findings)),
                 Err(panicked) => self.fail(PipelineError::WorkerPanicked(panicked.to_string())),
             }
         }
     }
 
-    fn ended(
+    /// Updates the pool after the end of a scan, and returns how the scan ended. A window that the service could not
+    /// deliver is halved if possible; otherwise it failed.
+    fn handle_end(
         &mut self,
         task: ScanTask<W::Purpose>,
         scan: Result<S, PullError>,
@@ -153,13 +159,14 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
                 ScanEnd::Halved(task)
             }
             Err(error) => {
-                self.failed(&task, error, findings);
+                self.record_failure(&task, error, findings);
                 ScanEnd::Failed(task)
             }
         }
     }
 
-    fn failed(&mut self, task: &ScanTask<W::Purpose>, error: PullError, findings: &mut Findings) {
+    /// Records the failure of a window, and marks its stream as unfinished.
+    fn record_failure(&mut self, task: &ScanTask<W::Purpose>, error: PullError, findings: &mut Findings) {
         match error {
             PullError::TooMuch(error) if task.scope.stream.is_windowed() => {
                 self.window_undeliverable(task, &error, findings);
@@ -171,6 +178,8 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
         findings.leave_unfinished([task.scope.stream]);
     }
 
+    /// Records a failed window. After [`CONSECUTIVE_FAILURES_MAX`] failures, drops the windows of the stream, or ends
+    /// the run if the service could not be reached.
     fn window_failed(&mut self, task: &ScanTask<W::Purpose>, error: SourceError, findings: &mut Findings) {
         tracing::error!(window = %task.window, scope = %task.scope, %error, "the window failed");
         findings.failures.push(Failure::new(task.scope, task.window, &error));
@@ -192,7 +201,8 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
         self.windows.drop_stream(stream);
     }
 
-    /// The window is the smallest one around rows that the service cannot deliver; the service delivers all others.
+    /// Records a window of the smallest size whose rows the service cannot deliver. Other windows go on, up to
+    /// [`CONSECUTIVE_UNDELIVERABLE_MAX`] such windows.
     fn window_undeliverable(&mut self, task: &ScanTask<W::Purpose>, error: &SourceError, findings: &mut Findings) {
         let ScanTask { scope, window, .. } = *task;
         tracing::error!(%window, %scope, %error, "the service cannot deliver these rows");
@@ -212,8 +222,8 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
         }
     }
 
-    /// Records an error that ends the run. The first one counts. Running scans still end: no work goes on after the
-    /// report.
+    /// Records an error that ends the run; only the first one is kept. Running scans continue, and the caller waits for
+    /// their ends before it reports.
     pub fn fail(&mut self, error: PipelineError) {
         if self.outcome.is_ok() {
             self.outcome = Err(error);
@@ -224,7 +234,7 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
         self.outcome.is_err()
     }
 
-    /// The windows that are left, and the first error that ends the run.
+    /// Returns the pending windows, and the first error that ends the run.
     pub fn into_outcome(self) -> (W, Result<(), PipelineError>) {
         (self.windows, self.outcome)
     }

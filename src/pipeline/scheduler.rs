@@ -31,7 +31,10 @@ const RELEASE_LOCKS_AFTER: Duration = Duration::from_secs(1);
 type SyncPool = ScanPool<WindowQueue, CompletedScan>;
 
 impl Run {
-    /// Scans and commits windows until none is left, or until something stops the run.
+    /// Scans and commits windows until none remains, or until a stop or an error ends the run. Returns the first error
+    /// that ended the run. Streams with windows that were not committed are marked as unfinished in the findings.
+    ///
+    /// `resumed` are the unfinished scans of earlier runs.
     pub(super) async fn scan_windows(
         &mut self,
         windows: WindowQueue,
@@ -69,7 +72,7 @@ impl Run {
         pool.into_outcome().1
     }
 
-    /// Adds what earlier runs left: open scans to the windows, complete ones to the commits.
+    /// Adds the unfinished scans of earlier runs: incomplete scans to the windows, complete scans to the commits.
     fn add_resumed(
         &self,
         resumed: Vec<Resumed>,
@@ -87,7 +90,7 @@ impl Run {
         Ok(())
     }
 
-    /// The task of a scan that an earlier run began.
+    /// Creates the task of a scan that an earlier run began.
     fn task_of(&self, scan: &Scan, page_rows: u32) -> Result<SyncTask, PipelineError> {
         let coverage = self.context.state().coverage(scan.scope)?;
         let is_first_proof = !covered_with(&coverage, scan.flags).covers(scan.window);
@@ -126,8 +129,8 @@ impl Run {
         }
     }
 
-    /// Starts the next step at the warehouses, if none is running. A cancelled run finishes that step and starts no
-    /// other: complete scans wait in their spools.
+    /// Starts the next step at the warehouses, if no step is running. After a cancellation or an error, only commits
+    /// scans that are already applied. Other complete scans stay in their spools for the next run.
     fn start_commit_step(&self, pool: &SyncPool, commits: &mut CommitQueue) {
         let is_ending = pool.has_failed() || self.findings.stop == Some(Stop::Cancelled);
         let (context, destinations) = (self.context.clone(), self.destinations.clone());
@@ -150,11 +153,15 @@ impl Run {
         }
     }
 
+    /// Returns the options for the commit of a scan: what happens to vanished rows, and whether every ledger records a
+    /// scan without changes.
     fn commit_options(&self, task: &SyncTask, scan: &CompletedScan) -> CommitOptions {
         let vanish = self.vanish_policy(task.scope.stream, scan);
         CommitOptions { vanish, record_unchanged: task.purpose.is_first_proof, ..CommitOptions::default() }
     }
 
+    /// Handles the end of a scan: queues a complete scan for its commit. After a failed window of surveys, forgets the
+    /// measured form of the status filter, because the form may be the cause.
     fn scan_ended(&self, pool: &mut SyncPool, commits: &mut CommitQueue, end: ScanEnd<SyncPurpose, CompletedScan>) {
         match end {
             ScanEnd::Complete(task, scan) => commits.push(task, scan),
@@ -165,6 +172,8 @@ impl Run {
         }
     }
 
+    /// Handles the end of an apply step: adds the applied scan to the batch. After an error, drops the batch and ends
+    /// the run; only a frozen stream does not end the run.
     fn apply_ended(
         &mut self,
         pool: &mut SyncPool,
@@ -185,8 +194,8 @@ impl Run {
         }
     }
 
-    /// A scan was not applied, because its stream is frozen. Running scans of the stream still end; no other one
-    /// starts.
+    /// Records that a scan was not applied, because its stream is frozen. No further scan of the stream starts; running
+    /// scans continue.
     fn freeze(&mut self, pool: &mut SyncPool, task: &SyncTask, frozen: Frozen) {
         tracing::error!(window = %task.window, scope = %task.scope, error = %frozen, "the window is not applied");
         self.findings.failures.push(Failure::new(task.scope, task.window, &frozen));
@@ -195,6 +204,7 @@ impl Run {
         self.findings.freeze(&frozen);
     }
 
+    /// Handles the end of a commit step. After an error, the run ends and the streams of the scans stay unfinished.
     async fn commit_ended(
         &mut self,
         pool: &mut SyncPool,
@@ -216,8 +226,8 @@ impl Run {
         }
     }
 
-    /// Counts a committed scan, queues a second one if many rows seem to have vanished, and compacts warehouses that
-    /// need it.
+    /// Counts a committed scan, and publishes warehouses that should be compacted. If many rows seem to have vanished,
+    /// queues a second scan of the window; after that second scan, reports the rows as withheld.
     async fn finish_window(
         &mut self,
         windows: &mut WindowQueue,

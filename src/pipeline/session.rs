@@ -1,7 +1,7 @@
 //! A session: a command that holds the lease, so that no other command changes its files.
 //!
-//! [`Session::open`] takes the lease and opens the checkpoints. Further methods open the archive, the client and the
-//! warehouses, for the commands that need them.
+//! [`Session::open`] opens the checkpoints and takes the lease. Other methods of [`Session`] open the archive, the
+//! client and the warehouses, for the commands that need them.
 
 use std::{
     path::PathBuf,
@@ -25,7 +25,8 @@ use super::{
     limits::{recall, remember},
 };
 
-/// A command that holds the lease. Must be dropped after everything that it opened: make it the last field of a struct.
+/// A command that holds the lease. A session must be dropped after everything that it opened: make it the last field of
+/// a struct.
 #[derive(Debug)]
 pub struct Session {
     pub settings: Settings,
@@ -71,6 +72,7 @@ impl Session {
         Ok((Session::of(state, settings, identity, command, system)?, damaged))
     }
 
+    /// Takes the lease of an open state file.
     fn of(
         state: State,
         settings: &Settings,
@@ -100,12 +102,12 @@ impl Session {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The checkpoints, for other threads and tasks of the command.
+    /// Returns the checkpoints, for other threads and tasks of the command.
     pub(super) fn shared_state(&self) -> Arc<Mutex<State>> {
         Arc::clone(&self.state)
     }
 
-    /// This machine's time.
+    /// Returns this machine's time in epoch milliseconds.
     pub fn now_ms(&self) -> i64 {
         self.system.clock.now_ms()
     }
@@ -138,7 +140,7 @@ impl Session {
     }
 
     /// Opens every warehouse of the settings. Waits for warehouses that other processes have open, and blocks the
-    /// thread. `started` is the engine, if it was started before.
+    /// thread. `started` is DuckDB's engine, or `None` to start it here.
     pub fn warehouses(
         &self,
         stop: &CancellationToken,
@@ -158,7 +160,7 @@ impl Session {
         let opening = opening(&self.settings, &self.identity, &self.system);
         let open = |place: Place| {
             let name = place.name();
-            // The folder of a warehouse may be read-only.
+            // DuckDB spills to the archive's folder, because the folder of a warehouse may be read-only.
             let spill = self.settings.archive_root.join("under-way").join(format!("verify-spill-{name}"));
             place.open_to_compare(&opening, spill).map_err(failed(name))
         };
@@ -175,7 +177,7 @@ impl Session {
         ReportHeader::new(self.command, self.times(), self.account.parts(), outcome, error)
     }
 
-    /// The start of this command, and the current time as its end.
+    /// Returns the start of this command, and the current time as its end.
     pub(super) fn times(&self) -> RunTimes {
         RunTimes { started_ms: self.started_ms, finished_ms: self.now_ms() }
     }

@@ -17,7 +17,7 @@ use super::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SyncPurpose {
     pub reason: Reason,
-    /// True if no complete scan has covered the window before: then every ledger records the scan, also if no row
+    /// True if no complete scan has covered the window before. Every ledger records such a scan, even if no row
     /// changed.
     pub is_first_proof: bool,
     /// True if the run scans the window a second time, because many of its rows seem to have vanished.
@@ -27,25 +27,29 @@ pub(super) struct SyncPurpose {
 /// A window that a run scans and commits.
 pub(super) type SyncTask = ScanTask<SyncPurpose>;
 
+/// The windows that a run has not scanned yet.
 #[derive(Debug, Default)]
 pub(super) struct WindowQueue {
-    /// Scans that an earlier run left open.
+    /// Incomplete scans of earlier runs.
     resumed: VecDeque<(SyncTask, OpenScan)>,
+    /// Second scans of windows whose rows seem to have vanished.
     rechecks: Vec<SyncTask>,
     scopes: Vec<ScopeQueue>,
 }
 
+/// The windows of one scope that a run has not scanned yet.
 #[derive(Debug)]
 struct ScopeQueue {
     backlog: ScopeBacklog,
+    /// Cuts the due ranges into windows.
     cutter: Cutter,
-    /// True while a window of guessed length is scanned. The others wait for the density that it shows: windows that
-    /// are too short take more pages that are not full, and more probes at boundaries.
+    /// True while a window of guessed length is scanned. Other windows of the scope wait, because that scan shows how
+    /// many rows there are per time. Windows that are too short take more pages that are not full, and more tie probes.
     is_scouting: bool,
 }
 
 impl WindowQueue {
-    /// The windows of a plan.
+    /// Creates the queue of a backlog, and adds its windows to the progress.
     pub fn new(backlog: Vec<ScopeBacklog>, progress: &Progress) -> Self {
         let scopes = backlog.into_iter().map(|backlog| {
             backlog.due.iter().for_each(|due| progress.due(backlog.scope, due.window));
@@ -56,17 +60,18 @@ impl WindowQueue {
         Self { scopes: scopes.collect(), ..Self::default() }
     }
 
-    /// Adds a scan that an earlier run left open.
+    /// Adds an incomplete scan of an earlier run.
     pub fn push_resumed(&mut self, task: SyncTask, scan: OpenScan) {
         self.resumed.push_back((task, scan));
     }
 
-    /// The next scan of an earlier run.
+    /// Removes and returns the next incomplete scan of an earlier run.
     pub fn next_resumed(&mut self) -> Option<(SyncTask, OpenScan)> {
         self.resumed.pop_front()
     }
 
-    /// The next window to scan. `None` if no window is left, or if the next one waits for a running scan.
+    /// Removes and returns the next window to scan. Returns `None` if no window remains, or if all remaining windows
+    /// wait for running scans.
     pub fn next_task(&mut self) -> Option<SyncTask> {
         if let Some(task) = self.rechecks.pop() {
             return Some(task);
@@ -74,15 +79,15 @@ impl WindowQueue {
         self.scopes.iter_mut().filter(|scope| !scope.is_scouting).find_map(ScopeQueue::next_task)
     }
 
-    /// The streams that have windows left.
+    /// Returns the streams of the windows that remain. A stream may occur more than once.
     pub fn remaining(&self) -> impl Iterator<Item = Stream> {
         let has_more = |scope: &&ScopeQueue| scope.cutter.remaining().next().is_some();
         let planned = self.scopes.iter().filter(has_more).map(|scope| scope.backlog.scope.stream);
         self.resumed.iter().map(|(task, _)| task.scope.stream).chain(planned)
     }
 
-    /// Adds a second scan of a window, with another page size: a service that loses rows at page boundaries then
-    /// loses other rows.
+    /// Adds a second scan of a window, with a smaller page size, so that the page boundaries are elsewhere. A service
+    /// that loses rows at page boundaries loses other rows in the second scan.
     pub fn push_recheck(&mut self, task: SyncTask, progress: &Progress) {
         progress.due(task.scope, task.window);
         let page_rows = (task.page_rows * 2 / 3).max(1);
@@ -96,10 +101,12 @@ impl WindowQueue {
 }
 
 impl ScopeQueue {
+    /// Removes and returns the next window of the scope, or `None` if no window remains. A window whose length is a
+    /// guess makes the other windows of the scope wait.
     fn next_task(&mut self) -> Option<SyncTask> {
-        let is_blind = self.cutter.is_blind();
+        let is_length_guessed = self.cutter.is_blind();
         let Due { window, reason } = self.cutter.next_window()?;
-        self.is_scouting = is_blind;
+        self.is_scouting = is_length_guessed;
         Some(SyncTask {
             scope: self.backlog.scope,
             window,
@@ -114,7 +121,7 @@ impl ScopeQueue {
 impl PendingWindows for WindowQueue {
     type Purpose = SyncPurpose;
 
-    /// The rows of a scan decide the length of the windows that follow.
+    /// Records the end of a scan. Its number of rows decides the length of the next windows.
     fn finish(&mut self, task: &SyncTask, rows: Option<u64>) {
         if let Some(queue) = self.scope(task.scope) {
             queue.is_scouting = false;
@@ -122,7 +129,8 @@ impl PendingWindows for WindowQueue {
         }
     }
 
-    /// A window of an earlier run has no plan here: the plan that follows finds it due.
+    /// Cuts a window into halves. A window of an earlier run is not in this queue: it is dropped, and the next plan
+    /// finds it due.
     fn halve(&mut self, task: &SyncTask) -> bool {
         self.scope(task.scope).is_none_or(|queue| queue.cutter.halve(task.window, task.purpose.reason))
     }

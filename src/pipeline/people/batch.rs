@@ -1,4 +1,4 @@
-//! Requests one batch of users in parallel. Each answer is in the spool within seconds.
+//! Requests one batch of users in parallel, and writes the answers to the spool page by page.
 
 use std::time::Duration;
 
@@ -23,11 +23,12 @@ use super::{
     page::PageDraft,
 };
 
-/// A page is written when it has this many users ...
+/// A page with this many users is written.
 const PAGE_USERS: usize = 100;
-/// ... or this many bytes ...
+/// A page of this size is written.
 const PAGE_BYTES: usize = 4 << 20;
-/// ... or is this old. A kill loses the answers of the page under construction; the next run requests them again.
+/// A page of this age is written at the next answer. A kill loses the answers of the page under construction; the next
+/// run requests them again.
 const PAGE_AGE: Duration = Duration::from_secs(2);
 /// Consecutive requests without an answer after which the run fails: the service is probably down.
 const CONSECUTIVE_FAILURES_MAX: u32 = 3;
@@ -35,7 +36,7 @@ const CONSECUTIVE_FAILURES_MAX: u32 = 3;
 /// The result of requesting one batch.
 #[derive(Default)]
 pub(super) struct BatchResult {
-    /// The scan with all answers; `None` if there were none.
+    /// The scan with all answers. `None` if the service answered no request.
     pub scan: Option<CompletedScan>,
     /// Users with an answer.
     pub answered: usize,
@@ -43,15 +44,17 @@ pub(super) struct BatchResult {
     pub refused: u64,
     /// Users with an answer whom the service does not know.
     pub absent: u64,
+    /// Why requests were stopped before the end of the batch. `None` if no request was stopped.
     pub stop: Option<Stop>,
-    /// The first request without an answer. The other users of the batch were requested all the same.
+    /// The first failed request. It does not end the batch.
     pub failure: Option<(Scan, SourceError)>,
-    /// The error that ends the run.
+    /// The error that ends the batch and the run.
     pub fatal: Option<SourceError>,
+    /// Failed requests since the last answer.
     consecutive_failures: u32,
 }
 
-/// Requests these users, at most `in_flight_max` at a time.
+/// Requests these users, at most `in_flight_max` at a time. Answers that came before a failure or a stop are kept.
 pub(super) async fn request_batch(
     context: &SyncContext,
     scan: Scan,
@@ -93,6 +96,7 @@ pub(super) async fn request_batch(
 }
 
 impl BatchResult {
+    /// Counts an answer, and adds it to the page.
     fn add_answer(&mut self, page: &mut PageDraft, user_id: String, answer: UserAnswer) {
         self.consecutive_failures = 0;
         match answer {
@@ -110,9 +114,10 @@ impl BatchResult {
         }
     }
 
+    /// Records a request without an answer. After [`CONSECUTIVE_FAILURES_MAX`] failures, the error ends the run.
     fn add_failure(&mut self, scan: &Scan, error: SourceError) {
         match error {
-            // Requests in flight finish; no further one is sent.
+            // Requests in flight finish; the client sends no further request.
             SourceError::Stopped(stop) => drop(self.stop.get_or_insert(stop)),
             error if error.ends_the_run() => self.fatal = Some(error),
             error => {
@@ -133,10 +138,12 @@ struct BatchWriter {
     scan: Scan,
     spool: Spool,
     buffer: PageBuffer,
+    /// Number of users on the pages.
     users: usize,
 }
 
 impl BatchWriter {
+    /// Creates the scan of the batch in the checkpoints and the archive.
     async fn begin(context: &SyncContext, scan: Scan) -> Result<Self, PipelineError> {
         let (context, stream) = (context.clone(), scan.scope.stream);
         let buffer = PageBuffer::new(&context.budget, stream, context.drift.of(stream));
@@ -168,7 +175,7 @@ impl BatchWriter {
         .await?
     }
 
-    /// Completes the spool. Returns `None`, and discards the scan, if it has no page.
+    /// Completes the spool, and returns the scan. If the spool has no page, discards the scan and returns `None`.
     async fn finish(self) -> Result<Option<CompletedScan>, PipelineError> {
         let BatchWriter { context, scan, mut spool, buffer, users } = self;
         blocking(move || {

@@ -1,5 +1,5 @@
 //! Finds the users who are due for a request: users in the warehouse who were never requested, or too long ago. Reads
-//! the warehouse in slices, so that neither its engine nor this program holds all users in memory.
+//! the warehouse in slices, so that neither DuckDB nor this program has all users in memory.
 
 use arrow::array::AsArray as _;
 
@@ -15,14 +15,14 @@ use super::super::{
     assemble::{failed, open_reader},
 };
 
-/// Ids that are returned at a time. Further due users are only counted.
+/// The maximum number of ids that are returned. Further due users are only counted.
 const LISTED_MAX: usize = 100_000;
-/// Expected rows of one slice. Their ids fit several times into the engine's memory.
+/// Expected number of rows of one slice. The ids of a slice fit several times into DuckDB's memory.
 const SLICE_ROWS: u64 = 4_000_000;
-/// Time limit of the queries.
+/// Time limit of each query.
 const TIME_MAX: std::time::Duration = std::time::Duration::from_secs(3600);
 
-/// Ids in answers, snapshots and users. Vanished rows do not count.
+/// A query of the user ids in answers, snapshots and users. Vanished rows are left out.
 const USER_IDS: &str = "\
     SELECT external_user_id AS id FROM responses WHERE _vanished_at IS NULL
     UNION ALL SELECT external_user_id FROM visitor_snapshots WHERE _vanished_at IS NULL
@@ -31,13 +31,13 @@ const USER_IDS: &str = "\
 /// The users who are due.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeopleDue {
-    /// Users in the warehouse.
+    /// Number of users in the warehouse.
     pub named: u64,
-    /// Users who are due.
+    /// Number of users who are due.
     pub due: u64,
     /// Ids of at most 100,000 users who are due, sorted.
     pub people: Vec<String>,
-    /// Users who cannot be requested, because an address cannot contain their id.
+    /// Number of users who cannot be requested, because an address cannot contain their id.
     pub unaskable: u64,
 }
 
@@ -50,7 +50,8 @@ enum DueError {
     State(#[from] StateError),
 }
 
-/// Finds the due users in the warehouse. No process may have it open for writing. Blocks the thread.
+/// Finds the due users in the warehouse. `is_due` decides by the user id. No process may have the warehouse open for
+/// writing. Blocks the thread.
 pub fn people_due(
     warehouse: &WarehouseSettings,
     is_due: impl Fn(&str) -> Result<bool, StateError>,
@@ -64,6 +65,7 @@ pub fn people_due(
     }
 }
 
+/// Adds the due users of the warehouse to `found`. Reads the user ids in slices, by a hash of the id.
 fn collect_due(
     reader: &mut Reader,
     found: &mut PeopleDue,
@@ -98,7 +100,7 @@ fn collect_due(
             Ok(())
         })?;
     }
-    // The engine returns rows in any order. A fixed order makes runs comparable.
+    // DuckDB returns rows in any order. A fixed order makes runs comparable.
     found.people.sort_unstable();
     Ok(())
 }

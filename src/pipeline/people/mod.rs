@@ -1,8 +1,8 @@
 //! Pulls the stream of users: one request per user, committed batch by batch.
 //!
-//! A batch is a scan. Its pages are in the spool before anything else uses them. It is committed with a ledger row in
-//! one transaction, archived, and checkpointed. Unlike a list, it has no page token and no end of results: a batch that
-//! was stopped early is valid with the answers it has, and this run or the next one commits it.
+//! A batch is a scan: the pages are written to the spool, committed with a ledger row in one transaction, archived, and
+//! checkpointed. Unlike the scan of a list, a batch has no page token and no end of results. A batch that was stopped
+//! early is valid with the answers it has, and this run or the next one commits it.
 
 mod batch;
 mod due;
@@ -33,18 +33,22 @@ use super::{
 };
 use batch::{BatchResult, request_batch};
 
-/// Users in a batch: what one commit takes.
+/// The maximum number of users in a batch, which is one commit.
 const BATCH_USERS: usize = 500;
 
-/// A commit in progress: the scan, its pages, and the result.
+/// A commit in progress. It returns the scan, its number of pages, and the result.
 type CommitTask = JoinHandle<(Scan, u64, Result<Committed, PipelineError>)>;
 
 /// The progress of a pull of users.
 #[derive(Default)]
 struct PullProgress {
+    /// The commit of the last batch. `None` if no commit is in progress.
     commit: Option<CommitTask>,
+    /// Number of users with an answer.
     answered: usize,
+    /// Number of users for whom the service refused the request.
     refused: u64,
+    /// Number of users whom the service does not know.
     absent: u64,
 }
 
@@ -54,7 +58,8 @@ fn is_suppressed(suppression: &Suppression, user_id: &str) -> bool {
 }
 
 impl Run {
-    /// Requests the users that this run is for, until no user is due or the run is stopped.
+    /// Requests the users that the run's request names, or all due users. Ends when no user is due, the run is stopped,
+    /// or the service answers no request. Does nothing if the settings switch users off.
     pub(super) async fn pull_people(&mut self) -> Result<(), PipelineError> {
         let is_wanted = self.request.people != PeopleSelection::AfterLists || self.session.settings.users.is_enabled;
         if !is_wanted || self.is_pull_over() {
@@ -70,18 +75,19 @@ impl Run {
             self.log_request_count(due.due);
             let is_last = due.people.len() as u64 == due.due;
             let answered = self.pull_users(due.people).await?;
-            // Without any answer, the same users would be due again.
+            // Without any answer, the same users would be due in the next round.
             if is_last || answered == 0 || self.is_pull_over() {
                 return Ok(());
             }
         }
     }
 
+    /// Returns true if no further user may be requested in this run.
     fn is_pull_over(&self) -> bool {
         self.findings.stop.is_some() || self.findings.is_frozen(Stream::Users)
     }
 
-    /// Requests these users, due or not.
+    /// Requests these users, due or not. Leaves out erased users, and ids that an address cannot contain.
     async fn pull_named(&mut self, user_ids: Vec<String>) -> Result<(), PipelineError> {
         let (suppressed, allowed): (Vec<String>, Vec<String>) =
             user_ids.into_iter().partition(|user_id| is_suppressed(&self.context.suppression, user_id));
@@ -146,8 +152,8 @@ impl Run {
         }
     }
 
-    /// Makes sure that the service's time is known and that a list has answered, with a probe if necessary: before
-    /// that, a 404 for a user proves nothing. Returns false if the run was stopped.
+    /// Sends a probe if the service's time is unknown or no list has been read yet. Without a list, a 404 for a user
+    /// proves nothing. Returns false if the run was stopped.
     async fn is_clock_known(&mut self) -> Result<bool, PipelineError> {
         if self.context.source.service_now_ms().is_some() && self.context.source.has_read_a_list() {
             return Ok(true);
@@ -162,9 +168,10 @@ impl Run {
         }
     }
 
+    /// Finds the users in the warehouse who are due by the checkpoints, without erased users.
     async fn people_due_now(&self) -> Result<PeopleDue, PipelineError> {
         for destination in &self.destinations {
-            // Releases the files, and shows the rows of this run to the reader below.
+            // Publishing releases the files, and makes the rows of this run visible to the reader below.
             self.publish(destination).await?;
         }
         let here_ms = self.session.now_ms();
@@ -189,6 +196,7 @@ impl Run {
         .await?
     }
 
+    /// Adds a note about users whose id an address cannot contain. Adds the same note only once.
     fn note_unaskable(&mut self, unaskable: u64) {
         let note = format!(
             "{unaskable} users cannot be requested: an address cannot contain their id ('.', '..', or more than \
@@ -199,13 +207,15 @@ impl Run {
         }
     }
 
+    /// Creates the scan of a batch. Users have no time range, so the window is empty, at the start of the scan.
     fn new_batch(&self) -> Scan {
         let scope = Scope::all(Stream::Users);
         let scan = self.session.new_scan(&self.context.source, scope, Window::new(0, 0), FlagSet::EMPTY);
         Scan { window: Window::new(scan.started_ms, scan.started_ms), ..scan }
     }
 
-    /// Records the result of a batch. Its commit begins when the commit of the batch before has finished.
+    /// Records the result of a batch, waits for the commit of the batch before, and starts the commit of this batch.
+    /// Returns the first error that ends the run.
     async fn add_batch(&mut self, progress: &mut PullProgress, result: BatchResult) -> Result<(), PipelineError> {
         let BatchResult { scan, answered, refused, absent, stop, failure, fatal, .. } = result;
         let earlier_commit = self.finish_commit(progress).await;
@@ -227,6 +237,7 @@ impl Run {
         fatal.map_or(Ok(()), |error| Err(PipelineError::Source(error)))
     }
 
+    /// Starts the commit of a batch as a task of its own, so that the next batch can be requested meanwhile.
     fn begin_commit(&self, scan: CompletedScan) -> CommitTask {
         let vanish = if self.request.accept_vanished { VanishPolicy::Accept } else { VanishPolicy::default() };
         let options = CommitOptions { vanish, ..CommitOptions::default() };
@@ -234,7 +245,7 @@ impl Run {
         tokio::spawn(async move {
             let (identity, pages) = (scan.scan.clone(), scan.proof.pages);
             let mut committed = apply_and_commit(&context, &destinations, scan, options).await;
-            // The requests of the next batch take a while: other processes may use the warehouses meanwhile.
+            // Other processes may use the warehouses while the run requests the next batch.
             for destination in destinations {
                 let released = destination.work(|destination| destination.release_lock()).await;
                 committed = committed.and_then(|done| released.map(|()| done));
@@ -243,7 +254,8 @@ impl Run {
         })
     }
 
-    /// Waits for the commit in progress, if there is one, and records its result.
+    /// Waits for the commit in progress, and records its result. Does nothing without a commit. A frozen stream is
+    /// recorded as a failure and does not end the run.
     async fn finish_commit(&mut self, progress: &mut PullProgress) -> Result<(), PipelineError> {
         let Some(commit) = progress.commit.take() else { return Ok(()) };
         let (scan, pages, committed) =

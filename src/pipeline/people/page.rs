@@ -5,7 +5,8 @@
 //!  "refused": [{"userId": "u3", "status": 400}]}
 //! ```
 //!
-//! `flatten` reads `data` and `absent`. The checkpoints store who was requested from all four members.
+//! `flatten` reads `data` and `absent`. [`remember`] reads all four members, to store in the checkpoints which users
+//! were requested.
 
 use std::path::Path;
 
@@ -20,8 +21,9 @@ use crate::{
 
 use super::super::PipelineError;
 
-/// The statuses that the checkpoints store for users that were found, and for users that are unknown.
+/// The status that the checkpoints store for a user that the service knows.
 const FOUND: u16 = 200;
+/// The status that the checkpoints store for a user that the service does not know.
 const ABSENT: u16 = 404;
 
 /// A page under construction.
@@ -31,6 +33,7 @@ pub(super) struct PageDraft {
     data: Vec<u8>,
     absent: Vec<String>,
     refused: Vec<Refused>,
+    /// Number of users on the page, of all kinds.
     pub users: usize,
 }
 
@@ -65,12 +68,13 @@ impl PageDraft {
         self.refused.push(Refused { user_id, status });
     }
 
-    /// Returns the approximate size of the page.
+    /// Returns the approximate size of the page: the bytes of `data`.
     pub fn bytes(&self) -> usize {
         self.data.len()
     }
 
-    /// Returns the page. `asked_ms` is the time of the requests, by the service's clock.
+    /// Returns the body of the page. `asked_ms` is the time of the requests in epoch milliseconds, by the service's
+    /// clock.
     pub fn write(&self, asked_ms: i64) -> Vec<u8> {
         let mut page = format!("{{\"askedMs\":{asked_ms},\"data\":[").into_bytes();
         page.extend_from_slice(&self.data);
@@ -82,6 +86,7 @@ impl PageDraft {
     }
 }
 
+/// Returns a text as a JSON string.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -109,8 +114,8 @@ fn requested_users(page: &[u8]) -> serde_json::Result<Vec<PersonLookup>> {
     Ok(found.chain(absent).chain(refused).collect())
 }
 
-/// Stores in the checkpoints which users the pages of a spool requested. If `withholds` is set, the scan withheld its
-/// vanished rows; then absent users are not stored, so that they stay due.
+/// Stores in the checkpoints which users the pages of a spool requested. If `withholds` is true, the scan withheld its
+/// vanished rows: absent users are not stored, so that they stay due.
 pub(in super::super) fn remember(state: &mut State, spool: &Path, withholds: bool) -> Result<(), PipelineError> {
     for (page, body) in read_pages(spool)?.enumerate() {
         let body = body?;

@@ -33,9 +33,11 @@ pub(super) struct PushContext {
 #[derive(Debug, Default)]
 pub(super) struct PushProgress {
     pub rows: PushRows,
+    /// Why the push was stopped. `None` if it was not stopped.
     pub stop: Option<Stop>,
+    /// The first error that ends the push.
     pub error: Option<PipelineError>,
-    /// Consecutive rows without an answer.
+    /// Rows since the last answer that the service neither accepted nor refused.
     pub consecutive_failures: u32,
 }
 
@@ -57,13 +59,13 @@ impl PushContext {
         }
     }
 
-    /// Ends the push early. The first reason counts.
+    /// Ends the push early. Only the first reason is kept.
     pub fn stop(&self, stop: Stop) {
         self.progress().stop.get_or_insert(stop);
         self.ending.cancel();
     }
 
-    /// Ends the push with an error. The first error counts.
+    /// Ends the push with an error. Only the first error is kept.
     pub fn fail(&self, error: PipelineError) {
         self.progress().error.get_or_insert(error);
         self.ending.cancel();

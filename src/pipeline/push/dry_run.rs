@@ -1,4 +1,4 @@
-//! A dry run of a push: reads, checks and looks up every row. It sends nothing and does not change the ledger.
+//! A dry run of a push: reads, checks and looks up every row. A dry run sends nothing and does not change the ledger.
 
 use crate::{
     clock,
@@ -21,6 +21,7 @@ use super::{
     suppressed::{SUPPRESSED, is_suppressed},
 };
 
+/// Writes a results file with what a push would do with each row, and returns the report. Stops at the first error.
 pub(super) fn run(settings: &Settings, request: &PushRequest) -> Result<PushReport, PipelineError> {
     let (started_ms, account) = (clock::now_ms(), TimeAccount::default());
     let state = State::open_read_only(&settings.state_path)?;
@@ -38,7 +39,7 @@ pub(super) fn run(settings: &Settings, request: &PushRequest) -> Result<PushRepo
         error = written.err();
         error.is_none()
     });
-    // After an error the results file of an earlier push stays.
+    // After an error the temporary file is not renamed, so the results file of an earlier push stays.
     let outcome = error.map_or(ended, Err).and_then(|()| results.finish(Ending::Complete));
     let moments = RunTimes { started_ms, finished_ms: clock::now_ms() };
     outcome.map(|_| PushReport {
@@ -52,6 +53,7 @@ pub(super) fn run(settings: &Settings, request: &PushRequest) -> Result<PushRepo
     })
 }
 
+/// What a dry run needs to check a row.
 struct DryRun<'a> {
     request: &'a PushRequest,
     /// `None` if there is no state file, so that no row was ever sent.
@@ -60,7 +62,7 @@ struct DryRun<'a> {
 }
 
 impl DryRun<'_> {
-    /// Passes to `write` what a push would do with the row.
+    /// Decides what a push would do with the row, and passes the result to `write`.
     fn check(
         &self,
         row: &Row,

@@ -1,5 +1,5 @@
-//! The input of a push: rows of a file, of standard input or of a query over the warehouse. A thread of its own reads
-//! some rows ahead.
+//! The input of a push: rows of a file, of standard input or of a query over the warehouse. A separate thread reads
+//! some rows ahead of the lanes.
 
 use std::{
     fs::File,
@@ -20,7 +20,7 @@ use crate::{
 
 use super::super::{PipelineError, assemble::open_reader};
 
-/// Rows that are read ahead of the lanes.
+/// The maximum number of rows that are read ahead of the lanes.
 const ROWS_AHEAD: usize = 256;
 /// Time limit of a query.
 const QUERY_TIME: Duration = Duration::from_secs(24 * 3600);
@@ -71,11 +71,11 @@ pub(super) enum InputEvent {
     Ended(Result<(), PipelineError>),
 }
 
-/// Starts the thread that reads the input. The thread ends with the input, or when the receiver is dropped.
+/// Starts the thread that reads the input. The thread ends after the last row, or when the receiver is dropped.
 pub(super) fn start_reading(input: &PushInput, settings: &Settings) -> mpsc::Receiver<InputEvent> {
     let (sender, receiver) = mpsc::channel(ROWS_AHEAD);
     let (input, warehouse) = (input.clone(), settings.warehouse.clone());
-    // Nothing waits for this thread: a read of standard input may never return.
+    // The thread is never joined, because a read of standard input may never return.
     std::thread::spawn(move || {
         let ended = read(&input, &warehouse, &mut |row| sender.blocking_send(InputEvent::Row(row)).is_ok());
         sender.blocking_send(InputEvent::Ended(ended)).ok();
@@ -83,7 +83,7 @@ pub(super) fn start_reading(input: &PushInput, settings: &Settings) -> mpsc::Rec
     receiver
 }
 
-/// Reads every row on this thread, and passes it to `take` until `take` returns false.
+/// Reads the rows on this thread, and passes each row to `take` until `take` returns false.
 pub(super) fn read(
     input: &PushInput,
     warehouse: &WarehouseSettings,
@@ -101,6 +101,7 @@ pub(super) fn read(
     }
 }
 
+/// Reads the rows of a CSV or NDJSON text, and passes them to `take`.
 fn read_text(input: impl io::Read, format: InputFormat, take: &mut RowSink<'_>) -> Result<(), PipelineError> {
     let input = decoding(input, format.encoding).map_err(|error| PipelineError::Input(InputError::Read(error)))?;
     let read = match format.format {
@@ -126,15 +127,18 @@ enum ReadStop {
 /// Splits record batches into rows.
 struct BatchReader<'t, 'a> {
     take: &'t mut RowSink<'a>,
+    /// Number of rows read so far.
     rows: u64,
 }
 
 impl BatchReader<'_, '_> {
+    /// Fails if the columns are not those of a push.
     fn check_schema(schema: &arrow::datatypes::Schema) -> Result<(), ReadStop> {
         let names = schema.fields().iter().map(|field| field.name().as_str());
         check_columns(names).map_err(|problem| ReadStop::Input(InputError::Columns(problem)))
     }
 
+    /// Passes each row of a batch to `take`. Returns `NotWanted` if `take` returns false.
     fn take(&mut self, batch: &RecordBatch) -> Result<(), ReadStop> {
         let text = json_rows(batch)?;
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -147,6 +151,7 @@ impl BatchReader<'_, '_> {
     }
 }
 
+/// Returns the error of a read. A read that ended because no further row was wanted succeeded.
 fn outcome(read: Result<(), ReadStop>) -> Result<(), PipelineError> {
     match read {
         Ok(()) | Err(ReadStop::NotWanted) => Ok(()),

@@ -22,6 +22,7 @@ use super::{
 /// Consecutive rows, neither accepted nor refused, after which the push fails: the service is probably down.
 const CONSECUTIVE_FAILURES_MAX: u32 = 3;
 
+/// Sends the rows of some users, one row after the other.
 pub(super) struct Lane {
     context: Arc<PushContext>,
 }
@@ -36,11 +37,12 @@ struct RowInFlight<'a> {
 /// One attempt to send a row.
 struct Attempt {
     with_events: bool,
-    /// What the ledger knew before the attempt.
+    /// What the ledger had stored about the row before the attempt.
     before: PushRecord,
 }
 
 impl Attempt {
+    /// Returns the value of the column `this_push`.
     fn this_push(&self) -> ThisPush {
         if self.before.unknown_sends > 0 { ThisPush::SentAgain } else { ThisPush::Sent }
     }
@@ -65,7 +67,8 @@ impl Lane {
         Lane { context }
     }
 
-    /// Sends rows until the channel is closed.
+    /// Sends rows until the channel is closed. After the end of the push, records the remaining rows as not sent.
+    /// Returns early if the ledger cannot be written.
     pub async fn run(self, mut rows: mpsc::Receiver<(u64, Upsert)>) {
         while let Some((number, upsert)) = rows.recv().await {
             let row = RowInFlight { number, upsert: &upsert, to_send: RowToSend::new(&upsert, &self.context.request) };
@@ -87,8 +90,11 @@ impl Lane {
         }
     }
 
+    /// Looks the row up in the ledger, sends it if necessary, and records the outcome in the ledger and the results.
+    /// Returns `RetryRow` if the row has to be sent once more: after a rate limit, or without its events after a
+    /// request without a known outcome.
     async fn attempt(&self, row: &RowInFlight<'_>) -> Result<Progress, LedgerClosed> {
-        // An intent means that the service may have the row, so it is recorded only when the request can be sent.
+        // An intent means that the service may have the row. The ledger stores it only when the request can be sent.
         self.context.source.until_unblocked().await;
         let attempt = match self.context.ledger.begin_row(row.to_send.clone()).await? {
             SendDecision::AlreadyAnswered(record) => {
@@ -146,7 +152,7 @@ impl Lane {
         }
     }
 
-    /// Ends the push with an error that every further request would meet too.
+    /// Records the row as not sent, and ends the push with an error that every further request would get, too.
     fn end_push(&self, row: &RowInFlight<'_>, error: SourceError) {
         if let SourceError::Stopped(stop) = error {
             self.record_not_sent(row, &stop.to_string());
@@ -157,6 +163,8 @@ impl Lane {
         }
     }
 
+    /// Records the service's answer to a row, first in the ledger and second in the results file. `reason` is the
+    /// service's text for a refused row, otherwise empty.
     async fn finish_answered(
         &self,
         row: &RowInFlight<'_>,
@@ -187,6 +195,7 @@ impl Lane {
         Ok(Progress::NextRow)
     }
 
+    /// Records the result of a row that was sent and has no known outcome. The intent stays open in the ledger.
     fn record_unknown(&self, row: &RowInFlight<'_>, attempt: &Attempt, reason: &str) {
         self.context.record_result(&RowResult {
             this_push: attempt.this_push(),
@@ -198,6 +207,7 @@ impl Lane {
         });
     }
 
+    /// Records the result of a row that this push did not send, or that the service did not take.
     fn record_not_sent(&self, row: &RowInFlight<'_>, reason: &str) {
         let has_events = row.to_send.has_events;
         self.context.record_result(&RowResult { has_events, reason, ..row.result(RowOutcome::NotSent) });
@@ -219,12 +229,14 @@ impl Lane {
 }
 
 impl RowInFlight<'_> {
+    /// Creates a result of the row, with only the outcome.
     fn result(&self, outcome: RowOutcome) -> RowResult<'_> {
         RowResult::new(self.number, &self.upsert.user_id, outcome)
     }
 }
 
-/// Returns why the service did not take a row, without the text of its answer, which may name the user.
+/// Returns the error for a row that the service did not take. Leaves out the text of the answer, which may name the
+/// user.
 fn error_of_not_sent(failure: Failure) -> SourceError {
     let url = Stream::Users.path().to_owned();
     match failure {

@@ -1,5 +1,5 @@
-//! The thread that writes the ledger of a push. Changes of all lanes that arrive together are written in one
-//! transaction.
+//! The ledger of a push: stores which rows were sent, and the outcomes. One thread writes the changes of all lanes;
+//! changes that arrive together are written in one transaction.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -17,7 +17,7 @@ use crate::{
 
 use super::{super::PipelineError, request::PushRequest};
 
-/// Changes of one transaction.
+/// The maximum number of changes in one transaction.
 const GROUP_MAX: usize = 256;
 
 type WriterThread = JoinHandle<Result<(), PipelineError>>;
@@ -25,7 +25,9 @@ type WriterThread = JoinHandle<Result<(), PipelineError>>;
 /// The ledger of a push, as lanes use it.
 #[derive(Debug)]
 pub(super) struct Ledger {
+    /// `None` after [`Ledger::finish`].
     changes: Mutex<Option<mpsc::Sender<ChangeRequest>>>,
+    /// `None` after [`Ledger::finish`].
     writer: Mutex<Option<WriterThread>>,
 }
 
@@ -39,7 +41,9 @@ pub(super) struct RowToSend {
     pub content: ContentHash,
     pub user_id: String,
     pub has_events: bool,
+    /// True if events are sent again that the service may have.
     pub resends_events: bool,
+    /// True if a row is sent again whose answer is known.
     pub sends_again: bool,
 }
 
@@ -60,10 +64,11 @@ impl RowToSend {
 pub(super) enum SendDecision {
     /// The service has answered the row; do not send it.
     AlreadyAnswered(PushRecord),
-    /// Send the row. `before` is what the ledger knew of it.
+    /// Send the row, with or without its events. `before` is what the ledger had stored about the row.
     Send { with_events: bool, before: PushRecord },
 }
 
+/// A change of the ledger.
 #[derive(Debug)]
 enum Change {
     Begin(RowToSend),
@@ -73,10 +78,15 @@ enum Change {
 #[derive(Debug)]
 struct ChangeRequest {
     change: Change,
+    /// Receives the decision of a `Begin`, or `None` for a `Finish`, when the change is durable.
     answer: oneshot::Sender<Option<SendDecision>>,
 }
 
-/// Decides whether to send a row, and whether with its events, by what the ledger knows of it. Pure.
+/// Decides whether to send a row, and whether with its events. `record` is what the ledger has stored about the row, or
+/// `None` for a new row. Pure.
+///
+/// Events that the service may already have are only sent if `resends_events` is set, because the service counts events
+/// twice that it receives twice.
 pub(super) fn decide(row: &RowToSend, record: Option<PushRecord>) -> SendDecision {
     let before = record.unwrap_or_default();
     let is_answered = before.answer != PushAnswer::Unknown;
@@ -84,29 +94,32 @@ pub(super) fn decide(row: &RowToSend, record: Option<PushRecord>) -> SendDecisio
     if is_answered && !row.sends_again && !needs_events {
         return SendDecision::AlreadyAnswered(before);
     }
-    // The service counts events twice that it receives twice.
     let may_have_events = before.unknown_events || before.answer == PushAnswer::Accepted;
     let with_events = row.has_events && (!may_have_events || row.resends_events);
     SendDecision::Send { with_events, before }
 }
 
 impl Ledger {
+    /// Starts the thread that writes the ledger.
     pub fn start(state: Arc<Mutex<State>>, account: TimeAccount) -> Ledger {
         let (sender, receiver) = mpsc::channel(GROUP_MAX);
         let writer = std::thread::spawn(move || write_groups(&state, &account, receiver));
         Ledger { changes: Mutex::new(Some(sender)), writer: Mutex::new(Some(writer)) }
     }
 
-    /// Looks a row up. If the row must be sent, its intent is durable when this returns.
+    /// Looks a row up, and decides whether to send it. For a row to send, stores an intent, which is durable when this
+    /// function returns.
     pub async fn begin_row(&self, row: RowToSend) -> Result<SendDecision, LedgerClosed> {
         self.change(Change::Begin(row)).await?.ok_or(LedgerClosed)
     }
 
-    /// Records the outcome of an intent, durable when this returns.
+    /// Stores the outcome of an intent. The outcome is durable when this function returns.
     pub async fn finish_row(&self, content: ContentHash, outcome: PushOutcome) -> Result<(), LedgerClosed> {
         self.change(Change::Finish(content, outcome)).await.map(drop)
     }
 
+    /// Passes a change to the ledger's thread, and waits until the change is durable. Returns the decision of a
+    /// `Begin`.
     async fn change(&self, change: Change) -> Result<Option<SendDecision>, LedgerClosed> {
         let sender = self.changes.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(LedgerClosed)?;
         let (answer, answered) = oneshot::channel();
@@ -114,7 +127,7 @@ impl Ledger {
         answered.await.map_err(|_| LedgerClosed)
     }
 
-    /// Waits until all changes are durable. Returns the error of the thread if it ended with one.
+    /// Waits until all changes are durable, and ends the ledger's thread. Returns the thread's error, if any.
     pub async fn finish(&self) -> Result<(), PipelineError> {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).take();
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -124,6 +137,8 @@ impl Ledger {
     }
 }
 
+/// Writes changes until all senders are dropped. Each group of changes that have arrived is one transaction. Returns
+/// the first error, after which lanes get [`LedgerClosed`].
 fn write_groups(
     state: &Mutex<State>,
     account: &TimeAccount,
@@ -141,7 +156,7 @@ fn write_groups(
         let decisions = state.lock().unwrap_or_else(PoisonError::into_inner).change_pushes(|ledger| {
             group.iter().map(|request| apply(ledger, &request.change)).collect::<Result<Vec<_>, _>>()
         })?;
-        // Answered after the commit: a lane sends nothing before its intent is durable.
+        // The lanes get their answers after the commit, so that no lane sends a row before its intent is durable.
         for (request, decision) in group.drain(..).zip(decisions) {
             request.answer.send(decision).ok();
         }
@@ -149,6 +164,7 @@ fn write_groups(
     Ok(())
 }
 
+/// Applies one change to the ledger. Returns the decision of a `Begin`; if it is to send the row, stores the intent.
 fn apply(ledger: &PushLedger<'_>, change: &Change) -> Result<Option<SendDecision>, StateError> {
     match change {
         Change::Finish(content, outcome) => ledger.finish(content, *outcome).map(|()| None),

@@ -1,15 +1,16 @@
 //! `users push`: sends rows of a file or a query to the service, one request each, and records the outcome of each row.
 //!
 //! Each row goes through these steps:
-//! 1. `upsert` reads and checks it.
-//! 2. A lane takes it, chosen by the user id: rows of one user keep their order and are never in flight together.
-//! 3. The ledger looks it up. A row that the service has answered is not sent again.
-//! 4. The ledger stores an intent, durable.
-//! 5. The request is sent, through the gate.
-//! 6. The ledger stores the outcome, durable.
+//! 1. `upsert` reads and checks the row.
+//! 2. The row goes to a lane, chosen by the user id. Rows of one user keep their order and are never in flight
+//!    together.
+//! 3. The lane looks the row up in the ledger. A row that the service has answered is not sent again.
+//! 4. The ledger stores an intent, durably.
+//! 5. The lane sends the request, within the rate limit.
+//! 6. The ledger stores the outcome, durably.
 //!
-//! A kill leaves at most one intent per lane. The next push sends those rows again without their events: the service
-//! counts events twice that it receives twice.
+//! A kill leaves at most one open intent per lane. The next push sends the rows of open intents again without their
+//! events, because the service counts events twice that it receives twice.
 
 mod context;
 mod dry_run;
@@ -53,7 +54,7 @@ use request::COMMAND;
 use results::{Ending, ResultsFile, RowResult};
 use suppressed::{SUPPRESSED, is_suppressed};
 
-/// Rows that are queued for one lane.
+/// The maximum number of rows that are queued for one lane.
 const LANE_ROWS: usize = 32;
 
 /// A push that holds the lease.
@@ -73,7 +74,7 @@ impl Push {
     pub fn open(settings: Settings, request: PushRequest, stop: CancellationToken) -> Result<Push, PipelineError> {
         let source_settings = source_settings(&settings)?;
         let identity = identity(&settings)?;
-        // A damaged state file is an error here: a new one has no ledger, so every row would be sent again.
+        // A damaged state file is an error here. A new state file has no ledger, so every row would be sent again.
         let session = Session::open(&settings, &identity, COMMAND, &System::default())?;
         let source = session.source(source_settings, stop.clone())?;
         session.begin_run()?;
@@ -90,7 +91,7 @@ impl Push {
         Ok(Push { context: Arc::new(context), stop, session })
     }
 
-    /// The client, for the progress line.
+    /// Returns the client, for the progress line.
     pub fn source(&self) -> &Source {
         &self.context.source
     }
@@ -122,6 +123,8 @@ impl Push {
         (report, outcome.and(remembered))
     }
 
+    /// Starts the lanes, passes each row of the input to the lane of its user, and waits for the lanes. Errors and
+    /// stops are recorded in the progress.
     async fn send_all(&self) {
         let context = &self.context;
         let mut lanes = Vec::new();
@@ -146,7 +149,7 @@ impl Push {
                 Some(InputEvent::Row(row)) => self.dispatch(&lanes, row).await,
                 Some(InputEvent::Ended(Ok(()))) => break,
                 Some(InputEvent::Ended(Err(error))) => {
-                    // The rows before the error are still sent, and the ledger has their outcomes for the next push.
+                    // Rows before the error are still sent, and the ledger stores their outcomes for the next push.
                     context.progress().error.get_or_insert(error);
                     break;
                 }
@@ -188,6 +191,7 @@ impl Push {
         }
     }
 
+    /// Creates the report. `has_results` is false if no results file of this push was written.
     fn report(&self, error: Option<&PipelineError>, has_results: bool) -> PushReport {
         let results = &self.context.request.results;
         let progress = self.context.progress();
@@ -207,6 +211,7 @@ impl Push {
         }
     }
 
+    /// Stores what the push learned about the rate limit, and the end of the push in the history of runs.
     fn remember(&self, report: &PushReport) -> Result<(), PipelineError> {
         let text = serde_json::to_string(report).unwrap_or_default();
         self.session.remember(&self.context.source)?;

@@ -1,7 +1,9 @@
-//! The results files of earlier pushes. They name users, so an erasure removes erased people from them.
+//! Searches and cleans the results files of earlier pushes. Results files name users, so an erasure removes erased
+//! people from them.
 //!
-//! A push stores the path of its results file before it writes the file: absolute paths, each ended by a NUL, in a file
-//! next to the checkpoints. A file at such a path that is no results file any more is searched and never changed.
+//! A push stores the absolute path of its results file before it writes the file. All paths are in one file next to the
+//! checkpoints, each ended by a NUL. A stored path may by now be that of another file, which is searched and never
+//! changed.
 
 use std::{
     ffi::OsStr,
@@ -20,17 +22,19 @@ use crate::{
     files::{self, Access, Output},
 };
 
-/// Name of the file with the paths, in the folder of erasures.
+/// Name of the file with the paths of results files, in the folder of erasures.
 const PATHS_FILE: &str = "push-results";
 /// Suffix of the temporary name of a file that is being rewritten.
 const CLEANED: &str = ".cleaned";
-/// Column of the user id.
+/// Index of the column with the user id.
 const USER_ID: usize = 1;
 
 /// What the results files contain about erased people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResultsFound {
+    /// Number of files that were searched.
     pub files: u64,
+    /// Size of the searched files.
     pub bytes: u64,
     /// Rows of erased people.
     pub rows: u64,
@@ -48,13 +52,14 @@ pub trait ErasedPeople {
     fn redacted(&self, text: &str) -> Option<String>;
 }
 
-/// Stores the path of a results file that is about to be written.
+/// Stores the path of a results file that is about to be written. Does nothing for a stored path, or for a device or
+/// pipe.
 pub(super) fn remember_path(settings: &Settings, results: &Path) -> Result<(), PipelineError> {
     let folder = settings.erasures_folder();
     let paths_file = folder.join(PATHS_FILE);
     let failed = |source| PipelineError::Results { path: paths_file.clone(), source };
     let path = std::path::absolute(results).map_err(failed)?;
-    // A device or a pipe stores nothing.
+    // A device or a pipe keeps no rows.
     let is_device = fs::metadata(&path).is_ok_and(|found| !found.is_file());
     if is_device || stored_paths(&folder).map_err(failed)?.contains(&path) {
         return Ok(());
@@ -66,6 +71,7 @@ pub(super) fn remember_path(settings: &Settings, results: &Path) -> Result<(), P
     file.write_all(&line).and_then(|()| file.sync_all()).map_err(failed)
 }
 
+/// Returns the stored paths of results files. Returns none if no push has stored a path.
 fn stored_paths(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let bytes = match fs::read(folder.join(PATHS_FILE)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -75,7 +81,8 @@ fn stored_paths(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(lines.map(|line| PathBuf::from(OsStr::from_bytes(line))).collect())
 }
 
-/// Returns every results file at a stored path: of the last push, of killed pushes, and renamed ones.
+/// Returns every file that has a stored path, or a stored path with the suffix of a killed push or of a renamed results
+/// file. Sorted, without duplicates.
 fn results_files(settings: &Settings) -> Result<Vec<PathBuf>, PipelineError> {
     let folder = settings.erasures_folder();
     let failed = |path: &Path| {
@@ -103,7 +110,8 @@ fn results_files(settings: &Settings) -> Result<Vec<PathBuf>, PipelineError> {
     Ok(files)
 }
 
-/// Returns true if a file name is `results`, or `results` with `.part`, `.1` and so on.
+/// Returns true if the file name `found` is `results`, or `results` with one of the suffixes `.part`, `.1`, `.2` and so
+/// on.
 fn is_results_name(results: &OsStr, found: &OsStr) -> bool {
     let Some(rest) = found.as_bytes().strip_prefix(results.as_bytes()) else { return false };
     let is_number = |rest: &[u8]| matches!(rest, [b'.', digits @ ..] if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit));
@@ -122,7 +130,8 @@ pub fn search_results(settings: &Settings, erased: &dyn ErasedPeople) -> Result<
     Ok(found)
 }
 
-/// Removes the rows of erased people from the results files, and redacts the rows that mention them.
+/// Removes the rows of erased people from the results files, and redacts the rows that mention them. Returns what was
+/// removed and redacted; `bytes` and `foreign_files` stay 0.
 pub fn clean_results(settings: &Settings, erased: &dyn ErasedPeople) -> Result<ResultsFound, PipelineError> {
     let mut all = ResultsFound::default();
     for path in results_files(settings)? {
@@ -142,13 +151,15 @@ pub fn clean_results(settings: &Settings, erased: &dyn ErasedPeople) -> Result<R
     Ok(all)
 }
 
+/// Replaces a results file by a file without erased people.
 fn rewrite(path: &Path, erased: &dyn ErasedPeople) -> io::Result<()> {
     let mut out = csv::Writer::from_writer(Output::begin(path, CLEANED, Access::Private)?);
     clean_into(path, erased, &mut ResultsFound::default(), Some(&mut out))?;
     out.into_inner().map_err(|error| io::Error::other(error.to_string()))?.finish()
 }
 
-/// Adds to `found` what a file contains about erased people. Writes the cleaned file to `out`, if it is given.
+/// Adds to `found` what a file contains about erased people. Writes the file without erased people to `out`, if `out`
+/// is given. A file without the header of results files is only searched.
 fn clean_into(
     path: &Path,
     erased: &dyn ErasedPeople,
@@ -184,7 +195,7 @@ fn clean_into(
     Ok(())
 }
 
-/// Searches a file that is no results file.
+/// Counts a file that is no results file as a foreign file if it mentions an erased person.
 fn search_foreign_file(path: &Path, erased: &dyn ErasedPeople, found: &mut ResultsFound) -> io::Result<()> {
     for line in BufReader::new(File::open(path)?).split(b'\n') {
         if erased.redacted(&String::from_utf8_lossy(&line?)).is_some() {

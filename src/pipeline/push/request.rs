@@ -13,10 +13,10 @@ pub struct PushRequest {
     pub input: PushInput,
     /// The results file, with the outcome of each row.
     pub results: PathBuf,
-    /// Report what would be sent, and send nothing.
+    /// True to report what would be sent, and to send nothing.
     pub is_dry_run: bool,
-    /// Send events again if no answer says whether the service has them.
+    /// True to send events again if no answer says whether the service has them.
     pub resends_events: bool,
-    /// Send rows again whose answer is known. Their events are not sent again unless `resends_events` is set.
+    /// True to send rows again whose answer is known. Their events are not sent again unless `resends_events` is true.
     pub sends_again: bool,
 }

@@ -1,9 +1,10 @@
 //! The results file of a push: a CSV with one line for each row and its outcome, in the order in which the outcomes
 //! became known.
 //!
-//! The file is written under a temporary name, and renamed to its path when the push ends. A push that fails keeps the
-//! file of an earlier push: a push without any outcome leaves it, and a push that ends early first renames it to
-//! `<path>.1` and so on. A killed push leaves its temporary file; the next push renames it to `<path>.1` too.
+//! The file is written under a temporary name, and renamed to its path when the push ends. A complete push replaces the
+//! file of an earlier push. A push that ends early first renames the earlier file to the first free name `<path>.1`,
+//! `<path>.2` and so on; without any outcome, it leaves the earlier file at its path. A killed push leaves its
+//! temporary file, which the next push renames to a free name.
 
 use std::{
     fs, io,
@@ -17,6 +18,7 @@ use crate::{
 
 use super::super::PipelineError;
 
+/// The columns of the file.
 pub(super) const HEADER: [&str; 8] =
     ["row", "userId", "fate", "this_push", "status", "unknown_sends", "events", "reason"];
 /// Suffix of the temporary name.
@@ -42,7 +44,7 @@ pub(super) enum RowOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThisPush {
     Sent,
-    /// Sent; an earlier request with this row has no known outcome.
+    /// Sent, after an earlier request with this row that has no known outcome.
     SentAgain,
     Nothing,
 }
@@ -50,23 +52,27 @@ pub(super) enum ThisPush {
 /// A line of the results file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowResult<'a> {
+    /// The number of the row in the input, from 1.
     pub row: u64,
+    /// `None` if the row has no valid user id.
     pub user_id: Option<&'a str>,
     pub outcome: RowOutcome,
     pub this_push: ThisPush,
+    /// The HTTP status of the service's answer. `None` without an answer.
     pub status: Option<u16>,
-    /// Requests with this row, of any push, that have no known outcome.
+    /// Number of requests with this row, of any push, that have no known outcome.
     pub unknown_sends: u64,
     pub has_events: bool,
     /// True if it is unknown whether the service has counted the events.
     pub has_unknown_events: bool,
     /// True if other content of the same user was sent later.
     pub is_superseded: bool,
+    /// Why the row has this outcome. Empty if there is nothing to say.
     pub reason: &'a str,
 }
 
 impl<'a> RowResult<'a> {
-    /// A result of which only the outcome is known.
+    /// Creates a result with only an outcome. The other fields are empty.
     pub fn new(row: u64, user_id: &'a str, outcome: RowOutcome) -> Self {
         RowResult {
             row,
@@ -82,11 +88,12 @@ impl<'a> RowResult<'a> {
         }
     }
 
+    /// Creates the result of a row that is not sent: an invalid row, or one about an erased person.
     pub fn set_aside(row: u64, user_id: Option<&'a str>, reason: &'a str) -> Self {
         RowResult { user_id, reason, ..RowResult::new(row, "", RowOutcome::SetAside) }
     }
 
-    /// The result of a row that the service answered in an earlier push.
+    /// Creates the result of a row that the service answered in an earlier push.
     pub fn already_answered(row: u64, user_id: &'a str, has_events: bool, record: &PushRecord) -> Self {
         let (outcome, reason) = match (record.answer, record.is_superseded) {
             (PushAnswer::Refused, _) => (RowOutcome::Refused, "refused when it was sent; --again sends it once more"),
@@ -106,6 +113,7 @@ impl<'a> RowResult<'a> {
         }
     }
 
+    /// Returns the value of the column `fate`.
     fn outcome_name(&self) -> &'static str {
         match self.outcome {
             RowOutcome::Accepted => "accepted",
@@ -117,6 +125,7 @@ impl<'a> RowResult<'a> {
         }
     }
 
+    /// Returns the value of the column `events`: what happened to the row's events. Empty for a row without events.
     fn events_name(&self) -> &'static str {
         match (self.has_events, self.has_unknown_events, self.outcome) {
             (false, ..) => "",
@@ -147,10 +156,11 @@ pub(super) enum Ending {
 }
 
 impl ResultsFile {
+    /// Creates the temporary file, and writes the header. Keeps the temporary file of a killed push under a free name.
     pub fn begin(path: &Path) -> Result<ResultsFile, PipelineError> {
         let failed = |source| PipelineError::Results { path: path.to_owned(), source };
         let real = files::real_path(path).map_err(failed)?;
-        // Left by a killed push.
+        // The temporary file exists if an earlier push was killed.
         rename_to_free_name(&files::with_suffix(&real, TEMPORARY), &real).map_err(failed)?;
         let out = Output::begin(path, TEMPORARY, Access::Private).map_err(failed)?;
         let mut results =
@@ -159,6 +169,7 @@ impl ResultsFile {
         Ok(results)
     }
 
+    /// Writes the line of a row.
     pub fn write(&mut self, result: &RowResult<'_>) -> Result<(), PipelineError> {
         let (row, unknown_sends) = (result.row.to_string(), result.unknown_sends.to_string());
         let status = result.status.map(|status| status.to_string()).unwrap_or_default();
@@ -173,13 +184,14 @@ impl ResultsFile {
         self.record([&row, user_id, outcome, this_push, &status, &unknown_sends, events, result.reason])
     }
 
+    /// Writes a line. Does nothing if the file is finished.
     fn record(&mut self, cells: [&str; HEADER.len()]) -> Result<(), PipelineError> {
         let Some(out) = &mut self.out else { return Ok(()) };
         out.write_record(cells).map_err(|error| self.failed(error.into()))
     }
 
-    /// Renames the file to its path. Returns false if the file of an earlier push stays there, because this push ended
-    /// early without any outcome.
+    /// Renames the file to its path. Returns false if the file was already finished, or if this push ended early
+    /// without any outcome, so that the file of an earlier push stays at the path.
     pub fn finish(&mut self, ending: Ending) -> Result<bool, PipelineError> {
         let Some(out) = self.out.take() else { return Ok(false) };
         let finish = || -> io::Result<bool> {
@@ -201,7 +213,8 @@ impl ResultsFile {
     }
 }
 
-/// Renames a results file, if it exists, to the first free name: `<path>.1`, `<path>.2` and so on.
+/// Renames the results file `results` to the first free name: `<path>.1`, `<path>.2` and so on. Does nothing if
+/// `results` does not exist.
 fn rename_to_free_name(results: &Path, path: &Path) -> io::Result<()> {
     if !files::metadata(results)?.is_some_and(|found| found.is_file()) {
         return Ok(());

@@ -6,7 +6,7 @@ use crate::{
     upsert::{AttributeValue, Upsert},
 };
 
-/// The reason in the results file.
+/// The reason in the results file why a row about an erased person was not sent.
 pub(super) const SUPPRESSED: &str = "this person was erased: nothing is sent until the service has purged them";
 
 /// Returns true if the row's user id or one of its email addresses belongs to an erased person.

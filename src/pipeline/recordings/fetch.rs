@@ -1,4 +1,4 @@
-//! Fetches one recording: returns its known outcome, or downloads it by its link.
+//! Fetches one recording: returns the known outcome, or downloads the recording by its link.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use crate::{
     },
 };
 
-/// Attempts with one link. Each resumes where the one before broke off.
+/// The maximum number of attempts with one link. Each attempt resumes where the one before broke off.
 const ATTEMPTS_MAX: u32 = 3;
 /// Wait between two attempts.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -30,8 +30,8 @@ const RETRY_DELAY: Duration = Duration::from_secs(2);
 const CONSECUTIVE_FAILURES_MAX: u32 = 5;
 /// The reason why a host that answers 429 or 503 gets no further request in this run.
 const HOST_BUSY: &str = "their host sends nothing for now (429 or 503)";
-/// Days after which a missing recording is requested again, by the number of earlier attempts. After the last of them
-/// it stays missing.
+/// Days after which a missing recording is requested again: after its first, second and third attempt. After the fourth
+/// attempt, the recording stays missing.
 const RETRY_DAYS: [i64; 3] = [1, 7, 30];
 
 /// The result of fetching one recording.
@@ -43,9 +43,9 @@ pub(super) enum FetchResult {
     New(UploadOutcome),
     /// The answer was deleted, so the recording is not requested.
     AnswerDeleted,
-    /// The recording failed in an earlier run; recordings that were never tried come first.
+    /// The download failed in an earlier run. The recording is tried after all recordings that were never tried.
     Deferred,
-    /// The recording is left to the next run.
+    /// This run does not fetch the recording, for this reason; the next run tries it again.
     NextRun {
         reason: String,
     },
@@ -56,14 +56,16 @@ pub(super) enum FetchResult {
 #[derive(Debug, Default)]
 pub(super) struct Hosts(Mutex<BTreeMap<String, Host>>);
 
+/// One host of recordings.
 #[derive(Debug, Default)]
 struct Host {
     consecutive_failures: u32,
-    /// Why the host gets no further request in this run.
+    /// Why the host gets no further request in this run. `None` while requests are allowed.
     closed_reason: Option<String>,
 }
 
 impl Hosts {
+    /// Runs `work` on the host of a link.
     fn with<T>(&self, link: &str, work: impl FnOnce(&mut Host) -> T) -> T {
         work(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(host_of(link)).or_default())
     }
@@ -80,6 +82,7 @@ impl Hosts {
         self.with(link, |host| host.consecutive_failures = 0);
     }
 
+    /// Counts a failed recording. After [`CONSECUTIVE_FAILURES_MAX`] failures, closes the host.
     fn failed(&self, link: &str, reason: &str) {
         self.with(link, |host| {
             host.consecutive_failures += 1;
@@ -105,8 +108,10 @@ pub(super) struct Fetcher {
 }
 
 impl Fetcher {
-    /// Fetches a recording. If its link has expired, requests a fresh one. `includes_failed` allows recordings that
-    /// failed in an earlier run; without it they are deferred.
+    /// Fetches a recording, unless its outcome is known. If the link seems to have expired, requests a fresh link from
+    /// the service and tries once more.
+    ///
+    /// If `includes_failed` is false, a recording whose download failed in an earlier run is deferred.
     pub async fn fetch(&self, upload: &PendingUpload, includes_failed: bool) -> Result<FetchResult, PipelineError> {
         let earlier = match self.recordings.find(&upload.key)? {
             Some(UploadOutcome::Missing(missing)) if self.is_due(&missing) => Some(missing),
@@ -124,22 +129,22 @@ impl Fetcher {
         }
         let attempts = earlier.map_or(0, |missing| missing.attempts);
         let link = &upload.row.link;
-        let first = match self.follow(upload, link).await? {
+        let first_reason = match self.follow(upload, link).await? {
             LinkResult::Missing(
                 reason @ (MissingReason::Refused | MissingReason::BadLink | MissingReason::NotMedia),
             ) => reason,
             result => return self.finish(upload, result, attempts),
         };
-        // The link has probably expired.
+        // An expired link is refused, or leads to a page that is no recording.
         match fresh_link(&self.source, self.flags, &upload.row).await {
             Ok(FreshLink::Link(fresh)) if fresh != *link => {
                 let result = self.follow(upload, &fresh).await?;
                 self.finish(upload, result, attempts)
             }
-            Ok(FreshLink::Link(_)) => self.finish(upload, LinkResult::Missing(first), attempts),
+            Ok(FreshLink::Link(_)) => self.finish(upload, LinkResult::Missing(first_reason), attempts),
             Ok(FreshLink::Deleted) => Ok(FetchResult::AnswerDeleted),
             Ok(FreshLink::NotListed) if self.is_listed_by_creation => {
-                self.finish(upload, LinkResult::Missing(first), attempts)
+                self.finish(upload, LinkResult::Missing(first_reason), attempts)
             }
             Ok(FreshLink::NotListed) => {
                 let reason = "the service lists answers by another time than their creation, so no fresh link is found";
@@ -150,7 +155,8 @@ impl Fetcher {
         }
     }
 
-    /// Returns true if a missing recording should be requested again.
+    /// Returns true if a missing recording should be requested again: it was too large and the limit has grown, its
+    /// download failed, or enough days have passed since the last attempt.
     fn is_due(&self, missing: &MissingRecording) -> bool {
         if let Some(limit) = missing.limit_bytes {
             return self.allowance.file_limit_bytes > limit;
@@ -163,7 +169,8 @@ impl Fetcher {
         days.is_some_and(|days| self.clock.now_ms() >= missing.asked_ms.saturating_add(days * DAY_MS))
     }
 
-    /// Stores the result of a link.
+    /// Stores the result of following a link, and returns the result of the recording. `attempts` is the number of
+    /// earlier attempts; a failed download does not count as an attempt.
     fn finish(&self, upload: &PendingUpload, result: LinkResult, attempts: u32) -> Result<FetchResult, PipelineError> {
         Ok(match result {
             LinkResult::Stored(outcome) => FetchResult::New(outcome),
@@ -181,6 +188,7 @@ impl Fetcher {
         })
     }
 
+    /// Stores next to the recordings that a recording is missing, and returns this outcome.
     fn store_missing(
         &self,
         upload: &PendingUpload,
@@ -193,7 +201,8 @@ impl Fetcher {
         Ok(UploadOutcome::Missing(missing))
     }
 
-    /// Downloads a link, with retries.
+    /// Downloads the recording at a link. Retries after failures, and resumes the partial file of an earlier attempt or
+    /// run if the host still has the same version.
     async fn follow(&self, upload: &PendingUpload, link: &str) -> Result<LinkResult, PipelineError> {
         let closed_reason = || self.hosts.closed_reason(link);
         if let Some(reason) = closed_reason() {
@@ -244,6 +253,7 @@ impl Fetcher {
         Ok(LinkResult::Failed(last))
     }
 
+    /// Stores a complete download. An empty file is no recording.
     fn store(
         &self,
         upload: &PendingUpload,
@@ -264,12 +274,13 @@ enum LinkResult {
     Missing(MissingReason),
     /// The host or the connection failed.
     Failed(String),
-    /// The recording is left to the next run, for this reason.
+    /// This run does not fetch the recording, for this reason; the next run tries it again.
     NextRun(String),
     Stopped(Stop),
 }
 
 impl LinkResult {
+    /// Returns the result of a download that the sink ended early. An error of the file is an error.
     fn of_declined(declined: Declined) -> Result<LinkResult, PipelineError> {
         match declined {
             Declined::NotMedia => Ok(LinkResult::Missing(MissingReason::NotMedia)),

@@ -1,4 +1,5 @@
-//! The folders that ever held recordings. An erasure searches all of them, whatever the settings say by then.
+//! Stores the folders to which any run has written recordings. An erasure searches all of these folders, also those
+//! that the settings no longer name.
 
 use std::path::{Path, PathBuf};
 
@@ -22,19 +23,20 @@ pub(super) fn remember_folder(state: &State, settings: &RecordingsSettings, now_
     Ok(())
 }
 
-/// Returns the folders that ever held recordings.
+/// Returns the absolute paths of the folders to which any run has written recordings.
 pub fn recordings_folders(state: &State) -> Result<Vec<PathBuf>, StateError> {
     let installation = installation_folder(state.path());
     // `join` leaves an absolute path as it is.
     Ok(stored_folders(state)?.into_iter().map(|folder| installation.join(folder)).collect())
 }
 
+/// Returns the stored paths, some relative to the installation.
 fn stored_folders(state: &State) -> Result<Vec<PathBuf>, StateError> {
     Ok(state.behaviour::<Vec<PathBuf>>(FOLDERS)?.map(|(folders, _)| folders).unwrap_or_default())
 }
 
-/// Returns the folder of the installation: the parent of the state file's folder. Paths inside it are stored relative
-/// to it, so that a copy of an installation has its own recordings.
+/// Returns the folder of the installation: the parent of the state file's folder. Paths inside this folder are stored
+/// as relative paths, so that a copy of an installation has its own recordings.
 fn installation_folder(state: &Path) -> PathBuf {
     let state = absolute(state);
     files::folder_of(files::folder_of(&state)).to_owned()
@@ -46,6 +48,7 @@ fn relative_to_installation(folder: &Path, state: &Path) -> PathBuf {
     folder.strip_prefix(installation_folder(state)).map(Path::to_owned).unwrap_or(folder)
 }
 
+/// Returns the absolute path, with symbolic links resolved if possible.
 fn absolute(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     files::real_path(&path).unwrap_or(path)

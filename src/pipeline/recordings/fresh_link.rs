@@ -1,4 +1,4 @@
-//! Requests a fresh link to a recording: reads the answers of its creation time from the service.
+//! Requests a fresh link to a recording: reads from the service the answers that were created at the same time.
 
 use arrow::{
     array::{Array as _, AsArray as _},
@@ -13,7 +13,7 @@ use crate::{
     source::{Answer, Range, Source, SourceError, Stop},
 };
 
-/// Pages of answers of one millisecond that are read at most.
+/// The maximum number of pages that are read of the answers of one millisecond.
 const PAGES_MAX: usize = 20;
 
 /// The service's answer to a request for a fresh link.
@@ -27,7 +27,7 @@ pub(super) enum FreshLink {
     Unknown(String),
 }
 
-/// Requests a fresh link to a recording.
+/// Requests a fresh link to a recording. A failed request leads to `Unknown`.
 ///
 /// # Errors
 /// If the run has to stop.
@@ -58,7 +58,8 @@ pub(super) async fn fresh_link(source: &Source, flags: FlagSet, wanted: &WantedR
     Ok(FreshLink::NotListed)
 }
 
-/// Returns the link on a page of answers, or that the answer was deleted. Returns `None` if the page lacks the answer.
+/// Returns the link to a recording on a page of answers, or `Deleted` if the answer was deleted. Returns `None` if the
+/// page lacks the answer, or the answer has no link.
 fn link_on(body: &[u8], wanted: &WantedRecording) -> Option<FreshLink> {
     let flat = flatten_page(STREAM, body, DriftRules::default()).ok()?;
     if is_deleted_on(&flat, wanted) == Some(true) {
@@ -78,7 +79,7 @@ fn link_on(body: &[u8], wanted: &WantedRecording) -> Option<FreshLink> {
     (0..media.num_rows()).find(is_wanted).map(|row| FreshLink::Link(links.value(row).to_owned()))
 }
 
-/// Returns whether the answer is deleted. Returns `None` if the page lacks the answer.
+/// Returns true if the answer on the page is deleted. Returns `None` if the page lacks the answer.
 fn is_deleted_on(flat: &FlatPage, wanted: &WantedRecording) -> Option<bool> {
     let answers = flat.table(STREAM.name())?;
     let sessions = answers.column_by_name("response_group_uid")?.as_string_opt::<i32>()?;

@@ -1,12 +1,12 @@
 //! Downloads the recordings of answers (VIDEOVOICE) by the links in `response_media`, before the links expire, and
-//! writes the outcome of each into its rows.
+//! writes the outcome of each download into the rows.
 //!
-//! The rows list the recordings, and the notes next to the files have their outcomes, so that no further state is
-//! needed. A kill costs at most a part of a download. Rows that an edit or a replay wrote again get their outcome from
-//! the notes, without a request.
+//! The rows in the warehouses list the recordings, and small note files next to the recordings have the outcomes, so
+//! that no further state is needed. A kill loses at most a piece of a download. Rows that an edit or a replay wrote
+//! again get their outcome from the note files, without a request.
 //!
-//! [`fetch`] fetches one recording, [`fresh_link`] replaces an expired link. This file decides which recordings are
-//! fetched, in which order, and when a pass ends.
+//! [`fetch`] fetches one recording; [`fresh_link`] replaces an expired link. This file decides which recordings are
+//! fetched, and in which order. A pass goes once through the recordings without an outcome.
 
 mod fetch;
 mod folders;
@@ -40,7 +40,7 @@ pub use progress::RecordingsReport;
 
 /// Rows that are read from a warehouse at a time.
 const ROWS_AT_ONCE: usize = 20_000;
-/// Recordings of one chunk. After each chunk, outcomes are written into the rows if a batch is due.
+/// Number of recordings in one chunk. After each chunk, outcomes are written into the rows if a batch is due.
 const CHUNK_UPLOADS: usize = 64;
 /// Interval between passes during a long run, because links expire.
 const PASS_INTERVAL: Duration = Duration::from_secs(300);
@@ -84,6 +84,7 @@ impl Run {
         }
     }
 
+    /// Creates the fetcher of one pass. The limit of the run counts the bytes of earlier passes.
     fn fetcher(&self, settings: &RecordingsSettings) -> Result<Fetcher, PipelineError> {
         let responses = self.session.settings.streams.iter().find(|stream| stream.stream == STREAM);
         let state = self.session.state();
@@ -103,15 +104,17 @@ impl Run {
         })
     }
 
+    /// Fetches all pending recordings, and writes the outcomes into the rows. Recordings that failed in an earlier run
+    /// are tried last.
     async fn fetch_all(&mut self, fetcher: &Fetcher) -> Result<(), PipelineError> {
-        // Recordings that failed in an earlier run come last.
         if self.fetch_newest_first(fetcher, false).await? {
             self.fetch_newest_first(fetcher, true).await?;
         }
         self.write_outcomes().await
     }
 
-    /// Fetches the pending recordings, newest first. Returns true if some were deferred.
+    /// Fetches the pending recordings that this run has not tried, newest first. Returns true if some were deferred,
+    /// which happens only if `includes_failed` is false.
     async fn fetch_newest_first(&mut self, fetcher: &Fetcher, includes_failed: bool) -> Result<bool, PipelineError> {
         let (mut until_us, mut has_deferred) = (Some(i64::MAX), false);
         while let Some(until) = until_us.filter(|_| self.findings.stop.is_none()) {
@@ -126,7 +129,8 @@ impl Run {
         Ok(has_deferred)
     }
 
-    /// Fetches recordings in parallel. Returns true if some were deferred.
+    /// Fetches recordings in parallel, and collects the outcomes. After a stop or an error, starts no further download
+    /// and waits for the running ones. Returns true if some recordings were deferred.
     async fn fetch_chunk(
         &mut self,
         fetcher: &Fetcher,
@@ -198,13 +202,14 @@ impl Run {
         Ok(())
     }
 
-    /// Returns the pending recordings of all warehouses, of answers created up to a time.
+    /// Returns the pending recordings of all warehouses: the newest ones of answers created up to `until_us`, in epoch
+    /// microseconds.
     async fn pending_uploads(&self, until_us: i64) -> Result<PendingUploads, PipelineError> {
         let mut pending = PendingUploads::default();
         for destination in &self.destinations {
             let read = move |warehouse: &mut Warehouse| {
                 let wanted = warehouse.wanted_recordings(until_us, ROWS_AT_ONCE)?;
-                // Downloads take long: other processes may use the warehouse meanwhile.
+                // Downloads take long, so other processes may use the warehouse meanwhile.
                 warehouse.release_lock().map(|()| wanted)
             };
             pending.add_all(destination.work(read).await?);
@@ -213,7 +218,8 @@ impl Run {
     }
 }
 
-/// Writes the known outcomes of recordings into the rows of a warehouse that a replay built. Sends no request.
+/// Writes the known outcomes of recordings into the rows of a warehouse that a replay built. Rows of recordings without
+/// a known outcome stay as they are. Sends no request.
 pub(super) fn apply_known_outcomes(
     warehouse: &mut Warehouse,
     settings: &RecordingsSettings,

@@ -15,6 +15,7 @@ pub(super) const STREAM: Stream = Stream::Responses;
 #[derive(Debug, Default)]
 pub(super) struct PendingUploads {
     pub uploads: Vec<PendingUpload>,
+    /// For each key, the index in `uploads`.
     index_of: HashMap<UploadKey, usize>,
     /// The next batch has answers created up to this time, in epoch microseconds. `None` if this is the last batch.
     pub next_until_us: Option<i64>,
@@ -27,6 +28,7 @@ impl PendingUploads {
         wanted.rows.into_iter().for_each(|row| self.add(row));
     }
 
+    /// Adds a row. A recording that several warehouses have is added once.
     fn add(&mut self, row: WantedRecording) {
         let Some(key) = key_of(&row) else { return };
         match self.index_of.get(&key).and_then(|index| self.uploads.get_mut(*index)) {
@@ -48,14 +50,14 @@ pub(super) fn key_of(row: &WantedRecording) -> Option<UploadKey> {
 #[derive(Debug)]
 pub(super) struct PendingUpload {
     pub key: UploadKey,
-    /// The row of the first warehouse.
+    /// The row in the first warehouse that has the recording.
     pub row: WantedRecording,
     /// True if the rows of all warehouses have the same status.
     rows_agree: bool,
 }
 
 impl PendingUpload {
-    /// Returns the outcome to write into the rows, or `None` if all of them have it already.
+    /// Returns the outcome to write into the rows, or `None` if all rows already have this outcome.
     pub fn outcome(&self, recordings: &Recordings, upload: &UploadOutcome) -> Option<RecordingOutcome> {
         let outcome = outcome_of(&self.row, &self.key, recordings, upload);
         let is_written = self.rows_agree && self.row.status.as_ref() == Some(&outcome.status);
@@ -63,7 +65,7 @@ impl PendingUpload {
     }
 }
 
-/// Returns the outcome to write into a row.
+/// Returns the outcome to write into a row: the status, and the details of a stored file.
 pub(super) fn outcome_of(
     row: &WantedRecording,
     key: &UploadKey,

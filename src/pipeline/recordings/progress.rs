@@ -1,4 +1,4 @@
-//! The progress of a run with recordings, and its part of the report.
+//! The progress of a run with recordings, and the numbers for the run's report.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -8,11 +8,12 @@ use tokio::time::Instant;
 
 use crate::{load::RecordingOutcome, recordings::UploadKey};
 
-/// Outcomes are written into rows in batches, because each write is a commit: this many ...
+/// A batch of this many outcomes is written into the rows. Outcomes are written in batches, because each write is a
+/// commit.
 const BATCH_ROWS: usize = 2000;
-/// ... or after this time.
+/// A batch of outcomes of this age is written into the rows.
 const BATCH_AGE: Duration = Duration::from_secs(60);
-/// Different reasons in the note of the report.
+/// The maximum number of different reasons in the note of the report.
 const REASONS_MAX: usize = 5;
 
 /// What a run did about recordings.
@@ -34,20 +35,20 @@ pub struct RecordingsProgress {
     pub report: RecordingsReport,
     /// Outcomes that are not written into the rows yet.
     pub outcomes: Vec<RecordingOutcome>,
-    /// When the current batch of outcomes began.
+    /// When the current batch of outcomes began. `None` before the first batch.
     batch_begun_at: Option<Instant>,
     /// Recordings that this run has tried.
     pub tried: HashSet<UploadKey>,
-    /// Why recordings are left to the next run.
+    /// Different reasons why recordings wait for the next run, at most [`REASONS_MAX`].
     reasons: Vec<String>,
-    /// When this run last went through the pending recordings.
+    /// When this run last went through the pending recordings; before that, when the first early pass was considered.
     pub last_pass_at: Option<Instant>,
-    /// True if the folder of recordings cannot be used.
+    /// True if the folder of recordings cannot be used. The run then fetches no further recording.
     pub is_broken: bool,
 }
 
 impl RecordingsProgress {
-    /// Returns true if the batch of outcomes is large or old enough to be written.
+    /// Returns true if the batch of outcomes is large or old enough to be written. An empty batch is never due.
     pub fn is_batch_due(&mut self) -> bool {
         let since = *self.batch_begun_at.get_or_insert_with(Instant::now);
         self.outcomes.len() >= BATCH_ROWS || (!self.outcomes.is_empty() && since.elapsed() >= BATCH_AGE)
@@ -59,7 +60,7 @@ impl RecordingsProgress {
         std::mem::take(&mut self.outcomes)
     }
 
-    /// Returns a note for the report if recordings are left to the next run.
+    /// Returns a note for the report if recordings wait for the next run, otherwise `None`.
     pub fn note(&self) -> Option<String> {
         let waiting = self.report.waiting;
         (waiting > 0).then(|| {
@@ -68,7 +69,7 @@ impl RecordingsProgress {
         })
     }
 
-    /// Counts a recording that is left to the next run.
+    /// Counts a recording that waits for the next run. An empty reason is only counted.
     pub fn leave_to_next_run(&mut self, reason: String) {
         self.report.waiting += 1;
         if !reason.is_empty() && self.reasons.len() < REASONS_MAX && !self.reasons.contains(&reason) {

@@ -1,4 +1,5 @@
-//! Writes the bytes of a download to its partial file. Ends the download if it is no recording or exceeds a limit.
+//! Writes the bytes of a download to its partial file. Ends the download if the file is no recording or exceeds a
+//! limit.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,25 +8,28 @@ use crate::{
     source::{DownloadSink, DownloadStart},
 };
 
-/// The bytes that a run may download. Concurrent downloads share it.
+/// The number of bytes that a run may still download, shared by concurrent downloads.
 #[derive(Debug)]
 pub(super) struct Allowance {
+    /// The maximum size of one recording.
     pub file_limit_bytes: u64,
+    /// The maximum number of bytes of one run.
     pub run_limit_bytes: u64,
     spending: Mutex<Spending>,
 }
 
 #[derive(Debug)]
 struct Spending {
+    /// Bytes that this run has downloaded.
     received_bytes: u64,
-    /// Bytes received, and bytes announced by downloads in progress.
+    /// Bytes that this run has downloaded, plus bytes that downloads in progress have announced.
     claimed_bytes: u64,
-    /// True if a download did not fit. No further download begins then, which saves a request for each.
+    /// True if a download did not fit. No further download begins, so that no request is sent in vain.
     is_used_up: bool,
 }
 
 impl Allowance {
-    /// `received_bytes` is what the run has downloaded before.
+    /// Creates an allowance with these limits. `received_bytes` is what the run has downloaded before.
     pub fn new(file_limit_bytes: u64, run_limit_bytes: u64, received_bytes: u64) -> Self {
         let spending = Spending { received_bytes, claimed_bytes: received_bytes, is_used_up: false };
         Allowance { file_limit_bytes, run_limit_bytes, spending: Mutex::new(spending) }
@@ -40,7 +44,7 @@ impl Allowance {
         self.spending().received_bytes
     }
 
-    /// Returns why no further download may begin. Returns `None` if one may.
+    /// Returns why no further download may begin. Returns `None` if a download may begin.
     pub fn used_up_reason(&self) -> Option<String> {
         let spending = self.spending();
         (spending.is_used_up || spending.claimed_bytes >= self.run_limit_bytes).then(|| self.reason())
@@ -50,7 +54,7 @@ impl Allowance {
         format!("run_limit_mb = {} is used up", self.run_limit_bytes / 1_000_000)
     }
 
-    /// Reserves bytes for a download, if the limit of the run allows it.
+    /// Reserves bytes for a download. Fails, and reserves nothing, if the bytes exceed the limit of the run.
     fn claim(&self, bytes: u64) -> Result<(), Declined> {
         let mut spending = self.spending();
         let claimed_bytes = spending.claimed_bytes.saturating_add(bytes);
@@ -68,20 +72,21 @@ impl Allowance {
 pub(super) enum Declined {
     /// The body is a web page, JSON or text.
     NotMedia,
+    /// The file exceeds the limit of one recording.
     TooLarge,
     /// The run has reached its limit, or another download found that the host refuses requests.
     NextRun(String),
     File(RecordingsError),
 }
 
-/// Bytes that a response announced and that have not arrived. They return to the allowance when the claim is dropped.
+/// Bytes that a response announced and that have not arrived. Dropping the claim returns them to the allowance.
 struct Claim<'a> {
     allowance: &'a Allowance,
     bytes: u64,
 }
 
 impl Claim<'_> {
-    /// Replaces the claim by one of `bytes`.
+    /// Replaces the claim by a claim of `bytes`. If it does not fit, nothing is claimed.
     fn renew(&mut self, bytes: u64) -> Result<(), Declined> {
         self.release();
         self.allowance.claim(bytes)?;
@@ -98,6 +103,7 @@ impl Claim<'_> {
         Ok(())
     }
 
+    /// Returns the claimed bytes to the allowance.
     fn release(&mut self) {
         self.allowance.spending().claimed_bytes -= std::mem::take(&mut self.bytes);
     }
@@ -151,6 +157,7 @@ impl DownloadSink for Sink<'_> {
         Ok(())
     }
 
+    /// Writes bytes to the partial file. Checks the first bytes, and the limits.
     fn take(&mut self, bytes: &[u8]) -> Result<(), Declined> {
         if self.partial.bytes() == 0 && is_document(bytes) {
             return Err(Declined::NotMedia);
@@ -164,13 +171,13 @@ impl DownloadSink for Sink<'_> {
     }
 }
 
-/// Returns true if a media type cannot be that of a recording.
+/// Returns true if a media type cannot be the type of a recording: text, images, and documents such as JSON.
 fn is_no_media(media_type: &str) -> bool {
     let is_document = media_type.ends_with("json") || media_type.ends_with("xml") || media_type.ends_with("javascript");
     media_type.starts_with("text/") || media_type.starts_with("image/") || is_document
 }
 
-/// Returns true if a body begins as markup or JSON. No audio or video format begins so.
+/// Returns true if a body begins with `<` or `{`, as markup and JSON objects do. No audio or video format does.
 fn is_document(bytes: &[u8]) -> bool {
     let begin = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
     matches!(begin.first(), Some(b'<' | b'{'))

@@ -1,5 +1,5 @@
-//! Tracks how the service treats ties, which are rows that share a millisecond (promise P3). At a page boundary a
-//! service may lose some of them. One [`TieWatch`] serves the whole run; `scan` uses it for each window.
+//! Tracks how the service treats ties, which are rows that share a millisecond (promise P3). A service may lose some
+//! rows of a tie at a page boundary. One [`TieWatch`] serves the whole run; `scan` uses it for each window.
 
 mod probe;
 mod scan;
@@ -17,7 +17,8 @@ use super::PipelineError;
 
 pub(super) use probe::{MomentRequester, ProbePage, TieProbeError, moments_of};
 pub(super) use scan::{
-    BoundariesLeft, EndAction, after_page, end_action, ended, next_waiting, reopened, requester_for,
+    EndAction, StoredBoundaries, after_page, end_action, next_waiting, requester_for, restore_boundaries,
+    restore_completed,
 };
 
 /// A measured behaviour older than this is measured again at the next tie.
@@ -27,23 +28,26 @@ const RECHECKS_NAMED_MAX: usize = 20;
 /// The maximum number of inconclusive measures per run.
 const ATTEMPTS_MAX: u32 = 3;
 
-/// The behaviour of the service at ties, as all pulls of a run know it. Clones share it.
+/// The measured behaviour of the service at ties, shared by all pulls of a run and by clones.
 #[derive(Clone, Debug)]
 pub(super) struct TieWatch(Arc<Mutex<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
     clock: Clock,
-    /// The behaviour of the service at ties, as last measured.
+    /// The behaviour of the service at ties, as last measured. `Unknown` before the first measure.
     belief: Ties,
+    /// When the behaviour was measured, in epoch milliseconds.
     measured_ms: Option<i64>,
     /// True while a pull measures.
     is_measuring: bool,
-    /// Inconclusive measures of this run.
+    /// Number of inconclusive measures of this run.
     attempts: u32,
+    /// Decides which boundaries are probed while the service is not known to lose rows.
     sampler: BoundarySampler,
-    /// Windows that were committed with unprobed boundaries.
+    /// Windows that this run committed with unprobed boundaries.
     unprobed: Vec<(Scope, Window)>,
+    /// Notes about changes of the behaviour, for the report.
     notes: Vec<String>,
     /// Windows that may lack rows, for the report.
     rechecks: Vec<TieRecheck>,
@@ -81,7 +85,7 @@ impl TieWatch {
     }
 
     /// Returns the behaviour to assume for a stream. For surveys, `Kept` and `Repeated` become `Unknown`, so that each
-    /// page boundary is probed. Lists of surveys rarely have a boundary.
+    /// page boundary is probed: the behaviour was measured with responses, and lists of surveys rarely have a boundary.
     fn belief(&self, stream: Stream) -> Ties {
         match (stream, self.inner().belief) {
             (Stream::Surveys, Ties::Kept | Ties::Repeated) => Ties::Unknown,
@@ -100,7 +104,8 @@ impl TieWatch {
         self.inner().sampler.is_due(belief, is_shared)
     }
 
-    /// Returns true if the caller should measure the next tie. Then no other pull does until [`TieWatch::end_measure`].
+    /// Returns true if the caller should measure the next tie. No other pull measures until the caller calls
+    /// [`TieWatch::end_measure`].
     fn begin_measure(&self, stream: Stream) -> bool {
         let mut inner = self.inner();
         let now_ms = inner.clock.now_ms();
@@ -113,12 +118,13 @@ impl TieWatch {
         true
     }
 
+    /// Lets other pulls measure.
     fn end_measure(&self) {
         self.inner().is_measuring = false;
     }
 
-    /// Stores the result of a measure. If the service turns out to lose rows, windows that this run committed with
-    /// unprobed boundaries are marked for recheck. They are marked before the behaviour is stored, so that a kill in
+    /// Stores the result of a measure. If the service turns out to lose rows, marks windows that this run committed
+    /// with unprobed boundaries for recheck. The windows are marked before the behaviour is stored, so that a kill in
     /// between only costs another measure. An `Unknown` result only counts as an attempt.
     fn measured(&self, state: &mut State, found: Ties) -> Result<(), PipelineError> {
         let mut inner = self.inner();
@@ -155,13 +161,13 @@ impl TieWatch {
         boundaries.needs_recheck(self.belief(scan.scope.stream))
     }
 
-    /// Records that a scan is checkpointed. Returns true if its window needs a recheck. The caller locks the
-    /// checkpoints, so that the assumed behaviour cannot change before the checkpoint.
+    /// Records that the caller is about to checkpoint a scan. Returns true if the scan's window needs a recheck. The
+    /// caller locks the checkpoints, so that the assumed behaviour cannot change before the checkpoint.
     pub fn commits(&self, scan: &Scan, boundaries: &ScanBoundaries) -> bool {
         let (scope, window) = (scan.scope, scan.window);
         let belief = self.belief(scope.stream);
         let mut inner = self.inner();
-        // This scan replaces earlier scans of the window.
+        // This scan replaces earlier scans of the window, so their entries are obsolete.
         inner.rechecks.retain(|recheck| recheck.scope != scope || !recheck.window.overlaps(window));
         if boundaries.needs_recheck(belief) {
             inner.rechecks.push(TieRecheck { scope, window, text: describe(scope, window, boundaries) });
@@ -183,7 +189,7 @@ impl TieWatch {
     }
 }
 
-/// The note of a window that may lack rows.
+/// Writes the note for the report about a window that may lack rows.
 fn describe(scope: Scope, window: Window, boundaries: &ScanBoundaries) -> String {
     let (named, count) = boundaries.unresolved();
     let mut reasons: Vec<String> = named

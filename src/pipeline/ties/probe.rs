@@ -1,5 +1,5 @@
 //! Requests the rows of one millisecond: in the largest pages as a tie probe, or in small pages to measure how the
-//! service treats ties. `plan::page_boundaries` evaluates the results.
+//! service treats ties. `plan::page_boundaries` evaluates the rows that were found.
 
 use std::collections::HashSet;
 
@@ -24,12 +24,12 @@ use super::super::{PipelineError, threads::blocking};
 
 /// The maximum number of pages of a probe. A longer list counts as endless.
 const PROBE_PAGES_MAX: usize = 50;
-/// Why a probe may lack rows.
+/// Reason why a probe may lack rows: a page limit may have cut the list of the millisecond.
 const MORE_THAN_A_PAGE: &str = "its rows are more than a page holds";
 /// The maximum number of pages of a measure.
 const MEASURE_PAGES_MAX: usize = 40;
-/// Repeated page tokens after which a measure takes the list for a loop. A single repetition proves no loop: a service
-/// that loses rows may send a page twice.
+/// Number of repeated page tokens after which a measure takes the list for a loop. A single repetition proves no loop:
+/// a service that loses rows may send a page twice.
 const SAME_TOKENS_MAX: usize = 4;
 
 /// Sends requests for the rows of one millisecond in one scope. For a time without milliseconds, the whole second is
@@ -54,7 +54,7 @@ pub(in super::super) struct ProbePage {
 #[derive(Debug)]
 pub(super) struct TieProbe {
     pub pages: Vec<ProbePage>,
-    /// Hashes of the keys of these rows.
+    /// Hashes of the keys of the rows that were created at the millisecond.
     pub keys: HashSet<u128>,
     /// `Ok` if the probe shows all rows of the millisecond, otherwise the reason why rows may be missing.
     pub is_complete: Result<(), &'static str>,
@@ -74,7 +74,7 @@ impl From<PipelineError> for TieProbeError {
 }
 
 impl MomentRequester {
-    /// The request for the rows of a millisecond.
+    /// Creates the request for the rows of a millisecond, or of the whole second if `at_ms` is a whole second.
     fn request(&self, at_ms: i64, page_rows: u32) -> PageRequest {
         // A time without milliseconds may be rounded, so the row may be anywhere in that second.
         let length_ms = if at_ms.rem_euclid(SECOND_MS) == 0 { SECOND_MS } else { 1 };
@@ -82,14 +82,17 @@ impl MomentRequester {
         PageRequest { scope: self.scope, window, flags: self.flags, page_rows, token: None }
     }
 
-    /// Requests all rows of one millisecond, with the largest page size. `seen_rows` is the number of records on an
-    /// earlier page of the list: a last page with fewer records was not cut by a page limit.
+    /// Requests all rows of one millisecond, with the largest page size. A failed request leads to an incomplete probe;
+    /// only errors that are not about the millisecond are returned.
+    ///
+    /// `seen_rows` is the number of records on an earlier page of the list, which shows how many records a page can
+    /// have. A last page with fewer records was not cut by a page limit.
     pub(super) async fn probe(&self, at_ms: i64, seen_rows: usize) -> Result<TieProbe, TieProbeError> {
         let page_rows = self.scope.stream.page_rows_max().unwrap_or(0);
         let mut walk = self.source.walk_moment(self.request(at_ms, page_rows));
         let mut probe = TieProbe { pages: Vec::new(), keys: HashSet::new(), is_complete: Ok(()) };
-        // Number of records on the latest page whose boundary may hide rows of the millisecond. Set while no record
-        // follows.
+        // Number of records on the latest page whose boundary may hide rows of the millisecond. `None` if no page has
+        // such a boundary, or if a later page had records.
         let mut rows_before_cut = None;
         loop {
             match walk.next().await {
@@ -100,8 +103,8 @@ impl MomentRequester {
                     if moments.records > 0 && rows_before_cut.take().is_some() {
                         probe.is_complete = Err(MORE_THAN_A_PAGE);
                     }
-                    // The boundary of this page may hide rows of the millisecond. A probe of it would repeat this
-                    // request.
+                    // The boundary of this page may hide rows of the millisecond. A probe of that boundary would only
+                    // repeat this request.
                     if page.next.is_some() && moments.records > 0 && moments.last_ms.is_none_or(|last| last == at_ms) {
                         rows_before_cut = Some(page.rows);
                     }
@@ -118,7 +121,7 @@ impl MomentRequester {
                     }
                 }
                 Ok(WalkStep::Restarted { .. }) => rows_before_cut = None,
-                // A millisecond cannot be halved, so the last page decides: below the page limit it was not cut.
+                // A millisecond cannot be halved, so the last page decides: a page below the page limit was not cut.
                 Ok(WalkStep::UnprovenEnd) => {
                     let full = seen_rows.max(usize::try_from(page_rows).unwrap_or(usize::MAX));
                     walk.resolve_end(rows_before_cut.is_none_or(|rows| rows <= 1 || rows < full));
@@ -138,8 +141,9 @@ impl MomentRequester {
         }
     }
 
-    /// Measures how the service treats the rows of this millisecond at page boundaries. `Unknown` if there are fewer
-    /// than two rows, or the answers are inconclusive.
+    /// Measures how the service treats the rows of a millisecond at page boundaries: compares the list in small pages
+    /// with the list in the largest pages. Returns `Unknown` for a stream without page sizes, for fewer than two rows,
+    /// or if the answers are inconclusive.
     pub(in super::super) async fn measure(&self, at_ms: i64) -> Result<Ties, TieProbeError> {
         if self.scope.stream.page_rows_max().is_none() {
             return Ok(Ties::Unknown);
@@ -199,12 +203,13 @@ fn probe_failure(error: SourceError) -> Result<&'static str, TieProbeError> {
     }
 }
 
-/// Returns the creation times and key hashes of the rows on a page.
+/// Returns the creation times and key hashes of the rows on a page, and the creation time of the last record. Discarded
+/// records count, too; of the rejects, only the last record's time is read.
 pub(in super::super) fn moments_of(stream: Stream, flat: &FlatPage) -> PageMoments {
     let mut rows: Vec<RowMoment> =
         flat.table(stream.name()).map(|batch| rows_of(batch, &flat.key_hashes)).unwrap_or_default();
     if let Some(discarded) = &flat.discarded {
-        // DiscardedRows records are part of the list, too.
+        // Discarded records are part of the service's list, too.
         rows.extend(rows_of(&discarded.rows, &discarded.key_hashes));
         rows.sort_unstable_by_key(|row| row.record);
     }
@@ -216,16 +221,19 @@ pub(in super::super) fn moments_of(stream: Stream, flat: &FlatPage) -> PageMomen
     PageMoments::new(rows, last_ms, flat.records)
 }
 
+/// The creation time of one row on a page.
 struct RowMoment {
     /// The position of the record on the page.
     record: i64,
     /// True if the table of the row has creation times.
     has_time: bool,
+    /// Creation time in epoch milliseconds. `None` if the record lacks it.
     created_ms: Option<i64>,
+    /// Hash of the row's key.
     key: u128,
 }
 
-/// Returns the rows of a base table, in order.
+/// Returns the creation times of the rows of a stream's main table, in order. `key_hashes` has one hash for each row.
 fn rows_of(batch: &RecordBatch, key_hashes: &[u128]) -> Vec<RowMoment> {
     let created = batch.column_by_name("created_at");
     let created = created.and_then(|column| column.as_primitive_opt::<TimestampMicrosecondType>());
@@ -242,8 +250,8 @@ fn rows_of(batch: &RecordBatch, key_hashes: &[u128]) -> Vec<RowMoment> {
     records.values().iter().zip(key_hashes).enumerate().map(row).collect()
 }
 
-/// Returns the creation time of a rejected record. If the record is not valid JSON, the text after `"createdAt"` is
-/// read.
+/// Returns the creation time of a rejected record in epoch milliseconds. Reads the text after `"createdAt"` if the
+/// record is not valid JSON. Returns `None` if there is no valid time.
 fn created_ms(raw: &str) -> Option<i64> {
     #[derive(Deserialize)]
     struct Created<'a> {

@@ -1,5 +1,5 @@
-//! Probes the page boundaries of one scan: before the next page if a probe is due, otherwise at the end of the list if
-//! the boundary waits for that.
+//! Probes the page boundaries of one scan. A boundary is probed before the next page, waits for the end of the list, or
+//! is not probed at all.
 
 use std::path::Path;
 
@@ -15,28 +15,28 @@ use super::{
     probe::{MomentRequester, ProbePage, TieProbeError},
 };
 
-/// The boundaries of a scan as an earlier run left them.
+/// The page boundaries of a scan that an earlier run stored in the spool.
 #[derive(Debug, Default)]
-pub(in super::super) struct BoundariesLeft {
-    /// Boundaries that were passed without a conclusive probe.
+pub(in super::super) struct StoredBoundaries {
+    /// Number of boundaries without a conclusive probe, apart from that of the last page.
     pub unprobed: u64,
-    /// The last page, if its boundary has no conclusive probe.
+    /// The body of the last page. `None` if its boundary has a conclusive probe, or there is no page.
     pub last_page: Option<Vec<u8>>,
     /// True if some page is redacted, so that its last row and with it its boundary may be unknown.
     pub is_redacted: bool,
 }
 
-/// Restores the boundaries of a scan that an earlier run began. If the service may lose rows, unprobed boundaries are
-/// read from the spool and wait for a probe again. The caller adds the boundary of the last page.
-pub(in super::super) fn reopened(
+/// Restores the boundaries of a scan that an earlier run began. If the service may lose rows, reads the unprobed
+/// boundaries from the spool, so that they wait for a probe again. The caller adds the boundary of the last page.
+pub(in super::super) fn restore_boundaries(
     context: &SyncContext,
     scan: &Scan,
     spool: &Path,
-    left: &BoundariesLeft,
+    stored: &StoredBoundaries,
 ) -> Result<ScanBoundaries, PipelineError> {
     let stream = scan.scope.stream;
-    if left.unprobed == 0 || left.is_redacted || !context.ties.may_lose(stream) {
-        return Ok(ScanBoundaries::new(left.unprobed));
+    if stored.unprobed == 0 || stored.is_redacted || !context.ties.may_lose(stream) {
+        return Ok(ScanBoundaries::new(stored.unprobed));
     }
     let window = stream.is_windowed().then_some(scan.window);
     let (mut boundaries, mut probes, mut last_page) = (ScanBoundaries::new(0), Vec::new(), None);
@@ -52,7 +52,7 @@ pub(in super::super) fn reopened(
             is_within_probe = false;
             continue;
         }
-        // A probe of several pages may lack rows at its own boundaries, so it is repeated.
+        // A probe of several pages may lack rows at the boundaries of its pages. It does not count, so it is repeated.
         let is_last_of_probe = envelope::parse(&body).is_ok_and(|probe| probe.next.is_none());
         if is_last_of_probe && !is_within_probe {
             probes.push(moments);
@@ -63,47 +63,48 @@ pub(in super::super) fn reopened(
     Ok(boundaries)
 }
 
-/// Restores the boundaries of a scan that an earlier run completed. None of them is probed any more.
-pub(in super::super) fn ended(
+/// Restores the boundaries of a scan that an earlier run completed. Boundaries that waited for a probe become unprobed,
+/// because a complete scan is not probed any more.
+pub(in super::super) fn restore_completed(
     context: &SyncContext,
     scan: &Scan,
     spool: &Path,
-    left: &BoundariesLeft,
+    stored: &StoredBoundaries,
 ) -> Result<ScanBoundaries, PipelineError> {
-    let mut boundaries = reopened(context, scan, spool, left)?;
+    let mut boundaries = restore_boundaries(context, scan, spool, stored)?;
     boundaries.pass_waiting();
     Ok(boundaries)
 }
 
-impl BoundariesLeft {
-    /// Reads the boundaries from a recovered spool.
-    /// A conclusive probe is a single probe page without a next page; other probes are repeated.
-    pub fn of(recovered: &RecoveredSpool) -> BoundariesLeft {
+impl StoredBoundaries {
+    /// Reads the boundaries from a recovered spool. A probe of the last page is conclusive if it is a single probe page
+    /// without a next page; another probe is repeated.
+    pub fn of(recovered: &RecoveredSpool) -> StoredBoundaries {
         if recovered.header.scan.scope.stream == Stream::Users {
             // Users are requested one by one, without page boundaries.
-            return BoundariesLeft::default();
+            return StoredBoundaries::default();
         }
         let is_probed = match recovered.last_probes.as_slice() {
             [probe] => envelope::parse(probe).is_ok_and(|probe| probe.next.is_none()),
             _ => false,
         };
-        // Probes of earlier boundaries that waited for the end of the list are also stored after the last page. If some
-        // page has no probe, the probe may be of its boundary.
+        // Probes of earlier boundaries that waited for the end of the list are also stored after the last page. If an
+        // earlier page has no probe, the last probe may be one of that page.
         let is_probed = is_probed && recovered.without_probe == 0;
         let last_page = recovered.last_page.clone().filter(|_| !is_probed);
-        BoundariesLeft { unprobed: recovered.without_probe, last_page, is_redacted: recovered.is_any_redacted }
+        StoredBoundaries { unprobed: recovered.without_probe, last_page, is_redacted: recovered.is_any_redacted }
     }
 }
 
-/// A [`MomentRequester`] for the scope of a scan.
+/// Creates a [`MomentRequester`] for the scope of a scan.
 pub(in super::super) fn requester_for(context: &SyncContext, scan: &Scan) -> MomentRequester {
     let (source, account) = (context.source.clone(), context.account.clone());
     let rules = context.drift.of(scan.scope.stream);
     MomentRequester { source, account, scope: scan.scope, flags: scan.flags, rules }
 }
 
-/// Adds a page to the boundaries, and probes its boundary if that is due. Returns the probe pages, whose rows belong to
-/// the scan.
+/// Adds the boundary of a page to `boundaries`, and probes it if a probe is due. Returns the probe pages, whose rows
+/// belong to the scan; none without a probe. `has_next` is false for the last page of the list.
 pub(in super::super) async fn after_page(
     context: &SyncContext,
     scan: &Scan,
@@ -122,7 +123,8 @@ pub(in super::super) async fn after_page(
     }
 }
 
-/// Probes the next boundary that waits for the end of the list. `None` if no boundary waits.
+/// Probes the next boundary that waits for the end of the list, and returns the probe pages. Returns `None` if no
+/// boundary waits.
 pub(in super::super) async fn next_waiting(
     context: &SyncContext,
     scan: &Scan,
@@ -151,7 +153,7 @@ async fn probe_boundary(
     Ok(probe.pages)
 }
 
-/// Measures the behaviour at ties, if a measure is due and rows of the page share a millisecond.
+/// Measures the service's behaviour at ties, if a measure is due and rows of the page share a millisecond.
 async fn measure_a_tie(context: &SyncContext, scan: &Scan, page: &PageMoments) -> Result<(), TieProbeError> {
     if !context.ties.begin_measure(scan.scope.stream) {
         return Ok(());
@@ -164,7 +166,8 @@ async fn measure_a_tie(context: &SyncContext, scan: &Scan, page: &PageMoments) -
     outcome
 }
 
-/// Measures the behaviour at the rows of one millisecond, and stores the result. A failed measure counts as `Unknown`.
+/// Measures the service's behaviour with the rows of one millisecond, and stores the result. A failed measure counts as
+/// `Unknown`, unless the error ends the run.
 async fn measure(context: &SyncContext, scan: &Scan, at_ms: i64) -> Result<Ties, TieProbeError> {
     let found = match requester_for(context, scan).measure(at_ms).await {
         Err(TieProbeError::Source(error)) if !error.ends_the_run() => Ties::Unknown,
@@ -177,15 +180,17 @@ async fn measure(context: &SyncContext, scan: &Scan, at_ms: i64) -> Result<Ties,
 /// The decision at the end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum EndAction {
-    /// The scan may end.
+    /// The scan is complete.
     MayEnd,
     /// The scan restarts at the first page: the service loses rows and some boundaries were not probed, or the list
     /// changed during a probe.
     StartOver,
 }
 
-/// Decides at the end of its list if the scan may end. Before that, measures at each sampled boundary whose probe had
-/// rows that no page has shown.
+/// Decides at the end of the list whether the scan is complete or starts over. Before the decision, measures the
+/// service's behaviour at each boundary whose probe returned rows that no page of the list has.
+///
+/// The number of restarts is limited: a scan that has no restart left ends, and its window needs a recheck.
 pub(in super::super) async fn end_action(
     context: &SyncContext,
     scan: &Scan,
@@ -197,7 +202,8 @@ pub(in super::super) async fn end_action(
         }
         let found = measure(context, scan, at_ms).await?;
         if found == Ties::Unknown {
-            // The stream has no page size (themes), or the answers are inconclusive. The rows are taken as lost.
+            // Nothing could be measured: the stream has no page sizes, or the answers are inconclusive. The rows count
+            // as lost.
             context.ties.measured(&mut context.state(), Ties::Lost)?;
         }
     }
