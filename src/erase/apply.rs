@@ -29,9 +29,9 @@ use crate::{
     state::{self, Inbox, State},
 };
 
-/// The default delay of the service before it purges, by its contract.
+/// The delay before the service purges a person, if a request names no delay. The service's contract says so.
 const DELAY_DEFAULT: Duration = Duration::from_secs(10 * 86_400);
-/// Maximum delay that a request may name: a year.
+/// The maximum delay that a request may name: a year.
 pub const DELAY_SECONDS_MAX: u64 = 366 * 86_400;
 
 /// An erasure that has taken the lease.
@@ -42,9 +42,9 @@ pub struct Erase {
     list: SuppressionList,
     key: IdentifierKey,
     journals: Journals,
-    /// The journal of an interrupted attempt, as [`Erase::plan`] finds it.
+    /// The journal of an interrupted attempt. `None` before [`Erase::plan`], or if there was no such attempt.
     journal: Option<Journal>,
-    /// `None` if the service is not asked.
+    /// The client. `None` if the service is not asked to purge.
     source: Option<Source>,
     session: Session,
 }
@@ -81,7 +81,8 @@ impl Erase {
         Ok(Erase { request, archive, destinations, list, key, journals, journal: None, source, session })
     }
 
-    /// Computes what the erasure would delete. Changes nothing. Fails if a warehouse cannot be erased from.
+    /// Finds the linked identifiers and counts what the erasure would delete. Changes no data. Fails if rows cannot be
+    /// removed from a warehouse.
     pub fn plan(&mut self) -> Result<Plan, EraseError> {
         let (journal, earlier) = self.journals.find(&self.request.people, &self.request.people_as_written())?.unzip();
         self.journal = journal;
@@ -91,7 +92,7 @@ impl Erase {
         };
         let earlier = earlier.unwrap_or_default();
         let identifiers = match self.request.reason {
-            Reason::Asked => plan::follow(&self.request, earlier, &self.archive, &mut self.destinations)?,
+            Reason::Asked => plan::find_linked(&self.request, earlier, &self.archive, &mut self.destinations)?,
             Reason::Vanished { before_ms } => plan::vanished(before_ms, earlier, &mut self.destinations)?,
         };
         let others_unfinished = self.journals.others(self.journal.as_ref())?;
@@ -106,24 +107,27 @@ impl Erase {
         for destination in &mut self.destinations {
             let name = destination.name();
             if !plan.identifiers.named.is_empty() {
-                // Reports the problem before the service is asked and the archive is changed.
+                // The error must come before the service is asked to purge and the archive is changed.
                 destination.require_erasable().map_err(EraseError::load(name))?;
             }
-            // Other programs can read the warehouse while a person reads the plan.
+            // Releases the warehouse, so that other programs can read it while a person reads the plan.
             destination.publish().map_err(EraseError::load(name))?;
         }
         plan.hard_linked = verify::hard_linked(&self.session.settings)?;
         Ok(plan)
     }
 
-    /// Carries out the plan. After an interruption, the same command resumes it.
+    /// Carries out the plan, and returns the receipt and the path of its file. After an interruption, the same command
+    /// resumes the erasure.
     ///
-    /// 1. Writes the sealed identifiers to the journal: the rows that link them may be deleted later.
-    /// 2. Adds the people to the suppression list, so that no scan brings their records back.
-    /// 3. Asks the service to purge them. The service still sends their records until its delay is over.
-    /// 4. Deletes their data from the archive, the warehouses and the checkpoints.
-    /// 5. Searches everything for remaining data.
-    /// 6. Writes the receipt, then removes the journal.
+    /// 1. Writes the encrypted identifiers to the journal, because the rows that link them will be deleted.
+    /// 2. Adds the people to the suppression list, so that no scan stores their records again.
+    /// 3. Asks the service to purge the people. The service still sends their records until its delay is over.
+    /// 4. Deletes the people's data from the archive, the warehouses and the checkpoints.
+    /// 5. Searches everything for remaining data, and redacts mentions of the people.
+    /// 6. Writes the receipt, and removes the journal.
+    ///
+    /// Step 2 is skipped for vanished sessions, and step 3 for a local erasure.
     pub async fn apply(mut self, plan: Plan) -> Result<(Receipt, PathBuf), EraseError> {
         self.session.begin_run()?;
         let people = plan.people();
@@ -149,7 +153,8 @@ impl Erase {
         done.map_err(|error| PipelineError::WorkerPanicked(error.to_string()))?
     }
 
-    /// Adds the people to the suppression list, until the service's delay and a margin are over.
+    /// Adds the people to the suppression list, until the service's delay and a margin are over. A resumed erasure
+    /// keeps the start of the suppression, and the time ranges that its first attempt found.
     fn suppress(&mut self, plan: &Plan, journal: &mut Journal) -> Result<(), EraseError> {
         let skew_ms = self.session.state().behaviour::<i64>(CLOCK_SKEW)?.map_or(0, |(skew_ms, _)| skew_ms);
         let service_ms = self.source.as_ref().and_then(Source::service_now_ms);
@@ -157,6 +162,7 @@ impl Erase {
         let from_ms = *journal.suppressed_from_ms.get_or_insert(now_ms);
         let delay = self.request.delay_seconds.map_or(DELAY_DEFAULT, Duration::from_secs);
         let delay_ms = i64::try_from(delay.as_millis()).unwrap_or(i64::MAX);
+        // For each stream, the time ranges in which the people have rows.
         let mut met: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (stream, window) in plan.warehouses.values().flat_map(|found| &found.met) {
             met.entry(*stream).or_default().push(*window);
@@ -169,7 +175,8 @@ impl Erase {
             |identifiers: &std::collections::BTreeSet<_>| identifiers.iter().map(|one| self.key.hash(one)).collect();
         let is_user = |one: &&Identifier| one.kind == IdentifierKind::UserId;
         let user_ids: Vec<&str> = plan.identifiers.named.iter().filter(is_user).map(|one| one.value.as_str()).collect();
-        // Without a purge request, the service keeps the people, so no later run checks that they are gone.
+        // Without a purge request, the service keeps the people. The entry gets no user ids, so that no later run
+        // checks whether the service has purged them.
         let user_ids = if self.source.is_some() { &user_ids[..] } else { &[] };
         let unsealed = || std::io::Error::other("the system has no random bytes");
         let users = SuppressionEntry::sealed_users(&self.key, &plan.erasure_id, user_ids).ok_or_else(unsealed);
@@ -189,7 +196,8 @@ impl Erase {
         self.journals.write(journal)
     }
 
-    /// Steps 4 to 6 of [`Erase::apply`].
+    /// Carries out steps 4 to 6 of [`Erase::apply`]. Writes the journal after each removal, so that a resumed erasure
+    /// still reports it.
     fn remove_and_verify(mut self, plan: &Plan, mut journal: Journal) -> Result<(Receipt, PathBuf), EraseError> {
         let people = plan.people();
         let matcher = plan.matcher();
@@ -229,7 +237,7 @@ impl Erase {
         self.write_receipt(receipt, &journal)
     }
 
-    /// Adds `count` to what the journal says was removed at a location, and writes the journal.
+    /// Adds `count` to the journal's number of removed items at a location, and writes the journal. Does nothing for 0.
     fn note(&self, journal: &mut Journal, location: String, count: u64) -> Result<(), EraseError> {
         if count > 0 {
             *journal.removed.entry(location).or_default() += count;
@@ -238,7 +246,7 @@ impl Erase {
         Ok(())
     }
 
-    /// Searches all stored data, recordings included, for what is left of the people.
+    /// Searches all stored data, recordings included, for data and mentions of the people.
     fn search(&mut self, people: &[Identifier], matcher: &IdentifierMatcher) -> Result<Search, EraseError> {
         let recordings = recordings::search(&self.recordings()?, people)?;
         let wanted = (people, matcher);
@@ -247,12 +255,13 @@ impl Erase {
         Ok(search)
     }
 
+    /// Returns all folders that may contain recordings.
     fn recordings(&self) -> Result<Vec<Recordings>, EraseError> {
         recordings::folders(&self.session.settings, &self.session.state(), &self.session.system.failpoints)
     }
 
-    /// Deletes the bodies of waiting webhook deliveries about the people. The hashes of the bodies stay, so that
-    /// repeated deliveries are recognized. The suppression list stops later deliveries.
+    /// Deletes the bodies of waiting webhook deliveries about the people. Returns the number of deliveries, or 0 if
+    /// there is no inbox. The hashes of the bodies stay, so that repeated deliveries are recognized.
     fn discard_deliveries(&self, records: &RecordsOf<'_>) -> Result<u64, EraseError> {
         if !Inbox::exists(&self.session.settings.state_path)? {
             return Ok(0);
@@ -265,25 +274,26 @@ impl Erase {
         Ok(discarded)
     }
 
-    /// Deletes unfinished files of killed runs, and damaged state files that contain an identifier.
+    /// Deletes files that killed runs left unfinished, and damaged state files that contain an identifier.
     fn remove_leftovers(&self, matcher: &IdentifierMatcher, journal: &mut Journal) -> Result<(), EraseError> {
         for path in self.archive.unfinished()? {
             self.archive.remove_unfinished(&path)?;
         }
-        let owners: Vec<_> = self.session.state().unfinished_scans()?.into_iter().map(|left| left.scan.id).collect();
+        let owners: Vec<_> =
+            self.session.state().unfinished_scans()?.into_iter().map(|unfinished| unfinished.scan.id).collect();
         self.archive.discard_orphans(&owners)?;
         let under_way = self.archive.under_way_folder();
         for entry in fs::read_dir(&under_way).map_err(EraseError::io("list", &under_way))? {
             let path = entry.map_err(EraseError::io("list", &under_way))?.path();
             if path.is_dir() {
-                // Spill files of a killed read of the warehouses.
+                // The folder has spill files of a killed read of the warehouses.
                 fs::remove_dir_all(&path).map_err(EraseError::io("remove", &path))?;
             }
         }
         let files = state::state_files(&self.session.settings.state_path);
         for path in files.map_err(EraseError::io("list the files of", &self.session.settings.state_path))? {
             if pipeline::is_carried_events(&path) {
-                // Exported events of a killed replay.
+                // The file has webhook events that a killed replay exported.
                 fs::remove_file(&path).map_err(EraseError::io("remove", &path))?;
             }
             if !state::is_damaged_copy(&path) {
@@ -299,8 +309,8 @@ impl Erase {
         Ok(())
     }
 
-    /// Replaces mentions of the people in the stored reports of runs. If the request says so, also in all other texts
-    /// and pages. Returns the number of changed rows and pages.
+    /// Replaces mentions of the people in the stored reports of runs. If `redact_mentions` is set in the request, also
+    /// replaces mentions in all other texts and pages. Returns the number of changed rows and pages.
     fn redact(&mut self, search: &Search, matcher: &IdentifierMatcher) -> Result<u64, EraseError> {
         let mut redacted = 0;
         for destination in &mut self.destinations {
@@ -315,14 +325,15 @@ impl Erase {
         Ok(redacted)
     }
 
-    /// The receipt of an erasure whose search is done.
+    /// Creates the receipt of an erasure whose search is done. `redacted` is the number of redacted rows and pages.
     fn receipt(&self, plan: &Plan, journal: &Journal, search: Search, redacted: u64) -> Receipt {
         let finished_ms = self.session.now_ms();
         let verified = search.verified;
-        // The people were stored here, so the service once knew them. "Unknown" for all names suggests another refusal.
+        // Data of the people was removed here, so the service once knew them. If the service calls all names unknown,
+        // it has probably refused for another reason.
         let is_refused = journal.purge_requests.is_empty() && journal.unknown_there > 0 && !journal.removed.is_empty();
         let kept_under_other_names = if plan.is_resumed {
-            // The interrupted attempt may have rewritten any of the hard-linked files.
+            // The interrupted attempt may have rewritten any hard-linked file, so all of them are counted.
             journal.hard_linked
         } else {
             plan.hard_linked.iter().filter(|file| file.was_replaced()).count()
@@ -384,7 +395,7 @@ impl Erase {
     }
 }
 
-/// Fails if the path of a warehouse or of the state does not exist. Data of the people may be elsewhere then.
+/// Fails if the path of a warehouse or of the state file does not exist, because data of the people may be elsewhere.
 fn require_paths(settings: &Settings) -> Result<(), EraseError> {
     let warehouses = settings.warehouse.duckdb.iter().chain(&settings.warehouse.parquet);
     match warehouses.chain([&settings.state_path]).find(|path| !path.try_exists().unwrap_or(true)) {
@@ -396,7 +407,8 @@ fn require_paths(settings: &Settings) -> Result<(), EraseError> {
     }
 }
 
-/// Fails if the settings lack a warehouse that earlier runs filled and that still exists: the people would stay in it.
+/// Fails if the settings lack a warehouse that earlier runs filled and that still exists, because the people's data
+/// would stay in that warehouse.
 fn require_known_warehouses(settings: &Settings, state: &State) -> Result<(), EraseError> {
     let named = [("duckdb", &settings.warehouse.duckdb), ("parquet", &settings.warehouse.parquet)];
     for (name, path) in named {

@@ -18,17 +18,17 @@ use crate::{
     pipeline::ErasedPeople,
 };
 
-/// Maximum distinct sets of co-occurring identifiers that one erasure reads from the archive.
+/// The maximum number of different records, by their identifiers, that one erasure reads from the archive.
 const CO_OCCURRENCES_MAX: usize = 200_000;
 
-/// What the archive contains of people.
+/// Counts of the people's records in the archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveFound {
-    /// Files that were read.
+    /// Number of files that were read.
     pub files: u64,
-    /// Pages in these files.
+    /// Number of pages in all files.
     pub pages: u64,
-    /// Records of people.
+    /// Number of records that belong to the people.
     pub records: u64,
     /// Files with records of people.
     pub found_in: Vec<PathBuf>,
@@ -47,12 +47,12 @@ impl<'a> RecordsOf<'a> {
 
     /// Returns true if a record of a stream belongs to one of the people.
     fn is_theirs(&self, stream: Stream, record: &str) -> bool {
-        // Cheap, and false for most records.
+        // The matcher is cheap, and rules out most records before they are parsed.
         self.matcher.may_be_a_field(record.as_bytes()) && self.is_theirs_by(identifying_fields(stream), record)
     }
 
-    /// Like [`RecordsOf::is_theirs`], for any JSON object. `fields` names its fields with identifiers, from the
-    /// contract of its table.
+    /// Returns true if a JSON object has an identifier of one of the people. `fields` are the fields that contain
+    /// identifiers, from the contract of the object's table.
     pub fn is_theirs_by(&self, fields: &IdentifyingFields, record: &str) -> bool {
         fields.any(record, &mut |found| self.people.contains(&found.identifier))
     }
@@ -69,7 +69,7 @@ impl ErasedPeople for RecordsOf<'_> {
 }
 
 impl RecordsOf<'_> {
-    /// The page without the records of the people; `None` if it contains none.
+    /// Returns the page without the records of the people. Returns `None` if the page has no such record.
     fn without(&self, stream: Stream, body: &[u8]) -> Option<PageChange> {
         if !self.matcher.may_be_a_field(body) {
             return None;
@@ -79,7 +79,7 @@ impl RecordsOf<'_> {
     }
 }
 
-/// All files of pages, of committed and of unfinished scans.
+/// Returns the paths of all files with pages, of committed and of unfinished scans, sorted.
 pub(super) fn files(archive: &Archive) -> Result<Vec<PathBuf>, EraseError> {
     let mut files = archive.committed()?;
     files.extend(archive.spools()?);
@@ -107,8 +107,8 @@ pub(super) fn find(archive: &Archive, people: &RecordsOf<'_>) -> Result<ArchiveF
     Ok(found)
 }
 
-/// Visits all files of pages, with one thread per processor. Returns the results in the order of the files. Fails with
-/// an error of `visit`, and visits no further files then.
+/// Calls `visit` for each file with pages, on one thread per processor. Returns the results in the order of the files.
+/// After an error of `visit`, visits no further file and returns the error.
 fn each_file<T: Send>(
     archive: &Archive,
     visit: impl Fn(&Path) -> Result<T, EraseError> + Sync,
@@ -124,7 +124,7 @@ fn each_file<T: Send>(
             match visit(path) {
                 Ok(found) => results.push((index, found)),
                 Err(error) => {
-                    // Stops the other threads.
+                    // The other threads find no further file, and end.
                     next.store(files.len(), Ordering::Relaxed);
                     return Err(error);
                 }
@@ -153,6 +153,7 @@ pub(super) struct ArchivedCoOccurrence {
 }
 
 impl ArchivedCoOccurrence {
+    /// Adds the rows and spellings of other files.
     pub fn add(&mut self, other: ArchivedCoOccurrence) {
         self.rows.extend(other.rows);
         merge_spellings(&mut self.spellings, other.spellings);
@@ -169,9 +170,10 @@ impl ArchivedCoOccurrence {
     }
 }
 
-/// Reads which identifiers occur together with the wanted ones in archived records.
+/// Returns the identifiers of each archived record that has a wanted identifier. Changes nothing. Fails if there are
+/// more than [`CO_OCCURRENCES_MAX`] different records.
 ///
-/// The archive may contain records that no table has: of an unfinished scan, or of a lost warehouse.
+/// The archive may have records that no table has: records of an unfinished scan, or of a lost warehouse.
 pub(super) fn co_occurrence(archive: &Archive, wanted: &[Identifier]) -> Result<ArchivedCoOccurrence, EraseError> {
     let matcher = IdentifierMatcher::new(wanted);
     let records = RecordsOf::new(wanted, &matcher);
@@ -180,6 +182,7 @@ pub(super) fn co_occurrence(archive: &Archive, wanted: &[Identifier]) -> Result<
         let Some(stream) = stream_of(path)? else { return Ok(found) };
         rewrite(path, &Failpoints::default(), true, |body| {
             if matcher.may_be_a_field(body) {
+                // Visits each record of the page, and removes none.
                 remove_records(body, |record| {
                     if records.is_theirs(stream, record) {
                         let row = identifiers_of(stream, record, &mut found.spellings);
@@ -197,7 +200,7 @@ pub(super) fn co_occurrence(archive: &Archive, wanted: &[Identifier]) -> Result<
     co_occurrence.require_few().map(|()| co_occurrence)
 }
 
-/// The identifiers of a record, sorted. Adds their spellings to `spellings`.
+/// Returns the identifiers of a record, sorted. Adds their spellings to `spellings`.
 fn identifiers_of(stream: Stream, record: &str, spellings: &mut Spellings) -> Vec<Identifier> {
     let mut identifiers = Vec::new();
     identifying_fields(stream).any(record, &mut |found: WrittenIdentifier| {
@@ -209,7 +212,7 @@ fn identifiers_of(stream: Stream, record: &str, spellings: &mut Spellings) -> Ve
     identifiers
 }
 
-/// Removes the records of people from these files. Returns the number of removed records.
+/// Removes the records of people from the files `found_in`. Returns the number of removed records.
 pub(super) fn remove(found_in: &[PathBuf], people: &RecordsOf<'_>, failpoints: &Failpoints) -> Result<u64, EraseError> {
     let mut removed = 0;
     for path in found_in {
@@ -220,7 +223,7 @@ pub(super) fn remove(found_in: &[PathBuf], people: &RecordsOf<'_>, failpoints: &
     Ok(removed)
 }
 
-/// Replaces mentions of people in the pages of these files. Returns the number of changed pages.
+/// Replaces mentions of people in the pages of the files `found_in`. Returns the number of changed pages.
 pub(super) fn redact(
     found_in: &[PathBuf],
     matcher: &IdentifierMatcher,
@@ -237,7 +240,8 @@ pub(super) fn redact(
     Ok(changed)
 }
 
-/// The page with its mentions of people replaced; `None` if it has none. Bytes that are not UTF-8 stay.
+/// Returns the page with the mentions of people replaced. Returns `None` if the page mentions nobody. Bytes that are
+/// not UTF-8 stay.
 fn redacted(body: &[u8], matcher: &IdentifierMatcher) -> Option<Vec<u8>> {
     let (mut redacted, mut is_changed) = (Vec::with_capacity(body.len()), false);
     for chunk in body.utf8_chunks() {
@@ -252,17 +256,19 @@ fn redacted(body: &[u8], matcher: &IdentifierMatcher) -> Option<Vec<u8>> {
 /// The result of a search of all pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PagesSearched {
+    /// Number of files that were searched.
     pub files: u64,
+    /// Size of the searched pages, decompressed.
     pub bytes: u64,
-    /// Records of the people that are still there: 0 unless something is wrong.
+    /// Number of records of the people that were not removed: 0 unless something is wrong.
     pub records: u64,
-    /// Pages that mention one of the people.
+    /// Number of pages that mention one of the people.
     pub mentioning_pages: u64,
-    /// The files with these pages.
+    /// The files with pages that mention one of the people.
     pub mentioned_in: Vec<PathBuf>,
 }
 
-/// Searches every page, decompressed, for records of the people and for mentions of them.
+/// Searches every page, decompressed, for records of the people and for mentions of the people. Changes nothing.
 pub(super) fn search(archive: &Archive, people: &RecordsOf<'_>) -> Result<PagesSearched, EraseError> {
     let results = each_file(archive, |path| {
         let stream = stream_of(path)?;
@@ -289,7 +295,7 @@ pub(super) fn search(archive: &Archive, people: &RecordsOf<'_>) -> Result<PagesS
     Ok(searched)
 }
 
-/// The stream of a file; `None` for an empty spool, whose header was never synced.
+/// Returns the stream of a file with pages. Returns `None` for an empty spool, whose header was never synced.
 fn stream_of(path: &Path) -> Result<Option<Stream>, EraseError> {
     let is_empty = File::open(path).and_then(|file| file.metadata()).is_ok_and(|metadata| metadata.len() == 0);
     if is_empty {

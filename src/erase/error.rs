@@ -12,7 +12,7 @@ use crate::{
 pub enum EraseError {
     #[error(transparent)]
     Pipeline(#[from] PipelineError),
-    /// The request cannot be carried out as it is: it names somebody or a path that cannot be used.
+    /// The request cannot be carried out: a person or path that it names cannot be used.
     #[error("{0}")]
     Names(String),
     /// A file of the erasure cannot be read or written.
@@ -29,18 +29,18 @@ pub enum EraseError {
 }
 
 impl EraseError {
-    /// Adds the action and the path to an I/O error.
+    /// Returns a function for `map_err` that adds the action and the path to an I/O error.
     pub(super) fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> EraseError {
         let path = path.into();
         move |source| EraseError::Io { action, path, source }
     }
 
-    /// Adds the name of the warehouse to an error.
+    /// Returns a function for `map_err` that adds the name of the warehouse to an error.
     pub(super) fn load(destination: &'static str) -> impl FnOnce(LoadError) -> EraseError {
         move |source| EraseError::Pipeline(PipelineError::Load { destination, source })
     }
 
-    /// The exit code of a command that ends with this error.
+    /// Returns the exit code of a command that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self {
             EraseError::Pipeline(error) => error.exit_code(),

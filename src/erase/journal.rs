@@ -1,8 +1,8 @@
 //! The journal from which an interrupted erasure resumes.
 //!
-//! An erasure deletes the rows that link identifiers. So the journal stores the list of identifiers before the first
+//! An erasure deletes the rows that link identifiers, so the journal stores the list of identifiers before the first
 //! deletion. The list is encrypted with a key that is derived from the suppression list's key *and* the names on the
-//! command line. Only the same command has both. A finished erasure removes its journal.
+//! command line. Only the same command has both, so only it can resume. A finished erasure removes its journal.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,6 +19,7 @@ use crate::{
     person::{IdentifierKey, KeyedHash, SealedBytes},
 };
 
+/// Extension of the name of a journal file.
 const SUFFIX: &str = "journal";
 /// Makes the encryption key of journals differ from other keys that are derived from the same key.
 const PURPOSE: &[u8] = b"studysync journal 1";
@@ -27,7 +28,7 @@ const PURPOSE: &[u8] = b"studysync journal 1";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PurgeNote {
     pub request_id: String,
-    /// Maximum number of visitors that the request may delete.
+    /// The largest number of visitors that the service could delete for the request.
     pub deletions: u64,
     /// RFC 3339, by this machine.
     pub accepted_at: String,
@@ -37,18 +38,20 @@ pub(super) struct PurgeNote {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Journal {
     pub erasure_id: String,
+    /// When the first attempt began, in epoch milliseconds by this machine.
     pub requested_ms: i64,
     /// Hash of the named people, by which the same command finds its journal.
     pub of: KeyedHash,
+    /// Start of the suppression in epoch milliseconds, by the service's clock. `None` before it, or without one.
     pub suppressed_from_ms: Option<i64>,
     pub purge_requests: Vec<PurgeNote>,
-    /// Hashes of the names for which the service accepted a purge, and of the names that it does not know.
+    /// Hashes of the names for which the service accepted a purge, and of the names that the service does not know.
     pub purged: BTreeSet<KeyedHash>,
     /// Number of names that the service does not know.
     pub unknown_there: u64,
     /// Counts of what was removed so far, by location.
     pub removed: BTreeMap<String, u64>,
-    /// Files that had more than one hard link before the first deletion.
+    /// Number of files that had more than one hard link before the first deletion.
     #[serde(default)]
     pub hard_linked: usize,
     /// The encrypted identifiers.
@@ -69,10 +72,10 @@ impl Journals {
         Journals { folder: folder.to_owned(), key, failpoints }
     }
 
-    /// The journal of an interrupted erasure of the same names, with its decrypted identifiers. `None` if there is
-    /// none.
+    /// Returns the journal of an interrupted erasure of the same names, with the decrypted identifiers. Returns `None`
+    /// if no such erasure was interrupted.
     ///
-    /// `as_written` are the names without normalization, as earlier versions hashed them.
+    /// `as_written` are the names without normalization, as earlier versions of the program hashed them.
     pub fn find(
         &self,
         named: &BTreeSet<Identifier>,
@@ -84,7 +87,8 @@ impl Journals {
         }
     }
 
-    /// The journal of an interrupted erasure of exactly these names, with its decrypted identifiers.
+    /// Returns the journal of an interrupted erasure of exactly these names, with the decrypted identifiers. Fails if a
+    /// journal cannot be read or decrypted.
     fn find_named(&self, named: &BTreeSet<Identifier>) -> Result<Option<(Journal, Vec<Identifier>)>, EraseError> {
         let wanted = self.hash(named);
         for path in self.files()? {
@@ -99,13 +103,14 @@ impl Journals {
         Ok(None)
     }
 
-    /// The number of journals other than `own`. Each belongs to another unfinished erasure.
-    pub fn others(&self, own: Option<&Journal>) -> Result<usize, EraseError> {
-        let own = own.map(|journal| self.path(&journal.erasure_id));
-        Ok(self.files()?.into_iter().filter(|path| Some(path) != own.as_ref()).count())
+    /// Returns the number of journals other than `except`. Each of them belongs to another unfinished erasure.
+    pub fn others(&self, except: Option<&Journal>) -> Result<usize, EraseError> {
+        let except = except.map(|journal| self.path(&journal.erasure_id));
+        Ok(self.files()?.into_iter().filter(|path| Some(path) != except.as_ref()).count())
     }
 
-    /// Creates a journal with these identifiers, or replaces the identifiers of an earlier journal. Durable on return.
+    /// Creates a journal with these identifiers, or replaces the identifiers of `earlier`, the journal of an
+    /// interrupted attempt. The journal is durable when this function returns. `named` are the people in the request.
     pub fn begin(
         &self,
         earlier: Option<Journal>,
@@ -153,7 +158,7 @@ impl Journals {
         fs::remove_file(&path).map_err(EraseError::io("remove", &path))
     }
 
-    /// The paths of all journals.
+    /// Returns the paths of all journals, sorted.
     fn files(&self) -> Result<Vec<PathBuf>, EraseError> {
         let entries = fs::read_dir(&self.folder).map_err(EraseError::io("list", &self.folder))?;
         let mut files = Vec::new();
@@ -171,22 +176,24 @@ impl Journals {
         self.folder.join(format!("{erasure_id}.{SUFFIX}"))
     }
 
+    /// Returns the hash by which the same command finds its journal.
     fn hash(&self, named: &BTreeSet<Identifier>) -> KeyedHash {
         self.key.hash_parts(&parts(b"names", named))
     }
 
-    /// Decrypts the identifiers of a journal; `None` if that fails.
+    /// Decrypts the identifiers of a journal. Returns `None` if the key or the names are not those of the journal, or
+    /// the journal was changed.
     fn open(&self, journal: &Journal, named: &BTreeSet<Identifier>) -> Option<Vec<Identifier>> {
         let mut parts = parts(PURPOSE, named);
         parts.push(journal.erasure_id.as_bytes());
         let opened = self.key.open(&parts, &journal.erasure_id, &journal.seal)?;
         let identifiers: Vec<Identifier> = serde_json::from_slice(&opened).ok()?;
-        // Normalizes identifiers of earlier versions and drops placeholders that name nobody.
+        // Identifiers of earlier versions are normalized, and placeholders that name nobody are dropped.
         Some(identifiers.iter().filter_map(|one| Identifier::read(one.kind, &one.value)).collect())
     }
 }
 
-/// The texts from which a key or a hash is derived: the purpose, then kind and value of each name.
+/// Returns the texts from which a key or a hash is derived: the purpose, followed by kind and value of each name.
 fn parts<'a>(purpose: &'a [u8], named: &'a BTreeSet<Identifier>) -> Vec<&'a [u8]> {
     let names = named.iter().flat_map(|name| [name.kind.name().as_bytes(), name.value.as_bytes()]);
     std::iter::once(purpose).chain(names).collect()

@@ -1,14 +1,14 @@
 //! Finds the other identifiers of the named people. Pure: the caller supplies the rows.
 //!
-//! A row with an identifier of a person links to the other identifiers on the row. A link is followed, except where it
-//! would include somebody else:
+//! A row with an identifier of a person links to the other identifiers on the row. Following a link means to take the
+//! linked identifier as one of the person. A link that could lead to another person is not followed:
 //!
 //! - An identifier that also occurs with the user id of an unnamed person is not followed, because it is shared, such
 //!   as a device at a counter or a family's mail address.
-//! - A mail address or partner id on rows of other visitors without a user id may link different people. It is followed
-//!   only if it was named.
-//! - A named mail address, visitor or session links to a user id only if there is exactly one. Several user ids have to
-//!   be named. The sessions with the named identifier are erased in any case.
+//! - A mail address or partner id on rows of other visitors without a user id may link different people. Such an
+//!   identifier is followed only if those rows have a named identifier.
+//! - A named mail address, visitor or session links to a user id only if there is exactly one user id. Of several user
+//!   ids, only the named ones are followed. The sessions with the named identifier are erased in any case.
 //! - An identifier with more visitors or sessions than one person has is a placeholder and is not followed, even if it
 //!   is a user id.
 //!
@@ -21,17 +21,17 @@ use crate::{
     model::{Identifier, IdentifierKind, Spellings, merge_spellings},
 };
 
-/// Maximum rounds of queries. A longer chain of links is cut and reported as incomplete.
+/// The maximum number of rounds of queries. A longer chain of links is cut and reported as incomplete.
 pub const ROUNDS_MAX: u32 = 16;
-/// Maximum visitors of an identifier. With more the identifier is a placeholder.
+/// The maximum number of visitors of an identifier. An identifier with more visitors is a placeholder.
 pub const VISITORS_PER_IDENTIFIER_MAX: usize = 20;
-/// Maximum sessions of an identifier. With more the identifier is a placeholder.
+/// The maximum number of sessions of an identifier. An identifier with more sessions is a placeholder.
 pub const SESSIONS_PER_IDENTIFIER_MAX: usize = 1000;
 
 /// Why a linked identifier was not followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NotFollowed {
-    /// People who were not named have the identifier too.
+    /// The identifier also occurs with the user id of a person who was not named.
     Shared,
     /// Other visitors without a user id have the identifier; they may be other people.
     Strangers,
@@ -48,11 +48,12 @@ pub struct LinkedIdentifiers {
     pub named: BTreeSet<Identifier>,
     /// Identifiers that were found by links.
     pub linked: BTreeSet<Identifier>,
-    /// Identifiers that were found and not followed.
+    /// Identifiers on the people's rows that were not followed, and the reason.
     pub not_followed: BTreeMap<Identifier, NotFollowed>,
     /// Spellings in the data that differ from the normalized identifier.
     pub spellings: Spellings,
-    /// Names by which the service can purge, each with the number of visitors that it may stand for.
+    /// User ids, mail addresses and visitor UUIDs, by which the service can purge. For each, the largest number of
+    /// visitors that the service could delete.
     pub visitors_of: BTreeMap<Identifier, usize>,
     /// Named identifiers for which no row was found.
     pub unmet: BTreeSet<Identifier>,
@@ -63,13 +64,16 @@ pub struct LinkedIdentifiers {
 }
 
 impl LinkedIdentifiers {
-    /// Named and linked identifiers, sorted.
+    /// Returns the named and linked identifiers, sorted.
     pub fn all(&self) -> Vec<Identifier> {
         self.named.union(&self.linked).cloned().collect()
     }
 }
 
-/// Follows the links of the named identifiers. `find_rows` returns the rows with any of the given identifiers.
+/// Follows the links of the named identifiers, and returns all identifiers of the people. `find_rows` returns the rows
+/// with any of the given identifiers; it is called once per round, with identifiers whose rows were not read yet.
+///
+/// After [`ROUNDS_MAX`] rounds, returns the links so far and `is_complete` false.
 pub fn follow<E>(
     named: &BTreeSet<Identifier>,
     mut find_rows: impl FnMut(&[Identifier]) -> Result<CoOccurrence, E>,
@@ -91,9 +95,9 @@ pub fn follow<E>(
         is_complete: pending.is_empty(),
         ..LinkedIdentifiers::default()
     };
-    let is_met =
+    let has_rows =
         |identifier: &Identifier| !known.rows_with(identifier).is_empty() || known.too_wide.contains(identifier);
-    identifiers.unmet = named.iter().filter(|identifier| !is_met(identifier)).cloned().collect();
+    identifiers.unmet = named.iter().filter(|identifier| !has_rows(identifier)).cloned().collect();
     identifiers.spellings = std::mem::take(&mut known.spellings);
     for person in &people {
         identifiers.linked.extend(person.followed.iter().filter(|identifier| !named.contains(identifier)).cloned());
@@ -101,13 +105,13 @@ pub fn follow<E>(
         let visitors =
             person.followed.iter().filter(|identifier| identifier.kind == IdentifierKind::VisitorUuid).count();
         for identifier in &person.followed {
-            let stands_for = match identifier.kind {
+            let visitors_max = match identifier.kind {
                 IdentifierKind::UserId | IdentifierKind::Email => visitors.max(1),
                 IdentifierKind::VisitorUuid => 1,
                 _ => continue,
             };
-            let most = identifiers.visitors_of.entry(identifier.clone()).or_default();
-            *most = stands_for.max(*most);
+            let largest = identifiers.visitors_of.entry(identifier.clone()).or_default();
+            *largest = visitors_max.max(*largest);
         }
     }
     let LinkedIdentifiers { named, linked, not_followed, .. } = &mut identifiers;
@@ -115,6 +119,7 @@ pub fn follow<E>(
     Ok(identifiers)
 }
 
+/// Returns the user ids among some identifiers.
 fn users<'a>(identifiers: impl Iterator<Item = &'a Identifier>) -> impl Iterator<Item = &'a Identifier> {
     identifiers.filter(|identifier| identifier.kind == IdentifierKind::UserId)
 }
@@ -130,7 +135,7 @@ struct RowIndex {
     seen: HashSet<Vec<Identifier>>,
     /// Identifiers whose rows were read.
     queried: HashSet<Identifier>,
-    /// Identifiers that occur in too many sessions, so that their rows are left out.
+    /// Identifiers that occur in too many sessions, so that their rows were not read.
     too_wide: HashSet<Identifier>,
     spellings: Spellings,
 }
@@ -159,13 +164,15 @@ impl RowIndex {
         self.rows.get(index).map_or(&[], Vec::as_slice)
     }
 
-    /// The user ids on a row. If the row has none, the user ids on other rows of its sessions.
+    /// Returns the user ids on a row. For a row without a user id, returns the user ids on other rows of the same
+    /// sessions.
     ///
-    /// `Err` lists the sessions whose rows have to be read first.
+    /// # Errors
+    /// The sessions whose rows have to be read first.
     fn users_of(&self, index: usize) -> Result<BTreeSet<&Identifier>, Vec<Identifier>> {
-        let own: BTreeSet<&Identifier> = users(self.row(index).iter()).collect();
-        if !own.is_empty() {
-            return Ok(own);
+        let on_row: BTreeSet<&Identifier> = users(self.row(index).iter()).collect();
+        if !on_row.is_empty() {
+            return Ok(on_row);
         }
         let sessions = self.row(index).iter().filter(|identifier| identifier.kind == IdentifierKind::Session);
         let (mut found, mut unknown) = (BTreeSet::new(), Vec::new());
@@ -180,15 +187,15 @@ impl RowIndex {
         if unknown.is_empty() { Ok(found) } else { Err(unknown) }
     }
 
-    /// Returns true if a row, or another row of one of its sessions, has a named identifier.
+    /// Returns true if a row, or another row of the same session, has a named identifier.
     fn is_of_named(&self, index: usize, named: &BTreeSet<Identifier>) -> bool {
         let sessions = self.row(index).iter().filter(|identifier| identifier.kind == IdentifierKind::Session);
         let rows = sessions.flat_map(|session| self.rows_with(session)).copied();
         rows.chain([index]).any(|row| self.row(row).iter().any(|identifier| named.contains(identifier)))
     }
 
-    /// Returns true if more than [`VISITORS_PER_IDENTIFIER_MAX`] visitors have the identifier or share a session with
-    /// it.
+    /// Returns true if the identifier occurs in too many sessions, or with more than [`VISITORS_PER_IDENTIFIER_MAX`]
+    /// visitors on its rows and on other rows of the same sessions.
     fn has_many_visitors(&self, identifier: &Identifier) -> bool {
         let rows = self.rows_with(identifier).iter();
         let sessions = rows.clone().flat_map(|row| self.row(*row)).filter(|one| one.kind == IdentifierKind::Session);
@@ -204,26 +211,28 @@ impl RowIndex {
 struct Person {
     /// The named identifier.
     start: Identifier,
-    /// The identifiers that are taken to be of the person.
+    /// The identifiers that are taken as identifiers of the person.
     followed: BTreeSet<Identifier>,
     /// The user ids among `followed`.
     users: BTreeSet<Identifier>,
-    /// The indexes of the rows with these identifiers.
+    /// The indexes of the rows with any identifier of `followed`.
     rows: BTreeSet<usize>,
+    /// Identifiers on the person's rows that were not followed, and the reason.
     not_followed: BTreeMap<Identifier, NotFollowed>,
 }
 
 /// The decision about an identifier on a row of the person.
 enum LinkDecision {
-    /// The identifier is of the person.
+    /// The identifier belongs to the person.
     Follow,
+    /// The identifier may belong to another person.
     Reject(NotFollowed),
-    /// The rows of these identifiers have to be read first.
+    /// The decision needs the rows of these identifiers, which were not read yet.
     NeedsRows(Vec<Identifier>),
 }
 
 impl Person {
-    /// A person with one named identifier and no links yet.
+    /// Creates a person with one named identifier and without links.
     fn new(start: &Identifier) -> Person {
         Person {
             start: start.clone(),
@@ -234,7 +243,8 @@ impl Person {
         }
     }
 
-    /// Follows links as far as the rows in the index allow. Returns the identifiers whose rows are needed to go on.
+    /// Follows links as far as the rows in the index allow. Returns the identifiers whose rows are needed to continue;
+    /// none if all links were followed.
     fn advance(&mut self, known: &RowIndex, named: &BTreeSet<Identifier>) -> BTreeSet<Identifier> {
         loop {
             let before = (self.followed.len(), self.rows.len());
@@ -265,8 +275,8 @@ impl Person {
         }
     }
 
-    /// Adopts each user id on the person's rows that was named, and an unnamed one if it is the only one. Returns the
-    /// identifiers whose rows have to be read first.
+    /// Follows each named user id on the person's rows, and an unnamed user id if it is the only one. Returns the
+    /// identifiers whose rows are needed for a decision.
     fn adopt_user_ids(&mut self, known: &RowIndex, named: &BTreeSet<Identifier>) -> BTreeSet<Identifier> {
         let (mut found, mut unknown) = (BTreeSet::new(), BTreeSet::new());
         for row in &self.rows {
@@ -302,7 +312,8 @@ impl Person {
         unknown
     }
 
-    /// Decides by the rules of the module if an identifier on a row of the person is followed.
+    /// Decides by the rules in the module's documentation whether an identifier on a row of the person is followed.
+    /// User ids are decided by [`Self::adopt_user_ids`].
     fn decide(&self, candidate: &Identifier, known: &RowIndex, named: &BTreeSet<Identifier>) -> LinkDecision {
         use IdentifierKind::{AnonymousId, Email, Session, UserId, VisitorId, VisitorUuid};
         let is_with_start = || known.rows_with(candidate).iter().any(|row| known.row(*row).contains(&self.start));
@@ -326,7 +337,7 @@ impl Person {
                     return LinkDecision::Reject(NotFollowed::Shared);
                 }
                 Ok(users) => {
-                    // Different people can type the same mail address; a visitor id belongs to one visitor.
+                    // Different people can enter the same mail address, but a visitor id belongs to one visitor.
                     let may_be_typed = matches!(candidate.kind, Email | AnonymousId);
                     links_strangers |= may_be_typed && users.is_empty() && !known.is_of_named(*row, named);
                 }

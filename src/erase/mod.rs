@@ -1,10 +1,10 @@
-//! Erases people (promise P9). An erasure is planned, asks the service to purge the people, deletes their local data,
-//! and searches for what is left.
+//! Erases people (promise P9). An erasure asks the service to purge the people, deletes their local data, and searches
+//! for data that was not deleted.
 //!
-//! In reading order: [`request`] (who), [`linked`] (their other identifiers), [`archive`] (records in archived pages),
-//! [`plan`], [`journal`] (state of an interrupted erasure), [`purge`] (the service), [`apply`] (the steps, in one
-//! function), [`verify`] (the search), [`receipt`] (the proof), [`vanished`] (sessions that the service removed).
-//! This module contains no SQL and names no table.
+//! In reading order: [`request`] (who is erased), [`linked`] (other identifiers of these people), [`archive`] (records
+//! in archived pages), [`plan`] (what would be deleted), [`journal`] (state of an interrupted erasure), [`purge`]
+//! (requests to the service), [`apply`] (the steps, in one function), [`verify`] (the search), [`receipt`] (the proof),
+//! [`vanished`] (sessions that the service removed). This module contains no SQL.
 
 mod apply;
 mod archive;

@@ -18,7 +18,8 @@ use crate::{
     recordings::StoredRecordings,
 };
 
-/// Maximum passes over the archive. A chain of links that needs more is cut and reported as incomplete.
+/// The maximum number of passes over the archive. A chain of links that needs more passes is cut and reported as
+/// incomplete.
 const ARCHIVE_PASSES_MAX: u32 = 8;
 
 /// What an erasure would remove.
@@ -31,31 +32,31 @@ pub struct Plan {
     pub identifiers: LinkedIdentifiers,
     /// Named identifiers without any row or archived record.
     pub unknown: Vec<Identifier>,
-    /// Rows by warehouse.
+    /// Rows of the people, by name of the warehouse.
     pub warehouses: BTreeMap<&'static str, PeopleFound>,
     pub archive: ArchiveFound,
-    /// Rows in the results of `users push`.
+    /// Rows of the people in the results files of `users push`.
     pub results: ResultsFound,
-    /// Recordings of the people's sessions.
+    /// Counts of the recordings of the people's sessions.
     pub recordings: StoredRecordings,
     /// Files with more than one hard link. After a rewrite, the other names still have the old bytes.
     pub hard_linked: Vec<HardLinked>,
-    /// Unfinished erasures of other people.
+    /// Number of unfinished erasures of other people.
     pub others_unfinished: usize,
 }
 
 impl Plan {
-    /// Number of rows of the people, in the warehouse that has the most of them.
+    /// Returns the number of rows of the people, in the warehouse with the most such rows.
     pub fn rows(&self) -> u64 {
         self.warehouses.values().map(PeopleFound::total).max().unwrap_or(0)
     }
 
-    /// All identifiers of the people.
+    /// Returns all identifiers of the people: named and linked ones.
     pub fn people(&self) -> Vec<Identifier> {
         self.identifiers.all()
     }
 
-    /// A matcher that finds the identifiers in texts and bytes.
+    /// Creates a matcher that finds the people's identifiers in texts and bytes, in all known spellings.
     pub(super) fn matcher(&self) -> IdentifierMatcher {
         IdentifierMatcher::with_spellings(&self.people(), &self.identifiers.spellings)
     }
@@ -65,14 +66,14 @@ impl Plan {
 ///
 /// `earlier` are the identifiers in the journal of an interrupted attempt. They count as linked, because that attempt
 /// may have deleted the rows that link them.
-pub(super) fn follow(
+pub(super) fn find_linked(
     request: &EraseRequest,
     earlier: Vec<Identifier>,
     archive: &Archive,
     destinations: &mut [Warehouse],
 ) -> Result<LinkedIdentifiers, EraseError> {
-    // Links are followed in the warehouses first. Then one pass over the archive looks for all identifiers together,
-    // because the archive is large. Its rows may link more identifiers, which need another pass.
+    // Each round follows links in the warehouses, and reads the archive once for all identifiers together, because the
+    // archive is large. Archived rows may link more identifiers, which need another round.
     let named = &request.people;
     let mut archived = ArchivedCoOccurrence::default();
     let mut searched: BTreeSet<Identifier> = BTreeSet::new();
@@ -116,8 +117,8 @@ pub(super) fn follow(
     Ok(identifiers)
 }
 
-/// Finds the sessions that vanished before `before_ms`, without those that are live in any warehouse. `earlier` are the
-/// sessions of an interrupted attempt. Follows no links.
+/// Finds the sessions that vanished before `before_ms`, at most [`PEOPLE_MAX`]. Leaves out sessions that are live in
+/// any warehouse. `earlier` are the sessions of an interrupted attempt. Follows no links.
 pub(super) fn vanished(
     before_ms: i64,
     earlier: Vec<Identifier>,
@@ -139,7 +140,7 @@ pub(super) fn vanished(
     Ok(LinkedIdentifiers { named, is_complete: true, ..LinkedIdentifiers::default() })
 }
 
-/// The rows of the warehouses, and of `archived`, with any of these identifiers.
+/// Returns the rows of the warehouses, and of `archived`, that have any of the wanted identifiers.
 fn find_rows(
     wanted: &[Identifier],
     archived: &ArchivedCoOccurrence,
@@ -158,7 +159,8 @@ fn find_rows(
     Ok(co_occurrence)
 }
 
-/// Counts the rows and records of the people, and finds named identifiers without any. Fills in the plan.
+/// Counts the people's rows and archived records, and finds the named identifiers without any row. Stores both in the
+/// plan.
 pub(super) fn count(plan: &mut Plan, archive: &Archive, destinations: &mut [Warehouse]) -> Result<(), EraseError> {
     let people = plan.people();
     for destination in destinations.iter_mut() {
@@ -172,8 +174,8 @@ pub(super) fn count(plan: &mut Plan, archive: &Archive, destinations: &mut [Ware
     Ok(())
 }
 
-/// The identifiers without a row in any warehouse. Searches them as one group, and halves a group that has rows,
-/// because most groups have none.
+/// Returns the identifiers without a row in any warehouse, sorted. Searches all identifiers as one group, and halves a
+/// group that has rows, because most groups have none.
 fn unknown_among(identifiers: Vec<Identifier>, destinations: &mut [Warehouse]) -> Result<Vec<Identifier>, EraseError> {
     let (mut pending, mut unknown) = (vec![identifiers], Vec::new());
     while let Some(mut group) = pending.pop() {

@@ -1,7 +1,7 @@
 //! Asks the service to purge people, with at most a hundred deletions per request.
 //!
-//! A refusal may mean that one name is unknown. So a refused request is halved until the refused name is alone in its
-//! request. Such a name counts as unknown and as done.
+//! The service may refuse a request because it does not know one of the names. A refused request is halved until the
+//! refused name is alone in a request. A name that is refused alone counts as unknown, and is not requested again.
 
 use std::collections::VecDeque;
 
@@ -15,14 +15,14 @@ use crate::{
     source::{PURGE_DELETIONS_MAX, PurgeAnswer, PurgeRequest, Source},
 };
 
-/// Counts of the service's answers.
+/// Counts of the service's answers in this attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
-    /// Requests that the service accepted.
+    /// Number of requests that the service accepted.
     pub requests: u64,
-    /// Names in accepted requests.
+    /// Number of names in accepted requests.
     pub names: u64,
-    /// Names that the service does not know.
+    /// Number of names that the service does not know.
     pub unknown: u64,
 }
 
@@ -34,7 +34,7 @@ struct Name {
     visitors: usize,
 }
 
-/// All names in all their spellings, because the service compares names byte by byte.
+/// Returns all names of the people in all known spellings, because the service compares names byte by byte.
 fn names_of(identifiers: &LinkedIdentifiers) -> Vec<Name> {
     let forms = |(identifier, visitors): (&Identifier, &usize)| {
         let name = |value| Name { written: Identifier { kind: identifier.kind, value }, visitors: *visitors };
@@ -43,7 +43,8 @@ fn names_of(identifiers: &LinkedIdentifiers) -> Vec<Name> {
     identifiers.visitors_of.iter().flat_map(forms).collect()
 }
 
-/// Requests a purge of all names that the journal does not list yet. Writes the journal after each answer.
+/// Requests a purge of all names that the journal does not list as done. Writes the journal after each answer, so that
+/// a resumed erasure repeats no request. `delay_seconds` is the delay of the service, or `None` for its default.
 pub(super) async fn purge(
     source: &Source,
     (journals, key, failpoints): (&Journals, &IdentifierKey, &Failpoints),
@@ -90,8 +91,8 @@ pub(super) async fn purge(
     Ok(purged)
 }
 
-/// Groups names so that a group deletes at most [`PURGE_DELETIONS_MAX`] visitors. A name with more visitors is alone in
-/// its group.
+/// Groups names so that the service deletes at most [`PURGE_DELETIONS_MAX`] visitors for a group. A name with more
+/// visitors is alone in a group.
 fn batches(names: Vec<Name>) -> Vec<Vec<Name>> {
     let mut batches: Vec<Vec<Name>> = Vec::new();
     let mut room = 0;
@@ -109,7 +110,7 @@ fn batches(names: Vec<Name>) -> Vec<Vec<Name>> {
     batches
 }
 
-/// The request that purges a group of names.
+/// Creates the request that purges a group of names.
 fn request(batch: &[Name], delay_seconds: Option<u64>) -> PurgeRequest {
     let mut request = PurgeRequest { delay_seconds, ..PurgeRequest::default() };
     for Name { written: Identifier { kind, value }, .. } in batch {

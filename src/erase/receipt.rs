@@ -1,6 +1,6 @@
 //! The receipt of an erasure: a JSON file, and a row of `erasures` in each warehouse.
 //!
-//! A receipt says what was searched, found and removed, and when. It does not identify the person.
+//! A receipt says what was searched, found and removed, and when. A receipt does not identify the person.
 
 use std::{
     collections::BTreeMap,
@@ -27,12 +27,12 @@ pub struct Receipt {
     pub people: usize,
     /// Number of named and linked identifiers.
     pub identifiers: usize,
-    /// Number of identifiers that were found and not followed, because other people may have them too.
+    /// Number of identifiers on the people's rows that were not followed, because other people may have them, too.
     pub not_followed: usize,
     /// True if every chain of links was followed to its end.
     pub leads_are_complete: bool,
     pub(super) purge_requests: Vec<PurgeNote>,
-    /// Names that the service does not know.
+    /// Number of names that the service does not know.
     pub unknown_to_the_service: u64,
     /// True if the service accepted no name although data of the people was stored here. It may have refused for
     /// another reason than an unknown name.
@@ -41,13 +41,13 @@ pub struct Receipt {
     pub delay_seconds: Option<u64>,
     /// The start of the suppression in scans, replays and webhooks, by the service's clock. Null without suppression.
     pub suppressed_from: Option<String>,
-    /// Removed rows, records and files, by location.
+    /// Number of removed rows, records and files, by location.
     pub removed: BTreeMap<String, u64>,
-    /// Number of rewritten files whose old bytes stay under another hard link. The other names are not searched.
+    /// Number of rewritten files whose old bytes stay under another hard link, which is not searched.
     pub kept_under_other_names: usize,
     /// The result of the search after the removal.
     pub verified: SearchReport,
-    /// Rows and pages of other people in which an identifier was replaced.
+    /// Number of rows and pages in which an identifier was replaced, stored reports of runs included.
     pub redacted: u64,
     /// "done" or "needs_a_look".
     pub outcome: &'static str,
@@ -61,7 +61,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// The row of the table `erasures`.
+    /// Creates the row of the table `erasures`. A later run fills in the check of the service.
     pub(super) fn record(&self) -> ErasureRecord {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         // Maps and lists of texts and numbers can always be serialized.

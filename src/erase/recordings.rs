@@ -9,7 +9,7 @@ use crate::{
     state::State,
 };
 
-/// All folders that may contain recordings: the folders of earlier runs and the configured one.
+/// Returns all folders that may contain recordings: the folders of earlier runs and the configured folder.
 ///
 /// # Errors
 /// If a folder of an earlier run is missing, because recordings on an unmounted disk would survive the erasure.
@@ -25,9 +25,9 @@ pub(super) fn folders(
             path.display()
         )));
     }
-    let own = &settings.recordings.path;
-    if !paths.iter().any(|path| path.canonicalize().ok() == own.canonicalize().ok()) {
-        paths.push(own.clone());
+    let configured = &settings.recordings.path;
+    if !paths.iter().any(|path| path.canonicalize().ok() == configured.canonicalize().ok()) {
+        paths.push(configured.clone());
     }
     Ok(paths.iter().map(|path| Recordings::at(path, failpoints.clone())).collect())
 }
@@ -44,7 +44,7 @@ pub(super) fn count(folders: &[Recordings], people: &[Identifier]) -> Result<Sto
     Ok(all)
 }
 
-/// Removes all recordings of the people. Returns the number of removed recordings.
+/// Removes all recordings of the people. Returns the number of removed recordings and partial downloads.
 pub(super) fn remove(folders: &[Recordings], people: &[Identifier]) -> Result<u64, EraseError> {
     let mut removed = 0;
     for recordings in folders {
@@ -53,17 +53,17 @@ pub(super) fn remove(folders: &[Recordings], people: &[Identifier]) -> Result<u6
     Ok(removed)
 }
 
-/// Counts the recordings of the people that are left. `None` if no folder of recordings exists.
+/// Counts the recordings of the people that still exist. Returns `None` if no folder of recordings exists.
 pub(super) fn search(folders: &[Recordings], people: &[Identifier]) -> Result<Option<LocationResult>, EraseError> {
     if !folders.iter().any(Recordings::is_there) {
         return Ok(None);
     }
-    let left = count(folders, people)?;
+    let remaining = count(folders, people)?;
     let sessions = people.iter().filter(|one| one.kind == IdentifierKind::Session).count() as u64;
     Ok(Some(LocationResult {
         searched: sessions,
-        bytes: left.bytes,
-        left: left.sessions.max(left.files),
+        bytes: remaining.bytes,
+        left: remaining.sessions.max(remaining.files),
         ..LocationResult::default()
     }))
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use super::EraseError;
 use crate::model::{Identifier, IdentifierKind, Spellings, WrittenIdentifier};
 
-/// The most identifiers in one request.
+/// The maximum number of identifiers in one request.
 pub const PEOPLE_MAX: usize = 10_000;
-/// The longest identifier, in bytes.
+/// The maximum length of an identifier, in bytes.
 const IDENTIFIER_BYTES_MAX: usize = 1024;
 
 /// Why people are erased.
@@ -16,8 +16,8 @@ pub enum Reason {
     /// The request names the people.
     #[default]
     Asked,
-    /// The people are the sessions that vanished before `before_ms`, in epoch milliseconds by the service's clock. They
-    /// are not suppressed: if the service returns them again, they are stored again.
+    /// The people are the sessions that vanished before `before_ms`, in epoch milliseconds by the service's clock.
+    /// Vanished sessions are not suppressed: if the service returns them again, a run stores them again.
     Vanished { before_ms: i64 },
 }
 
@@ -26,11 +26,11 @@ pub enum Reason {
 pub struct EraseRequest {
     /// Why people are erased.
     pub reason: Reason,
-    /// The named people.
+    /// The named identifiers of the people.
     pub people: BTreeSet<Identifier>,
     /// Spellings in the request that differ from the normalized identifier.
     pub spellings: Spellings,
-    /// How long the service waits before it purges; `None` for its default.
+    /// How long the service waits before it purges, in seconds. `None` for the service's default.
     pub delay_seconds: Option<u64>,
     /// True if the service is not asked to purge.
     pub local_only: bool,
@@ -39,15 +39,15 @@ pub struct EraseRequest {
 }
 
 impl EraseRequest {
-    /// A request for the sessions that vanished before a moment.
+    /// Creates a request for the sessions that vanished before a time, in epoch milliseconds.
     pub fn vanished(before_ms: i64) -> EraseRequest {
-        // A fixed name, so that a later run finds the journal although other sessions may have vanished since.
+        // The name is fixed, so that a later run finds the journal although other sessions may have vanished since.
         let everybody = Identifier { kind: IdentifierKind::Session, value: "vanished at the service".to_owned() };
         let people = BTreeSet::from([everybody]);
         EraseRequest { reason: Reason::Vanished { before_ms }, people, local_only: true, ..EraseRequest::default() }
     }
 
-    /// The people without normalization, as earlier versions hashed them in their journals.
+    /// Returns the named identifiers without normalization, as earlier versions of the program hashed them in journals.
     pub(super) fn people_as_written(&self) -> BTreeSet<Identifier> {
         let written = |identifier: &Identifier| {
             let form = self.spellings.get(identifier).and_then(BTreeSet::first);
@@ -56,7 +56,8 @@ impl EraseRequest {
         self.people.iter().map(written).collect()
     }
 
-    /// Adds a person. Fails if the name is not usable as an identifier, or if there are too many people.
+    /// Adds a person by an identifier of this kind. Fails if the text is not usable as an identifier, or if the request
+    /// has more than [`PEOPLE_MAX`] people.
     pub fn add_person(&mut self, kind: IdentifierKind, text: &str) -> Result<(), EraseError> {
         let refuse = |why: &str| Err(EraseError::Names(format!("{kind} '{}': {why}", shown(text))));
         if text.len() > IDENTIFIER_BYTES_MAX {
@@ -82,7 +83,8 @@ impl EraseRequest {
     }
 }
 
-/// Adds the people of a list to the request. Each line is `user-id TEXT`, `email TEXT` or `visitor-id TEXT`.
+/// Adds the people of a list to the request. Each line is `user-id TEXT`, `email TEXT` or `visitor-id TEXT`. Fails at
+/// the first wrong line.
 ///
 /// A comma or tab may replace the blank. Empty lines and lines that begin with `#` are skipped.
 pub fn read_people(text: &str, request: &mut EraseRequest) -> Result<(), EraseError> {
@@ -106,7 +108,7 @@ pub fn read_people(text: &str, request: &mut EraseRequest) -> Result<(), EraseEr
     Ok(())
 }
 
-/// The first 60 characters of a text, without characters that control a terminal.
+/// Returns the first 60 characters of a text, without characters that control a terminal.
 fn shown(text: &str) -> String {
     text.chars().filter(|letter| !crate::model::is_display_control(*letter)).take(60).collect()
 }

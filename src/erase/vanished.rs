@@ -13,15 +13,15 @@ use crate::{
     state::State,
 };
 
-/// Erases sessions that vanished more than `erase_vanished_after_days` ago. `None` if there are none, or if the setting
-/// is unset.
+/// Erases sessions that vanished more than `erase_vanished_after_days` ago, and returns the receipt and its path.
+/// Returns `None` if there are no such sessions, or if the setting is unset.
 pub async fn erase_vanished(
     settings: Settings,
     stop: CancellationToken,
 ) -> Result<Option<(Receipt, PathBuf)>, EraseError> {
     let Some(days) = settings.erase_vanished_after_days else { return Ok(None) };
     let planned = tokio::task::spawn_blocking(move || {
-        // `_vanished_at` is the service's time.
+        // `_vanished_at` is a time of the service's clock, so the difference of the clocks is added.
         let state = State::open_read_only(&settings.state_path)?;
         let skew_ms = state.map(|state| state.behaviour::<i64>(CLOCK_SKEW)).transpose()?.flatten();
         let now_ms = clock::now_ms() + skew_ms.map_or(0, |(skew_ms, _)| skew_ms);

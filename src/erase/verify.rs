@@ -26,20 +26,22 @@ use crate::{
 /// The result of the search at one location.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LocationResult {
-    /// Files, rows or pages that were searched.
+    /// Number of files, rows or sessions that were searched.
     pub searched: u64,
-    /// Size of what was searched.
+    /// Size of the searched data.
     pub bytes: u64,
-    /// Remaining rows or records of the people: 0 unless something is wrong.
+    /// Number of remaining rows, records or files of the people: 0 unless something is wrong.
     pub left: u64,
-    /// Texts of other people that mention the erased people, by table and column.
+    /// Number of texts of other people that mention the erased people, by table and column.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub mentions: BTreeMap<String, u64>,
-    /// Rows in tables of other programs that name the erased people, by table and column. These tables are not changed.
+    /// Number of rows in tables of other programs that name the erased people, by table and column. An erasure does not
+    /// change tables of other programs.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub in_tables_of_others: BTreeMap<String, u64>,
-    /// Occurrences of an identifier in the raw bytes of files, if no mention and no longer identifier of somebody else
-    /// explains them.
+    /// Number of occurrences of an identifier in the raw bytes of files, if no mention and no longer identifier of
+    /// another person explains them. For "push results", the number of other programs' files that name an erased
+    /// person.
     pub unexplained: u64,
 }
 
@@ -48,25 +50,25 @@ pub struct LocationResult {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SearchReport {
     pub places: BTreeMap<String, LocationResult>,
-    /// Identifiers that were searched in columns and fields only, because they look like ordinary text.
+    /// Number of identifiers that were searched in columns and fields only, because they look like ordinary text.
     pub not_searched_in_texts: usize,
-    /// Identifiers that were not searched in raw bytes: those not searched in texts, and those so short that any file
-    /// may contain them by chance.
+    /// Number of identifiers that were not searched in raw bytes: identifiers that were not searched in texts, and
+    /// identifiers so short that any file may contain them by chance.
     pub not_searched_in_bytes: usize,
 }
 
 impl SearchReport {
-    /// Rows, records and pages of other people that mention an erased person.
+    /// Returns the number of rows, records and pages of other people that mention an erased person.
     pub fn mentions(&self) -> u64 {
         self.places.values().flat_map(|result| result.mentions.values()).sum()
     }
 
-    /// Rows in tables of other programs that name an erased person.
+    /// Returns the number of rows in tables of other programs that name an erased person.
     pub fn in_tables_of_others(&self) -> u64 {
         self.places.values().flat_map(|result| result.in_tables_of_others.values()).sum()
     }
 
-    /// Number of rows, records and occurrences that should have been removed and were not.
+    /// Returns the number of rows, records and occurrences that should have been removed and were not.
     pub fn left(&self) -> u64 {
         self.places.values().map(|result| result.left + result.unexplained).sum()
     }
@@ -82,7 +84,8 @@ pub(super) struct Search {
     pub mentioned_in: Vec<PathBuf>,
 }
 
-/// Searches warehouses, archive, push results and the raw bytes of all files. Recordings are searched by the caller.
+/// Searches warehouses, archive, push results and the raw bytes of all files for the people. Recordings are searched by
+/// the caller. Occurrences in raw bytes only count if no row or page mentions the people, which would explain them.
 pub(super) fn search(
     settings: &Settings,
     archive: &Archive,
@@ -92,7 +95,8 @@ pub(super) fn search(
     let mut search = Search::default();
     search.verified.not_searched_in_texts = matcher.not_in_texts();
     search.verified.not_searched_in_bytes = matcher.not_in_bytes();
-    // Rows that explain why a file may contain the bytes of an identifier: mentions, and longer identifiers of others.
+    // Number of rows and pages that explain why a file may contain the bytes of an identifier: mentions, and longer
+    // identifiers of other people.
     let mut explained = 0;
     for destination in destinations {
         let name = destination.name();
@@ -109,7 +113,7 @@ pub(super) fn search(
         };
         search.verified.places.insert(name.to_owned(), result);
         search.by_warehouse.insert(name, found.mentions);
-        // Flushes the log and releases the lock, because the next step reads raw files.
+        // Publishing flushes the log and releases the lock, so that the raw files can be read below.
         destination.publish().map_err(EraseError::load(name))?;
     }
     let pages = archive::search(archive, &RecordsOf::new(people, matcher))?;
@@ -146,26 +150,27 @@ pub(super) fn search(
     Ok(search)
 }
 
-/// The number of rows by `table.column`.
+/// Returns the number of rows by `table.column`.
 fn by_column(mentions: &[Mention]) -> BTreeMap<String, u64> {
     mentions.iter().map(|mention| (format!("{}.{}", mention.table, mention.column), mention.rows)).collect()
 }
 
-/// Searches the results of `users push`; `None` if there are none.
+/// Searches the results files of `users push`. Returns `None` if there is no such file.
 fn search_results(settings: &Settings, people: &RecordsOf<'_>) -> Result<Option<LocationResult>, EraseError> {
     let results = pipeline::search_results(settings, people)?;
     let result = LocationResult {
         searched: results.files,
         bytes: results.bytes,
         left: results.rows + results.mentions,
-        // Lines with the people in files that are no results of this program any more, and so are not changed.
+        // Files at a stored path that name the people and are no results files are never changed.
         unexplained: results.foreign_files,
         ..LocationResult::default()
     };
     Ok((results.files > 0).then_some(result))
 }
 
-/// All files of this program, by the part of the program that they belong to.
+/// Returns all files that this program wrote, by location: a warehouse, the reader copy, the archive, the state file
+/// and the erasures. Recordings are left out.
 pub(super) fn files_of(settings: &Settings) -> Result<Vec<(&'static str, Vec<PathBuf>)>, EraseError> {
     let mut all = Vec::new();
     if let Some(path) = &settings.warehouse.duckdb {
@@ -176,7 +181,7 @@ pub(super) fn files_of(settings: &Settings) -> Result<Vec<(&'static str, Vec<Pat
     }
     if let Some(root) = &settings.warehouse.parquet {
         let mut files = below(root)?;
-        // Recordings contain no searchable text. They are searched by their folders, one per session.
+        // Recordings contain no searchable text. The caller searches for recordings by the folders of the sessions.
         files.retain(|path| !path.starts_with(&settings.recordings.path));
         all.push(("parquet", files));
     }
@@ -196,13 +201,13 @@ pub struct HardLinked {
 }
 
 impl HardLinked {
-    /// Returns true if the path names another file now.
+    /// Returns true if the path leads to another file than before, or to none.
     pub(super) fn was_replaced(&self) -> bool {
         fs::metadata(&self.path).map_or(true, |found| found.ino() != self.inode)
     }
 }
 
-/// All files with more than one hard link.
+/// Returns all files of this program that have more than one hard link.
 pub(super) fn hard_linked(settings: &Settings) -> Result<Vec<HardLinked>, EraseError> {
     let mut found = Vec::new();
     for path in files_of(settings)?.into_iter().flat_map(|(_, paths)| paths) {
@@ -214,7 +219,8 @@ pub(super) fn hard_linked(settings: &Settings) -> Result<Vec<HardLinked>, EraseE
     Ok(found)
 }
 
-/// A file and all files whose names begin with its name and a dot: its log, spill files and temporary files.
+/// Returns the file at `path`, and the files in the same folder whose names begin with this file's name and a dot:
+/// logs, spill files and temporary files. Returns none if the folder does not exist.
 fn beside(path: &Path) -> Result<Vec<PathBuf>, EraseError> {
     let folder = files::folder_of(path);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -234,7 +240,8 @@ fn beside(path: &Path) -> Result<Vec<PathBuf>, EraseError> {
     Ok(paths)
 }
 
-/// All files below a folder, with symbolic links followed. For a file, the file itself.
+/// Returns all files below a folder, with symbolic links followed. For a file, returns the file itself. Returns none if
+/// `root` does not exist.
 ///
 /// # Errors
 /// If a link has no target, because the target cannot be searched.
@@ -242,7 +249,7 @@ fn below(root: &Path) -> Result<Vec<PathBuf>, EraseError> {
     let (mut found, mut paths, mut folders) = (Vec::new(), vec![root.to_owned()], BTreeSet::new());
     while let Some(path) = paths.pop() {
         match files::metadata(&path).map_err(EraseError::io("look at", &path))? {
-            // Skips visited folders: a link may lead to a parent folder.
+            // Visits each folder once, because a link may lead to a parent folder.
             Some(folder) if folder.is_dir() && folders.insert((folder.dev(), folder.ino())) => {
                 for entry in fs::read_dir(&path).map_err(EraseError::io("list", &path))? {
                     paths.push(entry.map_err(EraseError::io("list", &path))?.path());

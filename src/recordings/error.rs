@@ -15,7 +15,7 @@ pub struct RecordingsError {
     source: io::Error,
 }
 
-/// Adds the action and the path to an I/O error, for `map_err`.
+/// Returns a function for `map_err` that adds the action and the path to an I/O error.
 pub(super) fn failed<E: Into<io::Error>>(action: &'static str, path: &Path) -> impl FnOnce(E) -> RecordingsError {
     let path = path.to_owned();
     move |source| RecordingsError { action, path, source: source.into() }

@@ -1,6 +1,6 @@
 //! Stores recordings of VIDEOVOICE answers as files named by their content hash, in one folder per session.
 //!
-//! Removing the folder of a session removes all its recordings (promise P9).
+//! Removing the folder of a session removes all recordings of the session (promise P9).
 //!
 //! ```text
 //! 3f/3fa1…/<sha-256>       a recording
@@ -41,16 +41,16 @@ pub struct Recordings {
 /// Counts of the stored recordings of some sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoredRecordings {
-    /// Sessions that have a folder.
+    /// Number of sessions that have a folder.
     pub sessions: u64,
-    /// Complete recordings and partial downloads.
+    /// Number of complete recordings and partial downloads.
     pub files: u64,
-    /// Size of these files in bytes.
+    /// Size of the recordings and partial downloads.
     pub bytes: u64,
 }
 
 impl Recordings {
-    /// The recordings in a folder, which may not exist yet.
+    /// Returns the recordings in a folder, which may not exist yet.
     pub fn at(root: &Path, failpoints: Failpoints) -> Recordings {
         Recordings { root: root.to_owned(), failpoints }
     }
@@ -65,15 +65,15 @@ impl Recordings {
         self.root.is_dir()
     }
 
-    /// The stored outcome of an upload. `None` if there is none, if it cannot be read, or if the recording that it
-    /// names is missing or has another size.
+    /// Returns the stored outcome of an upload. Returns `None` if no outcome is stored, if its file is no valid JSON,
+    /// or if the recording is missing or has another size.
     pub fn find(&self, key: &UploadKey) -> Result<Option<UploadOutcome>, RecordingsError> {
         let path = self.outcome_path(key);
         let text = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text.map_err(failed("read", &path))?,
         };
-        // An unreadable outcome file costs one more download.
+        // A damaged outcome file only costs one more download.
         let Ok(upload) = serde_json::from_slice(&text) else { return Ok(None) };
         if let UploadOutcome::Stored(recording) = &upload {
             let file = self.root.join(self.relative_path(key, recording));
@@ -85,7 +85,7 @@ impl Recordings {
         Ok(Some(upload))
     }
 
-    /// The path of a recording, relative to the folder of all recordings.
+    /// Returns the path of a recording, relative to the folder of all recordings.
     pub fn relative_path(&self, key: &UploadKey, recording: &Recording) -> PathBuf {
         folder_of(&key.session).join(&recording.sha256)
     }
@@ -97,8 +97,8 @@ impl Recordings {
         PartialFile::open(folder.join(key.name()))
     }
 
-    /// Moves a complete download to the path with the hash of its content, and writes the outcome of the upload.
-    /// Durable.
+    /// Moves a complete download to the path with the hash of its content, and writes the outcome of the upload. Both
+    /// are durable when this function returns. `media_type` is the type that the host sent.
     pub fn store(
         &self,
         key: &UploadKey,
@@ -116,7 +116,7 @@ impl Recordings {
         Ok(recording)
     }
 
-    /// Records why there is no recording.
+    /// Stores, durably, why an upload has no recording.
     pub fn note_missing(&self, key: &UploadKey, missing: &MissingRecording) -> Result<(), RecordingsError> {
         self.write_outcome(key, &UploadOutcome::Missing(missing.clone()))
     }
@@ -141,7 +141,7 @@ impl Recordings {
         write().map_err(failed("write", &path))
     }
 
-    /// The path of the file with the outcome of an upload.
+    /// Returns the path of the file with the outcome of an upload.
     fn outcome_path(&self, key: &UploadKey) -> PathBuf {
         self.root.join(folder_of(&key.session)).join(key.name() + ".json")
     }
@@ -179,7 +179,7 @@ impl Recordings {
         Ok(stored.files)
     }
 
-    /// The folders of the sessions among these identifiers.
+    /// Returns the folders of the sessions among these identifiers, sorted. A folder may not exist.
     fn folders_of(&self, people: &[Identifier]) -> Vec<PathBuf> {
         let sessions = people.iter().filter(|one| one.kind == IdentifierKind::Session);
         let mut folders: Vec<PathBuf> = sessions.map(|session| self.root.join(folder_of(&session.value))).collect();
@@ -189,7 +189,7 @@ impl Recordings {
     }
 }
 
-/// The entries of a folder; `None` if the folder does not exist.
+/// Returns the entries of a folder. Returns `None` if the folder does not exist.
 fn listed(folder: &Path) -> Result<Option<Vec<fs::DirEntry>>, RecordingsError> {
     match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -197,7 +197,8 @@ fn listed(folder: &Path) -> Result<Option<Vec<fs::DirEntry>>, RecordingsError> {
     }
 }
 
-/// The folder of a session, relative to the folder of all recordings. `session` is a normalized [`Identifier`] value.
+/// Returns the folder of a session, relative to the folder of all recordings. `session` is a normalized [`Identifier`]
+/// value.
 fn folder_of(session: &str) -> PathBuf {
     let name = upload::hash(&[session]);
     Path::new(&name[..2]).join(&name)

@@ -27,14 +27,17 @@ pub struct FileVersion {
 pub struct PartialFile {
     path: PathBuf,
     file: File,
+    /// Hash of the bytes on disk.
     hash: Context,
+    /// Number of bytes on disk.
     bytes: u64,
+    /// The version of the remote file. `None` if the host sent none.
     version: Option<FileVersion>,
 }
 
 impl PartialFile {
-    /// Opens or creates `<name>.part` and hashes its bytes. Without a stored version the bytes are discarded, because
-    /// the host may have another version of the file.
+    /// Opens or creates `<name>.part`, and hashes the bytes in it. Discards the bytes if no version is stored with
+    /// them, because the host may have another version of the file.
     pub(super) fn open(name: PathBuf) -> Result<PartialFile, RecordingsError> {
         let path = part_of(&name);
         let mut options = OpenOptions::new();
@@ -59,25 +62,25 @@ impl PartialFile {
         Ok(partial)
     }
 
-    /// The number of bytes on disk.
+    /// Returns the number of bytes on disk.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The version of the bytes on disk; `None` if there are no bytes or the host sent no version.
+    /// Returns the version of the bytes on disk. Returns `None` if there are no bytes, or the host sent no version.
     pub fn version(&self) -> Option<&FileVersion> {
         self.version.as_ref().filter(|_| self.bytes > 0)
     }
 
-    /// Discards all bytes, because the host sends the file from its beginning. Stores the version of the file that
-    /// follows.
+    /// Discards all bytes, because the host sends the file from its beginning. Stores the `version` of the file that
+    /// the host is about to send.
     pub fn restart(&mut self, version: Option<FileVersion>) -> Result<(), RecordingsError> {
         let emptied = self.file.set_len(0).and_then(|()| self.file.seek(SeekFrom::Start(0)));
         emptied.map_err(failed("empty", &self.path))?;
         (self.hash, self.bytes) = (Context::new(&SHA256), 0);
         let version_path = files::with_suffix(&self.path, ".json");
         match &version {
-            // The old version must not stay: the download would resume with bytes of two versions.
+            // The old version must not stay, because a later download would mix bytes of two versions.
             None => files::remove(&version_path).map_err(failed("remove", &version_path))?,
             Some(version) => {
                 let text = serde_json::to_vec(version).map_err(failed("write", &version_path))?;
@@ -116,10 +119,12 @@ impl PartialFile {
     }
 }
 
+/// Returns the path of the partial file of an upload.
 fn part_of(name: &Path) -> PathBuf {
     files::with_suffix(name, ".part")
 }
 
+/// Returns the path of the file with the version of a partial download.
 fn version_of(name: &Path) -> PathBuf {
     files::with_suffix(name, ".part.json")
 }

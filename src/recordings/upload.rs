@@ -19,8 +19,8 @@ pub struct UploadKey {
 }
 
 impl UploadKey {
-    /// The key of an answer's upload. `None` if the session is not a usable identifier, because an erasure would not
-    /// find the recording.
+    /// Returns the key of an answer's upload. Returns `None` if the session is not a usable identifier, because an
+    /// erasure would not find the recording.
     pub fn of(response_group_uid: &str, question_id: i64, upload_id: Option<&str>, link: &str) -> Option<UploadKey> {
         let session = Identifier::read(IdentifierKind::Session, response_group_uid)?.value;
         let unsigned = || format!("link {}", link.split(['?', '#']).next().unwrap_or_default());
@@ -28,10 +28,10 @@ impl UploadKey {
         Some(UploadKey { session, response_group_uid: response_group_uid.to_owned(), question_id, upload })
     }
 
-    /// The base name of the files of the upload.
+    /// Returns the base name of the files of the upload.
     pub(super) fn name(&self) -> String {
         let mut name = hash(&[&self.response_group_uid, &self.question_id.to_string(), &self.upload]);
-        // Shorter than the name of a recording, so the two cannot collide.
+        // The name is shorter than the name of a recording, so that both cannot collide.
         name.truncate(32);
         name
     }
@@ -77,7 +77,7 @@ pub struct MissingRecording {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MissingReason {
-    /// The host refused a fresh link with a 4xx.
+    /// The host refused the link with a 4xx, and also a fresh link if the service offered one.
     Refused,
     /// The host sent no media: a web page, JSON, or nothing.
     NotMedia,
@@ -91,7 +91,7 @@ pub enum MissingReason {
 }
 
 impl MissingReason {
-    /// The value of `recording_status`.
+    /// Returns the value of the column `recording_status`.
     pub fn name(self) -> &'static str {
         match self {
             MissingReason::Refused => "refused",
@@ -103,7 +103,7 @@ impl MissingReason {
     }
 }
 
-/// The SHA-256 of length-prefixed texts, in lower-case hexadecimal.
+/// Returns the SHA-256 of length-prefixed texts, in lower-case hexadecimal.
 pub(super) fn hash(texts: &[&str]) -> String {
     let mut context = Context::new(&SHA256);
     for text in texts {
@@ -113,7 +113,7 @@ pub(super) fn hash(texts: &[&str]) -> String {
     hexadecimal(context.finish().as_ref())
 }
 
-/// Bytes in lower-case hexadecimal.
+/// Returns bytes in lower-case hexadecimal.
 pub(super) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

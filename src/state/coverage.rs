@@ -18,12 +18,13 @@ pub struct ScanCheckpoint {
     pub scan: Scan,
     /// When the scan began, or [`NEEDS_RECHECK_MS`] if its window needs a recheck.
     pub scanned_ms: i64,
-    /// The records that the service returned.
+    /// Number of records that the service returned.
     pub rows: u64,
     pub proof: Proof,
 }
 
 impl ScanCheckpoint {
+    /// Returns the scan's window as a coverage interval that this scan read last.
     fn interval(&self) -> StoredInterval {
         let ScanCheckpoint { scan, scanned_ms, rows, proof } = self;
         StoredInterval {
@@ -70,7 +71,8 @@ impl State {
         Ok(scopes)
     }
 
-    /// Deletes the checkpoints of one survey in one transaction. The spools of its unfinished scans then have no owner.
+    /// Deletes the checkpoints of one survey, unfinished scans included, in one transaction. The next run discards the
+    /// spools of these scans.
     pub fn forget_survey(&mut self, id: i64) -> Result<(), StateError> {
         self.database.transact(|transaction| {
             for table in ["coverage", "proofs", "extents", "scans"] {
@@ -80,14 +82,15 @@ impl State {
         })
     }
 
-    /// Returns the earliest start that the coverage of a scope ever had, even if that time is no longer covered.
+    /// Returns the earliest start that the coverage of a scope ever had, in epoch milliseconds, even if that time is no
+    /// longer covered. Returns `None` if the scope never had coverage.
     pub fn extent_start_ms(&self, scope: Scope) -> Result<Option<i64>, StateError> {
         let sql = "SELECT start_ms FROM extents WHERE stream = ?1 AND survey_id = ?2";
         self.database.query_optional(sql, (scope.stream.name(), stored_survey(scope.survey_id)), |row| row.get(0))
     }
 
-    /// Records in one transaction that a scan is complete and committed in the warehouses of the run. `warehouses`
-    /// has each warehouse's name, and whether its ledger has the scan.
+    /// Records in one transaction that a scan is complete and committed, and ends the scan. `warehouses` are the
+    /// warehouses of the run by name, each with true if its ledger has the scan.
     pub fn checkpoint(&mut self, checkpoint: &ScanCheckpoint, warehouses: &[(&str, bool)]) -> Result<(), StateError> {
         let scan = &checkpoint.scan;
         self.hit(DurableStep::Checkpointed)?;
@@ -114,9 +117,10 @@ impl State {
     /// Replaces all coverage in one transaction, after the state file or a warehouse was lost, replaced or left out of
     /// a run.
     ///
-    /// - `in_all_ledgers`: the scans that every warehouse has. They become the coverage.
-    /// - `in_some_ledgers`: the scans that other warehouses lack. They prove nothing, but see [`restrict_coverage`].
-    /// - `extents`: the earliest start that any ledger has for a scope. Later time without coverage is a gap.
+    /// - `in_all_ledgers`: the scans that every warehouse has. These scans become the coverage.
+    /// - `in_some_ledgers`: the scans that some warehouse lacks. These scans prove nothing, but a later one restricts
+    ///   the coverage of an earlier one; see [`restrict_coverage`].
+    /// - `extents`: the starts of the windows of all ledgers. Time after the earliest start without coverage is a gap.
     /// - `up_to_date`: the warehouses that have everything in the new coverage.
     pub fn rebuild_coverage(
         &mut self,
@@ -131,7 +135,8 @@ impl State {
         let mut oldest_first: Vec<_> = complete.chain(partial).collect();
         oldest_first.sort_by_key(|(checkpoint, _)| checkpoint.scan.started_ms);
         self.database.transact(|transaction| {
-            // A warehouse that lacks scans may lack users too: `people` is emptied, so that all are requested again.
+            // A warehouse that lacks scans may lack users, too. `people` is emptied, so that all users are requested
+            // again.
             for table in ["coverage", "proofs", "people"] {
                 transaction.execute(&format!("DELETE FROM {table}"), [])?;
             }
@@ -155,7 +160,7 @@ impl State {
     }
 }
 
-/// Returns the number of the next checkpoint.
+/// Increases the number of checkpoints by one, and returns the new number.
 fn next_checkpoint(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
     let sql = "INSERT INTO meta (key, value) VALUES ('last_checkpoint', '1') \
                ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(value AS INTEGER) + 1 AS TEXT) RETURNING CAST(value AS INTEGER)";
@@ -169,10 +174,11 @@ fn extend_extent(transaction: &Transaction<'_>, scope: Scope, start_ms: i64) -> 
     transaction.execute(sql, (scope.stream.name(), stored_survey(scope.survey_id), start_ms)).map(drop)
 }
 
-/// Lowers the coverage of a scan's window to what this scan left in the warehouses that have it.
+/// Restricts the coverage inside the window of a scan that only some warehouses have.
 ///
-/// A scan without an optional part removes that part: without `with_deleted_responses`, deleted answers vanish. A scan
-/// that needs a recheck leaves its window so.
+/// In those warehouses, rows that the scan did not request have vanished: without `with_deleted_responses`, deleted
+/// answers vanish. So the coverage keeps only flags that the scan has, too. If the scan needs a recheck, the coverage
+/// needs it, too.
 fn restrict_coverage(transaction: &Transaction<'_>, checkpoint: &ScanCheckpoint) -> rusqlite::Result<()> {
     let ScanCheckpoint { scan, scanned_ms, .. } = checkpoint;
     edit_parts(transaction, scan.scope, scan.window, |part| {
@@ -198,13 +204,14 @@ fn edit_parts(
     Ok(())
 }
 
-/// Replaces the coverage inside an interval by this interval.
+/// Replaces the coverage inside the interval `new` by this interval, and merges it with adjacent intervals if possible.
+/// An empty interval changes nothing.
 fn store_interval(transaction: &Transaction<'_>, scope: Scope, new: StoredInterval) -> rusqlite::Result<()> {
     let Window { start_ms, end_ms } = new.interval.window;
     if new.interval.window.is_empty() {
         return Ok(());
     }
-    // Only the intervals that overlap or touch the new one can change.
+    // Only intervals that overlap or touch the new one can change.
     let touched = Window::new(start_ms.saturating_sub(1), end_ms.saturating_add(1));
     let stored = load_intervals(transaction, scope, touched)?;
     let (stream, survey) = (scope.stream.name(), stored_survey(scope.survey_id));

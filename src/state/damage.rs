@@ -1,8 +1,8 @@
-//! Finds a torn or overwritten state file when it is opened, renames it, and creates a new one. The caller rebuilds
-//! the coverage from the ledgers of the warehouses.
+//! Finds a torn or overwritten state file when the file is opened, renames the file, and creates a new one. The caller
+//! rebuilds the coverage from the ledgers of the warehouses.
 //!
-//! The check finds what SQLite's own check finds, and rows that this program never writes. It does not find a value
-//! that was changed into another valid value: SQLite keeps no checksums.
+//! The check finds what SQLite's own check finds, and values that this program never writes. The check does not find a
+//! value that was changed into another valid value, because SQLite keeps no checksums.
 
 use std::{
     fs, io,
@@ -13,13 +13,16 @@ use crate::{files::with_suffix, model::format_ms};
 
 use super::{State, StateError, lock};
 
-/// The suffixes of the files that SQLite keeps next to a database. They are renamed before the database, log first:
-/// SQLite would replay a log that is left next to a new database into it.
+/// The suffixes of the files that SQLite keeps next to a database. These files are renamed before the database, because
+/// SQLite would replay an old log into a new database.
 const COMPANIONS: [&str; 2] = ["-wal", "-shm"];
 
 impl State {
-    /// Opens the file for writing. A damaged file is renamed, and a new one is created. Returns the new path of the
-    /// damaged file, if there was one. That path contains `now_ms`, this machine's time.
+    /// Opens the file for writing. Renames a damaged file, and creates a new one. Also returns the new path of a
+    /// damaged file; `None` if the file was not damaged. The new path contains `now_ms`, this machine's time.
+    ///
+    /// # Errors
+    /// `Leased` if the file is damaged and another run uses it.
     pub fn open_or_replace_damaged(
         path: &Path,
         base_url: &str,
@@ -30,7 +33,7 @@ impl State {
             Err(StateError::Damaged { why, .. }) => why,
             opened => return opened.map(|state| (state, None)),
         };
-        // The lease's lock: no other run may use the file until it is replaced.
+        // The lock of the lease keeps other runs from using the file until it is replaced.
         let Some(_lock) = lock::try_lock(path)? else {
             return Err(StateError::Leased { path: path.to_owned(), holder: None });
         };
@@ -40,10 +43,11 @@ impl State {
         Ok((State::open(path, base_url, environment)?, Some(renamed)))
     }
 
-    /// Reads the whole file, a few megabytes after years, and checks that its pages fit together.
+    /// Checks with SQLite that the pages of the file fit together, and that the file is not cut short. Reads the whole
+    /// file, which has a few megabytes after years.
     ///
     /// # Errors
-    /// `Damaged` if they do not.
+    /// `Damaged` if the check fails.
     pub(super) fn check_pages(&self) -> Result<(), StateError> {
         let found: String = self.database.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
         let why = match found.as_str() {
@@ -55,7 +59,7 @@ impl State {
     }
 
     /// Returns true if the file ends inside a page and has no log that could complete the page. SQLite does not report
-    /// this: it reads zeros for the rest of the page, and takes a file shorter than one page for a new database.
+    /// such a file: SQLite reads zeros for the rest of the page, and takes a file shorter than one page for a new one.
     fn is_cut_short(&self) -> Result<bool, StateError> {
         let page_bytes: i64 = self.database.query_row("PRAGMA page_size", [], |row| row.get(0))?;
         let bytes = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());
@@ -63,7 +67,7 @@ impl State {
         Ok(!has_log && bytes(self.path()) % page_bytes.unsigned_abs().max(1) != 0)
     }
 
-    /// Reads the rows that decide which windows are requested.
+    /// Checks that the rows that decide which windows are requested can be read: coverage and unfinished scans.
     ///
     /// # Errors
     /// `Damaged` if a row cannot be read.
@@ -83,7 +87,7 @@ impl State {
     }
 }
 
-/// Returns the new path of the damaged file.
+/// Renames a damaged state file and the files that SQLite keeps next to it. Returns the new path of the state file.
 fn rename_damaged(path: &Path, now_ms: i64) -> io::Result<PathBuf> {
     let stamp: String = format_ms(now_ms).chars().filter(|char| char.is_ascii_alphanumeric()).collect();
     let renamed = with_suffix(path, &format!(".damaged-{stamp}"));

@@ -9,6 +9,7 @@ use super::StateError;
 
 /// How long a reader (`status`) and the writer wait for each other.
 const BUSY_WAIT: std::time::Duration = std::time::Duration::from_secs(10);
+/// Flags to open a file for reading only.
 pub(super) const READ_ONLY: OpenFlags = OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 
 /// A connection to an SQLite file.
@@ -27,7 +28,7 @@ impl Database {
         Ok(database)
     }
 
-    /// Opens a file that no process writes. SQLite then makes no files next to it.
+    /// Opens a file that no process writes, for reading only. SQLite creates no files next to it.
     pub fn connect_immutable(path: &Path) -> Result<Database, StateError> {
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let escaped = absolute.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
@@ -42,6 +43,10 @@ impl Database {
         self.connection.pragma_update(None, "synchronous", "FULL").map_err(self.failed("set up"))
     }
 
+    /// Runs the migrations that the file does not have yet.
+    ///
+    /// # Errors
+    /// `Newer` if the file has more migrations than this program knows.
     pub fn migrate(&mut self, migrations: &[M<'_>]) -> Result<(), StateError> {
         let migrated = Migrations::from_slice(migrations).to_latest(&mut self.connection);
         migrated.map_err(|error| match error {
@@ -51,17 +56,18 @@ impl Database {
         })
     }
 
-    /// The number of migrations that the file has.
+    /// Returns the number of migrations that the file has.
     pub fn version(&self) -> Result<usize, StateError> {
         let version = self.connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
         version.map(|version| usize::try_from(version).unwrap_or(usize::MAX)).map_err(self.failed("read"))
     }
 
-    /// Returns the number of changed rows.
+    /// Executes a statement. Returns the number of changed rows.
     pub fn execute(&self, sql: &str, values: impl Params) -> Result<usize, StateError> {
         self.connection.execute(sql, values).map_err(self.failed("write"))
     }
 
+    /// Returns the first row, read by `read`. Fails if the query has no rows.
     pub fn query_row<T>(
         &self,
         sql: &str,
@@ -83,6 +89,7 @@ impl Database {
         query().map_err(self.failed("read"))
     }
 
+    /// Returns all rows, read by `read`.
     pub fn query_all<T>(
         &self,
         sql: &str,
@@ -93,7 +100,7 @@ impl Database {
         query().map_err(self.failed("read"))
     }
 
-    /// Makes changes in one transaction, which is durable when this returns.
+    /// Runs `change` in one transaction, which is durable when this function returns. An error rolls everything back.
     pub fn transact<T>(
         &mut self,
         change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
@@ -108,7 +115,7 @@ impl Database {
         apply().map_err(failed)
     }
 
-    /// For `map_err`: turns an SQLite error into one that names the action and the file.
+    /// Returns a function for `map_err` that adds the action and the file to an SQLite error.
     pub fn failed(&self, action: &'static str) -> impl FnOnce(rusqlite::Error) -> StateError + use<> {
         let path = self.path.clone();
         move |source| StateError::sqlite(action, &path, source)

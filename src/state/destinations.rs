@@ -1,10 +1,10 @@
-//! The warehouses that runs have filled, and the last scan in the ledger of each.
+//! Stores which warehouses runs have filled, and the last scan in each warehouse's ledger.
 
 use crate::model::{DurableStep, ScanId};
 
 use super::{State, StateError};
 
-/// The last checkpoint's number: 0 before the first one.
+/// SQL for the number of the last checkpoint, which is 0 before the first checkpoint.
 const LAST_CHECKPOINT: &str = "coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'last_checkpoint'), 0)";
 
 /// A warehouse that a run has filled.
@@ -12,13 +12,14 @@ const LAST_CHECKPOINT: &str = "coalesce((SELECT CAST(value AS INTEGER) FROM meta
 pub struct KnownDestination {
     /// Path of the warehouse, for messages.
     pub location: String,
-    /// The last scan that its ledger has; `None` for an empty ledger.
+    /// The last scan in the warehouse's ledger. `None` for an empty ledger.
     pub last_scan_id: Option<ScanId>,
-    /// True if the warehouse has taken part in every checkpoint. A warehouse that a run left out is behind.
+    /// True if the warehouse was part of the last checkpoint. A warehouse that a later run left out lacks scans.
     pub is_up_to_date: bool,
 }
 
 impl State {
+    /// Returns a warehouse by name. Returns `None` if no run has filled it.
     pub fn destination(&self, name: &str) -> Result<Option<KnownDestination>, StateError> {
         let sql = format!(
             "SELECT location, last_scan_id, last_checkpoint = {LAST_CHECKPOINT} FROM destinations WHERE name = ?1"
@@ -49,7 +50,8 @@ impl State {
         names.iter().try_for_each(|name| self.database.execute(&sql, [name]).map(drop))
     }
 
-    /// Returns the ordinal of the next commit. It is higher than every earlier one, even if the clock was set back.
+    /// Returns the ordinal of the next commit: `now_ms`, or more if an earlier commit has this ordinal or a higher one.
+    /// So ordinals increase even if the clock was set back.
     pub fn next_commit_ordinal(&self, now_ms: i64) -> Result<i64, StateError> {
         let sql = "INSERT INTO meta (key, value) VALUES ('last_commit', CAST(?1 AS TEXT)) ON CONFLICT (key) DO UPDATE \
                    SET value = CAST(max(CAST(value AS INTEGER) + 1, ?1) AS TEXT) RETURNING CAST(value AS INTEGER)";

@@ -1,8 +1,8 @@
-//! The inbox: webhook deliveries, stored before they are answered and until every warehouse has them.
+//! The inbox: stores webhook deliveries before they are answered, and until every warehouse has them.
 //!
-//! The inbox is a file of its own. `serve` writes it while a run has the state file open, and a damaged state file is
-//! replaced, which must not lose a delivery. Several processes may have the inbox open. It does not read a body, and
-//! does not decide when deliveries are applied.
+//! The inbox is a separate file, because `serve` writes it while a run has the state file open, and because replacing a
+//! damaged state file must not lose a delivery. Several processes may have the inbox open. The inbox does not parse
+//! bodies, and does not decide when deliveries are applied.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ use super::{
 
 const MIGRATIONS: &[M<'_>] =
     &[M::up(include_str!("../../state/inbox/0001_inbox.sql")), M::up(include_str!("../../state/inbox/0002_drift.sql"))];
-/// How long the hash of a delivery is stored. A later delivery of the same body is no duplicate any more.
+/// How long the hash of a delivery is stored. After this time, a delivery of the same body is no duplicate.
 pub const DUPLICATES_KNOWN_MS: i64 = 30 * DAY_MS;
 /// How long the same body without a time counts as a duplicate, if no other body about its subject came in between.
 const UNDATED_DUPLICATE_MS_MAX: i64 = 10 * MINUTE_MS;
@@ -30,16 +30,16 @@ const UNDATED_DUPLICATE_MS_MAX: i64 = 10 * MINUTE_MS;
 /// A delivery to store.
 #[derive(Clone, Debug)]
 pub struct NewDelivery {
-    /// By this machine, epoch milliseconds.
+    /// When the delivery was received, by this machine, in epoch milliseconds.
     pub received_ms: i64,
     pub body_hash: u128,
-    /// What the body is about, such as a survey, if the body has no time. The same body may then be new later: a survey
-    /// can be paused twice. `None` if the body has a time.
+    /// The object that a body without a time is about, such as a survey. The same body may be new later, because a
+    /// survey can be paused twice. `None` if the body has a time.
     pub undated_subject: Option<String>,
     pub body: Vec<u8>,
 }
 
-/// How a delivery was received. Both are durable.
+/// The result of storing a delivery, durable in both cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryReceipt {
     Stored,
@@ -50,9 +50,11 @@ pub enum DeliveryReceipt {
 /// Deliveries that the warehouses do not have yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PendingDeliveries {
+    /// Number of deliveries.
     pub deliveries: u64,
+    /// Size of the bodies.
     pub bytes: u64,
-    /// When the oldest was received, epoch milliseconds.
+    /// When the oldest delivery was received, in epoch milliseconds. `None` if no delivery is pending.
     pub oldest_ms: Option<i64>,
 }
 
@@ -61,11 +63,15 @@ pub struct PendingDeliveries {
 pub struct ScheduleEntry {
     /// The cron expression and its zone.
     pub expression: String,
-    /// The latest scheduled time whose run has ended, epoch milliseconds.
+    /// The latest scheduled time whose run has ended, in epoch milliseconds. `None` before the first run.
     pub done_tick_ms: Option<i64>,
+    /// When the next run is scheduled, in epoch milliseconds.
     pub next_ms: Option<i64>,
+    /// When the last run started, in epoch milliseconds.
     pub last_started_ms: Option<i64>,
+    /// When the last run ended, in epoch milliseconds.
     pub last_finished_ms: Option<i64>,
+    /// The outcome of the last run.
     pub last_outcome: Option<String>,
     /// The process that wrote this entry.
     pub pid: u32,
@@ -83,8 +89,11 @@ impl Inbox {
         with_suffix(state, ".inbox")
     }
 
-    /// Opens the inbox of a state file for writing, and creates it if it is missing. The file remembers its service and
-    /// environment, and refuses others (promise P10).
+    /// Opens the inbox of a state file for writing, and creates it if it is missing. The inbox belongs to one service
+    /// and environment (promise P10).
+    ///
+    /// # Errors
+    /// `OtherService` if the inbox has deliveries of another service or environment.
     pub fn open(state: &Path, base_url: &str, environment: &str) -> Result<Inbox, StateError> {
         let path = Inbox::path_of(state);
         create_folder_of(&path)?;
@@ -98,7 +107,7 @@ impl Inbox {
         Ok(inbox)
     }
 
-    /// Takes the lock for the one `serve` of a state file. Returns `None` while another process has it.
+    /// Takes the lock with which only one `serve` runs for a state file. Returns `None` while another process has it.
     pub fn lock(state: &Path) -> Result<Option<std::fs::File>, StateError> {
         Ok(lock::try_lock(&Inbox::path_of(state))?)
     }
@@ -116,10 +125,10 @@ impl Inbox {
         }
     }
 
-    /// Binds the inbox to the service and environment.
+    /// Binds the inbox to the service and environment. An inbox without deliveries may change its owner.
     ///
     /// # Errors
-    /// `OtherService` if it has deliveries of another one.
+    /// `OtherService` if the inbox has deliveries of another service or environment.
     fn claim(&self, base_url: &str, environment: &str) -> Result<(), StateError> {
         let sql = "INSERT INTO meta (key, value) VALUES ('base_url', ?1), ('environment', ?2) ON CONFLICT DO NOTHING";
         self.database.execute(sql, (base_url, environment))?;
@@ -141,19 +150,19 @@ impl Inbox {
         }
     }
 
-    /// Binds the inbox to this service and environment, whatever its owner was.
+    /// Binds the inbox to this service and environment, even if it belongs to another one.
     pub fn bind(&self, base_url: &str, environment: &str) -> Result<(), StateError> {
         let sql = "INSERT OR REPLACE INTO meta (key, value) VALUES ('base_url', ?1), ('environment', ?2)";
         self.database.execute(sql, (base_url, environment)).map(drop)
     }
 
-    /// Stores deliveries in one transaction, which is durable when this returns. Returns one receipt for each, in
-    /// order.
+    /// Stores deliveries in one transaction, which is durable when this function returns. Returns one receipt for each
+    /// delivery, in order.
     pub fn store(&mut self, deliveries: &[NewDelivery]) -> Result<Vec<DeliveryReceipt>, StateError> {
         self.database.transact(|transaction| deliveries.iter().map(|new| store(transaction, new)).collect())
     }
 
-    /// Checks that the file can be written: writes and removes a value, each in a durable transaction.
+    /// Fails if the file cannot be written. Writes and removes a value to find out, each in a durable transaction.
     pub fn check_writable(&self) -> Result<(), StateError> {
         for sql in [
             "INSERT OR REPLACE INTO meta (key, value) VALUES ('probe', hex(zeroblob(2048)))",
@@ -164,8 +173,8 @@ impl Inbox {
         Ok(())
     }
 
-    /// Returns the oldest pending deliveries, in order: at most `rows_max`, and none after `bytes_max` bytes are
-    /// reached.
+    /// Returns the oldest pending deliveries, in order: at most `rows_max`. The last one is that with which the bodies
+    /// reach `bytes_max` bytes.
     pub fn pending(&self, rows_max: u32, bytes_max: usize) -> Result<Vec<Delivery>, StateError> {
         let sql = "SELECT id, received_ms, body FROM deliveries WHERE body IS NOT NULL ORDER BY id LIMIT ?1";
         let read = || -> rusqlite::Result<Vec<Delivery>> {
@@ -185,7 +194,7 @@ impl Inbox {
         read().map_err(self.database.failed("read"))
     }
 
-    /// Returns how many deliveries are pending, and their bytes.
+    /// Counts the pending deliveries.
     pub fn count_pending(&self) -> Result<PendingDeliveries, StateError> {
         let sql =
             "SELECT count(*), coalesce(sum(body_bytes), 0), min(received_ms) FROM deliveries WHERE body IS NOT NULL";
@@ -195,8 +204,8 @@ impl Inbox {
         })
     }
 
-    /// Removes the bodies of deliveries that every warehouse has, and hashes older than [`DUPLICATES_KNOWN_MS`].
-    /// `deliveries` must be the oldest pending ones, in order.
+    /// Removes the bodies of these deliveries, because every warehouse has them, and hashes older than
+    /// [`DUPLICATES_KNOWN_MS`]. `deliveries` must be the oldest pending deliveries, in order.
     pub fn acknowledge(&self, deliveries: &[Delivery], now_ms: i64) -> Result<(), StateError> {
         let (Some(first), Some(last)) = (deliveries.first(), deliveries.last()) else { return Ok(()) };
         let sql = "UPDATE deliveries SET body = NULL WHERE id BETWEEN ?1 AND ?2 AND body IS NOT NULL";
@@ -205,7 +214,8 @@ impl Inbox {
         self.database.execute(sql, [now_ms - DUPLICATES_KNOWN_MS]).map(drop)
     }
 
-    /// Removes the body of each pending delivery for which `matches` returns true. Returns the number of deliveries.
+    /// Removes the body of each pending delivery for which `matches` returns true. Returns the number of removed
+    /// bodies.
     pub fn discard(&self, matches: impl Fn(&[u8]) -> bool) -> Result<u64, StateError> {
         let sql = "SELECT id, body FROM deliveries WHERE body IS NOT NULL ORDER BY id";
         let ids = self.database.query_all(sql, [], |row| {
@@ -220,8 +230,8 @@ impl Inbox {
         Ok(discarded)
     }
 
-    /// Moves SQLite's log into the file and empties it, so that no byte of a removed body stays in the log. A reader
-    /// can prevent this; the next call then does it.
+    /// Moves SQLite's log into the file and empties the log, so that no byte of a removed body stays in it. While a
+    /// reader uses the log, it stays until a later call.
     pub fn empty_log(&self) -> Result<(), StateError> {
         let emptied = self.database.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         emptied.map_err(self.database.failed("empty the log of"))
@@ -240,7 +250,7 @@ impl Inbox {
         self.database.execute(sql, [id]).map(drop)
     }
 
-    /// Adds to the drift of deliveries, until a run reports it.
+    /// Adds to the stored drift of deliveries, which a run reports later.
     pub fn add_drift(&self, drift: &Drift) -> Result<(), StateError> {
         if drift.is_empty() {
             return Ok(());
@@ -262,6 +272,7 @@ impl Inbox {
         Ok(drift)
     }
 
+    /// Returns the stored drift. Returns empty drift if nothing is stored or the stored text cannot be read.
     fn drift(&self) -> Result<Drift, StateError> {
         let sql = "SELECT entries FROM drift WHERE id = 1";
         let text: Option<String> = self.database.query_optional(sql, [], |row| row.get(0))?;
@@ -287,7 +298,7 @@ impl Inbox {
         self.database.query_all("SELECT name FROM destinations ORDER BY name", [], |row| row.get(0))
     }
 
-    /// Returns the schedule that `serve` stored last.
+    /// Returns the schedule that `serve` stored last. Returns `None` if no schedule was stored.
     pub fn schedule(&self) -> Result<Option<ScheduleEntry>, StateError> {
         let sql = "SELECT expression, done_tick_ms, next_ms, last_started_ms, last_finished_ms, last_outcome, pid \
                    FROM schedule WHERE id = 1";
@@ -318,6 +329,7 @@ impl Inbox {
     }
 }
 
+/// Stores a delivery, unless an earlier delivery had the same body. A duplicate is only counted.
 fn store(transaction: &Transaction<'_>, new: &NewDelivery) -> rusqlite::Result<DeliveryReceipt> {
     let hash = new.body_hash.to_be_bytes();
     let same_body: Option<(i64, u32, i64)> = transaction

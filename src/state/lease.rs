@@ -1,5 +1,5 @@
-//! The lease: one run at a time. It is a lock of the system, which drops it when the process ends, however that
-//! happens. The row in `lease` only names the holder.
+//! The lease lets one run work at a time. The lease is a file lock of the operating system, which releases the lock
+//! when the process ends in any way. The row in the table `lease` only names the holder.
 
 use std::fs::File;
 
@@ -46,6 +46,7 @@ impl State {
         }
     }
 
+    /// Returns the run that took the lease last, which may have ended. Returns `None` if no run has taken it.
     fn last_holder(&self) -> Result<Option<LeaseHolder>, StateError> {
         let sql = "SELECT run_id, pid, host, command, started_ms FROM lease WHERE id = 1";
         self.database.query_optional(sql, [], |row| {

@@ -11,7 +11,7 @@ pub struct LeaseHolder {
     pub pid: u32,
     pub host: String,
     pub command: String,
-    /// Epoch milliseconds by the holder's machine.
+    /// When the run started, in epoch milliseconds by the holder's machine.
     pub started_ms: i64,
 }
 

@@ -1,4 +1,4 @@
-//! A lock of the system on a file next to a state file. The system drops it when the process ends.
+//! A lock of the operating system on a file next to a state file. The system releases the lock when the process ends.
 
 use std::{
     fs::{File, OpenOptions},
@@ -34,6 +34,7 @@ pub(super) fn try_lock(state: &Path) -> Result<Option<File>, LockError> {
     }
 }
 
+/// Returns the path of the lock file of a state file.
 pub(super) fn lock_path(state: &Path) -> PathBuf {
     with_suffix(state, ".lock")
 }

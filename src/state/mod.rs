@@ -1,7 +1,7 @@
-//! What the program remembers between runs, in SQLite. One process writes at a time.
+//! The checkpoints: stores in SQLite what the program knows between runs. One process writes the state file at a time.
 //!
-//! The ledger of the warehouse is the truth about data. This file says which windows need no new request. Only
-//! `pipeline` advances it, and only after a commit of the warehouses.
+//! The ledger of a warehouse proves which data the warehouse has. The state file says which windows need no new
+//! request. Only `pipeline` checkpoints a window, and only after the warehouses have committed it.
 
 mod coverage;
 mod damage;
@@ -64,17 +64,20 @@ pub struct State {
     failpoints: Failpoints,
 }
 
-/// What is at the path of a state file.
+/// The result of looking for a state file at a path.
 enum ExistingFile {
     Missing,
-    /// A file of an earlier version, or an empty one.
+    /// A file of an earlier version of the program, or an empty file.
     Outdated,
     Current(State),
 }
 
 impl State {
-    /// Opens the file for writing, and creates it if it is missing. The file remembers its service and environment,
-    /// and refuses others (promise P10).
+    /// Opens the file for writing, and creates it if it is missing. Checks the file for damage, migrates it, and binds
+    /// it to the service and environment (promise P10).
+    ///
+    /// # Errors
+    /// `Damaged` for a damaged file. `OtherService` if the file has rows of another service or environment.
     pub fn open(path: &Path, base_url: &str, environment: &str) -> Result<State, StateError> {
         create_folder_of(path)?;
         let mut state = State::connect(path, OpenFlags::default())?;
@@ -86,14 +89,14 @@ impl State {
         Ok(state)
     }
 
-    /// Hits these failpoints before each durable step.
+    /// Returns the state with these failpoints, which are hit before each durable step.
     #[must_use]
     pub fn with_failpoints(self, failpoints: Failpoints) -> State {
         State { failpoints, ..self }
     }
 
-    /// Opens the file for reading only. A file of an earlier version is migrated first. Returns `None` if the file is
-    /// missing.
+    /// Opens the file for reading. Migrates a file of an earlier version, which needs write access. Returns `None` if
+    /// the file is missing.
     pub fn open_read_only(path: &Path) -> Result<Option<State>, StateError> {
         match State::open_existing(path)? {
             ExistingFile::Current(state) => Ok(Some(state)),
@@ -115,14 +118,18 @@ impl State {
         }
     }
 
+    /// Opens the file for reading only if it exists and has all migrations. Does not check the file for damage.
+    ///
+    /// # Errors
+    /// `Newer` if a newer version of the program wrote the file.
     fn open_existing(path: &Path) -> Result<ExistingFile, StateError> {
         if !file_exists(path)? {
             return Ok(ExistingFile::Missing);
         }
         let mut state = State::connect(path, READ_ONLY)?;
         let version = match state.database.version() {
-            // SQLite makes files next to a database even to read it, and this folder is read-only.
-            // Without a log, no process writes the database, and SQLite can read it without those files.
+            // SQLite creates files next to a database even to read it, and this folder is read-only. Without a log, no
+            // process writes the database, so SQLite can read it without such files.
             Err(StateError::ReadOnly { .. }) if !file_exists(&files::with_suffix(path, "-wal"))? => {
                 state.database = Database::connect_immutable(path)?;
                 state.database.version()?
@@ -154,11 +161,13 @@ impl State {
         self.failpoints.hit(step).map_err(|source| StateError::Stopped { path: self.path().to_owned(), source })
     }
 
+    /// Returns the stream with a stored name.
     fn parse_stream(&self, text: &str) -> Result<Stream, StateError> {
         text.parse().map_err(|what| StateError::InvalidValue { path: self.path().to_owned(), what })
     }
 }
 
+/// Creates the folder of a file if it does not exist.
 fn create_folder_of(path: &Path) -> Result<(), StateError> {
     let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     files::create_folders(folder).map_err(|source| StateError::Folder { path: folder.to_owned(), source })
@@ -167,7 +176,7 @@ fn create_folder_of(path: &Path) -> Result<(), StateError> {
 /// Returns true if the file exists.
 ///
 /// # Errors
-/// `Inaccessible` if the system refuses to say.
+/// `Inaccessible` if the operating system refuses access.
 fn file_exists(path: &Path) -> Result<bool, StateError> {
     files::metadata(path)
         .map(|found| found.is_some())
@@ -179,11 +188,12 @@ fn stored_survey(survey_id: Option<i64>) -> i64 {
     survey_id.unwrap_or(-1)
 }
 
+/// Returns the survey of a stored key: `None` for -1, which stands for all surveys.
 fn loaded_survey(stored: i64) -> Option<i64> {
     (stored != -1).then_some(stored)
 }
 
-/// Returns a count as SQLite can store it.
+/// Returns a count as the signed integer that SQLite stores, at most `i64::MAX`.
 fn stored_count(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

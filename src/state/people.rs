@@ -1,4 +1,4 @@
-//! The users that were requested by id: when, and with what status. Rows name no user, only the hash of the id.
+//! Stores which users were requested by id, when, and with what status. Rows have only the hash of a user's id.
 
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -6,13 +6,13 @@ use crate::model::{DurableStep, PersonLookup};
 
 use super::{State, StateError};
 
-/// The largest difference between clocks of the service's machines. A request later than this in the future was
+/// The largest difference between clocks of the service's machines. A stored request that is further in the future was
 /// recorded with a wrong clock, and counts as never made.
 const CLOCK_SKEW_MS_MAX: i64 = crate::model::HOUR_MS;
 /// The status of an answer with a user.
 const FOUND: u16 = 200;
 
-/// When a user is due for another request.
+/// The intervals after which a user is due for another request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefreshIntervals {
     /// The service's time, epoch milliseconds.
@@ -24,17 +24,19 @@ pub struct RefreshIntervals {
 }
 
 impl RefreshIntervals {
+    /// Returns true if a user that was requested at `asked_ms` with this status is due.
     fn is_due(&self, asked_ms: i64, status: u16) -> bool {
         let after_ms = if status == FOUND { self.refresh_after_ms } else { self.ask_again_after_ms };
         asked_ms.saturating_add(after_ms) <= self.now_ms || asked_ms > self.now_ms.saturating_add(CLOCK_SKEW_MS_MAX)
     }
 }
 
-/// How many users were requested.
+/// The numbers of users that were requested so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeopleCounts {
+    /// Users that the service returned.
     pub found: u64,
-    /// The service did not know these users, or refused the requests.
+    /// Users that the service did not know, or for whom it refused the request.
     pub absent: u64,
 }
 
@@ -74,7 +76,7 @@ impl State {
         })
     }
 
-    /// Deletes all rows about requests for these users and about users that were sent. Returns the number of rows.
+    /// Deletes all rows about these users: requests for them, and rows of pushes. Returns the number of deleted rows.
     pub fn forget_people<'a>(&mut self, user_ids: impl Iterator<Item = &'a str>) -> Result<u64, StateError> {
         self.hit(DurableStep::PersonLookupsRecorded)?;
         self.database.transact(|transaction| {
@@ -88,7 +90,7 @@ impl State {
     }
 }
 
-/// Returns the hash that names a user in the state file.
+/// Returns the hash that stands for a user in the state file.
 pub(super) fn person_hash(user_id: &str) -> [u8; 16] {
     xxh3_128(user_id.as_bytes()).to_be_bytes()
 }

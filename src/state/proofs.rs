@@ -1,5 +1,5 @@
-//! Since when each interval of creation time is proven complete. The first complete scan of an interval writes its
-//! proof; later scans do not change it.
+//! Stores since when each interval of creation time is proven complete. The first complete scan of an interval writes
+//! the interval's proof; later scans do not change the proof.
 
 use rusqlite::{Connection, Transaction};
 
@@ -23,7 +23,7 @@ impl State {
     }
 }
 
-/// Stores a proof for each part of the scan's window that had none.
+/// Stores a proof for each time range of the scan's window that has none.
 pub(super) fn record_proof(transaction: &Transaction<'_>, scan: &Scan) -> rusqlite::Result<()> {
     let Window { start_ms, end_ms } = scan.window;
     let touched = Window::new(start_ms.saturating_sub(1), end_ms.saturating_add(1));
@@ -76,6 +76,7 @@ fn add_proof(stored: &[ProvenInterval], window: Window, proven_ms: i64, is_windo
     merged
 }
 
+/// Returns true if two times are on the same day (UTC).
 fn is_same_day(left_ms: i64, right_ms: i64) -> bool {
     left_ms.div_euclid(DAY_MS) == right_ms.div_euclid(DAY_MS)
 }

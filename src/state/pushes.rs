@@ -1,5 +1,5 @@
-//! The ledger of users that were sent: an intent before each request, an outcome after it. An intent without an outcome
-//! means that the service may have the row. Rows and users are stored as hashes, so the ledger names nobody.
+//! The ledger of pushes: stores an intent before each row is sent, and the outcome after the answer. An intent without
+//! an outcome means that the service may have the row. Rows and users are stored as hashes, so the ledger names nobody.
 
 use std::path::Path;
 
@@ -12,13 +12,13 @@ use super::{State, StateError, people::person_hash, stored_count};
 /// Hash of the content of a row, and the key of the ledger.
 pub type ContentHash = [u8; 16];
 
-/// What the ledger knows of a row.
+/// What the ledger has stored about a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PushRecord {
     pub answer: PushAnswer,
-    /// HTTP status of the answer.
+    /// HTTP status of the answer. `None` if no answer is known.
     pub status: Option<u16>,
-    /// Requests with this row that have no known outcome.
+    /// Number of requests with this row that have no known outcome.
     pub unknown_sends: u64,
     /// True if events were in a request without a known outcome, and no later request with events was accepted.
     pub unknown_events: bool,
@@ -50,7 +50,7 @@ pub struct PushIntent<'a> {
 /// The outcome of an intent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PushOutcome {
-    /// `unknown_sends` counts earlier requests of the same intent that have no known outcome.
+    /// The service answered. `unknown_sends` is the number of earlier requests of the intent without a known outcome.
     Answered { answer: PushAnswer, status: u16, unknown_sends: u64 },
     /// No request was sent, or the service surely did not take it.
     NotSent,
@@ -63,12 +63,13 @@ pub struct PushLedger<'a> {
 }
 
 impl State {
-    /// Returns what the ledger knows of a row. Returns `None` if the row never had an intent.
+    /// Returns what the ledger has stored about a row. Returns `None` for a row that is not in the ledger.
     pub fn push_record(&self, content: &ContentHash) -> Result<Option<PushRecord>, StateError> {
         read_record(&self.database.connection, content).map_err(self.database.failed("read"))
     }
 
-    /// Changes the ledger in one transaction.
+    /// Runs `change` on the ledger in one transaction, which is durable when this function returns. An error rolls
+    /// everything back.
     pub fn change_pushes<T>(
         &mut self,
         change: impl FnOnce(&PushLedger<'_>) -> Result<T, StateError>,
@@ -84,12 +85,12 @@ impl State {
 }
 
 impl PushLedger<'_> {
-    /// Returns what the ledger knows of a row. Returns `None` if the row never had an intent.
+    /// Returns what the ledger has stored about a row. Returns `None` for a row that is not in the ledger.
     pub fn record(&self, content: &ContentHash) -> Result<Option<PushRecord>, StateError> {
         read_record(&self.transaction, content).map_err(|source| StateError::sqlite("read", self.path, source))
     }
 
-    /// Records an intent. An earlier intent of the row that is still open counts as a request without a known outcome.
+    /// Stores an intent. An earlier intent of the row that has no outcome counts as a request without a known outcome.
     pub fn begin(&self, intent: &PushIntent<'_>) -> Result<(), StateError> {
         let sql = "INSERT INTO pushes (content, person, fate, in_flight, in_flight_events, unknown_sends, unknown_events, ordinal, \
                    sent_ms) VALUES (?1, ?2, 0, 1, ?3, 0, 0, (SELECT coalesce(max(ordinal), 0) + 1 FROM pushes WHERE person = ?2), ?4) \
@@ -102,7 +103,7 @@ impl PushLedger<'_> {
         self.execute(sql, params![content, person_hash(user_id), with_events, now_ms])
     }
 
-    /// Records the outcome of an intent.
+    /// Stores the outcome of an intent. If the row was never sent, deletes it from the ledger.
     pub fn finish(&self, content: &ContentHash, outcome: PushOutcome) -> Result<(), StateError> {
         match outcome {
             PushOutcome::Answered { answer, status, unknown_sends } => {
@@ -130,6 +131,7 @@ impl PushLedger<'_> {
     }
 }
 
+/// Reads what the ledger has stored about a row. An open intent counts as a request without a known outcome.
 fn read_record(connection: &Connection, content: &ContentHash) -> rusqlite::Result<Option<PushRecord>> {
     let sql = "SELECT fate, status, unknown_sends + in_flight, unknown_events OR (in_flight AND in_flight_events), \
                EXISTS (SELECT 1 FROM pushes later WHERE later.person = pushes.person AND later.ordinal > pushes.ordinal) \

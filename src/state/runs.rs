@@ -6,7 +6,7 @@ use crate::model::{DurableStep, RunId};
 
 use super::{State, StateError};
 
-/// Number of runs in the history. Older runs are deleted.
+/// The maximum number of runs in the history. Older runs are deleted.
 const RUNS_KEPT: i64 = 1000;
 
 /// One run of the history.
@@ -14,9 +14,9 @@ const RUNS_KEPT: i64 = 1000;
 pub struct RunEntry {
     pub run_id: String,
     pub command: String,
-    /// Epoch milliseconds by this machine.
+    /// When the run started, in epoch milliseconds by this machine.
     pub started_ms: i64,
-    /// `None` while the run is active, and for a run that was killed.
+    /// When the run ended, in epoch milliseconds. `None` while the run is active, and for a run that was killed.
     pub finished_ms: Option<i64>,
     pub outcome: Option<String>,
     pub exit_code: Option<i64>,
@@ -25,7 +25,7 @@ pub struct RunEntry {
 }
 
 impl State {
-    /// Adds a run to the history, and deletes the oldest runs.
+    /// Adds a run to the history, and deletes all but the newest [`RUNS_KEPT`] runs.
     pub fn begin_run(&self, run_id: &RunId, command: &str, started_ms: i64) -> Result<(), StateError> {
         self.hit(DurableStep::RunBegun)?;
         let sql = "INSERT INTO runs (run_id, command, started_ms) VALUES (?1, ?2, ?3)";
@@ -61,7 +61,7 @@ impl State {
         Ok(runs)
     }
 
-    /// Calls `visit` with each run, newest first, until it returns `Break`.
+    /// Calls `visit` with each run, newest first, until `visit` returns `Break`.
     pub fn visit_runs(&self, mut visit: impl FnMut(RunEntry) -> ControlFlow<()>) -> Result<(), StateError> {
         let sql = "SELECT run_id, command, started_ms, finished_ms, outcome, exit_code, report FROM runs \
                    ORDER BY started_ms DESC, run_id DESC";
@@ -85,8 +85,8 @@ impl State {
         Ok(())
     }
 
-    /// Returns for each command when its newest complete run ended, in epoch milliseconds by this machine. Exit codes 0
-    /// and 3 are complete: everything that was due was stored.
+    /// Returns for each command when the newest successful run ended, in epoch milliseconds by this machine. A run with
+    /// exit code 0 or 3 is successful: it stored everything that was due.
     pub fn last_successes(&self) -> Result<BTreeMap<String, i64>, StateError> {
         let sql = "SELECT command, max(finished_ms) FROM runs WHERE exit_code IN (0, 3) AND finished_ms IS NOT NULL \
                    GROUP BY command";

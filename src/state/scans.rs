@@ -1,4 +1,4 @@
-//! Unfinished scans: how many durable pages each has, and which page is next.
+//! Stores the unfinished scans: how many durable pages each scan has, and which page is next.
 
 use rusqlite::{Row, params};
 
@@ -6,18 +6,18 @@ use crate::model::{DurableStep, FlagSet, PageToken, RunId, Scan, ScanId, Scope, 
 
 use super::{State, StateError, loaded_survey, stored_count, stored_survey};
 
-/// A scan that has begun and has no checkpoint yet. Its pages are in its spool, which may have more pages than this
-/// row.
+/// A scan that has begun and has no checkpoint yet. The spool has the scan's pages, perhaps more than `pages`, because
+/// the row is updated only at times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnfinishedScan {
     pub scan: Scan,
     /// Page size of the last request. A run that resumes the scan begins with this size.
     pub page_rows: u32,
-    /// Durable pages.
+    /// Number of durable pages.
     pub pages: u64,
-    /// Records on the durable pages.
+    /// Number of records on the durable pages.
     pub rows: u64,
-    /// Token of the page after the durable pages.
+    /// Token of the page after the durable pages. `None` before the first page and after the last one.
     pub next_page_token: Option<PageToken>,
 }
 
@@ -43,7 +43,8 @@ impl State {
         self.database.execute(sql, row).map(drop)
     }
 
-    /// Records the durable pages of a scan, and the token of the page after them.
+    /// Stores the page size, the numbers of durable pages and rows, and the token of the page after them. `next` is
+    /// `None` after the last page of the list.
     pub fn advance_scan(
         &self,
         scan: &ScanId,
@@ -80,6 +81,7 @@ impl State {
     }
 }
 
+/// Reads a scan from a row of the table `scans`.
 fn read_scan(row: &Row<'_>, stream: Stream) -> rusqlite::Result<UnfinishedScan> {
     let count = |index| row.get::<_, i64>(index).map(i64::unsigned_abs);
     Ok(UnfinishedScan {

@@ -1,4 +1,4 @@
-//! The service profile: measured behaviours of the service, as JSON by name.
+//! The service profile: stores measured behaviours of the service, as JSON by name.
 
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -7,8 +7,8 @@ use crate::model::DurableStep;
 use super::{State, StateError};
 
 impl State {
-    /// Returns a behaviour and when it was measured. Returns `None` if it was never measured, or if its JSON has
-    /// another type than `T`.
+    /// Returns a behaviour and when it was measured, in epoch milliseconds. Returns `None` if the behaviour was never
+    /// measured, or if its JSON has another type than `T`.
     pub fn behaviour<T: DeserializeOwned>(&self, name: &str) -> Result<Option<(T, i64)>, StateError> {
         let sql = "SELECT value, measured_ms FROM traits WHERE name = ?1";
         let found = self.database.query_optional(sql, [name], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)))?;
@@ -21,7 +21,7 @@ impl State {
         self.database.query_all(sql, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
     }
 
-    /// Returns how a behaviour was measured, in words. Returns `None` if that was not recorded.
+    /// Returns the evidence of a behaviour: how it was measured, in words. Returns `None` if no evidence is stored.
     pub fn behaviour_evidence(&self, name: &str) -> Result<Option<String>, StateError> {
         let sql = "SELECT evidence FROM traits WHERE name = ?1";
         self.database.query_optional(sql, [name], |row| row.get(0)).map(Option::flatten)
@@ -32,7 +32,8 @@ impl State {
         self.store_behaviour(name, value, None, measured_ms)
     }
 
-    /// Stores a behaviour and how it was measured. The evidence holds counts and times, and names no person.
+    /// Stores a behaviour with its evidence. The evidence says how it was measured, with counts and times, and names no
+    /// person.
     pub fn remember_measured<T: Serialize>(
         &self,
         name: &str,
@@ -43,6 +44,7 @@ impl State {
         self.store_behaviour(name, value, Some(evidence), measured_ms)
     }
 
+    /// Stores a behaviour, and replaces an earlier value and its evidence.
     fn store_behaviour<T: Serialize>(
         &self,
         name: &str,

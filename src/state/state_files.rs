@@ -1,5 +1,5 @@
-//! What an erasure does with the state file: edits reports, rewrites the file without deleted bytes, and finds the
-//! files that belong to it.
+//! Functions for erasures: edit the stored reports, rewrite the state file without deleted bytes, and find the files
+//! that belong to a state file.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use crate::model::DurableStep;
 
 use super::{State, StateError};
 
-/// Suffix of the folder of erasures next to the state file, which `erase` owns.
+/// Suffix of the folder of erasures next to the state file, which is no file of the state.
 const ERASURES_SUFFIX: &str = ".erasures";
 
 impl State {
@@ -33,7 +33,7 @@ impl State {
         })
     }
 
-    /// Rewrites the file without the bytes of deleted rows, and empties its log.
+    /// Rewrites the file without the bytes of deleted rows, and empties SQLite's log.
     pub fn rewrite_without_deleted(&mut self) -> Result<(), StateError> {
         self.hit(DurableStep::StateRewritten)?;
         let rewritten = self.database.connection.execute_batch(
@@ -43,7 +43,8 @@ impl State {
     }
 }
 
-/// Returns the state file and the files next to it that belong to it: logs, lock, inbox, and renamed damaged files.
+/// Returns the state file and the files next to it that belong to it, such as logs, lock, inbox, and renamed damaged
+/// files. Sorted; empty if the folder does not exist.
 pub fn state_files(state: &Path) -> std::io::Result<Vec<PathBuf>> {
     let folder = state.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = state.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -55,7 +56,7 @@ pub fn state_files(state: &Path) -> std::io::Result<Vec<PathBuf>> {
     for entry in entries {
         let path = entry?.path();
         let found = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // Any other suffix belongs to another state file whose name begins with the same letters.
+        // A name that continues otherwise belongs to another state file whose name begins with the same letters.
         let is_suffix = |rest: &str| rest.is_empty() || (rest.starts_with(['-', '.']) && rest != ERASURES_SUFFIX);
         if found.strip_prefix(&name).is_some_and(is_suffix) && path.is_file() {
             files.push(path);
@@ -65,7 +66,7 @@ pub fn state_files(state: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Returns true for a damaged state file that was renamed.
+/// Returns true if a path is that of a damaged state file that was renamed.
 pub fn is_damaged_copy(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().contains(".damaged-"))
 }

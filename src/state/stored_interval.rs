@@ -1,11 +1,12 @@
-//! Coverage intervals as they are stored: cutting, merging, and inserting the interval of a new scan. Pure.
+//! Cuts, merges and inserts stored coverage intervals. Pure.
 
 use crate::model::{CoverageInterval, DAY_MS, EndStyles, HOUR_MS, ScanId, Window};
 
-/// Adjacent intervals are merged if their scans began within this time of each other. The merged interval keeps the
-/// earlier time. So the file grows with the coverage and not with the number of scans.
+/// Adjacent intervals are merged if their scans began within this time of each other, so that the file grows with the
+/// coverage and not with the number of scans. The merged interval keeps the earlier time.
 const MERGE_WITHIN_MS: i64 = HOUR_MS;
-/// Longest merged interval. Windows are sized by the rows per day of an interval, so intervals must stay short.
+/// The maximum length of a merged interval. Windows are sized by the rows per day of an interval, so intervals must
+/// stay short.
 const MERGED_LEN_MAX_MS: i64 = 31 * DAY_MS;
 
 /// A coverage interval with the scans that read it last.
@@ -18,22 +19,22 @@ pub struct StoredInterval {
 /// The scans that read an interval last: one scan, or several for a merged interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastRead {
-    /// When the earliest of these scans began, by the service's clock; epoch milliseconds. Unlike `scanned_ms`, this
-    /// stays if the interval needs a recheck.
+    /// When the earliest of the scans began, in epoch milliseconds by the service's clock. Unlike `scanned_ms`, this
+    /// time stays if the interval needs a recheck.
     pub read_ms: i64,
-    /// The latest of these scans; `None` if an earlier version of the program did not record it.
+    /// The latest of the scans. `None` if an earlier version of the program did not record it.
     pub scan_id: Option<ScanId>,
-    /// Number of these scans; 0 if an earlier version of the program did not record it.
+    /// Number of scans. 0 if an earlier version of the program did not record it.
     pub scans: u64,
-    /// Pages of these scans; an estimate if the interval was cut.
+    /// Number of pages of the scans; an estimate if the interval was cut.
     pub pages: u64,
-    /// The forms in which the service ended these scans.
+    /// The ways in which the service marked the ends of the lists.
     pub ends: EndStyles,
 }
 
 impl StoredInterval {
-    /// Returns the part of the interval inside a window, with its share of the rows and pages. Returns `None` if they
-    /// do not overlap.
+    /// Returns the piece of the interval inside a window, with an estimated share of the rows and pages. Returns `None`
+    /// if interval and window do not overlap.
     pub fn part(&self, window: Window) -> Option<StoredInterval> {
         let interval = self.interval.part(window)?;
         let share = interval.window.len_ms() as f64 / self.interval.window.len_ms() as f64;
@@ -41,7 +42,8 @@ impl StoredInterval {
         Some(StoredInterval { interval, read: LastRead { pages, ..self.read.clone() } })
     }
 
-    /// Returns true if `next` can be merged into this interval.
+    /// Returns true if `next` follows directly and can be merged into this interval: equal flags, similar scan times,
+    /// and not too long together.
     fn can_merge(&self, next: &StoredInterval) -> bool {
         let (first, next) = (&self.interval, &next.interval);
         first.window.end_ms == next.window.start_ms
@@ -50,12 +52,13 @@ impl StoredInterval {
             && next.window.end_ms - first.window.start_ms <= MERGED_LEN_MAX_MS
     }
 
+    /// Extends this interval by the adjacent interval `next`.
     fn merge(&mut self, next: StoredInterval) {
         let interval = &mut self.interval;
         interval.window.end_ms = next.interval.window.end_ms;
         interval.scanned_ms = interval.scanned_ms.min(next.interval.scanned_ms);
         interval.rows += next.interval.rows;
-        // Two parts of one cut interval were read by the same scans.
+        // Two pieces of one cut interval were read by the same scans, which must not count twice.
         let is_same = self.read.scan_id.is_some() && self.read.scan_id == next.read.scan_id;
         let scans = if is_same { self.read.scans.max(next.read.scans) } else { self.read.scans + next.read.scans };
         self.read = LastRead {
@@ -68,8 +71,8 @@ impl StoredInterval {
     }
 }
 
-/// Inserts an interval and removes its window from the stored intervals. Returns them disjoint, sorted and merged.
-/// Pure.
+/// Returns the stored intervals with `new` in place of everything inside its window. The result is disjoint, sorted,
+/// and merged where possible. Pure.
 pub(super) fn insert_interval(stored: &[StoredInterval], new: StoredInterval) -> Vec<StoredInterval> {
     let before = Window::new(i64::MIN, new.interval.window.start_ms);
     let after = Window::new(new.interval.window.end_ms, i64::MAX);
