@@ -1,5 +1,5 @@
-//! Checks whether the service's clock can be right. Windows end by this clock: days behind, it hides rows; days ahead,
-//! it marks future times as complete.
+//! Checks whether the service's clock can be right. Windows end by the service's clock: a clock that is days behind
+//! hides rows, and a clock that is days ahead marks future times as complete.
 
 use crate::{
     flatten::flatten_page,
@@ -11,19 +11,19 @@ use super::{PipelineError, Run, backlog::page_rows, ties::moments_of};
 
 /// The largest difference between two clocks that is not reported.
 const DIFFERENCE_MAX_MS: i64 = DAY_MS;
-/// The start of 2026, when this was written. A clock with an earlier time is wrong.
+/// The start of 2026, when this program was written. A clock with an earlier time is wrong.
 const EARLIEST_NOW_MS: i64 = 1_767_225_600_000;
-/// Name of the behaviour that stores by how many milliseconds the service's clock was behind when its rows agreed with
-/// it.
+/// Name of the behaviour that stores by how many milliseconds the service's clock was behind this machine's clock when
+/// no row was newer than the service's clock.
 const AGREED_BEHIND: &str = "clock_agreed_behind_ms";
-/// If the service's clock is behind by this much more than then, it is compared with the rows again.
+/// If the service's clock is behind by this much more than the stored difference, it is compared with the rows again.
 const AGREED_TOLERANCE_MS: i64 = 3_600_000;
 
 /// The list whose rows the service's clock is compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockSample {
     pub list: Stream,
-    /// Rows to request.
+    /// Number of rows to request.
     pub page_rows: u32,
 }
 
@@ -57,9 +57,11 @@ impl std::fmt::Display for ClockMismatch {
     }
 }
 
-/// Compares the service's clock with this machine's. If the service's clock is days behind, compares it with the rows
-/// of a list too, because this machine's clock may be wrong. `latest_here_ms` is the latest time that this machine's
-/// clock is known to have had.
+/// Compares the service's clock with this machine's clock. If the service's clock is days behind, also compares it with
+/// the rows of a list, because this machine's clock may be wrong. Returns `None` if the service's clock may be right.
+///
+/// `latest_here_ms` is the latest time that this machine's clock is known to have had. Without a `sample`, a clock that
+/// is behind counts as right.
 pub async fn compare_clocks(
     source: &Source,
     sample: Option<ClockSample>,
@@ -90,8 +92,8 @@ pub async fn compare_clocks(
 }
 
 impl Run {
-    /// Returns true if the service's clock must be compared with its rows: it is days off, and was not found to agree
-    /// with the rows at this difference. `behind_ms` is negative for a clock that is ahead.
+    /// Returns true if the service's clock must be checked: it is days off, and was not found to agree with the rows at
+    /// about this difference. `behind_ms` is how far the service's clock is behind; negative for a clock that is ahead.
     pub(super) fn is_clock_suspect(&self, behind_ms: i64) -> Result<bool, PipelineError> {
         if behind_ms.abs() <= DIFFERENCE_MAX_MS {
             return Ok(false);
@@ -100,14 +102,15 @@ impl Run {
         Ok(behind_ms < 0 || agreed.is_none_or(|(agreed_ms, _)| behind_ms > agreed_ms + AGREED_TOLERANCE_MS))
     }
 
-    /// Returns this machine's time at the start of the latest earlier run.
+    /// Returns this machine's time at the start of the latest earlier run, or `None` for a first run.
     fn latest_here_ms(&self) -> Result<Option<i64>, PipelineError> {
         // The latest run of the history may be this one.
         let latest = self.context.state().runs(2)?;
         Ok(latest.into_iter().find(|run| run.run_id != self.session.run_id.0).map(|run| run.started_ms))
     }
 
-    /// Adds a note if the service's clock is wrong, with the range that the run therefore does not read.
+    /// Adds a note if the service's clock is wrong, with the range that the run does not read for this reason. A clock
+    /// that is behind and agrees with the rows is stored as right.
     pub(super) async fn check_clock(&mut self, service_ms: i64) -> Result<(), PipelineError> {
         let here_ms = self.session.now_ms();
         let behind_ms = here_ms - service_ms;

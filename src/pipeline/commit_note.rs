@@ -4,13 +4,15 @@ use crate::load::VanishPolicy;
 
 use super::PipelineError;
 
-/// The options of a scan's commit, stored in its archive file, so that `replay` commits the scan in the same way. A
-/// file of an earlier version of the program has no note.
+/// The options of a scan's commit, stored in the scan's spool and archive file. A resumed commit and a `replay` use the
+/// same options. A file of an earlier version of the program has no note.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct CommitNote {
-    /// The ordinal of the commit.
+    /// The ordinal of the commit, by which `replay` sorts the scans.
     pub ordinal: i64,
+    /// What happens to stored rows that the scan did not return.
     pub vanish: VanishPolicy,
+    /// True if every ledger records the scan, even if no row changed.
     pub record_unchanged: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Applies webhook deliveries from the inbox to the warehouses. Sends no request.
 //!
-//! Every warehouse applies a batch before the inbox acknowledges it. After a kill in between, the batch is applied
-//! again and adds no event twice.
+//! Every warehouse applies a batch of deliveries before the inbox acknowledges the batch. After a kill in between, the
+//! next run applies the batch again, which adds no event twice.
 
 use tokio_util::sync::CancellationToken;
 
@@ -24,8 +24,9 @@ use super::{
     threads::blocking,
 };
 
-/// The maximum size of a batch: deliveries, and about how many bytes.
+/// The maximum number of deliveries in a batch.
 const BATCH_ROWS_MAX: u32 = 2000;
+/// The maximum size of the bodies in a batch, exceeded by at most one body.
 const BATCH_BYTES_MAX: usize = 16 << 20;
 /// The command name of a flush in the lease.
 const COMMAND: &str = "serve";
@@ -33,19 +34,20 @@ const COMMAND: &str = "serve";
 /// The result of a flush of the inbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlushResult {
-    /// Deliveries that left the inbox.
+    /// Number of deliveries that were removed from the inbox.
     pub deliveries: u64,
-    /// Events that no warehouse had.
+    /// Number of events that were added, in the warehouse to which most were added.
     pub added: u64,
-    /// Deliveries of another environment than the warehouse's.
+    /// Number of deliveries of another environment than the warehouse's.
     pub of_other_environments: u64,
 }
 
-/// Takes the lease and applies the pending deliveries of the inbox to every warehouse. With `publishes`, readers of
-/// Parquet see the events at once, which rewrites the partition of the month; without, after the next run.
+/// Takes the lease and applies the pending deliveries of the inbox to every warehouse. If `publishes` is true, readers
+/// of Parquet see the events at once, and the partition of the month is rewritten. Otherwise, readers see the events
+/// after the next run.
 ///
 /// # Errors
-/// `Leased` during a run, which applies the deliveries itself at its start.
+/// `Leased` during a run. A run applies the deliveries at its start.
 pub async fn flush_deliveries(
     settings: &Settings,
     system: &System,
@@ -56,6 +58,8 @@ pub async fn flush_deliveries(
     blocking(move || flush(&settings, &system, &stop, publishes)).await?
 }
 
+/// Applies the pending deliveries; see [`flush_deliveries`]. Does nothing if there is no inbox, or if nothing is
+/// pending and nothing has to be published.
 fn flush(
     settings: &Settings,
     system: &System,
@@ -70,7 +74,7 @@ fn flush(
     let session = Session::open(settings, &identity, COMMAND, system)?;
     let destinations = SharedDestination::all(session.warehouses(stop, None)?);
     let applied = InboxReader::new(&session, inbox, suppression(settings)?).apply(&destinations);
-    // Also after a failure: committed events are published and locks released.
+    // Publishes committed events and releases the locks also after a failure.
     for destination in &destinations {
         destination.with(|destination| match publishes || destination.should_compact() {
             true => destination.publish(),
@@ -80,7 +84,7 @@ fn flush(
     applied
 }
 
-/// Opens the inbox of the state file. Returns `None` if there is none, or if the settings lack a warehouse that the
+/// Opens the inbox of the state file. Returns `None` if there is no inbox, or if the settings lack a warehouse that the
 /// deliveries are for.
 fn inbox_of(settings: &Settings) -> Result<Option<Inbox>, PipelineError> {
     if !Inbox::exists(&settings.state_path)? {
@@ -98,7 +102,7 @@ struct InboxReader {
     inbox: Inbox,
     run_id: RunId,
     suppression: Suppression,
-    /// The environment whose deliveries count; `None` until a delivery names one.
+    /// The service's id of the environment whose deliveries count. `None` until a delivery names an environment.
     environment_id: Option<String>,
     clock: Clock,
     failpoints: Failpoints,
@@ -111,6 +115,8 @@ impl InboxReader {
         InboxReader { inbox, run_id: session.run_id.clone(), suppression, environment_id, clock, failpoints }
     }
 
+    /// Applies all pending deliveries in batches, and removes their bodies from the inbox. Deliveries about erased
+    /// people are removed without being applied.
     fn apply(&mut self, destinations: &[SharedDestination]) -> Result<FlushResult, PipelineError> {
         let mut flushed = FlushResult::default();
         if self.environment_id.is_none() {
@@ -142,8 +148,8 @@ impl InboxReader {
         Ok(flushed)
     }
 
-    /// Drops deliveries about erased people.
-    /// Webhooks keep mentioning an erased person until the service has purged them.
+    /// Returns the deliveries that are not about erased people. Webhooks keep mentioning an erased person until the
+    /// service has purged them.
     fn without_erased_people(&self, pending: &[Delivery]) -> Vec<Delivery> {
         let fields = table("webhook_events").map(identifying_fields_of_table).unwrap_or_default();
         let is_suppressed =
@@ -151,7 +157,8 @@ impl InboxReader {
         pending.iter().filter(|delivery| !is_suppressed(delivery)).cloned().collect()
     }
 
-    /// Adds a batch to every warehouse. Returns the events that some warehouse did not have.
+    /// Adds a batch to every warehouse. Returns the number of added events, in the warehouse to which most were added.
+    /// Counts deliveries of other environments in `flushed`; they are stored as events and change nothing.
     fn add(
         &mut self,
         deliveries: &[Delivery],
@@ -176,8 +183,8 @@ impl InboxReader {
         Ok(added)
     }
 
-    /// Stores and returns the environment of the first delivery that names one. Later deliveries of other environments
-    /// are then recognized.
+    /// Stores and returns the environment of the first delivery that names an environment, so that later deliveries of
+    /// other environments are recognized. Returns `None` if no delivery names an environment.
     fn learn_environment(&self, deliveries: &[Delivery]) -> Result<Option<String>, PipelineError> {
         let bodies = deliveries.iter().map(|delivery| summarize_body(&delivery.body));
         let named = bodies.filter(|body| body.kind.identifies_environment()).find_map(|body| body.environment_id);
@@ -188,8 +195,8 @@ impl InboxReader {
 }
 
 impl Run {
-    /// Applies the pending deliveries of the inbox, before any request. A scan then finds a change of status that a
-    /// webhook has reported before.
+    /// Applies the pending deliveries of the inbox, before the run sends a request. The events are applied before the
+    /// scans, so that a scan confirms a change of status that a webhook has reported.
     pub(super) async fn apply_deliveries(&mut self) -> Result<(), PipelineError> {
         let Some(inbox) = inbox_of(&self.session.settings)? else { return Ok(()) };
         let mut reader = InboxReader::new(&self.session, inbox, self.context.suppression.clone());

@@ -1,4 +1,4 @@
-//! Drift in the report of a run, as JSON and as lines of text. It contains no data of a person.
+//! Drift in the report of a run, as JSON and as lines of text. The report contains no data of a person.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,9 +8,9 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::model::{Drift, DriftFate, DriftKind, FlatPage, Stream};
 
-/// Lines of drift in the text output; the run JSON has all.
+/// The maximum number of lines of drift in the text output. The run JSON lists more.
 const LINES_MAX: usize = 20;
-/// Records of a scan that are deduplicated. A further record that is read twice counts twice.
+/// The maximum number of records of a scan that are recognized when they are read again. Further records count twice.
 const SEEN_MAX: usize = 1_000_000;
 
 /// Where records with drift come from.
@@ -48,7 +48,8 @@ pub struct DriftReport {
     pub fate: DriftFate,
 }
 
-/// Returns the drift of all sources, and the number of drifted values that no list has room for.
+/// Returns the drift of all sources, and the number of records with drift that no list has room for. A record counts
+/// once per field.
 pub(super) fn reports(sources: &BTreeMap<DriftSource, Drift>) -> (Vec<DriftReport>, u64) {
     let report = |source: DriftSource, entry: &crate::model::DriftEntry| DriftReport {
         stream: source.name().to_owned(),
@@ -93,7 +94,8 @@ impl ScanDrift {
     }
 }
 
-/// Returns one line of text for each place, without line ends.
+/// Returns one line of text for each place, at most [`LINES_MAX`], and a line about the other places. `unlisted` is the
+/// number of records with drift that is not in `drift`.
 pub fn drift_lines(drift: &[DriftReport], unlisted: u64) -> Vec<String> {
     let line = |report: &DriftReport| {
         let DriftReport { kind, place, records, example, fate, .. } = report;

@@ -20,7 +20,7 @@ use crate::{
 
 use super::{Frozen, UnknownSurveys};
 
-/// An error that ends the run. Committed scans stay, and the next run resumes the rest.
+/// An error that ends the run. Committed scans stay in the warehouses, and the next run resumes the other scans.
 #[derive(Debug, thiserror::Error)]
 pub enum PipelineError {
     #[error(transparent)]
@@ -42,10 +42,10 @@ pub enum PipelineError {
     /// The suppression list cannot be read. Without it a run would store erased people again.
     #[error("it is not known who is kept out")]
     Person(#[source] SuppressionError),
-    /// A page that `source` accepted cannot be flattened: a fault of the program.
+    /// A page that `source` accepted cannot be flattened, which is a fault of the program.
     #[error(transparent)]
     Flatten(#[from] FlattenError),
-    /// A scan was not applied: its stream is frozen, and the scan has drift.
+    /// A scan was not applied, because its stream is frozen and the scan has drift.
     #[error(transparent)]
     Frozen(Box<Frozen>),
     /// The archive lacks pages, so that a replay would lose rows.
@@ -59,7 +59,7 @@ pub enum PipelineError {
         #[source]
         source: io::Error,
     },
-    /// A commit note in the archive cannot be read: it is damaged, or of a newer version.
+    /// A commit note in the archive cannot be read, because it is damaged or of a newer version of the program.
     #[error("a note in the archive cannot be read: {0}")]
     Note(String),
     /// A file of users cannot be opened.
@@ -72,7 +72,7 @@ pub enum PipelineError {
     /// A row in a file of users is invalid or cannot be read.
     #[error("the users cannot be read")]
     Input(#[source] InputError),
-    /// The same for a Parquet file or a query.
+    /// The rows of a Parquet file or of a query are invalid or cannot be read.
     #[error("the users cannot be read")]
     InputTable(#[source] LoadError),
     /// The results file of a push cannot be written.
@@ -91,7 +91,7 @@ pub enum PipelineError {
 }
 
 impl PipelineError {
-    /// The exit code of a command that ends with this error.
+    /// Returns the exit code of a command that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self {
             PipelineError::Config(_)
@@ -109,7 +109,7 @@ impl PipelineError {
     }
 }
 
-/// The exit code for an error of a warehouse.
+/// Returns the exit code for an error of a warehouse.
 pub fn load_code(error: &LoadError) -> u8 {
     match error {
         LoadError::Locked { .. } => 5,
@@ -123,7 +123,7 @@ pub fn load_code(error: &LoadError) -> u8 {
     }
 }
 
-/// The exit code for an error of the checkpoints.
+/// Returns the exit code for an error of the checkpoints.
 pub fn state_code(error: &StateError) -> u8 {
     match error {
         StateError::Leased { .. } => 5,
@@ -151,17 +151,17 @@ impl Failure {
         Self { stream: scope.stream.name(), survey_id: scope.survey_id, window, error: chain(error) }
     }
 
-    /// The failure on one line, for the summary of a run.
+    /// Returns the failure on one line, for the summary of a run.
     pub fn sentence(&self) -> String {
         format!("{} {}: {}", self.stream, self.window, self.error)
     }
 }
 
-/// The most causes that are shown of an error.
+/// The maximum number of causes that are shown of an error.
 const CAUSES_MAX: usize = 2;
 
-/// An error and its causes on one line, outermost first. Leaves out a cause whose text the level before it contains.
-/// Of many causes only the last ones are shown, because they name what failed.
+/// Returns an error and its causes on one line, outermost first. Leaves out a cause whose text is part of the text
+/// before it. Of many causes, only the last ones are shown, because the last causes name what failed.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut levels = vec![error.to_string()];
     let mut cause = error.source();

@@ -40,16 +40,18 @@ impl fmt::Display for WithheldRows {
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub streams: BTreeMap<&'static str, StreamReport>,
+    /// Windows that failed.
     pub failures: Vec<Failure>,
     pub notes: Vec<String>,
+    /// Why the run was stopped early. `None` if it was not stopped.
     pub stop: Option<Stop>,
     /// True if any warehouse changed.
     pub wrote: bool,
-    /// Notes that somebody must read; each is in `notes` too.
+    /// Notes that somebody must read. Each of them is also in `notes`.
     attention_notes: Vec<String>,
     /// Withheld rows of the last scan of each window.
     withheld_rows: Vec<WithheldRows>,
-    /// Webhook events that were added to the warehouses.
+    /// Number of webhook events that were added to the warehouses.
     pub webhook_events: u64,
     drift: BTreeMap<DriftSource, Drift>,
     /// Streams with a scan that was not applied because of drift.
@@ -77,7 +79,7 @@ impl Findings {
         }
     }
 
-    /// Adds a note that somebody must read. The run then ends as `needs_a_look` at best.
+    /// Adds a note that somebody must read. A run with such a note ends as `needs_a_look` at best.
     pub fn add_attention_note(&mut self, note: String) {
         self.attention_notes.push(note.clone());
         self.notes.push(note);
@@ -112,11 +114,11 @@ impl Findings {
 
     /// Returns how much of a stream the run has read.
     pub fn reached(&self, stream: Stream) -> Reached {
-        let has_part = self.streams.contains_key(stream.name());
+        let has_scans = self.streams.contains_key(stream.name());
         match (self.begun.contains(&stream), self.unfinished.contains(&stream)) {
             (true, false) => Reached::All,
             (true, true) => Reached::Part,
-            (false, _) if has_part => Reached::Part,
+            (false, _) if has_scans => Reached::Part,
             (false, _) => Reached::None,
         }
     }
@@ -132,13 +134,13 @@ impl Findings {
         self.frozen.contains(&stream)
     }
 
-    /// Returns the drift, and the number of drifted values that the list has no room for.
+    /// Returns the drift, and the number of records with drift that the list has no room for.
     pub fn drift(&self) -> (Vec<DriftReport>, u64) {
         reports(&self.drift)
     }
 
-    /// Replaces the withheld rows of a window by those of its latest scan. A run may scan a window twice: as an
-    /// unfinished scan of an earlier run, and as a recheck.
+    /// Replaces the number of withheld rows of a window by that of the window's latest scan. A run may scan a window
+    /// twice: as an unfinished scan of an earlier run, and as a recheck.
     pub fn set_withheld(&mut self, scope: Scope, window: Window, withheld: u64) {
         self.withheld_rows.retain(|rows| rows.scope != scope || !rows.window.overlaps(window));
         if withheld > 0 {
@@ -155,8 +157,9 @@ impl Findings {
         streams
     }
 
-    /// Returns when the next run may send requests, in epoch milliseconds. Returns `None` if it may at any time. The
-    /// time is at most [`RETRY_AFTER_KEPT_MAX`] ahead.
+    /// Returns when the next run may send requests, in epoch milliseconds, at most [`RETRY_AFTER_KEPT_MAX`] ahead.
+    /// Returns
+    /// `None` if the next run may send requests at any time.
     pub fn resume_after_ms(&self, now_ms: i64) -> Option<i64> {
         let longest_ms = i64::try_from(RETRY_AFTER_KEPT_MAX.as_millis()).unwrap_or(i64::MAX);
         match self.stop {
@@ -167,7 +170,8 @@ impl Findings {
         }
     }
 
-    /// Returns the end of the wait, in epoch milliseconds, if a wait longer than the patience ended the run.
+    /// Returns the end of the wait, in epoch milliseconds, if a wait longer than the patience ended the run. Returns
+    /// `None` for other runs.
     pub fn limited_until_ms(&self) -> Option<i64> {
         match self.stop {
             Some(Stop::Patience { until_ms, .. }) => Some(until_ms),
@@ -175,11 +179,12 @@ impl Findings {
         }
     }
 
-    /// Returns the notes of the report, with those about withheld rows.
+    /// Returns the notes of the report, including notes about withheld rows.
     pub fn notes(&self) -> Vec<String> {
         self.notes.iter().cloned().chain(self.withheld_rows.iter().map(WithheldRows::to_string)).collect()
     }
 
+    /// Returns the outcome of a run that no error has ended.
     pub fn outcome(&self) -> Outcome {
         match self.stop {
             Some(Stop::Cancelled) => Outcome::Interrupted,

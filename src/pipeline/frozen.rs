@@ -2,10 +2,10 @@
 
 use crate::model::{Drift, DriftEntry, DriftFate, Stream};
 
-/// Fields that the error names.
+/// The maximum number of fields that the error names.
 const PLACES_NAMED_MAX: usize = 3;
 
-/// A scan was not applied: it has drift, and its stream is frozen.
+/// A scan was not applied, because it has drift and its stream is frozen.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the service sent data that the contract does not know, and [streams.{stream}.drift] freezes it: {}. The scan was not \
@@ -20,6 +20,7 @@ pub struct Frozen {
     pub drift: Drift,
 }
 
+/// Returns the first fields with frozen drift, in words.
 fn named(drift: &Drift) -> String {
     let frozen: Vec<&DriftEntry> = drift.entries().filter(|entry| entry.fate == DriftFate::Frozen).collect();
     let named = frozen.iter().take(PLACES_NAMED_MAX).map(|entry| {

@@ -1,15 +1,16 @@
-//! Splits `memory_limit_mb` between the parts of a run. The limit covers the complete process.
+//! Splits `memory_limit_mb` between the pages, the row buffers and the stores of a run. The limit covers the complete
+//! process.
 
 use crate::{config::WarehouseSettings, load::ENGINE_BYTES_MIN};
 
 const MIB: u64 = 1 << 20;
-/// The program itself, its connections, and the bodies in flight.
+/// Memory for everything else: the program itself, its connections, and the bodies in flight.
 const PROGRAM_BYTES: u64 = 144 * MIB;
-/// More pages in memory than this save no time.
+/// The maximum share of flattened pages. More pages in memory save no time.
 const PAGES_BYTES_MAX: u64 = 96 * MIB;
 /// Memory reserved for a store before pages get a share.
 const STORE_FIRST_BYTES: u64 = 48 * MIB;
-/// More buffered rows than this save no time.
+/// The maximum share of buffered rows. More buffered rows save no time.
 const WAITING_BYTES_MAX: u64 = 32 * MIB;
 
 /// The shares of a run's memory, in bytes.
@@ -19,7 +20,7 @@ pub(super) struct MemoryShares {
     pub pages: usize,
     /// Rows that wait to be written, for each warehouse.
     pub waiting: usize,
-    /// Each warehouse's store: the engine of a DuckDB file, the merges of a Parquet folder.
+    /// The store of each warehouse: DuckDB's engine, or the merges of a Parquet folder.
     pub store: u64,
 }
 
@@ -31,12 +32,13 @@ impl MemoryShares {
         Self::for_stores(settings.memory_limit_bytes, stores.max(1), store_min)
     }
 
+    /// Splits `limit` bytes for this many stores. Each store gets at least `store_min` bytes, even above the limit.
     fn for_stores(limit: u64, stores: u64, store_min: u64) -> Self {
         let shared = limit.saturating_sub(PROGRAM_BYTES);
-        // With little memory the store has priority: a page that does not fit is read again, but a commit fails.
+        // With little memory the store has priority: a page without memory is read again, but a commit would fail.
         let pages = (shared.saturating_sub(STORE_FIRST_BYTES) / 4).min(PAGES_BYTES_MAX);
         let waiting = (shared / 16 / stores).min(WAITING_BYTES_MAX);
-        // An engine uses more memory than it accounts for.
+        // DuckDB uses more memory than it accounts for.
         let store = ((shared - pages - waiting * stores) / stores * 4 / 5).max(store_min);
         let usize_of = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
         Self { pages: usize_of(pages), waiting: usize_of(waiting), store }

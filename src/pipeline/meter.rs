@@ -1,4 +1,5 @@
-//! Measures speed, share and time left of a run, for the progress line, log lines and web pages.
+//! Measures the speed, the finished share and the remaining time of a run, for the progress line, log lines and web
+//! pages.
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
@@ -14,9 +15,9 @@ use super::{Progress, Snapshot};
 
 /// The interval over which speeds are averaged.
 const SPEED_OVER: Duration = Duration::from_secs(10);
-/// Minimum duration of a run before the time left is estimated.
+/// The time after which the remaining time of a run is estimated.
 const LEFT_AFTER: Duration = Duration::from_secs(3);
-/// Shorter waits are not shown: nobody could read them.
+/// The minimum length of a wait that is shown. Nobody could read a shorter one.
 const WAIT_MIN: Duration = Duration::from_millis(500);
 
 /// Interval between progress lines in the log.
@@ -32,10 +33,13 @@ pub struct Meter {
     samples: VecDeque<ProgressSample>,
 }
 
+/// The counts of a run at one time, from which speeds are computed.
 #[derive(Clone, Copy, Debug)]
 struct ProgressSample {
     at: Instant,
+    /// Rows pulled so far.
     rows: u64,
+    /// Requests sent so far.
     requests: u64,
 }
 
@@ -44,10 +48,10 @@ struct ProgressSample {
 pub struct Reading {
     /// The stream whose window was committed last.
     pub stream: Option<&'static str>,
-    /// The end of that window.
+    /// The end of the window that was committed last. `None` for a stream without windows.
     pub reached: Option<String>,
     pub windows_done: u64,
-    /// The estimated number of windows.
+    /// The estimated number of all windows. `None` before the first commit.
     pub windows_expected: Option<u64>,
     /// The finished share of the creation time that is due, 0 to 100.
     pub percent: f64,
@@ -57,14 +61,16 @@ pub struct Reading {
     pub requests_per_sec: f64,
     /// The learned rate limit of the service, if it is known.
     pub requests_per_sec_max: Option<f64>,
+    /// The estimated remaining time. `None` if it is too early to estimate it.
     pub secs_left: Option<u64>,
-    /// The wait that delays all requests.
+    /// The wait that delays all requests at this time, if any.
     pub waiting: Option<Wait>,
 }
 
 /// A wait that delays all requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Wait {
+    /// The remaining seconds, rounded up.
     pub secs: u64,
     /// `rate limited` (`Retry-After`), `backing off`, or `pacing` (the learned rate).
     pub why: &'static str,
@@ -100,7 +106,8 @@ impl Meter {
         }
     }
 
-    /// Stores a sample, and returns the one of about [`SPEED_OVER`] ago.
+    /// Stores a sample, and returns the sample of about [`SPEED_OVER`] ago. In the first seconds, returns a sample of
+    /// the start of the run.
     fn sample_before(&mut self, sample: ProgressSample) -> ProgressSample {
         self.samples.push_back(sample);
         let is_old = |earlier: &ProgressSample| earlier.at + SPEED_OVER < sample.at;
@@ -123,6 +130,7 @@ pub async fn log_progress(mut read: impl FnMut() -> Reading) -> Infallible {
     }
 }
 
+/// Computes a reading from the counters of a run, and the speeds from two samples. Leaves the other fields empty.
 fn reading(snapshot: &Snapshot, before: ProgressSample, now: ProgressSample) -> Reading {
     let secs = now.at.saturating_duration_since(before.at).as_secs_f64().max(0.05);
     let per_sec = |now: u64, before: u64| now.saturating_sub(before) as f64 / secs;
@@ -140,8 +148,8 @@ fn reading(snapshot: &Snapshot, before: ProgressSample, now: ProgressSample) -> 
     }
 }
 
-/// Estimates the seconds left: the rest takes as long per share as the finished part. Returns `None` if it is too
-/// early.
+/// Estimates the remaining seconds from the elapsed time and the finished share. Returns `None` in the first seconds,
+/// without a finished window, or if everything is done.
 fn secs_left(snapshot: &Snapshot, elapsed: Duration) -> Option<u64> {
     let share = snapshot.share();
     let is_known = elapsed >= LEFT_AFTER && share > 0.0 && snapshot.done_ms < snapshot.due_ms;
@@ -168,11 +176,11 @@ impl Reading {
         );
     }
 
-    /// Returns a progress line of at most 80 columns: date, share, windows, speed or wait, and the time left.
+    /// Returns a progress line of at most 80 columns: date, share, windows, speed or wait, and the remaining time.
     pub fn line(&self) -> String {
         let mut parts = Vec::new();
         match (self.stream, &self.reached) {
-            // The day is enough: shorter windows follow each other quickly.
+            // Only the day is shown, because shorter windows follow each other quickly.
             (Some(stream), Some(reached)) => parts.push(format!("{stream} {}", reached.get(..10).unwrap_or(reached))),
             (Some(stream), None) => parts.push(stream.to_owned()),
             (None, _) => {}

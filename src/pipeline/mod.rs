@@ -1,9 +1,9 @@
-//! The one place where the stages meet: pull -> archive -> flatten -> load -> checkpoint.
+//! Connects the stages of a run: pull -> archive -> flatten -> load -> checkpoint.
 //!
 //! A [`Session`] is a command that holds the lease; a [`Run`] is one execution of `sync` or `backfill`.
-//! [`Run::execute`] lists the steps of a run. Its scheduler scans windows in parallel, each into its own spool, and
-//! commits complete scans one after the other. [`commit`](commit::apply_and_commit) is the order of a commit. The
-//! next run resumes a run that was stopped or killed.
+//! [`Run::execute`] lists the steps of a run. The scheduler scans windows in parallel, each into a spool, and commits
+//! complete scans one after the other. [`commit`](commit::apply_and_commit) defines the steps of a commit. The next run
+//! resumes a run that was stopped or killed.
 
 mod assemble;
 mod backlog;

@@ -20,21 +20,22 @@ use super::{
     threads::blocking,
 };
 
-/// Rows of a page of surveys.
+/// The page size of requests for surveys, in rows.
 const PAGE_ROWS: u32 = 1000;
-/// Pages of surveys that are read at most: more surveys than a company has.
+/// The maximum number of pages of surveys that are read. No company has so many surveys.
 const PAGES_MAX: usize = 20;
 /// Time limit of a query.
 const TIME_MAX: Duration = Duration::from_secs(300);
 
-/// Returns the named surveys without a row and without an answer in the warehouse. Returns `None` if there are none, or
-/// if the warehouse has no survey at all.
+/// Returns the named surveys that have neither a row nor an answer in the warehouse. Returns `None` if the warehouse
+/// knows all named surveys, or has no survey at all.
 pub fn unknown_surveys(reader: &mut Reader, named: &[i64]) -> Result<Option<UnknownSurveys>, LoadError> {
     let unknown = find_unknown(reader, named)?;
     Ok((!unknown.ids.is_empty() && !unknown.known.is_empty()).then_some(unknown))
 }
 
-/// Opens the warehouse for [`unknown_surveys`]. Returns `None` also if the warehouse cannot be read.
+/// Opens the warehouse, and returns the [`unknown_surveys`]. Returns `None` if there are none, or if the warehouse
+/// cannot be read.
 pub fn unknown_in_warehouse(warehouse: &WarehouseSettings, named: &[i64]) -> Option<UnknownSurveys> {
     if named.is_empty() {
         return None;
@@ -43,6 +44,7 @@ pub fn unknown_in_warehouse(warehouse: &WarehouseSettings, named: &[i64]) -> Opt
     unknown_surveys(&mut reader, named).ok()?
 }
 
+/// Returns the named surveys that have neither a row nor an answer in the warehouse, and the surveys that have a row.
 fn find_unknown(reader: &mut Reader, named: &[i64]) -> Result<UnknownSurveys, LoadError> {
     let mut unknown = UnknownSurveys { ids: named.to_vec(), ..UnknownSurveys::default() };
     let listed: Vec<String> = named.iter().map(i64::to_string).collect();
@@ -69,10 +71,11 @@ fn find_unknown(reader: &mut Reader, named: &[i64]) -> Result<UnknownSurveys, Lo
 }
 
 impl Run {
-    /// Checks the surveys of the settings before they are scanned.
+    /// Checks the surveys of the settings before they are scanned. Sends requests only for surveys that the warehouse
+    /// does not know. A stop is recorded in the findings.
     ///
     /// # Errors
-    /// `UnknownSurveys` if neither the warehouse nor the service knows one.
+    /// `UnknownSurveys` if neither the warehouse nor the service knows one of the surveys.
     pub(super) async fn check_surveys(&mut self) -> Result<(), PipelineError> {
         if self.session.settings.surveys.is_empty() {
             return Ok(());
@@ -92,6 +95,7 @@ impl Run {
         }
     }
 
+    /// Publishes the warehouses of the run, and returns the surveys of the settings that the warehouse does not know.
     async fn unknown_in_own_warehouse(&self) -> Result<UnknownSurveys, PipelineError> {
         for destination in &self.destinations {
             self.publish(destination).await?;
@@ -106,7 +110,7 @@ impl Run {
     }
 
     /// Removes from `unknown` the surveys that the service lists or has answers to. A survey whose request fails counts
-    /// as known. If every answer is 404, all surveys count as known: 404 alone proves nothing.
+    /// as known. If every request is answered with 404, all surveys count as known, because 404 alone proves nothing.
     async fn remove_surveys_of_service(&self, unknown: &mut UnknownSurveys) -> Result<(), SourceError> {
         let source = &self.context.source;
         source.probe().await?;

@@ -20,7 +20,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The name in the run's JSON.
+    /// Returns the name in the run's JSON.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Done => "done",
@@ -31,7 +31,7 @@ impl Outcome {
         }
     }
 
-    /// The exit code of the command.
+    /// Returns the exit code of the command.
     pub fn exit_code(self) -> u8 {
         match self {
             Outcome::Done => 0,

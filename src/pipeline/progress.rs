@@ -12,19 +12,20 @@ use crate::model::{DAY_MS, Scope, Stream, Window};
 pub struct Progress {
     windows_done: AtomicU64,
     windows_under_way: AtomicU64,
-    /// Milliseconds of creation time that are due, and done.
+    /// Milliseconds of creation time in all windows that were due.
     due_ms: AtomicU64,
+    /// Milliseconds of creation time in committed windows.
     done_ms: AtomicU64,
     rows_pulled: AtomicU64,
     rows_committed: AtomicU64,
     reached: Mutex<Option<Reach>>,
 }
 
-/// How far a run has come: the stream and the end of the window that was committed last.
+/// The window that a run committed last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
     pub stream: Stream,
-    /// `None` for a list without windows.
+    /// The end of the window in epoch milliseconds. `None` for a list without windows.
     pub until_ms: Option<i64>,
 }
 
@@ -41,7 +42,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Returns the committed share of the creation time that is due: 0 to 1.
+    /// Returns the committed share of the creation time that was due: 0 to 1. Returns 0 if nothing was due.
     pub fn share(&self) -> f64 {
         match self.due_ms {
             0 => 0.0,
@@ -49,7 +50,8 @@ impl Snapshot {
         }
     }
 
-    /// Returns the expected number of windows, if the remaining windows are as long as the finished ones.
+    /// Estimates the number of all windows, as if the remaining windows were as long as the finished ones. Returns
+    /// `None` before the first commit.
     pub fn windows_expected(&self) -> Option<u64> {
         let share = self.share();
         let expected = (self.windows_done as f64 / share).round() as u64;
@@ -72,14 +74,17 @@ impl Progress {
         }
     }
 
+    /// Adds a window that the run has to scan.
     pub(super) fn due(&self, scope: Scope, window: Window) {
         self.due_ms.fetch_add(length_ms(scope, window), Ordering::Relaxed);
     }
 
+    /// Records that the pull of a window began.
     pub(super) fn begun(&self) {
         self.windows_under_way.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Adds rows that were received.
     pub(super) fn pulled(&self, rows: u64) {
         self.rows_pulled.fetch_add(rows, Ordering::Relaxed);
     }
@@ -89,6 +94,7 @@ impl Progress {
         self.windows_under_way.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Records that a window was committed, or compared by a verify. `rows` is the number of rows of the window.
     pub(super) fn committed(&self, scope: Scope, window: Window, rows: u64) {
         self.windows_done.fetch_add(1, Ordering::Relaxed);
         self.done_ms.fetch_add(length_ms(scope, window), Ordering::Relaxed);
@@ -98,7 +104,7 @@ impl Progress {
     }
 }
 
-/// Returns the length of a window for the share. A stream without windows counts as one day.
+/// Returns the milliseconds by which a window counts in the progress. A stream without windows counts as one day.
 fn length_ms(scope: Scope, window: Window) -> u64 {
     let length_ms = if scope.stream.is_windowed() { window.len_ms() } else { DAY_MS };
     length_ms.unsigned_abs()

@@ -8,7 +8,7 @@ use crate::{
     model::{Drift, FlatPage},
 };
 
-/// The pages of a scan, and their drift, which the first read collects.
+/// The pages of a scan. The first read of the pages collects their drift.
 pub(super) struct PulledPages<'p> {
     pulled: &'p CompletedScan,
     drift: RefCell<ScanDrift>,
@@ -20,7 +20,7 @@ impl<'p> PulledPages<'p> {
         Self { pulled, drift: RefCell::default(), was_read: Cell::new(false) }
     }
 
-    /// Returns the drift in the pages that were read.
+    /// Returns the drift on the pages. Empty if the pages were not read.
     pub fn drift(self) -> Drift {
         self.drift.into_inner().finish()
     }

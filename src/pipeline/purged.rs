@@ -1,8 +1,9 @@
 //! Confirms purges: after the service's delay, checks whether it has purged the people of an erasure.
 //!
-//! An erasure is due when its delay is over, and complete scans of all times at which its people were found have found
-//! nothing since. Then the run requests each user id of the erasure. If the service knows none, the receipt gets a
-//! confirmation, in its file and in the table `erasures`, and the suppression of these people ends.
+//! The check of an erasure is due when the delay is over, and later scans of all times at which the people had rows
+//! have found nothing of them. A due check requests each user id of the erasure. If the service knows none of the
+//! users, the run confirms the purge in the receipt file and in the table `erasures`, and ends the suppression of the
+//! people.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -21,9 +22,9 @@ use super::{Run, error::chain};
 /// The result of checking a purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PurgeCheck {
-    /// The service knows none of them.
+    /// The service knows none of the users.
     Purged,
-    /// The service still knows this many of them.
+    /// The service still knows this many of the users.
     StillKnown(usize),
     /// The service did not answer; the next run checks again.
     Unknown,
@@ -31,7 +32,8 @@ enum PurgeCheck {
 
 impl Run {
     /// Ends the suppression of people whom the service has purged, and adds notes about people whom it should have
-    /// purged. `can_request` is false if the run must not send further requests.
+    /// purged. If `can_request` is false, the run must not send further requests, and all people stay suppressed.
+    /// Errors only lead to notes.
     pub(super) async fn confirm_purges(&mut self, can_request: bool) {
         let late = self.context.suppression.late_records();
         if late > 0 {
@@ -78,11 +80,13 @@ impl Run {
         }
     }
 
+    /// Logs a note as a warning, and adds it to the report.
     fn note(&mut self, note: String) {
         tracing::warn!("{note}");
         self.findings.notes.push(note);
     }
 
+    /// Requests the users of an erasure. Returns `Unknown` at the first request without a clear answer.
     async fn check_purge(&self, over: &ExpirableErasure) -> PurgeCheck {
         let mut known = 0;
         for user_id in &over.user_ids {
@@ -101,7 +105,7 @@ impl Run {
         if known == 0 { PurgeCheck::Purged } else { PurgeCheck::StillKnown(known) }
     }
 
-    /// Writes the confirmation into the receipt file and into each warehouse.
+    /// Writes the confirmation of a purge into the receipt file and into each warehouse. Returns an error as text.
     async fn confirm(&mut self, over: &ExpirableErasure) -> Result<(), String> {
         let (at_ms, users) = (self.session.now_ms(), over.user_ids.len());
         let path = self.session.settings.erasures_folder().join(format!("{}.json", over.erasure_id));
@@ -117,7 +121,8 @@ impl Run {
     }
 }
 
-/// Adds the confirmation to the receipt file, if the file still exists.
+/// Adds the confirmation to the receipt file. Does nothing if the file does not exist. `users` is the number of users
+/// that were requested.
 fn complete_file(path: &Path, at_ms: i64, users: usize) -> std::io::Result<()> {
     let text = match std::fs::read(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -131,6 +136,7 @@ fn complete_file(path: &Path, at_ms: i64, users: usize) -> std::io::Result<()> {
     files::write_private(path, &serde_json::to_vec_pretty(&receipt)?)
 }
 
+/// Adds the confirmation to the row of the erasure in the table `erasures` of a warehouse.
 fn complete_row(warehouse: &mut Warehouse, erasure_id: &str, at_ms: i64, users: usize) -> Result<(), LoadError> {
     let mut records = warehouse.erasures()?;
     records.retain(|record| record.erasure_id == erasure_id);

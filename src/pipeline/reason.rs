@@ -50,7 +50,7 @@ pub enum RunReason {
 }
 
 impl RunReason {
-    /// The name in JSON, metrics and notifications.
+    /// Returns the name in JSON, metrics and notifications.
     pub fn name(self) -> &'static str {
         match self {
             RunReason::KeyRefused => "key_refused",
@@ -71,7 +71,7 @@ impl RunReason {
         }
     }
 
-    /// Every reason.
+    /// All reasons.
     pub const ALL: [RunReason; 15] = [
         RunReason::KeyRefused,
         RunReason::ServiceFailed,
@@ -90,7 +90,7 @@ impl RunReason {
         RunReason::Interrupted,
     ];
 
-    /// Returns the reason with this name.
+    /// Returns the reason with this name, or `None` for an unknown name.
     pub fn named(name: &str) -> Option<RunReason> {
         RunReason::ALL.into_iter().find(|reason| reason.name() == name)
     }
@@ -137,8 +137,8 @@ impl RunReason {
         }
     }
 
-    /// Returns true if the run failed. A run that found the lease taken has not failed, nor has a run that was stopped
-    /// on purpose.
+    /// Returns true if a run with this reason failed. A run that found the lease taken, was stopped on purpose, or only
+    /// needs a look has not failed.
     pub fn is_failure(self) -> bool {
         !matches!(
             self,

@@ -1,5 +1,5 @@
-//! `rebind`: binds the state file, warehouses, archive and inbox to another address or environment label of their
-//! service (promise P10). Changes no row and sends no request. The state file comes last, so that the command can be
+//! `rebind`: binds the state file, warehouses, archive and inbox to another address or environment label of the same
+//! service (promise P10). Changes no row and sends no request. The state file is bound last, so that the command can be
 //! repeated after a kill.
 
 use std::path::Path;
@@ -17,12 +17,12 @@ use super::{
     assemble::{failed, identity, opening, places},
 };
 
-/// Binds everything that the settings name to their service and environment. Returns the names of what was bound to
-/// `from` before.
+/// Binds the warehouses, archive, inbox and state file of the settings to the service and environment of the settings.
+/// Returns the names of those that were bound to `from` before.
 ///
 /// # Errors
-/// If something is bound to neither of the two. Changes before it, in the order warehouses, archive, inbox, state file,
-/// stay.
+/// If one of them is bound neither to `from` nor to the settings' service. Those that were bound before the error stay
+/// bound; the order is warehouses, archive, inbox, state file.
 pub fn rebind(settings: &Settings, from: &Identity) -> Result<Vec<String>, PipelineError> {
     let to = identity(settings)?;
     let mut rebound = Vec::new();
@@ -56,7 +56,8 @@ pub fn rebind(settings: &Settings, from: &Identity) -> Result<Vec<String>, Pipel
     Ok(rebound)
 }
 
-/// Opens a session with whichever of the two identities the state file is bound to. Returns `None` if there is no file.
+/// Opens a session with the identity to which the state file is bound, `from` or `to`. Returns `None` if there is no
+/// state file.
 fn session_of_either(settings: &Settings, from: &Identity, to: &Identity) -> Result<Option<Session>, StateError> {
     if !settings.state_path.exists() {
         return Ok(None);
@@ -68,8 +69,9 @@ fn session_of_either(settings: &Settings, from: &Identity, to: &Identity) -> Res
     }
 }
 
+/// Binds the inbox to `to`, and adds its name to `rebound` if it was bound to `from`. Fails while `serve` runs.
 fn rebind_inbox(state: &Path, from: &Identity, to: &Identity, rebound: &mut Vec<String>) -> Result<(), StateError> {
-    // A running `serve` would store deliveries of the old service.
+    // The lock keeps `serve` from running, which would store deliveries of the old service.
     let Some(_lock) = Inbox::lock(state)? else {
         return Err(StateError::Leased { path: Inbox::path_of(state), holder: None });
     };
@@ -82,7 +84,7 @@ fn rebind_inbox(state: &Path, from: &Identity, to: &Identity, rebound: &mut Vec<
     Ok(())
 }
 
-/// Returns true if two identities are of one service and environment.
+/// Returns true if two identities name the same service and environment.
 pub fn is_same_identity(left: &Identity, right: &Identity) -> bool {
     is_same_service(&left.base_url, &right.base_url) && left.environment == right.environment
 }

@@ -52,6 +52,7 @@ pub struct StreamReport {
 }
 
 impl StreamReport {
+    /// Adds the counts of a committed scan.
     pub(super) fn add_scan(&mut self, pages: u64, counts: &RowCounts) {
         self.windows += 1;
         self.pages += pages;
@@ -123,6 +124,7 @@ pub struct RunReport {
     pub notes: Vec<String>,
 }
 
+/// Returns true for 0, which the JSON leaves out.
 fn is_none(count: &u64) -> bool {
     *count == 0
 }
@@ -164,7 +166,8 @@ impl RunReport {
         self
     }
 
-    /// Sets the reason, as a word and as a sentence, and the hint.
+    /// Sets the reason, as a word and as a sentence, and the hint. Call it after all other fields are set. `error`
+    /// ended the run, and `stop` says why the run was stopped early.
     pub(super) fn with_reason(mut self, error: Option<&PipelineError>, stop: Option<Stop>) -> RunReport {
         self.reason = RunReason::of(self.header.outcome, error, stop);
         self.hint = error.and_then(pipeline_hint).map(str::to_owned);

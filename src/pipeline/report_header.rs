@@ -63,13 +63,14 @@ impl ReportHeader {
     }
 }
 
+/// Returns a time as RFC 3339 text with milliseconds, in UTC.
 fn rfc3339(at_ms: i64) -> String {
     chrono::DateTime::from_timestamp_millis(at_ms)
         .map(|moment| moment.to_rfc3339_opts(chrono::SecondsFormat::Millis, true))
         .unwrap_or_default()
 }
 
-/// Returns the peak memory of the process in bytes; 0 if the system does not report it.
+/// Returns the peak memory of the process in bytes, or 0 if the operating system does not report it.
 fn peak_rss_bytes() -> u64 {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return 0 };
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

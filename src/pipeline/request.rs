@@ -2,7 +2,8 @@
 
 use crate::model::Window;
 
-/// End of a backfill of everything: the run then ends at the service's clock minus the lag. Epoch milliseconds.
+/// The end, in epoch milliseconds, of a backfill without a named end. Such a run ends at the service's time minus the
+/// lag.
 pub const OPEN_END_MS: i64 = i64::MAX;
 
 /// What a run should read.
@@ -12,7 +13,7 @@ pub struct Request {
     pub command: &'static str,
     /// The window of a backfill, which may end at [`OPEN_END_MS`]. `None` for a sync.
     pub backfill: Option<Window>,
-    /// True if vanished rows are accepted however many they are (promise P4).
+    /// True if any number of vanished rows is accepted (promise P4).
     pub accept_vanished: bool,
     /// The users to request.
     pub people: PeopleSelection,
@@ -21,7 +22,7 @@ pub struct Request {
 /// The users that a run requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PeopleSelection {
-    /// Reads the lists, and then the users who are due if the stream is enabled.
+    /// Reads the lists, and afterwards requests the users who are due, if the stream of users is enabled.
     #[default]
     AfterLists,
     /// Requests the users who are due, and reads no list.

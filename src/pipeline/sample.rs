@@ -7,25 +7,27 @@ use crate::{
 
 use super::ScopeBacklog;
 
-/// Sampled windows, spread over the range and over the hours of the day.
+/// Number of sampled windows, which are spread over the range and over the hours of the day.
 const WINDOWS: i64 = 6;
 /// Lengths of a sampled window, longest first. The first length whose rows fit on [`PAGES_MAX`] pages is used.
 const LENGTHS_MS: [i64; 6] = [DAY_MS, 8 * HOUR_MS, 2 * HOUR_MS, 30 * MINUTE_MS, 5 * MINUTE_MS, 30_000];
-/// Pages of one window that are requested at most.
+/// The maximum number of pages that are requested of one window.
 const PAGES_MAX: u64 = 3;
-/// Requests for one list at most, without retries.
+/// The maximum number of requests for one list, without retries.
 pub const SAMPLE_REQUESTS_MAX: u64 = PAGES_MAX * (WINDOWS as u64 + LENGTHS_MS.len() as u64);
 
-/// The result of sampling: the rows of all sampled windows, and their total length.
+/// The result of sampling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
+    /// Number of rows in all sampled windows.
     pub rows: u64,
+    /// Total length of the sampled windows.
     pub length_ms: i64,
 }
 
 /// Samples the due windows of a scope. Returns `None` if nothing is due, or if no sampled window has a row. Rows after
-/// the last requested page are not counted, so that the result is a lower bound. A list without windows is counted page
-/// by page.
+/// the last requested page are not counted, so the number of rows is a lower bound. A list without windows is counted
+/// page by page.
 ///
 /// # Errors
 /// If a request fails.
@@ -46,7 +48,7 @@ pub async fn sample(source: &Source, work: &ScopeBacklog) -> Result<Option<Sampl
         let counted = count(source, work, window, PAGES_MAX).await?;
         let shorter = if counted.is_cut { lengths.next() } else { None };
         match shorter {
-            // Too many rows for this length: starts again with a shorter one.
+            // Windows of this length have too many rows, so sampling starts again with a shorter length.
             Some(shorter_ms) => (length_ms, nth, found) = (shorter_ms, 0, Sample::default()),
             None => {
                 found.rows += counted.rows;
@@ -55,11 +57,12 @@ pub async fn sample(source: &Source, work: &ScopeBacklog) -> Result<Option<Sampl
             }
         }
     }
-    // Without any row, the windows between the sampled ones may still have some.
+    // Without a sampled row nothing can be estimated: times between the sampled windows may still have rows.
     Ok((found.rows > 0).then_some(found))
 }
 
-/// Returns the `nth` sampled window: in the middle of its share of the due time.
+/// Returns the `nth` of [`WINDOWS`] windows to sample, at most `length_ms` long. The windows are spread evenly over the
+/// due time.
 fn window(work: &ScopeBacklog, nth: i64, length_ms: i64) -> Window {
     let due_ms: i64 = work.due.iter().map(|due| due.window.len_ms()).sum();
     let middle_ms = due_ms / WINDOWS * nth + due_ms / WINDOWS / 2;
@@ -78,10 +81,11 @@ fn window(work: &ScopeBacklog, nth: i64, length_ms: i64) -> Window {
     work.due.first().map_or(Window::new(0, 1), |due| due.window)
 }
 
-/// The rows on the requested pages of a window.
+/// The result of counting the rows of a window.
 struct RowCount {
+    /// Number of rows on the requested pages.
     rows: u64,
-    /// True if the window has more rows.
+    /// True if the window has more pages than were requested.
     is_cut: bool,
 }
 

@@ -12,15 +12,18 @@ use super::{
     PipelineError, commit_note::CommitNote, page_buffer::PageBuffer, sync_context::SyncContext, ties::StoredBoundaries,
 };
 
-/// A scan whose list has not ended: a new one, or one that an earlier run left.
+/// A scan that is not complete: a new scan, or an unfinished scan of an earlier run.
 #[derive(Debug)]
 pub(super) struct OpenScan {
     pub scan: Scan,
+    /// Page size of the first request, in rows.
     pub page_rows: u32,
     pub spool: Spool,
+    /// Number of records on the durable pages of the list.
     pub rows: u64,
+    /// Token of the page after the durable pages. `None` before the first page and after the last one.
     pub next: Option<PageToken>,
-    /// How the service marked the end of the list, if it has ended: only probes at boundaries are left.
+    /// How the service marked the end of the list. If set, the pull only probes boundaries. `None` before the end.
     pub end: Option<EndStyle>,
     pub boundaries: StoredBoundaries,
     /// True if the window is a half of one that the service could not deliver.
@@ -28,7 +31,7 @@ pub(super) struct OpenScan {
 }
 
 impl OpenScan {
-    /// A scan of a whole window that has no pages yet.
+    /// Creates a scan of a whole window, without pages.
     pub fn new(scan: Scan, page_rows: u32, spool: Spool) -> Self {
         let boundaries = StoredBoundaries::default();
         Self { scan, page_rows, spool, rows: 0, next: None, end: None, boundaries, is_half: false }
@@ -39,14 +42,17 @@ impl OpenScan {
 #[derive(Debug)]
 pub(super) struct CompletedScan {
     pub scan: Scan,
+    /// Page size of the first request, in rows.
     pub page_rows: u32,
-    /// The records that its pages list.
+    /// Number of records on the pages of the list; for users, the number of users with an answer.
     pub rows: u64,
+    /// Path of the spool.
     pub spool: PathBuf,
     pub proof: Proof,
     pub buffer: PageBuffer,
     pub boundaries: ScanBoundaries,
-    /// How an earlier run committed the scan in some warehouse; the other warehouses commit it in the same way.
+    /// The options with which an earlier run began to commit the scan. Some warehouse may have used them, so this run
+    /// uses them, too. `None` if no commit was begun.
     pub noted: Option<CommitNote>,
 }
 
@@ -56,7 +62,8 @@ impl AsRef<CompletedScan> for CompletedScan {
     }
 }
 
-/// Creates the spool and then the checkpoint of a scan: a checkpoint never names a missing file.
+/// Creates the spool of a scan, and records the scan in the checkpoints. In this order, the checkpoints never name a
+/// missing file.
 pub(super) fn begin(context: &SyncContext, scan: Scan, page_rows: u32) -> Result<OpenScan, PipelineError> {
     let spool = context.archive.begin(&scan)?;
     context.state().begin_scan(&scan, page_rows)?;

@@ -18,13 +18,14 @@ use tokio::sync::oneshot;
 use super::{PipelineError, assemble::failed, threads::is_single_threaded};
 use crate::load::{LoadError, Warehouse};
 
+/// A job of a warehouse's thread.
 type Work = Box<dyn FnOnce() + Send>;
 
 /// A warehouse that several threads share. One thread uses it at a time.
 #[derive(Clone)]
 pub(super) struct SharedDestination {
     destination: Arc<Mutex<Warehouse>>,
-    /// Started with the first work.
+    /// Sends jobs to the warehouse's thread, which is started with the first job.
     thread: Arc<OnceLock<Sender<Work>>>,
 }
 
@@ -41,14 +42,15 @@ impl SharedDestination {
         self.destination.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs work on the warehouse in this thread, and adds the warehouse's name to an error.
+    /// Runs work on the warehouse in the calling thread, and adds the warehouse's name to an error.
     pub fn with<T>(&self, work: impl FnOnce(&mut Warehouse) -> Result<T, LoadError>) -> Result<T, PipelineError> {
         let mut destination = self.lock();
         work(&mut destination).map_err(failed(destination.name()))
     }
 
-    /// Runs work on the warehouse, always on the same thread: memory that one thread allocates and another frees stays
-    /// with the allocator. A runtime with one thread runs the work inline.
+    /// Runs work on the warehouse's thread, and returns its result. All work runs on the same thread, because memory
+    /// that one thread allocates and another frees stays with the allocator. A runtime with one thread runs the work
+    /// inline.
     pub fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Warehouse) -> Result<T, LoadError> + Send + 'static,
@@ -68,6 +70,8 @@ impl SharedDestination {
         async move { if is_sent { outcome.await.map_err(|_| panicked())? } else { Err(panicked()) } }.boxed()
     }
 
+    /// Returns the sender of jobs, and starts the warehouse's thread if necessary. Returns `None` if it cannot be
+    /// started.
     fn thread(&self) -> Option<&Sender<Work>> {
         if self.thread.get().is_none() {
             let (sender, jobs) = channel::<Work>();

@@ -1,5 +1,5 @@
-//! The statuses of surveys that a run requests, and which missing rows count as vanished. Both depend on the service
-//! profile.
+//! Decides which statuses of surveys a run requests, and which stored rows count as vanished. Both decisions depend on
+//! the service profile.
 
 use crate::{
     load::VanishPolicy,
@@ -15,15 +15,16 @@ use super::{
 };
 
 impl Run {
-    /// Sets the status filter of further lists of surveys, by the settings and the stored behaviours. Returns these.
+    /// Sets the status filter of further requests for surveys, by the settings and the stored behaviours. Returns the
+    /// stored behaviours.
     pub(super) fn set_status_filter(&self) -> Result<KnownStatuses, PipelineError> {
         let known = KnownStatuses::load(&self.context.state(), self.session.now_ms())?;
         self.context.source.list_surveys_with(known.filter(self.wanted_statuses()));
         Ok(known)
     }
 
-    /// Measures how the service lists surveys by status, if that is unknown, and sets the status filter. Called before
-    /// surveys are read. Returns why the run was stopped, if it was.
+    /// Sets the status filter before surveys are read. If it is unknown how the service lists surveys by status,
+    /// measures and stores it first. Returns why the run was stopped, or `None` if it was not.
     pub(super) async fn prepare_survey_lists(&mut self) -> Result<Option<Stop>, PipelineError> {
         let mut known = self.set_status_filter()?;
         if known.need_measure() {
@@ -32,7 +33,7 @@ impl Run {
                 Err(TieProbeError::Run(error)) => return Err(error),
                 Err(TieProbeError::Source(SourceError::Stopped(stop))) => return Ok(Some(stop)),
                 Err(TieProbeError::Source(error)) if error.ends_the_run() => return Err(PipelineError::Source(error)),
-                // The scan of this list will report the error. The run reads the other lists.
+                // The scan of surveys will report the error, and the run reads the other lists.
                 Err(TieProbeError::Source(_)) => Vec::new(),
             };
             let now_ms = self.session.now_ms();
@@ -55,8 +56,8 @@ impl Run {
         Ok(None)
     }
 
-    /// Forgets the spelling of `status` after a scan of surveys failed, because the service may no longer understand
-    /// it. The next run measures it again.
+    /// Forgets the stored spelling of `status` after a scan of surveys failed, because the service may no longer
+    /// understand the spelling. The next run measures it again. Does nothing for other streams.
     pub(super) fn forget_status_form(&self, stream: Stream) -> Result<(), PipelineError> {
         if stream != Stream::Surveys {
             return Ok(());
@@ -68,7 +69,8 @@ impl Run {
             .map_err(PipelineError::State)
     }
 
-    /// Returns which stored rows that a scan did not return count as vanished.
+    /// Returns whether stored rows that a scan did not return count as vanished. Such rows are ignored if the scan may
+    /// lack rows of the service.
     pub(super) fn vanish_policy(&self, stream: Stream, scan: &CompletedScan) -> VanishPolicy {
         let is_filtered = stream == Stream::Surveys && !self.wanted_statuses().is_empty();
         if is_filtered || self.context.theme_times.may_lack_rows(stream) {
@@ -76,13 +78,14 @@ impl Run {
         } else if self.request.accept_vanished {
             VanishPolicy::Accept
         } else if self.context.ties.needs_recheck(&scan.scan, &scan.boundaries) {
-            // The scan may have lost rows at a page boundary.
+            // The scan may have lost rows at a page boundary, so all vanished rows are withheld.
             VanishPolicy::Guarded { share_max: 0.0, rows_max: 0 }
         } else {
             VanishPolicy::default()
         }
     }
 
+    /// Returns the statuses of surveys in the settings. Empty for surveys of all statuses.
     fn wanted_statuses(&self) -> &[SurveyStatus] {
         let surveys = self.session.settings.streams.iter().find(|stream| stream.stream == Stream::Surveys);
         surveys.map_or(&[], |surveys| &surveys.statuses)

@@ -16,7 +16,7 @@ use super::{
     service_profile::ObservedBehaviours, theme_times::ThemeTimes, ties::TieWatch,
 };
 
-/// Shared by every pull and every commit of a command. Cheap to clone; clones share everything.
+/// The state that every pull and every commit of a command share. Cheap to clone; clones share everything.
 #[derive(Clone, Debug)]
 pub(super) struct SyncContext {
     pub source: Source,
@@ -34,7 +34,7 @@ pub(super) struct SyncContext {
 }
 
 impl SyncContext {
-    /// Loads the stored behaviours and the suppression list.
+    /// Creates the state of a command. Loads the stored behaviours and the suppression list.
     pub fn new(
         session: &Session,
         source: Source,

@@ -15,12 +15,14 @@ use super::{
     ties::{MomentRequester, TieProbeError, moments_of, requester_for},
 };
 
-/// Number of themes that are requested at their creation time.
+/// The maximum number of themes that are requested at their creation time.
 const SAMPLE: usize = 3;
 /// Tolerance at the ends of a window, because a theme's time may be rounded.
 const ROUNDED_MS: i64 = SECOND_MS;
 
-/// Checks whether a page of themes shows what the range means, and measures the meaning if that is due.
+/// Checks whether a page of themes shows what `start` and `end` mean: a theme outside the window proves that they mean
+/// the answer's time. Otherwise measures the meaning if a measure is due. Stores the result. Ignores pages of other
+/// streams.
 pub(super) async fn inspect_page(context: &SyncContext, scan: &Scan, page: &PageMoments) -> Result<(), TieProbeError> {
     if scan.scope.stream != Stream::Themes {
         return Ok(());
@@ -43,7 +45,9 @@ pub(super) async fn inspect_page(context: &SyncContext, scan: &Scan, page: &Page
         .map_err(|error| TieProbeError::Run(PipelineError::State(error)))
 }
 
-/// Requests some themes of a page at their creation time. Returns `None` if the answers are inconclusive.
+/// Requests some themes of a page at their creation time. If one of them is missing there, but still on the first page
+/// of
+/// `window`, the range means the answer's time. Returns `None` if the answers are inconclusive.
 pub(super) async fn measure(
     requester: &MomentRequester,
     window: Window,
@@ -53,7 +57,7 @@ pub(super) async fn measure(
     let step = timed.len().div_ceil(SAMPLE).max(1);
     let (mut is_any_listed, mut missing) = (false, Vec::new());
     for (at_ms, key) in timed.iter().step_by(step) {
-        // A time without milliseconds may be rounded.
+        // A time without milliseconds may be rounded, so the whole second is requested.
         let length_ms = if at_ms.rem_euclid(SECOND_MS) == 0 { SECOND_MS } else { 1 };
         let Some(first) = first_page(requester, Window::new(*at_ms, at_ms.saturating_add(length_ms))).await? else {
             continue;
@@ -74,13 +78,16 @@ pub(super) async fn measure(
     Ok(is_any_listed.then_some(ThemeTime::Theme))
 }
 
-/// The keys on the first page of a window.
+/// The first page of a window.
 struct FirstPage {
+    /// Hashes of the keys of the rows.
     keys: HashSet<u128>,
+    /// True if another page follows.
     has_more: bool,
 }
 
-/// Requests the first page of a window. Returns `None` if the service did not return a page.
+/// Requests the first page of themes of a window. A 404 counts as an empty page. Returns `None` if the service returned
+/// no page for another reason.
 async fn first_page(requester: &MomentRequester, window: Window) -> Result<Option<FirstPage>, TieProbeError> {
     let scope = Scope::all(Stream::Themes);
     let request = PageRequest { scope, window, flags: FlagSet::EMPTY, page_rows: 0, token: None };

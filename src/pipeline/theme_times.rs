@@ -1,8 +1,9 @@
-//! Tracks what `start` and `end` of themes mean: the theme's creation or its answer's. The contract does not say.
+//! Tracks what `start` and `end` of themes mean: the creation of the theme, or the creation of the theme's answer. The
+//! contract does not say.
 //!
-//! If the service filters by the answer, a window lists themes created outside of it and lacks some created inside.
-//! Then a missing theme has not vanished. A run measures the behaviour by requests for themes at their own creation
-//! time; a theme outside its window proves it as well.
+//! If the service filters by the answer's time, a window lists themes created outside of it, and lacks some themes
+//! created inside. With such a service, a missing theme does not count as vanished. A run measures the behaviour by
+//! requests for themes at their creation time. A theme on a page that was created outside the window is a proof, too.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,20 +18,21 @@ use super::PipelineError;
 /// A measure older than this is repeated at the next page of themes.
 const MEASURE_AGE_MAX_MS: i64 = 30 * DAY_MS;
 
-/// The measured meaning, shared by all pulls of a run.
+/// The measured meaning of `start` and `end`, shared by all pulls of a run.
 #[derive(Clone, Debug)]
 pub(super) struct ThemeTimes(Arc<Mutex<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
     clock: Clock,
+    /// The measured meaning. `None` if it was never measured.
     known: Option<ThemeTime>,
-    /// True if a measure is due and no pull has begun one.
+    /// True if a measure is due and no pull has begun to measure.
     is_due: bool,
 }
 
 impl ThemeTimes {
-    /// Loads what earlier runs measured.
+    /// Loads the meaning that earlier runs measured.
     pub fn load(state: &State, clock: Clock) -> Result<ThemeTimes, PipelineError> {
         let known = state.behaviour::<ThemeTime>(behaviour_names::THEMES_FILTERED_BY)?;
         let is_due = known.is_none_or(|(_, at_ms)| clock.now_ms() - at_ms > MEASURE_AGE_MAX_MS);
@@ -47,12 +49,13 @@ impl ThemeTimes {
         stream == Stream::Themes && self.inner().known == Some(ThemeTime::Answer)
     }
 
-    /// Returns true once if a measure is due. The caller then measures.
+    /// Returns true if a measure is due, and false at all further calls. The caller must measure if it gets true.
     pub fn begin_measure(&self) -> bool {
         std::mem::take(&mut self.inner().is_due)
     }
 
-    /// Records what the range was found to mean. Returns the current time if the finding should be stored.
+    /// Records the measured meaning. Returns the current time if the caller should store the meaning, or `None` if it
+    /// is already stored.
     pub fn record(&self, found: ThemeTime) -> Option<i64> {
         let mut inner = self.inner();
         if inner.known == Some(found) && found != ThemeTime::Theme {

@@ -6,7 +6,7 @@ use tokio::runtime::RuntimeFlavor;
 
 use super::PipelineError;
 
-/// Runs blocking work off the threads that wait for the network.
+/// Runs blocking work on another thread than those that wait for the network. A runtime with one thread runs it inline.
 pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, PipelineError> {
     if is_single_threaded() {
         return Ok(work());
@@ -14,7 +14,8 @@ pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
     tokio::task::spawn_blocking(work).await.map_err(|error| PipelineError::WorkerPanicked(error.to_string()))
 }
 
-/// Runs both closures in parallel, the first on a new thread. An error message about that thread contains `name`.
+/// Runs both closures in parallel, the first one on a new thread, and returns both results. If the first one panics,
+/// its result is an error with `name`. A runtime with one thread runs them one after the other.
 pub(super) fn in_parallel<A: Send, B>(
     name: &'static str,
     first: impl FnOnce() -> A + Send,
@@ -30,8 +31,8 @@ pub(super) fn in_parallel<A: Send, B>(
     })
 }
 
-/// Returns true if the runtime has one thread. Then blocking work runs inline, so that the simulator's seed decides the
-/// order.
+/// Returns true if the runtime has one thread. In such a runtime, blocking work runs inline, so that the simulator's
+/// seed decides the order.
 pub(super) fn is_single_threaded() -> bool {
     tokio::runtime::Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread
 }

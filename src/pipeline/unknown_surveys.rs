@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-/// Known surveys that the message suggests.
+/// The maximum number of known surveys that the message suggests.
 const SUGGESTED_MAX: usize = 3;
 
 /// Surveys by id, with their names.
@@ -11,7 +11,9 @@ pub type SurveyNames = BTreeMap<i64, String>;
 /// Named surveys that are unknown, and the known surveys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnknownSurveys {
+    /// The named surveys that are unknown.
     pub ids: Vec<i64>,
+    /// The known surveys.
     pub known: SurveyNames,
 }
 
@@ -29,7 +31,7 @@ impl fmt::Display for UnknownSurveys {
 }
 
 impl UnknownSurveys {
-    /// Returns the known surveys with the most similar ids.
+    /// Returns the known surveys whose ids are most similar to an unknown id, at most [`SUGGESTED_MAX`].
     fn near(&self) -> impl Iterator<Item = (&i64, &String)> {
         let distance = |id: i64| {
             let wrong =

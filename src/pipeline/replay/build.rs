@@ -24,21 +24,23 @@ use super::{
     writer_step::{PageFilter, WriterStep},
 };
 
-/// Steps that may be queued for a warehouse. [`PageBudget`] limits the bytes of their pages.
+/// The maximum number of steps that are queued for a warehouse. [`PageBudget`] limits the bytes of the queued pages.
 const QUEUED_STEPS_MAX: usize = 256;
 
-/// The parts of a build other than its scans.
+/// How a build opens and completes its warehouses.
 pub(super) struct BuildPlan<Open, Complete> {
     /// The number of warehouses that `open` returns.
     pub warehouses: usize,
     /// Opens the new warehouses, while the first pages are read.
     pub open: Open,
-    /// Adds what no archive has to a warehouse that has all scans, and publishes it.
+    /// Completes a warehouse that has all scans: adds the data that the archive lacks, and publishes the warehouse.
     pub complete: Complete,
 }
 
-/// Applies the scans, in order, to new warehouses, and completes them. Returns what `open` returned, or `None` if the
-/// replay was stopped.
+/// Applies the scans, in order, to new warehouses, and completes the warehouses. Returns what `plan.open` returned, or
+/// `None` if the replay was stopped.
+///
+/// One thread reads the archive while the warehouses are opened. Each warehouse has a thread that writes it.
 pub(super) fn build<Data: Sync>(
     context: &ReplayContext<'_>,
     scans: &[ArchivedScan],
@@ -60,7 +62,7 @@ pub(super) fn build<Data: Sync>(
             let budget = PageBudget::default();
             ArchiveReader { filter, writers, budget, account, stop, progress }.read_all(scans)
         });
-        // If this fails, the queues are dropped, and the reader ends.
+        // If `open` fails, the queues are dropped, and the reader ends.
         let (destinations, data) = slot.insert(open()?);
         let data = &*data;
         if destinations.len() != warehouses {
@@ -95,6 +97,8 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    /// Applies the steps until the reader ends. Buffers the pages of a scan until its commit step, and commits after
+    /// [`UNCOMMITTED_ROWS_MAX`] rows.
     fn write(
         &self,
         destination: &mut Warehouse,

@@ -1,4 +1,4 @@
-//! The parts of a replay that both kinds of replay use.
+//! The state that the full replay and the replay of a range use.
 
 use tokio_util::sync::CancellationToken;
 
@@ -6,7 +6,7 @@ use crate::{config::Settings, load::Identity, model::TimeAccount, person::Suppre
 
 use super::{inventory::ArchivedScan, progress::ReplayProgress, writer_step::PageFilter};
 
-/// The parts of a replay.
+/// The settings, the archived scans and the shared state of a replay.
 pub(super) struct ReplayContext<'a> {
     pub settings: &'a Settings,
     pub identity: &'a Identity,
@@ -19,6 +19,7 @@ pub(super) struct ReplayContext<'a> {
 }
 
 impl<'a> ReplayContext<'a> {
+    /// Returns the filter for archived pages: drift rules and suppression.
     pub fn filter(&self) -> PageFilter<'a> {
         PageFilter { drift: self.settings.drift, suppression: self.suppression }
     }

@@ -17,12 +17,12 @@ use crate::{
     person::Suppression,
 };
 
-/// Most threads, on a machine with as many processors. They flatten as fast as a warehouse can write.
+/// The maximum number of threads. This many threads flatten as fast as a warehouse can write.
 const THREADS_MAX: usize = 4;
-/// Bytes of queued bodies, unless a single page is larger. Their rows take several times as much, and count for
-/// [`super::page_budget`] only after the queue.
+/// The maximum size of queued bodies, unless a single page is larger. The rows of a body take several times as much
+/// memory, and count for [`super::page_budget`] only after the queue.
 const QUEUED_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Queued pages and steps.
+/// The maximum number of queued pages and steps.
 const QUEUED_MAX: usize = 64;
 
 /// A page of the archive.
@@ -32,7 +32,7 @@ pub(super) struct ArchivedPage {
     pub body: Arc<Vec<u8>>,
 }
 
-/// A flattened page. The last user sends it to `owner`, the thread that flattened it, which frees it.
+/// A flattened page. The last user sends the page to `owner`, the thread that flattened it, which frees the page.
 pub(super) struct FlattenedPage {
     pub page: FlatPage,
     pub owner: Sender<Arc<FlatPage>>,
@@ -40,13 +40,13 @@ pub(super) struct FlattenedPage {
 
 type FlattenResult = Result<Box<FlattenedPage>, PipelineError>;
 
-/// An entry that has left the queue: a page, or a step that keeps its position among the pages.
+/// An entry taken from the queue: a page, or a step at its position among the pages.
 pub(super) enum Output<T> {
     Page(Box<FlattenedPage>),
     Step(T),
 }
 
-/// The threads, and a queue of pages and steps in their order.
+/// The threads that flatten pages, and a queue of pages and steps in their order.
 pub(super) struct Flatteners<T> {
     pages: Sender<(ArchivedPage, SyncSender<FlattenResult>)>,
     threads: usize,
@@ -55,6 +55,7 @@ pub(super) struct Flatteners<T> {
     queued_bytes: usize,
 }
 
+/// An entry of the queue.
 enum QueueEntry<T> {
     /// The bytes of the body, and the channel for the flattened page.
     Page(usize, Receiver<FlattenResult>),
@@ -62,7 +63,7 @@ enum QueueEntry<T> {
 }
 
 impl<T> Flatteners<T> {
-    /// Starts the threads. They end when this is dropped.
+    /// Starts the threads, which end when the `Flatteners` are dropped.
     pub fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
         suppression: &'scope Suppression,
@@ -78,7 +79,7 @@ impl<T> Flatteners<T> {
         Self { pages, threads, queue: VecDeque::new(), queued_pages: 0, queued_bytes: 0 }
     }
 
-    /// Returns how many queued pages keep the threads busy: for each thread one in work and one next.
+    /// Returns how many queued pages keep the threads busy: two for each thread, one in work and one waiting.
     pub fn pages_max(&self) -> usize {
         2 * self.threads
     }
@@ -100,8 +101,10 @@ impl<T> Flatteners<T> {
         self.queue.push_back(QueueEntry::Step(step));
     }
 
-    /// Returns the first entry of the queue, if it is a step or the queue is full, and waits until its page is
-    /// flattened. The queue is full if it has `pages` pages, too many bytes or too many entries.
+    /// Takes the first entry of the queue if it is a step, or if the queue is full. Waits until a taken page is
+    /// flattened. Returns `None` if the queue is empty, or begins with a page and is not full.
+    ///
+    /// The queue is full if it has `pages` pages, too many bytes or too many entries.
     pub fn next_if_full(&mut self, pages: usize) -> Option<Result<Output<T>, PipelineError>> {
         let is_full =
             self.queued_pages >= pages || self.queued_bytes >= QUEUED_BYTES_MAX || self.queue.len() >= QUEUED_MAX;
@@ -120,6 +123,7 @@ impl<T> Flatteners<T> {
     }
 }
 
+/// Flattens requested pages until all senders of requests are dropped. Frees pages that come back from their last user.
 fn flatten_all(
     requests: &Mutex<Receiver<(ArchivedPage, SyncSender<FlattenResult>)>>,
     suppression: &Suppression,
@@ -128,7 +132,7 @@ fn flatten_all(
     let (owner, returned) = channel();
     loop {
         returned.try_iter().for_each(drop);
-        // One thread waits for a page, the others wait for the lock.
+        // One thread waits for a page with the lock, and the other threads wait for the lock.
         let next = requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((ArchivedPage { scan, rules, body }, done)) = next else { return };
         let _busy = account.enter(Activity::Parse);
@@ -139,8 +143,8 @@ fn flatten_all(
     }
 }
 
-/// Flattens a page of the archive, without the records of erased people. A file that was restored from a backup may
-/// still have such records.
+/// Flattens a page of the archive, without the records of erased people: a file that was restored from a backup may
+/// still have such records. Fails if the page has drift that freezes its stream.
 pub(super) fn flatten(
     scan: &Scan,
     rules: DriftRules,

@@ -1,4 +1,5 @@
-//! Full replay: rebuilds every table of every warehouse from the archive, next to the old warehouse, and swaps the two.
+//! Full replay: rebuilds every table of every warehouse from the archive. The new warehouse is built next to the old
+//! one, and replaces it at the end.
 //!
 //! Every warehouse gets every archived scan, also scans that the old warehouse missed. The result is the same as if
 //! each warehouse had taken part in every run.
@@ -35,11 +36,13 @@ use super::{
 
 /// Suffix of the files in which an earlier version of the program kept events during a replay.
 const EVENTS_SUFFIX: &str = "-events.parquet";
-/// Runs, or receipts, that are written at a time.
+/// Number of runs or receipts that are written at a time.
 const RECORDS_AT_ONCE: usize = 200;
-/// Runs of the history that are read: all that the checkpoints keep.
+/// The maximum number of runs that are read from the history. The checkpoints keep no more.
 const RUNS_MAX: u32 = 1000;
 
+/// Rebuilds every warehouse of the settings, fits the coverage to the new ledgers, and replaces the old warehouses. If
+/// the replay is stopped, changes nothing and says so in the result.
 pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<ReplayResult, PipelineError> {
     let mut replayed = ReplayResult { scans: context.scans.len() as u64, ..ReplayResult::default() };
     let plan = BuildPlan {
@@ -61,7 +64,8 @@ pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<Re
     }
     drop(rebuilt);
     let ReplayContext { settings, identity, state, scans, .. } = context;
-    // Before the swap: after a kill in between, the checkpoints must not cover more than the new warehouses have.
+    // The coverage changes before the swap: after a kill in between, the checkpoints must not cover more than the new
+    // warehouses have.
     fit_coverage(state, &scans, &ledgers, &mut replayed)?;
     settings.warehouse.duckdb.as_deref().map_or(Ok(()), swap_file)?;
     settings.warehouse.parquet.as_deref().map_or(Ok(()), swap_folder)?;
@@ -87,7 +91,8 @@ pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<Re
     Ok(replayed)
 }
 
-/// Reads what the archive lacks from the old warehouses, and creates the new ones.
+/// Reads the data that the archive lacks from the old warehouses, and creates the new warehouses. A lost warehouse gets
+/// the runs in the history of the checkpoints.
 fn open(context: &ReplayContext<'_>) -> Result<(Vec<Warehouse>, Unarchived), PipelineError> {
     let new_settings = settings_of_build(context.settings);
     let mut unarchived = read_unarchived(context, &new_settings)?;
@@ -107,8 +112,9 @@ type Unarchived = BTreeMap<&'static str, UnarchivedData>;
 #[derive(Default)]
 struct UnarchivedData {
     runs: Vec<RunRecord>,
+    /// The receipts of erasures.
     receipts: Vec<ErasureRecord>,
-    /// The old warehouse, with its webhook events and the objects of other programs. `None` if it is lost.
+    /// The old warehouse, from which webhook events and objects of other programs are copied. `None` if it is lost.
     old: Option<OldWarehouse>,
 }
 
@@ -144,7 +150,7 @@ pub fn is_carried_events(path: &Path) -> bool {
 /// Reads the unarchived data of the warehouses that exist, and closes them. Checks that the archive has all their
 /// scans.
 fn read_unarchived(context: &ReplayContext<'_>, new_settings: &Settings) -> Result<Unarchived, PipelineError> {
-    // An inaccessible warehouse counts as existing: opening it returns the reason.
+    // An inaccessible warehouse counts as existing, because opening it returns the reason.
     let exists = |path: &Path| path.try_exists().unwrap_or(true);
     let mut existing = context.settings.clone();
     existing.warehouse.duckdb = existing.warehouse.duckdb.filter(|path| exists(path));
@@ -163,7 +169,7 @@ fn read_unarchived(context: &ReplayContext<'_>, new_settings: &Settings) -> Resu
             .zip(of(new_settings))
             .ok_or_else(|| PipelineError::WorkerPanicked(format!("the path of {name}")))?;
         destination.create_empty_at(new.path()).map_err(failed(name))?;
-        // Empties the log: the swap refuses a file with one.
+        // Publishing empties the log: the swap refuses a file with a log.
         destination.publish().map_err(failed(name))?;
         let old = OldWarehouse { warehouse: Mutex::new(destination), path: old.path().to_owned() };
         unarchived.insert(name, UnarchivedData { runs, receipts, old: Some(old) });
@@ -171,7 +177,7 @@ fn read_unarchived(context: &ReplayContext<'_>, new_settings: &Settings) -> Resu
     Ok(unarchived)
 }
 
-/// Returns the settings with the build path of each warehouse.
+/// Returns the settings with the path at which each warehouse is built, instead of the path of the warehouse.
 fn settings_of_build(settings: &Settings) -> Settings {
     let mut new_settings = settings.clone();
     new_settings.warehouse.duckdb = new_settings.warehouse.duckdb.as_deref().map(build_path);
@@ -179,6 +185,7 @@ fn settings_of_build(settings: &Settings) -> Settings {
     new_settings
 }
 
+/// Returns the path of a warehouse by name, for the checkpoints.
 fn location_of(settings: &Settings, name: &str) -> String {
     let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let path = match name {
@@ -188,12 +195,13 @@ fn location_of(settings: &Settings, name: &str) -> String {
     path.map(|path| path.display().to_string()).unwrap_or_default()
 }
 
-/// Returns the runs of the history that may have written to a warehouse, for a lost warehouse.
+/// Returns the runs in the history of the checkpoints that may have written to a warehouse.
 fn runs_of_history(context: &ReplayContext<'_>) -> Result<Vec<RunRecord>, PipelineError> {
     let entries = context.state.runs(RUNS_MAX)?;
     Ok(entries.into_iter().filter_map(|entry| run_record(entry, context.identity)).collect())
 }
 
+/// Returns the row about a run. Returns `None` for a run that writes no rows or has not finished.
 fn run_record(entry: RunEntry, identity: &Identity) -> Option<RunRecord> {
     let writes = matches!(entry.command.as_str(), "sync" | "backfill" | "users pull" | "wake");
     let finished_ms = entry.finished_ms.filter(|_| writes)?;
@@ -211,7 +219,8 @@ fn run_record(entry: RunEntry, identity: &Identity) -> Option<RunRecord> {
     })
 }
 
-/// Rebuilds the coverage from the new ledgers, if the archive does not prove all of it. The next sync pulls the rest.
+/// Rebuilds the coverage from the new ledgers, if the archive lacks scans of covered windows or the coverage was lost.
+/// Adds a note to the result. The next sync pulls windows that are no longer covered.
 fn fit_coverage(
     state: &mut State,
     scans: &[ArchivedScan],
@@ -247,8 +256,8 @@ fn fit_coverage(
     Ok(())
 }
 
-/// Finishes a commit that a kill interrupted before the replay: archives the spool, and stores the checkpoint. Does
-/// nothing if no ledger has the scan; the next run then commits it.
+/// Finishes a commit that a kill interrupted before the replay: archives the spool, and stores the checkpoint. If no
+/// ledger has the scan, does nothing, and the next run commits the scan.
 fn finish_commit(
     state: &mut State,
     archive: &Archive,

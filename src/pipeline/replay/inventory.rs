@@ -17,7 +17,8 @@ pub(super) struct ArchivedScan {
     pub scan: Scan,
     pub note: CommitNote,
     pub pages: u64,
-    /// True if its commit did not finish: any number of warehouses may have the scan, and its file is still a spool.
+    /// True if the scan's commit was begun and not finished. Any number of warehouses may have the scan, and its file
+    /// is still a spool.
     pub is_unfinished: bool,
 }
 
@@ -35,11 +36,12 @@ pub(super) fn archived_scans(archive: &Archive, identity: &Identity) -> Result<V
             scans.push(read_scan(path, summary, identity, true)?);
         }
     }
-    // Files of earlier versions have no note; they sort before all files with one.
+    // Files of earlier versions of the program have no note, and sort before all files with a note.
     scans.sort_by(|left, right| (left.note.ordinal, &left.scan.id).cmp(&(right.note.ordinal, &right.scan.id)));
     Ok(scans)
 }
 
+/// Returns the scan of a file. Fails if the file belongs to another service or environment.
 fn read_scan(
     path: PathBuf,
     summary: FileSummary,
@@ -53,13 +55,13 @@ fn read_scan(
     }
     let note = match note {
         Some(text) => CommitNote::read(&text)?,
-        // A file of an earlier version, whose scan was committed.
+        // A file without a note is of an earlier version of the program, and its scan was committed.
         None => CommitNote { ordinal: i64::MIN, vanish: VanishPolicy::default(), record_unchanged: true },
     };
     Ok(ArchivedScan { path, scan: header.scan, note, pages, is_unfinished })
 }
 
-/// Checks that every scan of a ledger is in the archive. Without one, the rebuilt tables would lack rows.
+/// Checks that every scan of a ledger is in the archive, because rebuilt tables would lack the rows of a missing scan.
 ///
 /// # Errors
 /// `NotReplayable` if a scan is missing.

@@ -1,9 +1,9 @@
 //! `replay`: builds every table, or a range of creation time, again from the archive. Sends no request.
 //!
-//! A full replay ([`full`]) builds each warehouse next to the old one, and then swaps the two ([`swap`]). The replay of
-//! a range ([`range`]) builds the range and inserts it into the warehouse in one transaction. Scans are applied as they
-//! were the first time: [`inventory`] lists them in the order of their commits, [`read`] and [`flatteners`] turn them
-//! into steps, within a [`page_budget`], and [`build`] applies the steps.
+//! A full replay ([`full`]) builds each warehouse next to the old one, and replaces the old one ([`swap`]). The replay
+//! of a range ([`range`]) builds the range, and replaces the range in each warehouse in one transaction. Scans are
+//! applied in the order of their first commits: [`inventory`] lists the scans, [`read`] and [`flatteners`] turn them
+//! into steps within a [`page_budget`], and [`build`] applies the steps.
 
 mod build;
 mod context;
@@ -42,7 +42,7 @@ use inventory::archived_scans;
 /// What a replay should build.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplayRequest {
-    /// The creation time whose windows are replayed; `None` rebuilds every table.
+    /// The range of creation time to replay. `None` rebuilds every table.
     pub window: Option<Window>,
 }
 
@@ -54,7 +54,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Takes the lease, and removes what a killed replay left. Needs no key of the service.
+    /// Takes the lease, and removes files that a killed replay left. Needs no key of the service. Fails if the settings
+    /// keep no pages.
     pub fn open(settings: Settings, request: ReplayRequest) -> Result<Replay, PipelineError> {
         let identity = identity(&settings)?;
         settings.require_warehouse()?;
@@ -68,7 +69,8 @@ impl Replay {
         Ok(Replay { request, session })
     }
 
-    /// Replays the archive. The warehouses do not change before the last step, so that a failed replay changes nothing.
+    /// Replays the archive, and returns a report also after an error. An error before the first replacement changes no
+    /// warehouse. Later errors leave each warehouse complete: replaced, or as before.
     pub fn execute(
         self,
         stop: &CancellationToken,
@@ -85,6 +87,7 @@ impl Replay {
         (report, replayed.map(drop).and(finished))
     }
 
+    /// Runs the full replay or the replay of the requested range. Removes the new files if the replay was stopped.
     fn replay(&self, stop: &CancellationToken, progress: &ReplayProgress) -> Result<ReplayResult, PipelineError> {
         let Session { settings, identity, account, .. } = &self.session;
         let archive = self.session.archive()?;

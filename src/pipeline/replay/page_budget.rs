@@ -1,26 +1,27 @@
 //! Limits the bytes of flattened pages between the reader and the writers of a replay. While a writer applies a scan,
-//! the pages of the next one are prepared.
+//! the reader prepares the pages of the next scan.
 //!
-//! A page that every writer has applied is sent back to the thread that flattened it, which frees it: memory that one
-//! thread allocates and another frees slows both down.
+//! A page that every writer has applied is sent back to the thread that flattened it, which frees the page: memory that
+//! one thread allocates and another frees slows both threads down.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc::Sender};
 
 use crate::model::FlatPage;
 
-/// Bytes of flattened pages that may be queued, and that a writer may hold. A larger page is queued alone.
+/// The maximum size of the queued pages, and of the pages that a writer buffers. A larger page is queued alone.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Queued bytes from which on the writers are the bottleneck, and should get the processors.
+/// Size of the queued pages from which on the writers are the bottleneck, and should get the processors.
 const WRITERS_BUSY_BYTES: usize = BYTES_MAX / 4;
 
-/// The bytes of queued pages. Clones share them.
+/// Counts the bytes of queued pages. Clones share the count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PageBudget {
     queued: Arc<(Mutex<usize>, Condvar)>,
 }
 
-/// The bytes of one queued page. They return to the budget when the last writer has taken the page.
+/// The reserved bytes of one queued page. Dropping the reservation returns them to the budget, when the last writer has
+/// taken the page.
 #[derive(Debug)]
 pub(super) struct PageReservation {
     bytes: usize,
@@ -35,7 +36,7 @@ impl PageBudget {
         *self.queued.0.lock().unwrap_or_else(PoisonError::into_inner) >= WRITERS_BUSY_BYTES
     }
 
-    /// Waits until the page fits into the budget.
+    /// Waits until the page fits into the budget, and reserves its bytes. `owner` is the thread that frees the page.
     pub fn reserve(&self, page: &FlatPage, owner: Sender<Arc<FlatPage>>) -> Arc<PageReservation> {
         let bytes = page.memory_bytes();
         let (queued, changed) = &*self.queued;
@@ -54,8 +55,7 @@ impl Drop for PageReservation {
     }
 }
 
-/// The pages of a scan that a writer holds until it applies the scan. Holds none of them if they are too large
-/// together.
+/// Buffers the pages of a scan until the writer applies the scan. Buffers no page if all pages together are too large.
 #[derive(Debug, Default)]
 pub(super) struct ScanPageBuffer {
     pages: Vec<(Arc<FlatPage>, Sender<Arc<FlatPage>>)>,
@@ -64,7 +64,7 @@ pub(super) struct ScanPageBuffer {
 }
 
 impl ScanPageBuffer {
-    /// Adds a page. If the buffer overflows, it drops all pages of the scan.
+    /// Adds a page. If the pages become too large, drops all pages of the scan.
     pub fn push(&mut self, page: Arc<FlatPage>, reservation: &PageReservation) {
         self.pages.push((page, reservation.owner.clone()));
         self.bytes += reservation.bytes;
@@ -79,7 +79,7 @@ impl ScanPageBuffer {
         (!self.has_overflowed).then(|| self.pages.iter().map(|(page, _)| page.as_ref()))
     }
 
-    /// Returns the pages to their owners, and begins the next scan.
+    /// Sends the pages to the threads that free them, and empties the buffer for the next scan.
     pub fn clear(&mut self) {
         (self.bytes, self.has_overflowed) = (0, false);
         for (page, owner) in self.pages.drain(..) {

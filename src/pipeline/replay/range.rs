@@ -1,9 +1,9 @@
 //! Replay of a range of creation time: builds the range from the scans that touch it, and replaces the range in each
 //! warehouse in one transaction.
 //!
-//! Complete windows are replaced. Scans of other windows may have changed rows of the range: rows at the edge of a
-//! window, and the snapshot of a session with answers in both windows. Such scans are built too, but only their rows
-//! inside the range are copied.
+//! Only complete windows are replaced, so the range may grow. Scans of other windows may have changed rows of the
+//! range: rows at the border of a window, and the snapshot of a session with answers in both windows. Such scans are
+//! built, too, but only their rows inside the range are copied.
 
 use std::collections::BTreeMap;
 
@@ -29,6 +29,8 @@ use super::{
 /// The longest session: answers of one session are at most this far apart.
 const SESSION_LEN_MAX_MS: i64 = 7 * DAY_MS;
 
+/// Replaces the requested range, extended to complete windows, in every warehouse, one stream after the other. If the
+/// replay is stopped, streams that were replaced before stay replaced. Fails if the archive lacks a scan of the range.
 pub(super) fn replay(context: ReplayContext<'_>, requested: Window) -> Result<ReplayResult, PipelineError> {
     let mut replayed = ReplayResult::default();
     let mut warehouses = open_warehouses(context.settings, context.identity)?;
@@ -36,12 +38,13 @@ pub(super) fn replay(context: ReplayContext<'_>, requested: Window) -> Result<Re
     for warehouse in &mut warehouses {
         let name = warehouse.name();
         ledgers.push((name, warehouse.ledger().map_err(failed(name))?));
-        // Releases the files while the range is built.
+        // Publishing releases the files while the range is built.
         warehouse.publish().map_err(failed(name))?;
     }
     let streams = context.settings.streams.iter().map(|stream| stream.stream).filter(|stream| stream.is_windowed());
     for stream in streams {
         let Some(window) = complete_windows(stream, requested, &context.scans, &ledgers) else { continue };
+        // Scans of this wider range may have changed rows inside `window`.
         let reach = Window::new(
             window.start_ms.saturating_sub(SESSION_LEN_MAX_MS),
             window.end_ms.saturating_add(SESSION_LEN_MAX_MS),
@@ -86,8 +89,8 @@ pub(super) fn replay(context: ReplayContext<'_>, requested: Window) -> Result<Re
     Ok(replayed)
 }
 
-/// Extends a range to the scanned windows that overlap it, and to the windows that overlap those. Returns `None` if no
-/// window overlaps the range.
+/// Extends a range until it has no part of a scanned window without the whole window. Returns `None` if no scanned
+/// window of the stream overlaps the range.
 fn complete_windows(
     stream: Stream,
     requested: Window,
@@ -114,7 +117,7 @@ fn complete_windows(
     }
 }
 
-/// Builds the scans into a DuckDB file next to the checkpoints. Returns `None` if the replay was stopped.
+/// Builds the scans into a new DuckDB file next to the state file. Returns `None` if the replay was stopped.
 fn build_range(context: &ReplayContext<'_>, scans: &[ArchivedScan]) -> Result<Option<Warehouse>, PipelineError> {
     super::clear_leftovers(context.settings)?;
     let place =

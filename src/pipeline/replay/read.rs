@@ -1,4 +1,4 @@
-//! Reads the archive for the writers: scans in the order of their commits, with flattened pages.
+//! Reads the archive for the writers: sends the flattened pages of each scan, in the order of the scans' commits.
 
 use std::{
     sync::{Arc, atomic::Ordering, mpsc::SyncSender},
@@ -25,7 +25,7 @@ use crate::{
 /// Why the reader ended before the last scan.
 pub(super) enum ReadStop {
     Cancelled,
-    /// A writer has ended. Its thread returns the error.
+    /// A writer has ended with an error, which its thread returns.
     WriterEnded,
     Failed(PipelineError),
 }
@@ -41,7 +41,7 @@ pub(super) struct ArchiveReader<'a> {
 }
 
 impl ArchiveReader<'_> {
-    /// Sends the steps of these scans, in order, and then [`WriterStep::Complete`].
+    /// Sends the steps of these scans, in order, followed by [`WriterStep::Complete`].
     pub fn read_all(self, scans: &[ArchivedScan]) -> Result<(), ReadStop> {
         thread::scope(|scope| {
             let mut flatteners = Flatteners::start(scope, self.filter.suppression, self.account);
@@ -53,6 +53,8 @@ impl ArchiveReader<'_> {
         })
     }
 
+    /// Queues the pages and the commit step of a scan, and sends queued entries to the writers. Fails if the file of
+    /// the scan is damaged or incomplete.
     fn read(&self, archived: &ArchivedScan, flatteners: &mut Flatteners<WriterStep>) -> Result<(), ReadStop> {
         if self.stop.is_cancelled() {
             return Err(ReadStop::Cancelled);
@@ -65,7 +67,7 @@ impl ArchiveReader<'_> {
             let body = Arc::new(body.map_err(|error| self.unreadable(flatteners, error))?);
             last = Some(Arc::clone(&body));
             // The rows of a page take several times its bytes, so large pages are flattened one at a time. While the
-            // writers are busy, one page at a time is enough, and leaves them the processors.
+            // writers are busy, one page at a time is enough, and leaves the processors to the writers.
             let is_single = body.len() >= LARGE_BODY_BYTES || self.budget.are_writers_busy();
             flatteners.push_page(ArchivedPage { scan: Arc::clone(&scan), rules, body });
             self.forward(flatteners, if is_single { 1 } else { flatteners.pages_max() })?;
@@ -85,7 +87,8 @@ impl ArchiveReader<'_> {
         self.forward(flatteners, flatteners.pages_max())
     }
 
-    /// Returns the reason to stop at an unreadable file. An error of an earlier page comes first.
+    /// Sends the queued entries, and returns the reason to stop at an unreadable file: an error of an earlier page, or
+    /// else `error`.
     fn unreadable(&self, flatteners: &mut Flatteners<WriterStep>, error: ArchiveError) -> ReadStop {
         match self.forward(flatteners, 0) {
             Ok(()) => ReadStop::Failed(PipelineError::Archive(error)),
@@ -117,12 +120,14 @@ impl ArchiveReader<'_> {
         Ok(())
     }
 
+    /// Sends a step to every writer.
     fn send(&self, step: WriterStep) -> Result<(), ReadStop> {
         self.writers.iter().try_for_each(|writer| writer.send(step.clone())).map_err(|_| ReadStop::WriterEnded)
     }
 }
 
-/// Returns how the service ended the list: on its last page, or with 404 if there is no page.
+/// Returns how the service marked the end of the list: on the last page, or with a 404 if there is no page or the last
+/// page has no mark. Returns `None` for users, or if the last page cannot be parsed.
 fn end_of_list(stream: Stream, last: Option<&[u8]>) -> Option<EndStyle> {
     match last {
         // Users are requested one by one; there is no list.

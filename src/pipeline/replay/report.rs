@@ -11,9 +11,9 @@ use super::super::{Outcome, ReportHeader};
 pub struct ReplayResult {
     /// Scans that were applied again.
     pub scans: u64,
-    /// Pages of those scans.
+    /// Pages of the applied scans.
     pub pages: u64,
-    /// Records on those pages.
+    /// Records on the pages of the applied scans.
     pub records: u64,
     /// The warehouses that were rebuilt.
     pub warehouses: Vec<RebuiltWarehouse>,
@@ -26,7 +26,7 @@ pub struct ReplayResult {
     /// True if the checkpoints cover less than before. The next sync pulls the rest.
     #[serde(skip)]
     pub has_gaps: bool,
-    /// True if the replay was stopped. It then changed nothing.
+    /// True if the replay was stopped. A stopped full replay changed nothing; of a range, `stretches` were replaced.
     #[serde(skip)]
     pub is_stopped: bool,
 }
@@ -36,7 +36,7 @@ pub struct ReplayResult {
 pub struct RebuiltWarehouse {
     pub name: &'static str,
     pub location: String,
-    /// Scans in its ledger.
+    /// Number of scans in the ledger of the warehouse.
     pub ledger_scans: u64,
 }
 

@@ -1,5 +1,6 @@
-//! Replaces a warehouse by the rebuilt one, atomically if the system can, and removes what a killed replay left. At any
-//! time the path has either the complete old warehouse or the complete new one.
+//! Replaces a warehouse by the rebuilt one, atomically if the operating system can, and removes files that a killed
+//! replay left. The path has the complete old warehouse or the complete new one, except for a moment on systems that
+//! cannot exchange two folders.
 //!
 //! ```text
 //! warehouse.duckdb.replay   the file being built, with .wal and .spill; then renamed over warehouse.duckdb
@@ -16,7 +17,9 @@ use std::{
 use super::super::PipelineError;
 use crate::{config::Settings, files, schema};
 
+/// Suffix of the path at which a new warehouse is built.
 const BUILD: &str = ".replay";
+/// Suffix of the path of an old folder during a swap.
 const REPLACED: &str = ".replaced";
 
 /// Returns the path without links and without a slash at its end.
@@ -24,6 +27,7 @@ fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.components().collect())
 }
 
+/// Returns the path without links, with a suffix.
 fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     files::with_suffix(&real(path), suffix)
 }
@@ -33,7 +37,8 @@ pub(super) fn build_path(path: &Path) -> PathBuf {
     suffixed(path, BUILD)
 }
 
-/// Removes what a killed replay left. Restores a folder that a killed swap has moved away. The caller holds the lease.
+/// Removes the files that a killed replay left, and restores a folder that a killed swap has moved away. The caller
+/// holds the lease.
 pub fn clear_leftovers(settings: &Settings) -> Result<(), PipelineError> {
     for path in settings.warehouse.duckdb.iter().chain([&settings.state_path]) {
         let built = build_path(path);
@@ -52,12 +57,12 @@ pub fn clear_leftovers(settings: &Settings) -> Result<(), PipelineError> {
     Ok(())
 }
 
-/// Replaces the file at `path` by the one at its build path.
+/// Replaces the file at `path` by the rebuilt file at [`build_path`]. Fails if one of both files has a log.
 pub(super) fn swap_file(path: &Path) -> Result<(), PipelineError> {
     for file in [real(path), build_path(path)] {
         let log = files::with_suffix(&file, ".wal");
         if log.exists() {
-            // The engine would replay this log into the other file.
+            // DuckDB would replay this log into the other file.
             let source = io::Error::other("its log has commits that the file lacks");
             return Err(PipelineError::Swap { action: "replace", path: file, source });
         }
@@ -66,7 +71,8 @@ pub(super) fn swap_file(path: &Path) -> Result<(), PipelineError> {
     files::replace(&build_path(path), &real(path)).map_err(failed)
 }
 
-/// Replaces the folder at `path` by the one at its build path.
+/// Replaces the folder at `path` by the rebuilt folder at [`build_path`], with the access rights of the old folder and
+/// the files of other programs in it. If there is no old folder, only renames the new one.
 pub(super) fn swap_folder(path: &Path) -> Result<(), PipelineError> {
     let (old, new) = (real(path), build_path(path));
     if !old.exists() {
@@ -88,7 +94,7 @@ pub(super) fn swap_folder(path: &Path) -> Result<(), PipelineError> {
     remove(&replaced)
 }
 
-/// Links the files of other programs in the old folder into the new one.
+/// Links the files of other programs in the old folder into the new folder. A name that the new folder has is skipped.
 fn link_foreign_files(old: &Path, new: &Path) -> Result<(), PipelineError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -106,6 +112,7 @@ fn link_foreign_files(old: &Path, new: &Path) -> Result<(), PipelineError> {
     Ok(())
 }
 
+/// Creates `to` as a hard link to a file, a copy of a symbolic link, or a folder with links to all files below `from`.
 fn link(from: &Path, to: &Path) -> io::Result<()> {
     let kind = from.symlink_metadata()?.file_type();
     if kind.is_symlink() {
@@ -119,7 +126,7 @@ fn link(from: &Path, to: &Path) -> io::Result<()> {
     fs::read_dir(from)?.try_for_each(|entry| entry.and_then(|entry| link(&entry.path(), &to.join(entry.file_name()))))
 }
 
-/// Exchanges two folders atomically. Returns false if the system or the file system cannot.
+/// Exchanges two folders atomically. Returns false if the operating system or the file system cannot exchange folders.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
 fn exchange(left: &Path, right: &Path) -> Result<bool, PipelineError> {
     use rustix::{
@@ -138,6 +145,7 @@ fn exchange(_left: &Path, _right: &Path) -> Result<bool, PipelineError> {
     Ok(false)
 }
 
+/// Renames a file or folder, durably.
 fn rename(from: &Path, to: &Path) -> Result<(), PipelineError> {
     let failed = |source| PipelineError::Swap { action: "replace", path: to.to_owned(), source };
     fs::rename(from, to).map_err(failed)?;
@@ -150,6 +158,7 @@ fn sync_parent(path: &Path) -> Result<(), PipelineError> {
     files::sync_folder(parent).map_err(|source| PipelineError::Swap { action: "sync", path: parent.to_owned(), source })
 }
 
+/// Removes a file, or a folder with everything in it. Does nothing if the path does not exist.
 fn remove(path: &Path) -> Result<(), PipelineError> {
     let removed = match path.symlink_metadata() {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path),
@@ -157,7 +166,7 @@ fn remove(path: &Path) -> Result<(), PipelineError> {
         Err(error) => Err(error),
     };
     match removed {
-        // `NotADirectory`: a file is in place of a parent folder. The code that creates the folder reports it.
+        // `NotADirectory` means that a parent folder is a file. The code that creates the folder reports it.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(()),
         outcome => outcome.map_err(|source| PipelineError::Swap { action: "remove", path: path.to_owned(), source }),
     }

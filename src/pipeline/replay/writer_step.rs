@@ -15,13 +15,13 @@ use super::{inventory::ArchivedScan, page_budget::PageReservation};
 pub(super) enum WriterStep {
     /// A page of the current scan.
     Page(Arc<FlatPage>, Arc<PageReservation>),
-    /// Apply the scan: the writer has all its pages.
+    /// Apply the scan: the writer has received all pages of the scan.
     Commit(Arc<ArchivedScan>, CommitOptions),
     /// Complete the warehouse: there is no further scan.
     Complete,
 }
 
-/// Removes records and fields from archived pages.
+/// The rules by which records and fields are removed from archived pages.
 #[derive(Clone, Copy)]
 pub(super) struct PageFilter<'a> {
     pub drift: DriftPolicy,

@@ -49,7 +49,8 @@ const THEMES_RANGE: RangeNames = RangeNames {
     end_inclusive: behaviour_names::THEMES_END_INCLUSIVE,
 };
 
-/// Measures the list of responses.
+/// Measures the list of responses, with requests for small windows around one row of the sample. If no row has a
+/// creation time, all behaviours of the list stay unknown.
 pub(super) async fn measure(context: &mut MeasureContext, sample: &ResponseSample) -> Result<(), TieProbeError> {
     let Some(row) = sample.most_informative() else {
         report::fill_unknown(
@@ -69,6 +70,8 @@ pub(super) async fn measure(context: &mut MeasureContext, sample: &ResponseSampl
     ranges(context, &requester, &RESPONSES_RANGE, row, [&empty, &around]).await
 }
 
+/// Adds how the service marks the end of a list, and whether an empty page follows the last row. `around` is the list
+/// of the creation time `at_ms` of a row. Both stay unknown if the list is empty or was not read to its end.
 fn list_end(context: &mut MeasureContext, at_ms: i64, around: &SmallList) {
     let (style, trailing) = (behaviour_names::END_STYLE, behaviour_names::TRAILING_EMPTY_PAGE);
     let how = format!("a list of {} rows", around.rows);
@@ -85,6 +88,7 @@ fn list_end(context: &mut MeasureContext, at_ms: i64, around: &SmallList) {
     }
 }
 
+/// Adds whether the service answers an empty list with 404. `empty` is the list of a window that should have no rows.
 fn empty_list(context: &mut MeasureContext, empty: &SmallList) {
     let name = behaviour_names::NOT_FOUND_WHEN_EMPTY;
     let how = "the responses of 1970-01-01T00:00:00.001Z";
@@ -95,7 +99,8 @@ fn empty_list(context: &mut MeasureContext, empty: &SmallList) {
     });
 }
 
-/// Measures the range of a list. `lists` has the list of an empty window, and the list of the row's creation time.
+/// Measures which time of a row `start` and `end` mean, and whether both are inclusive. `lists` has the list of an
+/// empty window, and the list of the creation time of `row`.
 async fn ranges(
     context: &mut MeasureContext,
     requester: &MomentRequester,
@@ -119,7 +124,8 @@ async fn ranges(
     Ok(())
 }
 
-/// Measures by which time of the row the service filters.
+/// Measures by which time of the row the service filters. Requests the row at each of its times that differ from the
+/// creation time, unless `around` already has the row. `empty` is the list of a window that should have no rows.
 async fn filter_time(
     lists: &SmallListReader<'_>,
     name: &'static str,
@@ -155,7 +161,8 @@ async fn filter_time(
     })
 }
 
-/// Measures whether a range contains its ends: requests a row with its own time as `start`, and then as `end`.
+/// Measures whether a range contains its ends. Requests a row once with its creation time as `start`, and once as
+/// `end`.
 async fn inclusive_ends(
     context: &mut MeasureContext,
     requester: &MomentRequester,
@@ -171,6 +178,8 @@ async fn inclusive_ends(
     Ok(())
 }
 
+/// Adds whether a range contains one of its ends: true if `list` has the row. Stays unknown if the list was not read to
+/// its end and lacks the row.
 fn add_end(context: &mut MeasureContext, name: &'static str, list: &SmallList, how: String) {
     context.add(match list.end {
         // An incomplete list does not prove that a row is missing.
@@ -179,7 +188,8 @@ fn add_end(context: &mut MeasureContext, name: &'static str, list: &SmallList, h
     });
 }
 
-/// Measures the range of the list of surveys. Runs do not need it: they read all surveys each time.
+/// Measures which time of a survey `start` and `end` mean, and whether both are inclusive. Runs do not need these
+/// behaviours, because they read all surveys each time.
 pub(super) async fn surveys(context: &mut MeasureContext) -> Result<(), TieProbeError> {
     let scope = Scope::all(Stream::Surveys);
     let requester = MomentRequester { scope, flags: FlagSet::EMPTY, ..context.requester.clone() };
@@ -204,7 +214,8 @@ pub(super) async fn surveys(context: &mut MeasureContext) -> Result<(), TieProbe
     ranges(context, &requester, &SURVEYS_RANGE, row, [&empty, &around]).await
 }
 
-/// Measures the list of themes. Its page size cannot be requested: it is the length of a page that another one follows.
+/// Measures the list of themes: its page size, and what `start` and `end` mean. A request cannot set the page size of
+/// themes, so it is measured as the length of a page that another page follows.
 pub(super) async fn themes(context: &mut MeasureContext) -> Result<(), TieProbeError> {
     let name = behaviour_names::THEMES_PAGE_ROWS;
     let window = Window::new(0, context.now_ms.saturating_add(DAY_MS));
@@ -228,7 +239,8 @@ pub(super) async fn themes(context: &mut MeasureContext) -> Result<(), TieProbeE
     theme_times(context, scope, window, first).await
 }
 
-/// Measures the range of themes, with requests for themes at their creation time.
+/// Measures what `start` and `end` of themes mean, with requests for themes at their creation time. `window` is the
+/// window of `first_page`, which is `None` if no page arrived.
 async fn theme_times(
     context: &mut MeasureContext,
     scope: Scope,

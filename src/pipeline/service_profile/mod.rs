@@ -1,6 +1,6 @@
 //! The service profile: measures what the contract leaves open (`check --behaviours`), and records what runs observe.
 //!
-//! Measuring takes few requests, through the gate and under the lease. Any behaviour may stay unknown: a service
+//! Measuring takes few requests, within the rate limit and under the lease. Any behaviour may stay unknown: a service
 //! without rows shows nothing. No behaviour ever proves that a window is complete (promise P3).
 
 mod lists;
@@ -36,10 +36,11 @@ pub(super) use observed::ObservedBehaviours;
 pub use report::{KnownBehaviour, Measured, known_behaviours};
 pub(super) use statuses::{KnownStatuses, measure_statuses};
 
-/// Requests that measuring may send at most, with retries.
+/// The maximum number of requests that measuring may send, retries included.
 pub const MEASURE_REQUESTS_MAX: u64 = 60;
 
-/// Measures every behaviour of the service, and stores the values. Takes the lease.
+/// Measures every behaviour of the service, and stores the measured values. Takes the lease. Values are also stored if
+/// a measure fails, but the function then returns the error.
 pub async fn measure_service_profile(settings: &Settings) -> Result<Vec<Measured>, PipelineError> {
     let identity = identity(settings)?;
     let session = Session::open(settings, &identity, "check", &System::default())?;
@@ -71,8 +72,8 @@ pub async fn measure_service_profile(settings: &Settings) -> Result<Vec<Measured
     Ok(report::in_order(context.measured))
 }
 
-/// Runs all measures. If a list fails, its behaviours stay unknown. If the request budget is spent, all further
-/// behaviours stay unknown. Any other failure is an error.
+/// Runs all measures that send requests. If a list fails, the behaviours of the list stay unknown. If the request
+/// budget is spent, all further behaviours stay unknown. Any other failure is an error.
 async fn measure_all(
     context: &mut MeasureContext,
     stored_ids: Vec<String>,
@@ -107,7 +108,7 @@ async fn measure_all(
     }
 }
 
-/// Turns an error of one list into the reason why its behaviours are unknown. Returns other errors.
+/// Turns an error of one list into the reason why the behaviours `names` are unknown. Returns errors that end the run.
 fn unless_list_failed(
     context: &mut MeasureContext,
     names: impl IntoIterator<Item = &'static str>,
@@ -122,6 +123,7 @@ fn unless_list_failed(
     }
 }
 
+/// Measures the list of responses: page size and order, the range, and ties.
 async fn responses(context: &mut MeasureContext) -> Result<(), TieProbeError> {
     let Some(sample) = paging::measure(context).await? else { return Ok(()) };
     lists::measure(context, &sample).await?;
@@ -133,6 +135,7 @@ async fn responses(context: &mut MeasureContext) -> Result<(), TieProbeError> {
     ties(context, &sample).await
 }
 
+/// Measures how the service lists surveys by status.
 async fn statuses(context: &mut MeasureContext) -> Result<(), TieProbeError> {
     for measured in measure_statuses(&context.requester.source, KnownStatuses::default()).await? {
         context.add(measured);
@@ -140,6 +143,7 @@ async fn statuses(context: &mut MeasureContext) -> Result<(), TieProbeError> {
     Ok(())
 }
 
+/// Measures how the service treats rows that share a millisecond. Stays unknown if the sample has no two such rows.
 async fn ties(context: &mut MeasureContext, sample: &paging::ResponseSample) -> Result<(), TieProbeError> {
     let (name, tie) = (behaviour_names::TIES, sample.tie());
     let Some(at_ms) = tie else {

@@ -14,10 +14,11 @@ use crate::{
 
 use super::super::PipelineError;
 
-/// Rows of different times that prove an order. Unordered rows look ordered in less than one of ten thousand pages.
+/// Number of rows of different times that prove an order. Unordered rows look ordered on fewer than one of ten thousand
+/// pages.
 const ORDERED_MIN: usize = 8;
 
-/// The behaviours that all pulls of a run have observed. Clones share them.
+/// The behaviours that all pulls of a run have observed, shared by clones.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct ObservedBehaviours(Arc<Mutex<Observations>>);
 
@@ -30,7 +31,8 @@ struct Observations {
 }
 
 impl ObservedBehaviours {
-    /// Adds what a page of responses shows. Pages of other streams are ignored.
+    /// Adds the behaviours that a page of responses shows: the order of the rows, and the end of the list. Pages of
+    /// other streams are ignored. Two pages with different orders prove that there is no order.
     pub fn add_page(&self, stream: Stream, page: &Page, moments: &PageMoments) {
         if stream != Stream::Responses {
             return;
@@ -59,7 +61,7 @@ impl ObservedBehaviours {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores the observed behaviours.
+    /// Stores the observed behaviours, with their evidence. Behaviours that were not observed keep their stored value.
     pub fn remember(&self, state: &State, source: &Source, now_ms: i64) -> Result<(), PipelineError> {
         let observed = self.observations();
         let values = [
@@ -83,12 +85,13 @@ impl ObservedBehaviours {
     }
 }
 
-/// Returns a word or a boolean as JSON, which cannot fail.
+/// Returns a word or a boolean as JSON. Returns `None` if there is no value.
 fn json(value: Option<impl Serialize>) -> Option<Value> {
     serde_json::to_value(value?).ok()
 }
 
-/// Returns the order of a page's rows, or `None` if the page has too few different times.
+/// Returns the order of a page's rows by creation time. Returns `None` if the rows look ordered, but too few different
+/// times prove it.
 pub(super) fn order_of(page: &PageMoments) -> Option<ListOrder> {
     let mut times: Vec<i64> = page.rows.iter().filter_map(|(ms, _)| *ms).collect();
     times.dedup();

@@ -21,7 +21,7 @@ use super::{
 const SIZES: [u32; 6] = [1000, 500, 250, 100, 50, 10];
 /// The range of the first attempts. A range of all history may be too slow for the service.
 const RECENT_DAYS: i64 = 30;
-/// Further pages that are read at most, to find two rows of one millisecond.
+/// The maximum number of further pages that are read to find two rows of one millisecond.
 const MORE_PAGES_MAX: usize = 5;
 
 /// Pages of responses.
@@ -32,16 +32,17 @@ pub(super) struct ResponseSample {
 }
 
 impl ResponseSample {
-    /// Returns a creation time that two rows share.
+    /// Returns a creation time that two rows share, in epoch milliseconds. Returns `None` if there is no such time.
     pub fn tie(&self) -> Option<i64> {
         self.pages.iter().find_map(|page| page.tie_ms)
     }
 
+    /// Returns the number of rows on all pages.
     pub fn rows(&self) -> usize {
         self.pages.iter().map(|page| page.rows.len()).sum()
     }
 
-    /// Returns the row of the first page that shows best what the range of a list means.
+    /// Returns the row of the first page that shows best by which time the service filters.
     pub fn most_informative(&self) -> Option<&RowTimes> {
         most_informative(&self.first)
     }
@@ -51,18 +52,24 @@ impl ResponseSample {
 enum PageAttempt {
     Page {
         moments: PageMoments,
+        /// The rows of the page, with their times.
         first: Vec<RowTimes>,
+        /// Ids of the users on the page.
         users: Vec<String>,
         rows: usize,
         latency_ms: u64,
+        /// The request of the next page.
         request: PageRequest,
         has_next: bool,
     },
+    /// The list is empty, or the service refused the request.
     Empty,
     Failed(Failure),
 }
 
-/// Measures the page size and the order. Returns `None` if there is no page: then nothing else can be measured.
+/// Measures the page size and the order of responses. Tries page sizes from the largest until a page takes at most half
+/// of the time limit. Returns the pages for further measures, or `None` if no page arrived; all behaviours of responses
+/// stay unknown in this case.
 pub(super) async fn measure(context: &mut MeasureContext) -> Result<Option<ResponseSample>, TieProbeError> {
     let end_ms = context.now_ms.saturating_add(DAY_MS);
     let recent = Window::new(context.now_ms.saturating_sub(RECENT_DAYS * DAY_MS), end_ms);
@@ -111,6 +118,7 @@ pub(super) async fn measure(context: &mut MeasureContext) -> Result<Option<Respo
     Ok(None)
 }
 
+/// Requests the first page of a window with one page size.
 async fn try_size(context: &MeasureContext, window: Window, size: u32) -> Result<PageAttempt, TieProbeError> {
     let requester = &context.requester;
     let mut request =
@@ -130,7 +138,8 @@ async fn try_size(context: &MeasureContext, window: Window, size: u32) -> Result
     })
 }
 
-/// `is_proven` is false if the page has all rows of the list, so that a larger page was never tried.
+/// Adds the measured page size. `is_proven` is false if the page has all rows of the list, so that nothing shows
+/// whether the service delivers a full page. `tried` has the attempts, in words.
 fn add_page_size(context: &mut MeasureContext, size: u32, is_proven: bool, rows: usize, tried: &[String]) {
     let name = behaviour_names::PAGE_ROWS;
     context.add(match is_proven {
@@ -139,7 +148,8 @@ fn add_page_size(context: &mut MeasureContext, size: u32, is_proven: bool, rows:
     });
 }
 
-/// Adds the order, and reads more pages until two rows share a millisecond.
+/// Adds the measured order, and reads up to [`MORE_PAGES_MAX`] more pages until two rows share a millisecond. `request`
+/// is the request of the next page. Returns the sample with all pages.
 async fn finish(
     context: &mut MeasureContext,
     mut sample: ResponseSample,

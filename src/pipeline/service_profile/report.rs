@@ -60,21 +60,23 @@ pub struct Measured {
     pub name: &'static str,
     /// The measured value; `None` if the service does not show it.
     pub value: Option<Value>,
-    /// How the value was measured, or why it could not be.
+    /// How the value was measured, or why it could not be measured.
     pub how: String,
-    /// Requests of this measure.
+    /// Number of requests of this measure.
     pub requests: u64,
-    /// When the value was measured, epoch milliseconds by this machine's clock; `None` without a value.
+    /// When the value was measured, in epoch milliseconds by this machine's clock. `None` without a value.
     pub measured_ms: Option<i64>,
 }
 
 impl Measured {
+    /// Creates a measured behaviour. `how` says how it was measured.
     pub(super) fn known(name: &'static str, value: impl Serialize, how: impl Into<String>) -> Self {
         // The JSON of words, numbers, booleans and lists of them cannot fail.
         let value = serde_json::to_value(value).ok();
         Self { name, value, how: how.into(), requests: 0, measured_ms: None }
     }
 
+    /// Creates a behaviour that could not be measured. `why` says why.
     pub(super) fn unknown(name: &'static str, why: impl Into<String>) -> Self {
         Self { name, value: None, how: why.into(), requests: 0, measured_ms: None }
     }
@@ -89,6 +91,7 @@ pub(super) fn fill_unknown(measured: &mut Vec<Measured>, names: impl IntoIterato
     }
 }
 
+/// Sorts behaviours in the order of the report.
 pub(super) fn in_order(mut measured: Vec<Measured>) -> Vec<Measured> {
     measured.sort_by_key(|one| all().position(|name| name == one.name));
     measured
@@ -100,11 +103,11 @@ pub struct KnownBehaviour {
     /// The name of the behaviour.
     #[serde(rename = "trait")]
     pub name: &'static str,
-    /// The stored value; `None` if it was never measured.
+    /// The stored value. `None` if the behaviour was never measured.
     pub value: Option<Value>,
-    /// When it was measured, epoch milliseconds by this machine's clock.
+    /// When the behaviour was measured, in epoch milliseconds by this machine's clock.
     pub measured_ms: Option<i64>,
-    /// How it was measured; `None` for a value of an earlier version of this program.
+    /// How the behaviour was measured. `None` for a value of an earlier version of this program.
     pub evidence: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The form of `Retry-After`. It is never provoked: the evidence is a 429 that a run received anyway.
+//! Measures the form of `Retry-After`. No 429 is provoked: the evidence is a 429 that a run received anyway.
 
 use crate::{
     model::{RetryAfterForm, behaviour_names},
@@ -7,9 +7,11 @@ use crate::{
 
 use super::{super::PipelineError, measure_context::MeasureContext, report::Measured};
 
+/// Adds the form of `Retry-After` that this check received, or the stored form of an earlier run. The form stays
+/// unknown if no run was rate limited.
 pub(super) fn measure(context: &mut MeasureContext, state: &State) -> Result<(), PipelineError> {
     let name = behaviour_names::RETRY_AFTER;
-    // Replaces an entry of a spent request budget: this measure needs no request.
+    // An entry of a spent request budget is replaced, because this measure needs no request.
     context.measured.retain(|measured| measured.name != name);
     let received = context.requester.source.retry_after_form();
     let stored = state.behaviour::<RetryAfterForm>(name)?;

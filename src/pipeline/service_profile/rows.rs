@@ -9,9 +9,9 @@ use arrow::{
 
 use crate::model::{FlatPage, RowTime, SECOND_MS, Stream};
 
-/// Two times this close may be the same time, rounded.
+/// Two times at most this far apart may be the same time, rounded.
 const SAME_MS: i64 = 2 * SECOND_MS;
-/// Rows this close to a row are listed with it when its range is requested.
+/// Rows at most this far from a row are listed with it when the row's creation time is requested.
 const NEAR_MS: i64 = 2;
 
 /// The times of a row.
@@ -20,18 +20,19 @@ pub(super) struct RowTimes {
     /// The hash of the row's key.
     pub key: u128,
     pub created_ms: i64,
-    /// The other times that the row has.
+    /// The times other than the creation time that the row has, in epoch milliseconds.
     pub others: Vec<(RowTime, i64)>,
 }
 
 impl RowTimes {
-    /// Returns the other times that differ from the creation time.
+    /// Returns the times that differ from the creation time by more than rounding.
     pub fn distinct_times(&self) -> impl Iterator<Item = (RowTime, i64)> + '_ {
         self.others.iter().copied().filter(|(_, at_ms)| (at_ms - self.created_ms).abs() > SAME_MS)
     }
 }
 
-/// Returns the rows of a page that have a creation time, in order.
+/// Returns the rows of a page that have a creation time, in order. The session time of a row is the earliest creation
+/// time of the session's rows on the page.
 pub(super) fn rows_of(stream: Stream, flat: &FlatPage) -> Vec<RowTimes> {
     let Some(batch) = flat.table(stream.name()) else { return Vec::new() };
     let times = |name: &str| batch.column_by_name(name).map(moments).unwrap_or_default();
@@ -59,14 +60,16 @@ pub(super) fn rows_of(stream: Stream, flat: &FlatPage) -> Vec<RowTimes> {
     flat.key_hashes.iter().enumerate().filter_map(read).collect()
 }
 
+/// Returns the times of a column in epoch milliseconds.
 fn moments(column: &ArrayRef) -> Vec<Option<i64>> {
     let times = column.as_primitive_opt::<TimestampMicrosecondType>();
     times.map(|times| times.iter().map(|at_us| at_us.map(|at_us| at_us.div_euclid(1000))).collect()).unwrap_or_default()
 }
 
-/// Returns the row that shows best by which time the service filters: the row with the most distinct times; then a row
-/// without others close to it; then a row in the middle, because the page may have only a part of the first and the
-/// last session.
+/// Returns the row that shows best by which time the service filters. Returns `None` without rows.
+///
+/// Rows are ranked by the number of distinct times. Of equal rows, one without other rows close to it wins, and of
+/// these the one nearest to the middle, because the page may lack rows of the first and the last session.
 pub(super) fn most_informative(rows: &[RowTimes]) -> Option<&RowTimes> {
     let mut created: Vec<i64> = rows.iter().map(|row| row.created_ms).collect();
     created.sort_unstable();

@@ -7,31 +7,33 @@ use crate::{
 
 use super::super::ties::{MomentRequester, TieProbeError, moments_of};
 
-/// Pages of a small list that are read at most.
+/// The maximum number of pages that are read of a small list.
 const PAGES_MAX: usize = 4;
 
 /// A list of a few rows.
 pub(super) struct SmallList {
     /// True if the list has the row of the reader's key.
     pub has_row: bool,
+    /// Number of rows on the pages that were read.
     pub rows: usize,
-    /// How the service marked the end of the list; `None` if the end was not reached.
+    /// How the service marked the end of the list. `None` if the end was not reached.
     pub end: Option<EndStyle>,
-    /// True if the last page is empty and not the first one.
+    /// True if an empty page or a 404 follows the first page.
     pub has_trailing_empty_page: bool,
 }
 
 /// Reads lists of a few rows, and looks for one row in them.
 pub(super) struct SmallListReader<'a> {
     pub requester: &'a MomentRequester,
-    /// The page size of requests.
+    /// The page size of requests, for streams with page sizes.
     pub page_rows: u32,
-    /// The key hash of the row.
+    /// The key hash of the row to look for.
     pub key: u128,
 }
 
 impl SmallListReader<'_> {
-    /// Reads the list of a window of a few milliseconds.
+    /// Reads the list of a window of a few milliseconds, at most [`PAGES_MAX`] pages. `range` says how exactly the
+    /// client requests the ends of the window. If a request fails, returns the list so far, without an end.
     pub async fn read(&self, window: Window, range: Range) -> Result<SmallList, TieProbeError> {
         let Self { requester, key, .. } = self;
         let page_rows = requester.scope.stream.page_rows_max().map_or(0, |max| max.min(self.page_rows));

@@ -1,5 +1,5 @@
 //! Measures which surveys the service lists if a request names no status, and which of the contract's three spellings
-//! of `status` it understands. Without this, a survey that is archived would seem to have vanished.
+//! of `status` it understands. Without the measure, a survey that is archived would seem to have vanished.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -21,34 +21,35 @@ use super::{
     report::STATUS_BEHAVIOURS,
 };
 
-/// The stored spelling if the service understands none.
+/// The value that is stored if the service understands no spelling.
 const NONE: &str = "none";
-/// If the service understands no spelling, the measure is repeated after this time.
+/// The time after which the measure is repeated if the service understands no spelling.
 const MEASURE_AGE_MAX_MS: i64 = 30 * DAY_MS;
 /// The smallest page size.
 const ROWS_MIN: u32 = 10;
-/// Pages of a list of surveys that are read at most.
+/// The maximum number of pages that are read of a list of surveys.
 const PAGES_MAX: usize = 1000;
 
 /// The result of the measure.
 struct StatusMeasure {
-    /// The spelling that the service understands.
+    /// The spelling that the service understands. `None` if it understands no spelling.
     spelling: Option<StatusSpelling>,
-    /// True if a list without a status has all surveys; `None` if the listed surveys do not show it.
+    /// True if a request without a status lists all surveys. `None` if the listed surveys do not show it.
     lists_all: Option<bool>,
-    /// Statuses in the list without a status.
+    /// Statuses of the surveys that a request without a status lists.
     by_default: BTreeSet<SurveyStatus>,
-    /// Statuses that are only in the list with all statuses; `None` without a spelling.
+    /// Statuses that are only listed if a request names all statuses. `None` without a spelling.
     on_request: Option<BTreeSet<SurveyStatus>>,
+    /// The evidence, in words.
     how: String,
 }
 
-/// What earlier runs measured.
+/// The behaviours about statuses of surveys that earlier runs measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in super::super) struct KnownStatuses {
-    /// `None` if it was never measured; `Some(None)` if the service understands no spelling.
+    /// `None` if a measure of the spelling is due; `Some(None)` if the service understands no spelling.
     spelling: Option<Option<StatusSpelling>>,
-    /// True if a list without a status has all surveys.
+    /// True if a request without a status lists all surveys. `None` if it is unknown.
     lists_all: Option<bool>,
 }
 
@@ -64,8 +65,8 @@ impl KnownStatuses {
         Ok(KnownStatuses { spelling, lists_all: lists_all.map(|(lists_all, _)| lists_all) })
     }
 
-    /// Returns true if a measure is due: it was never made, or the listed surveys did not show whether the list has
-    /// all.
+    /// Returns true if a measure is due: the spelling is unknown, or the listed surveys did not show whether a request
+    /// without a status lists all surveys.
     pub fn need_measure(self) -> bool {
         match self.spelling {
             None => true,
@@ -74,12 +75,12 @@ impl KnownStatuses {
         }
     }
 
-    /// Returns the status filter for lists of surveys, or `None` for lists without a status. `wanted` is empty for
-    /// surveys of all statuses.
+    /// Returns the status filter for requests of surveys, or `None` to name no status. `wanted` are the statuses of the
+    /// settings; empty for surveys of all statuses.
     pub fn filter(self, wanted: &[SurveyStatus]) -> Option<StatusFilter> {
         let spelling = self.spelling.flatten()?;
         match (wanted, self.lists_all) {
-            // A list without a status also has surveys with a status that the contract does not know.
+            // A request without a status also lists surveys with a status that the contract does not know.
             ([], Some(true) | None) => None,
             ([], Some(false)) => Some(StatusFilter { spelling, statuses: SurveyStatus::ALL.to_vec() }),
             (wanted, _) => Some(StatusFilter { spelling, statuses: wanted.to_vec() }),
@@ -87,7 +88,8 @@ impl KnownStatuses {
     }
 }
 
-/// Measures how the service lists surveys by status. A behaviour that the answers do not show stays unknown.
+/// Measures how the service lists surveys by status. A behaviour that the answers do not show stays unknown. `known` is
+/// what earlier runs measured, whose spelling is tried first. Leaves the client without a status filter.
 pub(in super::super) async fn measure_statuses(
     source: &Source,
     known: KnownStatuses,
@@ -120,17 +122,23 @@ pub(in super::super) async fn measure_statuses(
     Ok(vec![form, whole, default, more])
 }
 
-/// Returns the names, sorted.
+/// Returns the names of statuses, sorted.
 fn names(statuses: &BTreeSet<SurveyStatus>) -> Vec<&'static str> {
     let mut names: Vec<&str> = statuses.iter().map(|status| status.name()).collect();
     names.sort_unstable();
     names
 }
 
-/// The surveys of one list: hash of the key, and status. A status that the contract does not know is `None`: it may be
-/// any text, such as the name of a person, and behaviours are logged and shown (promise P9).
+/// The surveys of one list: for each hash of a key, the status. A status that the contract does not know is `None`,
+/// because it may be any text, such as the name of a person, and behaviours are logged and shown (promise P9).
 type SurveyList = BTreeMap<u128, Option<SurveyStatus>>;
 
+/// Requests the list without a status, and with all statuses in each spelling until the service understands one.
+/// Returns
+/// `None` if the list without a status does not arrive.
+///
+/// The service understands a spelling if the list grows with all statuses, or if two statuses list exactly their
+/// surveys. A spelling that an earlier run measured (`known`) only has to list all surveys.
 async fn measure(source: &Source, known: Option<StatusSpelling>) -> Result<Option<StatusMeasure>, TieProbeError> {
     let Some(plain) = list(source, None).await? else { return Ok(None) };
     let has = |status| plain.values().any(|other| *other == Some(status));
@@ -151,14 +159,14 @@ async fn measure(source: &Source, known: Option<StatusSpelling>) -> Result<Optio
             let how = format!("{} surveys, with all six statuses and without", plain.len());
             return Ok(Some(StatusMeasure { lists_all, ..compare(Some(spelling), &plain, Some(&listed), how) }));
         }
-        // More surveys with statuses disprove that the list without a status has all.
+        // More surveys with statuses disprove that a request without a status lists all surveys.
         lists_all = lists_all.filter(|_| listed.len() <= plain.len());
     }
     let how = format!("{} surveys; the service understands no spelling", plain.len());
     Ok(Some(StatusMeasure { lists_all, ..compare(None, &plain, None, how) }))
 }
 
-/// Compares the list without a status (`plain`) with the list with all statuses.
+/// Compares the list without a status (`plain`) with the list with all statuses (`all`). Leaves `lists_all` unknown.
 fn compare(
     spelling: Option<StatusSpelling>,
     plain: &SurveyList,
@@ -173,7 +181,8 @@ fn compare(
     StatusMeasure { spelling, lists_all: None, by_default, on_request, how }
 }
 
-/// Returns true if a request for two statuses lists exactly the surveys with them. Uses the two rarest statuses.
+/// Returns true if a request for two statuses lists exactly the surveys with these statuses. Uses the two statuses that
+/// are rarest in `all`, the list with all statuses.
 async fn is_understood(source: &Source, spelling: StatusSpelling, all: &SurveyList) -> Result<bool, TieProbeError> {
     let count = |status: &SurveyStatus| all.values().filter(|other| **other == Some(*status)).count();
     let mut statuses = SurveyStatus::ALL;
@@ -185,7 +194,8 @@ async fn is_understood(source: &Source, spelling: StatusSpelling, all: &SurveyLi
     Ok(listed.is_some_and(|listed| listed.into_keys().collect::<HashSet<_>>() == expected))
 }
 
-/// Reads the list of surveys with a status filter. Returns `None` if the service refuses the request or fails.
+/// Reads the list of surveys with a status filter. Retries a failed first page with a smaller page size. Returns `None`
+/// if a request is refused or fails, or if the list does not end.
 async fn list(source: &Source, filter: Option<StatusFilter>) -> Result<Option<SurveyList>, TieProbeError> {
     source.list_surveys_with(filter);
     let (scope, page_rows) = (Scope::all(Stream::Surveys), Stream::Surveys.page_rows_max().unwrap_or(0));
@@ -213,6 +223,7 @@ async fn list(source: &Source, filter: Option<StatusFilter>) -> Result<Option<Su
     Ok(None)
 }
 
+/// Returns the surveys on a page, with their statuses.
 fn statuses_of(body: &[u8]) -> Result<SurveyList, PipelineError> {
     let flat = flatten_page(Stream::Surveys, body, DriftRules::default())?;
     let status = flat.table(Stream::Surveys.name()).and_then(|rows| rows.column_by_name("status"));

@@ -1,4 +1,4 @@
-//! Facts about the service in the warehouse and the inbox: environments in webhooks, and ids of users. Sends no
+//! Reads facts about the service from the warehouse and the inbox: environments in webhooks, and ids of users. Sends no
 //! request.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -22,13 +22,15 @@ use super::{
     report::Measured,
 };
 
-/// Environments in the result, those with most deliveries first.
+/// The maximum number of environments in the result.
 const ENVIRONMENTS_MAX: usize = 10;
-/// The longest id. A longer text is probably no id, and may name a person.
+/// The maximum length of an id. A longer text is probably no id, and may name a person.
 const ID_CHARS_MAX: usize = 64;
-/// Deliveries of the inbox that are read at most.
+/// The maximum number of deliveries that are read from the inbox.
 const DELIVERIES_MAX: u32 = 10_000;
+/// The maximum size of the deliveries that are read from the inbox.
 const DELIVERY_BYTES_MAX: usize = 16 << 20;
+/// Time limit of a query.
 const QUERY_TIME: Duration = Duration::from_secs(20);
 
 /// An environment by the service's id.
@@ -45,7 +47,7 @@ pub(super) fn reader(settings: &Settings) -> Option<Reader> {
     opened.inspect_err(|error| tracing::debug!(%error, "the warehouse cannot be read now")).ok()
 }
 
-/// Returns ids of the users of the latest answers.
+/// Returns ids of the users of the latest ten answers with a user. Returns none if the query fails.
 pub(super) fn user_ids(reader: &mut Reader) -> Vec<String> {
     let sql = "SELECT external_user_id FROM current_responses WHERE external_user_id IS NOT NULL ORDER BY created_at DESC LIMIT 10";
     let Ok(found) = reader.query(sql, 10) else { return Vec::new() };
@@ -53,7 +55,8 @@ pub(super) fn user_ids(reader: &mut Reader) -> Vec<String> {
     columns.flatten().flatten().filter(|id| can_request_user(id)).map(str::to_owned).collect()
 }
 
-/// Returns the environments in webhooks of the warehouse and the inbox, with the number of deliveries.
+/// Returns the environments in webhooks of the warehouse and the inbox, those with the most deliveries first. The
+/// environment of the settings is added without deliveries. Texts that do not look like ids are left out.
 pub(super) fn environments(settings: &Settings, reader: Option<&mut Reader>) -> Result<Measured, PipelineError> {
     let mut counts = reader.map(count_in_warehouse).unwrap_or_default();
     let mut add = |id: String, deliveries: u64| *counts.entry(id).or_default() += deliveries;
@@ -85,6 +88,7 @@ fn is_id(text: &str) -> bool {
     text.chars().count() <= ID_CHARS_MAX && text.chars().all(is_sign)
 }
 
+/// Counts the webhooks in the warehouse by environment. Returns none if the query fails.
 fn count_in_warehouse(reader: &mut Reader) -> BTreeMap<String, u64> {
     let sql = "SELECT environment_id, count(*) FROM webhook_events WHERE environment_id IS NOT NULL GROUP BY ALL ORDER BY 2 DESC LIMIT 100";
     let Ok(found) = reader.query(sql, 100) else { return BTreeMap::new() };
@@ -99,7 +103,8 @@ fn count_in_warehouse(reader: &mut Reader) -> BTreeMap<String, u64> {
     counts
 }
 
-/// Adds the environments of pending deliveries, and the environment that the inbox has learned.
+/// Passes each environment in the inbox to `add`, with a number of deliveries: those of pending deliveries, and the
+/// environment that the inbox stores. Adds nothing if there is no inbox.
 fn count_in_inbox(settings: &Settings, add: &mut impl FnMut(String, u64)) -> Result<(), StateError> {
     let Some(inbox) = Inbox::open_read_only(&settings.state_path)? else { return Ok(()) };
     if let Some(id) = inbox.environment_id()? {

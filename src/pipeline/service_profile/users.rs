@@ -1,4 +1,4 @@
-//! Measures the unit of times in users, which the contract leaves open. Requests a few users, and names none of them.
+//! Measures the unit of times in users, which the contract leaves open. Requests a few users; the evidence names none.
 
 use arrow::array::AsArray as _;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::{
 
 use super::{super::ties::TieProbeError, measure_context::MeasureContext, report::Measured};
 
-/// Users that are requested at most.
+/// The maximum number of users that are requested.
 const USERS_MAX: usize = 3;
 /// The stored value if times are texts.
 const TEXT: &str = "text";
@@ -29,7 +29,8 @@ pub(super) fn user_ids_of(flat: &FlatPage) -> Vec<String> {
     found
 }
 
-/// Requests users until the service knows one. Erased users are not requested.
+/// Requests users until the service knows one, and adds the unit of the times in that user. The unit stays unknown if
+/// no user can be requested or the service returns none. Erased users are not requested.
 pub(super) async fn measure(context: &mut MeasureContext, suppression: &Suppression) -> Result<(), TieProbeError> {
     let name = behaviour_names::USER_TIME_UNIT;
     let is_suppressed =
@@ -58,7 +59,8 @@ pub(super) async fn measure(context: &mut MeasureContext, suppression: &Suppress
     Ok(())
 }
 
-/// Returns the unit of the times in the body of a user.
+/// Returns the unit of the times in the body of a user and its events. The unit is unknown if the body has no time, or
+/// times of several units.
 fn time_unit(body: &[u8]) -> Measured {
     let name = behaviour_names::USER_TIME_UNIT;
     let Ok(user) = serde_json::from_slice::<Value>(body) else {
@@ -80,7 +82,8 @@ fn time_unit(body: &[u8]) -> Measured {
     }
 }
 
-/// Returns the unit of a time, or `None` for a value that is no time after 1979.
+/// Returns the name of the unit of a time. Returns `None` for a number before 1979, or a value that is no number or
+/// text.
 fn unit_of(time: &Value) -> Option<&'static str> {
     match time {
         Value::Number(number) => {

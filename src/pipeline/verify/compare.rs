@@ -41,8 +41,8 @@ impl AsRef<CompletedScan> for ServiceWindow {
     }
 }
 
-/// Scans a window to its end. No checkpoint names the scan, so the progress that `pull` reports changes no row of the
-/// checkpoints.
+/// Scans a window to the end of its list. `is_half` is true for a half of a window that the service could not deliver.
+/// No checkpoint names the scan, so the progress that `pull` stores changes no row of the checkpoints.
 pub(super) async fn scan_window(
     context: SyncContext,
     scan: Scan,
@@ -55,9 +55,10 @@ pub(super) async fn scan_window(
     Ok(ServiceWindow { scan: pull(context, open).await?, _spool: guard })
 }
 
-/// Compares the window with each warehouse, each on its own thread. `is_filtered`: the scan may lack rows that the
-/// service has, so a row that only a warehouse has is no difference. `keys_max` limits the keys that each difference
-/// names.
+/// Compares a scanned window with each warehouse, each on its own thread. Returns the differences by warehouse.
+///
+/// If `is_filtered` is true, the scan may lack rows that the service has, so a row that only a warehouse has is no
+/// difference. `keys_max` is the maximum number of keys that each difference lists.
 pub(super) async fn compare(
     context: &SyncContext,
     destinations: &[SharedDestination],

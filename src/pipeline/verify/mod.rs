@@ -1,8 +1,8 @@
 //! `verify`: scans windows once more and compares them with each warehouse. Changes nothing in any warehouse, ledger
 //! or coverage.
 //!
-//! A verify compares the windows that the coverage calls complete, and reports the rest of the range as never read. No
-//! checkpoint names the spools of a verify. So no run resumes a killed verify, and the next run removes its spools.
+//! A verify compares the windows inside the coverage, and reports the rest of the range as never read. No checkpoint
+//! names the spools of a verify, so no run resumes a killed verify, and the next run removes its spools.
 
 mod compare;
 mod plan;
@@ -44,8 +44,11 @@ pub struct Verify {
     context: SyncContext,
     destinations: Vec<SharedDestination>,
     findings: Findings,
+    /// The range to verify. `None` until the plan is made.
     range: Option<Window>,
+    /// The windows that were compared.
     windows: Vec<VerifiedWindow>,
+    /// The time ranges that no complete scan has covered.
     never_read: Vec<NeverRead>,
     /// Windows that were not compared.
     not_compared: Vec<CompareTask>,
@@ -85,12 +88,12 @@ impl Verify {
         })
     }
 
-    /// The client, for the progress bar.
+    /// Returns the client, for the progress bar.
     pub fn source(&self) -> &Source {
         &self.context.source
     }
 
-    /// Compares windows until none is left, or a stop or an error ends the verify. Returns the report in any case.
+    /// Compares windows until none remains, or a stop or an error ends the verify. Returns the report in any case.
     pub async fn execute(mut self) -> (VerifyReport, Result<(), PipelineError>) {
         let (source, state) = (self.context.source.clone(), self.session.shared_state());
         let clock = self.session.system.clock.clone();
@@ -123,7 +126,8 @@ impl Verify {
         Ok(Some(CompareQueue::new(plan.tasks)))
     }
 
-    /// Scans windows concurrently, and compares each complete one with the warehouses, one window after the other.
+    /// Scans windows concurrently, and compares each scanned window with the warehouses, one window after the other.
+    /// Records the windows that were not compared.
     async fn compare_windows(&mut self) -> Result<(), PipelineError> {
         let Some(windows) = self.plan().await? else { return Ok(()) };
         let in_flight_max = self.session.settings.throttle.in_flight_max;
@@ -172,7 +176,7 @@ impl Verify {
         Ok(())
     }
 
-    /// The report of the windows compared so far.
+    /// Creates the report of the windows that were compared. `error` is the error that ended the verify, if any.
     fn report(&mut self, error: Option<&PipelineError>) -> VerifyReport {
         let mut windows = std::mem::take(&mut self.windows);
         windows.sort_by(|left, right| (left.stream, left.start_ms).cmp(&(right.stream, right.start_ms)));

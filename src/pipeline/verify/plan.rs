@@ -16,21 +16,21 @@ use super::{
     request::VerifyRequest,
 };
 
-/// The range of a verify ends at a multiple of this, as windows of a run do.
+/// The range of a verify ends at a multiple of this length, because windows of a run do, too.
 const GRID_MS: i64 = 5 * MINUTE_MS;
 
 /// The range of a verify, the windows to compare, and what cannot be compared.
 pub(super) struct VerifyPlan {
     pub range: Window,
-    /// The windows to compare. Streams without windows first, then the oldest windows of all streams first, so that a
-    /// verify that is stopped can resume at a date.
+    /// The windows to compare: streams without windows first, followed by the windows of all streams, oldest first. In
+    /// this order, a verify that was stopped can be resumed at a date.
     pub tasks: Vec<CompareTask>,
     pub never_read: Vec<NeverRead>,
     pub notes: Vec<String>,
 }
 
-/// Plans a verify at the service's time `now_ms`. Rows younger than `settle` are left out, because no run reads them
-/// yet.
+/// Plans a verify at the service's time `now_ms`. Leaves out rows younger than the setting `settle`, because no run
+/// reads them yet.
 pub(super) fn plan(
     settings: &Settings,
     state: &State,
@@ -54,13 +54,14 @@ pub(super) fn plan(
 }
 
 impl VerifyPlan {
-    /// Returns the coverage of a scope inside the range. Adds the gaps to `never_read`.
+    /// Returns the coverage of a scope inside the range. Adds gaps in the coverage to `never_read`, and a note if the
+    /// range has rows that are too young. Returns the whole coverage for a stream without windows.
     fn covered_part(&mut self, backlog: &ScopeBacklog, now_ms: i64) -> Vec<CoverageInterval> {
         let scope = backlog.scope;
         let settled_ms = (now_ms - backlog.rules.lag_ms).div_euclid(GRID_MS) * GRID_MS;
         let range = Window::new(self.range.start_ms, self.range.end_ms.min(settled_ms));
         if !scope.stream.is_windowed() {
-            // The list is compared as a whole: only the complete list shows that a row is gone.
+            // The list is compared as a whole, because only the complete list shows that a row is gone.
             if backlog.covered.is_empty() {
                 self.never_read.push(NeverRead::new(scope, range));
             }
@@ -77,13 +78,14 @@ impl VerifyPlan {
         covered
     }
 
-    /// Cuts a covered interval into windows to compare.
+    /// Cuts a covered interval into windows, and adds them to the tasks. `read_ms` is when a run last read the
+    /// interval.
     fn add_windows(&mut self, backlog: &ScopeBacklog, interval: CoverageInterval, read_ms: i64, is_filtered: bool) {
         let (scope, page_rows) = (backlog.scope, backlog.page_rows);
         let due = Due { window: interval.window, reason: Reason::Rescan };
         let mut cutter = Cutter::new(vec![due], vec![interval], page_rows, scope.stream.is_windowed());
         while let Some(Due { window, .. }) = cutter.next_window() {
-            // With more flags than the last scan had, the service would send what the warehouse cannot have.
+            // With more flags than the last scan had, the service would send rows that no warehouse can have.
             let flags = interval.flags;
             let purpose = ComparePurpose { read_ms, is_filtered };
             self.tasks.push(CompareTask { scope, window, flags, page_rows, is_half: false, purpose });
@@ -91,7 +93,8 @@ impl VerifyPlan {
     }
 }
 
-/// When a run last read the interval. The scan time of the interval itself is set back if it needs a recheck.
+/// Returns when a run last read the interval, in epoch milliseconds. The interval's own scan time cannot be used,
+/// because it is set back if the interval needs a recheck.
 fn read_ms(state: &State, scope: Scope, interval: &CoverageInterval) -> Result<i64, PipelineError> {
     let intervals = state.intervals(scope)?;
     let within = intervals.iter().find(|stored| stored.interval.window.contains(interval.window.start_ms));

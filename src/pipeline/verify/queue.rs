@@ -6,10 +6,10 @@ use crate::{model::Stream, plan::halves};
 
 use super::super::scan_pool::{PendingWindows, ScanTask};
 
-/// What a verify needs besides the window.
+/// What the comparison of a window needs besides the scan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ComparePurpose {
-    /// When a run last read the window, by the service's clock; epoch milliseconds.
+    /// When a run last read the window, in epoch milliseconds by the service's clock.
     pub read_ms: i64,
     /// True if the settings name survey statuses, so that the scan may lack rows that a warehouse has.
     pub is_filtered: bool,
@@ -22,7 +22,7 @@ pub(super) type CompareTask = ScanTask<ComparePurpose>;
 #[derive(Debug)]
 pub(super) struct CompareQueue {
     pending: VecDeque<CompareTask>,
-    /// Windows of streams whose list cannot be read.
+    /// Windows of streams that the verify has given up after failures.
     dropped: Vec<CompareTask>,
 }
 
@@ -31,12 +31,12 @@ impl CompareQueue {
         Self { pending: tasks.into(), dropped: Vec::new() }
     }
 
-    /// The next window to scan.
+    /// Removes and returns the next window to scan.
     pub fn next_task(&mut self) -> Option<CompareTask> {
         self.pending.pop_front()
     }
 
-    /// The windows that were not scanned, dropped ones included.
+    /// Returns the windows that were not scanned, dropped windows included.
     pub fn into_remaining(self) -> impl Iterator<Item = CompareTask> {
         self.pending.into_iter().chain(self.dropped)
     }

@@ -37,7 +37,7 @@ pub struct VerifiedWindow {
     pub start_ms: i64,
     #[serde(flatten)]
     pub range: Range,
-    /// When a run last read the window. Changes at the service since then appear as differences too.
+    /// When a run last read the window. Later changes at the service appear as differences, too.
     pub last_read: String,
     pub service_rows: u64,
     pub warehouses: BTreeMap<&'static str, Differences>,
@@ -62,7 +62,7 @@ impl VerifiedWindow {
     }
 }
 
-/// A part of the range that no complete scan has covered.
+/// A time range that no complete scan has covered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NeverRead {
     pub stream: &'static str,
@@ -129,7 +129,7 @@ pub struct VerifyReport {
     pub run_id: RunId,
     #[serde(flatten)]
     pub header: ReportHeader,
-    /// The range to verify; `None` if the verify ended before it was known.
+    /// The range to verify. `None` if the verify ended before the range was known.
     pub range: Option<Range>,
     pub windows: Vec<VerifiedWindow>,
     pub never_read: Vec<NeverRead>,

@@ -4,8 +4,8 @@
 #[derive(Clone, Copy, Debug)]
 pub struct VerifyRequest {
     pub from_ms: i64,
-    /// The end of the range; `None` for the end of the coverage.
+    /// The end of the range, in epoch milliseconds. `None` for the end of the coverage.
     pub to_ms: Option<i64>,
-    /// Maximum rows that the report lists for each kind of difference in a window.
+    /// The maximum number of rows that the report lists for each kind of difference in a window.
     pub keys_max: usize,
 }
