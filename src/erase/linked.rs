@@ -3,8 +3,8 @@
 //! A row with an identifier of a person links to the other identifiers on the row. Following a link means to take the
 //! linked identifier as one of the person. A link that could lead to another person is not followed:
 //!
-//! - An identifier that also occurs with the user id of an unnamed person is not followed, because it is shared, such
-//!   as a device at a counter or a family's mail address.
+//! - An identifier that also occurs with the user id of an unnamed person is not followed, because it is shared.
+//!   Examples are a device at a counter and a family's mail address.
 //! - A mail address or partner id on rows of other visitors without a user id may link different people. Such an
 //!   identifier is followed only if those rows have a named identifier.
 //! - A named mail address, visitor or session links to a user id only if there is exactly one user id. Of several user

@@ -1,10 +1,12 @@
 //! Erases people (promise P9). An erasure asks the service to purge the people, deletes their local data, and searches
 //! for data that was not deleted.
 //!
-//! In reading order: [`request`] (who is erased), [`linked`] (other identifiers of these people), [`archive`] (records
-//! in archived pages), [`plan`] (what would be deleted), [`journal`] (state of an interrupted erasure), [`purge`]
-//! (requests to the service), [`apply`] (the steps, in one function), [`verify`] (the search), [`receipt`] (the proof),
-//! [`vanished`] (sessions that the service removed). This module contains no SQL.
+//! The modules in reading order; none contains SQL:
+//! - [`request`]: who is erased; [`linked`]: other identifiers of these people.
+//! - [`archive`]: records in archived pages; [`recordings`]: recordings of the people's sessions.
+//! - [`plan`]: what would be deleted; [`journal`]: state of an interrupted erasure.
+//! - [`purge`]: requests to the service; [`apply`]: the steps, in one function.
+//! - [`verify`]: the search; [`receipt`]: the proof; [`vanished`]: erasure of sessions that the service removed.
 
 mod apply;
 mod archive;

@@ -52,8 +52,8 @@ pub struct SearchReport {
     pub places: BTreeMap<String, LocationResult>,
     /// Number of identifiers that were searched in columns and fields only, because they look like ordinary text.
     pub not_searched_in_texts: usize,
-    /// Number of identifiers that were not searched in raw bytes: identifiers that were not searched in texts, and
-    /// identifiers so short that any file may contain them by chance.
+    /// Number of identifiers that were not searched in raw bytes. They were not searched in texts either, or are so
+    /// short that any file may contain them by chance.
     pub not_searched_in_bytes: usize,
 }
 
@@ -95,8 +95,7 @@ pub(super) fn search(
     let mut search = Search::default();
     search.verified.not_searched_in_texts = matcher.not_in_texts();
     search.verified.not_searched_in_bytes = matcher.not_in_bytes();
-    // Number of rows and pages that explain why a file may contain the bytes of an identifier: mentions, and longer
-    // identifiers of other people.
+    // Number of mentions and longer identifiers, which explain why a file may contain the bytes of an identifier.
     let mut explained = 0;
     for destination in destinations {
         let name = destination.name();

@@ -94,7 +94,7 @@ impl ScanDrift {
     }
 }
 
-/// Returns one line of text for each place, at most [`LINES_MAX`], and a line about the other places. `unlisted` is the
+/// Returns one line of text for each place, at most `LINES_MAX`, and a line about the other places. `unlisted` is the
 /// number of records with drift that is not in `drift`.
 pub fn drift_lines(drift: &[DriftReport], unlisted: u64) -> Vec<String> {
     let line = |report: &DriftReport| {

@@ -1,9 +1,9 @@
 //! Confirms purges: after the service's delay, checks whether it has purged the people of an erasure.
 //!
-//! The check of an erasure is due when the delay is over, and later scans of all times at which the people had rows
-//! have found nothing of them. A due check requests each user id of the erasure. If the service knows none of the
-//! users, the run confirms the purge in the receipt file and in the table `erasures`, and ends the suppression of the
-//! people.
+//! The check of an erasure is due when two conditions hold: the delay is over, and complete scans of all times at which
+//! the people had rows found nothing of them since. A due check requests each user id of the erasure. If the service
+//! knows none of the users, the run confirms the purge, and ends the suppression of the people. The confirmation is
+//! written to the receipt file and to the table `erasures`.
 
 use std::{collections::BTreeSet, path::Path};
 

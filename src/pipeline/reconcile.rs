@@ -42,9 +42,9 @@ impl Resumed {
     }
 }
 
-/// Checks the checkpoints against the ledgers. If the state file was lost, or a warehouse is new, replaced or restored
-/// from a backup, rebuilds the coverage from the scans that every ledger proves, and returns a note for the report.
-/// Returns `None` if all ledgers fit.
+/// Checks the checkpoints against the ledgers. A ledger does not fit if the state file was lost, or the warehouse is
+/// new, replaced or restored from a backup. If any ledger does not fit, rebuilds the coverage from the scans that every
+/// ledger proves, and returns a note for the report. Returns `None` if all ledgers fit.
 pub(super) fn check_ledgers(
     state: &mut State,
     destinations: &[SharedDestination],

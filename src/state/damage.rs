@@ -59,7 +59,7 @@ impl State {
     }
 
     /// Returns true if the file ends inside a page and has no log that could complete the page. SQLite does not report
-    /// such a file: SQLite reads zeros for the rest of the page, and takes a file shorter than one page for a new one.
+    /// such a file. SQLite reads zeros for the rest of the page, and takes a file shorter than one page for a new one.
     fn is_cut_short(&self) -> Result<bool, StateError> {
         let page_bytes: i64 = self.database.query_row("PRAGMA page_size", [], |row| row.get(0))?;
         let bytes = |path: &Path| fs::metadata(path).map_or(0, |file| file.len());

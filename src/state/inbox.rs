@@ -1,6 +1,6 @@
 //! The inbox: stores webhook deliveries before they are answered, and until every warehouse has them.
 //!
-//! The inbox is a separate file, because `serve` writes it while a run has the state file open, and because replacing a
+//! The inbox is a separate file, because `serve` writes it while a run has the state file open. Also, replacing a
 //! damaged state file must not lose a delivery. Several processes may have the inbox open. The inbox does not parse
 //! bodies, and does not decide when deliveries are applied.
 
@@ -366,8 +366,8 @@ fn store(transaction: &Transaction<'_>, new: &NewDelivery) -> rusqlite::Result<D
     Ok(DeliveryReceipt::Stored)
 }
 
-/// Returns true if a body without a time is a duplicate of the delivery `id`, received at `last_ms`: that delivery is
-/// the last one about the subject, and not older than [`UNDATED_DUPLICATE_MS_MAX`].
+/// Returns true if a body without a time is a duplicate of the delivery `id`, last received at `last_ms`. It is one if
+/// no other body about the subject came later, and at most [`UNDATED_DUPLICATE_MS_MAX`] have passed.
 fn is_undated_duplicate(
     transaction: &Transaction<'_>,
     new: &NewDelivery,

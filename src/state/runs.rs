@@ -25,7 +25,7 @@ pub struct RunEntry {
 }
 
 impl State {
-    /// Adds a run to the history, and deletes all but the newest [`RUNS_KEPT`] runs.
+    /// Adds a run to the history, and deletes all but the newest `RUNS_KEPT` runs.
     pub fn begin_run(&self, run_id: &RunId, command: &str, started_ms: i64) -> Result<(), StateError> {
         self.hit(DurableStep::RunBegun)?;
         let sql = "INSERT INTO runs (run_id, command, started_ms) VALUES (?1, ?2, ?3)";

@@ -190,8 +190,8 @@ impl ResultsFile {
         out.write_record(cells).map_err(|error| self.failed(error.into()))
     }
 
-    /// Renames the file to its path. Returns false if the file was already finished, or if this push ended early
-    /// without any outcome, so that the file of an earlier push stays at the path.
+    /// Renames the file to its path. Returns false if the file was already finished. Also returns false if this push
+    /// ended early without any outcome, and an earlier push's file is at the path: that file stays.
     pub fn finish(&mut self, ending: Ending) -> Result<bool, PipelineError> {
         let Some(out) = self.out.take() else { return Ok(false) };
         let finish = || -> io::Result<bool> {

@@ -155,8 +155,8 @@ impl Fetcher {
         }
     }
 
-    /// Returns true if a missing recording should be requested again: it was too large and the limit has grown, its
-    /// download failed, or enough days have passed since the last attempt.
+    /// Returns true if a missing recording should be requested again. One that was too large is due if the limit has
+    /// grown, and one whose download failed is due at once. Others are due after [`RETRY_DAYS`].
     fn is_due(&self, missing: &MissingRecording) -> bool {
         if let Some(limit) = missing.limit_bytes {
             return self.allowance.file_limit_bytes > limit;

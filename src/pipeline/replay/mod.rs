@@ -2,7 +2,7 @@
 //!
 //! A full replay ([`full`]) builds each warehouse next to the old one, and replaces the old one ([`swap`]). The replay
 //! of a range ([`range`]) builds the range, and replaces the range in each warehouse in one transaction. Scans are
-//! applied in the order of their first commits: [`inventory`] lists the scans, [`read`] and [`flatteners`] turn them
+//! applied in the order of their first commits. [`inventory`] lists the scans, [`read`] and [`flatteners`] turn them
 //! into steps within a [`page_budget`], and [`build`] applies the steps.
 
 mod build;

@@ -1,7 +1,7 @@
 //! Limits the bytes of flattened pages between the reader and the writers of a replay. While a writer applies a scan,
 //! the reader prepares the pages of the next scan.
 //!
-//! A page that every writer has applied is sent back to the thread that flattened it, which frees the page: memory that
+//! A page that every writer has applied is sent back to the thread that flattened it, which frees the page. Memory that
 //! one thread allocates and another frees slows both threads down.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc::Sender};

@@ -126,8 +126,8 @@ impl ArchiveReader<'_> {
     }
 }
 
-/// Returns how the service marked the end of the list: on the last page, or with a 404 if there is no page or the last
-/// page has no mark. Returns `None` for users, or if the last page cannot be parsed.
+/// Returns how the service marked the end of the list. `last` is the body of the last page, if there is a page. Without
+/// a mark on the last page, the service answered 404. Returns `None` for users, or if the page cannot be parsed.
 fn end_of_list(stream: Stream, last: Option<&[u8]>) -> Option<EndStyle> {
     match last {
         // Users are requested one by one; there is no list.

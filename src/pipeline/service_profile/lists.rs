@@ -1,5 +1,5 @@
-//! Measures lists: which time of a row `start` and `end` mean, whether both are inclusive, how the service marks the
-//! end of results, what an empty result is, and how many rows a page of themes has.
+//! Measures lists: which time of a row `start` and `end` mean, and whether both are inclusive. Also measures how the
+//! service marks the end of results and an empty list, and how many rows a page of themes has.
 
 use bytes::Bytes;
 

@@ -68,8 +68,8 @@ fn moments(column: &ArrayRef) -> Vec<Option<i64>> {
 
 /// Returns the row that shows best by which time the service filters. Returns `None` without rows.
 ///
-/// Rows are ranked by the number of distinct times. Of equal rows, one without other rows close to it wins, and of
-/// these the one nearest to the middle, because the page may lack rows of the first and the last session.
+/// Rows are ranked by the number of distinct times, by having no other row close to them, and by the distance from the
+/// middle of the page. The page may lack rows of the first and the last session.
 pub(super) fn most_informative(rows: &[RowTimes]) -> Option<&RowTimes> {
     let mut created: Vec<i64> = rows.iter().map(|row| row.created_ms).collect();
     created.sort_unstable();

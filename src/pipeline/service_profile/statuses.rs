@@ -129,8 +129,8 @@ fn names(statuses: &BTreeSet<SurveyStatus>) -> Vec<&'static str> {
     names
 }
 
-/// The surveys of one list: for each hash of a key, the status. A status that the contract does not know is `None`,
-/// because it may be any text, such as the name of a person, and behaviours are logged and shown (promise P9).
+/// The surveys of one list: for each hash of a key, the status. A status that the contract does not know is `None`.
+/// Such a status may be any text, even a person's name, and behaviours are logged and shown (promise P9).
 type SurveyList = BTreeMap<u128, Option<SurveyStatus>>;
 
 /// Requests the list without a status, and with all statuses in each spelling until the service understands one.

@@ -85,7 +85,7 @@ impl TieWatch {
     }
 
     /// Returns the behaviour to assume for a stream. For surveys, `Kept` and `Repeated` become `Unknown`, so that each
-    /// page boundary is probed: the behaviour was measured with responses, and lists of surveys rarely have a boundary.
+    /// page boundary is probed. The behaviour was measured with responses, and lists of surveys rarely have a boundary.
     fn belief(&self, stream: Stream) -> Ties {
         match (stream, self.inner().belief) {
             (Stream::Surveys, Ties::Kept | Ties::Repeated) => Ties::Unknown,
