@@ -18,8 +18,8 @@ const MARK: &str = "\u{feff}";
 pub enum EncodingError {
     #[error("byte {at} is not UTF-8: save the file as UTF-8")]
     NotUtf8 { at: usize },
-    #[error("a UTF-16 character is incomplete: save the file as UTF-8")]
-    NotUtf16,
+    #[error("the text is not valid {encoding}: save the file as UTF-8")]
+    Invalid { encoding: &'static str },
     #[error("the text is UTF-32: save the file as UTF-8")]
     Utf32,
 }
@@ -46,7 +46,7 @@ pub fn decode(bytes: Vec<u8>) -> Result<String, EncodingError> {
         None => std::str::from_utf8(rest).map(str::to_owned),
         Some(Encoding(encoding)) => {
             let decoded = encoding.decode_without_bom_handling_and_without_replacement(rest);
-            return decoded.map(|text| text.into_owned()).ok_or(EncodingError::NotUtf16);
+            return decoded.map(|text| text.into_owned()).ok_or(EncodingError::Invalid { encoding: encoding.name() });
         }
     }
     .map_err(|error| EncodingError::NotUtf8 { at: detected.mark_bytes + error.valid_up_to() })
@@ -177,7 +177,9 @@ impl<R: Read> DecodingReader<R> {
         self.text.truncate(written);
         self.text_read = 0;
         match outcome {
-            DecoderResult::Malformed(..) => Err(invalid_data(EncodingError::NotUtf16)),
+            DecoderResult::Malformed(..) => {
+                Err(invalid_data(EncodingError::Invalid { encoding: self.decoder.encoding().name() }))
+            }
             DecoderResult::InputEmpty | DecoderResult::OutputFull => Ok(()),
         }
     }
@@ -260,6 +262,9 @@ mod tests {
         };
         assert_eq!(read_all(b"Zo\xeb \x80").unwrap(), "Zoë €");
         assert_eq!(read_all("\u{feff}Zoë".as_bytes()).unwrap(), "Zoë");
+        let mut text = String::new();
+        let shift_jis = decoding(&b"a\xff"[..], Encoding::named("shift_jis")).unwrap().read_to_string(&mut text);
+        assert!(shift_jis.unwrap_err().to_string().contains("not valid Shift_JIS"));
         assert_eq!(Encoding::named("no-such-encoding"), None);
     }
 }

@@ -171,7 +171,7 @@ impl Pull {
             }
             Ok(WalkStep::End(style)) => {
                 (self.end, self.is_at_end) = (Some(style), true);
-                if style == EndStyle::NotFound {
+                if style == EndStyle::NotFound && self.spool.pages() == 0 {
                     self.context.observed.add_not_found(self.stream());
                 }
                 Ok(Vec::new())

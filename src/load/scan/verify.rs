@@ -263,7 +263,9 @@ impl<'a> Comparison<'a> {
     fn into_differences(self, new_rejects: u64, rejects: u64, examples_max: usize) -> Result<Differences, LoadError> {
         let mut missing = Difference::of(&self.missing, examples_max);
         missing.rows += new_rejects;
-        if new_rejects > 0 && missing.examples.len() < examples_max {
+        if new_rejects > 0 && missing.examples.len() >= examples_max {
+            missing.left_out += new_rejects;
+        } else if new_rejects > 0 {
             let key = format!("{new_rejects} records that cannot be placed");
             missing.examples.push(Example { key, columns: Vec::new() });
         }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     load::{FullTextSearch, LedgerEntry, Place, Replacement, Warehouse},
-    model::{DAY_MS, Stream, Window, format_ms},
+    model::{DAY_MS, Scan, Stream, Window, format_ms},
 };
 
 use super::{
@@ -30,7 +30,8 @@ use super::{
 const SESSION_LEN_MAX_MS: i64 = 7 * DAY_MS;
 
 /// Replaces the requested range, extended to complete windows, in every warehouse, one stream after the other. If the
-/// replay is stopped, streams that were replaced before stay replaced. Fails if the archive lacks a scan of the range.
+/// replay is stopped, streams that were replaced before stay replaced. Fails and changes nothing if the archive lacks a
+/// scan of the range.
 pub(super) fn replay(context: ReplayContext<'_>, requested: Window) -> Result<ReplayResult, PipelineError> {
     let mut replayed = ReplayResult::default();
     let mut warehouses = open_warehouses(context.settings, context.identity)?;
@@ -41,31 +42,18 @@ pub(super) fn replay(context: ReplayContext<'_>, requested: Window) -> Result<Re
         // Publishing releases the files while the range is built.
         warehouse.publish().map_err(failed(name))?;
     }
+    // All streams are checked before the first one is replaced.
     let streams = context.settings.streams.iter().map(|stream| stream.stream).filter(|stream| stream.is_windowed());
-    for stream in streams {
-        let Some(window) = complete_windows(stream, requested, &context.scans, &ledgers) else { continue };
-        // Scans of this wider range may have changed rows inside `window`.
-        let reach = Window::new(
-            window.start_ms.saturating_sub(SESSION_LEN_MAX_MS),
-            window.end_ms.saturating_add(SESSION_LEN_MAX_MS),
-        );
-        let touching: Vec<ArchivedScan> = (context.scans.iter())
-            .filter(|archived| archived.scan.scope.stream == stream && archived.scan.window.overlaps(reach))
-            .cloned()
-            .collect();
-        for (name, ledger) in &ledgers {
-            let is_touching =
-                |entry: &&LedgerEntry| entry.scan.scope.stream == stream && entry.scan.window.overlaps(reach);
-            require_all(name, ledger.iter().filter(is_touching), &context.scans)?;
-        }
-        let scans = touching.iter().filter(|archived| archived.scan.window.overlaps(window));
+    let ranges = streams.filter_map(|stream| stream_range(stream, requested, &context.scans, &ledgers).transpose());
+    for StreamRange { stream, window, scans } in ranges.collect::<Result<Vec<_>, _>>()? {
+        let replaced = scans.iter().filter(|archived| archived.scan.window.overlaps(window));
         let replacement =
-            Replacement { stream, window, scans: scans.map(|archived| archived.scan.id.clone()).collect() };
-        let Some(mut built) = build_range(&context, &touching)? else {
+            Replacement { stream, window, scans: replaced.map(|archived| archived.scan.id.clone()).collect() };
+        let Some(mut built) = build_range(&context, &scans)? else {
             replayed.is_stopped = true;
             return Ok(replayed);
         };
-        replayed.scans += touching.len() as u64;
+        replayed.scans += scans.len() as u64;
         let mut rows = BTreeMap::new();
         for warehouse in &mut warehouses {
             let name = warehouse.name();
@@ -87,6 +75,34 @@ pub(super) fn replay(context: ReplayContext<'_>, requested: Window) -> Result<Re
     drop(warehouses);
     super::clear_leftovers(context.settings)?;
     Ok(replayed)
+}
+
+/// The range of one stream, and the scans to build.
+struct StreamRange {
+    stream: Stream,
+    window: Window,
+    /// The scans that may have changed rows inside the window: also scans of other windows close to it.
+    scans: Vec<ArchivedScan>,
+}
+
+/// Returns the range of a stream to replace, or `None` if no scan overlaps it. Fails if the archive lacks a scan.
+fn stream_range(
+    stream: Stream,
+    requested: Window,
+    archived: &[ArchivedScan],
+    ledgers: &[(&'static str, Vec<LedgerEntry>)],
+) -> Result<Option<StreamRange>, PipelineError> {
+    let Some(window) = complete_windows(stream, requested, archived, ledgers) else { return Ok(None) };
+    let reach = Window::new(
+        window.start_ms.saturating_sub(SESSION_LEN_MAX_MS),
+        window.end_ms.saturating_add(SESSION_LEN_MAX_MS),
+    );
+    let is_touching = |scan: &Scan| scan.scope.stream == stream && scan.window.overlaps(reach);
+    for (name, ledger) in ledgers {
+        require_all(name, ledger.iter().filter(|entry| is_touching(&entry.scan)), archived)?;
+    }
+    let scans = archived.iter().filter(|archived| is_touching(&archived.scan)).cloned().collect();
+    Ok(Some(StreamRange { stream, window, scans }))
 }
 
 /// Extends a range until it has no part of a scanned window without the whole window. Returns `None` if no scanned

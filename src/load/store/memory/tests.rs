@@ -2,7 +2,11 @@
 
 use std::{fs::File, path::Path, sync::Mutex};
 
-use arrow::array::RecordBatch;
+use arrow::{
+    array::{ArrayRef, RecordBatch, StringArray, new_null_array},
+    compute::cast,
+    datatypes::{DataType, Field},
+};
 use parquet::arrow::ArrowWriter;
 use tempfile::TempDir;
 
@@ -10,7 +14,7 @@ use super::*;
 use crate::{
     load::{
         Identity, Reader, Warehouse,
-        conformance::{Answer, Kind, Lab, answer, answers_scan, conformance_tests, page},
+        conformance::{Answer, Kind, answer, answers_scan, conformance_tests, page},
     },
     model::{DAY_MS, Scan},
     schema::{table, tables},
@@ -117,14 +121,34 @@ fn p8_a_scan_reads_only_the_range_of_its_records() {
     assert!(few > 50, "{few}");
 }
 
+/// Returns NULL for a nullable column, and otherwise 0, "0" or the start of 1970.
+fn value(field: &Field) -> ArrayRef {
+    match field.data_type() {
+        data_type if field.is_nullable() => new_null_array(data_type, 1),
+        DataType::Timestamp(..) => cast(&StringArray::from(vec!["1970-01-01T00:00:00"]), field.data_type()).unwrap(),
+        data_type => cast(&StringArray::from(vec!["0"]), data_type).unwrap(),
+    }
+}
+
 #[test]
 fn every_table_can_be_written_and_read_back() {
     let shelf = Shelf::default();
-    let mut store = MemoryStore::open(&shelf);
     for table in tables() {
-        assert_eq!(table.full_schema().fields().len(), table.columns.len());
+        let schema = table.full_schema();
+        let row = RecordBatch::try_new(schema.clone(), schema.fields().iter().map(|field| value(field)).collect());
+        let mut change = TableChange::new(table);
+        change.add(row.unwrap());
+        let mut store = MemoryStore::open(&shelf);
+        store.write(&[change]).unwrap();
+        store.commit("test").unwrap();
         let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
-        store.read(table, &names, &Filter::all(), &mut |_| panic!("a row of {}", table.name)).unwrap();
+        let mut rows = 0;
+        let mut count = |batch: RecordBatch| {
+            assert_eq!(batch.num_columns(), names.len());
+            rows += batch.num_rows();
+            Ok(())
+        };
+        MemoryStore::open(&shelf).read(table, &names, &Filter::all(), &mut count).unwrap();
+        assert_eq!(rows, 1, "{}", table.name);
     }
-    let _ = Lab::new(memory());
 }
