@@ -1,5 +1,5 @@
 //! Splits JSON texts into slices, in one pass and without a copy, and parses single values as the types of columns
-//! (`values`, `moments`). Splitting takes half of the time that it takes to flatten a page.
+//! (`values`, `moments`). Splitting takes half of the time of flattening a page.
 //!
 //! A [`Scanner`] accepts a subset of what serde_json accepts, and returns the same slices; property tests compare both.
 //! If the scanner refuses a text, it gives no reason. The caller then uses serde_json, which reads deeper nesting and
@@ -58,7 +58,8 @@ pub(crate) fn shape(raw: &str) -> Shape {
     }
 }
 
-/// A position in a JSON text. After a method returned `None`, the position is undefined.
+/// Reads a JSON text from a position on. A method returns `None` if the text is not as the method expects; after that
+/// the position is undefined.
 #[derive(Debug)]
 pub(crate) struct Scanner<'a> {
     text: &'a str,
@@ -83,7 +84,7 @@ impl<'a> Scanner<'a> {
         self.position = position;
     }
 
-    /// Returns true if only whitespace is left.
+    /// Returns true if only whitespace follows.
     pub fn is_at_end(&mut self) -> bool {
         self.skip_spaces();
         self.position == self.text.len()
@@ -100,7 +101,8 @@ impl<'a> Scanner<'a> {
         self.text.as_bytes().get(self.position).copied()
     }
 
-    /// Reads an object. Calls `read` with each name, escaped as sent; `read` must read the value that follows.
+    /// Reads an object. Calls `read` with each name, escaped as sent; `read` must read the value after the name. Stops
+    /// with `None` if `read` returns `None`.
     pub fn each_member(&mut self, mut read: impl FnMut(&mut Self, &'a str) -> Option<()>) -> Option<()> {
         self.read_byte(b'{')?;
         if self.peek()? == b'}' {
@@ -124,7 +126,7 @@ impl<'a> Scanner<'a> {
         Some(())
     }
 
-    /// Reads a list. Calls `read` at each item; `read` must read the item.
+    /// Reads a list. Calls `read` at each item; `read` must read the item. Stops with `None` if `read` returns `None`.
     pub fn each_item(&mut self, mut read: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         self.read_byte(b'[')?;
         if self.peek()? == b']' {
@@ -138,7 +140,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Reads a value of any type and returns its text.
+    /// Reads a value of any type and returns its exact text.
     pub fn value(&mut self) -> Option<&'a str> {
         let start = self.position;
         match self.peek()? {
@@ -156,7 +158,7 @@ impl<'a> Scanner<'a> {
         Some(is_followed)
     }
 
-    /// Reads this byte and the whitespace after it.
+    /// Reads one expected byte and the whitespace after it. Returns `None` if another byte follows.
     #[inline]
     fn read_byte(&mut self, byte: u8) -> Option<()> {
         if self.peek()? != byte {
@@ -184,15 +186,16 @@ impl<'a> Scanner<'a> {
         Some(name)
     }
 
-    /// Reads the name of a member and the colon. Returning the name costs 10 % of the time of a page with nested
-    /// records.
+    /// Reads the name of a member and the colon, without returning the name. Returning the name would cost 10 % of the
+    /// time of a page with nested records.
     fn skip_name(&mut self) -> Option<()> {
         self.skip_string()?;
         self.skip_spaces();
         self.read_byte(b':')
     }
 
-    /// A loop instead of a recursion, so that no depth of nesting overflows the stack.
+    /// Skips a list or object. Returns `None` if it is nested more than [`DEPTH_MAX`] levels deep. A loop instead of a
+    /// recursion, so that no nesting overflows the stack.
     fn skip_container(&mut self) -> Option<()> {
         // One bit per open container: 1 for an object, 0 for a list. The innermost container is the lowest bit.
         let (mut objects, mut depth) = (0_u64, 0);
@@ -214,7 +217,7 @@ impl<'a> Scanner<'a> {
                 self.skip_scalar()?;
                 self.skip_spaces();
             }
-            // After a value, or in an empty container.
+            // The position is after a value, or in an empty container.
             while self.peek()? == closing_byte(objects) {
                 self.position += 1;
                 (objects, depth) = (objects >> 1, depth - 1);
@@ -269,7 +272,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Skips to the next quote, backslash or control character, or until less than a chunk is left.
+    /// Skips to the next quote, backslash or control character, but stops when less than a chunk of the text remains.
     #[inline]
     fn skip_plain(&mut self, bytes: &[u8]) {
         while let Some(chunk) = bytes.get(self.position..).and_then(|rest| rest.first_chunk()) {
@@ -312,7 +315,8 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Returns the closing byte of the innermost container.
+/// Returns the closing byte of the innermost container. The lowest bit of `objects` is 1 if this container is an
+/// object.
 fn closing_byte(objects: u64) -> u8 {
     if objects & 1 == 1 { b'}' } else { b']' }
 }

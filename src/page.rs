@@ -1,10 +1,10 @@
 //! Parses pages of list calls, `{"cursor": ..., "data": [...]}`: finds the byte ranges of the page token and of the
-//! records. It does not parse the records. The whole program uses this parser.
+//! records. The records are not parsed. The whole program uses this parser.
 //!
-//! A [`Scanner`] reads a page in one pass. If the scanner refuses the text, serde_json reads it and describes the
-//! error. Neither recurses, so records may be nested to any depth.
+//! A [`Scanner`] reads a page in one pass. If the scanner refuses the text, serde_json reads the text and describes the
+//! error. Neither of the two parsers recurses, so records may be nested to any depth.
 //!
-//! A page with records that are not JSON is accepted if their ends are certain (`damaged`).
+//! A page with records that are not JSON is accepted if it is certain where these records end (`damaged`).
 
 mod damaged;
 mod parts;
@@ -32,7 +32,7 @@ pub enum PageError {
     NotJson { reason: String },
     #[error("the body is not a JSON object")]
     NotAnObject,
-    /// `data` is missing. That does not mean that there are no records.
+    /// `data` is missing. A page without `data` is no proof that there are no records.
     #[error("the body has no 'data'")]
     NoData,
     #[error("'data' is not a list")]

@@ -40,7 +40,8 @@ pub enum ArchiveError {
 }
 
 impl ArchiveError {
-    /// The error of a file that belongs to another service or environment.
+    /// Builds the error of a file that belongs to another service or environment. `base_url` and `environment` are
+    /// those of the settings.
     pub fn other_service(path: PathBuf, header: &FileHeader, base_url: &str, environment: &str) -> Self {
         let found = format!("{} ({})", header.base_url, header.environment);
         ArchiveError::OtherService { path, found, wanted: format!("{base_url} ({environment})") }

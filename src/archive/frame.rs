@@ -8,16 +8,17 @@
 //!        | 'E' end of the scan | 'C' commit note
 //! ```
 //!
-//! A probe page holds rows of one millisecond at the boundary of the page before it. A scan does not resume from it.
+//! A probe page contains rows of one millisecond, which is that of the page boundary after the previous page. A scan
+//! resumes after a page, never after a probe page.
 //!
-//! A redacted page lacks the records of erased people, or has replaced texts. The number of removed records, as u32,
-//! precedes the compressed bytes.
+//! A redacted page is a page without the records of erased people, or with replaced texts. The number of removed
+//! records, as u32, precedes the compressed bytes.
 //!
 //! Commit notes follow the end frame, one for each attempt to commit the scan; the last one counts. They are stored
 //! uncompressed and have no meaning in this module. Files of earlier versions have no notes.
 //!
-//! A frame's checksum (xxh3) covers its kind, its size and the stored bytes. So a tail torn at any byte is detected,
-//! and a damaged page is never read as another kind of frame.
+//! A frame's checksum (xxh3) covers its kind, its size and the stored bytes. The checksum detects a tail that is torn
+//! at any byte, and prevents that a damaged page is read as another kind of frame.
 
 use std::{
     cell::RefCell,
@@ -76,7 +77,8 @@ pub(super) enum Frame {
 /// The reason why a frame could not be read.
 #[derive(Debug)]
 pub(super) enum FrameError {
-    /// The file ends inside the frame, or its checksum is wrong: a kill or a lost write.
+    /// The file ends inside the frame, or the frame is invalid, for example its checksum. The cause is a kill or a lost
+    /// write.
     Torn(&'static str),
     Io(io::Error),
 }
@@ -91,7 +93,7 @@ pub(super) fn write_header(out: &mut impl Write, header: &FileHeader) -> io::Res
     out.write_all(&json)
 }
 
-/// Reads the header of a file. `Err` says for people what is wrong with the file.
+/// Reads the header of a file. `Err` explains to people what is wrong with the file.
 pub(super) fn read_header(input: &mut impl Read) -> Result<FileHeader, String> {
     let mut head = [0; 20];
     input.read_exact(&mut head).map_err(|_| "its header is torn".to_owned())?;
@@ -158,7 +160,7 @@ fn compressed(body: &[u8]) -> io::Result<Vec<u8>> {
     })
 }
 
-/// Decompresses a page. `raw` is its size after decompression.
+/// Decompresses a page. `raw` is the size of the page after decompression, in bytes.
 fn decompressed(stored: &[u8], raw: usize) -> io::Result<Vec<u8>> {
     DECOMPRESSOR.with_borrow_mut(|cached| match cached {
         Some(decompressor) => decompressor.decompress(stored, raw),
@@ -166,7 +168,7 @@ fn decompressed(stored: &[u8], raw: usize) -> io::Result<Vec<u8>> {
     })
 }
 
-/// Encodes a frame. `raw` is the size of the page before compression.
+/// Encodes a frame. `raw` is the size of the page before compression, in bytes; 0 for the end frame.
 fn frame(kind: u8, raw: u32, stored: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(FRAME_HEAD_BYTES + stored.len());
     bytes.push(kind);
@@ -178,11 +180,13 @@ fn frame(kind: u8, raw: u32, stored: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// Returns the checksum of a frame.
 fn checksum(kind: u8, raw: u32, stored: &[u8]) -> u64 {
     xxh3_64_with_seed(stored, u64::from(raw) << 8 | u64::from(kind))
 }
 
-/// Reads the next frame and its size in bytes; `None` at the end of the file.
+/// Reads, checks and decompresses the next frame. Also returns the size of the frame in the file, in bytes. `None` at
+/// the end of the file.
 pub(super) fn read_frame(input: &mut impl Read) -> Result<Option<(Frame, u64)>, FrameError> {
     let mut head = [0; FRAME_HEAD_BYTES];
     match read_fully(input, &mut head)? {
@@ -220,7 +224,7 @@ pub(super) fn read_frame(input: &mut impl Read) -> Result<Option<(Frame, u64)>, 
     Ok(Some((frame, (FRAME_HEAD_BYTES + stored) as u64)))
 }
 
-/// The kind of a skipped frame.
+/// The kind of a skipped frame. `Page` is a page or a redacted page; probe pages are `Other`.
 pub(super) enum FrameKind {
     Page,
     End,
@@ -228,7 +232,8 @@ pub(super) enum FrameKind {
     Other,
 }
 
-/// Skips the next frame and returns its kind. Only notes are read and checked. `None` at the end of the file.
+/// Skips the next frame and returns its kind. Only commit notes are read and checked against their checksum. `None` at
+/// the end of the file.
 pub(super) fn skip_frame(input: &mut (impl Read + Seek)) -> Result<Option<FrameKind>, FrameError> {
     let mut head = [0; FRAME_HEAD_BYTES];
     match read_fully(input, &mut head)? {

@@ -1,7 +1,8 @@
 //! Stores the exact bytes of every page on disk before any other stage reads them.
 //!
 //! The file of an unfinished scan is the *spool* from which the next run resumes. After the commit the same file is the
-//! *archive* from which every table can be rebuilt. Knows neither the content of a page nor how it was fetched.
+//! *archive* from which every table can be rebuilt. The archive knows neither the content of a page nor how the page
+//! was fetched.
 //!
 //! ```text
 //! <root>/owner.json                                the state file that owns the folder

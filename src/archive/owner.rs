@@ -1,5 +1,5 @@
-//! Binds an archive folder to one service, one environment and one state file. Two state files in one folder would each
-//! delete the other's spools as orphans.
+//! Binds an archive folder to one service, one environment and one state file. If two state files used one folder, the
+//! runs of each would delete the spools of the other as orphans.
 
 use std::{fs, io, io::Write, path::Path};
 
@@ -16,8 +16,8 @@ struct Owner {
     state: String,
 }
 
-/// Writes the owner file for these settings, if the folder is not claimed yet. Fails if the folder has pages of another
-/// service, environment or state file.
+/// Writes the owner file for these settings, unless it names them already. A folder without pages may change its owner.
+/// Fails if the folder has pages of another service, environment or state file.
 pub(super) fn claim(archive: &Archive, settings: &ArchiveSettings) -> Result<(), ArchiveError> {
     let path = settings.root.join(OWNER_FILE);
     let owner = match fs::read(&path) {
@@ -25,10 +25,10 @@ pub(super) fn claim(archive: &Archive, settings: &ArchiveSettings) -> Result<(),
         read => serde_json::from_slice::<Owner>(&read.map_err(ArchiveError::io("read", &path))?).ok(),
     };
     let is_ours = owner.as_ref().is_some_and(|owner| owner.state == settings.state_file_name);
-    // In a folder that these settings own, all pages are of one service, so one file is checked.
+    // In a folder that these settings own, all pages are of one service, so checking one file is enough.
     let pages = if is_ours { archive.any_pages()?.into_iter().collect() } else { archive.all_pages()? };
     for page in &pages {
-        // A file without a header or without pages may be of any service.
+        // A file without a readable header or without pages is not checked.
         let Ok(FileSummary { header, pages: 1.., .. }) = summarize(page) else { continue };
         let (base_url, environment) = (&settings.base_url, &settings.environment);
         if !header.is_of(base_url, environment) && has_records(page) {
@@ -46,7 +46,8 @@ pub(super) fn claim(archive: &Archive, settings: &ArchiveSettings) -> Result<(),
     }
 }
 
-/// Returns true if a page of the file has a record, or cannot be read. A record is found by a second `{` on the page.
+/// Returns true if a page of the file has a record, or cannot be read. A second `{` on a page shows that the page has a
+/// record.
 fn has_records(file: &Path) -> bool {
     let Ok(mut pages) = read_pages(file) else { return true };
     pages.any(|page| page.map_or(true, |body| body.iter().filter(|byte| **byte == b'{').count() > 1))

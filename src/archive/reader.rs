@@ -11,7 +11,8 @@ use super::{
     frame::{self, Frame, FrameError, FrameKind},
 };
 
-/// Iterates over the pages of one file in order, probe pages included. Ends at the end frame or at the end of the file.
+/// Iterates over the pages of one file in order, probe pages included. The iteration ends at the end frame, at a note
+/// before it, or at the end of the file.
 #[derive(Debug)]
 pub struct Pages {
     input: BufReader<File>,
@@ -20,6 +21,7 @@ pub struct Pages {
     /// Pages read so far, probe pages included.
     pages_read: usize,
     is_complete: bool,
+    /// True if the latest page is a probe page.
     is_probe: bool,
 }
 
@@ -31,13 +33,13 @@ pub(super) fn open(path: &Path) -> Result<(BufReader<File>, FileHeader), Archive
     Ok((input, header))
 }
 
-/// Opens a file and reads its header. The pages follow by iteration.
+/// Opens a file and reads its header. The returned iterator reads the pages.
 pub fn read_pages(path: &Path) -> Result<Pages, ArchiveError> {
     let (input, header) = open(path)?;
     Ok(Pages { input, path: path.to_owned(), header, pages_read: 0, is_complete: false, is_probe: false })
 }
 
-/// The content of a file, without its pages.
+/// What a file contains, without the content of its pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSummary {
     /// The scan, and the service of its pages.
@@ -46,11 +48,11 @@ pub struct FileSummary {
     pub pages: u64,
     /// True if the file has an end frame.
     pub is_complete: bool,
-    /// The latest commit note; see [`super::Archive::note`].
+    /// The latest commit note, see [`super::Archive::note`]; `None` if the file has none.
     pub note: Option<Vec<u8>>,
 }
 
-/// Summarizes a file. Pages are skipped and their checksums not checked.
+/// Summarizes a file. Pages are skipped, and their checksums are not checked. A torn frame is an error.
 pub fn summarize(path: &Path) -> Result<FileSummary, ArchiveError> {
     let (mut input, header) = open(path)?;
     let mut summary = FileSummary { header, pages: 0, is_complete: false, note: None };

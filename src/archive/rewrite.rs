@@ -1,4 +1,5 @@
-//! Rewrites archive files: with changed pages, to remove records, or with a changed header, to rebind the archive.
+//! Rewrites archive files. An erasure changes pages, to remove records; a rebind changes headers, to bind the archive
+//! to another service.
 //!
 //! The replacement is written next to the old file, synced and renamed over it, so that a complete file exists at any
 //! instant. The torn tail of an unfinished scan is dropped. The caller decides what changes in a page.
@@ -43,7 +44,8 @@ pub struct RewriteCounts {
 }
 
 /// Calls `change` for each page of a file, and rewrites the file if any call returns a changed page. `change` is called
-/// twice for each page of a rewritten file. With `is_trial` the changes are only counted.
+/// twice for each page of a rewritten file. If `is_trial`, the changes are only counted, and the file stays as it is.
+/// If writing fails, the old file stays.
 pub fn rewrite<E: From<ArchiveError>>(
     path: &Path,
     failpoints: &Failpoints,
@@ -67,7 +69,7 @@ pub fn rewrite<E: From<ArchiveError>>(
     }
     let replacement = files::with_suffix(path, REWRITE_SUFFIX);
     if let Err(error) = write_changed(path, &replacement, &mut change) {
-        // Leaves no copy of the records to remove. The first error is returned.
+        // Remove the incomplete copy, because it may contain the records to remove. The first error is returned.
         fs::remove_file(&replacement).ok();
         return Err(error);
     }
@@ -77,12 +79,12 @@ pub fn rewrite<E: From<ArchiveError>>(
 }
 
 impl Archive {
-    /// Writes the service and environment of `settings` into the header of every archive file. Files that have them
-    /// already are skipped, so the same call resumes after a kill. Returns the number of files written.
+    /// Writes the service and environment of `settings` into the header of every archive file. A file whose header has
+    /// them already is skipped, so that the same call resumes after a kill. Returns the number of files written; 0 if
+    /// there is no archive.
     ///
-    /// # Errors
-    /// `OtherService` if a file belongs neither to `from_url` and `from_environment` nor to `settings`. No file is
-    /// written then.
+    /// # Errors `OtherService` if a file belongs neither to `from_url` and `from_environment` nor to `settings`. In
+    /// this case no file is written.
     pub fn rebind(settings: ArchiveSettings, from_url: &str, from_environment: &str) -> Result<u64, ArchiveError> {
         if !settings.root.exists() {
             return Ok(0);
@@ -155,7 +157,8 @@ fn write_changed<E: From<ArchiveError>>(
     Ok(())
 }
 
-/// Encodes a frame. A changed page replaces the page of the frame, and becomes a redacted page.
+/// Encodes a frame. If `changed` is given, it replaces the page of the frame, as a redacted page. The number of removed
+/// records includes those of earlier rewrites.
 fn encoded(frame: Frame, changed: Option<PageChange>) -> std::io::Result<Vec<u8>> {
     let (is_probe, removed_before) = match &frame {
         Frame::Probe(_) => (true, 0),
@@ -176,7 +179,7 @@ fn encoded(frame: Frame, changed: Option<PageChange>) -> std::io::Result<Vec<u8>
     }
 }
 
-/// The page in a frame; `None` for an end frame or a note.
+/// Returns the page in a frame; `None` for an end frame or a note.
 fn body_of(frame: &Frame) -> Option<&[u8]> {
     match frame {
         Frame::Page(body) | Frame::Probe(body) | Frame::RedactedPage(body, _) | Frame::RedactedProbe(body, _) => {
@@ -186,14 +189,15 @@ fn body_of(frame: &Frame) -> Option<&[u8]> {
     }
 }
 
-/// Calls `each` for every frame in order. An unfinished scan may have a torn tail, where reading ends. A torn frame in
-/// a complete file is an error.
+/// Calls `each` with the file's header and every frame in order. Reading ends at the torn tail of an unfinished scan. A
+/// torn frame in a complete scan is an error.
 fn each_frame<E: From<ArchiveError>>(
     path: &Path,
     mut each: impl FnMut(&super::FileHeader, Frame) -> Result<(), E>,
 ) -> Result<(), E> {
     let (mut input, header) = reader::open(path)?;
-    // A torn frame in a complete file is damage: the frames after it would be neither searched nor copied.
+    // Only the spool of an unfinished scan may have a torn tail. In other files the frames after a torn frame would be
+    // neither searched nor copied.
     let may_be_torn = path.parent().is_some_and(|folder| folder.ends_with(UNDER_WAY));
     let (mut pages, mut is_complete) = (0, !may_be_torn);
     loop {

@@ -1,4 +1,4 @@
-//! The file of an unfinished scan: pages are appended, synced in groups, and recovered after a kill.
+//! The file of an unfinished scan. Pages are appended, synced in groups, and recovered after a kill.
 
 use std::{
     fs::{File, OpenOptions},
@@ -31,6 +31,7 @@ pub struct Spool {
     header_bytes: u64,
     /// Pages in the file, probe pages excluded.
     pages: usize,
+    /// Bytes appended since the latest sync.
     unsynced_bytes: usize,
     synced_at: Instant,
     failpoints: Failpoints,
@@ -43,15 +44,15 @@ pub struct RecoveredSpool {
     pub spool: Spool,
     /// The scan, and the service of its pages.
     pub header: FileHeader,
-    /// The last complete page, probe pages excluded: the scan resumes after it.
+    /// The last complete page, probe pages excluded. The scan resumes after this page. `None` if the file has no page.
     pub last_page: Option<Vec<u8>>,
     /// The probe pages after `last_page`.
     pub last_probes: Vec<Vec<u8>>,
     /// Number of earlier pages that are not followed by exactly one probe page.
     pub without_probe: u64,
-    /// True if records were removed from the last page or its probe pages, so that its last row may be unknown.
+    /// True if the last page or one of its probe pages is redacted, so that the last row of the page may be unknown.
     pub is_last_redacted: bool,
-    /// True if records were removed from any page.
+    /// True if any page or probe page is redacted.
     pub is_any_redacted: bool,
     /// True if the scan is marked as complete.
     pub is_complete: bool,
@@ -84,7 +85,8 @@ impl Spool {
         })
     }
 
-    /// Opens the file of an unfinished scan, reads its content, and truncates a tail that a kill or a lost write left.
+    /// Opens the file of an unfinished scan, reads its frames, and truncates an incomplete tail, which a kill or a lost
+    /// write can cause. The new spool appends after the last complete frame.
     pub(super) fn recover(path: &Path, failpoints: Failpoints) -> Result<RecoveredSpool, ArchiveError> {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(ArchiveError::io("open", path))?;
         let mut input = BufReader::new(&file);
@@ -156,28 +158,29 @@ impl Spool {
     }
 
     /// Appends one page, and syncs if a sync is due. Returns true if everything appended so far is durable. Otherwise
-    /// it is durable after the next [`Spool::sync`].
+    /// the page is durable after the next [`Spool::sync`].
     pub fn append(&mut self, body: &[u8]) -> Result<bool, ArchiveError> {
         let is_durable = self.append_frame(body, frame::page_frame)?;
         self.pages += 1;
         Ok(is_durable)
     }
 
-    /// Appends a probe page: rows of the scan that are not a page of its list. A resumed scan does not continue after a
-    /// probe page. Returns true if everything appended so far is durable.
+    /// Appends a probe page: the answer to a tie probe. A resumed scan continues after the last page, not after a probe
+    /// page. Returns true if everything appended so far is durable.
     pub fn append_probe(&mut self, body: &[u8]) -> Result<bool, ArchiveError> {
         self.append_frame(body, frame::probe_frame)
     }
 
-    /// Appends a page or a probe page without its `removed` records. Returns true if everything appended so far is
-    /// durable.
+    /// Appends a redacted page or probe page, from which `removed` records were removed. Returns true if everything
+    /// appended so far is durable.
     pub fn append_redacted(&mut self, body: &[u8], removed: u32, is_probe: bool) -> Result<bool, ArchiveError> {
         let is_durable = self.append_frame(body, |body| frame::redacted_frame(body, removed, is_probe))?;
         self.pages += usize::from(!is_probe);
         Ok(is_durable)
     }
 
-    /// Encodes and appends a page. Returns true if everything appended so far is durable.
+    /// Encodes and appends a page. Returns true if everything appended so far is durable. Fails if the page is larger
+    /// than the format allows.
     fn append_frame(
         &mut self,
         body: &[u8],
@@ -190,7 +193,7 @@ impl Spool {
         self.write(&frame)
     }
 
-    /// Appends a frame, and syncs if a sync is due. Returns true if it did.
+    /// Appends a frame, and syncs if a sync is due. Returns true if the file was synced.
     fn write(&mut self, frame: &[u8]) -> Result<bool, ArchiveError> {
         self.hit(DurableStep::PageSpooled)?;
         self.file.write_all(frame).map_err(ArchiveError::io("write", &self.path))?;

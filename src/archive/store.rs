@@ -21,7 +21,7 @@ pub(super) const UNDER_WAY: &str = "under-way";
 pub struct ArchiveSettings {
     /// The folder.
     pub root: PathBuf,
-    /// True if pages are kept after the commit; otherwise the folder holds spools only.
+    /// True if pages are kept after the commit. If false, the folder contains only spools.
     pub keeps_pages: bool,
     /// Retention in days; `None` keeps pages for ever.
     pub keep_days: Option<u32>,
@@ -29,7 +29,8 @@ pub struct ArchiveSettings {
     pub base_url: String,
     /// The environment label (promise P10).
     pub environment: String,
-    /// The file name of the run's state file. An archive folder belongs to one state file, which `owner.json` names.
+    /// The file name of the run's state file. An archive folder belongs to one state file; `owner.json` contains its
+    /// name.
     pub state_file_name: String,
 }
 
@@ -58,12 +59,12 @@ impl Archive {
         Archive { settings, failpoints: Failpoints::default() }
     }
 
-    /// The service and the environment of new pages.
+    /// Returns the base URL of the service and the environment label of new files.
     pub(super) fn identity(&self) -> (&str, &str) {
         (&self.settings.base_url, &self.settings.environment)
     }
 
-    /// The same archive, with these failpoints.
+    /// Returns the same archive with these failpoints.
     #[must_use]
     pub fn with_failpoints(self, failpoints: Failpoints) -> Archive {
         Archive { failpoints, ..self }
@@ -81,7 +82,8 @@ impl Archive {
         Ok(spool)
     }
 
-    /// Opens the spool of an unfinished scan. `None` if the file is missing, has no valid header or is of another scan.
+    /// Opens the spool of an unfinished scan. `None` if the file is missing, has no valid header or belongs to another
+    /// scan.
     pub fn recover(&self, scan: &Scan) -> Result<Option<RecoveredSpool>, ArchiveError> {
         match Spool::recover(&self.under_way(&scan.id), self.failpoints.clone()) {
             Ok(recovered) if recovered.header.scan == *scan => Ok(Some(recovered)),
@@ -91,14 +93,15 @@ impl Archive {
         }
     }
 
-    /// Appends a note to the spool of a complete scan, durably. The note says how the scan will be committed.
+    /// Appends a commit note to the spool of a complete scan, durably. The note says how the scan will be committed. If
+    /// the write fails, the file is cut to its old size.
     pub fn note(&self, scan: &ScanId, note: &[u8]) -> Result<(), ArchiveError> {
         let path = self.under_way(scan);
         let mut file = OpenOptions::new().append(true).open(&path).map_err(ArchiveError::io("open", &path))?;
         let valid_bytes = file.metadata().map_err(ArchiveError::io("read", &path))?.len();
         let written = file.write_all(&frame::note_frame(note)).and_then(|()| file.sync_data());
         written.map_err(|error| {
-            // A torn note would hide the next note.
+            // Reading would end at a torn note and miss the next note.
             file.set_len(valid_bytes).ok();
             ArchiveError::io("write", &path)(error)
         })
@@ -126,14 +129,14 @@ impl Archive {
         self.remove(&self.under_way(scan))
     }
 
-    /// Removes spools whose scan is not in `under_way`, as left by runs that were killed before they recorded the scan.
-    /// Returns the number of removed files.
+    /// Removes spools whose scan is not in `under_way`. Such spools are of runs that were killed before they recorded
+    /// the scan. Returns the number of removed files.
     pub fn discard_orphans(&self, under_way: &[ScanId]) -> Result<usize, ArchiveError> {
         let folder = self.under_way_folder();
         let mut removed = 0;
         for path in files_in(&folder)? {
-            let owner = path.file_stem().map(|stem| ScanId(stem.to_string_lossy().into_owned()));
-            if !owner.is_some_and(|owner| under_way.contains(&owner)) {
+            let scan = path.file_stem().map(|stem| ScanId(stem.to_string_lossy().into_owned()));
+            if !scan.is_some_and(|scan| under_way.contains(&scan)) {
                 self.remove(&path)?;
                 removed += 1;
             }
@@ -156,7 +159,7 @@ impl Archive {
         Ok(removed)
     }
 
-    /// The files of committed scans, in no particular order.
+    /// Returns the files of committed scans, in no particular order.
     pub fn committed(&self) -> Result<Vec<PathBuf>, ArchiveError> {
         let mut files = Vec::new();
         for stream in folders_in(&self.settings.root)? {
@@ -170,17 +173,17 @@ impl Archive {
         Ok(files)
     }
 
-    /// The spools of unfinished scans, in no particular order.
+    /// Returns the spools of unfinished scans, in no particular order.
     pub fn spools(&self) -> Result<Vec<PathBuf>, ArchiveError> {
         pages_in(&self.under_way_folder())
     }
 
-    /// All archive files and spools, in no particular order.
+    /// Returns all archive files and spools, in no particular order.
     pub(super) fn all_pages(&self) -> Result<Vec<PathBuf>, ArchiveError> {
         Ok([self.spools()?, self.committed()?].concat())
     }
 
-    /// One archive file or spool; `None` if there is none.
+    /// Returns any one archive file or spool; `None` if the archive has neither.
     pub(super) fn any_pages(&self) -> Result<Option<PathBuf>, ArchiveError> {
         for stream in folders_in(&self.settings.root)? {
             let months = if stream.ends_with(UNDER_WAY) { vec![stream] } else { folders_in(&stream)? };
@@ -193,17 +196,17 @@ impl Archive {
         Ok(None)
     }
 
-    /// The folder of spools.
+    /// Returns the folder of spools.
     pub fn under_way_folder(&self) -> PathBuf {
         self.settings.root.join(UNDER_WAY)
     }
 
-    /// The path of a scan's spool.
+    /// Returns the path of a scan's spool.
     pub fn under_way(&self, scan: &ScanId) -> PathBuf {
         self.under_way_folder().join(format!("{scan}.pages"))
     }
 
-    /// Replacement files that killed rewrites left in the archive.
+    /// Returns the incomplete replacement files of rewrites that were killed.
     pub fn unfinished(&self) -> Result<Vec<PathBuf>, ArchiveError> {
         let is_unfinished = |path: &PathBuf| path.to_string_lossy().ends_with(super::REWRITE_SUFFIX);
         let mut files = files_in(&self.under_way_folder())?;
@@ -226,7 +229,7 @@ impl Archive {
         remove(path)
     }
 
-    /// The path of a committed scan's file.
+    /// Returns the path of a committed scan's file. The month is that of the start of the window, in UTC.
     fn committed_path(&self, scan: &Scan) -> PathBuf {
         let day = format_ms(scan.window.start_ms.div_euclid(DAY_MS) * DAY_MS);
         let month = day.get(..7).unwrap_or("unknown");
@@ -238,7 +241,7 @@ fn remove(path: &Path) -> Result<(), ArchiveError> {
     files::remove(path).map_err(ArchiveError::io("remove", path))
 }
 
-/// The archive files in a folder, without replacements that are being written.
+/// Returns the archive files in a folder, without incomplete replacement files.
 fn pages_in(folder: &Path) -> Result<Vec<PathBuf>, ArchiveError> {
     let mut files = files_in(folder)?;
     files.retain(|path| !path.to_string_lossy().ends_with(super::REWRITE_SUFFIX));
@@ -253,7 +256,7 @@ fn folders_in(folder: &Path) -> Result<Vec<PathBuf>, ArchiveError> {
     entries(folder, |kind| kind.is_dir())
 }
 
-/// The paths of the entries of a folder that have a wanted file type.
+/// Returns the paths of the entries of a folder whose file type `wanted` accepts.
 fn entries(folder: &Path, wanted: impl Fn(fs::FileType) -> bool) -> Result<Vec<PathBuf>, ArchiveError> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(ArchiveError::io("list", folder))? {
@@ -265,7 +268,7 @@ fn entries(folder: &Path, wanted: impl Fn(fs::FileType) -> bool) -> Result<Vec<P
     Ok(paths)
 }
 
-/// Syncs a folder: a new or renamed file is durable only after that.
+/// Syncs a folder. A new or renamed file is durable only after its folder was synced.
 pub(super) fn sync_folder(folder: &Path) -> Result<(), ArchiveError> {
     files::sync_folder(folder).map_err(ArchiveError::io("sync", folder))
 }

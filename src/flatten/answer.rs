@@ -1,11 +1,12 @@
-//! The columns `answer_*` and `is_skipped` of a response, and the rows of the tables that hold the parts of answers.
+//! Reads an answer: fills the columns `answer_*` and `is_skipped` of its response, and the child tables with the
+//! answer's choices, cells, ranks, items and recordings.
 //!
 //! The type of the question decides how its answer is read. Two rules hold for every type. An answer that is a number
 //! also fills `answer_number`. An answer is skipped if it is missing, null, blank, empty or all null, except under
 //! TEXTURLPROMPT, which asks nothing.
 //!
-//! An answer whose shape does not fit the type of its question is drift and has no rows in the tables of parts. Its
-//! exact text is in `answer_json`, which the caller writes.
+//! An answer whose shape does not fit the type of its question is drift and has no rows in the child tables. The caller
+//! stores the exact text of every answer in `answer_json`.
 
 use std::borrow::Cow;
 
@@ -36,7 +37,7 @@ pub(super) struct AnswerColumns<'a> {
     pub is_skipped: bool,
 }
 
-/// The tables of the parts of answers.
+/// The child tables of answers, under construction.
 #[derive(Debug)]
 pub(super) struct AnswerTables<'a> {
     choices: TableBuilder,
@@ -44,8 +45,9 @@ pub(super) struct AnswerTables<'a> {
     ranks: TableBuilder,
     max_diff_items: TableBuilder,
     media: MediaTable<'a>,
+    /// The members of the last answer that is an object; a buffer.
     entries: Vec<Entry<'a>>,
-    /// The drift of the last answer. The caller drains it.
+    /// The drift of the last answer. The caller drains this list after each answer.
     pub drift: Vec<AnswerDrift<'a>>,
 }
 
@@ -73,7 +75,9 @@ impl<'a> AnswerTables<'a> {
         })
     }
 
-    /// Appends the rows of an answer's parts and returns the columns of its response.
+    /// Appends the rows of an answer to the child tables, and returns the columns `answer_*` and `is_skipped` of its
+    /// response. A missing answer has no rows. An answer that does not fit its question type is recorded in `drift`,
+    /// unless it is skipped.
     pub(super) fn append(&mut self, input: AnswerInput<'a, '_>) -> AnswerColumns<'a> {
         let asks_nothing = input.question_type == QuestionType::TextUrlPrompt;
         let Some(response) = input.response else {
@@ -135,7 +139,8 @@ impl<'a> AnswerTables<'a> {
         columns
     }
 
-    /// Reads the text of the chosen option; a number stands for its digits. Returns true if the answer fits its type.
+    /// Appends a choice, and sets `columns.text` to the text of the chosen option. A number counts as text. Returns
+    /// true if the answer fits its question type.
     fn append_single_choice(
         &mut self,
         input: AnswerInput<'a, '_>,
@@ -149,7 +154,8 @@ impl<'a> AnswerTables<'a> {
         columns.text.is_some()
     }
 
-    /// Reads the text of one option, a JSON list inside a string, or a list. Returns true if the answer fits its type.
+    /// Appends the choices, and sets `columns.text` to the answer. The answer is the text of one option, a JSON list
+    /// inside a string, or a list. Returns true if the answer fits its question type.
     fn append_multiple_choices(
         &mut self,
         input: AnswerInput<'a, '_>,
@@ -173,7 +179,8 @@ impl<'a> AnswerTables<'a> {
         true
     }
 
-    /// Reads `{"submitted": ...}` or a boolean alone; `false` is an answer. Returns true if the answer fits its type.
+    /// Sets `columns.boolean` from `{"submitted": ...}` or a boolean alone; `false` is an answer, not a skip. Other
+    /// members of the object are drift. Returns true if the answer fits its question type.
     fn read_consent(&mut self, response: &'a str, columns: &mut AnswerColumns<'a>) -> bool {
         columns.boolean = json::read_boolean(response);
         if self.read_object(response) {
@@ -190,12 +197,13 @@ impl<'a> AnswerTables<'a> {
         columns.boolean.is_some()
     }
 
-    /// Reads the members of an object into `entries`. Returns false for another shape.
+    /// Reads the members of an object into `entries`. Returns false if the answer is not an object.
     fn read_object(&mut self, response: &'a str) -> bool {
         self.entries.clear();
         json::read_entries(response, &mut self.entries).is_some()
     }
 
+    /// Appends a batch for each child table that has rows.
     pub(super) fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
         self.choices.finish_into(batches)?;
         self.matrix_cells.finish_into(batches)?;
@@ -214,7 +222,7 @@ fn is_blank(response: &str) -> bool {
     }
 }
 
-/// Reads an answer on a scale that was sent as text (`"9"`).
+/// Reads a number that was sent as text (`"9"`). `None` if the answer is no such text.
 fn number_in_text(response: &str) -> Option<f64> {
     json::read_number(json::read_text(response)?.text.trim())
 }

@@ -9,8 +9,9 @@ use super::{
 };
 use crate::json::{self, Entry};
 
-/// Appends a row for each name, with the last value of a repeated name. Appends nothing if `raw` is not an object.
-/// `begin_row` fills the columns before the name. `entries` is a buffer.
+/// Appends a row for each name in the object `raw`, with the last value of a repeated name. Appends nothing if `raw` is
+/// not an object, and no further rows to a full table. `begin_row` fills the columns before the name. `entries` is a
+/// buffer.
 pub(super) fn append_attributes<'a>(
     table: &mut TableBuilder,
     record: i64,

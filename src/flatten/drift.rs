@@ -1,7 +1,7 @@
 //! Records the drift of a page, and which records the drift rules discard.
 //!
-//! A record without drift costs one check of an empty list. Reported are the type and length of a value, never its
-//! content. Field names and words of enumerations are reported only if they look like names and words.
+//! For a record without drift, the cost is one check of an empty list. The report names the type and length of a value,
+//! never the content. Field names and words of enumerations are reported only if they look like names and words.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub(super) struct DriftLog {
     discarded: DiscardedRecords,
 }
 
-/// What identifies a kind of drift within a page.
+/// Identifies one kind of drift at one place: all its occurrences in the page count as one entry.
 struct DriftKey<'k> {
     kind: DriftKind,
     /// The path of the parent object.
@@ -49,7 +49,7 @@ struct DriftKey<'k> {
     word: Option<&'k str>,
 }
 
-/// The number of records with one kind of drift.
+/// One entry of the log: a kind of drift at one place, and the number of records that have it.
 #[derive(Debug)]
 struct DriftCount {
     kind: DriftKind,
@@ -59,6 +59,7 @@ struct DriftCount {
     example: String,
     fate: DriftFate,
     records: u64,
+    /// The record that was counted last, so that a record counts once.
     last_record: i64,
 }
 
@@ -75,6 +76,7 @@ impl DriftLog {
         }
     }
 
+    /// Adds the drift of an object's fields. If the rules discard a value, the entry says so.
     pub(super) fn add_all(&mut self, record: i64, prefix: &'static str, drift: &[FieldDrift]) {
         drift.iter().for_each(|field| self.add(record, prefix, field, DriftFate::ValueDiscarded));
     }
@@ -84,7 +86,8 @@ impl DriftLog {
         self.add(record, prefix, field, DriftFate::Kept);
     }
 
-    /// Adds a value that cannot be read and therefore rejects its record. `name` is empty for the complete record.
+    /// Adds a value that cannot be read, and whose record is therefore rejected. `name` is the key field; empty if the
+    /// complete record is unreadable.
     pub(super) fn add_unreadable(&mut self, record: i64, name: &'static str, value: &str) {
         let fate =
             if self.rules.type_clashes == DriftMode::Freeze { DriftFate::Frozen } else { DriftFate::RowRejected };
@@ -92,7 +95,8 @@ impl DriftLog {
         self.count(record, DriftKey { kind: field.kind, prefix: "", name, word: None }, fate, || example_of(&field));
     }
 
-    /// Adds a word that the contract of its column does not list. `path` is the path of its field in a record.
+    /// Adds an enumeration value that the contract of its column does not list. `path` is the path of the field in a
+    /// record. The value is reported only if it looks like a word.
     pub(super) fn add_word(&mut self, record: i64, path: &'static str, kind: DriftKind, word: &str) {
         let length = word.chars().count();
         let reported = if looks_like_a_word(word) { word.to_owned() } else { format!("string of length {length}") };
@@ -100,6 +104,8 @@ impl DriftLog {
         self.count(record, key, DriftFate::Kept, || reported.clone());
     }
 
+    /// Adds drift of one field, and applies the drift rules: a rule may discard the record. `prefix` is the path of the
+    /// parent object. `fate_if_value_discarded` is what happens to the value under the rule `DiscardValue`.
     fn add(&mut self, record: i64, prefix: &'static str, field: &FieldDrift, fate_if_value_discarded: DriftFate) {
         let (kind, name) = (field.kind, reportable_name(&field.name));
         let fate = match self.rules.mode(kind) {
@@ -118,6 +124,8 @@ impl DriftLog {
         self.count(record, DriftKey { kind, prefix, name, word: None }, fate, || example_of(field));
     }
 
+    /// Counts a record for the entry with this key. `example` is called only for a new entry. If the log is full, the
+    /// record counts as unlisted drift.
     fn count(&mut self, record: i64, key: DriftKey, fate: DriftFate, example: impl FnOnce() -> String) {
         let DriftKey { kind, prefix, name, word } = key;
         let is_same = |count: &&mut DriftCount| {
@@ -134,7 +142,7 @@ impl DriftLog {
         }
     }
 
-    /// Returns all drift with complete paths, and the records to discard.
+    /// Returns the drift of the page with complete paths, and the records that the rules discard.
     pub(super) fn finish(self) -> (Drift, DiscardedRecords) {
         let mut drift = self.unlisted;
         for DriftCount { kind, prefix, name, example, fate, records, .. } in self.counts {
@@ -156,6 +164,7 @@ fn reportable_name(name: &str) -> &str {
     if is_reportable { name } else { HIDDEN_NAME }
 }
 
+/// Returns true if a value is short and looks like a word, so that it is probably no personal data.
 fn looks_like_a_word(word: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     let begins_well = word.bytes().next().is_some_and(|first| first.is_ascii_alphabetic());
@@ -188,8 +197,8 @@ pub(super) fn json_type(raw: &str) -> &'static str {
     }
 }
 
-/// Returns an object without the members that the rules discard, so that hashes cover stored values only. Returns
-/// `None` if no member is discarded.
+/// Returns the JSON text of an object without the members that the rules discard, so that hashes cover only stored
+/// values. `entries` are all members, and `drift` is the drift of the object. Returns `None` if no member is discarded.
 pub(super) fn without_discarded(entries: &[Entry], drift: &[FieldDrift], rules: DriftRules) -> Option<String> {
     let is_discarded = |entry: &Entry| {
         drift.iter().any(|field| {

@@ -12,13 +12,13 @@ pub(super) struct Enumeration {
 }
 
 impl Enumeration {
-    /// Looks up the words of a column.
+    /// Looks up the words that the contract lists for a column. `path` is the path of the column's field in a record.
     pub(super) fn of(table_name: &str, column: &str, path: &'static str) -> Self {
         let column = table(table_name).and_then(|table| table.column(column));
         Self { known: column.map_or(&[], |column| &column.values), path }
     }
 
-    /// Adds an unlisted word to the drift. Case is ignored.
+    /// Adds `word` to the drift if the contract does not list it. Case is ignored; `None` is no drift.
     pub(super) fn report_unlisted(&self, word: Option<&str>, record: i64, drift: &mut DriftLog) {
         if let Some(word) = word.filter(|word| !self.known.iter().any(|known| known.eq_ignore_ascii_case(word))) {
             drift.add_word(record, self.path, DriftKind::NewEnumValue, word);

@@ -1,7 +1,7 @@
 //! The column `extra`: fields without a column, as one JSON object with sorted keys and exact values.
 //!
-//! All values of a repeated name are stored: the last one under its own name, the earlier ones as `name#1`, `name#2`
-//! and so on, in the order sent. A number whose name another field already has is skipped.
+//! All values of a repeated name are stored: the last value under the name itself, and earlier values as `name#1`,
+//! `name#2` and so on, in the order sent. If another field is already called `name#1`, the number 1 is skipped.
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -53,17 +53,17 @@ impl<'a> Extra<'a> {
         self.members.push(Member { key: key.into(), value, is_superseded: false });
     }
 
-    /// Adds a value whose field was sent again later.
+    /// Adds a value of a field that was sent again later, and whose later value filled the column.
     pub(super) fn add_superseded(&mut self, key: impl Into<Cow<'a, str>>, value: &'a str) {
         self.members.push(Member { key: key.into(), value, is_superseded: true });
     }
 
-    /// Returns the JSON object, or `None` if it has no members.
+    /// Returns the text of the JSON object with sorted keys, or `None` if no member was added.
     pub(super) fn write(&mut self) -> Option<&str> {
         if self.members.is_empty() {
             return None;
         }
-        // A stable sort: duplicates stay in the order sent.
+        // The sort is stable: values of one key stay in the order sent.
         self.members.sort_by(|left, right| left.key.cmp(&right.key));
         self.number_duplicates();
         self.text.clear();
@@ -77,7 +77,8 @@ impl<'a> Extra<'a> {
         Some(&self.text)
     }
 
-    /// Appends a number to the keys of earlier values of repeated names.
+    /// Renames the keys of earlier values of repeated names to `name#1`, `name#2` and so on. The members must be sorted
+    /// by key, and are sorted again.
     fn number_duplicates(&mut self) {
         let is_earlier: Vec<bool> = (0..self.members.len())
             .map(|index| {

@@ -1,4 +1,4 @@
-//! One field of an object that is drift.
+//! A field of an object whose name or value is drift.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ pub(super) struct FieldDrift<'a> {
     pub kind: DriftKind,
     /// The name of the field in its canonical spelling.
     pub name: Cow<'a, str>,
-    /// The exact text of its value.
+    /// The exact JSON text of the field's value.
     pub value: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! Looks up the fields of a JSON object by name and parses each strictly as the type of its column.
+//! Finds the fields of a JSON object by name, and parses each field strictly as the type of its column.
 //!
 //! Three kinds of values go to [`Extra`] with their exact text, unless the drift rules discard them: values that do not
 //! fit their column, unknown fields, and earlier values of repeated fields.
@@ -45,7 +45,7 @@ macro_rules! wire_fields {
 }
 pub(super) use wire_fields;
 
-/// A record without a valid key: the reason, and the name of the key field.
+/// The reason why a record has no valid key, and the name of the missing or unreadable key field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeyError {
     pub reason: RejectReason,
@@ -55,19 +55,20 @@ pub(super) struct KeyError {
 /// Maximum bytes of a text in a key; a UUID has 36. Every row of every child table repeats the key.
 pub(super) const KEY_TEXT_BYTES_MAX: usize = 256;
 
-/// Number of positions in an object for which the last field is remembered.
+/// For this many positions in an object, the field that the last object had at the position is remembered.
 const REMEMBERED_POSITIONS: usize = 32;
 
 /// The fields of one object; reused for each object.
 #[derive(Debug)]
 pub(super) struct Fields<'a, F> {
+    /// The exact text of each known field by its slot; `None` if the object does not have the field.
     values: Vec<Option<&'a str>>,
-    /// The slot that the last object had at each position. It is tried first, because the objects of a page usually
-    /// have their fields in the same order.
+    /// The slot of the field that the last object had at each position. `read` tries this slot first, because the
+    /// objects of a page usually have their fields in the same order.
     last_slots: [u8; REMEMBERED_POSITIONS],
-    /// The values of this object that are stored without a column.
+    /// The values of the current object that are stored in the column `extra`.
     pub extra: Extra<'a>,
-    /// The drift of this object, stored or discarded.
+    /// The drift of the current object: values that are stored, and values that the rules discard.
     pub drift: Vec<FieldDrift<'a>>,
     pub rules: DriftRules,
     field: PhantomData<F>,
@@ -80,7 +81,8 @@ impl<'a, F: WireField> Fields<'a, F> {
         Self { values, last_slots, extra: Extra::default(), drift: Vec::new(), rules, field: PhantomData }
     }
 
-    /// Replaces the fields by those of another object.
+    /// Reads the members of the next object, and forgets those of the last one. Unknown fields become drift, and go to
+    /// `extra` unless the rules discard them.
     pub(super) fn read(&mut self, entries: &[Entry<'a>]) {
         self.values.fill(None);
         self.extra.clear();
@@ -114,18 +116,19 @@ impl<'a, F: WireField> Fields<'a, F> {
         (*F::NAMES.get(slot)? == key).then_some(slot)
     }
 
+    /// Stores the value of a known field. An earlier value of the same field goes to `extra`.
     fn fill(&mut self, slot: usize, value: &'a str) {
         if let Some(earlier) = self.values.get_mut(slot).and_then(|stored| stored.replace(value)) {
             self.extra.add_superseded(F::NAMES.get(slot).copied().unwrap_or_default(), earlier);
         }
     }
 
-    /// Returns the exact text, also of `null`; `None` if the field is missing.
+    /// Returns the exact JSON text of a field, also the text `null`; `None` if the field is missing.
     pub(super) fn raw(&self, field: F) -> Option<&'a str> {
         self.values.get(field.slot()).copied().flatten()
     }
 
-    /// Returns the exact text; `None` if the field is missing or null.
+    /// Returns the exact JSON text of a field; `None` if the field is missing or null.
     pub(super) fn json(&self, field: F) -> Option<&'a str> {
         self.raw(field).filter(|raw| *raw != "null")
     }
@@ -147,7 +150,8 @@ impl<'a, F: WireField> Fields<'a, F> {
         }
     }
 
-    /// Reads a string. If a lone surrogate had to be replaced by U+FFFD, the exact text goes to `extra`.
+    /// Reads a string. A value of another type is a type clash, and the result is `None`. If a lone surrogate had to be
+    /// replaced by U+FFFD, the exact text goes to `extra`.
     pub(super) fn text(&mut self, field: F) -> Option<Cow<'a, str>> {
         let read = json::read_text(self.json(field)?);
         match &read {
@@ -158,7 +162,7 @@ impl<'a, F: WireField> Fields<'a, F> {
         read.map(|text| text.text)
     }
 
-    /// Reads a string; a number is returned as the digits that were sent.
+    /// Reads a string, or returns the digits of a number as sent. A value of another type is a type clash.
     pub(super) fn text_or_digits(&mut self, field: F) -> Option<Cow<'a, str>> {
         match self.json(field) {
             Some(raw) if json::shape(raw) == Shape::Number => Some(Cow::Borrowed(raw)),
@@ -176,8 +180,8 @@ impl<'a, F: WireField> Fields<'a, F> {
         self.parse_or_extra(field, json::read_number)
     }
 
-    /// Reads a time, in microseconds. A number that is not whole milliseconds also goes to `extra`: its unit is
-    /// guessed.
+    /// Reads a time, in epoch microseconds. A number that is not whole milliseconds also goes to `extra`, because its
+    /// unit is a guess.
     pub(super) fn timestamp(&mut self, field: F) -> Option<i64> {
         let moment = self.parse_or_extra(field, read_timestamp)?;
         if self.json(field).is_some_and(has_guessed_unit) {
@@ -186,7 +190,8 @@ impl<'a, F: WireField> Fields<'a, F> {
         Some(moment)
     }
 
-    /// Parses a value with `read`. A value that `read` rejects is a type clash and goes to `extra`.
+    /// Parses a value with `read`. If `read` returns `None`, the value is a type clash, and goes to `extra` unless the
+    /// rules discard it. A missing or null field is `None` without a clash.
     pub(super) fn parse_or_extra<T>(&mut self, field: F, read: impl Fn(&'a str) -> Option<T>) -> Option<T> {
         let value = read(self.json(field)?);
         if value.is_none() {
@@ -206,12 +211,14 @@ impl<'a, F: WireField> Fields<'a, F> {
         self.key(field, |raw| json::read_integer(raw).or_else(|| json::read_digits(raw)))
     }
 
-    /// Reads a time, in microseconds, without which the record is rejected.
+    /// Reads a time of the key, in epoch microseconds. The record is rejected if the time is missing or unreadable.
     pub(super) fn key_timestamp(&mut self, field: F) -> Result<i64, KeyError> {
         self.key(field, read_timestamp)?;
         self.timestamp(field).ok_or(KeyError { reason: RejectReason::BadKey, field: field.name() })
     }
 
+    /// Parses a field of the key with `read`. Fails with `MissingKey` if the field is missing or null, and with
+    /// `BadKey` if `read` returns `None`.
     fn key<T>(&self, field: F, read: impl Fn(&'a str) -> Option<T>) -> Result<T, KeyError> {
         let error = |reason| KeyError { reason, field: field.name() };
         let raw = self.json(field).ok_or(error(RejectReason::MissingKey))?;

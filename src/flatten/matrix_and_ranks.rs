@@ -1,6 +1,6 @@
 //! `response_matrix_cells` and `response_ranks`: answers that are objects from a label to a value.
 //!
-//! A label that was sent twice has one row, with its last value. `answer_json` holds both values.
+//! A label that was sent twice has one row, with the last value sent. `answer_json` contains both values.
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -23,8 +23,8 @@ pub(super) struct LabelledValue<'a> {
     pub value: &'a str,
 }
 
-/// Appends a row for each row of a MATRIX answer. Returns true if no row of the matrix has an answer. A cell that is no
-/// text has its JSON as its label.
+/// Appends a row for each row of a MATRIX answer. Returns true if no row of the matrix has an answer. If the chosen
+/// column is not a text, `column_label` is its JSON.
 pub(super) fn append_matrix_cells(table: &mut TableBuilder, key: &AnswerKey, entries: &[Entry]) -> bool {
     for LabelledValue { index, label, value } in labelled_values(entries) {
         if table.is_full() {
@@ -82,6 +82,7 @@ pub(super) fn labelled_values<'a>(entries: &[Entry<'a>]) -> Vec<LabelledValue<'a
     values
 }
 
+/// Returns true if two members have the same label.
 fn has_duplicates(values: &[LabelledValue]) -> bool {
     /// Up to this many labels, comparing each pair is cheaper than hashing.
     const PAIRWISE_MAX: usize = 12;

@@ -9,17 +9,20 @@ use super::{
 };
 use crate::json::{self, Entry};
 
-/// The fields of an item that have columns. A field of a wrong type is `None`; `answer_json` holds its value.
+/// The fields of an item that have columns. A field of a wrong type is `None`; only `answer_json` contains its value.
 #[derive(Debug, Default)]
 struct MaxDiffItem<'a> {
     id: Option<i64>,
     option: Option<Cow<'a, str>>,
+    /// The choice for this item, as text; `None` if it is null or of another type.
     selected: Option<Cow<'a, str>>,
+    /// True if `selected` was sent and is not null, also if it is of another type.
     is_selected: bool,
 }
 
 /// Appends a row for each item of each round. Returns true if the answer is a list and no item was selected. Rounds and
-/// items of a wrong shape count in the ordinals and have no row.
+/// items of a wrong shape have no row, but their positions count in the ordinals. A value of a wrong shape that is not
+/// null counts as a selection.
 pub(super) fn append_max_diff_items<'a>(
     table: &mut TableBuilder,
     key: &AnswerKey,
@@ -65,6 +68,7 @@ fn add_clash<'a>(path: &'static str, value: &'a str, drift: &mut Vec<AnswerDrift
     is_drift
 }
 
+/// Reads the members of an item. Unknown members and members of a wrong type go to `drift`.
 fn read_item<'a>(entries: &[Entry<'a>], drift: &mut Vec<AnswerDrift<'a>>) -> MaxDiffItem<'a> {
     const PREFIX: &str = "response[][].";
     let mut item = MaxDiffItem::default();

@@ -28,8 +28,9 @@ wire_fields! {
     }
 }
 
-/// Returns a recording without the query strings of its links, or `None` if no link has a query string. The service
-/// signs the links anew for every scan, and a new signature must not count as an edit of the answer.
+/// Returns a text for the content hash: the members of a recording without the query strings of its links. `None` if no
+/// link has a query string, or if `response` is not an object. The service signs the links anew for every scan, and a
+/// new signature must not count as an edit of the answer.
 pub(super) fn without_signatures(response: &str) -> Option<String> {
     let mut entries = Vec::new();
     json::read_entries(response, &mut entries)?;
@@ -39,7 +40,7 @@ pub(super) fn without_signatures(response: &str) -> Option<String> {
         return None;
     }
     let without_query = |entry: &Entry<'_>| {
-        let value = query_start(entry).and_then(|end| entry.value.get(..end)).unwrap_or(entry.value);
+        let value = query_start(entry).and_then(|query_start| entry.value.get(..query_start)).unwrap_or(entry.value);
         format!("{}:{value}", entry.key)
     };
     Some(entries.iter().map(without_query).collect::<Vec<_>>().join(","))
@@ -57,8 +58,8 @@ impl<'a> MediaTable<'a> {
         Ok(Self { table: TableBuilder::new("response_media", 0)?, fields: Fields::new(DriftRules::default()) })
     }
 
-    /// Appends the recording and returns its transcription. Drift is reported, but there is no column `extra`, because
-    /// `answer_json` holds the complete recording.
+    /// Appends a row for the recording, and returns its transcription. Unknown fields and type clashes go to `drift`.
+    /// The table has no column `extra`, because `answer_json` contains the complete recording.
     pub(super) fn append(
         &mut self,
         key: &AnswerKey,

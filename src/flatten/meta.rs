@@ -47,7 +47,8 @@ impl<'a> MetaColumns<'a> {
         Self { fields: Fields::new(rules), size: Fields::new(rules), entries: Vec::new() }
     }
 
-    /// Appends the cells. Returns false if `raw` is not an object; the cells are then NULL.
+    /// Appends the cells `meta_*` of a response to `row`. `raw` is the field `meta`; `None` if it is missing or null.
+    /// If `raw` is not an object, returns false, and the cells are NULL.
     pub(super) fn append(
         &mut self,
         record: i64,
@@ -76,8 +77,8 @@ impl<'a> MetaColumns<'a> {
         is_object
     }
 
-    /// Reads width and height. If any part of the object has no column or does not fit its column, `meta_extra` stores
-    /// the complete object.
+    /// Reads width and height of `meta.client` or `meta.screen`. If a member of the object has no column or does not
+    /// fit its column, `meta_extra` stores the complete object.
     fn size(&mut self, field: MetaField) -> Size {
         let Some(raw) = self.fields.json(field) else {
             return (None, None);

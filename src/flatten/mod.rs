@@ -1,11 +1,13 @@
-//! Turns the pages of a stream into Arrow batches and rejects. The hot path.
+//! Turns the pages of a stream into Arrow batches and rejects. Every row of a run passes this module, so its speed
+//! matters.
 //!
 //! Pure: no clock, no IO, no state between pages; the same bytes always give the same rows. Every record of a page
 //! becomes a row of the stream's base table or a reject (promise P1). No content of a record can fail the page.
 //!
-//! The scanner of `crate::json` reads a page in three layers, each one level deep. `page` splits the page into records.
-//! `fields` splits a record into fields, which are slices of the page. `crate::json` parses a field as the type of its
-//! column. No DOM is built. The exact text of a value that does not fit its column goes to the column `extra`.
+//! Three layers read a page with the scanner of `crate::json`, each layer one level of JSON. The module `page` splits
+//! the page into records. `fields` splits a record into fields, which are slices of the page. `crate::json` parses a
+//! field as the type of its column. No tree of values (DOM) is built. The exact text of a value that does not fit its
+//! column goes to the column `extra`.
 //!
 //! A record that is not JSON becomes a reject.
 //!
@@ -84,7 +86,7 @@ pub enum FlattenError {
     /// The body is not the JSON of a list call. The source has checked it, so the archive may be damaged.
     #[error("the page is not the JSON of a list call")]
     NotAPage(#[source] PageError),
-    /// The envelope has no `data`: a service error, not an empty page.
+    /// The envelope has no `data`. Such a page is an error of the service, not an empty page.
     #[error("the page has no list of records")]
     NoData,
     /// The body is larger than [`PAGE_BYTES_MAX`].
@@ -99,16 +101,17 @@ pub enum FlattenError {
 }
 
 /// Flattens the body of one page. Every record becomes a row or a reject, as the drift rules say. The rule `freeze`
-/// gives the same rows as `evolve`; the caller freezes the window if the returned `drift` says so.
+/// gives the same rows as `evolve`; the caller freezes the window if an entry of the returned `drift` is frozen.
 ///
 /// # Errors
 ///
-/// If the body is too large, or is not a JSON object with a list `data`.
+/// If the body is too large, or is not a JSON object with a list `data`. Also if this module does not follow a table
+/// contract, which is a bug.
 pub fn flatten_page(stream: Stream, body: &[u8], rules: DriftRules) -> Result<FlatPage, FlattenError> {
     if body.len() > PAGE_BYTES_MAX {
         return Err(FlattenError::TooLarge { bytes: body.len() });
     }
-    // The only check of the encoding.
+    // The encoding is checked only here, once for the complete page.
     let body = bytes_without_mark(body);
     let text = std::str::from_utf8(body);
     match stream {
@@ -127,8 +130,8 @@ trait RecordTables<'a>: Sized {
     /// Returns empty tables with capacity for this many records.
     fn new(records: usize, rules: DriftRules) -> Result<Self, ArrowError>;
 
-    /// Appends the rows of a record and returns the hash of the key of its base row. `record` is the index in the page,
-    /// from 0. A failed call appends nothing.
+    /// Appends the rows of a record, and returns the hash of the key of its row in the base table. `record` is the
+    /// index of the record in the page, from 0. A failed call appends no rows.
     fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, KeyError>;
 
     /// Returns the log of drift.
@@ -141,6 +144,8 @@ trait RecordTables<'a>: Sized {
 /// A flattened page, and the records that the drift rules discard.
 type FlatAndDiscarded = (FlatPage, DiscardedRecords);
 
+/// Flattens a page into the tables `T`. Tries one fast pass first; a page with rejects is read again record by record.
+/// If the drift rules discard records, the page is read once more without them.
 fn flatten_body<'a, T: RecordTables<'a>>(
     stream: Stream,
     body: &'a [u8],
@@ -163,8 +168,8 @@ fn flatten_body<'a, T: RecordTables<'a>>(
     Ok(FlatPage { discarded, drift: flat.drift, ..remaining })
 }
 
-/// Flattens a page in one pass. Returns `None` if the page has rejects, which is rare: a reject needs the text of its
-/// record, which this function does not have.
+/// Flattens a page in one pass. Returns `None` if the page has rejects, which is rare. A reject needs the text of its
+/// record, which the fast pass does not have.
 fn flatten_objects<'a, T: RecordTables<'a>>(
     text: &'a str,
     rules: DriftRules,
@@ -217,16 +222,18 @@ fn flatten_records<'a, T: RecordTables<'a>>(
         }
     }
     let (flat, mut discarded) = finish(tables, flat)?;
-    // A record that is rejected for its key is not rejected twice.
+    // A record without a row is already a reject, because of its key. The drift rules do not reject it again.
     discarded.retain(|record, _| has_row(&flat, *record));
     Ok((flat, discarded))
 }
 
+/// Returns true if the base table has a row of this record.
 fn has_row(flat: &FlatPage, record: i64) -> bool {
     let base = flat.batches.first();
     base.and_then(|base| records_column(&base.rows)).is_some_and(|records| records.binary_search(&record).is_ok())
 }
 
+/// Adds the finished batches and the drift to `flat`. Also returns the records that the drift rules discard.
 fn finish<'a, T: RecordTables<'a>>(tables: T, mut flat: FlatPage) -> Result<FlatAndDiscarded, ArrowError> {
     let log = tables.finish_into(&mut flat.batches)?;
     let discarded;
@@ -244,7 +251,8 @@ fn report_unreadable_key(drift: &mut DriftLog, record: i64, error: KeyError, ent
     }
 }
 
-/// Returns the base rows that the discarded records would have had.
+/// Returns the rows of the base table that the discarded records would have had. `flat` is the page before the records
+/// were discarded; `None` if its base table has no rows.
 fn discarded_rows(
     stream: Stream,
     flat: &FlatPage,

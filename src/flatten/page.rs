@@ -8,8 +8,8 @@ use crate::{
 };
 
 /// Calls `accept` with the members of each record in order, until `accept` returns false. Returns true if `accept`
-/// returned true for all records, every record is an object, and the page is well-formed. Otherwise use
-/// [`read_records`].
+/// returned true for all records, every record is an object, and the page is well-formed. If the result is false, the
+/// caller reads the page with [`read_records`].
 pub(super) fn for_each_object<'a>(text: &'a str, mut accept: impl FnMut(&[Entry<'a>]) -> bool) -> bool {
     let mut entries = Vec::new();
     let parts = scan(text, &[DATA], |scanner| {
@@ -33,7 +33,8 @@ pub(super) enum RawRecord<'a> {
     Broken(String),
 }
 
-/// Returns the records of a page in order.
+/// Returns the records of a page in order, valid or not. Fails if the page has no list `data` or its envelope is no
+/// JSON.
 pub(super) fn read_records(body: &[u8]) -> Result<Vec<RawRecord<'_>>, FlattenError> {
     let parts = PageParts::parse(body, &[DATA]).map_err(FlattenError::NotAPage)?;
     parts.check_data().map_err(|error| match error {

@@ -3,8 +3,8 @@
 use super::drift::DriftLog;
 use crate::model::DriftKind;
 
-/// A type of question, by its name on the wire in any case: webhooks write `multipleselect`, the export
-/// `MULTIPLESELECT`.
+/// A type of question. The service's names are compared without regard to case: webhooks write `multipleselect`, the
+/// export writes `MULTIPLESELECT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QuestionType {
     ConsentLegal,
@@ -37,14 +37,15 @@ const NAMES: [(&str, QuestionType); 11] = [
 ];
 
 impl QuestionType {
-    /// Returns the type with this name.
+    /// Returns the type with this name; `Unknown` if there is none or `name` is `None`.
     pub(super) fn of(name: Option<&str>) -> QuestionType {
         let known = name.and_then(|name| NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)));
         known.map_or(QuestionType::Unknown, |(_, question_type)| *question_type)
     }
 }
 
-/// Adds the name to the drift if no known type has it. `path` is the path of the type's field in a record.
+/// Adds the name of a question type to the drift if this program does not know the type. `path` is the path of the
+/// field in a record.
 pub(super) fn report_new_type(drift: &mut DriftLog, record: i64, path: &'static str, name: Option<&str>) {
     if let Some(name) = name.filter(|name| QuestionType::of(Some(name)) == QuestionType::Unknown) {
         drift.add_word(record, path, DriftKind::NewQuestionType, name);

@@ -30,8 +30,8 @@ wire_fields! {
 
 use QuestionField as Wire;
 
-/// Fields that may hold the label of an option that is an object. The service's contract shows no such option, so the
-/// first of these fields with a text is used.
+/// Fields that may contain the label of an option that is an object. The service's contract shows no such option, so
+/// the label is the first of these fields that is a text.
 const LABEL_FIELDS: [&str; 4] = ["label", "text", "option", "value"];
 
 /// The tables `survey_questions` and `survey_question_options` under construction.
@@ -60,8 +60,8 @@ impl<'a> QuestionTables<'a> {
         })
     }
 
-    /// Appends a question and its options. `ordinal` counts the questions of the survey from 1. Returns the stored part
-    /// of the question if the drift rules discard any member.
+    /// Appends a question and its options. `ordinal` counts the questions of the survey from 1. If the drift rules
+    /// discard a member, returns the JSON text of the question without the discarded members; otherwise `None`.
     pub(super) fn append(
         &mut self,
         record: i64,
@@ -112,6 +112,7 @@ impl<'a> QuestionTables<'a> {
     }
 }
 
+/// Reads the texts that have columns from `optionsProperties`.
 fn read_option_texts(raw: &str) -> OptionTexts<'_> {
     let labels = member(raw, "labels");
     let text = |raw| json::read_text(raw).map(|text| text.text);
@@ -122,6 +123,8 @@ fn read_option_texts(raw: &str) -> OptionTexts<'_> {
     }
 }
 
+/// Returns the label of an option: a text, a number as sent, or the first label field of an object. `None` for other
+/// values.
 fn option_label(raw: &str) -> Option<Cow<'_, str>> {
     if json::shape(raw) != Shape::Object {
         return scalar_text(raw);

@@ -1,4 +1,5 @@
-//! The stream of responses: `responses`, the tables of the parts of answers, custom metadata and visitor snapshots.
+//! Flattens the stream of responses: the table `responses`, the child tables of answers, custom metadata and visitor
+//! snapshots.
 
 use arrow::error::ArrowError;
 
@@ -122,7 +123,7 @@ impl<'a> RecordTables<'a> for ResponseTables<'a> {
 }
 
 impl<'a> ResponseTables<'a> {
-    /// Appends the cells of the answer, the rows of its parts, and the indexes of the chosen options.
+    /// Appends the cells of the answer, its rows in the child tables, and the indexes of the chosen options.
     fn append_answer(&mut self, key: &AnswerKey<'a>, question_type: QuestionType) {
         let indexes = self.fields.json(Wire::SelectedIndexes);
         let has_indexes = indexes.is_some_and(|raw| json::read_integers(raw, &mut self.selected_indexes).is_some());
@@ -150,7 +151,8 @@ impl<'a> ResponseTables<'a> {
         row.bigints("selected_indexes", has_indexes.then_some(&self.selected_indexes));
     }
 
-    /// Appends the cells and rows that the service sends only if a scan requests them.
+    /// Appends the URL, `meta`, custom metadata and the visitor snapshot, which the service sends only if a scan
+    /// requests them. A value of a wrong shape goes to `extra`.
     fn append_context(&mut self, key: &AnswerKey<'a>) {
         let (fields, row) = (&mut self.fields, &mut self.responses);
         row.text("url", fields.text(Wire::Url).as_deref());

@@ -1,10 +1,11 @@
 //! `visitor_snapshots` and `visitor_snapshot_attributes`: the visitor as known when a survey was shown.
 //!
-//! Every answer of a session repeats the session's snapshot. Each distinct snapshot of a session gets one row, with the
-//! key of its earliest answer. The content hash excludes the creation time, which differs between the answers.
+//! The service repeats the snapshot of a session in every answer of the session. Each distinct snapshot of a session
+//! gets one row, with the key of the earliest answer. The content hash excludes the creation time, which differs
+//! between the answers.
 //!
-//! The service's schema and its sample spell the attributes differently; both are read. If both are sent,
-//! `attributes` fills the column and the other spelling goes to `extra`.
+//! The service's schema and its sample spell the field of attributes differently; both spellings are read. If a
+//! snapshot has both, `attributes` fills the column and the misspelt field goes to `extra`.
 
 use std::{borrow::Cow, collections::hash_map::Entry as MapEntry};
 
@@ -44,7 +45,7 @@ use SnapshotField as Wire;
 /// The snapshots of a page, collected until all of its answers are read.
 #[derive(Debug)]
 pub(super) struct SnapshotTables<'a> {
-    /// One for each text, survey and session.
+    /// One snapshot for each distinct text, survey and session.
     snapshots: Vec<KeyedSnapshot<'a>>,
     /// Indexes in `snapshots`.
     by_text: HashMap<TextKey<'a>, usize>,
@@ -52,12 +53,14 @@ pub(super) struct SnapshotTables<'a> {
     fields: Fields<'a, SnapshotField>,
 }
 
-/// Attributes that a snapshot is likely to have.
+/// Likely number of attributes of a snapshot, to reserve memory.
 const ATTRIBUTES_GUESS: usize = 6;
 
-/// Two answers with the same key carry the same snapshot: session, survey, and a 128-bit hash of the exact text.
+/// Identifies a snapshot: its session, its survey, and a 128-bit hash of its exact text. Answers with the same
+/// `TextKey` have the same snapshot.
 type TextKey<'a> = (Cow<'a, str>, Option<i64>, u128);
 
+/// A snapshot, with the key of its row and its drift.
 #[derive(Debug)]
 struct KeyedSnapshot<'a> {
     /// The key of the earliest answer with this snapshot.
@@ -83,7 +86,8 @@ impl<'a> SnapshotTables<'a> {
         Self { snapshots: Vec::new(), by_text: HashMap::new(), entries: Vec::new(), fields: Fields::new(rules) }
     }
 
-    /// Adds the snapshot of an answer. Returns `None` if it is not an object.
+    /// Adds the snapshot of an answer, and counts its drift for the answer's record. Returns `None` if `raw` is not an
+    /// object.
     pub(super) fn add(&mut self, key: &AnswerKey<'a>, raw: &'a str, drift: &mut DriftLog) -> Option<()> {
         let text_key = (key.response_group_uid.clone(), key.survey_id, xxh3_128(raw.as_bytes()));
         let index = match self.by_text.entry(text_key) {
@@ -106,8 +110,10 @@ impl<'a> SnapshotTables<'a> {
         Some(())
     }
 
+    /// Appends the batches of both tables. Snapshots of one session with equal content become one row.
     pub(super) fn finish_into(mut self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
-        // Earliest first: texts with equal content but another order of fields get the key of the earliest answer.
+        // The earliest snapshots come first. Of texts with equal content but another order of fields, the first one
+        // gives the row its key.
         self.snapshots.sort_by_key(|snapshot| (snapshot.key.created_at, snapshot.key.record));
         let mut seen = HashSet::with_capacity(self.snapshots.len());
         let mut distinct = Vec::with_capacity(self.snapshots.len());
@@ -133,6 +139,7 @@ impl<'a> SnapshotTables<'a> {
     }
 }
 
+/// Appends a row of `visitor_snapshots`.
 fn append_row(row: &mut TableBuilder, key: &AnswerKey, snapshot: &Snapshot, hash: i64) {
     row.text("response_group_uid", Some(&key.response_group_uid));
     row.bigint("survey_id", key.survey_id);
@@ -148,6 +155,8 @@ fn append_row(row: &mut TableBuilder, key: &AnswerKey, snapshot: &Snapshot, hash
     row.end_row(key.record);
 }
 
+/// Reads the columns of a snapshot. `key` is that of an answer with the snapshot. A session id that differs from the
+/// answer's goes to `extra`.
 fn read_snapshot<'a>(
     fields: &mut Fields<'a, SnapshotField>,
     entries: &[Entry<'a>],
@@ -166,7 +175,7 @@ fn read_snapshot<'a>(
         attributes: attributes.or_else(|| fields.json(Wire::AttributesMisspelt)),
         event_properties: fields.json(Wire::EventProperties),
         events: fields.json(Wire::Events),
-        // A string (a UUID was seen), although the visitor id of a response is a number.
+        // Here the visitor id is a string (a UUID was seen), although the visitor id of a response is a number.
         visitor_id: fields.text_or_digits(Wire::VisitorId),
         external_user_id: fields.text(Wire::ExternalUserId),
         triggering_event: fields.text(Wire::TriggeringEvent),
@@ -174,7 +183,7 @@ fn read_snapshot<'a>(
     }
 }
 
-/// Hashes all columns except the key and the creation time.
+/// Hashes all columns of a snapshot except the session and the creation time.
 fn content_hash(snapshot: &Snapshot, survey_id: Option<i64>) -> i64 {
     let mut content = RowContent::default();
     if let Some(survey_id) = survey_id {

@@ -3,8 +3,8 @@
 //! The row hash also covers the exact texts of `questions` and `constraints`, because a changed survey replaces the
 //! rows of these tables. The hash excludes members that the drift rules discard.
 //!
-//! If a list has a wrong shape or an item that is no object, `extra` stores the complete list. Items that are objects
-//! have rows all the same.
+//! If `questions` or `constraints` is not a list, or has an item that is not an object, `extra` stores the complete
+//! value. Items that are objects still have rows.
 
 use std::borrow::Cow;
 
@@ -62,13 +62,13 @@ pub(super) struct SurveyTables<'a> {
     questions: QuestionTables<'a>,
     constraints: TableBuilder,
     entries: Vec<Entry<'a>>,
-    /// The stored part of each list of which the drift rules discard anything.
-    stored_parts: Vec<(SurveyField, String)>,
+    /// The lists from which the drift rules discard something, without the discarded values, as JSON.
+    lists_without_discarded: Vec<(SurveyField, String)>,
     enumerations: Enumerations,
     drift: DriftLog,
 }
 
-/// The columns whose words the contract lists.
+/// The columns that are enumerations: the contract lists their words.
 #[derive(Debug)]
 struct Enumerations {
     platform: Enumeration,
@@ -99,7 +99,7 @@ impl<'a> RecordTables<'a> for SurveyTables<'a> {
             questions: QuestionTables::new(rules)?,
             constraints: TableBuilder::new("survey_constraints", 0)?,
             entries: Vec::new(),
-            stored_parts: Vec::new(),
+            lists_without_discarded: Vec::new(),
             enumerations: Enumerations::new(),
             drift: DriftLog::new(Stream::Surveys.name(), rules),
         })
@@ -108,7 +108,7 @@ impl<'a> RecordTables<'a> for SurveyTables<'a> {
     fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, KeyError> {
         self.fields.read(entries);
         self.drift.drain_fields(record, "", &mut self.fields);
-        self.stored_parts.clear();
+        self.lists_without_discarded.clear();
         let (fields, row) = (&mut self.fields, &mut self.surveys);
         let id = fields.key_bigint(Wire::Id)?;
         row.bigint("id", Some(id));
@@ -137,7 +137,7 @@ impl<'a> RecordTables<'a> for SurveyTables<'a> {
         row.text("extra", fields.extra.write());
         for field in [Wire::Questions, Wire::Constraints] {
             if let Some(raw) = fields.json(field) {
-                let stored = self.stored_parts.iter().find(|(list, _)| list.slot() == field.slot());
+                let stored = self.lists_without_discarded.iter().find(|(list, _)| list.slot() == field.slot());
                 row.content.text(column_name_hash(field.name()), stored.map_or(raw, |(_, stored)| stored));
             }
         }
@@ -160,8 +160,8 @@ impl<'a> RecordTables<'a> for SurveyTables<'a> {
 
 impl<'a> SurveyTables<'a> {
     /// Calls `append` with the ordinal (from 1) and the members of each item of a list. If the list is malformed, adds
-    /// the complete list to `extra`. `append` returns the stored part of the item if the drift rules discard any
-    /// member.
+    /// the complete list to `extra`. `append` returns the item without the members that the drift rules discard; `None`
+    /// if they discard none.
     fn append_list(&mut self, field: SurveyField, append: impl Fn(&mut Self, i64, &[Entry<'a>]) -> Option<String>) {
         let Some(raw) = self.fields.json(field) else {
             return;
@@ -186,10 +186,12 @@ impl<'a> SurveyTables<'a> {
             is_partly_discarded |= self.fields.rules.type_clashes == DriftMode::DiscardValue;
         }
         if is_partly_discarded {
-            self.stored_parts.push((field, format!("[{}]", stored.join(","))));
+            self.lists_without_discarded.push((field, format!("[{}]", stored.join(","))));
         }
     }
 
+    /// Appends a row of `survey_constraints`. Returns the constraint without the members that the drift rules discard;
+    /// `None` if they discard none.
     fn append_constraint(
         &mut self,
         record: i64,

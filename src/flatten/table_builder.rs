@@ -1,7 +1,7 @@
 //! Builds the rows of one table, cell by cell in the order of its contract.
 //!
 //! The builder also hashes the key and the content of each row of a base table. The contract decides which columns are
-//! content: those that hold what the service sent (`origin = "wire"`, and the JSON of fields without a column).
+//! content: columns with values as the service sent them (`origin = "wire"`), and the JSON of fields without a column.
 //! Computed columns are not hashed, so that a better computation does not make every row look edited.
 
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::{
     schema::{Column, ColumnType, RECORD_COLUMN, ROW_HASH_COLUMN, Table, TableKind, table},
 };
 
-/// Maximum rows of a child table that one page may fill. It keeps the texts of a column far below the 2 GiB of Arrow.
-/// Values of further rows are only in the JSON columns of the base table.
+/// Maximum rows of a child table from one page. This limit keeps the texts of a column far below the 2 GiB of Arrow.
+/// The values of further rows are only in the JSON columns of the base table.
 const CHILD_ROWS_MAX: usize = 4_000_000;
 
 /// Typical bytes of a text cell, to estimate the size of a column.
@@ -37,7 +37,7 @@ pub(super) struct TableBuilder {
     /// The index of the column of the next cell.
     next: usize,
     rows: usize,
-    /// True if a cell was appended to the wrong column: [`Self::finish_into`] then fails.
+    /// True if a cell was appended to the wrong column. In this case [`Self::finish_into`] fails.
     is_misordered: bool,
     /// Hashes the key of the current row.
     pub key: RowContent,
@@ -45,9 +45,11 @@ pub(super) struct TableBuilder {
     pub content: RowContent,
 }
 
+/// The cells of one column under construction.
 #[derive(Debug)]
 struct ColumnBuilder {
     name: &'static str,
+    /// The hash of the column's name, which is hashed together with each value.
     mark: u32,
     hash_target: HashTarget,
     cells: Cells,
@@ -100,11 +102,13 @@ impl Cells {
     }
 }
 
+/// Releases the unused memory of a column.
 fn shrunk(mut column: impl Array + 'static) -> ArrayRef {
     column.shrink_to_fit();
     Arc::new(column)
 }
 
+/// Returns the hash that includes a column of a table.
 fn hash_target(table: &Table, column: &Column) -> HashTarget {
     match table.kind {
         TableKind::Base if table.key.contains(&column.name) => HashTarget::Key,
@@ -114,8 +118,8 @@ fn hash_target(table: &Table, column: &Column) -> HashTarget {
     }
 }
 
-/// Appends a cell to its column. Unless the value is NULL, `$compared` (usually the value) goes into the hash that
-/// includes the column.
+/// Appends a cell to the next column. Unless `$compared` is `None`, it goes into the hash that includes the column;
+/// usually `$compared` is the value itself.
 macro_rules! cell {
     ($method:ident, $cells:ident, $hash:ident, $value:ty, $borrow:expr, $doc:literal) => {
         #[doc = $doc]
@@ -150,7 +154,7 @@ fn list_items(values: &[i64]) -> impl Iterator<Item = Option<i64>> {
 }
 
 impl TableBuilder {
-    /// Returns an empty builder with capacity for this many rows.
+    /// Returns an empty builder for the table `name` with capacity for `rows` rows. Fails if no contract has this name.
     pub(super) fn new(name: &'static str, rows: usize) -> Result<Self, ArrowError> {
         let table = table(name).ok_or_else(|| ArrowError::SchemaError(format!("no contract is called {name}")))?;
         let mut columns: Vec<ColumnBuilder> = table
@@ -169,7 +173,8 @@ impl TableBuilder {
     }
 
     cell!(text, Text, text, &str, |text| text, "Appends a text or JSON cell.");
-    /// Appends a text or JSON cell that counts as edited only if `compared` has changed.
+    /// Appends a text or JSON cell. The content hash includes `compared` in place of the value, so the row counts as
+    /// edited only if `compared` has changed.
     pub(super) fn text_compared_as(&mut self, name: &'static str, value: Option<&str>, compared: &str) {
         cell!(self, name, value, Some(compared), Text, text, |text| text);
     }
@@ -187,7 +192,7 @@ impl TableBuilder {
         hash
     }
 
-    /// Ends the row and returns the hash of its key. `record` is the index in the page of the row's record.
+    /// Ends the row and returns the hash of its key. `record` is the index of the row's record in the page.
     pub(super) fn end_row(&mut self, record: i64) -> u128 {
         self.bigint(RECORD_COLUMN, Some(record));
         self.is_misordered |= self.next != self.columns.len();
@@ -204,7 +209,8 @@ impl TableBuilder {
         self.rows >= CHILD_ROWS_MAX
     }
 
-    /// Appends the rows to `batches` as one batch, unless there are no rows.
+    /// Appends the rows to `batches` as one batch, unless there are no rows. Fails if cells were appended to wrong
+    /// columns, which is a bug.
     pub(super) fn finish_into(mut self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
         if self.is_misordered {
             return Err(ArrowError::SchemaError(format!("cells of {} do not follow its contract", self.name)));

@@ -1,11 +1,11 @@
 //! The stream of users: `users`, `user_attributes` and `user_events`.
 //!
-//! The service has no list of people. `pipeline::people` requests each person and combines the exact bodies to a page.
-//! A record of such a page is `{"userId": the requested id, "user": the body}`. The requested id is the key. A
-//! different id in the body goes to `extra`.
+//! The service has no list of people. `pipeline::people` requests each person and combines the exact bodies of the
+//! answers into a page. A record of such a page is `{"userId": the requested id, "user": the body}`. The requested id
+//! is the key of the row. A different id in the body goes to `extra`.
 //!
-//! Items of the list of events that are no objects have no row in `user_events`. `users.events` holds the complete
-//! list.
+//! An item of the list of events that is not an object has no row in `user_events`. `users.events` contains the
+//! complete list.
 
 use arrow::error::ArrowError;
 use serde::Deserialize;
@@ -53,7 +53,8 @@ wire_fields! {
 
 use UserField as Wire;
 
-/// Returns the requested ids that the service does not know. The page lists them in its member `absent`.
+/// Returns the requested ids that the service does not know, from the member `absent` of the page. Empty if the page
+/// has no such list.
 pub(super) fn read_absent(text: &str) -> Vec<String> {
     #[derive(Deserialize)]
     struct Absent {
@@ -134,6 +135,7 @@ impl<'a> RecordTables<'a> for UserTables<'a> {
 }
 
 impl<'a> UserTables<'a> {
+    /// Appends a row of `user_events` for each object in the list `raw`, until the table is full.
     fn append_events(&mut self, record: i64, external_user_id: &str, raw: Option<&'a str>) {
         for (ordinal, item) in (1_i64..).zip(raw.and_then(json::read_items).unwrap_or_default()) {
             self.entries.clear();

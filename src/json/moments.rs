@@ -1,4 +1,4 @@
-//! Parses times into microseconds since the epoch in UTC.
+//! Parses times to epoch microseconds.
 //!
 //! Three forms are accepted: RFC 3339 (any offset, up to nine fraction digits, `T` or a space), the same form without a
 //! zone, which means UTC, and a number since the epoch. The magnitude of a number decides its unit, because the
@@ -17,7 +17,8 @@ const FRACTION_MIN: f64 = 1e8;
 /// The accepted times, from 0001-01-01 to 9999-12-31: those that every reader of the warehouse can show.
 const MOMENTS_US: std::ops::Range<i64> = -62_135_596_800 * SECOND_US..253_402_300_800 * SECOND_US;
 
-/// Parses a JSON value as a time.
+/// Parses a JSON value as a time, to epoch microseconds. `None` if the value is not a time, or outside of
+/// [`MOMENTS_US`].
 pub(crate) fn read_timestamp(raw: &str) -> Option<i64> {
     match shape(raw) {
         Shape::Text => {
@@ -29,12 +30,14 @@ pub(crate) fn read_timestamp(raw: &str) -> Option<i64> {
     }
 }
 
-/// Returns true for a number that is not whole epoch milliseconds: its unit was guessed from its magnitude.
+/// Returns true for a number that is not whole epoch milliseconds, so that [`read_timestamp`] guesses its unit from its
+/// magnitude. False for other values.
 pub(crate) fn has_guessed_unit(raw: &str) -> bool {
     let number = read_number(raw);
     number.is_some_and(|number| EpochUnit::of(number) != EpochUnit::Milliseconds || read_integer(raw).is_none())
 }
 
+/// Converts an epoch number to microseconds. Its magnitude decides its unit. Times with a finer unit are rounded down.
 fn read_epoch(raw: &str) -> Option<i64> {
     let number = read_number(raw)?;
     let per_second = EpochUnit::of(number).per_second();
@@ -47,13 +50,13 @@ fn read_epoch(raw: &str) -> Option<i64> {
     }
 }
 
-/// Parses a text as a time.
+/// Parses a text as a time, to epoch microseconds.
 pub(crate) fn parse(text: &str) -> Option<i64> {
     parse_utc(text.as_bytes()).or_else(|| parse_any(text)).filter(|micros| MOMENTS_US.contains(micros))
 }
 
 /// Parses the usual form, `2026-01-31T08:15:30.123Z` with up to six fraction digits. Returns `None` for other forms,
-/// which may be times all the same.
+/// which may be times too.
 fn parse_utc(text: &[u8]) -> Option<i64> {
     let (date_time, rest) = text.split_first_chunk::<19>()?;
     let [y0, y1, y2, y3, b'-', m0, m1, b'-', d0, d1, b'T', h0, h1, b':', n0, n1, b':', s0, s1] = *date_time else {
@@ -93,6 +96,7 @@ fn fraction_us(rest: &[u8]) -> Option<i64> {
     Some(micros * SCALE.get(digits.len())?)
 }
 
+/// Returns the number of two decimal digits.
 fn pair(tens: u8, ones: u8) -> Option<i64> {
     (tens.is_ascii_digit() && ones.is_ascii_digit()).then(|| i64::from(tens - b'0') * 10 + i64::from(ones - b'0'))
 }
@@ -118,7 +122,7 @@ fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - DAYS_BEFORE_EPOCH
 }
 
-/// Parses the other accepted forms with chrono.
+/// Parses the other accepted forms of a time with chrono.
 fn parse_any(text: &str) -> Option<i64> {
     let moment = match DateTime::parse_from_rfc3339(text) {
         Ok(moment) => moment,

@@ -3,7 +3,7 @@
 /// Bytes that one call examines.
 pub(super) const CHUNK_BYTES: usize = 16;
 
-/// Returns a mask with a one for each special byte; the lowest bit is the first byte.
+/// Returns a mask with a one for each special byte of `chunk`. The lowest bit stands for the first byte.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(super) fn special_bytes(chunk: &[u8; CHUNK_BYTES]) -> u32 {

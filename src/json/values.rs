@@ -1,9 +1,9 @@
 //! Splits objects and lists one level deep into exact texts, and parses single strings, numbers and booleans.
 //!
-//! Every value stays a slice of the page until a column parses it, so its exact text is available if the column cannot
-//! hold the value. The grammar is that of serde_json. If [`Scanner`] refuses a text, serde_json reads it through
-//! `RawValue`, which does not recurse: no depth of nesting overflows the stack. The functions expect a valid JSON value
-//! without surrounding whitespace, and return `None` for a value of another type.
+//! Every value stays a slice of the page until it is parsed for a column. So the exact text is available if the value
+//! does not fit the column. The grammar is that of serde_json. If [`Scanner`] refuses a text, serde_json reads the text
+//! through `RawValue`. `RawValue` does not recurse, so no nesting overflows the stack. The functions expect a valid
+//! JSON value without surrounding whitespace, and return `None` for a value of another type.
 
 use std::{borrow::Cow, fmt};
 
@@ -35,7 +35,8 @@ pub(crate) fn read_entries<'a>(raw: &'a str, into: &mut Vec<Entry<'a>>) -> Optio
     })
 }
 
-/// Appends the members of the object at the scanner's position.
+/// Appends the members of the object at the scanner's position. If the scanner refuses the text, returns `None`, and
+/// some members may be appended.
 pub(crate) fn take_entries<'a>(scanner: &mut Scanner<'a>, into: &mut Vec<Entry<'a>>) -> Option<()> {
     scanner.each_member(|scanner, key| {
         into.push(Entry { key, value: scanner.value()? });
@@ -62,7 +63,7 @@ impl<'a> Visitor<'a> for Members<'_, 'a> {
     }
 
     fn visit_map<M: MapAccess<'a>>(self, mut members: M) -> Result<(), M::Error> {
-        // A raw key, because serde_json refuses to decode lone surrogates, which a key may contain.
+        // The key is read raw, because serde_json refuses to decode lone surrogates, which a key may contain.
         while let Some((key, value)) = members.next_entry::<&'a RawValue, &'a RawValue>()? {
             self.0.push(Entry { key: unquoted(key.get()), value: value.get() });
         }
@@ -70,7 +71,8 @@ impl<'a> Visitor<'a> for Members<'_, 'a> {
     }
 }
 
-/// Returns the items of a list in order; `None` if the text is not exactly one list. Whitespace around it is ignored.
+/// Returns the items of a list in order; `None` if the text is not exactly one list. Whitespace around the list is
+/// ignored.
 pub(crate) fn read_items(raw: &str) -> Option<Vec<&str>> {
     match shape(raw.trim_ascii_start()) {
         Shape::List => scanned_items(raw).or_else(|| parsed_items(raw)),
@@ -78,6 +80,7 @@ pub(crate) fn read_items(raw: &str) -> Option<Vec<&str>> {
     }
 }
 
+/// Returns the items of a list with the scanner.
 fn scanned_items(raw: &str) -> Option<Vec<&str>> {
     let (mut scanner, mut items) = (Scanner::new(raw), Vec::new());
     scanner.each_item(|scanner| {
@@ -87,6 +90,7 @@ fn scanned_items(raw: &str) -> Option<Vec<&str>> {
     scanner.is_at_end().then_some(items)
 }
 
+/// Returns the items of a list with serde_json.
 fn parsed_items(raw: &str) -> Option<Vec<&str>> {
     struct Items;
     impl<'a> Visitor<'a> for Items {
@@ -132,7 +136,7 @@ pub(crate) struct DecodedText<'a> {
     pub is_exact: bool,
 }
 
-/// Returns the decoded value of a string.
+/// Returns the decoded value of a JSON string; `None` for a value of another type.
 pub(crate) fn read_text(raw: &str) -> Option<DecodedText<'_>> {
     (shape(raw) == Shape::Text).then(|| unescaped(unquoted(raw)))
 }
@@ -146,7 +150,8 @@ pub(crate) fn unescaped(inner: &str) -> DecodedText<'_> {
     }
 }
 
-/// Decodes a text with escapes. `plain` is the text before the first backslash, `rest` the text after it.
+/// Decodes a text with escapes. `plain` is the text before the first backslash, and `rest` the text after the
+/// backslash. `bytes_max` is the memory to reserve.
 fn unescaped_from<'a>(bytes_max: usize, plain: &str, mut rest: &str) -> DecodedText<'a> {
     let mut text = String::with_capacity(bytes_max);
     text.push_str(plain);
@@ -198,6 +203,7 @@ fn unicode_escape(rest: &str) -> (Option<char>, &str) {
     }
 }
 
+/// Reads four hexadecimal digits. Returns the number and the rest of the text.
 fn hex_unit(text: &str) -> Option<(u32, &str)> {
     let (digits, after) = text.split_at_checked(4)?;
     Some((u32::from_str_radix(digits, 16).ok()?, after))
@@ -259,7 +265,7 @@ fn integer_of_decimal(raw: &str) -> Option<i64> {
     if significant.is_empty() {
         return Some(0);
     }
-    // The digits are not all zero, so an exponent that does not fit i64 means that the number is no 64-bit integer.
+    // The digits are not all zero. If the exponent does not fit i64, the number is therefore no 64-bit integer.
     let exponent: i64 = exponent.parse().ok()?;
     let zeros = exponent.checked_sub(fraction.len() as i64)?.checked_add((digits.len() - significant.len()) as i64)?;
     if !(0..=DIGITS_MAX).contains(&zeros) {
@@ -269,7 +275,7 @@ fn integer_of_decimal(raw: &str) -> Option<i64> {
     format!("{sign}{significant}{zeros}").parse().ok()
 }
 
-/// Returns the double nearest to a number; `None` if that is infinite.
+/// Returns the double nearest to a JSON number; `None` if that double is infinite, or for a value of another type.
 pub(crate) fn read_number(raw: &str) -> Option<f64> {
     if shape(raw) != Shape::Number {
         return None;
@@ -277,7 +283,7 @@ pub(crate) fn read_number(raw: &str) -> Option<f64> {
     raw.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// Returns the value of a boolean.
+/// Returns the value of a JSON boolean; `None` for a value of another type.
 pub(crate) fn read_boolean(raw: &str) -> Option<bool> {
     match raw {
         "true" => Some(true),

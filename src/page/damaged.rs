@@ -1,7 +1,7 @@
 //! Parses a page of which some records are not JSON. The other records are read as usual.
 //!
 //! Everything outside of the records must be JSON, up to the last byte of the page. A page that was cut off is refused.
-//! A page whose end could lie inside a record is refused too, because the records after it would be lost.
+//! A page is also refused if its end could be text inside a broken record, because later records would be lost.
 
 use std::borrow::Cow;
 
@@ -11,9 +11,9 @@ use serde::de::IgnoredAny;
 use super::parts::{DATA, PageParts, PageRecord, scan};
 use crate::json::Scanner;
 
-/// Replaces a byte that is not UTF-8. It is a control character, so the record stays invalid JSON.
+/// Replaces a byte that is not UTF-8. The mask is a control character, so the record stays invalid JSON.
 const MASK: u8 = 1;
-/// Maximum broken records of a page whose end is found by searching for the next record.
+/// Maximum broken records of a page for which the end of the record is found by searching for the next record.
 const SEARCHES_MAX: usize = 64;
 /// Maximum bytes that are examined to find the ends of records, as a multiple of the bytes of the page.
 const EXAMINED_PAGES_MAX: usize = 32;
@@ -28,7 +28,8 @@ pub(super) fn parse(body: &[u8]) -> Option<PageParts> {
         Some(records)
     })?;
     let (Some(cursor), [list], None) = (&parts.cursor, parts.lists.as_slice(), parts.duplicate) else { return None };
-    // If the page token comes before the list, a page that was cut inside a record can look as if it ended there.
+    // If the page token comes before the list, a page that was cut inside a record can look complete. So each broken
+    // record must end at its closing bracket.
     let is_closed =
         |record: &PageRecord| !record.is_broken || container_end(&text, record.range.start) == Some(record.range.end);
     let is_certain = cursor.start > list.range.end || list.records.iter().all(is_closed);
@@ -76,7 +77,8 @@ impl RecordFinder<'_> {
         }
     }
 
-    /// Returns the records from `start` on, and the end of the list. `searches` counts the searches so far.
+    /// Returns the records from `start` on, and the end of the list. `searches` is the number of calls of
+    /// [`Self::records_by_search`] so far.
     fn records(&mut self, mut start: usize, searches: usize) -> Option<(Vec<PageRecord>, usize)> {
         let mut records = Vec::new();
         loop {
@@ -96,7 +98,8 @@ impl RecordFinder<'_> {
     }
 
     /// Returns the records from `start` on, and the end of the list, if the record at `start` is broken and its
-    /// brackets do not show its end. The record ends where the next readable record or the rest of the page begins.
+    /// brackets do not show its end. The broken record ends at the first comma before a readable record, or at the
+    /// bracket that closes the list.
     fn records_by_search(
         &mut self,
         start: usize,
@@ -160,7 +163,7 @@ impl RecordFinder<'_> {
     }
 
     /// Returns what follows a broken record whose closing bracket is before `end`: an object or the rest of the page.
-    /// Anything else makes the end uncertain.
+    /// `None` if neither follows, because the end of the record is then uncertain.
     fn after_broken_record(&mut self, end: usize) -> Option<AfterRecord> {
         let after = self.after_record(end)?;
         let is_certain = match after {
@@ -193,6 +196,7 @@ impl RecordFinder<'_> {
 }
 
 /// Returns the end of the list or object at `start`, found by its brackets alone. Brackets inside strings do not count.
+/// `None` if the brackets do not match or the text ends before.
 fn container_end(text: &str, start: usize) -> Option<usize> {
     let bytes = text.as_bytes();
     let (mut open, mut position) = (Vec::new(), start);

@@ -12,14 +12,14 @@ const CURSOR: &str = "cursor";
 /// The parts of a page. All ranges are in bytes of the body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageParts {
-    /// The value of `cursor`.
+    /// The range of the value of `cursor`; `None` if the page has no `cursor`.
     pub cursor: Option<Range<usize>>,
     /// The lists of records, in order.
     pub lists: Vec<RecordList>,
     /// `cursor` or `data` if the page has that member twice.
     pub duplicate: Option<&'static str>,
     pub(super) has_data: bool,
-    /// True if a `data` is not a list.
+    /// True if a member `data` is not a list.
     pub(super) has_other_data: bool,
 }
 
@@ -47,7 +47,8 @@ impl PageParts {
         self.lists.iter().flat_map(|list| &list.records)
     }
 
-    /// Adds a member of the page. `records` is set if the member is one of the lists.
+    /// Adds a member of the page. `range` is that of the member's value. `records` is `Some` if the member is a list of
+    /// records.
     pub(super) fn add(&mut self, name: &str, range: Range<usize>, records: Option<Vec<PageRecord>>) {
         match name {
             CURSOR if self.cursor.replace(range.clone()).is_some() => self.duplicate = Some(CURSOR),
@@ -67,7 +68,7 @@ impl PageParts {
 
 /// Parses a page in one pass. Calls `read_list` with the scanner at the opening bracket of each list of records;
 /// `read_list` returns the records, or an empty vector if the caller does not need them. Returns `None` if the scanner
-/// or `read_list` does not accept the text, which may be a page all the same.
+/// or `read_list` does not accept the text; another parser may still accept it.
 pub(crate) fn scan<'a>(
     text: &'a str,
     lists: &[&str],

@@ -1,8 +1,8 @@
 //! Builds request addresses, for example from a [`PageRequest`]. Sends nothing.
 //!
-//! Whether the service's `start` and `end` are inclusive is unknown. The requested range must contain every row of the
-//! half-open window `[start_ms, end_ms)` under either reading. Therefore requests use `start = start_ms - 1` and
-//! `end = end_ms`. The range is at most two milliseconds too wide; the pipeline decides about rows outside the window.
+//! It is unknown whether the service's `start` and `end` are inclusive. In both cases the requested range must contain
+//! every row of the half-open window `[start_ms, end_ms)`. Therefore requests use `start = start_ms - 1` and `end =
+//! end_ms`. The range is at most two milliseconds too wide; the pipeline decides about rows outside the window.
 
 use bytes::Bytes;
 use reqwest::Url;
@@ -27,26 +27,28 @@ pub(super) struct Address {
     pub posted: Option<Bytes>,
 }
 
-/// The address and body of a purge of visitors. The body names people and is never shown.
+/// Builds the address and body of a purge of visitors. The body names people and is never shown.
 pub(super) fn of_purge(base_url: &Url, body: Bytes) -> Address {
     let mut url = base_url.clone();
     url.set_path(&format!("{}/v2/purge/visitors", base_url.path().trim_end_matches('/')));
     Address { shown: url.to_string(), url, list: None, is_tie_probe: false, posted: Some(body) }
 }
 
-/// The address of one page. `page_rows` is `None` if the stream has no `limit`.
+/// Builds the address of one page. `page_rows` is `None` if the stream has no `limit`. Streams that are not windowed
+/// get no `start` and `end`.
 pub(super) fn of_page(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Address {
     let pairs = pairs(request, page_rows, request.scope.stream.is_windowed());
     build(base_url, request.scope.stream, &pairs, request.token.as_ref())
 }
 
-/// The address of a page of rows of one millisecond. It has a start and an end for every stream.
+/// Builds the address of a tie probe: a page of rows of one millisecond. The address has `start` and `end` for every
+/// stream.
 pub(super) fn of_moment(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Address {
     let pairs = pairs(request, page_rows, true);
     Address { is_tie_probe: true, ..build(base_url, request.scope.stream, &pairs, request.token.as_ref()) }
 }
 
-/// The address of a page with exactly the window's start and end, for every stream.
+/// Builds the address of a page with exactly the window's `start` and `end`, for every stream.
 pub(super) fn of_exactly(base_url: &Url, request: &PageRequest, page_rows: Option<u32>) -> Address {
     let Window { start_ms, end_ms } = request.window;
     // `pairs` subtracts this millisecond again.
@@ -55,7 +57,7 @@ pub(super) fn of_exactly(base_url: &Url, request: &PageRequest, page_rows: Optio
     build(base_url, request.scope.stream, &pairs, request.token.as_ref())
 }
 
-/// The query parameters of a list call, without the page token. `has_bounds` adds `start` and `end`.
+/// Returns the query parameters of a list call, without the page token. `has_bounds` adds `start` and `end`.
 fn pairs(request: &PageRequest, page_rows: Option<u32>, has_bounds: bool) -> Vec<(&'static str, String)> {
     let Scope { stream, survey_id } = request.scope;
     let mut pairs: Vec<(&str, String)> = Vec::new();
@@ -80,19 +82,19 @@ fn pairs(request: &PageRequest, page_rows: Option<u32>, has_bounds: bool) -> Vec
     pairs
 }
 
-/// The address of the cheapest request that proves address and key: one row of a list. Lists without `limit` return
-/// all rows.
+/// Builds the cheapest request that proves that the base URL and the key are right: one row of a list. A list without
+/// `limit` returns all rows.
 pub(super) fn of_probe(base_url: &Url, list: Stream) -> Address {
     let limit = list.page_rows_max().map(|_| ("limit", "1".to_owned()));
     build(base_url, list, limit.as_slice(), None)
 }
 
-/// The address of an invalid list request: `start` is not a time. Only an existing list answers it with 400.
+/// Builds an invalid list request, whose `start` is not a time. Only an existing list answers this request with 400.
 pub(super) fn of_nonsense(base_url: &Url, list: Stream) -> Address {
     build(base_url, list, &[("start", "none".to_owned())], None)
 }
 
-/// The address of a list with these query parameters and this page token.
+/// Builds the address of a list with these query parameters and this page token.
 fn build(base_url: &Url, stream: Stream, pairs: &[(&str, String)], token: Option<&PageToken>) -> Address {
     let mut url = base_url.clone();
     let path = format!("{}{}", base_url.path().trim_end_matches('/'), stream.path());
@@ -109,7 +111,7 @@ fn build(base_url: &Url, stream: Stream, pairs: &[(&str, String)], token: Option
     Address { url, shown, list: Some(stream), is_tie_probe: false, posted: None }
 }
 
-/// Adds the requested survey statuses to an address.
+/// Adds the query parameters of the requested survey statuses to an address.
 pub(super) fn with_statuses(at: Address, filter: &StatusFilter) -> Address {
     let text = filter.to_string();
     let Address { mut url, shown, .. } = at;
@@ -119,12 +121,12 @@ pub(super) fn with_statuses(at: Address, filter: &StatusFilter) -> Address {
     Address { url, shown: format!("{shown}{joint}{text}"), ..at }
 }
 
-/// A page token for people: a hash that identifies the token but cannot be used as one.
+/// Returns a text that stands for a page token in messages: a hash, which cannot be used as a token.
 pub(super) fn shortened(token: &PageToken) -> String {
     format!("#{:08x}", token_hash(token) & 0xffff_ffff)
 }
 
-/// The hash of a page token.
+/// Returns the hash of a page token.
 pub(super) fn token_hash(token: &PageToken) -> u64 {
     xxh3_64(token.0.as_bytes())
 }

@@ -55,9 +55,9 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// The next wait, uniform over `[floor, interval]`. `random` comes from `[0, 1)`.
+    /// Returns the next wait, uniform over `[floor, interval]`. `random` is a random number from `[0, 1)`.
     pub fn next_wait(&mut self, random: f64) -> Duration {
-        // The policy has no end (`max_elapsed_time` is `None`), so it always names an interval.
+        // `max_elapsed_time` is `None`, so the policy always returns an interval.
         let interval = self.policy.next_backoff().unwrap_or(self.bounds.longest);
         let spread = interval.saturating_sub(self.bounds.floor);
         self.bounds.floor + spread.mul_f64(random.clamp(0.0, 1.0))

@@ -29,8 +29,9 @@ pub(super) struct BodyLimits {
     pub idle: Duration,
 }
 
-/// Reads and decompresses the complete body. `read_bytes` counts decompressed bytes while reading, so that the count is
-/// right even if the caller cancels. Fails if the body is too large, stalls, or breaks off.
+/// Reads and decompresses the complete body. `read_bytes` is increased with each chunk, so that the count is right even
+/// if the caller cancels. Fails if the body has an unknown encoding, is too large, stalls, or breaks off. `key` is
+/// removed from messages.
 pub(super) async fn read(
     response: &mut Response,
     limits: BodyLimits,
@@ -78,7 +79,8 @@ pub(super) async fn read(
     }
 }
 
-/// Returns true if the headers announce gzip. `Err` names encodings that are not supported.
+/// Returns true if the headers announce gzip, and false for a body without compression. `Err` lists all encodings if
+/// they are not supported.
 fn is_gzip(headers: &HeaderMap) -> Result<bool, String> {
     let values = headers.get_all(CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
     let listed = values.collect::<Vec<_>>().join(", ").to_ascii_lowercase();
@@ -128,7 +130,7 @@ impl BodyDecoder {
         }
     }
 
-    /// Ends the stream and checks that it is complete.
+    /// Ends the stream. Fails if a gzip stream is incomplete.
     fn finish(&mut self) -> io::Result<()> {
         match self {
             BodyDecoder::Plain(_) => Ok(()),
@@ -143,6 +145,7 @@ impl BodyDecoder {
         }
     }
 
+    /// Returns the decompressed bytes.
     fn into_bytes(mut self) -> Vec<u8> {
         match &mut self {
             BodyDecoder::Plain(sink) => std::mem::take(&mut sink.bytes),

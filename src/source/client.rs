@@ -1,4 +1,4 @@
-//! Builds the HTTP clients. They do not follow redirects, do not retry, and send the key only to the service.
+//! Builds the HTTP clients. The clients do not follow redirects, do not retry, and send the key only to the service.
 
 use std::{sync::Once, time::Duration};
 
@@ -21,7 +21,7 @@ const POOL_IDLE: Duration = Duration::from_secs(50);
 /// Maximum header lines of an answer. hyper's read buffer bounds their size (about 400 KiB).
 const HEADERS_MAX: usize = 100;
 
-/// The client for the configured address, with the key in its default headers.
+/// Builds the client for the configured address, with the key in its default headers.
 pub(super) fn build(settings: &SourceSettings) -> Result<Client, SettingsError> {
     let builder = base_builder(&settings.user_agent, headers(settings)?, settings.timeout)
         .pool_max_idle_per_host(settings.in_flight_max);
@@ -35,8 +35,8 @@ pub(super) fn build(settings: &SourceSettings) -> Result<Client, SettingsError> 
     builder.build().map_err(|error| SettingsError::Client { reason: cause_of(error) })
 }
 
-/// The client for links that the service returns: it sends no key and decompresses nothing.
-/// `is_local`: the service and the link targets are on this machine.
+/// Builds the client for links that the service returns. This client sends no key and decompresses nothing. `is_local`:
+/// the service and the link targets are on this machine.
 pub(super) fn build_for_links(timeout: Duration, is_local: bool) -> Result<Client, SettingsError> {
     let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]);
     let builder = base_builder(USER_AGENT, headers, timeout);
@@ -44,7 +44,7 @@ pub(super) fn build_for_links(timeout: Duration, is_local: bool) -> Result<Clien
     builder.build().map_err(|error| SettingsError::Client { reason: cause_of(error) })
 }
 
-/// The settings of every client.
+/// Returns a client builder with the settings that all clients have.
 fn base_builder(user_agent: &str, headers: HeaderMap, timeout: Duration) -> ClientBuilder {
     install_crypto();
     Client::builder()
@@ -61,7 +61,7 @@ fn base_builder(user_agent: &str, headers: HeaderMap, timeout: Duration) -> Clie
         .pool_idle_timeout(POOL_IDLE)
 }
 
-/// The default headers of every request, with the key.
+/// Builds the default headers of every request to the service, with the key.
 fn headers(settings: &SourceSettings) -> Result<HeaderMap, SettingsError> {
     let mut headers = HeaderMap::new();
     headers.insert(AUTHORIZATION, authorization(settings, settings.auth)?);
@@ -70,7 +70,7 @@ fn headers(settings: &SourceSettings) -> Result<HeaderMap, SettingsError> {
     Ok(headers)
 }
 
-/// The value of the `Authorization` header. Fails if the key is empty or not valid in a header.
+/// Builds the value of the `Authorization` header. Fails if the key is empty or not valid in a header.
 pub(super) fn authorization(settings: &SourceSettings, form: AuthForm) -> Result<HeaderValue, SettingsError> {
     let unusable = |problem| SettingsError::UnusableKey { origin: settings.key.origin().to_owned(), problem };
     let key = settings.key.expose();
@@ -92,7 +92,7 @@ pub fn install_crypto() {
     });
 }
 
-/// The parsed base URL.
+/// Parses the base URL.
 pub(super) fn base_url(settings: &SourceSettings) -> Result<Url, SettingsError> {
     Url::parse(&settings.base_url).map_err(|error| SettingsError::NotAnAddress { reason: error.to_string() })
 }

@@ -7,7 +7,8 @@ use rustls::{CertificateError, Error as TlsError};
 
 use super::{error::Failure, error_cause::cause_of, tls_problem::TlsProblem};
 
-/// The failure of a request that got no connection. A `Tls` failure is permanent; a `Connect` failure is retried.
+/// Builds the failure of a request that got no connection. A `Tls` failure is permanent; a `Connect` failure is
+/// retried.
 pub(super) fn failure_to_connect(error: reqwest::Error) -> Failure {
     let problem = find_problem(&error);
     let detail = cause_of(error);
@@ -18,7 +19,7 @@ pub(super) fn failure_to_connect(error: reqwest::Error) -> Failure {
     }
 }
 
-/// The failure of a request whose answer is not HTTP; `None` for other errors.
+/// Builds the failure of a request whose answer is not HTTP; `None` for other errors.
 pub(super) fn not_http(detail: &str) -> Option<Failure> {
     detail.contains("invalid HTTP version").then(|| Failure::NotHttp { detail: detail.to_owned() })
 }
@@ -30,7 +31,8 @@ enum ConnectProblem {
     Explained(&'static str),
 }
 
-/// Finds the first known problem among the causes of an error, also in errors wrapped by `io::Error`.
+/// Finds the first known problem in the chain of causes of an error, also in errors that an `io::Error` wraps. `None`
+/// if no problem is known, or if a TLS error may be transient.
 fn find_problem(error: &(dyn Error + 'static)) -> Option<ConnectProblem> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -67,7 +69,7 @@ fn find_problem(error: &(dyn Error + 'static)) -> Option<ConnectProblem> {
     None
 }
 
-/// The permanent TLS problem behind an error; `None` if a retry may succeed.
+/// Returns the permanent TLS problem that an error shows; `None` if a retry may succeed.
 fn tls_problem(error: &TlsError) -> Option<TlsProblem> {
     match error {
         TlsError::InvalidCertificate(certificate) => Some(certificate_problem(certificate)),
@@ -77,7 +79,7 @@ fn tls_problem(error: &TlsError) -> Option<TlsProblem> {
     }
 }
 
-/// The problem of a certificate that rustls refused.
+/// Classifies a certificate that rustls refused.
 fn certificate_problem(error: &CertificateError) -> TlsProblem {
     match error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => TlsProblem::Expired,

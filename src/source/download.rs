@@ -1,6 +1,6 @@
 //! Downloads recordings from the links that the service returns. Links usually lead to another host, so requests carry
-//! no key. Each request needs a permit of the gate until its answer begins. Answers of other hosts do not change the
-//! gate.
+//! no key. Each request needs a permit of the gate until the status of the answer is known. Answers of other hosts do
+//! not change the gate.
 
 use std::time::Duration;
 
@@ -39,7 +39,8 @@ pub const OTHER_VERSION_STATUS: u16 = 416;
 pub struct DownloadRequest<'a> {
     /// The link, as the service sent it.
     pub link: &'a str,
-    /// The stored part of the file. The download resumes after it if the host still has the same version.
+    /// The stored part of the file; `None` downloads the complete file. The download resumes after this part if the
+    /// host still has the same version of the file.
     pub partial: Option<PartialDownload<'a>>,
 }
 
@@ -51,7 +52,7 @@ pub struct PartialDownload<'a> {
     pub validator: &'a str,
 }
 
-/// The host and port of a link, to compare hosts. Empty if the text is not a link.
+/// Returns the host and port of a link, to compare hosts. Empty if the text is not a URL.
 pub fn host_of(link: &str) -> String {
     let url = Url::parse(link).ok();
     url.map(|url| format!("{}:{:?}", url.host_str().unwrap_or_default(), url.port_or_known_default()))
@@ -91,9 +92,9 @@ pub trait DownloadSink {
 pub enum DownloadOutcome<E> {
     /// The file is complete.
     Complete(DownloadStart),
-    /// The link was refused with this 4xx: it has expired or is wrong.
+    /// The host refused the link with this 4xx: the link has expired or is wrong.
     Refused(u16),
-    /// The link must not be followed. The text says why, with "it" for the link.
+    /// The link must not be followed. The text says why, and calls the link "it".
     BadLink(String),
     /// The host answered 429 or 503.
     RateLimited,
@@ -114,7 +115,8 @@ enum DownloadResponse {
 }
 
 impl Wire {
-    /// Downloads a link, redirects included, into `sink`. `Err` means that the run has to stop.
+    /// Downloads a link into `sink` and follows up to [`REDIRECTS_MAX`] redirects. `base` is the base URL of the
+    /// service. `Err` means that the run has to stop.
     pub(super) async fn download<S: DownloadSink>(
         &self,
         base: &Url,
@@ -187,7 +189,8 @@ impl Wire {
         Ok(match status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => DownloadResponse::RateLimited,
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => failed_with(status),
-            // The stored part does not fit the host's version: the caller discards it and starts from the beginning.
+            // The stored part is of another version of the file: the caller discards the part and starts from the
+            // beginning.
             StatusCode::RANGE_NOT_SATISFIABLE => failed_with(status),
             StatusCode::OK | StatusCode::PARTIAL_CONTENT => DownloadResponse::Replied(reply),
             _ if status.is_redirection() => redirect(&reply, base),
@@ -196,8 +199,8 @@ impl Wire {
         })
     }
 
-    /// Sends the request and records its status in `tally`. `permit_to_report` is given if the service itself answers:
-    /// the gate learns of the answer. For another host it is `None`, and the gate learns nothing.
+    /// Sends the request and records its status in `tally`. `permit_to_report` is `Some` if the link is of the service
+    /// itself, so that the gate takes note of the answer. `None` for another host: its answers do not change the gate.
     async fn send_download(
         &self,
         client: &Client,
@@ -217,7 +220,8 @@ impl Wire {
         }
     }
 
-    /// Passes the body to `sink`. Fails if the body stalls, is too slow, breaks off or has not the announced length.
+    /// Passes the body to `sink`. The outcome is `Failed` if the body stalls, is too slow, breaks off or has not the
+    /// announced length. `Err` means that the run has to stop.
     async fn stream_body<S: DownloadSink>(
         &self,
         mut reply: Reply,
@@ -262,8 +266,8 @@ impl Wire {
         }
     }
 
-    /// Reads the next chunk of a body; `None` at its end. `offset` is the position in the file. The outer `Err` means
-    /// that the run has to stop.
+    /// Reads the next chunk of a body; `None` at the end of the body. `offset` is the position in the file, for
+    /// messages. The outer `Err` means that the run has to stop.
     async fn next_chunk(&self, reply: &mut Reply, offset: u64) -> Result<Result<Option<Bytes>, Failure>, Stop> {
         let (idle, bytes) = (self.body_limits.idle, as_size(offset));
         let chunk = self.gate.unless_stopped(timeout(idle, reply.chunk())).await?;
@@ -274,7 +278,8 @@ impl Wire {
         })
     }
 
-    /// The client for links, which sends no key. Built at the first call.
+    /// Returns the client for links, which sends no key. The first call builds the client. `is_local`: the service and
+    /// the link targets are on this machine.
     fn downloads(&self, is_local: bool) -> Result<&Client, Failure> {
         let build = || client::build_for_links(self.timeout, is_local).map_err(|error| error.to_string());
         let built = self.download_client.get_or_init(build);
@@ -286,7 +291,7 @@ fn failed_with(status: StatusCode) -> DownloadResponse {
     DownloadResponse::Failed(Failure::Status { status: status.as_u16(), message: String::new() })
 }
 
-/// Classifies a redirect by its target.
+/// Classifies a redirect by its target: a link that may be followed, or a `BadLink` with the reason.
 fn redirect(reply: &Reply, base: &Url) -> DownloadResponse {
     let location = reply.headers().get(LOCATION).and_then(|location| location.to_str().ok());
     let next = location.and_then(|location| reply.url().join(location).ok());
@@ -297,7 +302,8 @@ fn redirect(reply: &Reply, base: &Url) -> DownloadResponse {
     }
 }
 
-/// Parses a link that may be followed: https, or http on this machine if the service runs there too.
+/// Parses a link that may be followed: https, or http on this machine if the service's address is http too. The error
+/// says why the link may not be followed, and calls the link "it".
 fn checked_link(link: &str, base: &Url) -> Result<Url, String> {
     let url = Url::parse(link).map_err(|error| format!("it is no address: {error}"))?;
     let host = url.host_str().unwrap_or_default();
@@ -309,7 +315,7 @@ fn checked_link(link: &str, base: &Url) -> Result<Url, String> {
 }
 
 /// Reads the headers of an answer with status 200 or 206. Fails if a 206 does not continue the stored part up to the
-/// end of the file, or if the body is compressed: offsets would not be positions in the file.
+/// end of the file. Also fails if the body is compressed, because offsets would not be positions in the file.
 fn download_start(reply: &Reply, partial: Option<PartialDownload<'_>>) -> Result<DownloadStart, Failure> {
     let headers = reply.headers();
     let media_type = content_type(headers).split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -367,8 +373,8 @@ fn content_range(text: &str) -> Option<FileTail> {
     (last.checked_add(1)? == length).then_some(FileTail { first, length })
 }
 
-/// Identifies the version of the file: its strong entity tag, or else the date of its last change. `None` if there is
-/// neither, or if the host does not send ranges.
+/// Returns a text that identifies the version of the file: its strong entity tag, or else the date of its last change.
+/// `None` if the headers have neither, or if the host does not send ranges.
 fn validator(headers: &HeaderMap) -> Option<String> {
     if text_of(headers, &ACCEPT_RANGES).is_some_and(|units| units.trim().eq_ignore_ascii_case("none")) {
         return None;

@@ -10,15 +10,15 @@ use crate::{
 /// The envelope of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// Items in `data`.
+    /// Number of items in `data`.
     pub rows: usize,
-    /// The next page token.
+    /// The next page token; `None` on the last page.
     pub next: Option<PageToken>,
-    /// The form in which the page marks the end of the list; present exactly if `next` is not.
+    /// The form in which the page marks the end of the list; `None` if the page has a next token.
     pub end: Option<EndStyle>,
     /// The byte range of the list `data` in the body.
     pub list: Range<usize>,
-    /// Items of `data` that are not JSON.
+    /// Number of items of `data` that are not JSON.
     pub broken: usize,
 }
 
@@ -41,7 +41,8 @@ pub fn parse(body: &[u8]) -> Result<Envelope, PageError> {
     Ok(Envelope { rows: list.records.len(), next, end, list: list.range.clone(), broken })
 }
 
-/// Reads the value of `cursor`: the next page token, or the form in which the page marks the end of the list.
+/// Reads the value of `cursor`: the next page token, or the form in which the page marks the end of the list. `raw` is
+/// `None` if the member is missing. Fails for a value that cannot be sent back as a token.
 fn read_token(raw: Option<&[u8]>) -> Result<Result<PageToken, EndStyle>, PageError> {
     let Some(raw) = raw else { return Ok(Err(EndStyle::Missing)) };
     let token = match raw.first() {

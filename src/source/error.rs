@@ -1,5 +1,5 @@
-//! The errors of this stage, one variant for each reaction of the caller. `fetch` and `walk` decide which error
-//! applies.
+//! The errors of the HTTP client, one variant for each reaction of the caller. The modules `fetch` and `walk` decide
+//! which error applies.
 
 use std::time::Duration;
 
@@ -15,15 +15,16 @@ pub enum SourceError {
     #[error("stopped: {0}")]
     Stopped(Stop),
 
-    /// 401 or 403 from every list: the key is wrong.
+    /// 401 or 403 from every list, or from the users although the lists accept the key: the key is wrong.
     #[error("the service refused the key from {origin} (status {status} at {url}){}", body_of(message))]
     KeyRefused { status: u16, origin: String, url: String, message: String },
 
-    /// 403 with a web page from every list. The service never sends one, so the key was not checked.
+    /// 401 or 403 with a web page from every list. The service sends no web pages, so a proxy answered and the key was
+    /// not checked.
     #[error("a proxy or firewall refuses every request (status {status} with {message} at {url})")]
     Blocked { status: u16, url: String, message: String },
 
-    /// 401 or 403 for this address only: the service accepts the key elsewhere.
+    /// 401 or 403 for this address only: the service accepts the key at other addresses.
     #[error("the service refused {url} (status {status}) but accepts the key elsewhere{}", body_of(message))]
     Forbidden { status: u16, url: String, message: String, is_html: bool },
 
@@ -31,11 +32,12 @@ pub enum SourceError {
     #[error("the service answered {url} with 404, and no other answer shows that this list exists")]
     NotFound { url: String },
 
-    /// Any other 4xx on a request without a page token: the request is wrong, and a retry will not help.
+    /// Any other 4xx on a request without a page token: the request is wrong, and a retry will not help. Status 0: the
+    /// request was not sent.
     #[error("the service refused {url} (status {status}): {message}")]
     Refused { status: u16, message: String, url: String },
 
-    /// A redirect, which is not followed: the key is sent to the configured address only.
+    /// A redirect. Redirects are not followed, because the key is sent to the configured address only.
     #[error("the service redirects {url} to {location} (status {status}): correct the service's address")]
     Redirected { status: u16, location: String, url: String },
 
@@ -71,7 +73,8 @@ fn attempts_of(attempts: u32) -> String {
     if attempts == 1 { "one attempt".to_owned() } else { format!("{attempts} attempts") }
 }
 
-/// The end of an error about a 401 or 403 with this body; empty without a body, because the service sends none.
+/// Returns the end of an error about a 401 or 403 with this body. Empty without a body, because the service's own
+/// refusals have none.
 fn body_of(message: &str) -> String {
     match message {
         "" => String::new(),
@@ -91,7 +94,7 @@ impl SourceError {
         )
     }
 
-    /// Returns true if no HTTP server was reached. Then requests for other lists will fail too.
+    /// Returns true if no HTTP server was reached, so that requests for other lists will fail too.
     pub fn is_no_connection(&self) -> bool {
         matches!(
             self,
@@ -123,15 +126,15 @@ pub enum Stop {
     #[error("the allowance of {requests} requests is used up")]
     Budget { requests: u64 },
     /// The wait until `until_ms` (epoch milliseconds by this machine's clock) is longer than the run's patience.
-    /// `is_retry_after`: the time comes from `Retry-After`; otherwise it is backoff.
+    /// `is_retry_after`: the wait comes from `Retry-After`; otherwise from backoff or pacing.
     #[error("no request before {}{}", format_ms(*until_ms), if *is_retry_after { ", as the service asked" } else { "" })]
     Patience { until_ms: i64, is_retry_after: bool },
 }
 
-/// Why a list is taken to have no end.
+/// Why a walk assumes that a list has no end.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LoopCause {
-    /// The service returned a page token twice, even after a restart. The token is shortened.
+    /// The service returned a page token twice in one walk. `token` is a hash of the page token.
     #[error("the page token {token} came twice")]
     RepeatedToken { token: String },
     /// Too many consecutive pages were empty.
@@ -145,10 +148,10 @@ pub enum LoopCause {
 /// The failure of one attempt. Failures are retried unless [`Failure::is_permanent`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Failure {
-    /// No connection.
+    /// The connection could not be established; a retry may succeed.
     #[error("{detail}")]
     Connect { detail: String },
-    /// No TLS connection until somebody fixes the problem.
+    /// TLS could not be established, and a retry will fail until somebody fixes the problem.
     #[error("{problem} ({detail})")]
     Tls { problem: TlsProblem, detail: String },
     /// The answer is not HTTP.
@@ -187,7 +190,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The first words of an error after the last attempt, before the address.
+    /// Returns the first words of the final error, before the address.
     fn verb(&self) -> &'static str {
         match self {
             Failure::Connect { .. } | Failure::Tls { .. } => "cannot reach",
@@ -195,12 +198,12 @@ impl Failure {
         }
     }
 
-    /// The complete answer did not arrive in this time.
+    /// Builds the failure of an answer that did not arrive completely within `after`.
     pub(super) fn timed_out(after: Duration) -> Failure {
         Failure::TimedOut { after_ms: millis(after) }
     }
 
-    /// The body stalled for `idle` after `bytes` bytes.
+    /// Builds the failure of a body that stalled for `idle` after `bytes` bytes.
     pub(super) fn hung(idle: Duration, bytes: usize) -> Failure {
         Failure::Hung { idle_ms: millis(idle), bytes }
     }
@@ -233,7 +236,7 @@ impl Failure {
         matches!(self, Failure::NoPage { .. } | Failure::BrokenRecords { .. })
     }
 
-    /// The kind of failure as one word, for logs: the content of an answer does not belong there.
+    /// Returns the kind of failure as one word, for logs, which must not contain anything of an answer.
     pub fn kind(&self) -> &'static str {
         match self {
             Failure::Connect { .. } => "connect",
@@ -261,7 +264,7 @@ impl Failure {
         )
     }
 
-    /// The error of a request whose last attempt ended with this failure.
+    /// Builds the error of a request whose last attempt ended with this failure.
     pub(super) fn give_up(self, url: String, attempts: u32) -> SourceError {
         if self.is_silence() {
             SourceError::Unreachable { url, attempts, last: self }

@@ -1,7 +1,7 @@
 //! The cause of an HTTP client error, without the address.
 
-/// Joins the causes of an HTTP client error. The error's own text is used only if there is no cause. The address is
-/// removed, because it contains the page token.
+/// Joins the texts of all causes of an HTTP client error. Uses the text of the error itself only if it has no cause.
+/// Removes the address, because it contains the page token.
 pub(super) fn cause_of(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut texts = Vec::new();

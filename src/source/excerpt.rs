@@ -28,15 +28,15 @@ pub(super) fn is_html(content_type: &str, body: &[u8]) -> bool {
     content_type.to_ascii_lowercase().contains("html") || bytes_without_mark(body).trim_ascii_start().starts_with(b"<")
 }
 
-/// The message in the body of an error: `{error: text}`, a list of messages, a JSON string, or otherwise the text
-/// itself.
+/// Returns the message in the body of an error answer, shortened and without the key. Reads `{error: text}`, a list of
+/// messages or a JSON string; for any other body returns its text.
 pub(super) fn message(body: &Bytes, key: &ApiKey) -> String {
     let text = prefix(body);
     let found = serde_json::from_slice::<Value>(bytes_without_mark(body)).ok().and_then(|value| message_in(&value));
     presentable(found.as_deref().unwrap_or(&text), key, MESSAGE_CHARS_MAX)
 }
 
-/// The message in a JSON value; `None` if the value has none.
+/// Returns the message in a JSON value; `None` if the value has none.
 fn message_in(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -53,15 +53,15 @@ fn message_in(value: &Value) -> Option<String> {
     }
 }
 
-/// The first [`EXCERPT_BYTES_MAX`] bytes of a body as text.
+/// Returns the first [`EXCERPT_BYTES_MAX`] bytes of a body as text.
 fn prefix(body: &[u8]) -> String {
     let body = bytes_without_mark(body);
     let prefix = body.get(..EXCERPT_BYTES_MAX).unwrap_or(body);
     String::from_utf8_lossy(prefix).into_owned()
 }
 
-/// The text on one line, with control characters escaped, cut to `chars_max`. The key is removed before the cut,
-/// because half a key is a secret too.
+/// Returns a text on one line, with control characters escaped and at most `chars_max` characters. The key is removed
+/// before the text is cut, because half a key is a secret too.
 pub(super) fn presentable(text: &str, key: &ApiKey, chars_max: usize) -> String {
     let text = match key.expose() {
         "" => text.to_owned(),

@@ -1,4 +1,4 @@
-//! Requests one page, with retries that depend on the kind of failure. Knows nothing of windows.
+//! Sends one request, with retries that depend on the kind of failure. This module knows nothing of windows.
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_128;
@@ -35,8 +35,8 @@ pub(super) struct PostReply {
     pub service_now_ms: Option<i64>,
 }
 
-/// Requests a page, with retries. For surveys both paths are tried. `can_shrink`: the caller can request a smaller page
-/// or window, so fewer retries are useful.
+/// Requests a page, with retries. If the list of surveys is answered with 404, the other path of the list is tried too.
+/// `can_shrink`: the caller can request a smaller page or window, so fewer retries are useful.
 pub(super) async fn fetch(
     wire: &Wire,
     backoff: Backoff,
@@ -98,9 +98,9 @@ pub(super) async fn post(
     .await
 }
 
-/// Sends a request until `wanted` accepts the outcome, the service rejects the request, or the attempts are used up. A
-/// page with broken records counts as a page if the same records arrive twice in a row; otherwise it counts as a
-/// failure.
+/// Sends a request until `wanted` accepts the outcome, the service rejects the request, or the attempts are used up.
+/// Rate limiting does not count as an attempt. A page with broken records is a failure, unless two consecutive attempts
+/// return the same records; `wanted` then receives it as a page.
 async fn send_with_retries<T>(
     wire: &Wire,
     backoff: Backoff,
@@ -145,7 +145,8 @@ async fn send_with_retries<T>(
             return Ok(FetchOutcome::Failed { last: failure, attempts });
         }
         match wire.gate.retry_delay(waits.next_wait(wire.gate.rng().fraction())).await {
-            // If no request of the run was answered, the error says that the service cannot be reached.
+            // If no request of the run was answered, report the failure instead of the deadline: the service cannot be
+            // reached.
             Err(Stop::Deadline { .. }) if !wire.counters.has_answers() => {
                 return Ok(FetchOutcome::Failed { last: failure, attempts });
             }
@@ -159,7 +160,7 @@ fn is_passing(status: u16) -> bool {
     !matches!(status, 400 | 401 | 403..=407 | 409..=411 | 413..=417 | 422 | 426 | 428 | 431 | 451)
 }
 
-/// Maximum attempts after this failure.
+/// Returns the maximum number of attempts if the latest one failed with `failure`.
 fn attempts_max(failure: &Failure, can_shrink: bool) -> u32 {
     match failure {
         failure if failure.is_permanent() => 1,
@@ -170,7 +171,7 @@ fn attempts_max(failure: &Failure, can_shrink: bool) -> u32 {
     }
 }
 
-/// Hash of a page's records. The page token is left out, because it may differ between attempts.
+/// Hashes the list of records of a page, without the page token, which may differ between attempts.
 fn records_hash(page: &ReceivedPage) -> u128 {
     let list = page.body.get(page.envelope.list.clone());
     xxh3_128(list.unwrap_or(&page.body))

@@ -1,8 +1,9 @@
 //! The gate that every request of the process passes (promise P5), as a pure state machine: callers pass time and
 //! random numbers in. `shell` is the asynchronous part, `request_rate` adapts the rate.
 //!
-//! A 429, or a 503 with `Retry-After`, blocks all requests. After the wait one request is sent as a probe, and the
-//! others wait for its answer. An accepted probe lifts the block; another 429 extends it.
+//! A 429, or a 503 with `Retry-After`, blocks all requests. After the wait, one request is sent as a probe, and all
+//! other requests wait for the answer to the probe. If the service accepts the probe, the block ends; another 429
+//! extends the block.
 
 mod request_rate;
 mod shell;
@@ -24,8 +25,8 @@ use super::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub in_flight_max: usize,
-    /// Maximum wait; a longer one stops the run. The wait for a block counts from the first of several consecutive
-    /// 429s.
+    /// The longest wait; a longer wait stops the run. The wait for a block is counted from the first of several
+    /// consecutive 429s.
     pub patience: Duration,
     pub deadline: Option<Instant>,
     pub requests_max: Option<u64>,
@@ -34,20 +35,21 @@ pub(super) struct Limits {
 /// The decision of the gate about the next request.
 #[derive(Debug, PartialEq)]
 pub(super) enum Decision {
-    /// Send it now. The ticket goes back through [`GateState::release`].
+    /// Send the request now. The caller returns the ticket with [`GateState::release`].
     Send(Ticket),
     /// Ask again at this time, or when the gate changes.
     Wait(RequestWait),
     /// Ask again when the gate changes: too many requests are in flight, or the probe of a block is in flight.
     Full,
-    /// No further request in this run.
+    /// No further request may be sent in this run.
     Stop(StopCause),
 }
 
 /// Why no further request may be sent in this run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum StopCause {
-    /// The next request may be sent at `until`, which the deadline does not allow.
+    /// The next request may be sent at `until`, which is after the deadline. If the deadline has passed, `until` is
+    /// now.
     Deadline { until: Instant },
     /// The run has sent as many requests as it may.
     Budget { requests: u64 },
@@ -58,7 +60,8 @@ pub(super) enum StopCause {
 /// The permission to send one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ticket {
-    /// The number of blocks so far. A request from before the latest block does not lift it.
+    /// The number of blocks when the request was sent. The answer to a request that was sent before the latest block
+    /// does not end this block.
     blocks: u64,
 }
 
@@ -66,7 +69,7 @@ pub(super) struct Ticket {
 #[derive(Clone, Copy, Debug)]
 struct Block {
     waiting: RequestWait,
-    /// When the first of several consecutive 429s came. Patience counts from this time.
+    /// When the first of several consecutive 429s came. The patience is counted from this time.
     since: Instant,
     /// True while the probe is in flight.
     is_probing: bool,
@@ -85,14 +88,14 @@ pub(super) struct GateState {
     blocks: u64,
     /// True if the service accepted a request and has not sent a 429 since.
     is_accepting: bool,
-    /// The end of the latest pacing wait.
+    /// The end of the latest pacing wait; `None` before the first one.
     paced_until: Option<Instant>,
-    /// The end of the latest retry delay of one request.
+    /// The end of the latest retry delay of any request; `None` before the first one.
     retry_at: Option<Instant>,
 }
 
 impl GateState {
-    /// An open gate that has sent no request.
+    /// Creates an open gate that has sent no request.
     pub fn new(limits: Limits, rate: RequestRate, backoff: Backoff) -> Self {
         Self {
             limits,
@@ -114,7 +117,8 @@ impl GateState {
         self.block = Some(Block { waiting, since: now, is_probing: false });
     }
 
-    /// Decides whether a request may be sent now. After `Send` it counts as sent.
+    /// Decides whether a request may be sent now. `Send` counts the request as sent and in flight. Checks in this
+    /// order: request budget, deadline, block, requests in flight, pacing.
     pub fn try_acquire(&mut self, now: Instant) -> Decision {
         if let Some(requests) = self.limits.requests_max.filter(|max| self.sent >= *max) {
             return Decision::Stop(StopCause::Budget { requests });
@@ -141,8 +145,8 @@ impl GateState {
         Decision::Send(Ticket { blocks: self.blocks })
     }
 
-    /// Returns the wait for the end of the block while it lasts, and a stop if that wait exceeds the patience or the
-    /// deadline. `None` if nothing blocks.
+    /// Returns `Wait` while a block lasts, or `Stop` if the block ends after the patience or the deadline. Returns
+    /// `None` if no block is in force, or if its wait is over.
     pub fn blocked(&self, now: Instant) -> Option<Decision> {
         let Block { waiting, since, .. } = self.block?;
         let decision = self.wait(since, waiting);
@@ -161,7 +165,8 @@ impl GateState {
         Decision::Wait(waiting)
     }
 
-    /// Records an answer that is no rate limiting. It lifts the block, unless the request is from before the block.
+    /// Records an answer that does not rate limit the request. Such an answer ends the block, unless its request was
+    /// sent before the block began.
     pub fn accepted(&mut self, ticket: &Ticket, now: Instant) {
         self.rate.accepted(now);
         if ticket.blocks == self.blocks {
@@ -171,8 +176,9 @@ impl GateState {
         }
     }
 
-    /// Blocks the gate after a 429, or a 503 with `Retry-After`. Only a 429 decreases the rate. Returns the wait for
-    /// the end of the block; `None` if the answer does not change the block.
+    /// Blocks the gate after a 429, or a 503 with `Retry-After`. Only a 429 decreases the rate. Returns the wait until
+    /// the block ends, or `None` if the answer does not change the block. `random` is a random number from `[0, 1)` for
+    /// the backoff without `Retry-After`.
     pub fn rate_limited(
         &mut self,
         ticket: &Ticket,
@@ -181,21 +187,21 @@ impl GateState {
         is_429: bool,
         random: f64,
     ) -> Option<RequestWait> {
-        // A request from before the latest block neither decreases the rate nor lengthens the backoff. A longer
-        // `Retry-After` in its answer extends the block.
-        let is_first = ticket.blocks == self.blocks;
-        if is_first && is_429 {
+        // If the request was sent before the latest block, its answer neither decreases the rate nor lengthens the
+        // backoff. Only a longer `Retry-After` of such an answer extends the block.
+        let is_after_latest_block = ticket.blocks == self.blocks;
+        if is_after_latest_block && is_429 {
             self.rate.rate_limited(now);
         }
         let waiting = match retry_after {
             Some(wait) => RequestWait { until: now + wait, reason: WaitReason::RateLimited },
-            None if is_first => {
+            None if is_after_latest_block => {
                 RequestWait { until: now + self.backoff.next_wait(random), reason: WaitReason::Backoff }
             }
             None => return None,
         };
         let longer = self.block.map(|block| block.waiting).filter(|current| current.until >= waiting.until);
-        if longer.is_some() && !is_first {
+        if longer.is_some() && !is_after_latest_block {
             return None;
         }
         let waiting = longer.unwrap_or(waiting);
@@ -206,16 +212,18 @@ impl GateState {
         Some(waiting)
     }
 
-    /// Takes the ticket back at the end of a request, with or without an answer.
+    /// Ends the request of this ticket, with or without an answer.
     pub fn release(&mut self, ticket: Ticket) {
         self.in_flight = self.in_flight.saturating_sub(1);
         if let Some(block) = self.block.as_mut().filter(|_| ticket.blocks == self.blocks) {
-            // The block is still in force, so this request was its probe and got no answer. The next request probes.
+            // The block is still in force, so this request was the block's probe and got no answer. The next request
+            // becomes the probe.
             block.is_probing = false;
         }
     }
 
-    /// Returns the wait that delays the whole process: a block, or pacing or a retry delay with no request in flight.
+    /// Returns the wait that delays the whole process; `None` if requests can go on. A block delays the process always.
+    /// Pacing and retry delays count only while no request is in flight, and the one that ends first is returned.
     pub fn current_wait(&self, now: Instant) -> Option<RequestWait> {
         let is_ahead = |waiting: &RequestWait| waiting.until > now;
         let pacing = self.paced_until.map(|until| RequestWait { until, reason: WaitReason::Pacing });

@@ -1,4 +1,5 @@
-//! Bounds the pages and restarts of a walk, so that every walk ends. Also interprets a 404 on a page token. Pure.
+//! Limits the pages and restarts of a walk, so that every walk ends. Also decides what a 404 on a page token means.
+//! Pure.
 
 use std::collections::HashSet;
 
@@ -13,7 +14,7 @@ use crate::model::PageToken;
 pub const PAGES_MAX: u64 = 100_000;
 /// Maximum consecutive empty pages.
 pub const EMPTY_PAGES_MAX: u32 = 5;
-/// Maximum consecutive restarts after dead page tokens that read no more rows than an earlier attempt.
+/// Maximum consecutive restarts after dead page tokens if no attempt reads more rows than an earlier one.
 pub const IDLE_RESTARTS_MAX: u32 = 3;
 /// Maximum restarts after dead page tokens.
 pub const RESTARTS_MAX: u32 = 50;
@@ -31,26 +32,28 @@ pub(super) struct Guards {
     /// The most rows that an attempt has read before its token died.
     furthest_rows: u64,
     restarts: u32,
-    /// Consecutive restarts that read no more rows than an earlier attempt.
+    /// Consecutive restarts after attempts that read no more rows than an earlier attempt.
     idle_restarts: u32,
     /// True if the walk restarted after a repeated token or too many empty pages.
     has_looped: bool,
     /// True if `rows` counts from the window's first page; false for a resumed walk.
     is_from_start: bool,
-    /// Where the previous attempt got a 404 on its token: the rows read from the window's start, and the page size.
+    /// The position at which the previous attempt got a 404 on its token: the rows read from the window's start, and
+    /// the page size. `None` before the first 404.
     not_found_at: Option<(u64, u32)>,
-    /// True if a 404 on a token was found not to be the end.
+    /// True after the caller found that a 404 on a token was not the end of the list.
     was_end_denied: bool,
 }
 
 /// What a 404 on a page token means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotFoundMeaning {
-    /// The end of the list: two attempts agree.
+    /// The list has ended: two attempts with different page sizes agree.
     End,
-    /// Unknown: the walk restarts, with this page size if there is one.
+    /// The meaning is unknown. The walk restarts with this page size; `None` keeps the page size.
     Again(Option<u32>),
-    /// Unknown, and another page size would not help: the caller has to compare with other windows.
+    /// The meaning is unknown, and another page size would not help. The caller has to compare the rows with those of
+    /// other requests.
     Unproven,
 }
 
@@ -60,8 +63,8 @@ impl Guards {
         Self { tokens, is_from_start: resumed_at.is_none(), ..Self::default() }
     }
 
-    /// Counts a page. Fails if the list does not seem to end: [`Guards::restart_after_loop`] then decides about a
-    /// restart.
+    /// Counts a page. Fails if the list does not seem to end; the caller passes the failure to
+    /// [`Guards::restart_after_loop`].
     pub fn record_page(&mut self, envelope: &Envelope) -> Result<(), LoopCause> {
         if let Some(token) = &envelope.next {
             if !self.tokens.insert(token_hash(token)) {
@@ -91,18 +94,19 @@ impl Guards {
         Ok(())
     }
 
-    /// Pages since the window's first page; `None` for a resumed walk.
+    /// Returns the number of pages since the window's first page; `None` for a resumed walk.
     pub fn pages_from_start(&self) -> Option<u64> {
         self.is_from_start.then_some(self.pages)
     }
 
-    /// Interprets a 404 on a page token (promise P3). Some services answer with 404 at the end of a list, others for a
-    /// dead token.
+    /// Decides what a 404 on a page token means (promise P3). Some services answer with 404 at the end of a list,
+    /// others if they have forgotten the token. A resumed walk restarts, because it does not know its number of rows.
     ///
     /// Two walks with different page sizes have page boundaries at multiples of different numbers. If both get a 404
-    /// after the same number of rows, and that number is no common multiple, then the list has ended and no token died.
+    /// after the same number of rows, and this number is not a multiple of both page sizes, the list has ended.
     ///
-    /// `has_parts`: the caller can read parts of the window instead. The first 404 is then `Unproven`.
+    /// `has_parts`: the caller can read smaller windows to find out. In this case the first 404 is `Unproven`.
+    /// `page_rows` and `rows_max` are the current and the largest page size; `None` if the stream has no `limit`.
     pub fn not_found(&mut self, page_rows: Option<u32>, rows_max: Option<u32>, has_parts: bool) -> NotFoundMeaning {
         if !self.is_from_start {
             return NotFoundMeaning::Again(None);
@@ -118,8 +122,8 @@ impl Guards {
         }) {
             return NotFoundMeaning::End;
         }
-        // Both attempts failed after their first page: rows of one millisecond may fill more than either page, at a
-        // service that loses such rows at a page boundary. The largest page may need no token.
+        // Both attempts got the 404 after their first page. One millisecond may have more rows than a page, and some
+        // services lose these rows at a page boundary. The largest page may contain all rows and need no token.
         let is_first_boundary = |rows: u64, size: u32| rows == u64::from(size);
         if is_first_boundary(self.rows, page_rows) && before.is_some_and(|(rows, size)| is_first_boundary(rows, size)) {
             return NotFoundMeaning::Again(rows_max.filter(|max| *max > page_rows));
@@ -135,7 +139,7 @@ impl Guards {
         self.restart_after_dead_token(last)
     }
 
-    /// The error of a walk whose page tokens die before the end of the list.
+    /// Builds the error of a walk whose page tokens die before the end of the list.
     fn dead_tokens_error(&self, last: &str) -> SourceError {
         SourceError::TokensDie {
             restarts: self.restarts,
@@ -161,7 +165,7 @@ impl Guards {
         Ok(())
     }
 
-    /// Forgets the pages of this attempt: the next page is the window's first.
+    /// Resets the counts of this attempt, because the next page is the window's first. The counts of restarts are kept.
     fn reset(&mut self) {
         self.is_from_start = true;
         self.tokens.clear();
@@ -171,8 +175,11 @@ impl Guards {
     }
 }
 
-/// Finds a page size other than `page_rows` such that not both have a page boundary after `rows` rows. The size is
-/// smaller than `rows`, so that at least one of its tokens is answered. Sizes below `page_rows` are preferred.
+/// Finds a page size such that `rows` is not a multiple of both this size and `page_rows`. Returns `None` if there is
+/// none up to `rows_max`.
+///
+/// The size is smaller than `rows`, so that a walk with this size gets an answer to at least one token. The largest
+/// size below `page_rows` is preferred.
 fn other_page_rows(rows: u64, page_rows: u32, rows_max: u32) -> Option<u32> {
     let is_other = |size: &u32| {
         let (size, other) = (u64::from(*size), u64::from(page_rows.max(1)));

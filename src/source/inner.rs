@@ -24,16 +24,16 @@ pub(super) struct Inner {
     pub key: ApiKey,
     pub backoff: Backoff,
     pub clock: Clock,
-    /// The rate learned before this run.
+    /// The request rate that earlier runs learned.
     pub learned: LearnedRate,
     pub token_lifetimes: TokenLifetimes,
-    /// The survey statuses to request; `None` requests the service's default.
+    /// The survey statuses to request; `None` leaves the choice to the service.
     pub statuses: Mutex<Option<StatusFilter>>,
     pub wire: Wire,
 }
 
 impl Inner {
-    /// The address of a list call, with the requested survey statuses added if the list is that of surveys.
+    /// Adds the requested survey statuses to the address of a list call, if the list is that of surveys.
     pub fn listed_at(&self, stream: Stream, at: Address) -> Address {
         let statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
         match statuses.as_ref().filter(|_| stream == Stream::Surveys) {

@@ -1,4 +1,4 @@
-//! The request rate, as one process stores it for the next.
+//! The request rate that one process learned and stores for the next.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub struct LearnedRate {
 }
 
 impl LearnedRate {
-    /// The rate; `None` if it is older than 30 days.
+    /// Returns the rate; `None` if no rate was learned, or if the rate is older than 30 days.
     pub(super) fn valid(self, now_ms: i64) -> Option<f64> {
         self.requests_per_sec.filter(|_| now_ms.saturating_sub(self.measured_ms) < VALID_MS)
     }

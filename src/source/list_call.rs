@@ -1,5 +1,5 @@
-//! A single list call, to measure how the service behaves. It passes the gate and is retried as in a walk. The caller
-//! interprets the answer.
+//! Sends a single list call, to measure how the service behaves. The call passes the gate and is retried as in a walk.
+//! The caller interprets the answer.
 
 use super::{
     address::{self, Address},
@@ -13,11 +13,12 @@ use crate::model::PageRequest;
 /// The values of `start` and `end` in a list call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Range {
-    /// The request's window, up to a millisecond wider on either side, as in a walk. Only for streams with windows.
+    /// The request's window, with the margin that a walk adds. Streams that are not windowed are requested without
+    /// bounds.
     Window,
-    /// Like `Window`, but for every stream.
+    /// The request's window with the same margin, for every stream.
     Part,
-    /// Like `Part`, for the rows of one millisecond; counted in [`super::RequestStats::ties_probed`].
+    /// As `Part`, for a window of one millisecond. The call counts in [`super::RequestStats::ties_probed`].
     Moment,
     /// Exactly the window's start and end, for every stream: measures whether the service includes them.
     Exactly,

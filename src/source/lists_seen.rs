@@ -16,6 +16,7 @@ pub(super) struct ListsSeen {
 }
 
 impl ListsSeen {
+    /// Records that a list exists; `None` is ignored.
     pub fn note(&self, list: Option<Stream>) {
         if let Some(list) = list {
             self.lists.lock().unwrap_or_else(PoisonError::into_inner).insert(list);

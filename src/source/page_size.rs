@@ -2,7 +2,8 @@
 
 /// The smallest page.
 pub const ROWS_MIN: u32 = 10;
-/// Consecutive successful pages before the size doubles. The number doubles after each failed attempt to grow.
+/// Consecutive successful pages before the size doubles. This number doubles each time the size shrinks after it has
+/// grown.
 const GOOD_PAGES: u32 = 5;
 /// Maximum successful pages before the size doubles.
 const GOOD_PAGES_MAX: u32 = 80;
@@ -12,19 +13,21 @@ const GOOD_PAGES_MAX: u32 = 80;
 pub(super) struct PageSize {
     /// The configured size; `None` if the stream has no `limit`.
     full: Option<u32>,
+    /// The current size; 0 if the stream has no `limit`.
     rows: u32,
     /// Consecutive successful pages at this size.
     good: u32,
-    /// The number of `good` pages that doubles the size.
+    /// The number of `good` pages after which the size doubles.
     good_needed: u32,
-    /// True if the size was doubled before.
+    /// True if the size has been doubled in this walk.
     has_grown: bool,
     /// True if `shrink` goes to the smallest page in one step.
     shrinks_in_one_step: bool,
 }
 
 impl PageSize {
-    /// Clamps `asked` to the contract's bounds.
+    /// Starts with `asked` rows, clamped to 1 to `rows_max`. `rows_max` is the contract's maximum; `None` if the stream
+    /// has no `limit`.
     pub fn new(asked: u32, rows_max: Option<u32>) -> Self {
         let full = rows_max.map(|max| asked.clamp(1, max));
         Self {
@@ -37,7 +40,7 @@ impl PageSize {
         }
     }
 
-    /// Makes `shrink` go to the smallest page in one step: halving has already failed for the complete window.
+    /// Makes `shrink` choose the smallest page in one step, because halving has already failed for the complete window.
     pub fn shrink_in_one_step(&mut self) {
         self.shrinks_in_one_step = true;
     }
@@ -56,7 +59,7 @@ impl PageSize {
         self.full.is_some() && self.rows > ROWS_MIN
     }
 
-    /// Shrinks the page after a failure. Returns true if the size changed.
+    /// Shrinks the page after a failure: to half, or to [`ROWS_MIN`] in one step. Returns true if the size changed.
     pub fn shrink(&mut self) -> bool {
         if !self.can_shrink() {
             return false;
@@ -69,7 +72,7 @@ impl PageSize {
         true
     }
 
-    /// Counts a successful page. Doubles the size after enough pages in a row, up to the configured size.
+    /// Counts a successful page. Doubles the size after `good_needed` consecutive successes, up to the configured size.
     pub fn record_success(&mut self) {
         let Some(full) = self.full.filter(|full| self.rows < *full) else { return };
         self.good += 1;
@@ -80,14 +83,15 @@ impl PageSize {
         }
     }
 
-    /// Fixes the page size for the rest of the walk.
+    /// Sets the page size and the configured size to `rows`. No effect if the stream has no `limit`.
     pub fn fix(&mut self, rows: u32) {
         self.full = self.full.map(|_| rows);
         self.rows = self.full.unwrap_or(0);
         self.good = 0;
     }
 
-    /// Uses the largest pages for the rest of the walk.
+    /// Sets the page size and the configured size to `rows_max`, the contract's maximum. No effect if the stream has no
+    /// `limit`.
     pub fn use_largest(&mut self, rows_max: Option<u32>) {
         self.full = self.full.and(rows_max);
         self.rows = self.full.unwrap_or(0);

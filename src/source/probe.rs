@@ -1,4 +1,5 @@
-//! Finds out if the key is valid and which lists exist. A single 403 or 404 may have another reason.
+//! Finds out if the key is valid and which lists exist. One request is not enough, because a single 403 or 404 may have
+//! another reason.
 
 use std::time::Duration;
 
@@ -33,12 +34,13 @@ impl Probe {
 }
 
 impl Inner {
-    /// Requests one row of each list until one answers: a single list may be forbidden, missing or broken.
+    /// Requests one row from one list after the other until a list answers with a page. A single list may be forbidden,
+    /// missing or broken. Fails at once with an error that every list would have, such as no connection.
     pub(super) async fn probe(&self) -> Result<Probe, SourceError> {
         let mut errors = Vec::new();
         for list in Stream::LISTS {
             let address = address::of_probe(&self.base_url, list);
-            // `can_shrink` means fewer retries: only the first list gets the full number.
+            // True means fewer retries: only the request to the first list is retried in full.
             let can_shrink = list != Stream::LISTS[0];
             let error = match fetch(&self.wire, self.backoff, &address, can_shrink).await {
                 Ok(FetchOutcome::Page(page)) => return Ok(Probe::new(page.latency, page.service_now_ms, list)),
@@ -60,16 +62,17 @@ impl Inner {
         Err(self.error_of_all_lists(errors))
     }
 
-    /// Chooses the error to report if no list answered with a page. `KeyRefused` or `Blocked` if every list that exists
-    /// refused the request.
+    /// Chooses the error to report if no list answered with a page. If every list that exists refused the request with
+    /// 401 or 403, the error is `KeyRefused`, or `Blocked` for web pages. Otherwise it is the first error that is
+    /// neither 401, 403 nor 404, or else the first 404.
     fn error_of_all_lists(&self, errors: Vec<SourceError>) -> SourceError {
         let is_not_found = |error: &SourceError| matches!(error, SourceError::NotFound { .. });
         let is_forbidden = |error: &SourceError| matches!(error, SourceError::Forbidden { .. });
         let is_web_page = |error: &SourceError| matches!(error, SourceError::Forbidden { is_html: true, .. });
         let (missing, answered): (Vec<_>, Vec<_>) = errors.into_iter().partition(is_not_found);
         let (are_forbidden, are_web_pages) = (answered.iter().all(is_forbidden), answered.iter().all(is_web_page));
-        let worst = answered.into_iter().find(|error| are_forbidden || !is_forbidden(error));
-        match worst.or_else(|| missing.into_iter().next()) {
+        let error_to_report = answered.into_iter().find(|error| are_forbidden || !is_forbidden(error));
+        match error_to_report.or_else(|| missing.into_iter().next()) {
             Some(SourceError::Forbidden { status, url, message, .. }) if are_web_pages => {
                 SourceError::Blocked { status, url, message }
             }
@@ -82,7 +85,7 @@ impl Inner {
         }
     }
 
-    /// The error of a request that was rejected with a 4xx.
+    /// Builds the error of a request that was rejected with a 4xx.
     pub(super) fn rejection_error(&self, rejection: Rejection, url: String) -> SourceError {
         let Rejection { status, message, is_html, .. } = rejection;
         match status {
@@ -92,7 +95,8 @@ impl Inner {
         }
     }
 
-    /// Checks the key after a 401 or 403. Fails if the key is wrong, or if no list answers.
+    /// Checks the key after a 401 or 403 on one request. Fails if every list refuses the key, or if the service cannot
+    /// be reached. Succeeds if the lists fail for a reason that says nothing about the key.
     pub(super) async fn check_key(&self) -> Result<(), SourceError> {
         match self.probe().await {
             Ok(_) | Err(SourceError::Refused { .. } | SourceError::NotFound { .. } | SourceError::Forbidden { .. }) => {
@@ -102,8 +106,9 @@ impl Inner {
         }
     }
 
-    /// Requests a page, and once more if it is refused with 401 or 403 although the key is valid. A request with a page
-    /// token is not repeated: the refusal may be about the token.
+    /// Requests a page. Repeats the request once if the service refuses it with 401 or 403 although the key is valid. A
+    /// request with a page token (`has_token`) is not repeated, because the token may be the reason. `can_shrink`: see
+    /// [`fetch`].
     pub(super) async fn fetch_page(
         &self,
         at: &Address,
@@ -124,7 +129,7 @@ impl Inner {
         }
     }
 
-    /// Sends a POST, and once more if it is refused with 401 or 403 although the key is valid.
+    /// Sends a POST. Repeats the request once if the service refuses it with 401 or 403 although the key is valid.
     pub(super) async fn post_checked(&self, at: &Address) -> Result<FetchOutcome<PostReply>, SourceError> {
         match post(&self.wire, self.backoff, at).await? {
             FetchOutcome::Rejected(no) if no.is_about_key() => {
@@ -136,13 +141,15 @@ impl Inner {
         }
     }
 
+    /// Waits for the first interval of the backoff.
     async fn retry_delay(&self) -> Result<(), Stop> {
         let wait = self.backoff.series().next_wait(self.wire.gate.rng().fraction());
         self.wire.gate.retry_delay(wait).await
     }
 
     /// Returns true if this run has proof that the list exists, so that a 404 means an empty result. The proof is a
-    /// page of the list, or that the list refuses a request with 400 or 422 while another list answers.
+    /// page of the list. A refusal with 400 or 422 is a proof too, if some list has answered with a page. Fails if no
+    /// list has, and the probe of all lists fails.
     pub(super) async fn list_exists(&self, list: Stream) -> Result<bool, SourceError> {
         let seen = &self.wire.lists_seen;
         let _asking = seen.asking.lock().await;
@@ -170,8 +177,8 @@ impl Inner {
         Ok(exists)
     }
 
-    /// Requests the rows of the last minute from a list, as a run requests a window. A 404 from an existing list is a
-    /// success.
+    /// Requests the rows of the last minute from a list, as a run requests a window. A 404 is a success if the list is
+    /// known to exist. Fails as a run would.
     pub(super) async fn try_list(&self, list: Stream) -> Result<(), SourceError> {
         let now_ms = self.wire.clock.now_ms(tokio::time::Instant::now()).unwrap_or_else(|| self.clock.now_ms());
         let window = Window::new(now_ms - MINUTE_MS, now_ms);
@@ -193,7 +200,8 @@ impl Inner {
     }
 
     /// Returns true if the list answers a request for one row of the minute before the window, or of the minute after
-    /// it. Then the list is not down, and a failing page may be too large.
+    /// the window. Any answer counts, also a 4xx. If the list answers, the service is not down, and a failing page may
+    /// be too large.
     pub(super) async fn answers_minimal_request(&self, request: &PageRequest) -> Result<bool, SourceError> {
         let Window { start_ms, end_ms } = request.window;
         let neighbours = [(start_ms.saturating_sub(MINUTE_MS), start_ms), (end_ms, end_ms.saturating_add(MINUTE_MS))];
@@ -210,7 +218,7 @@ impl Inner {
     }
 }
 
-/// Returns true if the list itself has validated and refused the request: status 400 or 422, and no web page.
+/// Returns true if the list itself refused the request as invalid: status 400 or 422, and no web page from a proxy.
 fn is_refusal_of_a_list(rejection: &Rejection) -> bool {
     matches!(rejection.status, 400 | 422) && !rejection.is_html
 }

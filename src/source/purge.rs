@@ -1,5 +1,5 @@
-//! `POST /v2/purge/visitors`: asks the service to delete people. The caller chooses the batch size and interprets the
-//! answer.
+//! Asks the service to delete people, with `POST /v2/purge/visitors`. The caller chooses the batch size and interprets
+//! the answer.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ const ID_CHARS_MAX: usize = 128;
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PurgeRequest {
-    /// Delay before the service purges, in seconds. `None` uses the service's default, ten days by its contract.
+    /// Delay before the service purges, in seconds. `None` leaves the delay to the service: ten days by its contract.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_seconds: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -56,13 +56,15 @@ impl PurgeRequest {
 /// The service's answer to a purge request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PurgeAnswer {
-    /// The service will purge the people. `service_now_ms` is its time when it answered.
+    /// The service will purge the people. `service_now_ms` is the service's time when it answered; `None` without a
+    /// `Date`.
     Accepted { request_id: String, service_now_ms: Option<i64> },
     /// 400, 404 or 422, for example for unknown people. `message` is the service's text and may name people.
     Refused { status: u16, message: String },
 }
 
-/// Sends the purge request. A success without a readable request id is an error.
+/// Sends the purge request. A 2xx without a readable request id is an error. A 404 of the service counts as `Refused`
+/// only if a probe shows that the base URL is right.
 pub(super) async fn purge(source: &Inner, request: &PurgeRequest) -> Result<PurgeAnswer, SourceError> {
     let body = serde_json::to_vec(request).map(Bytes::from).unwrap_or_default();
     let address = address::of_purge(&source.base_url, body);
@@ -77,7 +79,7 @@ pub(super) async fn purge(source: &Inner, request: &PurgeRequest) -> Result<Purg
         },
         FetchOutcome::Rejected(rejection) => match rejection.status {
             404 if !rejection.is_html => {
-                // A wrong address is answered with 404 too. The probe fails if the address is wrong.
+                // A request to a wrong base URL is answered with 404 too. The probe fails if the base URL is wrong.
                 source.probe().await?;
                 Ok(PurgeAnswer::Refused { status: 404, message: rejection.message })
             }
@@ -90,7 +92,7 @@ pub(super) async fn purge(source: &Inner, request: &PurgeRequest) -> Result<Purg
     }
 }
 
-/// The `requestId` of an answer, without surrounding quotation marks. `None` if there is none.
+/// Returns the `requestId` of an answer, without surrounding quotation marks. `None` if the answer has none.
 fn request_id(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Answer {

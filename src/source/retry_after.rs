@@ -8,20 +8,20 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use super::service_clock::http_date_ms;
 use crate::model::RetryAfterForm;
 
-/// The longest wait, so that arithmetic cannot overflow. Longer values are cut to this one.
+/// The longest wait, so that arithmetic cannot overflow. A longer wait is reduced to this value.
 const LONGEST: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
 /// Values that are read as epoch seconds: 2001 to 2100.
 const EPOCH_SECS: std::ops::Range<i64> = 1_000_000_000..4_102_444_800;
 
-/// The wait that `Retry-After` names; the longest wait if the header is repeated. A date is compared with `date_ms`,
-/// the *service's* time, because this machine's clock may be wrong.
+/// Returns the wait that `Retry-After` names; `None` if no header is usable. Of repeated headers the longest wait
+/// counts. A date is compared with `date_ms`, the *service's* time, because this machine's clock may be wrong.
 pub(super) fn read(headers: &HeaderMap, date_ms: i64) -> Option<Duration> {
     let values = headers.get_all(RETRY_AFTER).iter().filter_map(|value| value.to_str().ok());
     values.filter_map(|value| wait(value.trim(), date_ms)).max()
 }
 
-/// The form of the first `Retry-After` header.
+/// Classifies the form of the first `Retry-After` header.
 pub(super) fn form(headers: &HeaderMap, date_ms: i64) -> RetryAfterForm {
     let Some(value) = headers.get(RETRY_AFTER) else { return RetryAfterForm::Absent };
     let text = value.to_str().unwrap_or_default().trim();
@@ -50,7 +50,8 @@ fn wait(text: &str, date_ms: i64) -> Option<Duration> {
     (!wait.is_zero()).then(|| wait.min(LONGEST))
 }
 
-/// Reads a number as epoch seconds or milliseconds if it lies within [`EPOCH_SECS`]: as a wait it would be decades.
+/// Reads a number as epoch seconds or milliseconds if it lies within [`EPOCH_SECS`]; returns epoch milliseconds. As a
+/// number of seconds to wait, such a number would mean decades.
 fn epoch_ms(text: &str) -> Option<i64> {
     let number: f64 = if is_decimal(text) { text.parse().ok()? } else { return None };
     let is_epoch_secs = |secs: f64| EPOCH_SECS.contains(&(secs as i64));

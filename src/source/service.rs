@@ -1,4 +1,4 @@
-//! [`Source`], the API of this stage, with a method for each kind of request.
+//! [`Source`], the API of the HTTP client, with a method for each kind of request.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -72,7 +72,8 @@ impl Source {
         Ok(Source { inner: Arc::new(inner) })
     }
 
-    /// Requests one row from one list after the other until one answers, which proves address and key.
+    /// Requests one row from one list after the other until one answers with a page, which proves that base URL and key
+    /// are right.
     ///
     /// # Errors
     /// `KeyRefused` or `Blocked` if every list refuses, otherwise the error of a list.
@@ -88,13 +89,15 @@ impl Source {
         self.inner.try_list(list).await
     }
 
-    /// Reads the pages of one window, in the service's order. `request.token` resumes an earlier walk.
+    /// Starts a walk, which reads the pages of one window in the service's order. `request.token` resumes an earlier
+    /// walk.
     pub fn walk(&self, request: PageRequest) -> Walk {
         Walk::new(Arc::clone(&self.inner), request)
     }
 
-    /// Reads the rows of one millisecond, `request.window`, and of the neighbouring milliseconds if the ends of a range
-    /// are inclusive. Counted in [`RequestStats::ties_probed`].
+    /// Starts a walk over the rows of one millisecond, `request.window`, for a tie probe. The pages may have rows of
+    /// the neighbouring milliseconds, if the service includes the ends of a range. Requests count in
+    /// [`RequestStats::ties_probed`].
     pub fn walk_moment(&self, request: PageRequest) -> Walk {
         Walk::of_moment(Arc::clone(&self.inner), request)
     }
@@ -117,13 +120,13 @@ impl Source {
 
     /// Reads one person.
     ///
-    /// # Errors
-    /// `Refused` if the address must be wrong; `Unreachable` or `BadAnswer` if all attempts failed.
+    /// # Errors `Refused` if a web page was returned or an address cannot contain the id; `Unreachable` or `BadAnswer`
+    /// if all attempts failed. `KeyRefused` or `Forbidden` for a 401 or 403.
     pub async fn user(&self, user_id: &str) -> Result<UserAnswer, SourceError> {
         self.inner.user(user_id).await
     }
 
-    /// Waits until no block is in force. Returns early if the run has to stop.
+    /// Waits until rate limiting no longer blocks requests. Returns early if the run has to stop.
     pub async fn until_unblocked(&self) {
         self.inner.wire.gate.until_unblocked().await;
     }
@@ -162,17 +165,18 @@ impl Source {
         !self.inner.wire.lists_seen.is_empty()
     }
 
-    /// The service's time in epoch milliseconds: the latest `Date` header plus the time since.
+    /// Returns the service's time in epoch milliseconds: the latest `Date` header plus the time since. `None` before
+    /// the first answer with a `Date`.
     pub fn service_now_ms(&self) -> Option<i64> {
         self.inner.wire.clock.now_ms(Instant::now())
     }
 
-    /// The requests so far.
+    /// Returns the counts of the run's requests so far.
     pub fn request_stats(&self) -> RequestStats {
         self.inner.wire.counters.snapshot()
     }
 
-    /// The form of the latest `Retry-After`; `None` if the run was not rate limited.
+    /// Returns the form of the latest `Retry-After`; `None` if the run was not rate limited.
     pub fn retry_after_form(&self) -> Option<RetryAfterForm> {
         *self.inner.wire.refusal_form.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -183,8 +187,8 @@ impl Source {
         self.inner.wire.surveys_path.is_studies()
     }
 
-    /// The time before which no request may be sent because of `Retry-After`: epoch milliseconds by this machine's
-    /// clock.
+    /// Returns the time before which no request may be sent because of `Retry-After`: epoch milliseconds by this
+    /// machine's clock. `None` if no `Retry-After` is in force.
     pub fn retry_after_until_ms(&self) -> Option<i64> {
         self.inner.wire.gate.retry_after_until_ms()
     }
@@ -199,7 +203,7 @@ impl Source {
         self.inner.wire.gate.watch_retry_after()
     }
 
-    /// The request rate to store for the next run.
+    /// Returns the request rate to store for the next run: the rate that this run changed, or else the stored one.
     pub fn learned_rate(&self) -> LearnedRate {
         match self.inner.wire.gate.learned() {
             (rate, true) => LearnedRate { requests_per_sec: rate, measured_ms: self.inner.clock.now_ms() },

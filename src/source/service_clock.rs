@@ -21,8 +21,8 @@ impl ServiceClock {
         }
     }
 
-    /// The service's time in epoch milliseconds; `None` before the first answer with a `Date`. The header has a
-    /// resolution of one second, so this time is up to a second behind and never ahead.
+    /// Returns the service's time in epoch milliseconds; `None` before the first answer with a `Date`. `Date` has a
+    /// resolution of one second, so the returned time is up to a second behind and never ahead.
     pub fn now_ms(&self, now: Instant) -> Option<i64> {
         let (date_ms, noted) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
         let since_ms = i64::try_from(now.saturating_duration_since(noted).as_millis()).unwrap_or(i64::MAX);
@@ -30,7 +30,8 @@ impl ServiceClock {
     }
 }
 
-/// The `Date` of an answer in epoch milliseconds, plus the `Age` header of a cache. `None` if no `Date` can be read.
+/// Returns the `Date` of an answer in epoch milliseconds, plus the `Age` header of a cache. `None` if no `Date` can be
+/// read.
 pub(super) fn date_ms(headers: &HeaderMap) -> Option<i64> {
     let date_ms = http_date_ms(headers.get(DATE)?.to_str().ok()?)?;
     let age_secs = headers.get(AGE).and_then(|age| age.to_str().ok()?.trim().parse::<u32>().ok()).unwrap_or(0);

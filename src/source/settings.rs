@@ -1,4 +1,5 @@
-//! The settings of a source, and their checks that need no network. Reads no file and no environment.
+//! The settings of a source, and the checks that need no network. This module reads no file and no environment
+//! variable.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -41,7 +42,7 @@ pub enum AuthForm {
 }
 
 impl AuthForm {
-    /// The word before the key.
+    /// Returns the word before the key.
     pub(super) fn scheme(self) -> &'static str {
         match self {
             AuthForm::Bearer => "Bearer",
@@ -75,11 +76,12 @@ pub struct SourceSettings {
     pub patience: Duration,
     /// Maximum bytes of one decompressed body; reading stops there.
     pub body_bytes_max: usize,
-    /// The rest of a `Retry-After` that an earlier process received: no request is sent before.
+    /// The rest of a `Retry-After` that an earlier process received: no request is sent during this time. `None`: no
+    /// wait.
     pub not_before: Option<Duration>,
-    /// The end of the run: nothing is sent or waited for after it.
+    /// The time after which the run sends nothing and waits for nothing; `None`: no limit.
     pub deadline: Option<Instant>,
-    /// Maximum requests of the run, retries included.
+    /// Maximum requests of the run, retries included; `None`: no limit.
     pub requests_max: Option<u64>,
     /// Maximum attempts for one page at one size; interactive commands use few.
     pub attempts_max: u32,
@@ -98,8 +100,8 @@ pub struct SourceSettings {
 }
 
 impl SourceSettings {
-    /// The defaults for a service and a key. The base URL must be `https`, or `http` on loopback (promise P11), without
-    /// user, query and fragment. A path before `/v1` is allowed.
+    /// Creates settings with the defaults for a service and a key. The base URL must be `https`, or `http` on loopback
+    /// (promise P11), without user, query and fragment. A path before `/v1` is allowed.
     pub fn new(base_url: &str, key: ApiKey) -> Result<Self, SourceError> {
         Ok(Self {
             base_url: checked_address(base_url)?,

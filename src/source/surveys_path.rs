@@ -1,5 +1,6 @@
-//! Chooses the path of the list of surveys: `/v1/surveys` or `/v1/studies`. Some services serve only one of them. Until
-//! one path has answered, a 404 leads to a request for the other. Sends nothing.
+//! Chooses the path of the list of surveys: `/v1/surveys` or `/v1/studies`. Some services serve only one of the two
+//! paths. Until one path has answered with a page, the caller tries the other path after a 404. This module sends
+//! nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -32,12 +33,13 @@ impl SurveysPath {
         self.has_answered.load(Ordering::Relaxed).then(|| self.is_studies.load(Ordering::Relaxed))
     }
 
-    /// The address with `/v1/studies` in place of `/v1/surveys`; `None` if nothing has to be replaced.
+    /// Returns the address with the path in use, `/v1/studies`. `None` if the address can be requested as it is.
     pub fn in_use(&self, address: &Address) -> Option<Address> {
         if self.is_studies.load(Ordering::Relaxed) { renamed(address, STUDIES) } else { None }
     }
 
-    /// The address with the other path. `None` once a path has answered, or both were answered with 404.
+    /// Returns the address with the path that is not in use. `None` if a path has answered with a page, if both were
+    /// answered with 404, or if the address is not of the list of surveys.
     pub fn other(&self, address: &Address) -> Option<Address> {
         if self.has_answered.load(Ordering::Relaxed) || self.has_neither.load(Ordering::Relaxed) {
             return None;
@@ -60,12 +62,14 @@ impl SurveysPath {
     }
 }
 
+/// Returns true if the address is that of the list of surveys, with either path.
 fn is_of_surveys(address: &Address) -> bool {
     let path = address.url.path();
     address.posted.is_none() && (path.ends_with(Stream::Surveys.path()) || path.ends_with(STUDIES))
 }
 
-/// The address of the list of surveys with the path `name`; `None` if it has this path or is of another list.
+/// Replaces the path of the list of surveys by `name`. `None` if the address has this path already or is of another
+/// list.
 fn renamed(address: &Address, name: &str) -> Option<Address> {
     if !is_of_surveys(address) || address.url.path().ends_with(name) {
         return None;

@@ -1,4 +1,4 @@
-//! TLS problems of a service, as texts for people.
+//! TLS problems of a service. Their error texts explain the problem to people.
 
 use thiserror::Error;
 

@@ -1,4 +1,4 @@
-//! Records after how many pages of a list, and at what age, page tokens were still answered in this run.
+//! Records up to which page of a list, and up to what age, page tokens were still answered in this run.
 //!
 //! A 404 on a page token means either the end of the list or a dead token. If tokens of later pages and older tokens
 //! were answered, then neither the number of pages nor the age killed the token: the list has ended.
@@ -14,17 +14,18 @@ use crate::model::Stream;
 #[derive(Debug, Default)]
 pub(super) struct TokenLifetimes([StreamLifetimes; Stream::ALL.len()]);
 
+/// What this run has seen of the tokens of one stream.
 #[derive(Debug, Default)]
 struct StreamLifetimes {
-    /// Pages of the longest list so far.
+    /// The largest number of pages that a walk has read from the start of its window.
     deepest: AtomicU64,
     /// Age in microseconds of the oldest token that was answered with a page.
     oldest_us: AtomicU64,
 }
 
 impl TokenLifetimes {
-    /// Records that `pages` pages of a list are read. `age` is the age of the token that requested the last one; `None`
-    /// for a first page.
+    /// Records that a walk has read `pages` pages from the start of its window. `age` is the age of the token that
+    /// requested the last page; `None` for a first page.
     pub fn record_page(&self, stream: Stream, pages: u64, age: Option<Duration>) {
         let Some(lives) = self.of(stream) else { return };
         lives.deepest.fetch_max(pages, Ordering::Relaxed);

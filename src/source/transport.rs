@@ -1,4 +1,5 @@
-//! Sends a request and returns the answer, by the HTTP client or by the handler of a test. Below the gate.
+//! Sends a request and returns the answer, by the HTTP client or by the handler of a test. The caller has passed the
+//! gate.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -48,7 +49,7 @@ impl fmt::Debug for Transport {
     }
 }
 
-/// The failure of a request without an answer.
+/// Classifies the error of a request without an answer.
 fn failure_to_send(error: reqwest::Error, timeout: Duration) -> Failure {
     if error.is_connect() {
         failure_to_connect(error)

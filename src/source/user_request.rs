@@ -1,5 +1,5 @@
 //! Sends one request about a person and reads its answer. Errors and logs contain nothing about the person, because
-//! they may outlive an erasure. `users` retries and interprets the answer.
+//! they may outlive an erasure. The module `users` retries the request and interprets the answer.
 
 use bytes::Bytes;
 use reqwest::{
@@ -29,14 +29,15 @@ pub(super) struct UserRequest {
     pub url: Url,
     /// The address for people, with a hash in place of the id.
     pub shown: String,
-    /// The body of a POST, whose answer may have any body. `None` for a GET, whose answer must be JSON.
+    /// The body of a POST; the answer to a POST may have any body. `None` for a GET; the answer to a GET must be JSON.
     pub body: Option<Bytes>,
 }
 
 /// The result of one request about a person.
 #[derive(Debug)]
 pub(super) enum UserRequestOutcome {
-    /// An answer of the service. `message` is the text of an error, and may name the person.
+    /// An answer that is neither a redirect, rate limiting nor a 5xx. `message` is the text of an error, and may name
+    /// the person.
     Answered {
         status: u16,
         body: Bytes,
@@ -47,7 +48,8 @@ pub(super) enum UserRequestOutcome {
         status: u16,
         location: String,
     },
-    /// Rate limited: the gate knows the wait. An upsert may not have been sent at all.
+    /// Rate limited; the gate stores how long requests have to wait. If the gate was blocked, an upsert was not sent at
+    /// all.
     RateLimited,
     /// A failure that is worth a retry.
     Failed(Failure),
@@ -56,7 +58,8 @@ pub(super) enum UserRequestOutcome {
 }
 
 impl Wire {
-    /// Waits for the gate, sends one request and reads the answer. `Err` means that nothing was sent.
+    /// Waits for the gate, sends one request and reads the answer. `Err` means that nothing was sent. If the run stops
+    /// during an upsert, waits at most [`GRACE`] for the answer.
     pub async fn call(&self, call: &UserRequest) -> Result<UserRequestOutcome, Stop> {
         let permit = match call.body {
             None => self.gate.permit().await?,
@@ -88,7 +91,8 @@ impl Wire {
         Ok(called)
     }
 
-    /// Sends the request, reads and classifies the answer. Reports to the gate.
+    /// Sends the request, reads the answer and classifies it. Tells the gate if the request was accepted or rate
+    /// limited.
     async fn exchange_call(&self, call: &UserRequest, permit: &Permit, tally: &mut Tally<'_>) -> UserRequestOutcome {
         let mut request = Request::new(call.method.clone(), call.url.clone());
         request.headers_mut().insert(AUTHORIZATION, self.user_auth.clone());
@@ -133,7 +137,7 @@ impl Wire {
             is_html: false,
         };
         match read {
-            // A 2xx accepts the upsert, whatever the body says.
+            // A 2xx accepts the upsert, even if its body cannot be read.
             read if call.body.is_some() => answered(read.unwrap_or_default()),
             Err(failure) => UserRequestOutcome::Failed(failure),
             Ok(body) => match not_json(&body) {
@@ -149,7 +153,7 @@ impl Wire {
     }
 }
 
-/// The reason why a body is not JSON; `None` for JSON.
+/// Returns the reason why a body is not JSON; `None` for JSON.
 fn not_json(body: &[u8]) -> Option<String> {
     if let Err(error) = std::str::from_utf8(body) {
         return Some(format!("byte {} is not UTF-8", error.valid_up_to()));

@@ -1,9 +1,9 @@
-//! Reads or upserts one person per request, through the gate. Reports if an upsert was accepted, refused or is unknown;
+//! Reads or upserts one person per request, through the gate. An upsert is reported as accepted, refused or unknown;
 //! the caller decides what to do.
 //!
-//! An upsert carries events that the service counts. If an attempt may have been accepted, the upsert is sent again
-//! only if the caller allows that. Logs and errors contain a hash instead of the id, because they may outlive an
-//! erasure.
+//! An upsert carries events that the service counts. If the service may have accepted an attempt, the upsert is sent
+//! again only if the caller allows retries. Logs and errors contain a hash instead of the id, because they may outlive
+//! an erasure.
 
 use bytes::Bytes;
 use reqwest::{Method, Url};
@@ -35,7 +35,8 @@ pub enum UserAnswer {
 /// The result of an upsert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpsertOutcome {
-    /// 2xx. `unknown_sends` counts earlier attempts that the service may have accepted too.
+    /// 2xx. `unknown_sends` counts the earlier attempts without a clear answer: the service may have accepted each of
+    /// them too.
     Accepted { status: u16, unknown_sends: u64 },
     /// 4xx: the service did not accept the person, and a retry will not help.
     Refused { status: u16, message: String },
@@ -45,14 +46,14 @@ pub enum UpsertOutcome {
     Interrupted { stop: Stop },
     /// The upsert was not sent, or the service said that it was not accepted.
     NotSent { failure: Failure },
-    /// Rate limited and not accepted: the gate knows the wait.
+    /// Rate limited and not accepted. The gate stores how long requests have to wait.
     RateLimited,
 }
 
 /// The results of the attempts to upsert one person so far.
 #[derive(Default)]
 struct UpsertAttempts {
-    /// The latest failure after which the service may have accepted the person.
+    /// The latest failure after which the service may have accepted the person; `None` if there was none.
     maybe_delivered: Option<Failure>,
     /// Number of failures after which the service may have accepted the person.
     unknown_sends: u64,
@@ -61,7 +62,7 @@ struct UpsertAttempts {
 }
 
 impl UpsertAttempts {
-    /// The result if no further attempt is made.
+    /// Returns the result if no further attempt is made. `failure` is that of the last attempt.
     fn give_up(self, failure: Failure) -> UpsertOutcome {
         match self.maybe_delivered {
             Some(failure) => UpsertOutcome::Unknown { failure },
@@ -69,7 +70,8 @@ impl UpsertAttempts {
         }
     }
 
-    /// The result if the run is stopped before a further attempt.
+    /// Returns the result if the run is stopped before a further attempt. `Err` means that no attempt can have been
+    /// accepted.
     fn stopped(self, stop: Stop) -> Result<UpsertOutcome, SourceError> {
         match self.maybe_delivered {
             Some(failure) => Ok(UpsertOutcome::Unknown { failure }),
@@ -79,7 +81,8 @@ impl UpsertAttempts {
 }
 
 impl Inner {
-    /// Reads one person, with retries. A 401 or 403 is retried if the key is valid.
+    /// Reads one person, with retries. A 401 or 403 is retried once if the key is valid. Fails without a request if an
+    /// address cannot contain the id.
     pub async fn user(&self, user_id: &str) -> Result<UserAnswer, SourceError> {
         let call = self.call_for(user_id);
         if !can_request_user(user_id) {
@@ -124,7 +127,9 @@ impl Inner {
         }
     }
 
-    /// Upserts one person, with retries. After an attempt that may have been accepted, retries need `may_repeat`.
+    /// Upserts one person, with retries. If the service may have accepted an attempt and `may_repeat` is false, returns
+    /// `Unknown` at once. Returns `RateLimited` only if no attempt can have been accepted; otherwise waits and sends
+    /// the upsert again. A 401 or 403 is retried once if the key is valid.
     pub async fn upsert(&self, body: Bytes, may_repeat: bool) -> Result<UpsertOutcome, SourceError> {
         let (url, shown) = (self.user_address(""), self.user_address("").to_string());
         let call = UserRequest { method: Method::POST, url, shown, body: Some(body) };
@@ -181,7 +186,8 @@ impl Inner {
         }
     }
 
-    /// Checks the key for lists and for users, where it may be sent in another form. Fails if the service refuses it.
+    /// Checks the key with a list and with a request for a user, which may send the key in another form. Fails if the
+    /// service refuses the key.
     async fn check_key_for_users(&self) -> Result<(), SourceError> {
         self.check_key().await?;
         match self.wire.call(&self.call_for(NOBODY)).await? {
@@ -197,14 +203,14 @@ impl Inner {
         }
     }
 
-    /// The request that reads a person.
+    /// Builds the request that reads a person. The address for people has a hash in place of the id.
     fn call_for(&self, user_id: &str) -> UserRequest {
         let shown = self.user_address(&format!("/#{:08x}", xxh3_64(user_id.as_bytes()) & 0xffff_ffff)).to_string();
         let url = self.user_address(&format!("/{}", escaped(user_id)));
         UserRequest { method: Method::GET, url, shown, body: None }
     }
 
-    /// The path of users followed by `suffix`, as an address of the service.
+    /// Builds the address of the path of users, followed by `suffix`.
     fn user_address(&self, suffix: &str) -> Url {
         let mut url = self.base_url.clone();
         let path = format!("{}{}{suffix}", self.base_url.path().trim_end_matches('/'), Stream::Users.path());

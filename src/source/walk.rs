@@ -1,5 +1,5 @@
-//! Reads one window page by page up to the end of the list (promise P3). Interprets each answer for the window; `fetch`
-//! retries single pages.
+//! Reads one window page by page up to the end of the list (promise P3). This module decides what each answer means for
+//! the window; `fetch` retries single pages.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::model::{EndStyle, PageRequest, PageToken};
 
-/// Maximum age of a page token that counts as alive because other tokens of the run lived longer.
+/// Maximum age at which a page token may count as alive because older tokens of the run were answered.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// One step of a walk.
@@ -33,8 +33,8 @@ pub enum WalkStep {
     },
     /// The list has ended. `NotFound`: the service answered 404, an empty and complete result.
     End(EndStyle),
-    /// A 404 on a page token, which means the end of the list or a dead token. The caller finds out which, for example
-    /// by reading parts of the window, and calls [`Walk::resolve_end`].
+    /// A 404 on a page token: either the list has ended, or the service has forgotten the token. The caller finds out
+    /// which, for example by reading halves of the window, and calls [`Walk::resolve_end`].
     UnprovenEnd,
 }
 
@@ -43,19 +43,19 @@ pub enum WalkStep {
 pub struct Page {
     /// The exact decompressed body: UTF-8 with an envelope that [`super::envelope::parse`] accepts.
     pub body: Bytes,
-    /// Items in the page's `data`.
+    /// Number of items in the page's `data`.
     pub rows: usize,
     /// The next page token; `None` on the last page.
     pub next: Option<PageToken>,
-    /// The form in which the page marks the end of the list; present exactly if `next` is not.
+    /// The form in which the page marks the end of the list; `None` if `next` is a token.
     pub end: Option<EndStyle>,
-    /// The page token in the request for this page.
+    /// The page token in the request for this page; `None` for the first page of the window.
     pub request_token: Option<PageToken>,
-    /// The service's time when it sent this page, in epoch milliseconds.
+    /// The service's time when it sent this page, in epoch milliseconds; `None` if the answer had no `Date`.
     pub service_now_ms: Option<i64>,
 }
 
-/// Reads the pages of one window. After an error a new walk can resume from the last page's `next`.
+/// Reads the pages of one window. After an error, a new walk can resume with the `next` of the last page.
 #[derive(Debug)]
 pub struct Walk {
     source: Arc<Inner>,
@@ -67,9 +67,9 @@ pub struct Walk {
     end: Option<EndStyle>,
     /// True if the list answered a minimal request, so that a failing page fails because of its rows.
     is_answering: bool,
-    /// When the current page token arrived.
+    /// When the page with the current page token arrived; for a first page, when the walk was created.
     token_at: Instant,
-    /// The age at which the current page token was first answered with 404.
+    /// The age at which the current page token was first answered with 404; `None` if it was not.
     not_found_at: Option<Duration>,
     /// True after [`Walk::resolve_end`] with false: the next call restarts the window.
     is_end_denied: bool,
@@ -92,7 +92,7 @@ impl Walk {
         Self::with_addresses(source, request, address::of_moment, true)
     }
 
-    /// A walk whose pages have the addresses that `address_of` builds.
+    /// Creates a walk that requests the addresses which `address_of` builds.
     fn with_addresses(source: Arc<Inner>, request: PageRequest, address_of: AddressOf, is_of_moment: bool) -> Self {
         let size = PageSize::new(request.page_rows, request.scope.stream.page_rows_max());
         let guards = Guards::new(request.token.as_ref());
@@ -111,8 +111,8 @@ impl Walk {
         }
     }
 
-    /// Makes this the walk of a part of a window that failed: after a failure the page size goes to the smallest at
-    /// once, and requests have few retries.
+    /// Prepares the walk for a half of a window that the service could not deliver. After its first failure the walk
+    /// uses the smallest page size at once, and its requests have few retries.
     #[must_use]
     pub fn part_of_a_failed_window(mut self) -> Self {
         self.size.shrink_in_one_step();
@@ -148,8 +148,8 @@ impl Walk {
         }
     }
 
-    /// Answers an [`WalkStep::UnprovenEnd`]: `is_end` says if the list ended there. If not, the next call restarts the
-    /// window.
+    /// Answers a [`WalkStep::UnprovenEnd`]. If `is_end`, the list has ended with the last page; otherwise the next call
+    /// of [`Walk::next`] restarts the window.
     pub fn resolve_end(&mut self, is_end: bool) {
         if is_end {
             self.end = Some(EndStyle::NotFound);
@@ -158,10 +158,11 @@ impl Walk {
         }
     }
 
-    /// Returns true if a page token that was answered with 404 at this age cannot have died, because tokens of later
-    /// pages and older tokens were answered in this run.
+    /// Returns true if the current page token cannot have died at this age, because this run got answers to older
+    /// tokens and to tokens of later pages. A 404 on such a token is the end of the list. False for a resumed walk.
     fn is_token_alive(&self, age: Duration) -> bool {
-        // Within one millisecond, a page boundary may hide the rows behind it. Only another page size shows them.
+        // Within one millisecond, the service may lose the rows after a page boundary. Only another page size shows
+        // these rows.
         if self.is_of_moment && self.size.limit().is_some() {
             return false;
         }
@@ -179,7 +180,8 @@ impl Walk {
         self.size.can_shrink() || self.size.shrinks_in_one_step()
     }
 
-    /// Counts a page and returns it. If its token came before, the window restarts or the walk fails.
+    /// Counts a page and returns it. If the guards find that the list does not end, the window restarts or the walk
+    /// fails.
     fn accept(&mut self, page: ReceivedPage) -> Result<WalkStep, SourceError> {
         let ReceivedPage { body, envelope, service_now_ms, .. } = page;
         if let Err(cause) = self.guards.record_page(&envelope) {
@@ -208,7 +210,8 @@ impl Walk {
         }))
     }
 
-    /// Interprets a rejected request: the end of the list, a restart, or an error. `None` repeats the request.
+    /// Interprets a 4xx answer: the end of the list, a restart of the window, or an error. `None` means that the caller
+    /// repeats the request, perhaps with another page size.
     async fn rejected(&mut self, rejection: Rejection, url: String) -> Result<Option<WalkStep>, SourceError> {
         if self.request.token.is_none() {
             // A web page with status 404 comes from a wrong address and proves nothing about the window.
@@ -247,7 +250,7 @@ impl Walk {
         Ok(Some(self.restarted(&cause, reason)))
     }
 
-    /// Makes the next request the window's first. `cause` goes to the log, `reason` to the caller.
+    /// Restarts the window: the next request is for its first page. `cause` goes to the log, `reason` to the caller.
     fn restarted(&mut self, cause: &str, reason: String) -> WalkStep {
         // The service's message is shown by the caller; it does not belong in a log.
         tracing::warn!(scope = %self.request.scope, window = %self.request.window, cause, "restarting window");
@@ -256,8 +259,8 @@ impl Walk {
         WalkStep::Restarted { reason }
     }
 
-    /// Shrinks the pages after a failure, so that the next request asks for a smaller page. Fails if a smaller page is
-    /// impossible or would not help.
+    /// Reduces the page size after all attempts for a page failed. Fails with the last failure if a smaller page is
+    /// impossible or would not help. `TooLarge` means that the service answers smaller requests than this page.
     async fn shrink_or_give_up(&mut self, last: Failure, attempts: u32, url: String) -> Result<(), SourceError> {
         if !last.may_be_size() && !last.may_be_a_record() {
             return Err(last.give_up(url, attempts));
@@ -278,7 +281,7 @@ impl Walk {
         Err(last.give_up(url, attempts))
     }
 
-    /// Returns true if the list answers a minimal request. Sends the request at most until it was answered once.
+    /// Returns true if the list answers a minimal request. After one success it sends no further minimal request.
     async fn is_answering(&mut self, last: &Failure) -> Result<bool, SourceError> {
         self.is_answering = self.is_answering
             || matches!(last, Failure::BodyTooLarge { .. })

@@ -1,5 +1,5 @@
-//! Sends one request, reads and classifies its answer. Asks the gate first and reports the result to the gate. `fetch`
-//! retries; `walk` interprets the answer.
+//! Sends one request, reads the answer and classifies it. Waits for the gate before the request, and reports the result
+//! to the gate. The module `fetch` retries; `walk` interprets the answer.
 
 use std::{
     sync::{Mutex, OnceLock, PoisonError},
@@ -47,8 +47,8 @@ const LOCATION_CHARS_MAX: usize = 200;
 pub(super) enum RequestOutcome {
     /// A page.
     Page(Box<ReceivedPage>),
-    /// A page with records that are not JSON. A second attempt with the same records shows that the transfer did not
-    /// break them.
+    /// A page with records that are not JSON. If a second attempt returns the same records, the transfer did not break
+    /// them.
     Broken { page: Box<ReceivedPage>, failure: Failure },
     /// The answer to a POST.
     Posted { body: Bytes, service_now_ms: Option<i64> },
@@ -110,7 +110,7 @@ pub(super) struct Wire {
     pub counters: Counters,
     /// The `Authorization` header of requests about users.
     pub user_auth: HeaderValue,
-    /// The form of the latest `Retry-After`.
+    /// The form of the latest `Retry-After`; `None` if the run was not rate limited.
     pub refusal_form: Mutex<Option<RetryAfterForm>>,
     pub surveys_path: SurveysPath,
     /// The lists that have answered with a page.
@@ -147,7 +147,8 @@ impl Wire {
         })
     }
 
-    /// Waits for the gate, sends one request and reads the answer. `Err` means that the run has to stop.
+    /// Waits for the gate, sends one request and reads the answer. A request that takes longer than the time-out is
+    /// `Failed`. `Err` means that the run has to stop.
     pub async fn ask(&self, address: &Address) -> Result<RequestOutcome, Stop> {
         let permit = self.gate.permit().await?;
         let _booked = self.gate.account().enter(Activity::Network);
@@ -173,7 +174,8 @@ impl Wire {
         Ok(outcome)
     }
 
-    /// Sends the request, reads and classifies the answer. `started` is when the latency of a page begins.
+    /// Sends the request, reads the answer and classifies it. `started` is the time from which the latency of a page is
+    /// measured. A 413 on a GET is `Failed`, because a smaller page may succeed.
     async fn exchange(
         &self,
         address: &Address,
@@ -240,8 +242,9 @@ impl Wire {
         self.transport.send(client, request, self.timeout).await
     }
 
-    /// Sends a request with this client, and reports to the gate: accepted or rate limited. Records the status and the
-    /// service's time.
+    /// Sends a request with this client. Tells the gate if the service accepted or rate limited the request. Records
+    /// the status, the service's time and the form of `Retry-After`. A 503 without a usable `Retry-After` is no rate
+    /// limiting.
     pub(super) async fn send_with(
         &self,
         client: &Client,
@@ -310,12 +313,13 @@ impl Wire {
         }
     }
 
-    /// The target of a redirect, without the parts that may be secret: user, password, query and fragment.
+    /// Returns the target of a redirect for people, without user, password, query and fragment, which may be secret.
+    /// Returns a text such as `nowhere` if there is no readable target.
     pub(super) fn location(&self, response: &Reply) -> String {
         let Some(location) = response.headers().get(LOCATION) else { return "nowhere".to_owned() };
         let text = String::from_utf8_lossy(location.as_bytes());
         let Ok(mut url) = response.url().join(&text) else { return "an unreadable address".to_owned() };
-        // These fail only for addresses that cannot have a user or password.
+        // Both calls fail only for addresses that cannot have a user or password.
         let _ = url.set_username("");
         let _ = url.set_password(None);
         url.set_query(None);
@@ -346,7 +350,7 @@ impl Drop for Tally<'_> {
     }
 }
 
-/// The `Content-Type` header; empty if there is none.
+/// Returns the `Content-Type` header; empty if there is none.
 pub(super) fn content_type(headers: &HeaderMap) -> &str {
     headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }

@@ -18,10 +18,10 @@ const TIME_FIELDS: [&str; 4] = ["timestamp", "eventDate", "createdAt", "updatedA
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BodySummary {
     pub kind: EventKind,
-    /// The subject of a body that carries no time, such as `survey 7`; `None` for other bodies. The inbox compares such
-    /// a body with earlier bodies of the same subject, to recognise a retry of the service.
+    /// The subject of a body without a time, such as `survey 7`; `None` for other bodies. The inbox compares a body
+    /// without a time with earlier bodies of the same subject, to recognise a repeated delivery.
     pub timeless_subject: Option<String>,
-    /// The service's identifier of the environment.
+    /// The service's identifier of the environment; `None` if the body does not name one.
     pub environment_id: Option<String>,
 }
 
@@ -33,8 +33,8 @@ impl BodySummary {
         BodySummary { kind, timeless_subject, environment_id }
     }
 
-    /// Returns [`EventKind::OtherEnvironment`] if the body names another environment than this one, else the body's
-    /// kind.
+    /// Returns [`EventKind::OtherEnvironment`] if the body names another environment than `environment_id`, else the
+    /// body's kind. `environment_id` is the environment of this warehouse; `None` if it is unknown.
     pub fn kind_for(&self, environment_id: Option<&str>) -> EventKind {
         match (&self.environment_id, environment_id) {
             (Some(sent), Some(own)) if sent != own => EventKind::OtherEnvironment,
@@ -52,7 +52,7 @@ pub fn body_hash(body: &[u8]) -> u128 {
 pub(super) struct WebhookBody<'a> {
     /// The text, or the bytes if they are not UTF-8.
     pub text: Result<&'a str, &'a [u8]>,
-    /// The members if the body is an object.
+    /// The members of the body; `None` if the body is not an object.
     pub entries: Option<Vec<Entry<'a>>>,
     /// True if the body is JSON, of any type.
     is_json: bool,
@@ -69,7 +69,8 @@ impl<'a> WebhookBody<'a> {
         Self { text, entries, is_json: value.is_some() }
     }
 
-    /// Returns the exact value of a field; `None` if it is missing or null. The last value of a repeated field counts.
+    /// Returns the exact JSON text of a field; `None` if the field is missing or null. For a repeated field, returns
+    /// the last value.
     pub(super) fn raw(&self, field: &str) -> Option<&'a str> {
         let last = self.entries.as_deref()?.iter().rfind(|entry| entry.key == field)?;
         (json::shape(last.value) != Shape::Null).then_some(last.value)
@@ -85,11 +86,13 @@ impl<'a> WebhookBody<'a> {
         self.text.map_or_else(|bytes| bytes, str::as_bytes)
     }
 
-    /// Returns the time of the event in microseconds.
+    /// Returns the time of the event in epoch microseconds; `None` if the body has no readable time.
     pub(super) fn occurred_at(&self) -> Option<i64> {
         TIME_FIELDS.iter().find_map(|field| read_moment(self.raw(field)?))
     }
 
+    /// Decides the kind of the event by the fields of the body. The first rule that fits counts; a body that fits none
+    /// is `Unknown`.
     pub(super) fn kind(&self) -> EventKind {
         if self.entries.is_none() {
             return if self.is_json { EventKind::Unknown } else { EventKind::NotJson };
@@ -116,7 +119,8 @@ impl<'a> WebhookBody<'a> {
     }
 
     /// Returns the key of the event. All deliveries of an event have the same key, however their JSON is written. The
-    /// key of a body that carries no time contains the time of receipt; the inbox has removed its duplicates.
+    /// key of a body with a timeless subject contains the time of receipt, because the inbox has already removed its
+    /// repeated deliveries.
     pub(super) fn event_key(&self, kind: EventKind, delivery: &Delivery) -> String {
         match self.natural_key(kind) {
             Some(hash) => format!("{hash:032x}"),
@@ -127,7 +131,8 @@ impl<'a> WebhookBody<'a> {
         }
     }
 
-    /// Returns the subject of a body that carries no time and whose kind repeats with the same bytes.
+    /// Returns the subject of a body without a time whose kind can occur again with the same bytes: a status change or
+    /// a test. `None` for other bodies.
     fn timeless_subject(&self, kind: EventKind) -> Option<String> {
         let is_timeless = self.occurred_at().is_none();
         match kind {
@@ -153,7 +158,8 @@ impl<'a> WebhookBody<'a> {
         add(kind.name());
         add(&occurred_at);
         add(&text("surveyId").unwrap_or_default());
-        // Two questions with one text can get equal answers at one time; the `id` of the delivery tells them apart.
+        // Two questions with the same text can get equal answers at the same time; the `id` of the body distinguishes
+        // them.
         add(&text("id").unwrap_or_default());
         match kind {
             EventKind::AnswerSubmitted => {
@@ -187,13 +193,13 @@ pub(super) fn read_bigint(raw: &str) -> Option<i64> {
     json::read_integer(raw).or_else(|| json::read_digits(raw))
 }
 
-/// Reads a time in microseconds, also from a string of epoch milliseconds.
+/// Reads a time in epoch microseconds. Accepts every time of the streams, and a string of epoch milliseconds.
 pub(super) fn read_moment(raw: &str) -> Option<i64> {
     let digits = || json::read_digits(raw).and_then(|ms| moments::read_timestamp(&ms.to_string()));
     moments::read_timestamp(raw).or_else(digits)
 }
 
-/// Reads `selectedIndexes`: a number, a list, or either inside a string.
+/// Reads `selectedIndexes`: an integer, a list of integers, or a string with one of these. `None` for other values.
 pub(super) fn read_indexes(raw: &str) -> Option<Vec<i64>> {
     let raw = unwrap_json(raw);
     match json::shape(&raw) {
@@ -207,7 +213,7 @@ pub(super) fn unwrap_json(raw: &str) -> Cow<'_, str> {
     json_in_string(raw).map_or(Cow::Borrowed(raw), Cow::Owned)
 }
 
-/// Returns the list or object that a string contains.
+/// Returns the list or object that a JSON string contains; `None` for other values.
 pub(super) fn json_in_string(raw: &str) -> Option<String> {
     let inner = json::read_text(raw)?.text;
     let inner = inner.trim();

@@ -22,7 +22,7 @@ use crate::{
     model::{Drift, DriftRules, EventKind, FlatEvents, TableBatch},
 };
 
-/// The prefix of the paths of drift; drift of a stream has the stream's name.
+/// The prefix of the paths of drift in webhooks; the paths of a stream's drift begin with the stream's name.
 const SOURCE: &str = "webhooks";
 
 wire_fields! {
@@ -121,7 +121,7 @@ impl<'a> EventTables<'a> {
         })
     }
 
-    /// Appends the rows of an event.
+    /// Appends the row of an event to `webhook_events`, and the rows of its questions.
     pub(super) fn append(&mut self, header: &EventHeader<'_>, body: &WebhookBody<'a>) {
         self.fields.read(body.entries.as_deref().unwrap_or_default());
         self.append_event(header, body);
@@ -132,6 +132,7 @@ impl<'a> EventTables<'a> {
         self.append_questions(header);
     }
 
+    /// Appends the row of an event, column by column in the order of the contract.
     fn append_event(&mut self, header: &EventHeader<'_>, body: &WebhookBody<'a>) {
         let (row, fields) = (&mut self.events, &mut self.fields);
         row.text("event_key", Some(header.key));
@@ -143,7 +144,7 @@ impl<'a> EventTables<'a> {
         {
             row.timestamp(column, fields.parse_or_extra(field, read_moment));
         }
-        // A readable `timestamp` fills `occurred_at`.
+        // A readable `timestamp` is already in `occurred_at`; an unreadable one goes to `extra`.
         fields.parse_or_extra(Wire::Timestamp, read_moment);
         row.text("body_hash", Some(&format!("{:032x}", body_hash(body.bytes()))));
         row.bigint("webhook_id", fields.parse_or_extra(Wire::Id, read_bigint));
@@ -179,9 +180,10 @@ impl<'a> EventTables<'a> {
         row.end_row(header.record);
     }
 
+    /// Appends the columns of the question and its answer.
     fn append_answer(&mut self, record: i64) {
         let (row, fields) = (&mut self.events, &mut self.fields);
-        // A body usually has one of the two fields. If it has both, `questionText` goes to `extra`.
+        // A body usually has either `question` or `questionText`. If it has both, `questionText` goes to `extra`.
         let question = text(fields, Wire::Question);
         if question.is_some() {
             fields.add_to_extra(Wire::QuestionText);
@@ -195,6 +197,7 @@ impl<'a> EventTables<'a> {
         row.text("theme_name", text(fields, Wire::ThemeName).as_deref());
     }
 
+    /// Appends the columns of the visitor and of the event's properties.
     fn append_visitor(&mut self) {
         let (row, fields) = (&mut self.events, &mut self.fields);
         row.text("visitor_id", text(fields, Wire::VisitorId).as_deref());
@@ -235,6 +238,8 @@ impl<'a> EventTables<'a> {
         }
     }
 
+    /// Appends a row of `webhook_questions` from the members of a question. `ordinal` counts the questions of the body
+    /// from 1.
     fn append_question(&mut self, header: &EventHeader<'_>, ordinal: i64, entries: &[Entry<'_>]) {
         let mut fields = Fields::<QuestionField>::new(DriftRules::default());
         fields.read(entries);
@@ -261,6 +266,7 @@ impl<'a> EventTables<'a> {
         self.drift.drain_fields(header.record, "questions[].", &mut fields);
     }
 
+    /// Returns the rows of both tables and the drift. Fails if no delivery was appended.
     pub(super) fn finish(self) -> Result<FlatDeliveries, ArrowError> {
         let (mut events, mut questions) = (Vec::new(), Vec::new());
         self.events.finish_into(&mut events)?;

@@ -1,37 +1,39 @@
 //! The request rate: additive increase, multiplicative decrease (AIMD), spent by a token bucket. Pure:
 //! callers pass the time in.
 //!
-//! There is no pacing before the first 429. The first 429 sets the rate to a share of the measured rate. The rate then
-//! grows fast until a 429 comes in spite of pacing (slow start). From then on each 429 decreases the rate by a tenth,
-//! and each second adds a little. Growth is slow near the rate at the latest 429 and fast away from it, so that a
-//! raised limit is found within a minute or two.
+//! Without a stored rate or a configured maximum, there is no pacing before the first 429. The first 429 sets the rate
+//! to a share of the measured rate. In the slow start after the first 429, the rate grows fast until a 429 comes in
+//! spite of pacing. After the slow start, each 429 decreases the rate by a tenth, and each second adds a little. Growth
+//! is slow near the rate at the latest 429, and fast far from this rate. So the rate reaches a raised limit within a
+//! minute or two.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// No rate is lower, in requests per second.
+/// The lowest rate, in requests per second.
 const RATE_MIN: f64 = 1.0 / 60.0;
-/// No rate is higher.
+/// The highest rate, in requests per second.
 const RATE_MAX: f64 = 10_000.0;
 /// The rate after the first 429, as a share of the measured rate.
 const MEASURED_SHARE: f64 = 0.85;
-/// Multiplicative decrease at the 429 that ends slow start. It is large: the service allows bursts, which let the rate
-/// grow beyond the limit.
+/// Multiplicative decrease at the 429 that ends slow start. The decrease is large, because the service allows bursts,
+/// which let the rate grow beyond the limit.
 const SLOW_START_DECREASE: f64 = 0.6;
 /// Multiplicative decrease at every later 429.
 const DECREASE: f64 = 0.9;
 /// Growth per second in slow start, as a share of the rate.
 const SLOW_START_INCREASE: f64 = 0.2;
-/// Additive increase per second near the limit last met, as a share of that limit.
+/// Additive increase per second if the rate is near `RequestRate::limit`, as a share of this limit.
 const INCREASE: f64 = 0.002;
-/// A rate that differs by this share from the limit last met is near it.
+/// A rate is near `RequestRate::limit` if they differ by at most this share.
 const NEAR: f64 = 0.05;
-/// Growth per second if the rate is not near the limit last met, as a share of the rate.
+/// Growth per second if the rate is not near `RequestRate::limit`, as a share of the rate.
 const FAST_INCREASE: f64 = 0.05;
-/// Minimum accepted requests for a measured rate. After fewer, the 429 may be due to requests of another process.
+/// Minimum accepted requests for a measured rate. After fewer requests, another process may have caused the 429.
 const MEASURED_MIN: f64 = 5.0;
-/// A request that is late by up to this much, or by one interval, makes the next one due earlier.
+/// Maximum lateness of a request that the next request makes up for: this time or one request interval, whichever is
+/// shorter.
 const LATE_MAX: Duration = Duration::from_millis(50);
 
 /// The request rate and its token bucket.
@@ -39,17 +41,17 @@ const LATE_MAX: Duration = Duration::from_millis(50);
 pub(in crate::source) struct RequestRate {
     /// Requests per second. `None`: no 429 so far.
     rate: Option<f64>,
-    /// The rate at the latest 429 that came in spite of pacing.
+    /// The rate at the latest 429 that came in spite of pacing: the service's supposed limit. `None` in slow start.
     limit: Option<f64>,
-    /// The configured ceiling.
+    /// The configured maximum; `None` if there is none.
     rate_max: Option<f64>,
-    /// The time of the next token.
+    /// When the next request may be sent; `None` if there is no pacing.
     token_at: Option<Instant>,
     /// When the empty bucket last delayed a request.
     paced_at: Option<Instant>,
     /// The time up to which growth is computed.
     increased_at: Option<Instant>,
-    /// When the first request since the latest decrease was sent.
+    /// When the first request since the latest decrease was sent; `None` if none was.
     measured_since: Option<Instant>,
     /// The requests that the service accepted since the latest decrease.
     measured: f64,
@@ -60,18 +62,20 @@ pub(in crate::source) struct RequestRate {
 }
 
 impl RequestRate {
-    /// A rate that starts at the stored one, if any, and never exceeds the configured ceiling, if any.
+    /// Creates a rate that starts at `stored`, the rate that an earlier run learned. Requests are never sent faster
+    /// than `rate_max`, the configured maximum.
     pub fn new(stored: Option<f64>, rate_max: Option<f64>) -> Self {
         let rate = stored.filter(|rate| rate.is_finite() && *rate > 0.0).map(|rate| rate.clamp(RATE_MIN, RATE_MAX));
         Self { rate, limit: rate, rate_max, ..Self::default() }
     }
 
-    /// The rate to store, and true if this process changed it.
+    /// Returns the rate to store, and true if this process changed the rate.
     pub fn learned(&self) -> (Option<f64>, bool) {
         (self.rate, self.is_changed)
     }
 
-    /// The time of the next token if the bucket is empty, otherwise `None`. Records that pacing delayed a request.
+    /// Returns the time at which a request may be sent, or `None` if it may be sent now. A returned time is recorded as
+    /// a delay by pacing.
     pub fn next_token(&mut self, now: Instant) -> Option<Instant> {
         let at = self.token_at.filter(|at| *at > now)?;
         self.paced_at = Some(now);
@@ -90,7 +94,8 @@ impl RequestRate {
         });
     }
 
-    /// Records that the service accepted a request. Increases the rate if the rate is what limits the requests.
+    /// Records that the service accepted a request. Increases the rate if pacing delayed a request recently; otherwise
+    /// a higher rate would change nothing.
     pub fn accepted(&mut self, now: Instant) {
         self.is_accepted = true;
         self.measured += 1.0;
@@ -108,8 +113,8 @@ impl RequestRate {
         self.set_rate(rate + per_sec * secs);
     }
 
-    /// Decreases the rate after a 429. Keeps the rate if the answer before was a 429 too, or if too few requests were
-    /// measured.
+    /// Decreases the rate after a 429. If pacing did not delay requests recently, sets the rate to a share of the
+    /// measured rate. Keeps the rate if the answer before was a 429 too, or if too few requests were measured.
     pub fn rate_limited(&mut self, now: Instant) {
         // A second 429 in a row means that the wait was too short. It says nothing about the rate.
         if !std::mem::take(&mut self.is_accepted) {
@@ -136,14 +141,15 @@ impl RequestRate {
         self.is_changed = true;
     }
 
-    /// Returns true if this rate limits the requests: it delayed a request recently, and the ceiling is not lower.
+    /// Returns true if this rate limits the requests: pacing delayed a request recently, and the configured maximum is
+    /// not lower.
     fn is_pacing(&self, rate: f64, now: Instant) -> bool {
         self.paced_at.is_some_and(|at| now.saturating_duration_since(at) <= recently(rate))
             && self.rate_max.is_none_or(|max| rate <= max)
     }
 }
 
-/// The time that counts as recent: two request intervals at this rate, at least one second.
+/// Returns the age up to which an event counts as recent: two request intervals at this rate, at least one second.
 fn recently(rate: f64) -> Duration {
     Duration::from_secs_f64((2.0 / rate).max(1.0))
 }

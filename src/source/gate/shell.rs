@@ -1,5 +1,5 @@
-//! The asynchronous part of the gate: queues callers, sleeps, and accounts for the time of waits. The state machine
-//! decides.
+//! The asynchronous part of the gate: queues callers, sleeps, and accounts for the time of waits. The state machine in
+//! the parent module decides who may send.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -33,8 +33,10 @@ struct Shared {
     state: Mutex<GateState>,
     /// Callers wait here in the order of their calls; only the first asks the state machine.
     queue: tokio::sync::Mutex<()>,
+    /// Notifies sleeping callers that the state has changed.
     changed: Notify,
     account: TimeAccount,
+    /// Cancelled if the run has to stop.
     stop: CancellationToken,
     clock: Clock,
     rng: Rng,
@@ -54,7 +56,8 @@ impl Gate {
         self.shared.retry_after_ms.subscribe()
     }
 
-    /// The end of the `Retry-After` in force: epoch milliseconds.
+    /// Returns the end of the `Retry-After` in force, in epoch milliseconds; `None` if no `Retry-After` blocks the
+    /// gate.
     pub fn retry_after_until_ms(&self) -> Option<i64> {
         let now = Instant::now();
         let waiting = self.state().block?.waiting;
@@ -62,15 +65,16 @@ impl Gate {
         is_retry_after.then(|| self.epoch_ms(waiting.until, now))
     }
 
-    /// Waits until a request may be sent, first come, first served. The caller sends the request at once, without
-    /// another await. Fails if the run has to stop.
+    /// Waits until a request may be sent; callers are served in the order of their calls. The caller sends the request
+    /// at once, without another await. Fails if the run is cancelled, or if the request budget, the patience or the
+    /// deadline does not allow the request.
     pub async fn permit(&self) -> Result<Permit, Stop> {
         let _first = self.shared.queue.lock().await;
         loop {
             if self.shared.stop.is_cancelled() {
                 return Err(Stop::Cancelled);
             }
-            // Registered before asking, so that no change in between is missed.
+            // The notification is registered before the state is read, so that no change between the two is missed.
             let mut changed = std::pin::pin!(self.shared.changed.notified());
             changed.as_mut().enable();
             let now = Instant::now();
@@ -90,8 +94,8 @@ impl Gate {
         }
     }
 
-    /// Waits for a permit as [`Gate::permit`] does, but returns `None` as soon as the gate is blocked. For callers that
-    /// recorded the request as sent: they undo the record at once.
+    /// Waits for a permit as [`Gate::permit`] does, but returns `None` as soon as the gate is blocked. A caller that
+    /// has recorded the request as sent can undo the record at once.
     pub async fn permit_if_open(&self) -> Result<Option<Permit>, Stop> {
         tokio::select! {
             biased;
@@ -138,7 +142,8 @@ impl Gate {
         self.unless_stopped(sleep_until(waiting.until)).await
     }
 
-    /// Runs this work. Fails if the run is cancelled or passes its deadline before the work is done.
+    /// Awaits `work`. Fails if the run is cancelled or passes its deadline before `work` is done; `work` is then
+    /// dropped.
     pub async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
         let deadline = self.state().limits.deadline;
         tokio::select! {
@@ -159,7 +164,7 @@ impl Gate {
         self.state().current_wait(Instant::now())
     }
 
-    /// The rate to store, and true if this process changed it.
+    /// Returns the rate to store, and true if this process changed the rate.
     pub fn learned(&self) -> (Option<f64>, bool) {
         self.state().rate.learned()
     }
@@ -168,7 +173,7 @@ impl Gate {
         &self.shared.account
     }
 
-    /// The source of jitter.
+    /// Returns the random numbers for the jitter of waits.
     pub fn rng(&self) -> &Rng {
         &self.shared.rng
     }
@@ -196,7 +201,7 @@ impl Gate {
     }
 }
 
-/// The permission to send one request; dropping it ends the request.
+/// The permission to send one request. Dropping the permit tells the gate that the request has ended.
 #[derive(Debug)]
 pub(in crate::source) struct Permit {
     gate: Gate,
