@@ -1,4 +1,4 @@
-//! The service's clock. It starts at a given time and then runs at real speed or stands still. It does not read the
+//! The service's clock. The clock starts at a given time, and runs at real speed or stands still. It does not read the
 //! machine's date.
 
 use std::{
@@ -23,20 +23,20 @@ impl Clock {
         Self { begun: Instant::now(), start_ms, frozen, advanced_ms: AtomicI64::new(0) }
     }
 
-    /// The service's time, epoch milliseconds.
+    /// Returns the service's time, epoch milliseconds.
     pub(crate) fn now_ms(&self) -> i64 {
         let ran_ms = if self.frozen { 0 } else { i64::try_from(self.elapsed_us() / 1000).unwrap_or(i64::MAX) };
         self.start_ms.saturating_add(ran_ms).saturating_add(self.advanced_ms.load(Ordering::SeqCst))
     }
 
-    /// Real time since the start, in microseconds.
+    /// Returns the real time since the start, in microseconds.
     pub(crate) fn elapsed_us(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
     /// Moves the service's clock forward. Returns the service's time.
     pub(crate) fn advance(&self, by_ms: u64) -> i64 {
-        // A century is longer than any test needs, and cannot exceed the calendar.
+        // No test needs more than a century, and a century cannot exceed the calendar.
         const ADVANCE_MAX_MS: u64 = 100 * 366 * 86_400_000;
         let by_ms = i64::try_from(by_ms.min(ADVANCE_MAX_MS)).unwrap_or(0);
         self.advanced_ms.fetch_add(by_ms, Ordering::SeqCst);
@@ -49,7 +49,7 @@ pub(crate) fn http_date(at_ms: i64) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_millis(u64::try_from(at_ms).unwrap_or(0)))
 }
 
-/// The value of the `Date` header.
+/// Builds the value of the `Date` header.
 pub(crate) fn date_header(at_ms: i64) -> HeaderValue {
     HeaderValue::from_str(&http_date(at_ms)).unwrap_or_else(|_| HeaderValue::from_static(""))
 }

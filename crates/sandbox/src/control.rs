@@ -13,7 +13,7 @@ use super::{
     world::{ChangeRequest, ChangeSummary, Flags, PlantError, Record, RowKey, Timeline, World},
 };
 
-/// Records that [`Control::truth_part`] renders at once. Between two parts the service can answer requests.
+/// Maximum records that one call of [`Control::truth_part`] renders. Between two calls the service can answer requests.
 const TRUTH_ROWS: usize = 1000;
 
 /// A list of the service.
@@ -50,7 +50,7 @@ pub struct Stats {
     pub requests: u64,
     /// Requests that are being answered.
     pub in_flight: u32,
-    /// The most concurrent requests since the log was cleared.
+    /// The largest number of concurrent requests since the log was cleared.
     pub in_flight_max: u32,
 }
 
@@ -60,7 +60,7 @@ pub struct Control {
     pub(crate) service: Arc<Service>,
 }
 
-/// The position of [`Control::truth_part`]: creation time and serial of the last record.
+/// The position after which [`Control::truth_part`] continues: creation time and serial of the last rendered record.
 pub(crate) type TruthKey = (i64, u32);
 
 impl Control {
@@ -69,40 +69,41 @@ impl Control {
         self.service.clock.now_ms()
     }
 
-    /// Moves the service's clock forward; returns its time.
+    /// Moves the service's clock forward, and carries out the purges that are due. Returns the service's time.
     pub fn advance_clock(&self, by_ms: u64) -> i64 {
         let now_ms = self.service.clock.advance(by_ms);
         self.service.run_due_purges();
         now_ms
     }
 
-    /// Changes data as requested, and returns what was changed.
+    /// Changes the data as requested. Returns the changes that were made, which may be fewer than requested.
     pub fn apply_changes(&self, request: &ChangeRequest) -> ChangeSummary {
         self.service.run_due_purges();
         let now_ms = self.now_ms();
         self.service.world_mut().apply(request, now_ms)
     }
 
-    /// The faults at present. `count` and `skip` of a schedule are the numbers that are left.
+    /// Returns the current faults. `count` and `skip` of a schedule are the numbers that remain.
     pub fn faults(&self) -> Faults {
         Faults::clone(&self.service.faults())
     }
 
-    /// Replaces the faults, from the next request on. The error says what is wrong with them.
+    /// Replaces the faults, from the next request on. The error says which value is invalid.
     pub fn set_faults(&self, faults: Faults) -> Result<(), String> {
         faults.validate()?;
         self.service.set_faults(faults);
         Ok(())
     }
 
-    /// Changes some of the faults by a JSON merge patch, and returns all faults.
+    /// Changes some of the faults by a JSON merge patch, and returns all faults. Fails if the patch or the result is
+    /// invalid.
     pub fn merge_faults(&self, patch: Value) -> Result<Faults, String> {
         let faults = self.faults().merged(patch).map_err(|error| error.to_string())?;
         self.set_faults(faults.clone())?;
         Ok(faults)
     }
 
-    /// The logged requests with this number or a higher one.
+    /// Returns the logged requests whose number is `seq` or higher.
     pub fn log_since(&self, seq: u64) -> Vec<LogEntry> {
         self.service.log.since(seq, usize::MAX)
     }
@@ -126,8 +127,8 @@ impl Control {
         }
     }
 
-    /// The records after a position as NDJSON, at most [`TRUTH_ROWS`], and the position for the next part. `None` if no
-    /// record is left.
+    /// Returns at most [`TRUTH_ROWS`] records after a position as NDJSON, and the position of the last one. The
+    /// returned position is `None` if there are no further records.
     pub(crate) fn truth_part(&self, list: ListName, after: Option<TruthKey>) -> (Vec<u8>, Option<TruthKey>) {
         self.service.run_due_purges();
         let world: &World = &self.service.world();
@@ -159,12 +160,12 @@ impl Control {
         self.service.upsert_directly(body.as_bytes())
     }
 
-    /// The upserted users, in the order of their ids.
+    /// Returns the upserted users, in the order of their ids.
     pub fn upserted_users(&self) -> Vec<UpsertedUser> {
         self.service.upserted_users()
     }
 
-    /// The counts of records, requests and pending purges.
+    /// Returns the counts of records, requests and pending purges.
     pub fn stats(&self) -> Stats {
         self.service.run_due_purges();
         let (requests, in_flight, in_flight_max) = self.service.log.counts();
@@ -184,7 +185,8 @@ impl Control {
     }
 }
 
-/// Renders at most [`TRUTH_ROWS`] rows after a position. Returns their lines and the position of the last one.
+/// Renders at most [`TRUTH_ROWS`] rows after a position; `None` starts at the first row. Returns the lines, and the
+/// position of the last row.
 fn part<R: Record>(
     rows: &Timeline<R>,
     after: Option<TruthKey>,
@@ -196,7 +198,8 @@ fn part<R: Record>(
     for row in rows.iter().skip(first).take(TRUTH_ROWS) {
         let begin = lines.len();
         write(&mut lines, row);
-        // A planted record may have line breaks, which NDJSON does not allow. Between tokens a space means the same.
+        // A planted record may have line breaks between tokens, which NDJSON does not allow. A space means the same
+        // there.
         let line = lines.iter_mut().skip(begin);
         line.filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
         lines.push(b'\n');

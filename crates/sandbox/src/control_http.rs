@@ -23,12 +23,12 @@ use super::{
     world::{ChangeRequest, ChangeSummary, RowKey},
 };
 
-/// Log entries that one part of a streamed answer has at most.
+/// Maximum log entries in one chunk of a streamed answer.
 const LOG_ENTRIES: usize = 10_000;
 
 type Answer<T> = Result<Json<T>, Refused>;
 
-/// A response with status 400 and this reason.
+/// An answer with status 400 and this reason.
 struct Refused(String);
 
 impl IntoResponse for Refused {

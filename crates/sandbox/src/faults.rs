@@ -1,23 +1,25 @@
-//! The settings of how the service answers: behaviours that the contract leaves open, and faults. They may change while
-//! the sandbox runs. `service` implements them.
+//! The settings of how the service answers: behaviours that the contract leaves open, and faults. The settings may
+//! change while the sandbox runs. The module `service` implements them.
 
 use serde::{Deserialize, Serialize};
 
 use super::{filtered_by::FilteredBy, media::Media, record_faults::BrokenRecords};
 
-/// The schedule of a fault. It strikes if any of `probability`, `every` and `count` says so. The default never strikes.
+/// The schedule of a fault: which requests the fault strikes. A fault strikes a request if `probability`, `every` or
+/// `count` selects the request. The default selects no request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct When {
-    /// Share of requests that the fault strikes, 0.0 to 1.0. `Faults::seed` and the number of the request decide which.
+    /// Share of requests that the fault strikes, 0.0 to 1.0. `Faults::seed` and the number of a request decide if the
+    /// request is struck.
     pub probability: f64,
-    /// The fault strikes every n-th request; 0 for none.
+    /// The fault strikes every n-th request; 0 selects none.
     pub every: u64,
-    /// The fault strikes this many next requests. The number counts down.
+    /// The fault strikes this many of the next requests. Each struck request reduces the number by one.
     pub count: u64,
-    /// The fault spares this many requests first. The number counts down.
+    /// The fault first spares this many requests. Each spared request reduces the number by one.
     pub skip: u64,
-    /// The fault strikes and counts only requests whose path begins with this text.
+    /// The fault strikes and counts only requests whose path begins with this text; the empty text selects every path.
     pub path: String,
 }
 
@@ -76,11 +78,11 @@ pub struct RateLimit {
     pub form: RetryAfterForm,
     /// The shortest wait that `Retry-After` states, in milliseconds.
     pub min_wait_ms: u64,
-    /// Maximum concurrent requests, beyond which a request gets a 429; 0 for no limit.
+    /// Maximum concurrent requests. A further request gets a 429. 0 for no limit.
     pub in_flight_max: u32,
 }
 
-/// A 429 or 503 instead of a result.
+/// A 429 or 503 in place of the usual answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Refusal {
@@ -90,7 +92,7 @@ pub struct Refusal {
     pub retry_after: RetryAfter,
 }
 
-/// A failure instead of a result.
+/// A server error in place of the usual answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerError {
@@ -185,7 +187,7 @@ pub struct Latency {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SlowPages {
-    /// Requests for pages of more rows are slow; 0 for none.
+    /// Requests for pages of more rows than this are slow; 0 for no slow requests.
     pub above_rows: usize,
     /// How long a slow request waits, in milliseconds. Default 2000.
     pub wait_ms: u64,
@@ -219,10 +221,10 @@ pub enum Ties {
     /// Each row is sent once, because the page token names a row.
     #[default]
     Kept,
-    /// The page token names a millisecond, and all rows of it are sent again. If all rows of a page are of one
-    /// millisecond, its token leads to the same page again.
+    /// The page token names a millisecond, and all rows of this millisecond are sent again. If all rows of a page are
+    /// of one millisecond, its token leads to the same page again.
     Repeated,
-    /// The page token names a millisecond, and the rows of it that were not on the page are not sent.
+    /// The page token names a millisecond. The rows of this millisecond that were not on the page are never sent.
     Lost,
 }
 
@@ -237,7 +239,8 @@ pub enum EndMark {
     Missing,
     /// `"cursor":""`
     Empty,
-    /// Every page with rows has a `cursor`. The token of the last page is answered with 404, and so is an empty list.
+    /// Every page with rows has a `cursor`. A request with the token of the last page is answered with 404. An empty
+    /// list is answered with 404 too.
     NotFound,
 }
 
@@ -300,8 +303,8 @@ pub struct Faults {
     pub exclusive_start: bool,
     /// True if rows created at `end` are left out.
     pub exclusive_end: bool,
-    /// `start` and `end` of themes filter by a time that is this many milliseconds before the theme's creation, as the
-    /// creation of its answer may be. 0 for the theme's creation.
+    /// `start` and `end` of themes filter by a time that is this many milliseconds before the creation of the theme. An
+    /// answer may be created that long before its theme. 0 filters by the creation of the theme.
     pub theme_lag_ms: i64,
     /// The time that `start` and `end` of responses filter by.
     pub responses_filtered_by: FilteredBy,
@@ -309,7 +312,8 @@ pub struct Faults {
     pub surveys_filtered_by: FilteredBy,
     /// The statuses of the surveys that are listed without a `status` parameter; empty for all.
     pub default_statuses: Vec<String>,
-    /// The only accepted spelling of several `status` values; `None` for all. Another spelling is refused with 400.
+    /// The only accepted spelling of several `status` values; any other spelling is refused with 400. `None` accepts
+    /// all.
     pub status_spelling: Option<StatusSpelling>,
     /// True if `status` in another spelling is ignored instead of refused.
     pub ignore_other_spellings: bool,
@@ -424,15 +428,15 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// The faults after a JSON merge patch: objects merge, and null sets the default. Fails on unknown names and wrong
-    /// types.
+    /// Returns the faults after a JSON merge patch: objects are merged, and null sets the default. Fails for unknown
+    /// names and wrong types.
     pub fn merged(&self, patch: serde_json::Value) -> Result<Faults, serde_json::Error> {
         let mut merged = serde_json::to_value(self)?;
         merge(&mut merged, patch);
         serde_json::from_value(merged)
     }
 
-    /// Fails if a number is out of range. The error says which.
+    /// Fails if a number is out of range. The error names the number.
     pub(crate) fn validate(&self) -> Result<(), String> {
         let statuses = [
             ("server_error", self.server_error.status),

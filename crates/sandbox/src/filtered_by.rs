@@ -11,7 +11,7 @@ pub enum FilteredBy {
     Created,
     /// The last change of the row.
     Updated,
-    /// The first answer of the session. For responses only.
+    /// The first answer of the session of the row. For responses only.
     Session,
     /// The launch of the survey. For surveys only.
     Launched,

@@ -1,5 +1,5 @@
-//! Appends JSON tokens to a byte buffer, without a tree and without intermediate strings, because every page is
-//! rendered with it.
+//! Appends JSON tokens to a byte buffer. Every page is rendered with these functions, so they use neither a tree nor
+//! intermediate strings.
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 const DAY_MS: i64 = 86_400_000;
@@ -34,7 +34,8 @@ pub(crate) fn push_uuid(out: &mut Vec<u8>, uuid: u128) {
     out.extend_from_slice(&text);
 }
 
-/// The spelling of a timestamp. The contract says ISO 8601 and shows only `Millis`; the others are for hostile rows.
+/// The spelling of a timestamp. The contract says ISO 8601 and shows only `Millis`; the other spellings are for hostile
+/// rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TimeStyle {
     /// `2026-01-31T08:15:30.123Z`
@@ -81,7 +82,7 @@ pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {
     let _ = serde_json::to_writer(out, text);
 }
 
-/// The text as a JSON string, in quotes and escaped.
+/// Returns the text as a JSON string, in quotes and escaped.
 pub(crate) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -94,7 +95,7 @@ fn put_digits(digits: &mut [u8], mut value: u64) {
     }
 }
 
-/// Year, month and day of a day number since 1970-01-01, by the era arithmetic of the proleptic Gregorian calendar.
+/// Converts a number of days since 1970-01-01 to year, month and day of the proleptic Gregorian calendar.
 fn civil_date(day_number: i64) -> (i64, u64, u64) {
     let shifted = day_number + 719_468;
     let era = shifted.div_euclid(146_097);

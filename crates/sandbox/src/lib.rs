@@ -63,11 +63,10 @@ const CONTROL_BYTES_MAX: usize = 64 << 20;
 pub struct Sandbox;
 
 impl Sandbox {
-    /// Generates the data and listens. Port 0 takes a free port. Needs a tokio runtime. A runtime with several threads
-    /// renders several pages at once.
+    /// Generates the data, and listens at `listen`; port 0 takes a free port. Needs a tokio runtime. A runtime with
+    /// several threads can render several pages at once.
     ///
-    /// # Errors
-    /// `InvalidInput` if the settings are invalid; another error if the address cannot be listened on.
+    /// # Errors `InvalidInput` if the settings are invalid; another error if the sandbox cannot listen at the address.
     pub async fn start(settings: Settings, listen: SocketAddr) -> io::Result<Running> {
         settings.validate()?;
         // The port is bound first, so that a port in use is reported before the data is generated.
@@ -93,8 +92,8 @@ impl Sandbox {
         Ok(Running { address, control: Control { service }, task })
     }
 
-    /// Generates the data of a service without a socket, which answers requests in this process. It uses tokio's time,
-    /// which tests can pause.
+    /// Generates the data of a service without a socket, which answers requests in this process. The service waits by
+    /// tokio's clock, which tests can pause.
     ///
     /// # Errors
     /// `InvalidInput` if the settings are invalid.
@@ -112,7 +111,8 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// Answers one request of the contract. To drop the future or the body of the answer is to hang up as a client.
+    /// Answers one request of the contract. A caller that drops the future or the body of the answer acts as a client
+    /// that hangs up.
     pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
         service::handle(State(Arc::clone(&self.control.service)), request).await
     }
@@ -132,12 +132,12 @@ pub struct Running {
 }
 
 impl Running {
-    /// The address that the sandbox listens on.
+    /// Returns the address that the sandbox listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The base URL for clients, without a trailing slash.
+    /// Returns the base URL for clients, without a trailing slash.
     pub fn base_url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -147,7 +147,8 @@ impl Running {
         &self.control
     }
 
-    /// Stops listening, and waits up to two seconds for answers that are being sent. Then breaks them off.
+    /// Stops listening, and waits up to two seconds for answers that are being sent. Answers that take longer are
+    /// broken off.
     pub async fn shutdown(mut self) {
         self.control.service.stop.cancel();
         if tokio::time::timeout(SHUTDOWN_WAIT, &mut self.task).await.is_err() {

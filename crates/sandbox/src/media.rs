@@ -1,4 +1,4 @@
-//! The settings of served recordings. `service` implements them.
+//! The settings of served recordings. The module `service` implements them.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,9 +11,9 @@ pub struct Media {
     pub is_served: bool,
     /// The host of links. Empty for the host of the list request. `media.example.com` leaves links as generated.
     pub host: String,
-    /// A number in each link. A link with another number has expired and is answered with 403.
+    /// A number in each link. A request to a link with another number gets a 403, as if the link had expired.
     pub generation: u64,
-    /// Minimum bytes of a recording; the maximum is half as many more. Default 40,000.
+    /// Minimum bytes of a recording; the maximum is 1.5 times this number. Default 40,000.
     pub bytes: u64,
     /// Percentage of recordings that are answered with 404.
     pub lost_percent: u64,

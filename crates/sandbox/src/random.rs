@@ -3,7 +3,8 @@
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Hashes two numbers to one that looks random. Data is derived from such numbers instead of stored.
+/// Hashes two numbers to one number that looks random. Much data of the sandbox is derived from such numbers and not
+/// stored.
 pub(crate) fn mix(left: u64, right: u64) -> u64 {
     let mut z = left.wrapping_add(right.wrapping_add(1).wrapping_mul(GOLDEN));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -23,29 +24,29 @@ pub(crate) fn uuid_of(seed: u64, number: u64) -> u128 {
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The sequence of a seed and a purpose. Other purposes have other sequences.
+    /// Starts the sequence of a seed and a purpose. Different purposes have different sequences.
     pub(crate) fn new(seed: u64, purpose: u64) -> Self {
         Self(mix(seed, purpose))
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(GOLDEN);
         mix(self.0, 0)
     }
 
-    /// A number below `bound`; 0 if the bound is 0.
+    /// Draws a number below `bound`; 0 if the bound is 0.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         // The high half of a 64 by 64 bit product is below the bound.
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// An index below `len`; 0 if `len` is 0.
+    /// Draws an index below `len`; 0 if `len` is 0.
     pub(crate) fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// A number from `low` to `high`, both included; `low` if the range is empty.
+    /// Draws a number from `low` to `high`, both included; `low` if the range is empty.
     pub(crate) fn between(&mut self, low: i64, high: i64) -> i64 {
         let width = high.saturating_sub(low).max(0) as u64;
         low + self.below(width.saturating_add(1)) as i64
@@ -61,13 +62,13 @@ impl Random {
         ((self.next() >> 11) as f64) < share * (1_u64 << 53) as f64
     }
 
-    /// One of the items. Panics if there is none.
+    /// Draws one of the items. Panics if there is none.
     pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         // `index` is below the length, and callers pass lists that are not empty.
         &items[self.index(items.len())]
     }
 
-    /// An index of `weights`, drawn with a probability in proportion to its weight.
+    /// Draws an index of `weights`. The probability of an index is in proportion to its weight.
     pub(crate) fn weighted(&mut self, weights: &[u32]) -> usize {
         let mut rest = self.below(weights.iter().map(|weight| u64::from(*weight)).sum());
         for (index, weight) in weights.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The settings of records that the service cannot deliver, or delivers broken. `service` implements them.
+//! The settings of records that the service cannot deliver, or delivers broken. The module `service` implements them.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordFault {
-    /// A page with the record is answered with 500, whatever its size.
+    /// A request for a page with the record is answered with 500, whatever the page size.
     #[default]
     ServerError,
     /// A page with the record is truncated JSON.
@@ -27,7 +27,7 @@ pub enum RecordFault {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BrokenRecords {
-    /// The creation times of the records, epoch milliseconds.
+    /// The creation times of the broken records, epoch milliseconds.
     pub created_ms: Vec<i64>,
     /// What is wrong with the records.
     pub fault: RecordFault,

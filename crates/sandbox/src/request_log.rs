@@ -1,4 +1,4 @@
-//! The log of requests to the service, in a bounded ring. Control calls are not logged.
+//! The log of requests to the service, in a ring of limited size. Control calls are not logged.
 
 use std::{
     collections::VecDeque,
@@ -15,7 +15,8 @@ pub struct LogEntry {
     pub seq: u64,
     /// When the head of the request was read.
     pub arrived_us: u64,
-    /// When the last byte of the answer was passed to the connection, or the connection broke. `None` before that.
+    /// When the last byte of the answer was passed to the connection, or the connection broke. `None` while the request
+    /// is being answered.
     pub completed_us: Option<u64>,
     /// GET, POST, ...
     pub method: String,
@@ -27,16 +28,17 @@ pub struct LogEntry {
     pub status: u16,
     /// Rows in the answer.
     pub rows: u32,
-    /// Bytes of the complete body, after compression. Also for a body that is broken off by a fault.
+    /// Bytes of the complete body after compression, even if a fault breaks off the body.
     pub bytes: u64,
-    /// Microseconds that were left of a `Retry-After` when the request arrived; `None` if it was not too early.
+    /// Microseconds from the arrival of the request to the end of a `Retry-After`; `None` if no `Retry-After` was in
+    /// force.
     pub early_us: Option<u64>,
     /// For a request that was too early: microseconds since the `Retry-After` was sent. A small number may mean that
     /// the client had sent the request before.
     pub told_us_ago: Option<u64>,
-    /// Concurrent requests when this one arrived, itself included.
+    /// Number of concurrent requests when this request arrived, itself included.
     pub in_flight: u32,
-    /// The name in `Faults` of the fault that struck.
+    /// The name in `Faults` of the fault that struck the request; `None` if none did.
     pub fault: Option<String>,
 }
 
@@ -66,7 +68,7 @@ struct Ring {
     first_seq: u64,
     in_flight: u32,
     in_flight_max: u32,
-    /// The `Retry-After` with the latest end: its end, and when it was sent. Microseconds of real time.
+    /// The end of the `Retry-After` that ends last, and when this `Retry-After` was sent. Microseconds of real time.
     retry_after: Option<(u64, u64)>,
 }
 
@@ -140,7 +142,8 @@ impl RequestLog {
         ring.in_flight = ring.in_flight.saturating_sub(1);
     }
 
-    /// Records a `Retry-After` that was sent now and ends at `until_us`. A later end in the log stays.
+    /// Records a `Retry-After` that is sent now and ends at `until_us`. Does nothing if an earlier `Retry-After` ends
+    /// later.
     pub(crate) fn note_retry_after(&self, until_us: u64, now_us: u64) {
         let mut ring = self.ring();
         if ring.retry_after.is_none_or(|(end_us, _)| end_us < until_us) {
@@ -148,7 +151,7 @@ impl RequestLog {
         }
     }
 
-    /// The entries from the number `seq` on, at most `entries_max`.
+    /// Returns the entries from the number `seq` on, at most `entries_max`.
     pub(crate) fn since(&self, seq: u64, entries_max: usize) -> Vec<LogEntry> {
         let ring = self.ring();
         let skipped = usize::try_from(seq.saturating_sub(ring.first_seq)).unwrap_or(usize::MAX);
@@ -165,8 +168,8 @@ impl RequestLog {
         ring.in_flight_max = ring.in_flight;
     }
 
-    /// The number of requests so far, of concurrent requests now, and of the most concurrent requests since the log was
-    /// cleared.
+    /// Returns three numbers: all requests so far, the requests that are being answered, and the maximum of the second
+    /// number since the log was cleared.
     pub(crate) fn counts(&self) -> (u64, u32, u32) {
         let ring = self.ring();
         (ring.first_seq + ring.entries.len() as u64 - 1, ring.in_flight, ring.in_flight_max)
@@ -174,7 +177,7 @@ impl RequestLog {
 }
 
 impl Entry {
-    /// The public form of the entry.
+    /// Returns the entry in its public form.
     fn shown(&self, seq: u64) -> LogEntry {
         let uri = self.target.parse::<Uri>().ok();
         let query = uri.as_ref().and_then(|uri| Query::<Vec<(String, String)>>::try_from_uri(uri).ok());

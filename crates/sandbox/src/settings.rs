@@ -1,4 +1,4 @@
-//! The settings with which a sandbox starts. Settings that may change while it runs are in `faults`.
+//! The settings with which a sandbox starts. Settings that may change while the sandbox runs are in `faults`.
 
 use std::io;
 
@@ -13,13 +13,13 @@ pub const SURVEYS_MAX: u32 = 2000;
 /// Maximum days of history.
 pub const DAYS_MAX: u32 = 20_000;
 
-/// How often rough data occurs, which evenly generated data never has. Shares from 0.0 to 1.0. Rough data keeps to the
-/// contract.
+/// How often rough data occurs, as shares from 0.0 to 1.0. Rough data obeys the contract, but evenly generated data
+/// never has it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rough {
-    /// Share of sessions that begin at the first or last millisecond of a day or an hour. Half of these have all their
-    /// responses at midnight, like data that was imported with dates only.
+    /// Share of sessions that begin at the first or last millisecond of a day or an hour. Half of these sessions have
+    /// all their responses at midnight, like data that was imported with dates only.
     pub edge_share: f64,
     /// Share of responses that fit no table, because their question has no id.
     pub reject_share: f64,
@@ -51,9 +51,10 @@ pub struct Settings {
     pub surveys: u32,
     /// Share of responses that are soft-deleted, 0.0 to 1.0.
     pub deleted_share: f64,
-    /// Share of OPEN answers with a text that carry themes, 0.0 to 1.0.
+    /// Share of OPEN answers with a text that have themes, 0.0 to 1.0.
     pub theme_share: f64,
-    /// Share of responses that break the contract's habits, 0.0 to 1.0. See `world::hostile`.
+    /// Share of responses that are hostile: unlike any record that the contract shows. 0.0 to 1.0. See
+    /// `world::hostile`.
     pub hostile_share: f64,
     /// Number of consecutive responses that get the same creation time; 0 and 1 change no times.
     pub ties_per_ms: u32,

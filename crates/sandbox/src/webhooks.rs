@@ -1,8 +1,9 @@
 //! The service's webhooks: bodies by the contract, with its quirks, and their delivery.
 //!
-//! The quirks: lists inside an answer, and metadata, are JSON inside a text. `visitorId` is a UUID in webhooks and a
-//! number in lists. The event names of 'sent' and 'seen' are sometimes swapped. A change of status has no time.
-//! Delivery is unreliable, as the contract allows: no retry, no order, repeats, losses. TLS is not supported.
+//! The quirks: lists inside an answer, and metadata, are sent as JSON inside a text. `visitorId` is a UUID in webhooks
+//! and a number in lists. The event names of 'sent' and 'seen' are sometimes swapped. The body about a change of status
+//! contains no time. Delivery can be unreliable, as the contract allows: bodies are not retried, and may be lost,
+//! repeated or in random order. TLS is not supported.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -58,15 +59,15 @@ impl Default for WebhookTarget {
 pub struct Delivered {
     /// Number of events to deliver.
     pub events: u64,
-    /// Events that were not sent.
+    /// Number of events that were not sent.
     pub lost: u64,
-    /// Posts by the status of the answer; 0 for no answer.
+    /// Number of posts by the status of the answer; 0 for no answer.
     pub posts: BTreeMap<u16, u64>,
 }
 
 impl Control {
-    /// The bodies of the webhooks about these changes: one for each new answer, change of status and new theme, and for
-    /// each session of new answers three, that the study was sent, seen and submitted.
+    /// Returns the bodies of the webhooks about these changes. Each new answer, change of status and new theme has one
+    /// body. Each session of new answers has three: the study was sent, seen and submitted.
     pub fn webhook_bodies(&self, summary: &ChangeSummary) -> Vec<String> {
         let now_ms = self.now_ms();
         let records = self.records(ListName::Responses, &summary.new_answers);
@@ -95,14 +96,14 @@ impl Control {
         bodies.iter().map(Value::to_string).collect()
     }
 
-    /// The body of a test webhook.
+    /// Returns the body of a test webhook.
     pub fn test_body(&self) -> String {
         let survey = self.by_id(ListName::Surveys).into_values().next().unwrap_or_default();
         json!({"id": 1, "environmentId": ENVIRONMENT, "surveyId": survey["id"], "surveyName": survey["name"], "eventType": "TEST"})
             .to_string()
     }
 
-    /// The records of a list with these keys.
+    /// Returns the records of a list that have one of these keys.
     fn records(&self, list: ListName, keys: &[RowKey]) -> Vec<Value> {
         let mut found = Vec::new();
         if keys.is_empty() {
@@ -119,7 +120,7 @@ impl Control {
         found
     }
 
-    /// The records of a list by the JSON text of their id.
+    /// Returns the records of a list, by the JSON text of their id.
     fn by_id(&self, list: ListName) -> BTreeMap<String, Value> {
         let mut found = BTreeMap::new();
         self.truth(list, |record| {
@@ -131,7 +132,7 @@ impl Control {
     }
 }
 
-/// Posts the bodies one after the other, with the losses, repeats and order that the target asks for.
+/// Posts the bodies one after the other. The target says how many are lost or repeated, and if the order is random.
 pub async fn deliver(bodies: &[String], target: &WebhookTarget) -> Delivered {
     let mut random = Random::new(target.seed, 0x3e6);
     let mut delivered = Delivered { events: bodies.len() as u64, ..Delivered::default() };
@@ -156,7 +157,7 @@ pub async fn deliver(bodies: &[String], target: &WebhookTarget) -> Delivered {
     delivered
 }
 
-/// Sends one post on a new connection. Returns the status of the answer, if one came.
+/// Sends one post on a new connection. Returns the status of the answer; `None` if there is none or the URL is invalid.
 async fn post(body: &str, target: &WebhookTarget) -> Option<u16> {
     let (host, path) = target.url.strip_prefix("http://")?.split_once('/')?;
     let mut stream = TcpStream::connect(host).await.ok()?;
@@ -177,13 +178,13 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The creation time of a record; 0 if it cannot be read.
+/// Returns the creation time of a record in epoch milliseconds; 0 if it cannot be read.
 fn epoch_ms(record: &Value) -> i64 {
     let moment = record["createdAt"].as_str().and_then(|text| chrono::DateTime::parse_from_rfc3339(text).ok());
     moment.map_or(0, |moment| moment.timestamp_millis())
 }
 
-/// A list becomes a JSON text inside a string. Other values stay.
+/// Converts a list to a string that contains its JSON text. Other values stay unchanged.
 fn in_a_text(value: &Value) -> Value {
     match value {
         Value::Array(_) => Value::String(value.to_string()),
@@ -191,7 +192,7 @@ fn in_a_text(value: &Value) -> Value {
     }
 }
 
-/// The members of a body that name the visitor of a record.
+/// Returns the members of a body that name the visitor of a record.
 fn visitor(record: &Value) -> Map<String, Value> {
     let snapshot = &record["visitorSnapshot"];
     let attributes = snapshot.get("attributes").or_else(|| snapshot.get("attribtues")).cloned().unwrap_or_default();
@@ -205,7 +206,7 @@ fn visitor(record: &Value) -> Map<String, Value> {
     members
 }
 
-/// The body about one new answer. `nth` becomes the id.
+/// Builds the body about one new answer. `nth` counts the answers from 0 and becomes the id of the body.
 fn answer_submitted(nth: usize, record: &Value, survey_name: &Value) -> Value {
     let mut body = visitor(record);
     let meta = &record["meta"];
@@ -235,7 +236,7 @@ fn answer_submitted(nth: usize, record: &Value, survey_name: &Value) -> Value {
     Value::Object(body)
 }
 
-/// The body about a submitted study with all its answers.
+/// Builds the body about a submitted study with all its answers.
 fn study_submitted(answers: &[&Value]) -> Value {
     let Some(first) = answers.first() else { return Value::Null };
     let questions: Vec<Value> = (answers.iter().enumerate())
@@ -249,7 +250,8 @@ fn study_submitted(answers: &[&Value]) -> Value {
     })
 }
 
-/// The body about a study that was sent or seen. In every second body the event name is that of the other event.
+/// Builds the body about a study that was sent or seen (`action`). In every second body the event name is that of the
+/// other event.
 fn sent_or_seen(action: &str, nth: usize, record: &Value, survey_name: &Value) -> Value {
     let mut body = visitor(record);
     let is_name_right = nth.is_multiple_of(2);
@@ -265,7 +267,7 @@ fn sent_or_seen(action: &str, nth: usize, record: &Value, survey_name: &Value) -
     Value::Object(body)
 }
 
-/// The body about a survey whose status changed.
+/// Builds the body about a survey whose status changed. `survey` is the survey's record; `None` if it no longer exists.
 fn status_changed(survey_id: i64, old_status: &str, status: &str, survey: Option<&Value>) -> Value {
     let questions = survey.and_then(|survey| survey["questions"].as_array()).cloned().unwrap_or_default();
     let questions: Vec<Value> = (questions.iter())
@@ -278,7 +280,7 @@ fn status_changed(survey_id: i64, old_status: &str, status: &str, survey: Option
     })
 }
 
-/// The body about a new theme. `productId` is a text or a number, depending on the time.
+/// Builds the body about a new theme. `productId` is a text or a number, depending on the time.
 fn theme_identified(theme: &Value, now_ms: i64) -> Value {
     let is_text = now_ms % 2 == 0;
     json!({

@@ -17,11 +17,12 @@ use super::{
 /// Smaller bodies are not compressed.
 const GZIP_BYTES_MIN: usize = 512;
 
-/// How long a cut body waits before the connection breaks, in milliseconds, so that the client receives the part
-/// before.
+/// Milliseconds between the last byte of a cut body and the end of the connection, so that the client receives the
+/// bytes.
 const CUT_FLUSH_MS: u64 = 20;
 
-/// Makes the response and logs its status. The log entry is completed when the body was sent or dropped.
+/// Makes the HTTP response and logs its status. When the body was sent or dropped, `visit` is dropped, and the log
+/// entry is completed.
 pub(crate) fn respond(mut reply: Reply, visit: Visit, method: &Method, headers: &HeaderMap) -> Response<Body> {
     let service = &visit.service;
     if service.faults().byte_order_mark && !reply.body.is_empty() {
@@ -65,7 +66,7 @@ pub(crate) fn respond(mut reply: Reply, visit: Visit, method: &Method, headers: 
     response
 }
 
-/// The body in one piece. `visit` is dropped with the body.
+/// Builds a body that is sent in one piece. `visit` is dropped with the body.
 fn whole(body: Bytes, visit: Visit) -> Body {
     let pieces = stream::iter((!body.is_empty()).then_some(Ok::<_, Infallible>(body)));
     Body::from_stream(pieces.map(move |piece| {
@@ -74,7 +75,7 @@ fn whole(body: Bytes, visit: Visit) -> Body {
     }))
 }
 
-/// A part of the body, then a pause without data, then an error that closes the connection.
+/// Builds a body that sends only a share of its bytes, pauses for `silent_ms`, and closes the connection with an error.
 fn broken(body: Bytes, sent_share: f64, silent_ms: u64, visit: Visit) -> Body {
     // At least one byte is missing, so that the body is shorter than `Content-Length` says.
     let sent = ((body.len() as f64 * sent_share.clamp(0.0, 1.0)) as usize).min(body.len().saturating_sub(1));

@@ -19,7 +19,7 @@ use super::{
 /// Maximum windows whose shuffled order is cached.
 const SHUFFLES_MAX: usize = 64;
 
-/// A list, a range of creation time, a survey, and the version of the list's rows.
+/// What a shuffled order depends on: a list, a range of creation time, a survey, and the version of the list's rows.
 type ShuffleKey = (List, Range<i64>, Option<i64>, u64);
 
 /// The shuffled orders of the windows that were last requested.
@@ -28,12 +28,12 @@ pub(crate) struct ShuffleCache {
     orders: Vec<(ShuffleKey, Arc<Vec<u32>>)>,
 }
 
-/// A rendered page without its end: the token or the end mark is missing.
+/// A rendered page before the page token or the end mark is added.
 struct Page {
     body: Vec<u8>,
     rows: usize,
     next: Option<PageToken>,
-    /// The fault of a record on the page.
+    /// The fault of a broken record on the page; `None` if there is none.
     record_fault: Option<RecordFault>,
 }
 
@@ -58,7 +58,8 @@ impl Service {
         self.dispatch(&query, token, faults, uri.path())
     }
 
-    /// The token of the request, if it has one. `Err` is the reply to a dead or unreadable token.
+    /// Reads the page token of the request; `None` if the request has none. `Err` is the reply to an expired or
+    /// unreadable token.
     fn read_token(&self, query: &ListQuery, faults: &Faults, path: &str) -> Result<Option<PageToken>, Box<Reply>> {
         let Some(text) = query.token.as_deref() else { return Ok(None) };
         let is_dead = lock(&self.tokens).is_dead(text, &faults.dead_tokens, self.clock.elapsed_us());
@@ -71,7 +72,7 @@ impl Service {
         token.map(Some).map_err(|message| Box::new(Reply::bad_request(message)))
     }
 
-    /// Renders the page and makes the reply, with the faults that strike.
+    /// Renders the page that the query and the token ask for, and makes the reply. Applies the faults that strike.
     fn dispatch(&self, query: &ListQuery, token: Option<PageToken>, faults: &Faults, path: &str) -> Reply {
         let is_empty_page = self.strikes("empty_page", path);
         let repeated_rows =
@@ -108,7 +109,8 @@ impl Service {
         Reply { fault: reply.fault.or(fault), ..reply }.with_fault(self.spoil(path, faults))
     }
 
-    /// Adds the page token or the end mark to the page, and makes the reply.
+    /// Adds the page token or the end mark to the page, and makes the reply. An empty page may become a 404, and a page
+    /// with a broken record an error.
     fn finish(&self, page: Page, query: &ListQuery, faults: &Faults, path: &str) -> Reply {
         match page.record_fault {
             Some(RecordFault::ServerError) => {
@@ -141,14 +143,14 @@ impl Service {
             }
             (None, EndMark::Null) => body.extend_from_slice(br#","cursor":null}"#),
             (None, EndMark::Empty) => body.extend_from_slice(br#","cursor":""}"#),
-            // With `NotFound` only an empty page gets here: a page with rows has a token.
+            // With `NotFound` only an empty page has no token: every page with rows has one.
             (None, EndMark::Missing | EndMark::NotFound) => body.push(b'}'),
         }
         let reply = Reply { rows: page.rows as u32, ..Reply::json(StatusCode::OK, body) };
         if is_looping { reply.struck_by("looping_cursor") } else { reply }
     }
 
-    /// The fault that replaces the content of a reply or breaks its delivery; `None` if none strikes.
+    /// Returns the fault that replaces the content of a reply or breaks its delivery; `None` if none strikes.
     pub(super) fn spoil(&self, path: &str, faults: &Faults) -> Option<ReplyFault> {
         let delivered = |name, delivery| Some(ReplyFault { name, content: None, delivery });
         let content = |name, content_type, text: &'static str| {
@@ -168,7 +170,7 @@ impl Service {
         }
     }
 
-    /// The shuffled order of a window, from the cache if the rows have not changed.
+    /// Returns the shuffled order of a window, from the cache if the rows have not changed.
     fn shuffled<R: Record>(&self, query: &ListQuery, created_ms: &Range<i64>, rows: &Timeline<R>) -> Arc<Vec<u32>> {
         let key = (query.list, created_ms.clone(), query.survey_id, rows.version());
         let mut cache = lock(&self.shuffles);
@@ -184,16 +186,16 @@ impl Service {
     }
 }
 
-/// A fault of a whole reply.
+/// A fault that replaces the content of a reply, or breaks the delivery of its body.
 pub(super) struct ReplyFault {
     name: &'static str,
-    /// The content type and the text that replace the body of the reply.
+    /// The content type and the text that replace the body of the reply; `None` keeps the body.
     content: Option<(&'static str, &'static str)>,
     delivery: Delivery,
 }
 
 impl Reply {
-    /// The reply with this fault applied, if there is one.
+    /// Applies a fault to the reply; `None` returns the reply unchanged.
     pub(super) fn with_fault(mut self, fault: Option<ReplyFault>) -> Reply {
         let Some(fault) = fault else { return self };
         self.fault = Some(fault.name);
@@ -208,7 +210,7 @@ impl Reply {
     }
 }
 
-/// What decides which rows a page has.
+/// Everything that decides which rows a page has.
 struct PagePlan<'a> {
     query: &'a ListQuery,
     token: Option<PageToken>,
@@ -223,7 +225,7 @@ struct PagePlan<'a> {
 
 impl PagePlan<'_> {
     /// Renders the page's JSON up to the closing bracket of `data`. The caller adds the page token and the closing
-    /// brace.
+    /// brace. `is_visible` selects rows, and `write` appends the JSON of one row.
     fn page<R: Record>(
         &self,
         rows: &Timeline<R>,

@@ -22,7 +22,8 @@ const PATH: &str = "/media/";
 /// The end of links to recordings in generated rows.
 const ENDS: &[u8] = b"/download\"";
 
-/// The page with links that lead to the sandbox. `request_host` is the host of the request, with its port.
+/// Replaces the links to recordings in a page by links that lead to the sandbox. `request_host` is the host of the list
+/// request, with its port.
 pub(crate) fn with_links(body: &Bytes, media: &Media, request_host: &str) -> Bytes {
     let port = request_host.rsplit_once(':').map(|(_, port)| format!(":{port}")).unwrap_or_default();
     let host = if media.host.is_empty() { request_host.to_owned() } else { format!("{}{port}", media.host) };
@@ -35,7 +36,7 @@ pub(crate) fn with_links(body: &Bytes, media: &Media, request_host: &str) -> Byt
         linked.extend_from_slice(before);
         let link = link.get(GENERATED.len()..).unwrap_or_default();
         linked.extend_from_slice(begin.as_bytes());
-        // A recording also has a link to a playlist, which has another end. Only its host changes.
+        // A recording also has a link to a playlist, which ends in another way. Of this link only the host changes.
         let quote = find(link, b"\"").unwrap_or(link.len());
         rest = match find(link, ENDS).filter(|ends| *ends < quote) {
             Some(ends) => {
@@ -65,12 +66,13 @@ fn content(upload: &str, media: &Media) -> Bytes {
     Bytes::from(content)
 }
 
-/// The upload whose recording is at this path; `None` if the path is not of a recording.
+/// Returns the id of the upload whose recording is at this path; `None` if the path is not of a recording.
 pub(super) fn upload_at(path: &str) -> Option<&str> {
     path.strip_prefix(PATH)?.strip_suffix("/download")
 }
 
-/// Answers a request for the recording of an upload.
+/// Answers a request for the recording of an upload. Refuses a request with a key, with another method than GET, or to
+/// an expired link.
 pub(super) fn answer(upload: &str, method: &Method, uri: &Uri, headers: &HeaderMap, media: &Media) -> Reply {
     if headers.contains_key(header::AUTHORIZATION) {
         return Reply::error(StatusCode::BAD_REQUEST, "no key belongs into a request for a recording");
@@ -91,7 +93,8 @@ pub(super) fn answer(upload: &str, method: &Method, uri: &Uri, headers: &HeaderM
     complete_or_part(upload, headers, media)
 }
 
-/// The recording, or the part of it that `Range` requests.
+/// Replies with the recording, or with the bytes that `Range` requests. `If-Range` with another `ETag` gets the
+/// complete recording.
 fn complete_or_part(upload: &str, headers: &HeaderMap, media: &Media) -> Reply {
     let content = content(upload, media);
     let content_type =

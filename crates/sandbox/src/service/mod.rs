@@ -65,7 +65,8 @@ pub(crate) struct Service {
     purges: Mutex<Vec<PendingPurge>>,
 }
 
-/// Locks a mutex, also after a panic of another holder. Each change of the state is small, so the state stays valid.
+/// Locks a mutex, even if another thread panicked while it had the lock. Each change of the state is small, so the
+/// state stays valid.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -100,8 +101,8 @@ impl Service {
         lock(&self.faults).clone()
     }
 
-    /// Replaces the faults. Schedules that differ count from the beginning, and a changed rate limit starts with a full
-    /// bucket.
+    /// Replaces the faults. A schedule that differs from the old one counts from the beginning. A changed rate limit
+    /// starts with a full bucket.
     pub(crate) fn set_faults(&self, faults: Faults) {
         let mut current = lock(&self.faults);
         lock(&self.strikes).forget_changed(&current, &faults);
@@ -125,7 +126,8 @@ impl Service {
         is_form_right && key.trim() == self.api_key
     }
 
-    /// Makes the reply to a request: latency, faults, authorization, then the contract.
+    /// Makes the reply to a request. Applies in this order: latency, authorization, faults, and the contract.
+    /// Recordings need no authorization.
     async fn answer(&self, method: &Method, uri: &Uri, headers: &HeaderMap, body: Body) -> Reply {
         let faults = self.faults();
         let wait_ms = lock(&self.strikes).latency_ms(&faults);
@@ -173,7 +175,7 @@ impl Service {
         }
     }
 
-    /// Waits this long in real time, or until the sandbox stops.
+    /// Waits for `wait_ms` of real time, or until the sandbox stops.
     async fn pause(&self, wait_ms: u64) {
         if wait_ms > 0 {
             let _ = tokio::time::timeout(Duration::from_millis(wait_ms), self.stop.cancelled()).await;

@@ -1,4 +1,4 @@
-//! Page tokens: a position in a list, bound to the query of the request. Base64, as the contract says.
+//! Page tokens. A page token contains a position in a list and a hash of the query, in Base64, as the contract says.
 //!
 //! The age and page number of a token are stored here and not in the token, so that the same query always gives the
 //! same bytes.
@@ -12,7 +12,7 @@ use super::super::{
     world::Position,
 };
 
-/// Maximum tokens whose age is stored. If there are more, all are forgotten and do not die.
+/// Maximum tokens whose age is stored. If there are more, all stored ages are deleted, and these tokens never expire.
 const TOKENS_MAX: usize = 100_000;
 
 /// A decoded page token.
@@ -24,8 +24,8 @@ pub(crate) struct PageToken {
 }
 
 impl PageToken {
-    /// The token for the position after a row. With `Ties::Kept` it names the row, otherwise only the row's
-    /// millisecond.
+    /// Returns the token for the position after a row. With `Ties::Kept` the token names the row, otherwise only the
+    /// row's millisecond.
     pub(crate) fn after(created_ms: i64, serial: u32, ties: Ties) -> Self {
         let position = match ties {
             Ties::Kept => Position::AfterRow(created_ms, serial),
@@ -35,7 +35,7 @@ impl PageToken {
         Self { position, empty_pages_sent: 0 }
     }
 
-    /// Writes the token, bound to the hash of a query.
+    /// Encodes the token. `binding` is the hash of the query for which the token is valid.
     pub(crate) fn encode(self, binding: u64) -> String {
         let position = match self.position {
             Position::Start => "s".to_owned(),
@@ -46,13 +46,14 @@ impl PageToken {
         STANDARD.encode(format!("{position}/{:08x}/{}", binding as u32, self.empty_pages_sent))
     }
 
-    /// Reads a page token. An error is the message for a response with status 400.
+    /// Decodes a page token. Fails if the token is unreadable or of a query with another `binding`. An error is the
+    /// message for a response with status 400.
     pub(crate) fn decode(text: &str, binding: u64) -> Result<Self, &'static str> {
         let unreadable = "'cursor' cannot be read";
         let bytes = STANDARD.decode(text).map_err(|_| unreadable)?;
         let inner = String::from_utf8(bytes).map_err(|_| unreadable)?;
         let mut parts = inner.split('/');
-        let (Some(place), Some(bound), Some(empty_pages), None) =
+        let (Some(position_text), Some(bound), Some(empty_pages), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
         else {
             return Err(unreadable);
@@ -60,8 +61,8 @@ impl PageToken {
         if bound != format!("{:08x}", binding as u32) {
             return Err("'cursor' belongs to another query");
         }
-        let position = match place.split_once('.') {
-            None if place == "s" => Position::Start,
+        let position = match position_text.split_once('.') {
+            None if position_text == "s" => Position::Start,
             None => return Err(unreadable),
             Some((ms, rest)) => {
                 let ms = ms.parse().map_err(|_| unreadable)?;
@@ -79,7 +80,8 @@ impl PageToken {
 /// The tokens that were sent to clients.
 #[derive(Debug, Default)]
 pub(crate) struct IssuedTokens {
-    /// By token: when it was sent (microseconds of real time), and the number of its page in the list, from 1.
+    /// For each token: when the token was sent (microseconds of real time), and the number of its page in the list,
+    /// from 1.
     issued: HashMap<String, (u64, u64)>,
 }
 
@@ -93,7 +95,8 @@ impl IssuedTokens {
         self.issued.insert(token.to_owned(), (now_us, page));
     }
 
-    /// Returns true if the token is too old, or of a page after too many pages.
+    /// Returns true if the token has expired by the rule: it is too old, or too many pages came before it. A token that
+    /// is not stored never expires.
     pub(crate) fn is_dead(&self, token: &str, rule: &DeadTokens, now_us: u64) -> bool {
         let Some((issued_us, page)) = self.issued.get(token) else { return false };
         let age_ms = now_us.saturating_sub(*issued_us) / 1000;

@@ -16,7 +16,7 @@ use super::{
     Reply, Service, lock,
 };
 
-/// Maximum names of one request in its three lists together, by the contract.
+/// Maximum identifiers of one request, all three lists together, by the contract.
 const DELETIONS_MAX: usize = 100;
 /// The contract's default delay: ten days.
 const DELAY_SECONDS_DEFAULT: u64 = 10 * 86_400;
@@ -75,7 +75,8 @@ impl Service {
         Reply::json(StatusCode::OK, json!({ "requestId": id }).to_string())
     }
 
-    /// Finds the named people who exist: visitors of generated and planted rows, and the ids of upserted users.
+    /// Finds those people of the request who exist. Returns the visitors of generated and planted rows, and the ids of
+    /// upserted users.
     fn find_people(&self, request: &PurgeRequest, uuids: &HashSet<u128>) -> (VisitorSet, Vec<String>) {
         let mut named = VisitorSet::default();
         let mut user_ids = Vec::new();
@@ -112,7 +113,7 @@ impl Service {
         if purges.iter().all(|purge| purge.due_ms > now_ms) {
             return;
         }
-        // `purges` stays locked until the rows are gone, so that no concurrent request sees a part of them.
+        // `purges` stays locked until all rows are removed, so that no concurrent request sees only some of them.
         let due: Vec<PendingPurge> = purges.extract_if(.., |purge| purge.due_ms <= now_ms).collect();
         for purge in due {
             self.world_mut().remove_visitors(&purge.visitors);
@@ -120,7 +121,7 @@ impl Service {
         }
     }
 
-    /// Number of purges whose delay has not passed.
+    /// Returns the number of purges whose delay has not passed.
     pub(crate) fn pending_purges(&self) -> usize {
         lock(&self.purges).len()
     }

@@ -1,4 +1,4 @@
-//! Parses the query of a list call. What the contract does not allow is refused with a reason.
+//! Parses the query of a list call. A query that the contract does not allow is refused with a reason.
 
 use std::ops::Range;
 
@@ -32,7 +32,8 @@ pub(crate) struct ListQuery {
 }
 
 impl ListQuery {
-    /// Parses the query. An error is the message for a response with status 400.
+    /// Parses the query of a call of `list`. Some faults change which parameters are accepted. An error is the message
+    /// for a response with status 400.
     pub(crate) fn parse(list: List, uri: &Uri, faults: &Faults) -> Result<Self, String> {
         let Ok(Query(pairs)) = Query::<Vec<(String, String)>>::try_from_uri(uri) else {
             return Err("the query cannot be read".into());
@@ -74,7 +75,7 @@ impl ListQuery {
         }
     }
 
-    /// Stores one parameter. Returns false if the list has no parameter of this name.
+    /// Stores one parameter. Returns false if the list has no parameter of this name. Fails if the value is invalid.
     fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
         let has_survey = self.list != List::Surveys;
         let has_limit = self.list != List::Themes;
@@ -99,7 +100,8 @@ impl ListQuery {
         Ok(true)
     }
 
-    /// Stores a flag of responses. Returns false if the list has no flag of this name.
+    /// Stores a flag of responses. Returns false if the list has no flag of this name. Fails if the value is not a
+    /// boolean.
     fn set_flag(&mut self, name: &str, value: &str) -> Result<bool, String> {
         let flag = match name {
             _ if self.list != List::Responses => return Ok(false),
@@ -114,12 +116,12 @@ impl ListQuery {
         Ok(true)
     }
 
-    /// How the service marks the last page of this list.
+    /// Returns how the service marks the last page of this list.
     pub(crate) fn end_mark(&self, faults: &Faults) -> EndMark {
         faults.themes_end_mark.filter(|_| self.list == List::Themes).unwrap_or(faults.end_mark)
     }
 
-    /// The time of a row that `start` and `end` of this list filter by.
+    /// Returns the time of a row that `start` and `end` of this list filter by.
     pub(crate) fn filtered_by(&self, faults: &Faults) -> FilteredBy {
         match self.list {
             List::Responses => faults.responses_filtered_by,
@@ -128,8 +130,8 @@ impl ListQuery {
         }
     }
 
-    /// The half-open range of creation times of the rows that can be listed. Unlimited if `start` and `end` filter by
-    /// another time.
+    /// Returns the half-open range of creation times of the rows that can be listed. The range is unlimited if `start`
+    /// and `end` filter by another time.
     pub(crate) fn created_ms(&self, faults: &Faults) -> Range<i64> {
         match self.filtered_by(faults) {
             FilteredBy::Created => self.asked_ms(faults),
@@ -137,7 +139,7 @@ impl ListQuery {
         }
     }
 
-    /// `start` and `end` as a half-open range of the time that they filter by, after the faults that move the bounds.
+    /// Returns `start` and `end` as a half-open range of the time that they filter by. Some faults move the bounds.
     pub(crate) fn asked_ms(&self, faults: &Faults) -> Range<i64> {
         let lag_ms = if self.list == List::Themes { faults.theme_lag_ms } else { 0 };
         let later = |at_ms: i64, by_one: bool| at_ms.saturating_add(lag_ms).saturating_add(i64::from(by_one));
@@ -146,7 +148,8 @@ impl ListQuery {
         start..end.max(start)
     }
 
-    /// A hash of the query without page token and page size. A page token is valid only for queries with this hash.
+    /// Returns a hash of the query without page token and page size. A page token is valid only for queries with the
+    /// same hash.
     pub(crate) fn binding(&self) -> u64 {
         let flags =
             [self.flags.snapshots, self.flags.urls, self.flags.meta, self.flags.custom_metadata, self.flags.deleted];
@@ -158,7 +161,8 @@ impl ListQuery {
     }
 }
 
-/// Returns true if the values of `status` have this spelling. A single `status=A` counts as `Comma` and as `Repeated`.
+/// Returns true if the values of `status` have the wanted spelling. A single `status=A` counts as `Comma` and as
+/// `Repeated`.
 fn is_spelled(pairs: &[(String, String)], wanted: StatusSpelling) -> bool {
     let values = |parameter: &str| {
         pairs.iter().filter(|(name, _)| name == parameter).map(|(_, value)| value).collect::<Vec<_>>()

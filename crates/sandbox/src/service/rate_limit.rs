@@ -17,14 +17,14 @@ const PAST_MS: i64 = 3_600_000;
 #[derive(Debug, Default)]
 pub(crate) struct Bucket {
     tokens: f64,
-    /// The time of `tokens`.
+    /// When `tokens` was computed, in microseconds of real time.
     filled_us: u64,
-    /// False until the first token is taken: then the bucket is full.
+    /// False until the first token is taken. Before that the bucket is full, whatever `tokens` says.
     is_used: bool,
 }
 
 impl Bucket {
-    /// Takes a token. `Err` is the time until the next token, in microseconds.
+    /// Takes a token; without a rate limit always succeeds. `Err` is the time until the next token, in microseconds.
     pub(crate) fn take(&mut self, limit: &RateLimit, now_us: u64) -> Result<(), u64> {
         if limit.per_second <= 0.0 {
             return Ok(());
@@ -52,7 +52,8 @@ impl Bucket {
 }
 
 impl Service {
-    /// The value of a `Retry-After` header; `None` for no header. A valid wait is noted in the log.
+    /// Returns the value of a `Retry-After` header; `None` for no header. A wait that a client can read is noted in the
+    /// log.
     pub(super) fn retry_after(&self, header: RetryAfter) -> Option<HeaderValue> {
         let wait_ms = i64::try_from(header.wait_ms).unwrap_or(i64::MAX / 2);
         let seconds = header.wait_ms.div_ceil(1000);

@@ -10,9 +10,9 @@ use axum::{
 pub(crate) enum Delivery {
     #[default]
     Whole,
-    /// This share is sent, then the connection closes.
+    /// A share of the body is sent, and the connection closes.
     Cut { sent_share: f64 },
-    /// This share is sent, then nothing for `silent_ms`, then the connection closes.
+    /// A share of the body is sent. The connection closes after `silent_ms` milliseconds without data.
     Hung { sent_share: f64, silent_ms: u64 },
 }
 
@@ -28,12 +28,12 @@ pub(crate) struct Reply {
     /// Further headers.
     pub(crate) extra: Vec<(HeaderName, HeaderValue)>,
     pub(crate) delivery: Delivery,
-    /// The name of the fault that struck.
+    /// The name of the fault that struck the request; `None` if none did.
     pub(crate) fault: Option<&'static str>,
 }
 
 impl Reply {
-    /// A reply without a body.
+    /// Creates a reply without a body.
     pub(crate) fn empty(status: StatusCode) -> Self {
         Self {
             status,
@@ -52,7 +52,7 @@ impl Reply {
         Self { content_type: Some("application/json"), body: body.into(), ..Self::empty(status) }
     }
 
-    /// An error with the body that the contract defines.
+    /// Creates an error reply with the body that the contract defines.
     pub(crate) fn error(status: StatusCode, message: &str) -> Self {
         Self::json(status, serde_json::json!({ "error": message }).to_string())
     }
@@ -65,7 +65,7 @@ impl Reply {
         Self { allow: Some(allow), ..Self::error(StatusCode::METHOD_NOT_ALLOWED, "method not allowed") }
     }
 
-    /// The reply with the name of the fault that caused it.
+    /// Returns the reply with the name of the fault that caused the reply.
     pub(crate) fn struck_by(self, fault: &'static str) -> Self {
         Self { fault: Some(fault), ..self }
     }

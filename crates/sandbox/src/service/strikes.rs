@@ -15,13 +15,13 @@ use super::{
 /// The requests that the schedules have counted so far.
 #[derive(Debug, Default)]
 pub(crate) struct Strikes {
-    /// Requests counted by `every` and `probability`, by the name of the fault.
+    /// For each fault by its name: the number of requests that `every` and `probability` have counted.
     seen: HashMap<&'static str, u64>,
-    /// Requests that were delayed, which seeds the jitter.
+    /// Number of requests whose latency was drawn. This number seeds the jitter.
     delayed: u64,
 }
 
-/// The schedules of all faults, with the names of the faults.
+/// Returns the schedules of all faults, with the names of the faults.
 fn schedules(faults: &Faults) -> [(&'static str, &When); 12] {
     [
         ("too_many_requests", &faults.too_many_requests.when),
@@ -39,7 +39,7 @@ fn schedules(faults: &Faults) -> [(&'static str, &When); 12] {
     ]
 }
 
-/// The schedule of the fault with this name.
+/// Returns the schedule of the fault with this name; `None` if there is no such fault.
 fn schedule_mut<'a>(faults: &'a mut Faults, name: &str) -> Option<&'a mut When> {
     Some(match name {
         "too_many_requests" => &mut faults.too_many_requests.when,
@@ -68,14 +68,15 @@ impl Strikes {
         }
     }
 
-    /// Draws the additional time of the next request, in milliseconds.
+    /// Returns the latency of the next request with a random jitter, in milliseconds.
     pub(crate) fn latency_ms(&mut self, faults: &Faults) -> u64 {
         let Latency { ms, jitter_ms, .. } = faults.latency;
         self.delayed += 1;
         ms.saturating_add(Random::new(faults.seed, self.delayed).below(jitter_ms.saturating_add(1)))
     }
 
-    /// Counts a request of a schedule. Returns true if the fault strikes it: every n-th request, or by chance.
+    /// Counts a request for the schedule of a fault. Returns true if the fault strikes the request, as every n-th
+    /// request or by chance.
     fn count_and_draw(&mut self, name: &'static str, when: &When, seed: u64) -> bool {
         let seen = self.seen.entry(name).or_default();
         *seen += 1;
@@ -86,7 +87,8 @@ impl Strikes {
 }
 
 impl Service {
-    /// Returns true if the fault strikes this request. Counts the request, or counts `skip` and `count` down.
+    /// Returns true if the fault strikes this request. Each call counts the request: it reduces `skip`, or else
+    /// `count`, by one if one of them is above 0.
     pub(super) fn strikes(&self, name: &'static str, path: &str) -> bool {
         let mut current = lock(&self.faults);
         let Some((_, when)) = schedules(&current).into_iter().find(|(known, _)| *known == name) else { return false };
@@ -110,7 +112,8 @@ impl Service {
         when.skip == 0
     }
 
-    /// The refusal by the rate limit or by a fault that answers before the request is read; `None` if nothing refuses.
+    /// Returns the refusal by the rate limit, or by a fault that answers before the request is read. `None` if nothing
+    /// refuses the request.
     pub(super) fn refuse(&self, faults: &Faults, path: &str) -> Option<Reply> {
         if let Some(refusal) = self.limit_rate(&faults.rate_limit) {
             return Some(refusal);
@@ -118,7 +121,8 @@ impl Service {
         self.strike(faults, path)
     }
 
-    /// The refusal by a fault that answers before the request is read; `None` if none strikes. Ignores the rate limit.
+    /// Returns the refusal by a fault that answers before the request is read; `None` if no such fault strikes. The
+    /// rate limit is not checked here.
     pub(super) fn strike(&self, faults: &Faults, path: &str) -> Option<Reply> {
         if self.strikes("too_many_requests", path) {
             let refusal = self.refusal(StatusCode::TOO_MANY_REQUESTS, faults.too_many_requests.retry_after);
@@ -136,7 +140,7 @@ impl Service {
         None
     }
 
-    /// The 429 of the rate limit; `None` if the request is within the limit.
+    /// Returns the 429 of the rate limit; `None` if the request is within the limit.
     fn limit_rate(&self, limit: &RateLimit) -> Option<Reply> {
         let (_, in_flight, _) = self.log.counts();
         let is_crowded = limit.in_flight_max > 0 && in_flight > limit.in_flight_max;
@@ -146,7 +150,7 @@ impl Service {
         Some(refusal.struck_by("rate_limit"))
     }
 
-    /// A 429 or 503 with a `Retry-After`.
+    /// Creates a 429 or 503 with a `Retry-After`.
     fn refusal(&self, status: StatusCode, retry_after: RetryAfter) -> Reply {
         let message = match status {
             StatusCode::TOO_MANY_REQUESTS => "too many requests",

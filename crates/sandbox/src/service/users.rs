@@ -1,4 +1,4 @@
-//! Users: upserts, which can be read after a delay, and reads of upserted users and generated visitors.
+//! Answers requests about users. An upserted user can be read after a delay. Generated visitors can be read too.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -41,7 +41,7 @@ struct StoredUser {
     upserts: u64,
 }
 
-/// An upserted user, as all its upserts made it.
+/// An upserted user: the result of all its upserts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UpsertedUser {
@@ -103,7 +103,7 @@ struct EventRecord<'a> {
 }
 
 impl UserTable {
-    /// The ids of the users with this mail address.
+    /// Returns the ids of the users with this mail address.
     pub(crate) fn ids_of_email(&self, email: &str) -> Vec<String> {
         self.users.iter().filter(|(_, user)| user.email.as_deref() == Some(email)).map(|(id, _)| id.clone()).collect()
     }
@@ -112,7 +112,7 @@ impl UserTable {
         self.users.contains_key(id)
     }
 
-    /// All upserted users, in the order of their ids.
+    /// Returns all upserted users, in the order of their ids.
     pub(crate) fn upserted(&self) -> Vec<UpsertedUser> {
         let shown = |(user_id, user): (&String, &StoredUser)| UpsertedUser {
             user_id: user_id.clone(),
@@ -132,7 +132,8 @@ impl UserTable {
 }
 
 impl Service {
-    /// Answers an upsert: stores the user, or refuses an invalid one.
+    /// Answers an upsert. Stores the user and merges the upsert with earlier ones; refuses an invalid upsert. The fault
+    /// `lost_answer` stores the user but answers with an error.
     pub(super) fn upsert_user(&self, body: &[u8], faults: &Faults) -> Reply {
         let upsert: Upsert = match serde_json::from_slice(body) {
             Ok(upsert) => upsert,
@@ -169,18 +170,19 @@ impl Service {
         Reply::json(StatusCode::ACCEPTED, "{}")
     }
 
-    /// Upserts a user without a logged request. Returns the status of the answer.
+    /// Upserts a user without an HTTP request and without a log entry. Returns the status of the answer.
     pub(crate) fn upsert_directly(&self, body: &[u8]) -> u16 {
         self.upsert_user(body, &self.faults()).status.as_u16()
     }
 
-    /// All upserted users, in the order of their ids.
+    /// Returns all upserted users, in the order of their ids.
     pub(crate) fn upserted_users(&self) -> Vec<UpsertedUser> {
         lock(&self.users).upserted()
     }
 
-    /// Answers a read of one user. Merges the generated visitor with the upserted user, once that is visible. The
-    /// upserted attributes win. 404 if there is neither.
+    /// Answers a read of one user: the generated visitor with this user id, merged with the upserted user. If both have
+    /// an attribute, the upserted one is sent. An upserted user is ignored until its delay has passed. 404 if there is
+    /// neither.
     pub(super) fn read_user(&self, encoded_id: &str, faults: &Faults) -> Reply {
         let id = percent_decoded(encoded_id);
         let visitor = self.visitor_of_user(&id);
@@ -222,7 +224,7 @@ impl Service {
         Reply::json(StatusCode::OK, serde_json::to_vec(&record).unwrap_or_default())
     }
 
-    /// The generated visitor with this user id; `None` if there is none or it vanished.
+    /// Returns the generated visitor with this user id; `None` if there is none or the visitor vanished.
     pub(super) fn visitor_of_user(&self, id: &str) -> Option<Visitor> {
         let visitor = self.world().visitor(Visitor::number_in(id)?)?;
         (visitor.external_user_id().as_deref() == Some(id)).then_some(visitor)
@@ -260,7 +262,7 @@ fn check(upsert: &Upsert, faults: &Faults) -> Result<(), String> {
     }
 }
 
-/// Decodes the percent escapes of a path segment. Invalid escapes stay.
+/// Decodes the percent escapes of a path segment. Invalid escapes are kept as they are.
 fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

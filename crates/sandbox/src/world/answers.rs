@@ -1,6 +1,7 @@
 //! Generates answers, as the members `response` and `selectedIndexes` of a response record.
 //!
-//! A skipped question has a null answer, an empty answer or no row, as at the service. This module makes the first two.
+//! A skipped question has a null answer, an empty answer or no row, as at the service. This module generates null and
+//! empty answers.
 
 use std::fmt::Write as _;
 
@@ -21,7 +22,7 @@ const MAXDIFF_ROUNDS: usize = 3;
 /// Items of each round.
 const MAXDIFF_ITEMS: usize = 4;
 
-/// Draws an answer to a question, given at `at_ms`.
+/// Draws an answer that a visitor gives to a question at `at_ms`. Returns the members of the record as JSON text.
 pub(crate) fn draw(question: &Question, at_ms: i64, random: &mut Random) -> String {
     let null = || r#""response":null"#.to_owned();
     match question.kind {
@@ -91,7 +92,7 @@ fn rank_order(question: &Question, random: &mut Random) -> String {
     format!(r#""response":{{{}}}"#, joined(pairs))
 }
 
-/// Draws some rounds. In each, one item is selected as least and one as most important, or none.
+/// Draws some rounds. In each round one item is selected as least and one as most important, or no item at all.
 fn max_diff(question: &Question, random: &mut Random) -> String {
     let rounds = (0..MAXDIFF_ROUNDS).map(|_| {
         let mut items: Vec<(usize, &str)> = question.options.iter().copied().enumerate().collect();
@@ -114,8 +115,8 @@ fn max_diff(question: &Question, random: &mut Random) -> String {
     format!(r#""response":[{}]"#, joined(rounds))
 }
 
-/// Draws an answer that differs from `current`. Of a recording only the transcript changes. Does not end for a question
-/// with only one possible answer.
+/// Draws an answer that differs from `current`. For a recording, only the transcript changes. This function never
+/// returns for a question with only one possible answer.
 pub(crate) fn another(question: &Question, current: &str, at_ms: i64, random: &mut Random) -> String {
     loop {
         let other = refreshed_transcript(current, random).unwrap_or_else(|| draw(question, at_ms, random));
@@ -125,7 +126,7 @@ pub(crate) fn another(question: &Question, current: &str, at_ms: i64, random: &m
     }
 }
 
-/// The answer with a new transcript; `None` if the answer is not a recording.
+/// Returns the answer with a new transcript; `None` if the answer is not a recording.
 fn refreshed_transcript(answer: &str, random: &mut Random) -> Option<String> {
     let (head, rest) = answer.split_once(r#""transcription":"#)?;
     let (_, tail) = rest.rsplit_once(r#","updatedAt":"#)?;

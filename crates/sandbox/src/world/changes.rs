@@ -11,8 +11,8 @@ use super::{
 };
 
 const HOUR_MS: i64 = 3_600_000;
-/// Maximum random draws for each wanted row. If they are used up, fewer rows change, because the service may have too
-/// few.
+/// Maximum random draws for each wanted row. The service may have too few suitable rows; after this many draws fewer
+/// rows change.
 const DRAWS_PER_TARGET_MAX: u64 = 200;
 
 /// How many changes of each kind to make.
@@ -21,30 +21,31 @@ const DRAWS_PER_TARGET_MAX: u64 = 200;
 pub struct ChangeRequest {
     /// The seed of the random choices.
     pub seed: u64,
-    /// New answers, given between the latest answers and the service's present time.
+    /// Number of new answers. Their times are between the latest answers and the service's current time.
     pub new_answers: u64,
-    /// Answers whose content changes. About half of them get a new `updatedAt`. Recordings get a new transcript.
+    /// Number of answers whose content changes. About half of these answers get a new `updatedAt`. Recordings get a new
+    /// transcript.
     pub edits: u64,
-    /// Answers that are soft-deleted now. About half of them get a new `updatedAt`.
+    /// Number of answers that are soft-deleted. About half of these answers get a new `updatedAt`.
     pub soft_deletes: u64,
-    /// Visitors who vanish with all their rows.
+    /// Number of visitors who vanish with all their rows.
     pub vanish_visitors: u64,
     /// The half-open range of creation times whose responses vanish.
     pub vanish_window_ms: Option<(i64, i64)>,
-    /// Answers that arrive now with a creation time in the past.
+    /// Number of answers that arrive now with a creation time in the past.
     pub late: u64,
     /// Maximum age of the creation times of late answers, in hours. Default 48.
     pub late_hours: u32,
-    /// Surveys whose status changes.
+    /// Number of changes of a survey's status.
     pub status_changes: u64,
-    /// Questions that get a new text. Existing answers keep the old text.
+    /// Number of questions that get a new text. Existing answers keep the old text.
     pub question_edits: u64,
-    /// Themes whose name and description change, on all their rows.
+    /// Number of themes whose name and description change, on all rows of the theme.
     pub theme_edits: u64,
-    /// New themes on random answers, which may have themes already.
+    /// Number of new themes on random answers, which may have themes already.
     pub new_themes: u64,
-    /// Maximum age of the rows that are edited or soft-deleted, and of at least one row of each visitor who vanishes.
-    /// `None` for any age.
+    /// Maximum age in milliseconds of the rows that are edited or soft-deleted. Each visitor who vanishes has at least
+    /// one row of this age. `None` for any age.
     pub within_ms: Option<i64>,
     /// The new status of surveys. Surveys that are IN_PROGRESS change first. By default random surveys get a random
     /// other status.
@@ -105,7 +106,7 @@ pub struct ChangeSummary {
     pub soft_deletes: Vec<RowKey>,
     /// UUIDs of the visitors who vanished.
     pub vanished_visitors: Vec<String>,
-    /// Answers that vanished, with their visitor or by their creation time.
+    /// Answers that vanished, because their visitor vanished or because of their creation time.
     pub vanished: Vec<RowKey>,
     /// Late answers.
     pub late: Vec<RowKey>,
@@ -120,7 +121,8 @@ pub struct ChangeSummary {
 }
 
 impl World {
-    /// Applies the changes, in the order of the summary's fields. `now_ms` is the service's time.
+    /// Applies the changes in the order of the summary's fields. `now_ms` is the service's time. Returns the changes
+    /// that were made.
     pub(crate) fn apply(&mut self, request: &ChangeRequest, now_ms: i64) -> ChangeSummary {
         let mut random = Random::new(self.seed ^ request.seed, 4);
         let mut summary = ChangeSummary::default();
@@ -172,13 +174,13 @@ impl World {
         keys
     }
 
-    /// The index of the first response that was created at most `within_ms` before now; 0 for `None`.
+    /// Returns the index of the first response that was created at most `within_ms` before now; 0 for `None`.
     fn first_within(&self, within_ms: Option<i64>, now_ms: i64) -> usize {
         within_ms.map_or(0, |within| self.responses.partition_point(|row| row.created_ms < now_ms - within))
     }
 
-    /// Draws up to `count` responses that fit and are not in `touched`. Returns their serials and adds them to
-    /// `touched`.
+    /// Draws up to `count` responses that `fits` accepts and that are not in `touched`. Returns the serials of these
+    /// responses, and adds them to `touched`. `within_ms` is the maximum age of a response.
     fn draw_rows(
         &self,
         count: u64,
@@ -202,12 +204,12 @@ impl World {
         drawn
     }
 
-    /// Returns true if an edit can change the row. Planted rows, deleted rows and prompts without answers stay.
+    /// Returns true if an edit can change the row. False for planted rows, deleted rows and prompts without answers.
     fn is_editable(&self, row: &ResponseRow) -> bool {
         row.session != PLANTED && !row.is_deleted() && self.editable_question(row).is_some()
     }
 
-    /// The question that a row answers; `None` if no survey has it.
+    /// Returns the question that a row answers; `None` if no survey has the question.
     fn question_of(&self, row: &ResponseRow) -> Option<&Question> {
         let session = self.sessions.get(row.session as usize)?;
         let id = self.key_of(row.session, row.wording).question;
@@ -215,12 +217,14 @@ impl World {
         questions.iter().find(|question| question.id.to_string() == id)
     }
 
-    /// The question that a row answers, if it has more than one possible answer.
+    /// Returns the question that a row answers; `None` if the question has only one possible answer or no survey has
+    /// it.
     pub(super) fn editable_question(&self, row: &ResponseRow) -> Option<&Question> {
         self.question_of(row).filter(|question| question.kind != Kind::TextUrlPrompt)
     }
 
-    /// Gives the target rows another answer, and about half of them a new `updatedAt`. Adds their keys to the summary.
+    /// Gives the target rows another answer, and about half of these rows a new `updatedAt`. Adds the keys of the rows
+    /// to the summary.
     fn edit_answers(&mut self, targets: &HashSet<u32>, now_ms: i64, random: &mut Random, summary: &mut ChangeSummary) {
         let mut edited = Vec::new();
         for (index, row) in self.responses.iter().enumerate().filter(|(_, row)| targets.contains(&row.serial)) {
@@ -243,7 +247,7 @@ impl World {
         });
     }
 
-    /// Soft-deletes the target rows, about half of them with a new `updatedAt`. Returns their keys.
+    /// Soft-deletes the target rows, about half of these rows with a new `updatedAt`. Returns the keys of the rows.
     fn soft_delete(&mut self, targets: &HashSet<u32>, now_ms: i64, random: &mut Random) -> Vec<RowKey> {
         let is_target = |row: &ResponseRow| targets.contains(&row.serial);
         self.responses.change(|rows| {
@@ -257,8 +261,8 @@ impl World {
         self.responses.iter().filter(|row| is_target(row)).map(|row| self.key_of(row.session, row.wording)).collect()
     }
 
-    /// Removes visitors with all their rows, and the responses of a time range. Fewer visitors vanish if too few have
-    /// rows in range.
+    /// Removes visitors with all their rows, and the responses of a time range, as requested. Fewer visitors vanish
+    /// than requested if too few have rows of the requested age.
     fn vanish(&mut self, request: &ChangeRequest, now_ms: i64, random: &mut Random, summary: &mut ChangeSummary) {
         let first = self.first_within(request.within_ms, now_ms);
         let mut vanishing = VisitorSet::default();
@@ -282,7 +286,7 @@ impl World {
         }
     }
 
-    /// Changes statuses of surveys and texts of questions.
+    /// Changes statuses of surveys and texts of questions, as requested.
     fn change_surveys(
         &mut self,
         request: &ChangeRequest,
@@ -321,7 +325,7 @@ impl World {
         }
     }
 
-    /// Renames themes on all their rows, and adds new themes to answers.
+    /// Renames themes on all rows of the theme, and adds new themes to answers, as requested.
     fn change_themes(
         &mut self,
         request: &ChangeRequest,

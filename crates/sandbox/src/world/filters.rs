@@ -1,15 +1,15 @@
-//! Filters rows by `start` and `end` if these mean another time than the creation of a row.
+//! Filters rows by `start` and `end` if they mean another time than the creation of a row.
 
 use std::{collections::HashMap, ops::Range};
 
 use super::{super::filtered_by::FilteredBy, PLANTED, ResponseRow, SurveyRow, World};
 
-/// The range of a request without a start and an end.
+/// The range of a request without `start` and `end`.
 const EVERYTHING: Range<i64> = i64::MIN..i64::MAX;
 
 impl World {
-    /// A predicate that is true if the response's time of kind `by` is in the range. Creation times are filtered
-    /// elsewhere: for `Created` and `Ignored` the predicate is true.
+    /// Returns a predicate that is true if the response's time of kind `by` is in the range. The list filters creation
+    /// times itself, so for `Created` and `Ignored` the predicate is always true.
     pub(crate) fn responses_within(&self, by: FilteredBy, range: Range<i64>) -> impl Fn(&ResponseRow) -> bool + use<> {
         let mut sessions: HashMap<u32, i64> = HashMap::new();
         if by == FilteredBy::Session {
@@ -27,8 +27,9 @@ impl World {
         }
     }
 
-    /// A predicate that is true if the survey's time of kind `by` is in the range. A survey without this time is in no
-    /// limited range. Creation times are filtered elsewhere: for `Created` and `Ignored` the predicate is true.
+    /// Returns a predicate that is true if the survey's time of kind `by` is in the range. A survey without such a time
+    /// is in no limited range. The list filters creation times itself, so for `Created` and `Ignored` the predicate is
+    /// always true.
     pub(crate) fn surveys_within(&self, by: FilteredBy, range: Range<i64>) -> impl Fn(&SurveyRow) -> bool + '_ {
         move |row| {
             let survey = self.survey_table.get(row.survey as usize).filter(|_| row.raw.is_none());

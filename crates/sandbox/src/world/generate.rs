@@ -26,7 +26,8 @@ const FIRST_THEME_ID: i64 = 900;
 /// Number of visitors for 100 sessions, because some visitors return.
 const VISITORS_PER_100_SESSIONS: u64 = 55;
 
-/// Draws a time between two others: more often by day than by night, less often on weekends.
+/// Draws a time from `from_ms` to `to_ms`. Times by day are more likely than times by night, and weekends are less
+/// likely.
 pub(super) fn moment_between(from_ms: i64, to_ms: i64, random: &mut Random) -> i64 {
     let mut at_ms = from_ms;
     for _ in 0..MOMENT_DRAWS_MAX {
@@ -69,7 +70,7 @@ impl World {
             next_serial: 0,
             rough: settings.rough,
         };
-        // No survey has this wording. The hostile wordings have to be the last.
+        // No survey has this wording. The hostile wordings have to be the last ones.
         world.wordings.push(rough::NO_QUESTION.to_owned());
         hostile::add_wordings(&mut world.wordings);
         world.generate_theme_table();
@@ -90,7 +91,8 @@ impl World {
         world
     }
 
-    /// Adds a session, in which one visitor answers some questions of a live survey. Appends its rows, without serials.
+    /// Adds a session, in which one visitor answers some questions of a live survey. Appends the responses of the
+    /// session to `rows`, without serials. In rough data the session may begin at another time than `begun_ms`.
     pub(super) fn answer_survey(
         &mut self,
         begun_ms: i64,
@@ -136,7 +138,7 @@ impl World {
         self.sessions.push(Session { visitor, survey: survey_at as u32 });
     }
 
-    /// Draws a visitor. If the drawn visitor has vanished, adds a new one.
+    /// Draws the number of a visitor. If this visitor has vanished, adds a new visitor.
     fn draw_visitor(&mut self, random: &mut Random) -> u32 {
         let drawn = random.below(u64::from(self.visitors)) as u32;
         if !self.gone_visitors.contains(&drawn) {
@@ -146,7 +148,8 @@ impl World {
         self.visitors - 1
     }
 
-    /// Draws a survey that is live at this time; after a few failures the first survey, which is live at each time.
+    /// Draws a survey that is live at this time. After a few draws without success, returns the first survey, which is
+    /// live at each time.
     fn live_survey(&self, at_ms: i64, random: &mut Random) -> usize {
         const DRAWS: usize = 4;
         (0..DRAWS)
@@ -155,7 +158,8 @@ impl World {
             .unwrap_or(0)
     }
 
-    /// Sorts and numbers generated rows. Makes some of them rough, tied, soft-deleted or hostile, as the settings say.
+    /// Sorts and numbers generated rows. Makes some of these rows rough, tied, soft-deleted or hostile, as the settings
+    /// say.
     fn finish_rows(&mut self, rows: &mut [ResponseRow], settings: &Settings) {
         let mut random = Random::new(settings.seed, 4);
         if let Some(rough) = &settings.rough {
@@ -212,8 +216,8 @@ impl World {
         themes
     }
 
-    /// Draws a theme for a response; `None` if it is no OPEN answer with a text. `nth` keeps the themes of one response
-    /// different.
+    /// Draws a theme for a response; `None` if the response is no OPEN answer with a text. Consecutive `nth` give one
+    /// response different themes.
     pub(super) fn theme_row(
         &mut self,
         row: &ResponseRow,
@@ -239,7 +243,7 @@ impl World {
         })
     }
 
-    /// The text of an OPEN answer as a JSON string; `None` for other answers and for an empty text.
+    /// Returns the text of an OPEN answer as a JSON string; `None` for other answers and for an empty text.
     pub(super) fn open_text<'a>(&self, row: &'a ResponseRow) -> Option<&'a str> {
         let wording = self.wordings.get(row.wording as usize).filter(|_| row.session != super::PLANTED)?;
         let text = row.answer.strip_prefix(r#""response":"#)?;
@@ -248,7 +252,7 @@ impl World {
     }
 }
 
-/// The rows of the list of surveys.
+/// Builds the rows of the list of surveys.
 fn list_rows(survey_table: &[Survey]) -> Vec<SurveyRow> {
     let row = |(at, survey): (usize, &Survey)| SurveyRow {
         created_ms: survey.created_ms,

@@ -40,7 +40,7 @@ impl Kind {
         Kind::ALL[random.weighted(&WEIGHTS)]
     }
 
-    /// The type's name in the contract.
+    /// Returns the name of the type in the contract.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Nps => "NPS",
@@ -57,7 +57,7 @@ impl Kind {
         }
     }
 
-    /// A text for a new question of this type about `subject`.
+    /// Draws a text for a new question of this type about `subject`.
     pub(crate) fn question_text(self, subject: &str, random: &mut Random) -> String {
         match self {
             Kind::Nps => format!("How likely are you to recommend {subject} to a friend or colleague?"),
@@ -89,7 +89,7 @@ pub(crate) struct QuestionText<'a> {
 }
 
 impl QuestionText<'_> {
-    /// The members as JSON text, without braces.
+    /// Returns the members as JSON text, without braces.
     pub(crate) fn fragment(&self) -> String {
         let text = self.text.map(|text| format!(r#""questionText":{},"#, quoted(text))).unwrap_or_default();
         format!(r#""questionId":{},{text}"questionType":{}"#, self.id, quoted(self.kind))

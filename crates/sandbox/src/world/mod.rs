@@ -1,4 +1,4 @@
-//! The data of the service. Rows are stored in a compact form; their JSON is rendered for each page.
+//! The data of the service. Rows are stored in a compact form, and their JSON is rendered anew for each page.
 
 mod answers;
 mod changes;
@@ -92,7 +92,7 @@ pub(crate) struct SurveyRow {
     /// The index in `World::survey_table`; unused for a planted survey.
     survey: u32,
     status: Option<Status>,
-    /// The exact record of a planted survey.
+    /// The exact record of a planted survey; `None` for a generated survey.
     raw: Option<Box<str>>,
 }
 
@@ -118,7 +118,8 @@ pub(crate) struct World {
     pub(crate) themes: Timeline<ThemeRow>,
     pub(crate) surveys: Timeline<SurveyRow>,
     survey_table: Vec<Survey>,
-    /// The question members of response records, as JSON text. Former wordings of questions stay.
+    /// The question members of response records, as JSON text. Former wordings of questions are kept, because old
+    /// answers have them.
     wordings: Vec<String>,
     theme_table: Vec<Theme>,
     sessions: Vec<Session>,
@@ -137,7 +138,7 @@ impl World {
         self.next_serial
     }
 
-    /// The `responseGroupUid` of a session.
+    /// Returns the `responseGroupUid` of a session.
     fn group_of(&self, session: u32) -> u128 {
         uuid_of(self.seed ^ GROUP_PURPOSE, u64::from(session))
     }
@@ -146,18 +147,18 @@ impl World {
         self.sessions.get(session as usize).map(|session| Visitor::new(self.seed, session.visitor))
     }
 
-    /// The visitor with this number; `None` if there is none or it vanished.
+    /// Returns the visitor with this number; `None` if there is none or the visitor vanished.
     pub(crate) fn visitor(&self, number: u32) -> Option<Visitor> {
         let exists = number < self.visitors && !self.gone_visitors.contains(&number);
         exists.then(|| Visitor::new(self.seed, number))
     }
 
-    /// All visitors who have not vanished.
+    /// Returns all visitors who have not vanished.
     pub(crate) fn visitors(&self) -> impl Iterator<Item = Visitor> + '_ {
         (0..self.visitors).filter_map(|number| self.visitor(number))
     }
 
-    /// Number of soft-deleted responses.
+    /// Returns the number of soft-deleted responses.
     pub(crate) fn deleted_responses(&self) -> usize {
         self.responses.iter().filter(|row| row.is_deleted()).count()
     }

@@ -8,7 +8,7 @@ use super::super::{
 const VISITOR_PURPOSE: u64 = 0x0076_1517;
 const DAY_MS: i64 = 86_400_000;
 
-/// A visitor. Its `visitorId` is its number, so that one visitor has the id 0.
+/// A visitor. The `visitorId` is the visitor's number, so that one visitor has the id 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Visitor {
     pub(crate) number: u32,
@@ -23,7 +23,7 @@ impl Visitor {
         Self { number, bits, uuid: uuid_of(seed ^ VISITOR_PURPOSE, u64::from(number)) }
     }
 
-    /// The user id. `None` is sent as null. The id may be empty, and a few ids need escaping in a URL.
+    /// Returns the user id; `None` is sent as null. The id may be empty, and a few ids need escaping in a URL.
     pub(crate) fn external_user_id(&self) -> Option<String> {
         match self.bits % 100 {
             0..62 => Some(format!("user-{:06}", self.number)),
@@ -33,12 +33,12 @@ impl Visitor {
         }
     }
 
-    /// The mail address; `None` if the visitor has no user id.
+    /// Returns the mail address; `None` if the visitor has no user id or an empty one.
     pub(crate) fn email(&self) -> Option<String> {
         self.external_user_id().filter(|id| !id.is_empty()).map(|_| format!("person{}@example.com", self.number))
     }
 
-    /// The visitor number in a generated user id or mail address.
+    /// Returns the visitor number in a generated user id or mail address; `None` if the text has no number.
     pub(crate) fn number_in(text: &str) -> Option<u32> {
         let digits: String = text.chars().filter(char::is_ascii_digit).collect();
         digits.parse().ok()
@@ -70,12 +70,12 @@ impl Visitor {
         }
     }
 
-    /// A number that selects the device of the visitor, modulo the number of devices.
+    /// Returns a number that selects the device of the visitor, modulo the number of devices.
     pub(crate) fn device(&self) -> usize {
         (self.bits >> 32) as usize
     }
 
-    /// The creation time of the visitor, epoch milliseconds. It is up to 400 days before `start_ms`.
+    /// Returns the creation time of the visitor, epoch milliseconds: up to 400 days before `start_ms`.
     pub(crate) fn created_ms(&self, start_ms: i64) -> i64 {
         start_ms - ((self.bits >> 16) % 400) as i64 * DAY_MS
     }
@@ -98,8 +98,9 @@ impl Visitor {
         out.push(b'}');
     }
 
-    /// Appends the snapshot of the visitor at the time when a survey was shown. The contract misspells `attributes`,
-    /// and so does the snapshot of every second session. `added_items` is added to the number of items in the cart.
+    /// Appends the snapshot of the visitor at `shown_ms`, when a survey was shown. The contract misspells `attributes`,
+    /// and the snapshots of every second session do so too. `added_items` is added to the number of items in the cart.
+    /// `group` is the `responseGroupUid`.
     pub(crate) fn write_snapshot(&self, out: &mut Vec<u8>, group: u128, shown_ms: i64, added_items: u32) {
         out.extend_from_slice(if group & 1 == 0 { b"{\"attributes\":" } else { b"{\"attribtues\":" });
         self.write_attributes(out);

@@ -21,7 +21,7 @@ pub(crate) enum PlantError {
     NoCreationTime,
 }
 
-/// The members that are read of a planted record: those needed to list, to replace and to purge it.
+/// The members of a planted record that the sandbox needs to list, replace and purge the record.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PlantedMembers<'a> {
@@ -47,7 +47,7 @@ impl PlantedMembers<'_> {
         Ok((known, created_ms))
     }
 
-    /// The members by which the row is found.
+    /// Returns the members by which the row is found.
     fn identity(&self) -> PlantedIdentity {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let raw = |value: Option<&RawValue>| value.map(|raw| raw.get().to_owned()).unwrap_or_default();
@@ -63,7 +63,7 @@ impl PlantedMembers<'_> {
 }
 
 impl World {
-    /// Stores the identity of a planted row. Returns its index.
+    /// Stores the identity of a planted row. Returns the index in `World::planted`.
     fn add_identity(&mut self, identity: PlantedIdentity) -> u32 {
         self.planted.push(identity);
         (self.planted.len() - 1) as u32
@@ -92,7 +92,7 @@ impl World {
             answer: record.into(),
         };
         self.responses.change(|rows| {
-            rows.retain(|held| Some(held.serial) != replaced);
+            rows.retain(|row| Some(row.serial) != replaced);
             rows.push(row);
         });
         Ok(key)
@@ -120,13 +120,13 @@ impl World {
             response: record.into(),
         };
         self.themes.change(|rows| {
-            rows.retain(|held| Some(held.serial) != replaced);
+            rows.retain(|row| Some(row.serial) != replaced);
             rows.push(row);
         });
         Ok(key)
     }
 
-    /// The `id` of a theme row as JSON text.
+    /// Returns the `id` of a theme row as JSON text.
     fn theme_id(&self, row: &ThemeRow) -> String {
         match row.session {
             PLANTED => {
@@ -151,7 +151,7 @@ impl World {
             raw: Some(record.into()),
         };
         self.surveys.change(|rows| {
-            rows.retain(|held| id != Some(held.id));
+            rows.retain(|row| id != Some(row.id));
             rows.push(row);
         });
         Ok(())

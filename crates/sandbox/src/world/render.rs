@@ -19,7 +19,7 @@ impl Flags {
     pub(crate) const ALL: Flags =
         Flags { snapshots: true, urls: true, meta: true, custom_metadata: true, deleted: true };
 
-    /// The approximate size of a record with these parts in bytes, to reserve memory.
+    /// Returns the approximate size in bytes of a record with these parts, to reserve memory.
     pub(crate) fn record_bytes_hint(self) -> usize {
         let optional =
             [(self.snapshots, 560), (self.urls, 80), (self.meta, 420), (self.custom_metadata, 80), (self.deleted, 20)];
@@ -55,7 +55,7 @@ impl World {
         out.push(b'}');
     }
 
-    /// Appends the question members.
+    /// Appends the question members of a record, with a comma before them.
     fn write_question(&self, out: &mut Vec<u8>, wording: u32) {
         out.push(b',');
         if let Some(wording) = self.wordings.get(wording as usize) {
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// Appends the members of the session.
+    /// Appends the members of a record that its session decides.
     fn write_session(&self, out: &mut Vec<u8>, session: u32, survey_id: i64) {
         out.extend_from_slice(b",\"responseGroupUid\":");
         push_uuid(out, self.group_of(session));
@@ -97,13 +97,14 @@ impl World {
         }
         if flags.snapshots {
             out.extend_from_slice(b",\"visitorSnapshot\":");
-            // Rough data has other properties in the snapshots of some answers of a session.
+            // In rough data, the snapshots of some answers of a session have other properties than the rest of the
+            // session.
             let differs = self.rough.is_some() && row.serial.is_multiple_of(32);
             visitor.write_snapshot(out, group, row.created_ms, u32::from(differs));
         }
     }
 
-    /// Appends a theme record.
+    /// Appends a theme record. A planted record is appended as it is.
     pub(crate) fn write_theme(&self, out: &mut Vec<u8>, row: &ThemeRow) {
         let theme = self.theme_table.get(row.theme as usize);
         let Some(theme) = theme.filter(|_| row.session != PLANTED) else {
@@ -136,6 +137,7 @@ impl World {
         match (&row.raw, self.survey_table.get(row.survey as usize)) {
             (Some(raw), _) => out.extend_from_slice(raw.as_bytes()),
             (None, Some(survey)) => survey.write(out),
+            // No row has neither: a generated row has a survey in the table.
             (None, None) => out.extend_from_slice(b"{}"),
         }
     }

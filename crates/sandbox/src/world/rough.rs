@@ -1,5 +1,4 @@
-//! Rough data: nothing here breaks the contract, but evenly generated data has none of it, unlike that of real
-//! services.
+//! Rough data: irregularities that the contract allows and real services have, but evenly generated data has not.
 
 use super::{
     super::{json_text::quoted, random::Random, settings::Rough},
@@ -13,7 +12,7 @@ const DAY_MS: i64 = 24 * HOUR_MS;
 const SLOW_MS_MAX: i64 = 30 * HOUR_MS;
 /// The question members of a record that fits no table, because the question has no id.
 pub(super) const NO_QUESTION: &str = r#""questionId":null,"questionText":"Imported","questionType":"TEXTURLPROMPT""#;
-/// Maximum texts that are added to a free answer, so that a record has about 500 bytes.
+/// Maximum number of texts that are added to a free answer, so that a record has about 500 bytes.
 const MORE_TEXTS: i64 = 5;
 
 /// The time between the answers of a session.
@@ -21,7 +20,7 @@ const MORE_TEXTS: i64 = 5;
 pub(super) enum Pace {
     /// Some seconds.
     Usual,
-    /// None: all answers are in one millisecond, as after an import.
+    /// No time: all answers are in one millisecond, as after an import.
     AtOnce,
     /// Up to hours, so that the session extends over several windows.
     Slow,
@@ -39,8 +38,8 @@ impl Pace {
 }
 
 impl Rough {
-    /// Draws the start and the pace of a session that would begin at `begun_ms` in smooth data. The start is not before
-    /// `from_ms` if it is moved.
+    /// Draws the start and the pace of a session that would begin at `begun_ms` in smooth data. A start that is moved
+    /// to the edge of a day or an hour is not before `from_ms`.
     pub(super) fn session(&self, begun_ms: i64, from_ms: i64, random: &mut Random) -> (i64, Pace) {
         let (hour_ms, day_ms) = (begun_ms - begun_ms.rem_euclid(HOUR_MS), begun_ms - begun_ms.rem_euclid(DAY_MS));
         if random.chance(self.edge_share) {
@@ -76,17 +75,17 @@ impl World {
             let Some(question) = self.editable_question(&original) else { continue };
             let answer = answers::another(question, &original.answer, original.created_ms, random).into_boxed_str();
             if let Some(row) = rows.get_mut(copy_at) {
-                let own_ms = (row.created_ms, row.updated_ms);
+                let times_of_replaced_row = (row.created_ms, row.updated_ms);
                 *row = ResponseRow { answer, ..original };
                 if random.percent(50) {
-                    (row.created_ms, row.updated_ms) = own_ms;
+                    (row.created_ms, row.updated_ms) = times_of_replaced_row;
                 }
             }
         }
     }
 }
 
-/// Adds texts to an answer, if it is a text that is not empty.
+/// Adds random texts to an answer that is a text and not empty. Other answers stay unchanged.
 pub(super) fn lengthen(answer: &mut String, random: &mut Random) {
     // `answer` ends with the closing quote of the text.
     if answer.starts_with(r#""response":""#) && !answer.ends_with(r#":"""#) && answer.pop().is_some() {

@@ -30,7 +30,7 @@ impl Status {
     pub(crate) const ALL: [Status; 6] =
         [Status::New, Status::InProgress, Status::Paused, Status::Completed, Status::Draft, Status::Archived];
 
-    /// The status as a survey record has it.
+    /// Returns the name of the status in a survey record.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Status::New => "NEW",
@@ -293,7 +293,7 @@ impl Question {
         self.text = text;
     }
 
-    /// The question as a survey record has it.
+    /// Returns the question in the form of a survey record.
     fn record(&self) -> QuestionRecord<'_> {
         let has_properties = self.labels.is_some() || !self.columns.is_empty();
         QuestionRecord {

@@ -1,4 +1,4 @@
-//! The rows of a list in order of creation, with an index by survey. Windows are found by binary search.
+//! The rows of a list in order of creation, with an index by survey. A binary search finds the rows of a window.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use super::super::{faults::Order, random::mix};
 pub(crate) trait Record {
     /// The creation time, epoch milliseconds.
     fn created_ms(&self) -> i64;
-    /// The number of the row, which is unique in its list. Orders rows that share a millisecond.
+    /// The number of the row, which is unique in its list. Rows that share a millisecond are ordered by this number.
     fn serial(&self) -> u32;
     /// The survey that the row belongs to.
     fn survey_id(&self) -> i64;
@@ -66,7 +66,7 @@ impl<R: Record> Timeline<R> {
         timeline
     }
 
-    /// A number that rises with each change, to detect stale caches.
+    /// Returns a number that increases with each change, to detect stale caches.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
@@ -92,7 +92,7 @@ impl<R: Record> Timeline<R> {
         }
     }
 
-    /// The rows created in a half-open range, of one survey or of all surveys.
+    /// Returns the rows created in a half-open range, of one survey or of all surveys.
     pub(crate) fn span(&self, created_ms: Range<i64>, survey_id: Option<i64>) -> Span<'_, R> {
         let from = self.rows.partition_point(|row| row.created_ms() < created_ms.start);
         let to = self.rows.partition_point(|row| row.created_ms() < created_ms.end).max(from);
@@ -105,13 +105,14 @@ impl<R: Record> Timeline<R> {
         Span { rows: &self.rows, picked: Some(picked.get(first..last).unwrap_or_default()) }
     }
 
-    /// The index of the first row after the row with this creation time and serial.
+    /// Returns the index of the first row after the row with this creation time and serial.
     pub(crate) fn after(&self, key: (i64, u32)) -> usize {
         self.rows.partition_point(|row| (row.created_ms(), row.serial()) <= key)
     }
 }
 
-/// Where a page begins: at the start of the list, after a row, or before or after all rows of a millisecond.
+/// The position at which a page begins: at the start of the list, after a row, or before or after all rows of a
+/// millisecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
     Start,
@@ -128,7 +129,7 @@ pub(crate) struct Ordered<'a, R> {
     shuffled: Arc<Vec<u32>>,
 }
 
-/// The indexes of a span in shuffled order. Rows of one millisecond stay together, so that a position can be a
+/// Returns the indexes of a span in shuffled order. Rows of one millisecond stay together, so that a position can be a
 /// millisecond.
 pub(crate) fn shuffled_order<R: Record>(span: &Span<'_, R>) -> Vec<u32> {
     let mut keyed: Vec<(u64, u32)> =
@@ -137,13 +138,14 @@ pub(crate) fn shuffled_order<R: Record>(span: &Span<'_, R>) -> Vec<u32> {
     keyed.into_iter().map(|(_, at)| at).collect()
 }
 
-/// The sort key of a creation time in shuffled order.
+/// Returns the sort key of a creation time in shuffled order.
 fn scatter(created_ms: i64) -> u64 {
     mix(0x5CA7_7E12, created_ms as u64)
 }
 
 impl<'a, R: Record> Ordered<'a, R> {
-    /// `shuffled` is the result of [`shuffled_order`]. It is read only if `order` is `Shuffled`.
+    /// Orders the rows of a span. `shuffled` is the result of [`shuffled_order`], and is used only if `order` is
+    /// `Shuffled`.
     pub(crate) fn new(span: Span<'a, R>, order: Order, shuffled: Arc<Vec<u32>>) -> Self {
         Self { span, order, shuffled }
     }
@@ -152,7 +154,7 @@ impl<'a, R: Record> Ordered<'a, R> {
         self.span.len()
     }
 
-    /// The row with this index in the order of the list.
+    /// Returns the row with this index in the order of the list; `None` after the last row.
     pub(crate) fn get(&self, at: usize) -> Option<&'a R> {
         match self.order {
             Order::OldestFirst => self.span.get(at),
@@ -161,7 +163,7 @@ impl<'a, R: Record> Ordered<'a, R> {
         }
     }
 
-    /// The index of the first row at or after a position.
+    /// Returns the index of the first row at or after a position.
     pub(crate) fn seek(&self, position: Position) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {

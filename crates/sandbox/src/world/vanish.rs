@@ -1,13 +1,13 @@
-//! Removes rows without a trace: those of visitors, of ranges of time, or by key.
+//! Removes rows without a trace: the rows of visitors, of a range of time, or with a key.
 
 use std::{collections::HashSet, ops::Range};
 
 use super::{PLANTED, Record, ResponseRow, RowKey, ThemeRow, Visitor, World};
 
-/// Finds rows by key. Compares the group as a number first, because the text of a key is slow to make.
+/// Finds rows by key. The group is compared as a number first, because building the text of a key is slow.
 pub(super) struct RowFinder {
     key: RowKey,
-    /// The group of the key as a number, if it is a UUID.
+    /// The group of the key as a number; `None` if the group is not a UUID.
     group: Option<u128>,
 }
 
@@ -88,7 +88,7 @@ impl World {
         gone.len() + gone_themes.len()
     }
 
-    /// The keys of the responses that fit.
+    /// Returns the keys of the responses that `is_wanted` accepts.
     fn keys_where(&self, is_wanted: impl Fn(&World, &ResponseRow) -> bool) -> Vec<RowKey> {
         self.responses
             .iter()
@@ -97,7 +97,7 @@ impl World {
             .collect()
     }
 
-    /// Returns true if a planted row belongs to this visitor UUID or user id.
+    /// Returns true if a planted row belongs to the visitor UUID or user id `text`.
     pub(crate) fn has_planted_rows_of(&self, text: &str) -> bool {
         let is_theirs = |wording: u32| {
             let identity = self.planted.get(wording as usize);
@@ -119,7 +119,7 @@ impl World {
         })
     }
 
-    /// The key of the response with this session and wording.
+    /// Returns the key of the response with this session and wording.
     pub(super) fn key_of(&self, session: u32, wording: u32) -> RowKey {
         if session == PLANTED {
             let identity = self.planted.get(wording as usize).cloned().unwrap_or_default();
