@@ -1,4 +1,4 @@
-//! Reads environment variables. The only file that does.
+//! Reads environment variables. No other file of the program does so.
 
 use std::path::PathBuf;
 
@@ -42,11 +42,12 @@ pub(super) fn shown_variable(name: &str) -> &str {
 /// The variables that change how this machine reaches the service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkVariables {
-    /// The name of the variable that sets a proxy, and the proxy's address without user and password.
+    /// The name of the variable that sets a proxy, and the proxy's address without user and password; `None` if no
+    /// variable does.
     pub proxy: Option<(String, String)>,
-    /// The hosts that are reached without the proxy.
+    /// The hosts that are reached without the proxy; `None` if the variable is not set.
     pub no_proxy: Option<String>,
-    /// The file of trusted certificate authorities.
+    /// The file of trusted certificate authorities; `None` if the variable is not set.
     pub certificates: Option<PathBuf>,
 }
 
@@ -68,7 +69,7 @@ pub fn network_variables() -> NetworkVariables {
     }
 }
 
-/// Returns the address without the user and password before its host.
+/// Returns the address of a proxy without the user and password before its host.
 fn without_credentials(address: &str) -> String {
     let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
     let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);

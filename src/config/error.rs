@@ -1,4 +1,4 @@
-//! Errors of the configuration. Each names the setting or file, and what to do.
+//! Errors of the configuration. Each error names the setting or file.
 
 use std::{io, path::PathBuf};
 

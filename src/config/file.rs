@@ -1,4 +1,4 @@
-//! Parses the configuration file. Every key is optional. An unknown key is an error that names the nearest known one.
+//! Parses the configuration file. Every key is optional. An unknown key is an error that names the nearest known key.
 
 use std::{
     collections::BTreeMap,
@@ -108,8 +108,7 @@ pub(super) struct EraseTable {
 impl ConfigFile {
     /// Reads and parses a file.
     ///
-    /// # Errors
-    /// The file cannot be read, or those of [`ConfigFile::parse`].
+    /// # Errors The file cannot be read, or [`ConfigFile::parse`] fails.
     pub fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
         let read = File::open(path).and_then(text::read);
         let text = read.map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
@@ -135,11 +134,10 @@ impl ConfigFile {
         Ok(ConfigFile { table: text.parse().map_err(|error| failed("", &error))?, ..file })
     }
 
-    /// Applies the settings of environment variables, which win over those of the file.
-    /// Returns the merged settings, and the keys that variables set.
+    /// Applies the settings of environment variables, which win over the settings of the file. Returns the merged
+    /// settings, and the keys that variables set.
     ///
-    /// # Errors
-    /// A variable that looks like a setting and is none, or a value that its key does not accept.
+    /// # Errors A variable that looks like a setting but is none, or a value that its key does not accept.
     pub fn with_variables(self, variables: &SettingVariables) -> Result<(ConfigFile, Vec<SettingKey>), ConfigError> {
         let mut table = self.table.clone();
         let set = variables.write_into(&mut table)?;
@@ -157,9 +155,9 @@ impl ConfigFile {
     }
 }
 
-/// Rewords a message of serde for people. An unknown key gets the nearest known one, and a value of the wrong type gets
-/// its key and the expected type. The value is not shown: it may be a misplaced secret.
-/// `key`: the dotted path of the key, as far as it is known.
+/// Rewords a message of serde for people. For an unknown key the message names the nearest known key. For a value of
+/// the wrong type it names the key and the expected type, but not the value, which may be a misplaced secret. `key` is
+/// the dotted path of the key; empty if it is not known.
 fn explain(key: &str, message: &str) -> String {
     let message = message.trim_end();
     let mut names = message.split('`').skip(1).step_by(2);
@@ -200,7 +198,8 @@ fn explain(key: &str, message: &str) -> String {
     format!("{label}: expected {expected}, not {found}")
 }
 
-/// Returns the message about an unknown key. `key` is its dotted path, and `known` are the keys of its table.
+/// Returns the message about the unknown key `unknown`. `key` is the dotted path of the key, and `known` are the known
+/// keys of its table. If the name suggests a secret, the message says where secrets belong.
 fn explain_unknown(key: &str, unknown: &str, known: &[&str]) -> String {
     if is_secret_key(unknown) {
         let table = key.strip_suffix(unknown).unwrap_or(key).trim_end_matches('.');

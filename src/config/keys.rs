@@ -1,5 +1,5 @@
-//! The list of all settings. The names of the environment variables follow from it.
-//! A test compares the list with the types of the file.
+//! The list of all settings. The names of the environment variables are derived from this list. A test compares the
+//! list with the types of the file.
 
 use ValueType::{List, Number, Path, PathOrNone, Switch, Text, Whole};
 
@@ -52,6 +52,7 @@ pub fn keys() -> impl Iterator<Item = SettingKey> {
     TABLES.iter().flat_map(in_table)
 }
 
+/// The name of a table of the file, and its keys with the types of their values.
 type Table = (&'static str, &'static [(&'static str, ValueType)]);
 
 const DRIFT: &[(&str, ValueType)] = &[("unknown_fields", Text), ("type_clashes", Text)];

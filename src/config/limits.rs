@@ -1,4 +1,4 @@
-//! Checks values of the file that depend on no other setting: ranges of numbers, and names of variables.
+//! Checks values of the file that can be checked without other settings: ranges of numbers, and names of variables.
 
 use super::{
     environment::is_variable_name,
@@ -10,7 +10,7 @@ use super::{
 const DAY_SECS: u64 = 24 * 3600;
 const YEAR_SECS: u64 = 366 * DAY_SECS;
 
-/// Checks the values that depend on no other setting.
+/// Checks the values that can be checked without other settings.
 ///
 /// # Errors
 /// A number outside its range, with the range, or a text that cannot be the name of a variable.

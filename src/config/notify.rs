@@ -70,7 +70,8 @@ pub struct NotifySettings {
     pub again_after: Duration,
     /// Time limit of one attempt.
     pub timeout: Duration,
-    /// Attempts at the end of a run. The next run retries a notification that was not delivered.
+    /// Maximum attempts to deliver a notification at the end of a run. The next run retries a notification that was not
+    /// delivered.
     pub attempts: u32,
     webhook: WebhookUrl,
 }
@@ -95,7 +96,7 @@ impl NotifySettings {
         !matches!(self.webhook, WebhookUrl::None)
     }
 
-    /// Returns the variable with the URL of the webhook; `None` if the URL comes from elsewhere.
+    /// Returns the name of the variable with the URL of the webhook; `None` if the URL comes from another source.
     pub fn url_variable(&self) -> Option<&str> {
         match &self.webhook {
             WebhookUrl::Variable(variable) => Some(variable),
@@ -132,7 +133,8 @@ fn is_http_url(url: &str) -> bool {
     rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['/', ':', '?', '#']))
 }
 
-/// Returns the settings of `[notify]`. `from_folder` resolves a path that is relative to the configuration file.
+/// Returns the settings of `[notify]`. `from_folder` resolves a path that is relative to the configuration file. Fails
+/// if a value is invalid, or if more than one source of the URL is set.
 pub(super) fn resolve(
     table: NotifyTable,
     from_folder: impl Fn(PathBuf) -> PathBuf,
@@ -166,6 +168,7 @@ pub(super) fn resolve(
     })
 }
 
+/// Returns the events with these names; all events if the key is not set. Fails for an empty list or an unknown name.
 fn events(names: Option<Vec<String>>) -> Result<Vec<NotifyEvent>, ConfigError> {
     let Some(names) = names else { return Ok(NotifyEvent::CHOICES.to_vec()) };
     if names.is_empty() {

@@ -34,7 +34,8 @@ pub struct RecordingsSettings {
     pub file_limit_bytes: u64,
 }
 
-/// Returns the settings of recordings. `path` is the folder, with its links resolved.
+/// Returns the settings of recordings. `path` is the folder, with its links resolved. Fails if a limit is 0, or if the
+/// limit of a file is above that of a run.
 pub(super) fn resolve(table: &RecordingsTable, path: PathBuf) -> Result<RecordingsSettings, ConfigError> {
     let limit = |setting: &str, limit_mb: Option<u64>, default: u64| match limit_mb {
         Some(0) => Err(invalid(setting, "0 would download nothing: set `enabled = false` instead")),
@@ -51,8 +52,8 @@ pub(super) fn resolve(table: &RecordingsTable, path: PathBuf) -> Result<Recordin
     Ok(RecordingsSettings { is_enabled: table.enabled.unwrap_or(false), path, run_limit_bytes, file_limit_bytes })
 }
 
-/// Checks that recordings have a folder of their own: files in the folders of the state, the archive and the tables are
-/// removed and replaced by other rules.
+/// Checks that recordings have a separate folder. In the folders of the state, the archive and the tables, other rules
+/// remove and replace files.
 pub(super) fn check_folder(
     path: &Path,
     state: &Path,
@@ -77,7 +78,7 @@ pub(super) fn check_folder(
     if parquet.starts_with(&path) {
         return refused("the Parquet folder, or above it:", &parquet);
     }
-    // Next to the folders of the tables, the folder of recordings is safe. Inside one of them it is not.
+    // The folder of recordings is safe next to the folders of the tables, but not inside one of these folders.
     match path.strip_prefix(&parquet).map(|below| below.components().count()) {
         Ok(1) if path.file_name().is_some_and(|name| name == FOLDER) => Ok(()),
         Ok(_) => refused("in the Parquet folder, where only 'recordings' is allowed:", &parquet),

@@ -32,8 +32,8 @@ const IN_FLIGHT_LIMIT: usize = 64;
 
 /// Reads the configuration file and merges it with the environment and the command line.
 ///
-/// The file is that of `--config` or `STUDYSYNC_CONFIG`, else `studysync.toml` if it exists. Paths in the file are
-/// relative to the file.
+/// The file is the one that `--config` or `STUDYSYNC_CONFIG` names, else `studysync.toml` if it exists. Paths in the
+/// file are relative to the file.
 ///
 /// # Errors
 /// A file that cannot be read or parsed, or an invalid value.
@@ -49,7 +49,8 @@ pub fn resolve(overrides: Overrides) -> Result<Settings, ConfigError> {
     resolve_with(file, &variables, config, overrides)
 }
 
-/// Merges a parsed file with environment variables and the command line. `config` is the path of the file.
+/// Merges a parsed file with environment variables and the command line. `config` is the path of the file; `None` if
+/// there is no file.
 pub(super) fn resolve_with(
     file: ConfigFile,
     variables: &SettingVariables,
@@ -58,7 +59,7 @@ pub(super) fn resolve_with(
 ) -> Result<Settings, ConfigError> {
     let (file, set) = file.with_variables(variables)?;
     resolve_file(file, config, overrides).map_err(|error| match error {
-        // Names the variable instead of the key if the value came from a variable.
+        // If the value came from a variable, the error names the variable and not the key.
         ConfigError::Invalid { setting, problem } => match set.iter().find(|key| key.label() == setting) {
             Some(key) => invalid(key.variable(), problem),
             None => invalid(setting, problem),
@@ -67,7 +68,8 @@ pub(super) fn resolve_with(
     })
 }
 
-/// Merges a parsed file with the command line. `config` is the path of the file.
+/// Merges a parsed file with the command line, and checks all values. `config` is the path of the file; `None` if there
+/// is no file.
 pub(super) fn resolve_file(
     mut file: ConfigFile,
     config: Option<PathBuf>,
@@ -129,7 +131,8 @@ pub(super) fn resolve_file(
     })
 }
 
-/// `from_folder` resolves a path of the file, which is relative to the folder of the file.
+/// Merges `[service]` with the command line. `from_folder` resolves a path of the file, which is relative to the folder
+/// of the file.
 fn service(
     table: ServiceTable,
     overrides: &mut Overrides,
@@ -162,7 +165,7 @@ fn service(
     })
 }
 
-/// Merges `[throttle]` with the command line.
+/// Merges `[throttle]` with the command line. Fails if a number is outside its range.
 fn throttle(table: &ThrottleTable, overrides: &Overrides) -> Result<ThrottleSettings, ConfigError> {
     let in_flight_max = overrides.concurrency.or(table.in_flight_max).unwrap_or(IN_FLIGHT_MAX);
     if !(1..=IN_FLIGHT_LIMIT).contains(&in_flight_max) {
@@ -181,7 +184,8 @@ fn throttle(table: &ThrottleTable, overrides: &Overrides) -> Result<ThrottleSett
     })
 }
 
-/// `from_folder` resolves a path of the file, which is relative to the folder of the file.
+/// Merges `[warehouse]` with the command line, and checks the result. `from_folder` resolves a path of the file, which
+/// is relative to the folder of the file.
 fn warehouse(
     table: WarehouseTable,
     overrides: &mut Overrides,
@@ -214,7 +218,7 @@ fn warehouse(
     Ok(warehouse)
 }
 
-/// Checks that the limit is enough for the configured warehouses, which share it.
+/// Checks that the memory limit is enough for the configured warehouses, which share the memory.
 fn check_memory_limit(warehouse: &WarehouseSettings, memory_limit_mb: u64) -> Result<(), ConfigError> {
     let least_mb = MEMORY_LIMIT_MB_MIN * warehouse.names().len().max(1) as u64;
     if memory_limit_mb >= least_mb {
@@ -225,7 +229,7 @@ fn check_memory_limit(warehouse: &WarehouseSettings, memory_limit_mb: u64) -> Re
     Err(invalid("[warehouse] memory_limit_mb", problem))
 }
 
-/// Checks that the copy for readers has an original, and is another file.
+/// Checks that the copy for readers has an original, and is not the original itself.
 fn check_publish(warehouse: &WarehouseSettings) -> Result<(), ConfigError> {
     let Some(copy) = &warehouse.publish else { return Ok(()) };
     let setting = "[warehouse] publish";
@@ -247,6 +251,7 @@ fn check_surveys(overrides: &Overrides) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Returns the days after which vanished sessions are erased; `None` keeps them.
 fn erase_vanished_after_days(table: &EraseTable) -> Result<Option<u32>, ConfigError> {
     match table.on_vanish.as_deref() {
         None | Some("keep") => Ok(None),

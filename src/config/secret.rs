@@ -37,9 +37,9 @@ const KEY_BYTES_MIN: usize = 16;
 
 /// Time limit of a command that prints a secret. A secret manager may first ask for a fingerprint or a code.
 const COMMAND_WAIT: Duration = Duration::from_secs(60);
-/// Interval between two checks whether a command has ended.
+/// Interval between two checks whether a command has exit_status.
 const COMMAND_POLL: Duration = Duration::from_millis(10);
-/// Time limit for the output of a command to close after the command has ended.
+/// Time limit for the output of a command to close after the command has exit_status.
 const OUTPUT_WAIT: Duration = Duration::from_secs(5);
 /// Limit of the output of a command.
 const COMMAND_BYTES_MAX: u64 = 64 * 1024;
@@ -64,7 +64,8 @@ impl SecretSource {
         }
     }
 
-    /// Returns true if the source is a variable of this program that is not set: the user has configured no secret.
+    /// Returns true if the source is a `STUDYSYNC_` variable that is not set. In this case the user has configured no
+    /// secret.
     pub fn is_unset_default(&self) -> bool {
         matches!(self, SecretSource::Variable(name) if name.starts_with("STUDYSYNC_") && variable(name).is_none())
     }
@@ -78,7 +79,7 @@ pub(super) struct SecretKeys {
     pub name: &'static str,
     pub file: Option<PathBuf>,
     pub command: Option<String>,
-    /// The variable that the configuration names.
+    /// The variable that the configuration names; `None` if it names none.
     pub variable: Option<String>,
     /// The variable that is read if the configuration names no source.
     pub default_variable: &'static str,
@@ -103,8 +104,8 @@ impl SecretKeys {
     }
 }
 
-/// Reads a secret from its source. `key`: the configuration key of a command, for error messages. `missing`: returns
-/// the error for a variable that is not set.
+/// Reads a secret from its source. `key` is the configuration key of a command, for error messages. `missing` returns
+/// the error for a variable that is not set. Fails for an empty secret and for one of several lines.
 pub(super) fn read_secret(
     source: &SecretSource,
     key: &str,
@@ -115,7 +116,7 @@ pub(super) fn read_secret(
             let read = File::open(path).and_then(text::read);
             (read.map_err(|source| key_file_error(path, source))?, format!("file {}", path.display()))
         }
-        // The command line is not shown: it may contain a secret itself.
+        // The command line is not shown, because it may contain a secret itself.
         SecretSource::Command(line) => (command_output(line, key, COMMAND_WAIT)?, format!("the command {key}")),
         SecretSource::Variable(name) => {
             (variable(name).ok_or_else(|| missing(name))?, format!("environment variable {name}"))
@@ -137,8 +138,9 @@ pub(super) fn read_secret(
 /// Runs a command line and returns its output. The command shares stderr and the terminal with this program, so that it
 /// can ask for a password.
 ///
-/// Time and output are limited even if the command closes its output and keeps running, or leaves a process behind that
-/// keeps the output open. `key`: the configuration key, for error messages.
+/// Time and size of the output are limited, even if the command closes its output and keeps running, or if a process
+/// that it started keeps the output open. `key` is the configuration key, for error messages. Fails if the command
+/// fails or prints too much.
 fn command_output(line: &str, key: &str, wait_max: Duration) -> Result<String, ConfigError> {
     let failed = |problem: String| invalid(key, problem);
     let mut command = Command::new("/bin/sh");
@@ -149,14 +151,14 @@ fn command_output(line: &str, key: &str, wait_max: Duration) -> Result<String, C
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
             let read = stdout.take(COMMAND_BYTES_MAX + 1).read_to_end(&mut bytes);
-            // The receiver is gone if the time limit has passed.
+            // The send fails if the time limit has passed and nobody receives.
             sender.send(read.map(|_| bytes)).ok();
         });
     }
     let until = Instant::now() + wait_max;
-    let ended =
+    let exit_status =
         wait_until(&mut child, until).map_err(|error| failed(format!("cannot wait for the command: {error}")))?;
-    let Some(status) = ended else {
+    let Some(status) = exit_status else {
         child.kill().ok();
         child.wait().ok();
         let secs = wait_max.as_secs();

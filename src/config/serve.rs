@@ -60,7 +60,8 @@ pub struct ServeSettings {
     pub webhook: Option<String>,
     /// The source of the webhooks' secret.
     pub token_source: SecretSource,
-    /// The service's id of the environment whose webhooks are accepted; `None` is the environment of the first webhook.
+    /// The service's id of the environment whose webhooks are accepted; `None` takes the environment of the first
+    /// webhook.
     pub environment_id: Option<String>,
     /// The cron expression of `sync`; `None` runs nothing by schedule.
     pub schedule: Option<String>,
@@ -68,11 +69,11 @@ pub struct ServeSettings {
     pub timezone: String,
     /// The largest random delay of a scheduled run.
     pub jitter: Duration,
-    /// Time to collect further webhooks before a webhook starts a scan; zero starts none.
+    /// Time to collect further webhooks before a webhook starts a scan. With zero, webhooks start no scan.
     pub wake: Duration,
     /// Time to collect further deliveries before they are written to the warehouses.
     pub flush: Duration,
-    /// The lag of a stream above which `/healthz` is red.
+    /// The lag of a stream above which `/healthz` reports a failure.
     pub max_lag: MaxLag,
     /// True if the status page is served.
     pub has_status_page: bool,
@@ -91,7 +92,8 @@ pub enum MaxLag {
 }
 
 impl ServeSettings {
-    /// Returns the largest allowed lag of a stream; `None` is no limit. `by_schedule`: the limit if none is configured.
+    /// Returns the largest allowed lag of a stream; `None` means no limit. `by_schedule` is the limit if none is
+    /// configured.
     pub fn max_lag(&self, by_schedule: Duration) -> Option<Duration> {
         match self.max_lag {
             MaxLag::BySchedule => Some(by_schedule),
@@ -192,7 +194,7 @@ pub(super) fn resolve(
     })
 }
 
-/// Returns the path that receives webhooks; `None` if it is off.
+/// Returns the path that receives webhooks; `None` if webhooks are off.
 ///
 /// # Errors
 /// The text is no path, or `serve` uses the path itself.

@@ -67,8 +67,8 @@ impl SettingVariables {
             let value = toml_value(&key, variable.text.trim()).map_err(|problem| invalid(&name, problem))?;
             let table = table_of(file, key.table);
             let table = table.ok_or_else(|| invalid(&name, format!("the file has no table [{}]", key.table)))?;
-            // The variable replaces an alternative key of the file. Two variables for alternative keys are refused
-            // later, as two keys of the file are.
+            // The variable replaces an alternative key of the file. If variables set two alternative keys, the settings
+            // are refused later, as if the file had both keys.
             let is_of_file =
                 |other: &&&str| !set.iter().any(|set: &SettingKey| set.table == key.table && set.name == **other);
             for other in alternatives(&key).iter().filter(is_of_file) {
@@ -80,11 +80,10 @@ impl SettingVariables {
         Ok(set)
     }
 
-    /// Refuses a variable whose name looks like a setting but is none, as the file refuses an unknown key.
-    /// `named_in_file`: variables that the configuration names, for example for the key of the service.
+    /// Refuses a variable whose name looks like a setting but is none, as an unknown key of the file is refused.
+    /// `named_in_file` are variables that the configuration names, for example for the key of the service.
     ///
-    /// # Errors
-    /// The unknown variable, with the nearest known one.
+    /// # Errors The error names the unknown variable and the nearest known one.
     pub fn check_names(&self, named_in_file: &[&str]) -> Result<(), ConfigError> {
         let looks_like_setting = |name: &str| {
             let Some(rest) = name.strip_prefix(PREFIX) else { return false };
@@ -123,7 +122,7 @@ const ALTERNATIVES: &[&[&str]] = &[
     &["url", "url_file", "url_env"],
 ];
 
-/// Returns the keys that cannot be set together with this one.
+/// Returns the keys that cannot be set together with `key`.
 fn alternatives(key: &SettingKey) -> Vec<&'static str> {
     let group = ALTERNATIVES.iter().find(|group| group.contains(&key.name)).copied().unwrap_or_default();
     group.iter().copied().filter(|name| *name != key.name).collect()
@@ -140,8 +139,8 @@ fn is_set_by_kubernetes(variable: &Variable) -> bool {
         || name.contains("_PORT_")
 }
 
-/// Returns the table with this dotted name, and creates it if it is missing. A file's `studies` are the surveys. `None`
-/// if the name belongs to a value that is no table.
+/// Returns the table with this dotted name, and creates the table if it is missing. A table `studies` in the file
+/// stands for `surveys`. `None` if a part of the name belongs to a value that is no table.
 fn table_of<'file>(file: &'file mut toml::Table, name: &str) -> Option<&'file mut toml::Table> {
     let mut table = file;
     for part in name.split('.') {
@@ -151,12 +150,13 @@ fn table_of<'file>(file: &'file mut toml::Table, name: &str) -> Option<&'file mu
     Some(table)
 }
 
+/// Parses the text of a variable as the type of its key. The error describes the problem.
 fn toml_value(key: &SettingKey, text: &str) -> Result<toml::Value, String> {
     Ok(match key.value_type {
         ValueType::Text => text.into(),
         ValueType::PathOrNone if text == "none" => text.into(),
         ValueType::Path | ValueType::PathOrNone => {
-            // As on the command line: relative to the working folder, not to the configuration file.
+            // As on the command line, the path is relative to the working folder, not to the configuration file.
             let path = std::path::absolute(expand_tilde(PathBuf::from(text))?).map_err(|error| error.to_string())?;
             path.to_string_lossy().into_owned().into()
         }

@@ -19,7 +19,8 @@ use super::{
 /// Memory of the program itself during a query, in bytes.
 const QUERY_PROGRAM_BYTES: u64 = 64 << 20;
 
-/// Values of the command line, which win over the file and the environment.
+/// Values of the command line, which win over the file and the environment. `None`, an empty list and `false` override
+/// nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     pub config: Option<PathBuf>,
@@ -68,15 +69,15 @@ pub struct Settings {
     pub archive: ArchiveChoice,
     /// The folder of the pages of unfinished scans, and of the archive.
     pub archive_root: PathBuf,
-    /// The file name of the state before links were resolved. It marks the pages of this state in the archive.
+    /// The file name of the state file before links were resolved. The archive folder stores this name as its owner.
     pub archive_owner: String,
     /// Days that archived pages are kept; `None` keeps them for ever.
     pub archive_keep_days: Option<u32>,
-    /// Days after which vanished sessions are erased; `None` keeps them, marked.
+    /// Days after which vanished sessions are erased; `None` keeps their rows, marked as vanished.
     pub erase_vanished_after_days: Option<u32>,
-    /// Time after which a run stops early, resumable.
+    /// Time after which a run stops early and can be resumed; `None` for no limit.
     pub deadline: Option<Duration>,
-    /// Number of requests after which a run stops early, resumable.
+    /// Number of requests after which a run stops early and can be resumed; `None` for no limit.
     pub max_requests: Option<u64>,
     pub recordings: RecordingsSettings,
     pub serve: ServeSettings,
@@ -113,11 +114,11 @@ pub enum AuthChoice {
 /// `[throttle]`.
 #[derive(Clone, Debug)]
 pub struct ThrottleSettings {
-    /// Concurrent requests, and windows that are pulled concurrently.
+    /// Maximum concurrent requests, and maximum windows that are pulled concurrently.
     pub in_flight_max: usize,
-    /// Upper limit of the learned rate.
+    /// Maximum request rate, also if a higher rate was learned; `None` for no maximum.
     pub requests_per_sec_max: Option<f64>,
-    /// The longest `Retry-After` that a run waits for; a longer one stops the run early, resumable.
+    /// The longest `Retry-After` that a run waits for. A longer one stops the run early, and a later run resumes.
     pub patience: Duration,
     /// True if requests are sent before the `Retry-After` of an earlier run is over.
     pub ignores_stored_retry_after: bool,
@@ -130,7 +131,7 @@ pub struct StreamSettings {
     pub flags: FlagSet,
     /// Rows per page.
     pub page_rows: u32,
-    /// Answers younger than this are left to the next run.
+    /// Rows younger than this are not read yet; a later run reads them.
     pub settle: Duration,
     pub rescan: RescanRules,
     /// Start of the first sync, epoch milliseconds; `None` starts
@@ -158,7 +159,8 @@ pub struct WarehouseSettings {
     pub parquet: Option<PathBuf>,
     /// True if Parquet is partitioned by day, false if by month.
     pub parquet_by_day: bool,
-    /// Memory limit of the process, kept within a quarter. An engine spills to disk beyond its share.
+    /// Memory limit of the process; the real use may be up to a quarter more. An engine whose share is used up spills
+    /// to disk.
     pub memory_limit_bytes: u64,
     /// How long a run waits for a warehouse that another process has locked.
     pub lock_wait: Duration,
@@ -186,8 +188,7 @@ impl WarehouseSettings {
 impl Settings {
     /// Returns the address of the service.
     ///
-    /// # Errors
-    /// No address is set, or the one of the template.
+    /// # Errors No address is set, or the address is the example of the template.
     pub fn base_url(&self) -> Result<&str, ConfigError> {
         match self.service.base_url.as_deref() {
             None | Some("") => Err(ConfigError::NoService { file: CONFIG_FILE_NAME }),
@@ -196,7 +197,7 @@ impl Settings {
         }
     }
 
-    /// Returns the `--stream` and `--survey` flags that restrict the run; `None` if there are none.
+    /// Returns the `--stream` and `--survey` flags that restrict the run, as text; `None` if there are none.
     pub fn narrowed_to(&self) -> Option<String> {
         let streams: BTreeSet<&str> = self.named_streams.iter().map(|stream| stream.name()).collect();
         let surveys: BTreeSet<i64> = self.surveys.iter().copied().collect();
@@ -206,7 +207,7 @@ impl Settings {
         (!flags.is_empty()).then(|| flags.join(" "))
     }
 
-    /// Returns an error unless at least one warehouse is configured.
+    /// Fails unless at least one warehouse is configured.
     pub fn require_warehouse(&self) -> Result<(), ConfigError> {
         match (&self.warehouse.duckdb, &self.warehouse.parquet) {
             (None, None) => Err(ConfigError::NoWarehouse { file: CONFIG_FILE_NAME }),
@@ -225,8 +226,8 @@ impl Settings {
         read_secret(&self.service.api_key_source, "[service] api_key_command", missing)
     }
 
-    /// Returns the settings of a run that reads only new rows of these streams. Re-scans of closed windows, and users,
-    /// are left to the nightly run: no webhook reports a change of a user.
+    /// Returns the settings of a run that reads only new rows of these streams. Such a run makes no re-scans of
+    /// complete windows, and reads no users, because no webhook reports a change of a user. The nightly run does both.
     #[must_use]
     pub fn trailing(&self, streams: &[Stream]) -> Settings {
         let mut settings = self.clone();

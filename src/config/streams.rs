@@ -1,4 +1,4 @@
-//! `[streams.NAME]`: which streams are enabled, and how each is read. `studies` is another name of `surveys`.
+//! `[streams.NAME]`: which streams are enabled, and how each stream is read. `studies` is another name of `surveys`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -56,8 +56,8 @@ pub(super) fn drift_policy(tables: &StreamTables) -> Result<DriftPolicy, ConfigE
     Ok(policy)
 }
 
-/// Returns the settings of the enabled lists, in the order in which a run reads them. `only`: the streams of the
-/// command line; if there are any, they are enabled and all others are not.
+/// Returns the settings of the enabled lists, in the order in which a run reads them. `only` are the streams of the
+/// command line. If `only` is not empty, exactly these streams are enabled.
 pub(super) fn enabled(mut tables: StreamTables, only: &[Stream]) -> Result<Vec<StreamSettings>, ConfigError> {
     let mut enabled = Vec::new();
     for stream in Stream::LISTS {
@@ -71,7 +71,7 @@ pub(super) fn enabled(mut tables: StreamTables, only: &[Stream]) -> Result<Vec<S
     Ok(enabled)
 }
 
-/// Returns the settings of the stream of users. `only`: the streams of the command line.
+/// Returns the settings of the stream of users. `only` are the streams of the command line; see [`enabled`].
 ///
 /// # Errors
 /// A key that only lists have, or an invalid length of time.
@@ -98,6 +98,8 @@ pub(super) fn users_settings(table: StreamTable, only: &[Stream]) -> Result<User
     })
 }
 
+/// Returns the settings of a list from its table. Fails if a value is invalid, or if the table has a key that this
+/// stream does not have.
 fn stream_settings(stream: Stream, table: StreamTable) -> Result<StreamSettings, ConfigError> {
     let label = |key: &str| format!("[streams.{stream}] {key}");
     if table.refresh_after.is_some() || table.ask_again_after.is_some() {

@@ -1,5 +1,5 @@
-//! Expands `~` in paths, as a shell does. Other forms that a shell would expand are errors: without a shell, the
-//! program would create a folder with that name.
+//! Expands `~` in paths, as a shell does. Other forms that a shell would expand are errors. Without the error, the
+//! program would create a folder with a name such as `$HOME`.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -13,6 +13,7 @@ pub(super) fn expand_tilde(path: PathBuf) -> Result<PathBuf, String> {
     expand_tilde_with(path, || variable("HOME").filter(|home| !home.is_empty()).map(PathBuf::from))
 }
 
+/// Expands a leading `~`, as [`expand_tilde`]. `home` returns the home folder; `None` if it is unknown.
 fn expand_tilde_with(path: PathBuf, home: impl FnOnce() -> Option<PathBuf>) -> Result<PathBuf, String> {
     let shown = path.display();
     if path.as_os_str().is_empty() {

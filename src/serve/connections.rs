@@ -1,5 +1,5 @@
-//! Accepts connections and limits their number and duration. A new connection replaces an idle one, so that idle
-//! connections, however many, keep no delivery out.
+//! Accepts connections and limits their number and duration. If there are too many connections, a new connection
+//! replaces an old one, so that idle connections cannot keep deliveries out.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Counter, ServeState};
 
-/// Open connections at most. Together with the files of a run they stay below 1,024, a common limit of a process.
+/// Maximum open connections. Together with the files of a run they stay below 1,024 file handles, a common limit of a
+/// process.
 const CONNECTIONS_MAX: usize = 512;
 /// The longest time for the head of a request, and for an idle connection.
 const HEAD_WAIT: Duration = Duration::from_secs(10);
@@ -36,11 +37,12 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long current requests may take after `stop`.
 const STOP_WAIT: Duration = Duration::from_secs(5);
-/// The answer to a connection when all others are busy.
+/// The answer to a connection if all other connections are storing deliveries.
 const BUSY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
-/// One open connection.
+/// An open connection. `evicted` is cancelled to close the connection; `is_storing` is true while its delivery is being
+/// stored.
 #[derive(Debug, Default)]
 pub(super) struct Connection {
     evicted: CancellationToken,
@@ -51,6 +53,7 @@ pub(super) struct Connection {
 pub(super) struct EvictionGuard<'a>(&'a AtomicBool);
 
 impl Connection {
+    /// Protects the connection from eviction until the returned guard is dropped.
     pub fn protect(&self) -> EvictionGuard<'_> {
         self.is_storing.store(true, Ordering::Release);
         EvictionGuard(&self.is_storing)
@@ -63,7 +66,7 @@ impl Drop for EvictionGuard<'_> {
     }
 }
 
-/// The open connections by number; older ones have smaller numbers.
+/// The open connections by number. An older connection has a smaller number.
 #[derive(Default)]
 struct Connections {
     open: Mutex<BTreeMap<u64, Arc<Connection>>>,
@@ -71,8 +74,8 @@ struct Connections {
 }
 
 impl Connections {
-    /// Adds a connection. If there are too many, evicts the oldest one that stores no delivery; returns `None` if all
-    /// do.
+    /// Adds a connection. If there are too many, evicts the oldest connection that stores no delivery. Returns `None`
+    /// if all connections store deliveries.
     fn admit(&self, state: &ServeState) -> Option<(u64, Arc<Connection>)> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= CONNECTIONS_MAX {
@@ -94,7 +97,7 @@ impl Connections {
     }
 }
 
-/// Accepts connections until `stop`. Then it waits for the current requests.
+/// Accepts and serves connections until `stop` is cancelled. Returns after the current requests have ended.
 pub(super) async fn serve_connections(
     listener: TcpListener,
     router: Router,
@@ -120,7 +123,7 @@ pub(super) async fn serve_connections(
         state.count(Counter::Connections, 1);
         let Some((id, connection)) = connections.admit(&state) else {
             state.count(Counter::Overloaded, 1);
-            // A client that cannot take this answer gets none.
+            // If the client cannot take this answer, it gets no answer.
             let _ = stream.try_write(BUSY);
             continue;
         };
@@ -134,7 +137,7 @@ pub(super) async fn serve_connections(
     while tasks.join_next().await.is_some() {}
 }
 
-/// Pauses after an error that concerns more than one connection.
+/// Pauses after an error of `accept`, unless the error concerns only one connection.
 async fn pause_after(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     if !matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
@@ -143,7 +146,8 @@ async fn pause_after(error: &io::Error) {
     }
 }
 
-/// Serves one connection until it ends, is evicted, or `stop`.
+/// Serves one connection until it ends, is evicted, or `stop` is cancelled. After `stop` the current request may still
+/// end.
 async fn serve(stream: TcpStream, router: Router, connection: &Arc<Connection>, stop: CancellationToken) {
     // Without this option the connection is only slower.
     let _ = stream.set_nodelay(true);

@@ -1,5 +1,5 @@
-//! The daemon: does the jobs that are due, one at a time. Its only inputs are the clock, the inbox, and the schedule's
-//! progress in the inbox, so it may be killed and restarted at any moment.
+//! The daemon does the jobs that are due, one at a time. Its only inputs are the clock, the inbox, and the schedule's
+//! progress in the inbox. So the daemon may be killed and restarted at any moment.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,18 +22,18 @@ use super::{
     notifier::Notifier, serve_state::RunningJob,
 };
 
-/// The longest sleep: the wall clock may jump meanwhile.
+/// The longest sleep. Sleeps are short because the wall clock may jump.
 const SLEEP_MAX: Duration = Duration::from_secs(30);
-/// Interval at which flushed deliveries are shown to readers of Parquet, unless a run shows them earlier. Each time
-/// rewrites the month.
+/// Interval at which flushed deliveries become visible to readers of Parquet, unless a run makes them visible earlier.
+/// Each time, the partition of the month is rewritten.
 const PUBLISH_EVERY_MS: i64 = 15 * MINUTE_MS;
 /// Shortest interval between two counts of the pending deliveries.
 const COUNT_EVERY_MS: i64 = 10_000;
-/// Deliveries of an earlier process that are searched for hints at the start.
+/// Maximum deliveries of earlier processes that are read at the start to plan jobs.
 const EARLIER_MAX: u32 = 10_000;
 const EARLIER_BYTES_MAX: usize = 64 << 20;
 
-/// The daemon.
+/// Does the jobs of `serve`, one at a time.
 pub struct Daemon {
     settings: Settings,
     system: System,
@@ -41,17 +41,19 @@ pub struct Daemon {
     inbox: Inbox,
     jobs: DueJobs,
     schedule_entry: ScheduleEntry,
-    /// The entry as the inbox has it.
+    /// The entry that was last saved in the inbox; `None` if none was saved yet.
     saved_entry: Option<ScheduleEntry>,
     /// When the pending deliveries were last counted; `None` if a job has changed them since.
     counted_ms: Option<i64>,
+    /// When flushed deliveries were last made visible to readers of Parquet.
     published_ms: i64,
+    /// True if flushed deliveries are not visible to readers of Parquet yet.
     has_unpublished: bool,
     notifier: Notifier,
 }
 
 impl Daemon {
-    /// Reads the schedule and its progress.
+    /// Opens the inbox, and reads the schedule and its progress.
     ///
     /// # Errors
     /// `Schedule`, `Zone`, `Pipeline` or `State`.
@@ -91,7 +93,7 @@ impl Daemon {
         })
     }
 
-    /// Works until `stop`. Then the current run ends in order.
+    /// Does jobs until `stop` is cancelled. A current run then ends in order, and can be resumed.
     ///
     /// # Errors
     /// The deliveries of earlier processes cannot be read.
@@ -131,7 +133,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Plans jobs for the deliveries that earlier processes stored and no warehouse has yet.
+    /// Plans jobs for the deliveries that earlier processes stored and that are not in the warehouses yet.
     fn read_earlier_deliveries(&mut self) -> Result<(), ServeError> {
         let earlier = self.inbox.pending(EARLIER_MAX, EARLIER_BYTES_MAX).map_err(ServeError::State)?;
         let now_ms = self.system.clock.now_ms();
@@ -163,6 +165,7 @@ impl Daemon {
         }
     }
 
+    /// Does one job. Returns how the job ended.
     async fn do_job(&mut self, job: &Job, stop: &CancellationToken) -> JobOutcome {
         match job {
             Job::Sync { .. } => self.sync("sync", self.settings.clone(), stop).await,
@@ -175,6 +178,8 @@ impl Daemon {
         self.state.update_status(|status| status.running = Some(RunningJob { command, since_ms }));
     }
 
+    /// Executes a run and publishes its progress and result. `command` is `sync` for a scheduled run, which is also
+    /// notified about, or `wake`.
     async fn sync(&mut self, command: &'static str, settings: Settings, stop: &CancellationToken) -> JobOutcome {
         let started_ms = self.system.clock.now_ms();
         self.state.count(Counter::Runs, 1);
@@ -216,7 +221,7 @@ impl Daemon {
             (status.last_error, status.rate_limited_until_ms) = (error_text, rate_limited_until_ms);
         });
         if job == JobOutcome::Finished {
-            // A run publishes what the inbox had at its start.
+            // A run also publishes all deliveries that were in the inbox at its start.
             (self.published_ms, self.has_unpublished) = (finished_ms, false);
         } else {
             self.state.count(Counter::RunsFailed, 1);
@@ -224,13 +229,15 @@ impl Daemon {
         job
     }
 
+    /// Writes the deliveries of the inbox to the warehouses. If the last publication is long ago, also makes them
+    /// visible to readers of Parquet. If another run holds the lease, the flush is tried again later.
     async fn flush(&mut self, stop: &CancellationToken) -> JobOutcome {
         let now_ms = self.system.clock.now_ms();
         let publishes = now_ms - self.published_ms >= PUBLISH_EVERY_MS;
         self.set_running("flush", now_ms);
         let flushed = flush_deliveries(&self.settings, &self.system, stop, publishes).await;
         let error_text = flushed.as_ref().err().map(|error| chain(error));
-        // A lease held by another run is no error of the flush: that run writes the deliveries itself.
+        // If another run holds the lease, the flush has not failed: the other run writes the deliveries itself.
         let is_locked_out = flushed.as_ref().is_err_and(is_leased);
         self.state.update_status(|status| {
             status.running = None;
@@ -279,7 +286,7 @@ impl Daemon {
             self.saved_entry = Some(self.schedule_entry.clone());
         }
         let now_ms = self.system.clock.now_ms();
-        // Counting reads every stored delivery. Between two counts the receiver adds new deliveries.
+        // Counting reads every stored delivery. Between two counts the receiver adds new deliveries to the last count.
         if self.counted_ms.is_none_or(|counted_ms| now_ms - counted_ms >= COUNT_EVERY_MS) {
             let pending = self.inbox.count_pending()?;
             self.state.update_status(|status| status.pending = pending);
@@ -289,7 +296,7 @@ impl Daemon {
     }
 }
 
-/// Executes a run and logs its progress at intervals.
+/// Executes a run and logs its progress at intervals. Returns the report and the result of the run.
 async fn execute_and_log(run: Run, state: &ServeState) -> (RunReport, Result<(), PipelineError>) {
     let log = log_progress(|| state.progress().unwrap_or_default());
     tokio::select! {
@@ -322,6 +329,7 @@ impl RunResult {
     }
 }
 
+/// Returns how the daemon goes on after the error of a run.
 fn outcome_of_error(error: &PipelineError) -> JobOutcome {
     match error.exit_code() {
         // A person has to change the configuration or the key.

@@ -1,5 +1,5 @@
-//! Stores deliveries durably before they are answered: one thread writes all queued deliveries with one fsync. A
-//! delivery that finds the queue full is refused.
+//! Stores deliveries durably before they are answered. One thread writes all queued deliveries with one fsync. If the
+//! queue is full, a new delivery is refused.
 
 use std::{io, sync::Arc};
 
@@ -12,12 +12,12 @@ use crate::{
 
 use super::{Counter, ServeState};
 
-/// Deliveries that wait to be written, at most.
+/// Maximum deliveries that wait to be written.
 const QUEUED_MAX: usize = 1024;
-/// Deliveries that are written together, at most.
+/// Maximum deliveries that are written together.
 const GROUP_MAX: usize = 512;
 
-/// Where deliveries are stored.
+/// The storage of deliveries.
 #[derive(Debug)]
 pub enum Storage {
     /// Durably in the inbox.
@@ -27,7 +27,7 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// Tests whether a delivery could be stored: writes something durably and removes it.
+    /// Tests if a delivery could be stored, by writing something durably and removing it.
     fn probe(&mut self) -> Result<(), StateError> {
         match self {
             Storage::Inbox(inbox) => inbox.check_writable(),
@@ -43,13 +43,14 @@ impl Storage {
     }
 }
 
-/// Why a delivery was not stored. Both reasons can pass.
+/// Why a delivery was not stored. Both reasons may be temporary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StoreError {
     QueueFull,
     WriteFailed,
 }
 
+/// A delivery in the queue, and the channel for the result.
 struct QueuedDelivery {
     delivery: NewDelivery,
     answer: oneshot::Sender<Result<DeliveryReceipt, StoreError>>,
@@ -60,7 +61,7 @@ struct QueuedDelivery {
 /// A request to the writing thread.
 enum WriterRequest {
     Store(QueuedDelivery),
-    /// Find out whether a delivery could be stored.
+    /// Test if a delivery could be stored, and send the result.
     Probe(oneshot::Sender<bool>),
 }
 
@@ -76,7 +77,8 @@ impl DeliveryQueue {
         Ok(DeliveryQueue(sender))
     }
 
-    /// Stores a delivery. Returns when it is durable, or when it cannot be stored. `memory` reserves that of the body.
+    /// Stores a delivery. Returns when the delivery is durable, or when it cannot be stored. `memory` is the
+    /// reservation of the memory of the body.
     pub(super) async fn store(
         &self,
         delivery: NewDelivery,
@@ -91,8 +93,8 @@ impl DeliveryQueue {
         answered.await.unwrap_or(Err(StoreError::WriteFailed))
     }
 
-    /// Tests whether a delivery could be stored now. Returns `None` if the queue is full: then the last delivery has
-    /// shown it.
+    /// Tests if a delivery could be stored now. Returns `None` without a test if the queue is full: the queued
+    /// deliveries show the result themselves.
     pub(super) async fn probe(&self) -> Option<bool> {
         let (answer, answered) = oneshot::channel();
         self.0.try_send(WriterRequest::Probe(answer)).ok()?;
@@ -100,7 +102,8 @@ impl DeliveryQueue {
     }
 }
 
-/// The loop of the writing thread.
+/// The loop of the writing thread, which ends when all clones of the queue are dropped. Collects a group of requests
+/// and stores its deliveries together. Tests the storage only if the group has no delivery.
 fn write(mut storage: Storage, mut queue: mpsc::Receiver<WriterRequest>, state: &ServeState) {
     let mut group = Vec::with_capacity(GROUP_MAX);
     while let Some(first) = queue.blocking_recv() {
@@ -123,12 +126,13 @@ fn write(mut storage: Storage, mut queue: mpsc::Receiver<WriterRequest>, state: 
             store(&mut storage, &mut group, state);
         }
         for answer in probes {
-            // Fails if the caller is gone.
+            // The send fails if the caller no longer waits.
             let _ = answer.send(state.is_storing());
         }
     }
 }
 
+/// Stores a group of deliveries and sends each result. The group is empty afterwards.
 fn store(storage: &mut Storage, group: &mut Vec<QueuedDelivery>, state: &ServeState) {
     let mut deliveries = Vec::with_capacity(group.len());
     let mut answers = Vec::with_capacity(group.len());
@@ -144,7 +148,7 @@ fn store(storage: &mut Storage, group: &mut Vec<QueuedDelivery>, state: &ServeSt
     }
     for (index, (answer, _)) in answers.into_iter().enumerate() {
         let stored = accepted.as_ref().ok().and_then(|accepted| accepted.get(index).copied());
-        // Fails if the sender is gone; the delivery is stored all the same.
+        // The send fails if the receiver of the delivery no longer waits. The delivery is stored anyway.
         let _ = answer.send(stored.ok_or(StoreError::WriteFailed));
     }
 }

@@ -1,6 +1,6 @@
 //! Decides which job of `serve` is due next: a scheduled run, a wake-up by webhooks, or a flush of the inbox. Pure.
 //!
-//! A *tick* is one time of the schedule. A tick is done only when its run came to an end, so a killed run is due
+//! A *tick* is one time of the schedule. A tick is done only when its run has ended, so the tick of a killed run is due
 //! again. One run makes up for all missed ticks.
 
 use std::collections::BTreeMap;
@@ -12,9 +12,9 @@ use super::Schedule;
 /// Delay before the first retry of a failed job; each further delay is twice as long, up to an hour.
 const RETRY_MS: i64 = 5 * MINUTE_MS;
 const RETRY_MS_MAX: i64 = 60 * MINUTE_MS;
-/// Attempts for one tick; then the next tick is waited for.
+/// Maximum attempts for one job. After the last attempt of a tick, the daemon waits for the next tick.
 const ATTEMPTS_MAX: u32 = 10;
-/// The ends of new windows are multiples of this, so a record can be read only up to five minutes later.
+/// The ends of new windows are multiples of this time, so it takes up to five minutes until a new record can be read.
 const WINDOW_GRID_MS: i64 = 5 * MINUTE_MS;
 
 /// A job of the daemon.
@@ -28,11 +28,11 @@ pub enum Job {
     Flush,
 }
 
-/// How a job ended, as far as the next attempt depends on it.
+/// How a job ended. The time of the next attempt depends on this outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobOutcome {
     Finished,
-    /// A retry makes sense, but not before this time if one is given.
+    /// A retry is useful, but not before `not_before_ms` if a time is given.
     Retry {
         not_before_ms: Option<i64>,
     },
@@ -40,6 +40,7 @@ pub enum JobOutcome {
     Skipped,
 }
 
+/// The tick whose run is next: its time by the schedule, when the run is due, and the attempts so far.
 #[derive(Clone, Copy, Debug)]
 struct Tick {
     tick_ms: i64,
@@ -47,10 +48,11 @@ struct Tick {
     attempts: u32,
 }
 
+/// A planned wake-up of a stream.
 #[derive(Clone, Copy, Debug)]
 struct Wake {
     due_ms: i64,
-    /// When the newest hint is due; later than `due_ms` if hints came since.
+    /// When the wake-up for the newest hint is due. Later than `due_ms` if further hints came after the first.
     last_due_ms: i64,
     attempts: u32,
 }
@@ -92,7 +94,8 @@ impl DueJobs {
         jobs
     }
 
-    /// Returns the next tick that is not done. A missed tick is due now.
+    /// Returns the next tick after `done_ms`, the last tick that is done. A missed tick is due now. `None` without a
+    /// schedule.
     fn tick_after(&self, done_ms: i64, now_ms: i64) -> Option<Tick> {
         let schedule = self.schedule.as_ref()?;
         if let Some(tick_ms) = schedule.last(now_ms).filter(|tick_ms| *tick_ms > done_ms) {
@@ -103,13 +106,13 @@ impl DueJobs {
         Some(Tick { tick_ms, due_ms: tick_ms + jitter_ms, attempts: 0 })
     }
 
-    /// Returns when the next scheduled run begins, epoch milliseconds.
+    /// Returns when the next scheduled run begins, epoch milliseconds; `None` without a schedule.
     pub fn next_sync_ms(&self) -> Option<i64> {
         self.tick.map(|tick| tick.due_ms)
     }
 
-    /// Returns the most urgent job and when it is due. Of several due jobs, a scheduled run comes first: it includes
-    /// the others.
+    /// Returns the next job and when it is due; `None` if no job is planned. Of several due jobs a scheduled run comes
+    /// first, because it includes the other jobs.
     pub fn next(&self, now_ms: i64) -> Option<(i64, Job)> {
         let sync = self.tick.map(|tick| (tick.due_ms, Job::Sync { tick_ms: tick.tick_ms }));
         let flush = self.flush_due_ms.map(|due_ms| (due_ms, Job::Flush));
@@ -125,6 +128,7 @@ impl DueJobs {
     }
 
     /// Plans a wake-up, because a delivery mentioned a record of this stream. The record can be read after `settle_ms`.
+    /// If a wake-up is planned already, only its last hint changes.
     pub fn add_hint(&mut self, stream: Stream, settle_ms: i64, now_ms: i64) {
         if self.delays.wake_ms == 0 {
             return;
@@ -146,7 +150,7 @@ impl DueJobs {
         self.flush_due_ms = Some(due_ms);
     }
 
-    /// Removes or postpones a job that has ended. Returns the tick that is done now, if any.
+    /// Removes or postpones a job that has ended. Returns the tick of the job if this tick is done now.
     pub fn complete(&mut self, job: &Job, outcome: JobOutcome, now_ms: i64) -> Option<i64> {
         match job {
             Job::Sync { tick_ms } => self.complete_sync(*tick_ms, outcome, now_ms),
@@ -163,11 +167,13 @@ impl DueJobs {
         }
     }
 
+    /// Plans a retry of the tick, or the next tick. Returns the tick if it is done.
     fn complete_sync(&mut self, tick_ms: i64, outcome: JobOutcome, now_ms: i64) -> Option<i64> {
         let attempts = self.tick.map_or(0, |tick| tick.attempts) + 1;
         let next = self.tick_after(tick_ms, now_ms);
         if let Some(due_ms) = retry_at(outcome, attempts, now_ms)
-            // A retry after the next tick is dropped: each tick starts a run, however long the service asks to wait.
+            // A retry that would be after the next tick is dropped: each tick starts a run, however long the service
+            // asks to wait.
             && next.is_none_or(|next| due_ms < next.due_ms)
         {
             self.tick = Some(Tick { tick_ms, due_ms, attempts });
@@ -177,13 +183,14 @@ impl DueJobs {
         Some(tick_ms)
     }
 
+    /// Plans a retry of a wake-up, or a further wake-up for hints that came during the run, or removes the wake-up.
     fn complete_wake(&mut self, stream: Stream, outcome: JobOutcome, now_ms: i64) {
         let Some(wake) = self.wakes.get_mut(&stream) else { return };
         wake.attempts += 1;
         if let Some(due_ms) = retry_at(outcome, wake.attempts, now_ms) {
             (wake.due_ms, wake.last_due_ms) = (due_ms, wake.last_due_ms.max(due_ms));
         } else if outcome == JobOutcome::Finished && wake.last_due_ms > now_ms {
-            // Hints that came too late for this run get another one.
+            // The records of the last hints could not be read by this run, so another run is planned.
             (wake.due_ms, wake.attempts) = (wake.last_due_ms, 0);
         } else {
             self.wakes.remove(&stream);
@@ -191,7 +198,7 @@ impl DueJobs {
     }
 }
 
-/// Returns when a job is tried again; `None` if it is not.
+/// Returns when a job is tried again after `attempts` attempts; `None` if it is not tried again.
 fn retry_at(outcome: JobOutcome, attempts: u32, now_ms: i64) -> Option<i64> {
     let JobOutcome::Retry { not_before_ms } = outcome else { return None };
     let delay_ms = RETRY_MS.saturating_mul(1 << attempts.saturating_sub(1).min(10)).min(RETRY_MS_MAX);

@@ -22,14 +22,14 @@ use super::{Counter, DeliveryQueue, Schedule, ServeError, ServeState};
 const STATUS_MAX_AGE: Duration = Duration::from_secs(1);
 /// Interval between two tests whether deliveries can be stored.
 const PROBE_EVERY: Duration = Duration::from_secs(30);
-/// The same interval while they cannot be stored.
+/// Interval between two tests while deliveries cannot be stored.
 const PROBE_EVERY_FAILING: Duration = Duration::from_secs(2);
 /// How much later than its tick a scheduled run may end before a stream counts as behind.
 const LATE_MS: i64 = 2 * HOUR_MS;
-/// One failed run is tolerated, since it is retried.
+/// Consecutive failed runs that are tolerated, because a failed run is retried.
 const FAILURES_TOLERATED: u32 = 1;
 
-/// The status that the checkpoints give, or the error text if they cannot be read.
+/// The status that is derived from the checkpoints, or the error text if the checkpoints cannot be read.
 pub(super) type StatusResult = Result<SyncStatus, String>;
 
 /// Derives the health of `serve` and its metrics.
@@ -56,7 +56,7 @@ impl HealthMonitor {
         Ok(HealthMonitor { settings: settings.clone(), rules, clock, state, queue, cached_status, last_probe })
     }
 
-    /// Returns the status that the checkpoints give, at most a second old.
+    /// Returns the status that is derived from the checkpoints, at most a second old.
     pub(super) async fn sync_status(&self) -> Arc<StatusResult> {
         let mut cached = self.cached_status.lock().await;
         if let Some((_, status)) = cached.as_ref().filter(|(read, _)| read.elapsed() < STATUS_MAX_AGE) {
@@ -85,8 +85,8 @@ impl HealthMonitor {
         health
     }
 
-    /// Returns true if deliveries can be stored. Tests it at intervals, since deliveries may not come: a proxy sends
-    /// none to a `serve` that cannot store them.
+    /// Returns true if deliveries can be stored. The storage is tested at intervals, because a proxy may send no
+    /// deliveries to a `serve` that could not store one.
     pub(super) async fn can_store(&self) -> bool {
         let mut last_probe = self.last_probe.lock().await;
         let interval = if self.state.is_storing() { PROBE_EVERY } else { PROBE_EVERY_FAILING };
@@ -109,7 +109,7 @@ impl HealthMonitor {
     }
 }
 
-/// Returns the limits of good health that follow from the configuration and the schedule.
+/// Returns the limits of good health: the configured ones, or else those that follow from the schedule.
 pub(super) fn health_rules(settings: &Settings, now_ms: i64) -> Result<HealthRules, ServeError> {
     let schedule = Schedule::configured(&settings.serve)?;
     let max_lag = schedule.as_ref().map_or(MAX_LAG, |schedule| {

@@ -1,13 +1,13 @@
-//! `studysync serve`: receives the service's webhooks and runs `sync` by a schedule. It speaks no TLS; a proxy in front
-//! of it does.
+//! `studysync serve`: receives the service's webhooks and runs `sync` by a schedule. `serve` speaks no TLS; a proxy in
+//! front of it has to.
 //!
 //! In reading order: [`schedule`] (cron expressions), [`due_jobs`] (decides the next job), [`daemon`] (does one job at
 //! a time); [`receiver`] (accepts deliveries), [`delivery_queue`] (stores each before it is answered), [`connections`]
 //! (limits connections); [`serve_state`] (shared state), [`health_monitor`] (derives the health), [`monitoring`]
 //! (endpoints for machines), [`status_page`] (page for people), [`notifier`] (notifies about runs).
 //!
-//! `pipeline` does the scans and flushes, as for single commands. A webhook only wakes the daemon: the next run finds
-//! the same records, so a lost webhook costs time and nothing else.
+//! The module `pipeline` does the scans and flushes, as for single commands. A webhook only starts a run earlier.
+//! Without the webhook the next run finds the same records, so a lost webhook costs only time.
 
 mod connections;
 mod daemon;

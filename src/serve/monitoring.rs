@@ -1,5 +1,5 @@
-//! The endpoints of `serve` for machines: `/readyz` (may deliveries come?), `/healthz` (is something wrong?) and
-//! `/metrics`. None of them shows a person or a secret.
+//! The endpoints of `serve` for machines: `/readyz` (can deliveries be stored?), `/healthz` (is something wrong?) and
+//! `/metrics`. No endpoint shows a person or a secret.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,7 +18,8 @@ use crate::{
 
 use super::HealthMonitor;
 
-/// Answers 200 while the health is good, else 503. The body has every reason, failing or only informing.
+/// Answers 200 while the health is good, else 503. The body lists every reason, those that fail and those that only
+/// inform.
 pub(super) async fn health(State(monitor): State<Arc<HealthMonitor>>) -> Response {
     let can_store = monitor.can_store().await;
     let sync_status = monitor.sync_status().await;
@@ -49,7 +50,8 @@ pub(super) async fn health(State(monitor): State<Arc<HealthMonitor>>) -> Respons
     (code(health.is_healthy()), Json(body)).into_response()
 }
 
-/// Returns `ok`, or the most urgent problem in one line.
+/// Returns `ok`, or the most urgent problem in one line. `rate_limited_until_ms` is the end of a `Retry-After` for
+/// which no run waits.
 fn status_line(can_store: bool, rate_limited_until_ms: Option<i64>, health: &Health) -> String {
     match (can_store, rate_limited_until_ms) {
         (false, _) => "deliveries cannot be stored".to_owned(),
@@ -61,8 +63,8 @@ fn status_line(can_store: bool, rate_limited_until_ms: Option<i64>, health: &Hea
     }
 }
 
-/// Answers 200 while deliveries can be stored, else 503. Failed runs do not count: a supervisor that restarts
-/// `serve`, or a proxy that stops sending deliveries, would not help a run.
+/// Answers 200 while deliveries can be stored, else 503. Failed runs do not change the answer: neither a restart by a
+/// supervisor nor a proxy that stops sending deliveries would help a run.
 pub(super) async fn ready(State(monitor): State<Arc<HealthMonitor>>) -> Response {
     let can_store = monitor.can_store().await;
     let status = match (monitor.state.is_started(), can_store) {

@@ -1,4 +1,5 @@
-//! Notifies about the runs of `serve`, on tasks of its own, so that the daemon never waits for a receiver.
+//! Notifies about the runs of `serve`. Separate tasks do so, so that the daemon never waits for a receiver of
+//! notifications.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ const REFRESH_EVERY_MS: i64 = MINUTE_MS;
 #[derive(Debug)]
 pub(super) struct Notifier {
     settings: Arc<Settings>,
-    /// Whether notifications, a textfile or a collector are configured.
+    /// True if notifications, a textfile or an OpenTelemetry collector are configured.
     is_on: bool,
     rules: HealthRules,
     /// Locked while a task runs.
@@ -69,7 +70,8 @@ impl Notifier {
         });
     }
 
-    /// Ends the tasks and a running notification command. The next start sends what was not delivered.
+    /// Ends the tasks and a running notification command. The next start of `serve` sends the messages that were not
+    /// delivered.
     pub async fn stop(&mut self) {
         self.tasks.shutdown().await;
     }

@@ -1,5 +1,5 @@
-//! Accepts deliveries of webhooks: checks the secret before it reads a byte of the body, reads the body within limits
-//! of size and time, stores it whatever its content, and then answers.
+//! Accepts deliveries of webhooks. The secret is checked before a byte of the body is read. The body is read within
+//! limits of size and time, and stored whatever its content. The answer is sent after the body is stored.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,8 +37,9 @@ const BODIES_BYTES_MAX: usize = 64 << 20;
 const INBOX_BYTES_MAX: u64 = 8 << 30;
 /// The longest time for a body.
 const BODY_WAIT: Duration = Duration::from_secs(10);
-/// Retry-After in seconds when too much is waiting, and when the inbox cannot be written.
+/// `Retry-After` in seconds if too many deliveries are waiting.
 const OVERLOADED_RETRY_SECS: &str = "1";
+// `Retry-After` in seconds if the inbox cannot be written.
 const NOT_STORED_RETRY_SECS: &str = "30";
 
 /// Receives deliveries at one path.
@@ -74,11 +75,13 @@ impl Receiver {
             return false;
         };
         let Some(token) = &self.token else { return false };
-        // The service puts "Bearer" before the pasted secret, which may itself begin with "Bearer".
+        // The service sends "Bearer" before the configured secret. The secret itself may begin with "Bearer" too.
         let sent = std::str::from_utf8(sent).map_or(sent, |sent| bare_secret(sent).0.as_bytes()).trim_ascii();
         scheme.eq_ignore_ascii_case(b"Bearer ") && bool::from(sent.ct_eq(token.expose().as_bytes()))
     }
 
+    /// Checks, reads and stores a delivery. Returns when the delivery is durable, or why it was refused. The connection
+    /// is protected from eviction while its delivery is stored.
     async fn accept(&self, connection: &Connection, request: Request) -> Result<DeliveryReceipt, Refusal> {
         if !self.is_authorised(request.headers()) {
             return Err(Refusal::WrongSecret);
@@ -88,11 +91,11 @@ impl Receiver {
         }
         let read = timeout(BODY_WAIT, self.read_body(request.into_body()));
         let (body, memory) = read.await.unwrap_or(Err(Refusal::TooSlow))?;
-        let told = summarize_body(&body);
+        let summary = summarize_body(&body);
         let delivery = NewDelivery {
             received_ms: self.clock.now_ms(),
             body_hash: body_hash(&body),
-            undated_subject: told.timeless_subject.clone(),
+            undated_subject: summary.timeless_subject.clone(),
             body,
         };
         let bytes = delivery.body.len() as u64;
@@ -102,12 +105,13 @@ impl Receiver {
             StoreError::WriteFailed => Refusal::NotStored,
         })?;
         if stored == DeliveryReceipt::Stored {
-            self.state.add_delivery(self.state.kind_of(&told), bytes);
+            self.state.add_delivery(self.state.kind_of(&summary), bytes);
         }
         Ok(stored)
     }
 
-    /// Reads a body. Returns it with the reservation of its memory.
+    /// Reads a body. Returns the body and the reservation of its memory. Fails if the body is too large or breaks off,
+    /// or if all bodies together need too much memory.
     async fn read_body(&self, mut body: Body) -> Result<(Vec<u8>, OwnedSemaphorePermit), Refusal> {
         let reserve = |bytes: usize| {
             let bytes = u32::try_from(bytes).map_err(|_| Refusal::TooLarge)?;
@@ -143,6 +147,7 @@ pub(super) fn router(receiver: Arc<Receiver>, monitor: Option<Arc<HealthMonitor>
     }
 }
 
+/// Answers a delivery with 200 once it is stored, also if it is a duplicate, or with the reason of the refusal.
 async fn receive(
     State(receiver): State<Arc<Receiver>>,
     Extension(connection): Extension<Arc<Connection>>,
@@ -163,7 +168,7 @@ async fn receive(
     }
 }
 
-/// Why a post was refused.
+/// Why a delivery was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     WrongSecret,
@@ -174,13 +179,14 @@ enum Refusal {
 }
 
 impl Refusal {
+    /// Returns the counter of this kind of refusal; `None` if the refusal is counted elsewhere.
     fn counter(self) -> Option<Counter> {
         match self {
             Refusal::WrongSecret => Some(Counter::WrongSecret),
             Refusal::TooLarge => Some(Counter::TooLarge),
             Refusal::TooSlow => Some(Counter::TooSlow),
             Refusal::Overloaded => Some(Counter::Overloaded),
-            // The writing thread has counted it.
+            // The writing thread has counted this delivery.
             Refusal::NotStored => None,
         }
     }

@@ -1,7 +1,8 @@
 //! Cron expressions in a time zone.
 //!
-//! If a time does not exist because the clock is put forward, the next existing one is due. If a time occurs twice
-//! because the clock is put back, it is due once. The library croner does both, and the tests here check it.
+//! If a time does not exist because the clock is put forward, the next existing time is due. If a time occurs twice
+//! because the clock is put back, the time is due once. The library croner does both, and the tests in this file check
+//! it.
 
 use chrono::{DateTime, TimeZone, Utc};
 use chrono_tz::Tz;
@@ -14,7 +15,8 @@ use crate::config::ServeSettings;
 
 use super::ServeError;
 
-/// Ticks that are compared to find the longest gap: a year of nights has both changes of the clock.
+/// Number of ticks that are compared to find the longest gap. A year of nightly ticks includes both changes of the
+/// clock.
 const GAPS_COMPARED: u32 = 370;
 
 /// The times at which a run is due.
@@ -57,13 +59,13 @@ impl Schedule {
         Some(found.timestamp_millis())
     }
 
-    /// Returns the last tick at or before this time.
+    /// Returns the last tick at or before this time, epoch milliseconds; `None` if there is none.
     pub fn last(&self, until_ms: i64) -> Option<i64> {
         let found = self.cron.find_previous_occurrence(&self.local(until_ms)?, true).ok()?;
         Some(found.timestamp_millis())
     }
 
-    /// Returns the longest time between two of the next 370 ticks.
+    /// Returns the longest time between two consecutive ticks of the next 370, in milliseconds.
     pub fn longest_gap_ms(&self, from_ms: i64) -> i64 {
         let mut longest_ms = 0;
         let mut at_ms = self.next(from_ms);
@@ -90,7 +92,7 @@ impl Schedule {
 /// # Errors
 /// `Schedule` or `Zone`, with the text that cannot be parsed.
 pub fn check_schedule(settings: &ServeSettings) -> Result<(), ServeError> {
-    // Checks the zone even without a schedule, so that the first schedule does not fail because of it.
+    // The zone is checked even without a schedule, so that a wrong zone is found before a schedule is set.
     Schedule::parse(settings.schedule.as_deref().unwrap_or("@daily"), &settings.timezone).map(drop)
 }
 

@@ -1,5 +1,6 @@
-//! The state that the receiver, the daemon and the pages of `serve` share: counters, the daemon's status, and the hints
-//! that wake the daemon. Held in memory: a restart loses the counters, and a lost hint only delays a record.
+//! The state that the receiver, the daemon and the pages of `serve` share: counters, the daemon's status, and hints. A
+//! hint is a stream that a delivery mentioned; hints wake the daemon. The state is only in memory: a restart loses the
+//! counters, and a lost hint only delays a record.
 
 use std::{
     collections::BTreeSet,
@@ -59,18 +60,18 @@ pub(super) struct RunningJob {
     pub since_ms: i64,
 }
 
-/// What the daemon does and knows.
+/// The daemon's current job, its last errors and its schedule.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DaemonStatus {
     pub schedule: ScheduleEntry,
-    /// Deliveries that no warehouse has yet.
+    /// The deliveries that are not in the warehouses yet.
     pub pending: PendingDeliveries,
     pub running: Option<RunningJob>,
     /// The error of the last job; `None` if it succeeded.
     pub last_error: Option<String>,
     /// The error of the last flush; `None` if it succeeded.
     pub flush_error: Option<String>,
-    /// The end of a Retry-After that is longer than a run waits.
+    /// The end of a `Retry-After` that is longer than a run waits; `None` if there is none.
     pub rate_limited_until_ms: Option<i64>,
 }
 
@@ -82,7 +83,8 @@ pub struct ServeState {
     stored: [AtomicU64; EventKind::ALL.len()],
     is_storing: AtomicBool,
     is_started: AtomicBool,
-    /// The environment whose deliveries count. If none is configured, that of the first delivery that names one.
+    /// The environment whose deliveries are accepted. If none is configured, the environment of the first delivery that
+    /// names one; `None` before it.
     environment_id: Mutex<Option<String>>,
     hints: Mutex<BTreeSet<Stream>>,
     has_deliveries: AtomicBool,
@@ -130,13 +132,14 @@ impl ServeState {
         *lock(&self.environment_id) = id;
     }
 
-    /// Returns the kind of a delivery. Deliveries of another environment have a kind of their own.
-    pub(super) fn kind_of(&self, told: &BodySummary) -> EventKind {
+    /// Returns the kind of a delivery. Deliveries of another environment have the kind `OtherEnvironment`. If no
+    /// environment is known, the delivery may set it.
+    pub(super) fn kind_of(&self, summary: &BodySummary) -> EventKind {
         let mut environment_id = lock(&self.environment_id);
-        if environment_id.is_none() && told.kind.identifies_environment() {
-            environment_id.clone_from(&told.environment_id);
+        if environment_id.is_none() && summary.kind.identifies_environment() {
+            environment_id.clone_from(&summary.environment_id);
         }
-        told.kind_for(environment_id.as_deref())
+        summary.kind_for(environment_id.as_deref())
     }
 
     /// Counts a stored delivery and wakes the daemon.
@@ -156,7 +159,8 @@ impl ServeState {
         self.wake.notify_one();
     }
 
-    /// Returns the streams that deliveries mentioned since the last call, and whether a delivery was stored since.
+    /// Returns the streams that deliveries mentioned since the last call, and true if a delivery was stored since the
+    /// last call.
     pub(super) fn take_hints(&self) -> (BTreeSet<Stream>, bool) {
         (std::mem::take(&mut *lock(&self.hints)), self.has_deliveries.swap(false, Ordering::AcqRel))
     }
@@ -171,7 +175,7 @@ impl ServeState {
         *lock(&self.meter) = meter;
     }
 
-    /// Measures the progress of the current run.
+    /// Measures the progress of the current run; `None` if there is no run.
     pub(super) fn progress(&self) -> Option<Reading> {
         lock(&self.meter).as_mut().map(Meter::read)
     }
@@ -208,7 +212,8 @@ impl ServeState {
     }
 }
 
-/// Locks, and ignores that a thread panicked meanwhile: every statement leaves these values consistent.
+/// Locks a mutex, even if another thread panicked while it had the lock: every statement leaves these values
+/// consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

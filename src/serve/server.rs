@@ -33,7 +33,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the inbox and listens. Sends no request yet.
+    /// Opens the inbox and listens. No request is sent to the service yet.
     ///
     /// # Errors
     /// The configuration is invalid, the address is taken, or another `serve` uses the same state file.
@@ -67,7 +67,7 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Works until `stop`. Then it answers the current requests, and the current run ends in order.
+    /// Serves until `stop` is cancelled. The current requests are still answered, and the current run ends in order.
     ///
     /// # Errors
     /// The daemon cannot read the inbox.
@@ -84,7 +84,8 @@ impl Server {
             result
         };
         let ((), result) = tokio::join!(connections, daemon);
-        // The inbox has every delivery that was answered since; the next start writes them to the warehouses.
+        // Deliveries that were stored after the daemon ended are in the inbox; the next start writes them to the
+        // warehouses.
         result
     }
 }
@@ -102,8 +103,8 @@ fn status_page_access(settings: &ServeSettings) -> Result<Option<Access>, ServeE
     Ok(Some(Access::new(token)))
 }
 
-/// Serves only the receiver on a listener, with the limits of `serve`, to measure it. Fails if no thread can be
-/// started.
+/// Serves only the receiver on a listener, with the limits of `serve`, to measure the receiver. Fails if no thread can
+/// be started.
 pub async fn serve_receiver(
     listener: TcpListener,
     token: ApiKey,

@@ -1,4 +1,4 @@
-//! Decides who may see the status page: whoever has the token or, if no token is configured, whoever is on this
+//! Decides who may see the status page: everybody who has the token or, if no token is configured, everybody on this
 //! machine. The `Host` header keeps out pages of other sites whose name resolves to this machine (DNS rebinding).
 
 use std::{
@@ -19,7 +19,7 @@ const COOKIE: &str = "studysync_status";
 const COOKIE_SECS: u32 = 30 * 24 * 3600;
 /// The text that is signed with the token to make the cookie's value.
 const COOKIE_CONTEXT: &[u8] = b"studysync status page, cookie 1";
-/// Wrong tokens within a minute, after which no token is compared until the minute is over.
+/// Maximum wrong tokens within a minute. After that no token is compared until the minute is over.
 const WRONG_MAX: u32 = 10;
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -55,8 +55,7 @@ impl Access {
 
     /// Checks whether a request may see the page.
     ///
-    /// # Errors
-    /// The reason if it may not.
+    /// # Errors The reason why the request may not see the page.
     pub fn check(&self, headers: &HeaderMap) -> Result<(), AccessDenied> {
         let Some(token) = &self.token else {
             return if is_of_this_machine(headers) { Ok(()) } else { Err(AccessDenied::OtherHost) };
@@ -84,7 +83,8 @@ impl Access {
         Ok(format!("{COOKIE}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={COOKIE_SECS}{secure}"))
     }
 
-    /// Compares a token, and counts wrong ones. The duration of the comparison reveals at most the token's length.
+    /// Compares the token `sent` with the configured one, and counts wrong tokens. After too many wrong tokens in a
+    /// minute, no token is compared. The duration of the comparison reveals at most the token's length.
     fn compare(&self, token: &ApiKey, sent: &str) -> Result<(), AccessDenied> {
         let mut guesses = self.guesses.lock().unwrap_or_else(PoisonError::into_inner);
         let elapsed = guesses.since.elapsed();
@@ -104,8 +104,8 @@ impl Access {
     }
 }
 
-/// Returns true if the request is for `localhost` or a loopback address. The port does not matter: a tunnel has its
-/// own.
+/// Returns true if the `Host` of the request is `localhost` or a loopback address. The port is ignored, because a
+/// tunnel may have another port.
 fn is_of_this_machine(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return false };
     let is_port = |port: &str| port.chars().all(|digit| digit.is_ascii_digit());
@@ -117,7 +117,7 @@ fn is_of_this_machine(headers: &HeaderMap) -> bool {
     bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Returns the cookie's value. It can be computed only with the token, and does not reveal it.
+/// Returns the cookie's value. Only with the token can the value be computed, and the value does not reveal the token.
 fn cookie_value(token: &ApiKey) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, token.expose().as_bytes());
     hmac::sign(&key, COOKIE_CONTEXT).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()

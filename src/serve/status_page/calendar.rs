@@ -10,12 +10,13 @@ use crate::report::{
 
 use super::checkpoint_data::{DayRange, ScopeStatus, WEEKS};
 
-/// Space for the names of days at the left, and of months at the top.
+/// Space for the names of days at the left.
 const LEFT: i64 = 34;
+// Space for the names of months at the top.
 const TOP: i64 = 18;
 /// The named rows: row from the top, name.
 const ROW_NAMES: [(i64, &str); 3] = [(0, "Mon"), (2, "Wed"), (4, "Fri")];
-/// Rows of the table of days, at most.
+/// Maximum rows of the table of days.
 const RANGES_MAX: usize = 40;
 
 /// The states of a day, in the order of the legend.
@@ -69,7 +70,7 @@ fn days_by_state(days: &[DayRange]) -> String {
     summary(COVERAGE_STATES.map(|state| (state, count(state))))
 }
 
-/// Returns a letter per day for the script: the first letter of its CSS class.
+/// Returns a letter for each day, for the script: the first letter of the CSS class of the day's state.
 fn letters(days: &[DayRange]) -> String {
     let of = |range: &DayRange| {
         let letter = class(range.coverage_state).get(..1).unwrap_or_default();
@@ -98,7 +99,7 @@ fn months(days: &[DayRange]) -> Vec<(i64, String)> {
         let date = date(day)?;
         let text = date.format("%d %b %Y").to_string();
         let (of_month, name) = text.split_once(' ')?;
-        // Leaves out a name for which there is no space at the right.
+        // A name without enough space at the right is left out.
         let x = LEFT + (day - first) / 7 * STEP;
         let (short, year) = name.split_once(' ')?;
         (of_month == "01" && x + 2 * STEP < LEFT + WEEKS * STEP)

@@ -16,11 +16,11 @@ use crate::{
 
 use super::timestamp::Timestamp;
 
-/// Runs on the page, at most.
+/// Maximum runs on the page.
 const RUNS_MAX: usize = 20;
-/// Drift entries of one run, at most.
+/// Maximum drift entries of one run.
 const DRIFT_MAX: usize = 10;
-/// Scopes on the page, at most.
+/// Maximum scopes on the page.
 const SCOPES_MAX: usize = 12;
 /// Weeks of a calendar.
 pub(super) const WEEKS: i64 = 53;
@@ -132,6 +132,7 @@ impl CheckpointData {
     }
 }
 
+/// Returns the coverage, the lag and the due windows of a scope.
 fn scope_status(backlog: &ScopeBacklog, now_ms: i64) -> ScopeStatus {
     let coverage = ScopeCoverage::from_intervals(backlog.scope, &backlog.covered);
     let coverage = coverage.due_again(backlog.due.iter().map(|due| due.window));
@@ -148,7 +149,7 @@ fn scope_status(backlog: &ScopeBacklog, now_ms: i64) -> ScopeStatus {
     }
 }
 
-/// Returns the days of the last 53 weeks, from a Monday to today.
+/// Returns the days of the last 53 weeks, from a Monday to today, grouped into ranges of one state.
 fn days(coverage: &ScopeCoverage, now_ms: i64) -> Vec<DayRange> {
     let today = now_ms.div_euclid(DAY_MS);
     let monday = today - (today - MONDAY).rem_euclid(7);
@@ -170,9 +171,10 @@ fn days(coverage: &ScopeCoverage, now_ms: i64) -> Vec<DayRange> {
     ranges
 }
 
-/// 1970-01-05.
+/// The first Monday after 1970-01-01, in days since 1970-01-01.
 const MONDAY: i64 = 4;
 
+/// Returns the newest runs, at most [`RUNS_MAX`]. A run whose report cannot be parsed has no numbers.
 fn runs(state: &State) -> Result<Vec<RunDetails>, StateError> {
     let holder = state.current_holder()?;
     let mut runs = Vec::new();
@@ -185,6 +187,7 @@ fn runs(state: &State) -> Result<Vec<RunDetails>, StateError> {
     Ok(runs)
 }
 
+/// Combines the summary of a run with the numbers of its report.
 fn run_details(summary: RunSummary, json: RunJson) -> RunDetails {
     let records = |drift: &serde_json::Value| drift["records"].as_u64().unwrap_or(0);
     let left_out = json.drift.iter().skip(DRIFT_MAX).map(records).sum::<u64>() + json.drift_unlisted;

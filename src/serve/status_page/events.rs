@@ -1,5 +1,6 @@
-//! `/events`: sends the changed parts of the page as server-sent events. The event `parts` has their markup by name,
-//! all parts at first. The event `tick` says that the page is still up to date.
+//! Answers `/events`: sends the changed parts of the page as server-sent events. The event `parts` contains the markup
+//! of the changed parts by name; the first event contains all parts. The event `tick` says that the page is still up to
+//! date.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,13 +26,13 @@ use super::page_cache::StatusPage;
 const COMPARE_EVERY: Duration = Duration::from_secs(1);
 /// The longest time without an event.
 const TICK_EVERY: Duration = Duration::from_secs(10);
-/// Retry-After for a browser when too many follow the page already.
+/// `Retry-After` in seconds for a browser if too many browsers follow the page already.
 const RETRY_SECS: &str = "30";
 
 /// A browser that follows the page.
 struct Listener {
     page: Arc<StatusPage>,
-    /// The markup of each part that was sent last.
+    /// The markup that was last sent, for each part by its name.
     sent: HashMap<&'static str, String>,
     last_sent: Option<Instant>,
     _permit: OwnedSemaphorePermit,

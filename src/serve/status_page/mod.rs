@@ -33,8 +33,9 @@ use access::AccessDenied;
 pub(super) use access::Access;
 pub(super) use page_cache::StatusPage;
 
-/// The largest form, and the longest time for it.
+/// The largest login form, in bytes.
 const FORM_BYTES_MAX: usize = 4 * 1024;
+// The longest time for the login form to arrive.
 const FORM_WAIT: Duration = Duration::from_secs(10);
 
 /// Content security policy: the page loads only its own style sheet and script.
@@ -81,7 +82,7 @@ async fn script() -> Response {
     ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], SCRIPT).into_response()
 }
 
-/// Refuses requests that may not see the page.
+/// Passes on requests that may see the page, and refuses all others.
 async fn guard(State(page): State<Arc<StatusPage>>, request: Request, next: Next) -> Response {
     // The route refuses every method but GET and HEAD.
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -98,7 +99,8 @@ struct LoginForm {
     token: String,
 }
 
-/// Answers a correct token with a cookie, since a browser cannot send the token in a header.
+/// Answers a correct token of the login form with a cookie and a redirect to the page. The cookie is needed because a
+/// browser cannot send the token in a header.
 async fn sign_in(State(page): State<Arc<StatusPage>>, request: Request) -> Response {
     let is_secure = is_by_tls(request.headers());
     let Ok(Ok(Form(form))) = timeout(FORM_WAIT, Form::<LoginForm>::from_request(request, &())).await else {
@@ -118,7 +120,7 @@ fn is_by_tls(headers: &HeaderMap) -> bool {
     headers.get("x-forwarded-proto").is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"))
 }
 
-/// Answers a request that may not see the page. With `is_page`, the answer is the login page instead of a text.
+/// Answers a request that may not see the page. If `is_page`, the answer is the login page, otherwise a text.
 fn refused(reason: AccessDenied, is_page: bool) -> Response {
     let text = view::denial_text(reason);
     let mut response = match (reason, is_page) {

@@ -1,4 +1,4 @@
-//! Renders the status page once for all readers and keeps it for a second.
+//! Renders the status page once for all readers, and keeps the rendered page for a second.
 
 use std::{
     sync::Arc,
@@ -22,7 +22,7 @@ use super::{
 const PAGE_MAX_AGE: Duration = Duration::from_secs(1);
 /// The checkpoints are read again after this time, and whenever a run begins or ends.
 const CHECKPOINTS_MAX_AGE: Duration = Duration::from_secs(5);
-/// Browsers that follow `/events`, at most. Others get a complete page and try again later.
+/// Maximum browsers that follow `/events`. Further browsers get a complete page and try again later.
 const LISTENERS_MAX: usize = 16;
 
 /// The status page and who may see it.
@@ -37,10 +37,10 @@ pub struct StatusPage {
     rendered: Mutex<Option<RenderedPage>>,
 }
 
-/// What was read from the checkpoints.
+/// The values that were last read from the checkpoints.
 struct CachedCheckpoints {
     read: Instant,
-    /// The newest run at that time.
+    /// The newest run when the checkpoints were read.
     last_run: Option<RunSummary>,
     data: Arc<CheckpointData>,
 }
@@ -76,7 +76,8 @@ impl StatusPage {
         page
     }
 
-    /// Returns what the checkpoints contain. Returns nothing if they cannot be read: the health shows the error.
+    /// Returns the values of the checkpoints. If they cannot be read, the values are empty, and the health shows the
+    /// error. `last_run` is the newest run; a new one makes the cached values stale.
     async fn checkpoints(&self, last_run: Option<RunSummary>) -> Arc<CheckpointData> {
         let mut cached = self.checkpoints.lock().await;
         let is_fresh =

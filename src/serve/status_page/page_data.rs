@@ -35,7 +35,7 @@ pub(super) struct PageData {
     pub started_at: Timestamp,
     #[serde(rename = "verdict")]
     pub health: HealthSummary,
-    /// The reasons, most urgent first, as at `/healthz`.
+    /// The reasons of the health, most urgent first, as at `/healthz`.
     pub reasons: Vec<HealthReason>,
     #[serde(rename = "under_way")]
     pub current_job: Option<CurrentJob>,
@@ -60,7 +60,7 @@ pub(super) struct PageData {
 pub(super) struct CurrentJob {
     pub command: String,
     pub since: Option<Timestamp>,
-    /// Whether another process does the job; then its progress is unknown.
+    /// True if another process does the job, so that its progress is unknown.
     pub is_elsewhere: bool,
     /// The progress in one line.
     pub line: Option<String>,
@@ -70,7 +70,7 @@ pub(super) struct CurrentJob {
 /// The service's rate limit.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct RateLimit {
-    /// The learned limit; `None` while no limit was met.
+    /// The learned limit; `None` if the service has not limited requests so far.
     pub requests_per_sec: Option<f64>,
     /// The rate of the current run.
     pub requests_per_sec_now: Option<f64>,
@@ -83,7 +83,7 @@ pub(super) struct RateLimit {
 /// The webhook deliveries.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Deliveries {
-    /// Deliveries that no warehouse has yet.
+    /// The number of deliveries that are not in the warehouses yet.
     pub pending: u64,
     pub pending_bytes: u64,
     pub oldest_at: Option<Timestamp>,
@@ -140,7 +140,7 @@ impl PageData {
     }
 }
 
-/// Returns the job of this process or, if it has none, the run of another process that holds the lease.
+/// Returns the current job of this process or, if there is none, the run of another process that holds the lease.
 fn current_job(state: &ServeState, sync_status: &SyncStatus, progress: Option<&Reading>) -> Option<CurrentJob> {
     if let Some(job) = state.status().running {
         return Some(CurrentJob {
@@ -156,7 +156,8 @@ fn current_job(state: &ServeState, sync_status: &SyncStatus, progress: Option<&R
     Some(CurrentJob { command, since, is_elsewhere: true, line: None, progress: None })
 }
 
-/// Collects what is known of the rate limit. `limited_until_ms` is the Retry-After that ended the last run.
+/// Collects the learned rate, the current rate and the current wait. `limited_until_ms` is the end of the `Retry-After`
+/// that ended the last run. `progress` is that of the current run; `None` if there is none.
 fn rate_limit(
     sync_status: &SyncStatus,
     limited_until_ms: Option<i64>,

@@ -52,6 +52,7 @@ pub(super) fn runs(runs: &[RunDetails]) -> Markup {
     }
 }
 
+/// Renders the row of a run. `row_counts` are the values of [`ROW_COLUMNS`].
 fn row(run: &RunDetails, row_counts: &[u64]) -> Markup {
     let summary = &run.summary;
     let took = summary.finished_ms.map(|finished_ms| (finished_ms - summary.started_ms).unsigned_abs());
@@ -73,7 +74,7 @@ fn is_word(head: &str) -> bool {
     !matches!(head, "Took" | "Requests" | "Records")
 }
 
-/// Returns the CSS class of the run's outcome: `good`, `bad`, `running`, or `look` for all others.
+/// Returns the CSS class of the run's outcome: `good`, `bad`, `running`, or `look` for all other outcomes.
 fn kind(run: &RunDetails) -> &'static str {
     match () {
         () if run.summary.is_failure() => "bad",
@@ -152,6 +153,7 @@ pub(super) fn rejects(runs: &[RunDetails]) -> Markup {
     }
 }
 
+/// Renders the rows of a run in the table of rejects and drift.
 fn findings(run: &RunDetails) -> Markup {
     let rejected = run.rejected.iter().flat_map(|(stream, rows)| {
         [

@@ -41,7 +41,7 @@ impl Serialize for Timestamp {
 }
 
 /// Returns the age of something in the past (`3 min ago`), or for a negative age, the time until something in the
-/// future (`in 3 min`). Shows no seconds, since the page would change every second.
+/// future (`in 3 min`). Seconds are not shown, because the page would change every second.
 pub(super) fn age(secs: i64) -> String {
     let length = match secs.unsigned_abs() {
         0..60 => "less than a minute".to_owned(),

@@ -50,7 +50,7 @@ pub(super) fn parts(data: &PageData) -> Vec<Part> {
     ]
 }
 
-/// Renders the page, complete without a script.
+/// Renders the complete page, which works without a script.
 pub(super) fn page(data: &PageData, parts: &[Part]) -> Markup {
     html! {
         (DOCTYPE)
@@ -90,7 +90,7 @@ fn common_head() -> Markup {
     }
 }
 
-/// Renders the login page, which asks for the token. `text` says why.
+/// Renders the login page, which asks for the token. `text` says why the page is not shown.
 pub(super) fn login(text: &str) -> Markup {
     html! {
         (DOCTYPE)
@@ -147,6 +147,7 @@ fn word(health: HealthSummary) -> &'static str {
     }
 }
 
+/// Renders the health and its reasons.
 fn health(data: &PageData) -> Markup {
     let kind = match data.health {
         HealthSummary::Healthy => "good",
@@ -173,6 +174,7 @@ fn reason_item(reason: &HealthReason) -> Markup {
     }
 }
 
+/// Renders the current job with its progress.
 fn current_job(data: &PageData) -> Markup {
     let Some(CurrentJob { command, since, is_elsewhere, line, progress }) = &data.current_job else {
         return html! { p.nothing { "Nothing is under way." } };
@@ -201,6 +203,7 @@ fn why_it_waits(why: &str) -> &'static str {
     }
 }
 
+/// Renders the next run, the schedule, the last success and the last run.
 fn schedule(data: &PageData) -> Markup {
     let never = || html! { "never" };
     html! {
@@ -238,6 +241,7 @@ fn streams(data: &PageData) -> Markup {
     }
 }
 
+/// Renders the coverage of a scope: its lag, its due windows and its calendar.
 fn stream(scope: &ScopeStatus, data: &PageData) -> Markup {
     let survey = scope.survey_id.map(|id| format!(" of survey {id}")).unwrap_or_default();
     let name = format!("{}{survey}", scope.stream);
@@ -269,6 +273,7 @@ fn stream(scope: &ScopeStatus, data: &PageData) -> Markup {
     }
 }
 
+/// Renders the service's rate limit and the current wait.
 fn rate_limit(limit: &RateLimit, now: Timestamp) -> Markup {
     let rate = |rate: f64| format!("{rate:.1} requests per second");
     html! {
@@ -281,6 +286,7 @@ fn rate_limit(limit: &RateLimit, now: Timestamp) -> Markup {
     }
 }
 
+/// Renders the counts of webhook deliveries.
 fn deliveries(deliveries: &Deliveries, data: &PageData) -> Markup {
     let count = |number: u64| grouped(i64::try_from(number).unwrap_or(i64::MAX));
     html! {
