@@ -1,4 +1,4 @@
-//! Writes log lines to stderr, as text or JSON, and hides the progress bars meanwhile.
+//! Writes log lines to stderr, as text or JSON, and hides the progress bars while a line is written.
 
 use std::io::{self, Write};
 
@@ -17,8 +17,8 @@ pub enum LogFormat {
 /// A layer that records spans.
 pub type SpanLayer<S> = Box<dyn Layer<S> + Send + Sync>;
 
-/// Starts logging to stderr: lines of this program at `level` and above. `bars` are hidden while a line is written.
-/// `spans` is an optional layer that records spans.
+/// Starts logging to stderr. Only lines of this program at `level` and above are written. `bars` are hidden while a
+/// line is written. `spans` is a layer that records spans; `None` records no spans.
 pub fn init(format: LogFormat, level: Level, bars: MultiProgress, spans: Option<SpanLayer<Registry>>) {
     // Log lines of libraries do not help users.
     let filter = EnvFilter::new(format!("off,studysync={level}"));
@@ -27,7 +27,7 @@ pub fn init(format: LogFormat, level: Level, bars: MultiProgress, spans: Option<
         LogFormat::Text => lines.with_ansi(false).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    // A second call (in tests) fails and keeps the first subscriber.
+    // A second call, which only tests make, fails and keeps the first subscriber.
     let _ = tracing_subscriber::registry().with(spans).with(lines.with_filter(filter)).try_init();
 }
 

@@ -120,7 +120,8 @@ pub fn accepts(arguments: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Prints an error of clap and ends the program. If another command has the flag, the message says so first.
+/// Prints an error of clap and ends the program. If the command does not have a flag but another command has it, a
+/// first message says so.
 pub(super) fn exit_with(error: &clap::Error) -> ArgMatches {
     let flag = match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) => Some(flag.as_str()),

@@ -134,6 +134,8 @@ struct Demo<'a> {
 }
 
 impl<'a> Demo<'a> {
+    /// Creates the folder, starts the sandbox, and writes the configuration file. Fails if the folder has files of an
+    /// earlier demo.
     fn start(args: &DemoArgs, context: &'a Context) -> Result<Self, CommandError> {
         let program = std::env::current_exe()
             .map_err(|source| CommandError::failed("cannot find the path of this program", source))?;
@@ -179,10 +181,11 @@ impl<'a> Demo<'a> {
         self.command(&["query", sql])
     }
 
+    /// Runs this program with the arguments in the folder of the demo. Fails if its exit code is not 0.
     fn command(&self, arguments: &[&str]) -> Result<(), CommandError> {
         let failed = |source| CommandError::failed("cannot run this program again", source);
         let mut command = Command::new(&self.program);
-        // The settings of the user's own warehouse do not apply to the demo.
+        // Variables with settings of the user's own warehouse must not change the demo.
         keys().for_each(|key| {
             command.env_remove(key.variable());
         });
@@ -209,6 +212,7 @@ struct Service {
 }
 
 impl Service {
+    /// Starts the sandbox process and waits until it listens.
     fn start(program: &Path, responses: u64) -> Result<Service, CommandError> {
         let failed = |source| CommandError::failed("cannot start the sandbox", source);
         let mut process = Command::new(program)

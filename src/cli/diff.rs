@@ -15,11 +15,13 @@ use super::{
     warehouse::open_for_surveys,
 };
 
-/// Figures in the text; `--json` has all.
+/// Maximum figures in the text; `--json` prints all figures.
 const FIGURES_SHOWN: usize = 60;
-/// Columns of a name, a title and a label in a line of 80 columns.
+/// Width of a survey's name, in columns of the terminal.
 const NAME_COLUMNS: usize = 24;
+// Width of the title of a question, in columns of the terminal.
 const TITLE_COLUMNS: usize = 70;
+// Width of the name of a figure, in columns of the terminal.
 const LABEL_COLUMNS: usize = 26;
 
 /// Shows the changes in the warehouse between two moments.
@@ -68,6 +70,7 @@ fn describe(changes: &Changes) -> String {
     format!("changes that scans found from {since} to {until}\n{}{}", rows(changes), figures(changes))
 }
 
+/// Returns the changed rows as text, with a line for each survey and a total.
 fn rows(changes: &Changes) -> String {
     if changes.rows.is_empty() {
         return "\nno row changed\n".to_owned();
@@ -89,6 +92,7 @@ fn rows(changes: &Changes) -> String {
     text
 }
 
+/// Returns the line of a survey, or of the total.
 fn line(name: &str, row: &RowChange) -> String {
     let RowChange { new_answers, edited, deleted, vanished, new_themes, changed_questions, .. } = row;
     let [new, edited, deleted, vanished, themes, questions] =
@@ -107,6 +111,7 @@ fn name_of(row: &RowChange) -> String {
     }
 }
 
+/// Returns the changed figures as text, grouped by question, at most [`FIGURES_SHOWN`].
 fn figures(changes: &Changes) -> String {
     let changed: Vec<&FigureChange> = changes.figures.iter().filter(|figure| figure.is_change()).collect();
     if changed.is_empty() {

@@ -1,4 +1,4 @@
-//! The error of a command, with its exit code and its hint. No other file prints the causes of an error.
+//! The error of a command, with its exit code and its hint. Only this file prints the causes of an error.
 
 use std::io;
 
@@ -74,12 +74,12 @@ impl CommandError {
         }
     }
 
-    /// Writes the error to stderr, and returns the exit code.
+    /// Writes the error to stderr, and returns the exit code. A closed pipe is not an error.
     pub fn report(&self) -> u8 {
         if matches!(self, CommandError::PipeClosed) {
             return 0;
         }
-        // A closed stderr is no further error: the exit code tells the result.
+        // A failure to write to stderr is ignored, because the exit code still shows the result.
         self.write_to(&mut anstream::stderr()).ok();
         self.exit_code()
     }

@@ -133,7 +133,7 @@ impl SettingsBuilder {
     }
 }
 
-/// Writes the surveys of `--survey` that the warehouse does not know to stderr. Returns true if there are any.
+/// Writes the surveys of `--survey` that the warehouse does not know to stderr. Returns true if there is such a survey.
 pub(super) fn warn_of_unknown_surveys(settings: &Settings) -> bool {
     let Some(unknown) = unknown_in_warehouse(&settings.warehouse, &settings.surveys) else { return false };
     write_stderr(&format!("{unknown} (in the warehouse; `sync --survey` asks the service)\n"));
@@ -147,7 +147,7 @@ pub(super) fn warn_of_unknown_surveys(settings: &Settings) -> bool {
 pub(super) fn check_range(from: Option<i64>, to: Option<i64>) -> Result<(), CommandError> {
     let problem = match (from, to) {
         (Some(from), Some(to)) if to <= from => "--to must be later than --from",
-        // The service's clock decides, and may be ahead of this machine's.
+        // The range is compared with the service's clock, which may be ahead of this machine's clock.
         (Some(from), _) if clock::now_ms().saturating_add(DAY_MS) <= from => "--from is in the future",
         _ => return Ok(()),
     };
@@ -156,12 +156,11 @@ pub(super) fn check_range(from: Option<i64>, to: Option<i64>) -> Result<(), Comm
 
 /// Returns the two moments of `--since` and `--until` to compare. Without `--until` the later moment is now.
 ///
-/// # Errors
-/// `--since` is in the future, or `--until` is not later.
+/// # Errors `--since` is in the future, or `--until` is not later than `--since`.
 pub(super) fn between(since_ms: i64, until_ms: Option<i64>) -> Result<ComparedTimes, CommandError> {
     let now_ms = clock::now_ms();
     let problem = match until_ms {
-        // The service's clock dates the scans, and may be ahead of this machine's.
+        // Scans are dated by the service's clock, which may be ahead of this machine's clock.
         _ if since_ms >= now_ms.saturating_add(DAY_MS) => "--since is in the future",
         Some(until_ms) if until_ms <= since_ms => "--until must be later than --since",
         Some(until_ms) => return Ok(ComparedTimes { since_ms, until_ms, now_ms: None }),

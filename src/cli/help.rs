@@ -1,4 +1,4 @@
-//! Examples in the help of each command. A test parses each of them.
+//! Examples in the help of each command. A test parses each example.
 
 use clap::Command;
 
@@ -11,7 +11,7 @@ const fn examples(command: &'static str, lines: &'static [&'static str]) -> Exam
     Examples { command, lines }
 }
 
-/// A subcommand follows its parent command: `users pull`.
+/// The examples of each command. A subcommand is named with its parent command: `users pull`.
 const EXAMPLES: &[Examples] = &[
     examples("init", &["studysync init", "studysync init /etc/studysync/studysync.toml"]),
     examples("check", &["studysync check", "studysync check --service-profile"]),
@@ -66,6 +66,7 @@ pub(super) fn with_examples(cli: Command) -> Command {
     })
 }
 
+/// Adds a text to the help of the command at `path`, such as `users pull`.
 fn add(cli: Command, path: &str, text: &str) -> Command {
     match path.split_once(' ') {
         Some((above, below)) => cli.mut_subcommand(above, |command| add(command, below, text)),

@@ -10,8 +10,8 @@ use crate::files::{Access, Output};
 
 /// Calls `write` with the file, or with stdout if there is no file, and returns its value.
 ///
-/// A regular file is written under another name next to its path, and renamed when it is complete: readers see the old
-/// file or the new one. `access` applies to a new file; an existing file keeps its own.
+/// A regular file is written under another name next to its path, and renamed when it is complete. So readers see
+/// either the old file or the new one. `access` applies to a new file; an existing file keeps its access rights.
 pub(super) fn write_to<T>(
     file: Option<&Path>,
     access: Access,

@@ -22,8 +22,8 @@ impl From<io::Error> for WriteError {
 }
 
 impl WriteError {
-    /// Returns the error of the command; `output` names the output that was written to. A reader that closes a pipe is
-    /// not a failure, as for any filter.
+    /// Returns the error of the command. `output` names the output in the message. A closed pipe becomes `PipeClosed`,
+    /// which is not a failure.
     pub fn into_command_error(self, output: &str) -> CommandError {
         match self {
             WriteError::Data(error) => error,
@@ -62,7 +62,7 @@ impl Printer {
         self.print(&text)
     }
 
-    /// Writes a value as one line of JSON, or as the text that `describe` returns.
+    /// Writes a value as one line of JSON if `is_json`, otherwise as the text that `describe` returns.
     pub fn print_value<T: Serialize>(
         &self,
         is_json: bool,
@@ -88,7 +88,7 @@ impl Printer {
     }
 }
 
-/// Writes a text to stderr. A closed stderr is no error: the exit code tells the result.
+/// Writes a text to stderr. A failure is ignored, because the exit code still shows the result.
 pub(super) fn write_stderr(text: &str) {
     io::stderr().write_all(text.as_bytes()).ok();
 }

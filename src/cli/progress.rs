@@ -1,4 +1,4 @@
-//! Shows the progress of a run: one line on a terminal, else a log line every half minute.
+//! Shows the progress of a run: one line on a terminal, otherwise a log line every half minute.
 
 use std::{sync::Arc, time::Duration};
 
@@ -61,6 +61,7 @@ impl Drop for ProgressLine {
     }
 }
 
+/// Updates the progress line with the text that `text` returns, until the task is aborted.
 async fn draw(mut text: impl FnMut() -> String, line: ProgressBar) {
     // `wide_msg` cuts the text to the width of the terminal. The template is valid; an invalid one would be ignored.
     line.set_style(ProgressStyle::with_template("{wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()));

@@ -69,7 +69,7 @@ pub(super) async fn run(args: ReplayArgs, context: Context) -> Result<u8, Comman
     Ok(report.header.exit_code)
 }
 
-/// Returns the range to rebuild; `None` rebuilds everything.
+/// Returns the range to rebuild; `None` rebuilds everything. A missing bound is the earliest or latest possible time.
 fn range_of(args: &ReplayArgs) -> Result<Option<Window>, CommandError> {
     let is_full = args.from.is_none() && args.to.is_none() && args.streams.streams.is_empty();
     if is_full {
@@ -90,6 +90,7 @@ fn progress_text(progress: &ReplayProgress) -> String {
     format!("{percent}%  {done}/{all} scans  {pages} pages  {records} records")
 }
 
+/// Returns the summary of a replay for people.
 fn summary(report: &ReplayReport) -> String {
     let done = &report.replayed;
     let mut text = format!(

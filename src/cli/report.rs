@@ -76,7 +76,7 @@ pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandErro
     Ok(0)
 }
 
-/// Opens the checkpoints. Returns `None` if they are missing or damaged: then the report uses the ledger.
+/// Opens the checkpoints. Returns `None` if they are missing or damaged, so that the report uses the ledger.
 fn checkpoints(settings: &Settings) -> Result<Option<State>, CommandError> {
     match State::open_read_only(&settings.state_path) {
         Ok(state) => Ok(state),

@@ -159,6 +159,7 @@ pub(super) async fn run(args: SandboxArgs, context: Context) -> Result<u8, Comma
     Ok(0)
 }
 
+/// Returns the settings of the sandbox. The JSON of --faults is merged over the other flags.
 fn settings(args: &SandboxArgs) -> io::Result<Settings> {
     let invalid = |problem: String| io::Error::new(io::ErrorKind::InvalidInput, problem);
     let mut faults = Faults {

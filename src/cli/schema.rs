@@ -93,6 +93,7 @@ fn details(dictionary: &Dictionary) -> String {
     text
 }
 
+/// Returns the DuckDB type of a column, with `NOT NULL` if the column has no NULLs.
 fn type_of(column: &Column) -> String {
     let null = if column.nullable { "" } else { " NOT NULL" };
     format!("{}{null}", column.column_type.duckdb())

@@ -1,5 +1,5 @@
-//! The service profile as text, for `check --service-profile` and `status`. Each behaviour has a line with its value,
-//! and below it when and how it was measured. Lines have at most 80 columns.
+//! The service profile as text, for `check --service-profile` and `status`. Each behaviour has a line with its value.
+//! The next line says when and how the value was measured. Lines have at most 80 columns.
 
 use serde_json::Value;
 
@@ -16,8 +16,8 @@ const WIDTH: usize = 80;
 const NAME_WIDTH: usize = 24;
 const EVIDENCE_INDENT: &str = "      ";
 
-/// Returns the behaviours that were just measured, each with its value, its date, and how it was measured or why it
-/// could not be.
+/// Returns the behaviours that were just measured. Each behaviour has its value, its date, and how it was measured or
+/// why it could not be measured.
 pub(super) fn describe_measured(measured: &[Measured]) -> String {
     let total: u64 = measured.iter().map(|behaviour| behaviour.requests).sum();
     let mut text = "\nbehaviour of the service:\n".to_owned();
@@ -33,7 +33,8 @@ pub(super) fn describe_measured(measured: &[Measured]) -> String {
     text
 }
 
-/// Returns the stored behaviours: the known ones with date and evidence, the others with `unknown`.
+/// Returns the stored behaviours. A known behaviour has its date and evidence; the value of any other behaviour is
+/// `unknown`.
 pub(super) fn describe_known(known: &[KnownBehaviour]) -> String {
     if known.iter().all(|behaviour| behaviour.value.is_none()) {
         return "\nno behaviour of the service is known yet (`studysync check --service-profile` measures them)\n"
@@ -60,8 +61,8 @@ fn evidence_line(measured_ms: Option<i64>, evidence: &str) -> String {
     wrapped(&format!("{when}{gap}{evidence}"), EVIDENCE_INDENT, EVIDENCE_INDENT)
 }
 
-/// Returns a warning if webhooks came from several environments: a key belongs to one, so some webhooks are about other
-/// data.
+/// Returns a warning if webhooks came from several environments; otherwise an empty text. A key belongs to one
+/// environment, so some of these webhooks are about other data.
 fn warning(name: &str, value: Option<&Value>) -> String {
     match value.and_then(Value::as_array) {
         Some(ids) if name == behaviour_names::ENVIRONMENT_IDS && ids.len() > 1 => wrapped(
@@ -73,8 +74,8 @@ fn warning(name: &str, value: Option<&Value>) -> String {
     }
 }
 
-/// Wraps a text at spaces. `first` and `next` indent the first line and the others. A word that is longer than a line
-/// gets its own line.
+/// Wraps a text at spaces. `first` is the indent of the first line, and `next` that of all further lines. A word that
+/// is longer than a line gets a separate line.
 fn wrapped(text: &str, first: &str, next: &str) -> String {
     let (mut lines, mut line, mut has_word) = (String::new(), first.to_owned(), false);
     for word in text.split(' ') {
@@ -94,6 +95,7 @@ fn wrapped(text: &str, first: &str, next: &str) -> String {
     lines
 }
 
+/// Returns the value of a behaviour for people; `unknown` for `None`.
 fn shown(value: Option<&Value>) -> String {
     match value {
         None => "unknown".to_owned(),

@@ -9,7 +9,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 /// Handles signals until it is dropped. The first signal cancels a token, so that the run stops in order. A second
-/// signal ends the process at once, which loses nothing either.
+/// signal ends the process at once, which loses no committed data either.
 pub(super) struct SignalHandler {
     stop: CancellationToken,
     task: JoinHandle<()>,
@@ -33,6 +33,7 @@ impl Drop for SignalHandler {
     }
 }
 
+/// Cancels `stop` at the first signal, and ends the process with exit code 130 at the second signal.
 async fn stop_on_signal(stop: CancellationToken) {
     if next_signal().await.is_err() {
         return;

@@ -124,7 +124,8 @@ impl RunArgs {
     }
 }
 
-/// Runs the pipeline, from the signal handlers to the summary and the notifications.
+/// Runs a command of the pipeline: handles signals, executes the run, erases vanished sessions, prints the summary, and
+/// notifies. Returns the exit code.
 async fn run_request(
     request: Request,
     settings: Settings,
@@ -163,7 +164,8 @@ async fn run_request(
     }
 }
 
-/// Executes the run and shows its progress. Returns an error if the run could not begin, else its report and outcome.
+/// Executes the run and shows its progress. The outer error means that the run could not begin. Otherwise returns the
+/// report of the run and its outcome.
 async fn open_and_execute(
     request: Request,
     settings: &Settings,

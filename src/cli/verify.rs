@@ -19,9 +19,9 @@ use super::{
 
 /// Keys that are listed by default for each window and kind of difference.
 const KEYS_DEFAULT: usize = 5;
-/// More rows than any window has. DuckDB accepts no larger limit.
+/// The limit of keys with --all-keys: more rows than any window has. DuckDB accepts no larger limit.
 const ALL_KEYS: usize = 1 << 60;
-/// Windows with differences that the text lists; `--json` has all.
+/// Maximum windows with differences that the text lists; `--json` prints all.
 const WINDOWS_SHOWN: usize = 20;
 
 /// Compares a range with the service, row by row; writes nothing.
@@ -87,10 +87,11 @@ pub(super) async fn run(args: VerifyArgs, context: Context) -> Result<u8, Comman
     drop(signals);
     context.printer.print_value(args.json, &report, describe)?;
     outcome?;
-    // A survey that nobody knows has no rows on either side, and would look equal.
+    // A survey that neither side knows has no rows on either side, and would look equal.
     Ok(if has_unknown_survey && report.header.exit_code == 0 { 3 } else { report.header.exit_code })
 }
 
+/// Returns the report as text: windows that differ, ranges that were never read, failures, notes and totals.
 fn describe(report: &VerifyReport) -> String {
     let mut text = String::new();
     for window in report.windows.iter().filter(|window| !window.is_equal()).take(WINDOWS_SHOWN) {
@@ -131,6 +132,7 @@ fn describe(report: &VerifyReport) -> String {
     text
 }
 
+/// Returns the rows of one kind of difference as text, with examples; empty if there are none.
 fn describe_kind(kind: &str, difference: &Difference) -> String {
     if difference.rows == 0 {
         return String::new();
@@ -149,6 +151,7 @@ fn describe_kind(kind: &str, difference: &Difference) -> String {
     text
 }
 
+/// Returns the totals as text.
 fn describe_totals(report: &VerifyReport) -> String {
     let totals = &report.totals;
     let mut text = format!(

@@ -37,9 +37,9 @@ const KEY_BYTES_MIN: usize = 16;
 
 /// Time limit of a command that prints a secret. A secret manager may first ask for a fingerprint or a code.
 const COMMAND_WAIT: Duration = Duration::from_secs(60);
-/// Interval between two checks whether a command has exit_status.
+/// Interval between two checks if a command has ended.
 const COMMAND_POLL: Duration = Duration::from_millis(10);
-/// Time limit for the output of a command to close after the command has exit_status.
+/// Time limit for the output of a command to close after the command has ended.
 const OUTPUT_WAIT: Duration = Duration::from_secs(5);
 /// Limit of the output of a command.
 const COMMAND_BYTES_MAX: u64 = 64 * 1024;

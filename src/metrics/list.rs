@@ -25,7 +25,7 @@ pub struct Metric {
     pub name: &'static str,
     pub kind: Kind,
     pub labels: &'static [&'static str],
-    /// Whether the metric is only at `/metrics` of `serve`, and neither in the textfile nor sent by OTLP.
+    /// True if the metric is only at `/metrics` of `serve`, and neither in the textfile nor sent by OTLP.
     pub is_serve_only: bool,
     pub help: &'static str,
 }

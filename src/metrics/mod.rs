@@ -1,6 +1,6 @@
 //! The metrics: one list, from which `/metrics`, the textfile, OTLP and the reference in `docs/monitoring.md` are made.
 //!
-//! Each label has few values, all known in advance: no survey, no person, no address.
+//! Each label has few values, and all values are known in advance: no label names a survey, a person or an address.
 
 mod list;
 mod sync_metrics;

@@ -40,7 +40,7 @@ pub fn add_sync_status(values: &mut MetricValues, status: &SyncStatus, health: &
     }
 }
 
-/// Adds the numbers in a run's JSON.
+/// Adds the numbers of the last run from its JSON. A missing number counts as 0.
 fn add_run(values: &mut MetricValues, report: &Value) {
     let secs = |part: &str| report["time_ms"][part].as_f64().unwrap_or(0.0) / 1000.0;
     values.set("run_duration_seconds", &[], secs("wall"));

@@ -1,4 +1,5 @@
-//! The file that node_exporter's textfile collector reads: replaced atomically, readable for every user.
+//! Writes the file that node_exporter's textfile collector reads. The file is replaced atomically and readable for
+//! every user.
 
 use std::{
     io::{self, Write as _},
@@ -9,7 +10,7 @@ use crate::files::{Access, Output};
 
 use super::MetricValues;
 
-/// Replaces the file by one with these metrics. The collector reads only `*.prom`, so it ignores the temporary file.
+/// Replaces the file by a file with these metrics. The collector reads only `*.prom`, so it ignores the temporary file.
 ///
 /// # Errors
 /// The folder is missing, or cannot be written.

@@ -12,8 +12,8 @@ pub struct MetricValues {
 }
 
 impl MetricValues {
-    /// Adds a value with one label value for each label of the metric. A name that is not in the list is ignored; debug
-    /// builds panic.
+    /// Adds a value of the metric `name`, with one label value for each label of the metric. An unknown name or a wrong
+    /// number of labels is ignored; debug builds panic.
     pub fn set(&mut self, name: &str, labels: &[&str], value: f64) {
         let index = ALL.iter().position(|metric| metric.name == name && metric.labels.len() == labels.len());
         debug_assert!(index.is_some(), "{name} with {} labels is not in the list of metrics", labels.len());
@@ -64,6 +64,7 @@ impl MetricValues {
     }
 }
 
+/// Escapes a help text or, if `is_label`, a label value for the exposition format.
 fn escaped(text: &str, is_label: bool) -> String {
     let text = text.replace('\\', "\\\\").replace('\n', "\\n");
     if is_label { text.replace('"', "\\\"") } else { text }

@@ -1,4 +1,5 @@
-//! The work after a run released its lease: writes the textfile, then notifies. It cannot change the run's outcome.
+//! Does the work after a run has released its lease: writes the textfile, and notifies. This work cannot change the
+//! run's outcome.
 
 use serde_json::{Value, json};
 
@@ -18,12 +19,12 @@ use super::{channel::Channel, decision::RunContext, delivery::deliver, message::
 pub struct EndedRun {
     command: &'static str,
     moments: RunTimes,
-    /// The report to use if the history has no entry of the run; `None` for a run without an error.
+    /// The report to use if the history of runs has no entry of this run; `None` for a run without an error.
     fallback_report: Option<RunReport>,
 }
 
 impl EndedRun {
-    /// Describes a run by its command, its times, and the error that ended it, if any.
+    /// Describes a run by its command, its times, and the error that ended the run; `None` for a run without an error.
     pub fn new(
         settings: &Settings,
         command: &'static str,
@@ -50,7 +51,8 @@ pub async fn after_run(settings: &Settings, run: &EndedRun, rules: HealthRules) 
     }
 }
 
-/// Writes the textfile between runs, since the lag grows. Also notifies about killed runs and sends pending messages.
+/// Writes the textfile between runs, because the lag grows. Also notifies about killed runs, and sends pending
+/// messages. If the checkpoints cannot be read, the textfile stays unchanged.
 pub async fn between_runs(settings: &Settings, now_ms: i64, rules: HealthRules) {
     let read = SyncStatus::read(settings, now_ms);
     if let Err(error) = &read {
@@ -67,7 +69,7 @@ pub async fn between_runs(settings: &Settings, now_ms: i64, rules: HealthRules) 
     }
 }
 
-/// Reads the status and makes sure that it contains this run, even if the history does not.
+/// Reads the status. If the history has no entry of this run, its fallback report is added to the status.
 fn status_with(settings: &Settings, run: &EndedRun) -> SyncStatus {
     let now_ms = run.moments.finished_ms;
     let mut status = SyncStatus::read(settings, now_ms).unwrap_or_else(|error| {
@@ -82,6 +84,7 @@ fn status_with(settings: &Settings, run: &EndedRun) -> SyncStatus {
     status
 }
 
+/// Writes the textfile and sets the values for OTLP. A failure is only logged.
 fn write_metrics(settings: &Settings, status: &SyncStatus, health: &Health) {
     let mut metrics = MetricValues::default();
     add_sync_status(&mut metrics, status, health);
@@ -95,7 +98,7 @@ fn write_metrics(settings: &Settings, status: &SyncStatus, health: &Health) {
     }
 }
 
-/// Notifies about killed runs and, if `has_ended`, about the newest run. Then sends every pending message.
+/// Notifies about killed runs and, if `has_ended`, about the newest run. Afterwards sends every pending message.
 async fn notify(settings: &Settings, status: &SyncStatus, health: &Health, rules: HealthRules, has_ended: bool) {
     let (notify, now_ms) = (&settings.notify, status.now_ms);
     let ended = status.last_ended.as_ref().filter(|_| has_ended);
@@ -112,7 +115,7 @@ async fn notify(settings: &Settings, status: &SyncStatus, health: &Health, rules
             let wanted = events.into_iter().filter(|event| notify.on.contains(event));
             messages.extend(wanted.map(|event| Message::new(event, run, health, json.clone(), settings)));
         };
-        // Oldest first. A killed run left no report, so its summary takes the report's place.
+        // The oldest run comes first. A killed run has no report, so its summary takes the place of the report.
         for run in status.killed_runs.iter().rev() {
             add_messages(state.events_for_killed_run(run, &context), run, &json!(run));
         }

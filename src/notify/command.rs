@@ -15,9 +15,9 @@ use crate::config::{Settings, private_variables};
 
 use super::message::Message;
 
-/// Interval between two checks whether the command has ended.
+/// Interval between two checks if the command has ended.
 const POLL_EVERY: Duration = Duration::from_millis(20);
-/// Bytes of standard error that the log shows.
+/// Maximum bytes of standard error that the log shows.
 const STDERR_BYTES_MAX: u64 = 2048;
 /// How long to wait for the text on standard error after the command has ended.
 const STDERR_WAIT: Duration = Duration::from_millis(200);
@@ -47,7 +47,7 @@ pub(super) struct ProcessGuard(Arc<Mutex<ProcessState>>);
 enum ProcessState {
     #[default]
     NotStarted,
-    /// Holds the process group. Its leader was not reaped yet, so no other process has this number.
+    /// The process group of the running command. Its leader was not reaped yet, so no other process has this number.
     Running(Pid),
     Ended,
 }
@@ -78,26 +78,27 @@ impl ProcessGuard {
         Ok(status)
     }
 
+    /// Kills the process group if the command runs. The command can no longer be started afterwards.
     fn kill(&self) {
         let mut state = self.state();
         if let ProcessState::Running(group) = *state {
-            // Fails if the group has just ended.
+            // The call fails if the group has just ended.
             let _ = kill_process_group(group, Signal::KILL);
         }
         *state = ProcessState::Ended;
     }
 }
 
-/// Runs the command, and kills it and its children at the time limit. Blocks the thread.
+/// Runs the command with the message as input and variables. Kills the command and its children at the time limit.
+/// Blocks the thread.
 ///
-/// # Errors
-/// A text: the command cannot be run, failed, or reached the time limit.
+/// # Errors A text that says why: the command cannot be run, failed, or reached the time limit.
 pub(super) fn run(settings: &Settings, message: &Message, guard: &ProcessGuard) -> Result<(), String> {
     let notify = &settings.notify;
     let Some((program, arguments)) = notify.command.split_first() else { return Ok(()) };
     let mut command = Command::new(program);
     command.args(arguments);
-    // The command gets no secrets; variables of any name can hold one.
+    // The command must not see secrets, and the configuration can put a secret into a variable of any name.
     let secret_variables = [
         settings.service.api_key_source.variable(),
         settings.serve.token_source.variable(),
@@ -110,7 +111,7 @@ pub(super) fn run(settings: &Settings, message: &Message, guard: &ProcessGuard) 
     command.envs(message.variables());
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
     let mut child = guard.spawn(&mut command).map_err(|error| format!("cannot run {program}: {error}"))?;
-    // On a thread, because the command may never read its input.
+    // The input is written on a thread, because the command may never read it.
     if let Some(mut input) = child.stdin.take() {
         let json = message.run.to_string();
         thread::spawn(move || input.write_all(json.as_bytes()));
@@ -133,7 +134,7 @@ pub(super) fn run(settings: &Settings, message: &Message, guard: &ProcessGuard) 
 }
 
 /// Reads the beginning of standard error on a thread. A child of the command may keep the pipe open for ever, so nobody
-/// waits for its end.
+/// waits for the end of the pipe.
 fn read_stderr(child: &mut Child) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     if let Some(mut stderr) = child.stderr.take() {
@@ -141,7 +142,7 @@ fn read_stderr(child: &mut Child) -> mpsc::Receiver<String> {
             let mut bytes = Vec::new();
             let _ = stderr.by_ref().take(STDERR_BYTES_MAX).read_to_end(&mut bytes);
             let _ = sender.send(String::from_utf8_lossy(&bytes).trim().to_owned());
-            // Discards the rest, so that the command does not block on a full pipe.
+            // The rest is discarded, so that the command does not block on a full pipe.
             let _ = io::copy(&mut stderr, &mut io::sink());
         });
     }

@@ -1,4 +1,4 @@
-//! Decides which events to notify: changes of the state, and a lasting failure once a day. Pure.
+//! Decides which events to notify: changes of the state, and a lasting failure again after `again_after`. Pure.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     sync_status::{FailedRun, RunSummary},
 };
 
-/// The state of the runs, as people last heard it.
+/// The state of the runs that was last notified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum RunState {
@@ -22,15 +22,15 @@ pub(super) enum RunState {
     Failed,
 }
 
-/// A killed run that began longer ago is not notified: it is no news any more.
+/// The maximum age of a killed run that is notified. An older one is no news any more.
 const KILLED_MS_MAX: i64 = 7 * DAY_MS;
 
-/// The facts outside a run that decide which events it causes.
+/// The facts outside a run that decide which events the run causes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunContext<'a> {
-    /// Whether the run's failure is tolerated, because it is retried.
+    /// True if the run's failure is tolerated, because the run is retried.
     pub is_tolerated: bool,
-    /// The newest failed run that no later run resolved.
+    /// The newest failed run that no later run resolved; `None` if there is none.
     pub unresolved_failure: Option<&'a RunSummary>,
     /// A lasting failure is notified again after this time.
     pub again_after: Duration,
@@ -38,7 +38,7 @@ pub(super) struct RunContext<'a> {
     pub now_ms: i64,
 }
 
-/// What people were last notified of.
+/// The state that people were last notified of, and the runs that were considered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct NotifiedState {
@@ -47,7 +47,7 @@ pub(super) struct NotifiedState {
     pub reason: String,
     /// The text of the finding that needs a look; empty without one.
     pub text: String,
-    /// When the last event was decided, epoch milliseconds.
+    /// When the state was last set, epoch milliseconds.
     pub at_ms: i64,
     /// The run that failed. Its command is empty if an earlier version wrote the file.
     #[serde(flatten)]
@@ -59,7 +59,8 @@ pub(super) struct NotifiedState {
 }
 
 impl NotifiedState {
-    /// Returns the events of a run and updates the state. Returns none if the run was considered before.
+    /// Returns the events of a run and updates the state. Returns no event if the run was considered before, if its
+    /// failure is tolerated, or if it was skipped, stopped or interrupted.
     pub fn events_for_run(&mut self, run: &RunSummary, context: &RunContext) -> Vec<NotifyEvent> {
         if self.run_id == run.run_id {
             return Vec::new();
@@ -74,7 +75,8 @@ impl NotifiedState {
         }
     }
 
-    /// Returns the events of a killed run, which could not notify itself, and updates the state.
+    /// Returns the events of a killed run, which could not notify itself, and updates the state. Returns no event for
+    /// an old run, or for a run that was considered before.
     pub fn events_for_killed_run(&mut self, run: &RunSummary, context: &RunContext) -> Vec<NotifyEvent> {
         let is_recent = context.now_ms.saturating_sub(run.started_ms) < KILLED_MS_MAX;
         if run.started_ms <= self.killed_ms || !is_recent {
@@ -84,6 +86,7 @@ impl NotifiedState {
         self.events_for_failure(run, context)
     }
 
+    /// Returns `Failed`, unless the same failure was notified recently.
     fn events_for_failure(&mut self, run: &RunSummary, context: &RunContext) -> Vec<NotifyEvent> {
         let reason = run.reason.map(RunReason::name).unwrap_or_default();
         let again_ms = i64::try_from(context.again_after.as_millis()).unwrap_or(i64::MAX);
@@ -98,6 +101,8 @@ impl NotifiedState {
         vec![NotifyEvent::Failed]
     }
 
+    /// Returns `Recovered` if the run resolves the notified failure and no other failure is unresolved. Returns
+    /// `NeedsALook` for a new finding.
     fn events_for_success(&mut self, run: &RunSummary, context: &RunContext) -> Vec<NotifyEvent> {
         let now_ms = context.now_ms;
         let mut events = Vec::new();

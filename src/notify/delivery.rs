@@ -14,18 +14,19 @@ use super::{
 
 /// Delay before the first retry; each further delay is twice as long.
 const RETRY: Duration = Duration::from_millis(500);
-/// Nothing new is sent after this time; the next run sends the rest.
+/// Time after which no further message is sent; the next run sends the rest.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
 /// The result of a test message.
 #[derive(Debug)]
 pub struct TestResult {
     pub channel: Channel,
-    /// The error text if the message did not arrive.
+    /// `Err` is the error text if the message did not arrive.
     pub result: Result<(), String>,
 }
 
-/// Sends the pending messages. After a transient failure, a channel gets no further message this time.
+/// Sends the pending messages and removes them from the outbox. A message stays for the next run if its delivery may
+/// succeed later. After a transient failure, the channel gets no further message in this call.
 pub(super) async fn deliver(settings: &Settings, outbox: &mut Outbox) {
     let configured = Channel::configured(settings);
     let started = Instant::now();
@@ -71,7 +72,8 @@ pub async fn send_test(settings: &Settings, now_ms: i64) -> Vec<TestResult> {
     results
 }
 
-/// Sends with retries, as far as the time since `started` allows.
+/// Sends a message by one channel. Retries transient failures, until the attempts are used up or [`TIME_MAX`] after
+/// `started` would pass.
 async fn send(settings: &Settings, channel: Channel, message: &Message, started: Instant) -> Result<(), SendError> {
     let (mut delay, mut attempt) = (RETRY, 1);
     loop {
@@ -86,6 +88,7 @@ async fn send(settings: &Settings, channel: Channel, message: &Message, started:
     }
 }
 
+/// Sends a message by one channel, without retries. Every failure of a command counts as transient.
 async fn send_once(settings: &Settings, channel: Channel, message: &Message) -> Result<(), SendError> {
     match channel {
         Channel::Webhook => webhook::post(settings, message).await,

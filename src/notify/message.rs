@@ -9,7 +9,7 @@ use crate::{
     sync_status::{Health, RunSummary},
 };
 
-/// One notification. It names no person, since a run's JSON names none.
+/// One notification. A notification names no person, because a run's JSON names none.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Message {
     pub event: NotifyEvent,
@@ -25,7 +25,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Writes the message about an event of a run. `run` is the run's JSON.
+    /// Words the message about an event of a run. `run` is the run's JSON.
     pub fn new(event: NotifyEvent, summary: &RunSummary, health: &Health, run: Value, settings: &Settings) -> Message {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let command = &summary.command;
@@ -54,7 +54,7 @@ impl Message {
         }
     }
 
-    /// Writes a message that tests the configured channels.
+    /// Words a message that tests the configured channels.
     pub fn test(settings: &Settings, now_ms: i64) -> Message {
         let summary = RunSummary {
             command: "check".to_owned(),
@@ -68,7 +68,7 @@ impl Message {
         Message::new(NotifyEvent::Test, &summary, &Health::default(), json!({}), settings)
     }
 
-    /// Returns the body for a webhook. Chats show its `text`.
+    /// Returns the body for a webhook. A chat shows the member `text`.
     pub fn body(&self) -> Value {
         json!({ "text": self.text, "event": self.event.name(), "health": self.health, "run": self.run })
     }

@@ -1,5 +1,5 @@
-//! The messages to deliver and the last notified state, in a file next to the state file. A separate file, because
-//! notifications must work when the checkpoints cannot be opened.
+//! Stores the messages to deliver and the last notified state, in a file next to the state file. The file is separate
+//! because notifications must work when the checkpoints cannot be opened.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -23,9 +23,9 @@ use crate::{
 
 use super::{channel::Channel, decision::NotifiedState, message::Message};
 
-/// Pending messages at most; the oldest are dropped, because newer ones describe the same problem.
+/// Maximum pending messages. The oldest are dropped, because newer messages describe the same problem.
 const PENDING_MAX: usize = 20;
-/// A message older than this is dropped: it is no news any more.
+/// The maximum age of a pending message. An older message is dropped, because it is no news any more.
 const PENDING_MS_MAX: i64 = 7 * DAY_MS;
 /// How long to wait for another process that has the file locked.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -53,9 +53,11 @@ struct Content {
     pending: Vec<PendingMessage>,
 }
 
-/// The file, locked until dropped, so that two runs that end together do not send the same message twice.
+/// The outbox. Its file is locked until the value is dropped, so that two runs that end together do not send the same
+/// message twice.
 ///
-/// If the file cannot be locked or written, the outbox works in memory: a repeated message is better than none.
+/// If the file cannot be locked or written, the outbox works in memory: a message that is sent twice is better than
+/// none.
 pub(super) struct Outbox {
     path: PathBuf,
     content: Content,
@@ -64,7 +66,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// Opens the outbox next to the state file. Waits up to five seconds for another process that has it locked.
+    /// Opens the outbox next to the state file. Waits up to five seconds for another process that has locked the file.
     pub async fn open(settings: &Settings) -> Outbox {
         let path = files::with_suffix(&settings.state_path, ".notifications");
         let lock = match lock(&path).await {
@@ -79,13 +81,15 @@ impl Outbox {
             Content::default()
         });
         if lock.is_none() {
-            // A process that can record the delivery sends these.
+            // Without the lock a delivery cannot be recorded. A later process with the lock sends the messages in the
+            // file.
             content.pending.clear();
         }
         Outbox { path, content, lock }
     }
 
-    /// Adds the messages that `decide` returns for these channels and saves the file. `decide` may change the state.
+    /// Adds the messages that `decide` returns, to be sent by these channels, and saves the file. `decide` may change
+    /// the notified state. Drops messages that are too old or too many.
     pub fn add(&mut self, now_ms: i64, channels: &[Channel], decide: impl FnOnce(&mut NotifiedState) -> Vec<Message>) {
         self.change(|content| {
             for message in decide(&mut content.state) {
@@ -104,7 +108,8 @@ impl Outbox {
         self.content.pending.clone()
     }
 
-    /// Removes a channel from a message: it delivered the message, or never will.
+    /// Removes a channel from a message, because the channel has delivered the message or never will. A message without
+    /// channels is removed.
     pub fn remove(&mut self, id: u64, channel: Channel) {
         self.change(|content| {
             for pending in content.pending.iter_mut().filter(|pending| pending.id == id) {
@@ -114,7 +119,7 @@ impl Outbox {
         });
     }
 
-    /// Changes the content, and saves the file if the content differs then.
+    /// Changes the content of the outbox. Saves the file if the content has changed and the file is locked.
     fn change(&mut self, change: impl FnOnce(&mut Content)) {
         let before = serde_json::to_string(&self.content).ok();
         change(&mut self.content);
@@ -132,8 +137,8 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     output.finish()
 }
 
-/// Reads the file. Returns an empty outbox if the file is missing or damaged. Then a message may be sent twice, and
-/// pending messages are lost.
+/// Reads the file. Returns an empty outbox if the file is missing or damaged. After damage, a message may be sent
+/// twice, and pending messages are lost.
 fn read(path: &Path) -> io::Result<Content> {
     match fs::read(path) {
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).unwrap_or_default()),
@@ -142,6 +147,7 @@ fn read(path: &Path) -> io::Result<Content> {
     }
 }
 
+/// Locks the file `<path>.lock`. Fails if another process has it locked for [`LOCK_WAIT_MAX`].
 async fn lock(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         files::create_folders(folder)?;

@@ -13,18 +13,19 @@ pub(super) struct SendError {
     pub kind: FailureKind,
 }
 
-/// What can make the delivery succeed.
+/// What is needed for the delivery to succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FailureKind {
-    /// A retry may succeed; until then no message arrives.
+    /// A retry may succeed. Until then other messages would fail too.
     Transient,
     /// Somebody has to change the configuration.
     Configuration,
-    /// Nothing: the receiver rejects this message.
+    /// The delivery can never succeed: the receiver rejects this message.
     MessageRejected,
 }
 
 impl FailureKind {
+    /// Classifies a refusal by its status.
     fn of(status: StatusCode) -> FailureKind {
         match status {
             _ if status.is_server_error() => FailureKind::Transient,
@@ -38,7 +39,8 @@ impl FailureKind {
     }
 }
 
-/// Posts the message. No error contains the URL, which is a secret: everybody who knows it can post.
+/// Posts the message. No error contains the URL, because everybody who knows the URL can post. Does nothing if no
+/// webhook is configured.
 pub(super) async fn post(settings: &Settings, message: &Message) -> Result<(), SendError> {
     let misconfigured = |why: String| SendError { why, kind: FailureKind::Configuration };
     let url = settings.notify.url().map_err(|error| misconfigured(error.to_string()))?;

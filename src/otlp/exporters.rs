@@ -20,9 +20,11 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The service name in the collector, unless OTEL_SERVICE_NAME sets one.
 const SERVICE_NAME: &str = "studysync";
 
+// True after the export has started.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
-/// Sends the spans and metrics of this process; `None` inside if no endpoint is configured.
+/// Sends the spans and metrics of this process. Contains `None` if no endpoint is configured or the export cannot
+/// start.
 #[derive(Debug)]
 pub struct OtlpExporter(Option<Providers>);
 
@@ -33,8 +35,8 @@ struct Providers {
 }
 
 impl OtlpExporter {
-    /// Starts the export. The library reads the endpoint and the headers from the variables OTEL_EXPORTER_OTLP_*. Call
-    /// this before an async runtime starts.
+    /// Starts the export. The library reads the endpoint and the headers from the variables OTEL_EXPORTER_OTLP_*. Must
+    /// be called before an async runtime starts. A failure is not reported.
     pub fn start(settings: &OtlpSettings) -> OtlpExporter {
         if !settings.is_wanted {
             return OtlpExporter(None);
@@ -46,7 +48,7 @@ impl OtlpExporter {
                 IS_ON.store(true, Ordering::Relaxed);
                 OtlpExporter(Some(providers))
             }
-            // The log does not exist yet, so a wrong variable cannot be reported here.
+            // Logging has not started yet, so a wrong variable cannot be reported here.
             Err(_) => OtlpExporter(None),
         }
     }
@@ -58,7 +60,7 @@ impl OtlpExporter {
         Some(Box::new(tracing_opentelemetry::layer().with_tracer(tracer).with_filter(only_spans)))
     }
 
-    /// Sends the remaining spans and metrics. Waits at most five seconds.
+    /// Sends the remaining spans and metrics. Waits at most five seconds; a failure is only logged.
     pub fn finish(self) {
         let Some(Providers { traces, metrics }) = self.0 else { return };
         let shutdowns =
@@ -78,12 +80,13 @@ impl OtlpExporter {
 /// Runs a shutdown on its own thread, because some shutdowns have no time limit. Returns a channel with the result.
 fn on_thread(shutdown: impl FnOnce() -> OTelSdkResult + Send + 'static) -> mpsc::Receiver<OTelSdkResult> {
     let (sender, receiver) = mpsc::channel();
-    // The receiver is gone if its wait timed out.
+    // The send fails if the receiver no longer waits.
     std::thread::spawn(move || sender.send(shutdown()));
     receiver
 }
 
 impl Providers {
+    /// Builds the providers of spans and metrics. Fails if a variable is invalid.
     fn start(settings: &OtlpSettings) -> Result<Providers, opentelemetry_otlp::ExporterBuildError> {
         let resource = match settings.has_service_name {
             true => Resource::builder(),

@@ -2,7 +2,8 @@
 //! without an endpoint in the environment, nothing is sent.
 //!
 //! The spans are those of `tracing` with the target `otlp`: run > window > page, and commit. A slow collector delays no
-//! run: own threads send spans and metrics, and the process waits for them only at its end, for a limited time.
+//! run: separate threads send spans and metrics. The process waits for these threads only at its end, for a limited
+//! time.
 
 #[cfg(not(feature = "otlp"))]
 mod disabled;

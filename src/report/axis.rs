@@ -7,11 +7,11 @@ use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, Value
 
 use crate::model::DAY_MS;
 
-/// Labels at most, so that they do not overlap.
+/// Maximum labels, so that labels do not overlap.
 const LABELS_MAX: i64 = 8;
 /// Width per label, in pixels.
 const WIDTH_OF_LABEL: i64 = 90;
-/// The longest range, in days, that has labels of days; a longer one has labels of months.
+/// The longest range, in days, that has labels of days. A longer range has labels of months.
 const LABELS_OF_DAYS_MAX: i64 = 45;
 
 /// An axis of days since 1970.
@@ -34,6 +34,7 @@ impl DayAxis {
     }
 }
 
+/// Returns the days to label, in steps of 1, 2, 7 or 14 days.
 fn every_few_days(first: i64, last: i64, labels_max: i64) -> Vec<i64> {
     let steps = [1, 2, 7, 14];
     let step = steps.into_iter().find(|step| (last - first) / step < labels_max).unwrap_or(14);
@@ -41,6 +42,7 @@ fn every_few_days(first: i64, last: i64, labels_max: i64) -> Vec<i64> {
     (first..=last).filter(|day| (day - 4).rem_euclid(step) == 0).collect()
 }
 
+/// Returns the first days of the months to label, in steps of whole months.
 fn months(first: i64, last: i64, labels_max: i64) -> Vec<i64> {
     let begins: Vec<i64> = (first..=last).filter(|day| date(*day).is_some_and(|date| date.day() == 1)).collect();
     let steps = [1, 2, 3, 6, 12, 24];

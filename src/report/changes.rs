@@ -17,8 +17,8 @@ use crate::{
 pub struct ComparedTimes {
     pub since_ms: i64,
     pub until_ms: i64,
-    /// This machine's time if the later time is now. `until_ms` is then a day later: scans are dated by the service's
-    /// clock, which may be ahead.
+    /// This machine's time if the later time is now; otherwise `None`. In the first case `until_ms` is a day later,
+    /// because scans are dated by the service's clock, which may be ahead.
     pub now_ms: Option<i64>,
 }
 
@@ -67,7 +67,7 @@ pub struct FigureChange {
     pub question_text: Option<String>,
     /// `nps`, `top_two_share` or `choice_share`.
     pub figure: String,
-    /// The option of a choice share.
+    /// The option of a choice share; `None` for other figures.
     pub label: Option<String>,
     pub before: Figure,
     pub after: Figure,
@@ -125,7 +125,7 @@ impl Changes {
     }
 }
 
-/// Queries the changes of these surveys, or of all surveys if none is given.
+/// Queries the changes of these surveys, or of all surveys if the list is empty.
 ///
 /// # Errors
 /// The warehouse cannot be read, or lacks the macros. The next run adds them to a warehouse of an earlier version.

@@ -1,7 +1,7 @@
 //! Charts over time as SVG, drawn by `plotters`. A drawing contains no text of the warehouse.
 //!
-//! The style sheet of the page selects elements by these colours and replaces each by that of the theme: light, dark or
-//! print.
+//! The style sheet of the page selects elements by these colours. It replaces each colour by a colour of the theme:
+//! light, dark or print.
 
 use plotters::{
     coord::Shift,
@@ -25,7 +25,7 @@ const INK: RGBColor = RGBColor(0x4A, 0x52, 0x5E);
 /// `plotters` rounds to integer units; with four units per pixel the rounding is invisible.
 const UNITS_PER_PIXEL: u32 = 4;
 const LABEL_PIXELS: u32 = 14;
-/// NPS axes begin and end at a multiple of this.
+/// NPS axes begin and end at a multiple of this number.
 const NPS_STEP: f64 = 20.0;
 
 /// The size of a chart.
@@ -59,7 +59,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 /// The result of drawing. `plotters` has an error type per backend, hence the box.
 type DrawResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// Draws a column per day: answered questions, with skipped ones on top.
+/// Draws a column for each day: answered questions, with skipped questions on top. Without days the drawing is empty.
 pub(super) fn answers_per_day(days: &[Day], size: Size) -> Result<Drawing, ReportError> {
     let (Some(first), Some(last)) = (days.first(), days.last()) else { return draw(size, |_| Ok(())) };
     let highest = days.iter().map(|day| day.answered + day.skipped).max().unwrap_or(1).max(1);
@@ -78,7 +78,7 @@ pub(super) fn answers_per_day(days: &[Day], size: Size) -> Result<Drawing, Repor
     })
 }
 
-/// Draws the NPS by week with its 95 % band. Weeks without answers are gaps.
+/// Draws the NPS by week with its 95 % band. Weeks without answers are gaps. Without weeks the drawing is empty.
 pub(super) fn nps_by_week(weeks: &[NpsWeek], size: Size) -> Result<Drawing, ReportError> {
     let (Some(first), Some(last)) = (weeks.first(), weeks.last()) else { return draw(size, |_| Ok(())) };
     let ends = |week: &NpsWeek| [week.nps, week.low.unwrap_or(week.nps), week.high.unwrap_or(week.nps)];
@@ -176,6 +176,7 @@ fn short(value: f64) -> String {
     }
 }
 
+/// Makes a drawing of this size with `paint`.
 fn draw(size: Size, paint: impl FnOnce(&Area<'_>) -> DrawResult) -> Result<Drawing, ReportError> {
     let (width, height) = size.pixels();
     let (width, height) = (width * UNITS_PER_PIXEL, height * UNITS_PER_PIXEL);

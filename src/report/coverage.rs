@@ -1,7 +1,8 @@
 //! The coverage of each scope: which days are complete, which need a recheck and which were never read.
 //!
-//! The checkpoints have the full coverage, including scans that changed nothing. Without them (an analyst has only the
-//! warehouse) the ledger proves the same days, but lacks later re-scans and some windows that need a recheck.
+//! The checkpoints have the full coverage, including scans that changed nothing. An analyst may have only the
+//! warehouse, without the checkpoints. In this case the ledger proves the same days, but lacks later re-scans and some
+//! windows that need a recheck.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -25,7 +26,7 @@ pub(super) struct Coverage {
     pub left_out: usize,
     /// The first and the last day of the maps, in days since 1970; `None` if nothing was read.
     pub days: Option<(i64, i64)>,
-    /// The number of covered days before the first one.
+    /// The number of days before the first day of the maps, since the first complete moment.
     pub earlier_days: i64,
 }
 
@@ -51,7 +52,8 @@ pub struct ScopeCoverage {
 pub enum CoverageState {
     /// Everything was read to the end of results.
     Complete,
-    /// Complete, and the next run scans a part again. Only set where the windows due are known.
+    /// Complete, and the next run scans a part of it again. Occurs only if the due windows were added with
+    /// [`ScopeCoverage::due_again`].
     DueAgain,
     /// The last scan of a part was unsure; every run scans it again.
     NeedsRecheck,
@@ -75,14 +77,15 @@ impl ScopeCoverage {
         coverage
     }
 
-    /// Adds the windows that the next run scans again.
+    /// Sets the windows that the next run scans again.
     #[must_use]
     pub fn due_again(mut self, windows: impl IntoIterator<Item = Window>) -> Self {
         self.due_again = windows.into_iter().collect();
         self
     }
 
-    /// Adds a scan that is newer than the scans before. `is_unsure` means that its window needs a recheck.
+    /// Adds a scan that is newer than all scans added before. `is_unsure` means that the window of the scan needs a
+    /// recheck.
     fn add_scan(&mut self, window: Window, is_unsure: bool) {
         self.complete.insert(window);
         self.needs_recheck.remove(window);
@@ -91,7 +94,7 @@ impl ScopeCoverage {
         }
     }
 
-    /// Returns the range from the first to the last complete moment.
+    /// Returns the range from the first to the last complete moment; `None` if nothing is complete.
     pub fn bounding_range(&self) -> Option<Window> {
         self.complete.bounding_range()
     }
@@ -113,7 +116,8 @@ impl ScopeCoverage {
         }
     }
 
-    /// Returns the intervals of one state each, in order, from the first to the last complete moment.
+    /// Divides the range from the first to the last complete moment into intervals of one state, in order. Due windows
+    /// are not distinguished.
     pub fn intervals(&self) -> Vec<(Window, CoverageState)> {
         let Some(bounding_range) = self.bounding_range() else { return Vec::new() };
         let gaps = self.complete.gaps_in(bounding_range).into_iter().map(|window| (window, CoverageState::NeverRead));
@@ -127,6 +131,9 @@ impl ScopeCoverage {
     }
 }
 
+/// Reads the coverage of all scopes, from the checkpoints `state` or from the ledger. `base_url` is the service of the
+/// warehouse; `None` if it is unknown. `days_max` is the maximum number of days of the maps. The checkpoints are not
+/// used if they belong to another service.
 pub(super) fn coverage(
     reader: &mut Reader,
     state: Option<&State>,
@@ -138,7 +145,7 @@ pub(super) fn coverage(
         Some(_) => (CoverageSource::LedgerInstead, from_ledger(reader)?),
         None => (CoverageSource::Ledger, from_ledger(reader)?),
     };
-    // Scopes of all surveys come first, and among them the streams with a map.
+    // Scopes of all surveys come first, and among these scopes the windowed streams, which have a map.
     scopes.sort_by_key(|coverage| {
         (coverage.scope.survey_id, !coverage.scope.stream.is_windowed(), coverage.scope.stream)
     });
@@ -184,8 +191,9 @@ struct LedgerScan {
     has_rows: bool,
 }
 
+/// Reads the coverage from the ledger.
 fn from_ledger(reader: &mut Reader) -> Result<Vec<ScopeCoverage>, LoadError> {
-    // Reads only the newest scans of a very long ledger. Scans of users cover no time.
+    // Of a very long ledger only the newest scans are read. Scans of users cover no time.
     let sql = format!(
         "SELECT stream, survey_id, epoch_ms(window_start) AS start_ms, epoch_ms(window_end) AS end_ms, withheld, rows_read
          FROM (SELECT * FROM sync_windows WHERE stream <> 'users' ORDER BY scanned_at DESC, scan_id DESC LIMIT {ROWS_MAX}) ORDER BY scanned_at, scan_id"
@@ -198,7 +206,7 @@ fn from_ledger(reader: &mut Reader) -> Result<Vec<ScopeCoverage>, LoadError> {
         Some(LedgerScan { scope, window, is_unsure, has_rows })
     };
     let scans = query(reader, &sql, make)?;
-    // Leaves out a survey without any row: its number was mistyped.
+    // A survey without any row is left out, because its number was probably mistyped.
     let has_rows: HashSet<i64> =
         scans.iter().flatten().filter(|scan| scan.has_rows).filter_map(|scan| scan.scope.survey_id).collect();
     let mut scopes: BTreeMap<Scope, ScopeCoverage> = BTreeMap::new();

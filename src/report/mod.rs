@@ -2,9 +2,9 @@
 //! last runs.
 //!
 //! `report_data`, `surveys` and `changes` query the views of the warehouse, `coverage` reads the checkpoints or the
-//! ledger; `chart` draws, and `page` renders the HTML. `studysync diff` shows only `changes`. The file needs neither a
-//! network nor a script. The report computes no statistic: every number comes from a view, or is a sum that the view
-//! allows.
+//! ledger; `chart` draws, and `page` renders the HTML. `studysync diff` shows only `changes`. The HTML file needs
+//! neither a network nor a script. The report computes no statistics: every number comes from a view, or is a sum of
+//! numbers that the view allows to add.
 
 mod axis;
 mod changes;
@@ -33,8 +33,7 @@ pub use settings::ReportSettings;
 /// Returns the report as HTML. The coverage comes from the checkpoints if they belong to the same service as the
 /// warehouse, else from the ledger.
 ///
-/// # Errors
-/// The warehouse or the checkpoints cannot be read. Their content never makes a report fail.
+/// # Errors The warehouse or the checkpoints cannot be read. No content of a warehouse makes a report fail.
 pub fn make(reader: &mut Reader, state: Option<&State>, settings: &ReportSettings) -> Result<String, ReportError> {
     let data = report_data::read(reader, state, settings)?;
     page::render(&data, settings)

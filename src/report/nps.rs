@@ -2,7 +2,7 @@
 
 use super::rows::{Row, day_number};
 
-/// One week of NPS, of all answers or of one question.
+/// The NPS of one week, of all questions or of one question.
 pub(super) struct NpsWeek {
     /// The Monday of the week, in days since 1970.
     pub week: i64,
@@ -11,7 +11,7 @@ pub(super) struct NpsWeek {
     pub passives: i64,
     pub detractors: i64,
     pub nps: f64,
-    /// The ends of the 95 % band; `None` for a single answer.
+    /// The lower end of the 95 % band; `None` for a single answer.
     pub low: Option<f64>,
     pub high: Option<f64>,
 }

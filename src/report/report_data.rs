@@ -1,5 +1,5 @@
-//! Reads everything that the report shows. The queries here are about all surveys together: totals, answers per day,
-//! NPS by week, themes.
+//! Reads everything that the report shows. The queries in this file are about all surveys together: totals, answers per
+//! day, NPS by week, themes.
 
 use super::{
     ReportError, ReportSettings,
@@ -90,6 +90,7 @@ pub(super) fn read(
     })
 }
 
+/// Reads the totals. `of` is a SQL predicate for the surveys of the report.
 fn totals(reader: &mut Reader, of: &str) -> Result<Totals, LoadError> {
     let sql = format!(
         "SELECT base_url, environment, answers, surveys_answered, first_day, last_day, sessions
@@ -113,6 +114,7 @@ fn totals(reader: &mut Reader, of: &str) -> Result<Totals, LoadError> {
     Ok(query(reader, &sql, make)?.pop().unwrap_or_default())
 }
 
+/// Reads the answers per day of the last `days_max` days. `of` is a SQL predicate for the surveys of the report.
 fn days(reader: &mut Reader, of: &str, days_max: u32) -> Result<Days, LoadError> {
     let day = day_number("day");
     let sql = format!(
@@ -143,7 +145,8 @@ fn nps(reader: &mut Reader) -> Result<NpsWeeks, LoadError> {
     Ok(NpsWeeks { weeks: found.into_iter().map(|(week, _)| week).collect(), earlier })
 }
 
-/// Reads the most frequent themes. The view `theme_trend` allows adding up its weeks and surveys.
+/// Reads the most frequent themes. The numbers of the view `theme_trend` may be added over weeks and surveys. `of` is a
+/// SQL predicate for the surveys of the report.
 fn themes(reader: &mut Reader, of: &str) -> Result<Themes, LoadError> {
     let (theme, week) = (shortened("ranked.theme"), day_number("week"));
     let sql = format!(

@@ -15,7 +15,7 @@ pub(super) struct Row<'a> {
     index: usize,
 }
 
-/// Runs a query and converts each row. Its columns must be BIGINT, DOUBLE or VARCHAR.
+/// Runs a query and converts each row with `make`. The columns of the query must be BIGINT, DOUBLE or VARCHAR.
 pub(super) fn query<T>(
     reader: &mut Reader,
     sql: &str,
@@ -53,7 +53,7 @@ impl Row<'_> {
         Some(column.as_primitive::<Float64Type>().value(self.index))
     }
 
-    /// Returns the column if it has this type and the row's value is not NULL.
+    /// Returns the column `name` if it has this type and the row's value is not NULL.
     fn column(&self, name: &str, wanted: &DataType) -> Option<&dyn Array> {
         let column = self.batch.column_by_name(name);
         debug_assert!(column.is_some_and(|column| column.data_type() == wanted), "{name} is no {wanted}");
@@ -61,7 +61,8 @@ impl Row<'_> {
     }
 }
 
-/// Returns SQL that shortens a text to one character more than is shown, which shows that the text is longer.
+/// Returns SQL that shortens a text to one character more than the page shows. The extra character tells the page that
+/// the text is longer.
 pub(super) fn shortened(column: &str) -> String {
     format!("left({column}::VARCHAR, {}) ", TEXT_CHARS_MAX + 1)
 }
@@ -71,7 +72,7 @@ pub(super) fn day_number(column: &str) -> String {
     format!("datediff('day', DATE '1970-01-01', {column})::BIGINT")
 }
 
-/// Returns a SQL predicate for rows of these surveys: `survey_id IN (1, 2)`, or `true` if none is given.
+/// Returns a SQL predicate for rows of these surveys: `survey_id IN (1, 2)`, or `true` if the list is empty.
 pub(super) fn survey_filter(surveys: &[i64]) -> String {
     if surveys.is_empty() {
         return "true".to_owned();

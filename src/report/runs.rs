@@ -15,7 +15,7 @@ pub(super) struct RunRow {
     pub run_id: String,
     pub command: String,
     pub outcome: String,
-    /// Epoch milliseconds, by the machine that ran it.
+    /// When the run started, epoch milliseconds by the clock of its machine.
     pub started_ms: i64,
     /// `None` if the run's JSON cannot be parsed.
     pub report: Option<RunJson>,

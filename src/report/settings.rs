@@ -13,6 +13,6 @@ pub struct ReportSettings {
     pub days: u32,
     /// The surveys to report; empty for all.
     pub surveys: Vec<i64>,
-    /// The times between which the report lists changes, if any.
+    /// The times between which the report lists changes; `None` for a report without changes.
     pub changes: Option<ComparedTimes>,
 }

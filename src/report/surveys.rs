@@ -1,5 +1,5 @@
-//! The surveys with most answers: the funnel of each, and the answers to each question. The number of queries does not
-//! depend on the number of surveys.
+//! Reads the surveys with most answers: the funnel of each survey, and the answers to each question. The number of
+//! queries does not depend on the number of surveys.
 
 use std::collections::BTreeMap;
 
@@ -131,6 +131,7 @@ pub(super) struct Item {
 /// Survey id and question id.
 type Key = (i64, i64);
 
+/// Reads the surveys with most answers. `of` is a SQL predicate for the surveys of the report.
 pub(super) fn surveys(reader: &mut Reader, of: &str) -> Result<Surveys, LoadError> {
     let name = shortened("max(survey_name)");
     let sql = format!(
@@ -164,6 +165,7 @@ pub(super) fn surveys(reader: &mut Reader, of: &str) -> Result<Surveys, LoadErro
     Ok(Surveys { left_out: all - count(shown.len()), shown })
 }
 
+/// Reads the funnels, the questions and the answers of the surveys. `of` is a SQL predicate for these surveys.
 fn fill(reader: &mut Reader, surveys: &mut [Survey], of: &str) -> Result<(), LoadError> {
     funnels(reader, surveys, of)?;
     let mut answers = answers(reader, of)?;
@@ -171,7 +173,7 @@ fn fill(reader: &mut Reader, surveys: &mut [Survey], of: &str) -> Result<(), Loa
     for survey in surveys {
         for step in &survey.funnel {
             let key = (survey.id, step.question_id);
-            // A text block is a step of the funnel without answers.
+            // A question without counts, such as a text block, is a step of the funnel but has no answers.
             let Some(mut question) = questions.remove(&key) else { continue };
             question.text = step.text.clone();
             question.answers = answers.remove(&key).unwrap_or_default();
@@ -181,6 +183,7 @@ fn fill(reader: &mut Reader, surveys: &mut [Survey], of: &str) -> Result<(), Loa
     Ok(())
 }
 
+/// Reads the funnels of the surveys, at most [`QUESTIONS_MAX`] questions of each survey.
 fn funnels(reader: &mut Reader, surveys: &mut [Survey], of: &str) -> Result<(), LoadError> {
     let text = shortened("question_text");
     let sql = format!(
@@ -213,6 +216,7 @@ fn funnels(reader: &mut Reader, surveys: &mut [Survey], of: &str) -> Result<(), 
     Ok(())
 }
 
+/// Reads the counts of the questions, without texts and answers.
 fn questions(reader: &mut Reader, of: &str) -> Result<BTreeMap<Key, Question>, LoadError> {
     let sql = format!(
         "SELECT survey_id, question_id, left(question_type::VARCHAR, 40) AS question_type, shown, answered, skipped, skipped_share
@@ -251,6 +255,7 @@ fn answers(reader: &mut Reader, of: &str) -> Result<ByQuestion, LoadError> {
     Ok(found)
 }
 
+/// Reads the scores and the NPS by week of NPS questions.
 fn nps(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), LoadError> {
     let sql = format!(
         "SELECT survey_id, question_id, score::BIGINT AS score, count(*) AS answers FROM nps_answers WHERE {of}
@@ -275,6 +280,7 @@ fn nps(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), Load
     Ok(())
 }
 
+/// Reads the scales and values of LIKERT questions.
 fn scales(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), LoadError> {
     let sql = format!(
         "SELECT survey_id, question_id, mean, top_two_share, scale_min::BIGINT AS scale_min, scale_max::BIGINT AS scale_max
@@ -307,6 +313,7 @@ fn scales(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), L
     Ok(())
 }
 
+/// Reads the options of choice questions, most frequent first.
 fn choices(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), LoadError> {
     let columns = format!("{} AS label, selected_index::BIGINT AS selected_index, chosen, share", shortened("label"));
     let sql = first_rows("choice_share", &columns, of, "view.chosen DESC, view.label, view.selected_index");
@@ -319,6 +326,7 @@ fn choices(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), 
     fill_list(reader, &sql, make, |answers| &mut answers.options, found)
 }
 
+/// Reads the first rows and columns of MATRIX questions.
 fn matrices(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), LoadError> {
     let (row_label, column_label) = (shortened("row_label"), shortened("column_label"));
     let sql = format!(
@@ -355,6 +363,7 @@ fn matrices(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(),
     Ok(())
 }
 
+/// Reads the options of RANKORDER questions, best first.
 fn ranks(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), LoadError> {
     let columns = format!("{} AS option_label, answers, mean_rank, first_place_share", shortened("option_label"));
     let sql = first_rows("rank_summary", &columns, of, "view.mean_rank, view.option_label");
@@ -367,6 +376,7 @@ fn ranks(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), Lo
     fill_list(reader, &sql, make, |answers| &mut answers.ranks, found)
 }
 
+/// Reads the items of MAXDIFF questions, best first.
 fn items(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), LoadError> {
     let columns = format!("{} AS item, shown, chosen_left, chosen_right, score", shortened("item"));
     let order = "view.score DESC NULLS LAST, view.chosen_left - view.chosen_right DESC, view.item";
@@ -380,7 +390,8 @@ fn items(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), Lo
     fill_list(reader, &first_rows("maxdiff_scores", &columns, of, order), make, |answers| &mut answers.items, found)
 }
 
-/// Returns SQL for the first rows of each question by `order`. Column `listed` is the number of all rows.
+/// Returns SQL for the first [`OPTIONS_MAX`] rows of each question by `order`. Column `listed` is the number of all
+/// rows of the question.
 fn first_rows(view: &str, columns: &str, of: &str, order: &str) -> String {
     format!(
         "SELECT survey_id, question_id, {columns}, count(*) OVER (PARTITION BY survey_id, question_id) AS listed

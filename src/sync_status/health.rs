@@ -1,4 +1,4 @@
-//! The health of the syncs: a list of reasons, each with a stable code and a sentence.
+//! The health of the syncs: a list of reasons. Each reason has a stable code and a sentence.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::{config::Settings, pipeline::RunReason};
 
 use super::{LagCheck, RunSummary, SyncStatus};
 
-/// Codes of reasons that do not come from the end of a run. [`RunReason`] has the others.
+/// Codes of the reasons that do not come from the end of a run. [`RunReason`] has the codes of all other reasons.
 const BEHIND: &str = "behind";
 const NEVER_RAN: &str = "never_ran";
 const DELIVERIES_NOT_STORED: &str = "deliveries_not_stored";
@@ -22,7 +22,7 @@ pub const MAX_LAG: Duration = Duration::from_secs(26 * 3600);
 pub struct HealthReason {
     /// One of [`reason_codes`].
     pub code: &'static str,
-    /// Whether this reason makes the health bad. Other reasons only inform.
+    /// True if this reason makes the health bad. False if it only informs.
     pub is_failing: bool,
     /// What happened.
     pub text: String,
@@ -53,7 +53,8 @@ pub struct HealthRules {
 }
 
 impl HealthRules {
-    /// Returns the rules for a single command, whose run nobody retries.
+    /// Returns the rules for a single command. No failure is tolerated, because `serve` does not retry the run of a
+    /// command.
     pub fn for_one_shot(settings: &Settings) -> HealthRules {
         HealthRules { max_lag: settings.serve.max_lag(MAX_LAG), failures_tolerated: 0 }
     }
@@ -62,7 +63,7 @@ impl HealthRules {
 /// The health of the syncs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Health {
-    /// The most urgent first.
+    /// The reasons, the most urgent first.
     pub reasons: Vec<HealthReason>,
 }
 
@@ -96,7 +97,7 @@ impl Health {
             .is_some_and(|of_run| self.reasons.iter().any(|reason| reason.code == of_run.name() && reason.is_failing))
     }
 
-    /// Adds: deliveries of webhooks cannot be stored.
+    /// Adds the reason that deliveries of webhooks cannot be stored, as the most urgent one.
     pub fn add_deliveries_not_stored(&mut self) {
         let text = "deliveries of webhooks cannot be stored".to_owned();
         let hint = "check the disk that holds the state file (space, quota, errors); serve retries automatically";
@@ -104,17 +105,20 @@ impl Health {
         self.reasons.insert(0, HealthReason { code: DELIVERIES_NOT_STORED, is_failing: true, text, hint });
     }
 
-    /// Adds: deliveries of webhooks are stored, and the warehouses cannot take them now. `why` is the error.
+    /// Adds the reason that deliveries of webhooks are stored but cannot be written to the warehouses now. `why` is the
+    /// error.
     pub fn add_deliveries_waiting(&mut self, why: String) {
         self.reasons.push(HealthReason::new(DELIVERIES_WAITING, false, why));
     }
 
+    /// Adds the newest unresolved failure, and the findings of the last run.
     fn add_runs(&mut self, status: &SyncStatus, rules: HealthRules) {
         let Some(last) = &status.last_ended else {
             self.reasons.push(HealthReason::new(NEVER_RAN, false, "no run has ended yet".to_owned()));
             return;
         };
-        // Not `last`: a run that stopped early or was skipped does not resolve the failure of an earlier run.
+        // The last run does not matter here: a run that stopped early or was skipped does not resolve the failure of an
+        // earlier run.
         let failed = status.last_failure.as_ref();
         if let Some((failed, reason)) = failed.and_then(|failed| Some((failed, failed.reason?))) {
             let is_failing = status.failures_in_a_row > rules.failures_tolerated || !is_retried(reason);
@@ -128,8 +132,9 @@ impl Health {
         }
     }
 
+    /// Adds a reason for each stream that is further behind than the rules allow.
     fn add_lags(&mut self, status: &SyncStatus, settings: &Settings, rules: HealthRules) {
-        // Before the first successful run every stream is behind, which is no news.
+        // Before the first successful run every stream is behind. This is expected and no reason.
         let (Some(max_lag), true) = (rules.max_lag, status.last_success.is_some()) else { return };
         let check = LagCheck::new(settings, max_lag, &status.scope_lags);
         // A stream that was just switched on is incomplete until its first run, which is no failure.

@@ -1,5 +1,5 @@
-//! The lag of each stream: how far its newest complete moment lies back. `status`, `--max-lag`, metrics and the health
-//! of `serve` share this computation.
+//! The lag of each stream: the time since its newest complete moment. `status`, `--max-lag`, metrics and the health of
+//! `serve` share this computation.
 
 use std::time::Duration;
 
@@ -33,12 +33,12 @@ pub fn scope_lags(settings: &Settings, state: &State, now_ms: i64) -> Result<Vec
     Ok(lags)
 }
 
-/// Returns the seconds from the end of the coverage to now; 0 if that end lies in the future.
+/// Returns the seconds from the end of the coverage to now; 0 if the coverage ends in the future.
 pub fn lag_secs(end_ms: i64, now_ms: i64) -> i64 {
     now_ms.saturating_sub(end_ms).max(0) / 1000
 }
 
-/// Returns true if `--stream` and `--survey` select the scope. A scope of all surveys is selected by any `--survey`.
+/// Returns true if `--stream` and `--survey` select the scope. Every `--survey` selects the scopes of all surveys.
 pub fn is_selected(settings: &Settings, scope: Scope) -> bool {
     let is_of_stream = settings.named_streams.is_empty() || settings.named_streams.contains(&scope.stream);
     let is_of_survey = scope.survey_id.is_none_or(|id| settings.surveys.is_empty() || settings.surveys.contains(&id));
@@ -53,8 +53,8 @@ pub struct StreamLag {
     pub lag_secs: Option<i64>,
 }
 
-/// Returns the lag of each configured stream: that of all surveys together or, if only single surveys were read, the
-/// largest lag of these surveys.
+/// Returns the lag of each configured stream: the lag of its scope of all surveys. If only single surveys were read, it
+/// is the largest lag of these surveys.
 pub fn stream_lags(settings: &Settings, lags: &[ScopeLag]) -> Vec<StreamLag> {
     let of_stream = |stream: Stream| {
         let single_surveys = lags.iter().filter(|lag| lag.stream == stream).map(|lag| lag.lag_secs);
@@ -69,12 +69,12 @@ fn all_surveys_lag(lags: &[ScopeLag], stream: Stream) -> Option<i64> {
     of_all.map(|lag| lag.lag_secs).min()
 }
 
-/// The result of comparing each lag with the allowed one.
+/// The result of comparing each lag with the allowed lag.
 #[derive(Clone, Debug, Serialize)]
 pub struct LagCheck {
     /// The allowed lag.
     max_lag_secs: u64,
-    /// The scopes that are further behind.
+    /// The scopes that are further behind than allowed.
     behind: Vec<LateScope>,
 }
 
@@ -99,7 +99,7 @@ impl LagCheck {
             if of_stream().next().is_none() {
                 behind.push(LateScope { stream: stream.name(), survey_id: None, lag_secs: None });
             }
-            // A range that is complete for all surveys is complete for each of them.
+            // A range that is complete for all surveys is complete for each single survey.
             let all_surveys = all_surveys_lag(lags, stream).unwrap_or(i64::MAX);
             let late = of_stream().map(|lag| (lag.survey_id, lag.lag_secs.min(all_surveys)));
             behind.extend(late.filter(|(_, lag_secs)| *lag_secs > max_secs).map(|(survey_id, lag_secs)| LateScope {

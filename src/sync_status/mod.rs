@@ -1,5 +1,5 @@
-//! The status of the syncs: the last runs, why they failed, how far each stream is behind, and the health that follows.
-//! `serve`, metrics, notifications and the command line read the same status.
+//! The status of the syncs: the last runs, why they failed, how far each stream is behind, and the health that follows
+//! from these facts. `serve`, metrics, notifications and the command line read the same status.
 //!
 //! The status is read from the checkpoints alone: reading it opens no warehouse, sends no request and takes no lease.
 

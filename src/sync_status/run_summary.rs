@@ -17,7 +17,7 @@ pub struct RunSummary {
     /// The outcome in the run's JSON, or `running`, or `killed`.
     pub outcome: String,
     pub exit_code: Option<i64>,
-    /// Why the run did not end as `done`; `None` if it did, or is still running.
+    /// Why the run did not end as `done`; `None` if it ended as `done` or is still running.
     pub reason: Option<RunReason>,
     /// The reason as a sentence.
     pub why: Option<String>,
@@ -25,7 +25,7 @@ pub struct RunSummary {
     /// Sentences about findings that somebody should check.
     #[serde(rename = "looks", skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Whether the run sent the service a request. True for a run of an earlier version whose report does not say.
+    /// True if the run sent a request to the service. Also true if the report of an earlier version does not say.
     #[serde(skip)]
     pub has_sent_requests: bool,
     /// The `--stream` and `--survey` arguments that limited the run; `None` for a run without them.
@@ -71,7 +71,7 @@ struct FailureFields {
     error: String,
 }
 
-/// Why a run ended that recorded no end.
+/// The reason that is shown for a run without a recorded end.
 const KILLED: &str = "the run was killed before its end, or the machine stopped";
 const KILLED_HINT: &str = "the next run resumes it; if this happens again, check the out-of-memory killer and the time limits of the \
      program that starts the run";
@@ -108,8 +108,9 @@ impl RunSummary {
         }
     }
 
-    /// Returns true if this run resolves the failure of an earlier one. It does if it succeeded, sent requests, and
-    /// read at least the same: it is a complete `sync`, or the same command, complete or limited to the same streams.
+    /// Returns true if this run resolves the failure of an earlier run. A run resolves a failure if it succeeded, sent
+    /// requests, and read at least as much as the failed run. So it is a complete `sync`, or the same command, complete
+    /// or limited in the same way.
     pub fn resolves(&self, failed: &FailedRun) -> bool {
         let is_same = self.command == failed.command && self.narrowed_to == failed.narrowed_to;
         let is_complete = self.narrowed_to.is_none() && (self.command == "sync" || self.command == failed.command);

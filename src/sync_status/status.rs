@@ -11,8 +11,9 @@ use crate::{
 
 use super::{FailedRun, RunSummary, ScopeLag, StreamLag, scope_lags, stream_lags};
 
-/// The commands that bring the warehouse up to date; "sync run" below means a run of one of them. `wake` is not in the
-/// list: it reads only the streams that a webhook named, so its success proves nothing about the others.
+/// The commands that bring the warehouse up to date. In this file, a "sync run" is a run of one of these commands.
+/// `wake` is not in the list: a wake-up reads only the streams that a webhook named, so its success proves nothing
+/// about other streams.
 const SYNC_COMMANDS: [&str; 3] = ["sync", "backfill", "users pull"];
 
 /// The last runs and the lag of each stream. A failed run is *resolved* when a later run succeeded in its place
@@ -25,7 +26,7 @@ pub struct SyncStatus {
     pub last_run: Option<RunSummary>,
     /// The newest sync run that ended or was killed.
     pub last_ended: Option<RunSummary>,
-    /// The newest sync run that brought everything that was due.
+    /// The newest successful sync run: everything that was due is in the warehouse.
     pub last_success: Option<RunSummary>,
     /// The newest failed sync run that is not resolved.
     pub last_failure: Option<RunSummary>,
@@ -41,14 +42,15 @@ pub struct SyncStatus {
     pub scope_lags: Vec<ScopeLag>,
     /// How far each configured stream is behind the service's clock.
     pub stream_lags: Vec<StreamLag>,
-    /// The service's Retry-After: no command sends a request before this time.
+    /// The end of the service's `Retry-After`, before which no command sends a request; `None` if none is in force.
     pub rate_limited_until_ms: Option<i64>,
-    /// The learned rate limit of the service; `None` while no limit was met.
+    /// The learned rate limit of the service, in requests per second; `None` if the service has not limited requests so
+    /// far.
     pub learned_requests_per_sec: Option<f64>,
 }
 
 impl SyncStatus {
-    /// Reads the status. Returns one without runs and coverage if there is no state file.
+    /// Reads the status. If there is no state file, returns a status without runs and coverage.
     ///
     /// # Errors
     /// The checkpoints cannot be read.
@@ -75,7 +77,7 @@ impl SyncStatus {
         Ok(status)
     }
 
-    /// Counts the webhook deliveries that no warehouse has yet. Reads every stored delivery.
+    /// Counts the webhook deliveries that are not in the warehouses yet. Reads every stored delivery.
     ///
     /// # Errors
     /// The inbox cannot be read.
@@ -84,7 +86,7 @@ impl SyncStatus {
         inbox.map_or(Ok(PendingDeliveries::default()), |inbox| inbox.count_pending())
     }
 
-    /// Adds a run that failed before it was recorded in the history.
+    /// Adds a run that is not in the history, because it failed before it could be recorded.
     pub fn add_unrecorded_run(&mut self, report: &RunReport, moments: RunTimes) {
         let entry = RunEntry {
             run_id: report.run_id.0.clone(),
@@ -108,12 +110,13 @@ impl SyncStatus {
         self.last_ended.as_ref().is_some_and(|last| last.run_id == run.run_id)
     }
 
+    /// Reads the history of runs, newest first, into the fields about runs.
     fn read_history(&mut self, state: &State) -> Result<(), StateError> {
         let holder = state.current_holder()?;
         self.last_success_ms = state.last_successes()?;
         let mut successes: Vec<RunSummary> = Vec::new();
-        // Newest first. Stops at a success that resolves every earlier failure and is not the newest run: a kill before
-        // the newest run may not have been notified yet.
+        // Runs are visited newest first. The visit stops at a success that resolves every earlier failure and is not
+        // the newest sync run. A kill before the newest run may not have been notified yet.
         state.visit_runs(|entry| {
             let is_holder = holder.as_ref().is_some_and(|holder| holder.run_id == entry.run_id);
             let is_running = is_holder && entry.finished_ms.is_none();

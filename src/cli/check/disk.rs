@@ -6,10 +6,11 @@ use crate::config::Settings;
 
 use super::{finding::Finding, writable::existing_folder};
 
-/// Free space that every file system needs, in bytes. With less, the disk of a run is soon full.
+/// Free space that every file system needs, in bytes. With less space, a run soon fills the disk.
 const FREE_MIN_BYTES: u64 = 256 << 20;
 
-/// Returns a finding for each file system on which a configured file or folder is.
+/// Returns a finding for each file system that has a configured file or folder. File systems whose free space is
+/// unknown are left out.
 pub(super) fn findings(settings: &Settings) -> Vec<Finding> {
     let warehouse = &settings.warehouse;
     let paths = [&settings.state_path, &settings.archive_root].into_iter();
@@ -31,12 +32,13 @@ struct Disk<'a> {
 }
 
 impl Disk<'_> {
-    /// Returns `None` if the free space is unknown.
+    /// Compares the free space with the needed space. Returns `None` if the free space is unknown.
     fn finding(&self, settings: &Settings) -> Option<Finding> {
         let disk = rustix::fs::statvfs(&self.folder).ok()?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
         let folder = self.folder.display();
-        // The new copy for readers is written next to the old one, which it then replaces.
+        // The new copy for readers is written next to the old copy before it replaces the old one, so it needs its own
+        // space.
         let copy = settings.warehouse.publish.as_ref().filter(|copy| self.paths.contains(copy));
         let copied = copy.and(settings.warehouse.duckdb.as_ref()).and_then(|file| file.metadata().ok());
         let needed = FREE_MIN_BYTES + copied.map_or(0, |file| file.len());

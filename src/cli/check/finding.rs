@@ -31,7 +31,7 @@ impl Finding {
         Self { what, is_well: false, exit_code: error.exit_code(), found: error.chain(), what_to_do }
     }
 
-    /// Returns the finding for a problem that is no error of the program.
+    /// Returns the finding for a problem that is not an error of the program. `exit_code` is that of `check`.
     pub fn problem(what: &'static str, found: String, what_to_do: impl Into<String>, exit_code: u8) -> Self {
         Self { what, is_well: false, found, what_to_do: Some(what_to_do.into()), exit_code }
     }

@@ -84,6 +84,7 @@ struct Findings<'a> {
 }
 
 impl Findings<'_> {
+    /// Adds findings, and prints them at once unless the command prints JSON.
     fn add(&mut self, findings: impl IntoIterator<Item = Finding>) -> Result<(), CommandError> {
         for finding in findings {
             if let Some(printer) = self.printer {
@@ -94,7 +95,7 @@ impl Findings<'_> {
         Ok(())
     }
 
-    /// Returns true if no check failed that the measurement of the service profile needs.
+    /// Returns true if no check failed on which the measurement of the service profile depends.
     fn allow_profile(&self) -> bool {
         let is_needed = |what: &str| {
             !NOT_NEEDED_BY_PROFILE.contains(&what) && Stream::LISTS.into_iter().all(|list| list.name() != what)
@@ -102,7 +103,7 @@ impl Findings<'_> {
         self.list.iter().all(|finding| finding.is_well || !is_needed(finding.what))
     }
 
-    /// Returns the exit code of the first failure.
+    /// Returns the exit code of the first failed check; 0 if no check failed.
     fn exit_code(&self) -> u8 {
         self.list.iter().map(|finding| finding.exit_code).find(|code| *code != 0).unwrap_or(0)
     }

@@ -21,6 +21,7 @@ pub(super) fn findings() -> Vec<Finding> {
     proxy.into_iter().chain(certificates).collect()
 }
 
+/// Checks that the file of trusted authorities can be read and has certificates.
 fn certificates_in(path: &Path) -> Finding {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));

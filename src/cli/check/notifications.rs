@@ -33,6 +33,7 @@ pub(super) async fn send_tests(settings: &Settings) -> Vec<Finding> {
     send_test(settings, clock::now_ms()).await.into_iter().map(finding).collect()
 }
 
+/// Checks that the metrics file can be written.
 fn textfile(path: &Path) -> Finding {
     let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     if !folder.is_dir() {
@@ -46,6 +47,7 @@ fn textfile(path: &Path) -> Finding {
     }
 }
 
+/// Checks that the notification command is an executable program.
 fn command(program: &str) -> Finding {
     match executable(program) {
         Some(path) => Finding::ok("notify", format!("runs {}; --notify tests it", path.display())),
@@ -57,7 +59,8 @@ fn command(program: &str) -> Finding {
     }
 }
 
-/// Returns the executable file of a program, which is named by its path or found in `PATH`.
+/// Returns the executable file of a program. `program` is a path, or a name that is searched in `PATH`. `None` if there
+/// is no such file.
 fn executable(program: &str) -> Option<PathBuf> {
     let is_executable =
         |path: &PathBuf| path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);

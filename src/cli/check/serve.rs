@@ -1,4 +1,4 @@
-//! Checks what `serve` needs. A `serve` that is not set up is no failure.
+//! Checks the settings that `serve` needs. If `serve` is not set up, the check does not fail.
 
 use std::{io, net::TcpListener};
 
@@ -6,7 +6,7 @@ use crate::{config::Settings, serve::check_schedule};
 
 use super::{super::CommandError, finding::Finding};
 
-/// Returns whether `serve` could start.
+/// Returns a finding that says if `serve` could start.
 pub(super) fn finding(settings: &Settings) -> Finding {
     let serve = &settings.serve;
     if let Err(error) = check_schedule(serve) {

@@ -15,7 +15,7 @@ use crate::{
 
 use super::{super::Context, finding::Finding};
 
-/// The longest `Retry-After` that the command waits for: a person waits for the result.
+/// The longest `Retry-After` that the command waits for. It is short, because a person waits for the result.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Rows of the sample that is compared with the service's clock.
 const CLOCK_ROWS: u32 = 10;
@@ -23,7 +23,7 @@ const CLOCK_ROWS: u32 = 10;
 const ATTEMPTS_MAX: u32 = 2;
 /// Longest time limit of a request.
 const TIMEOUT_MAX: Duration = Duration::from_secs(20);
-/// A larger difference of the clocks is shown.
+/// The largest difference of the clocks that is not shown, in milliseconds.
 const SKEW_MS_MAX: i64 = 60_000;
 
 /// Returns findings about the service, the key, the clocks, and each list that does not answer.
@@ -39,8 +39,8 @@ pub(super) async fn findings(settings: &Settings, context: &Context) -> Vec<Find
     findings
 }
 
-/// Returns a client for a command that a person waits for: with few attempts and short waits. It obeys the rate limits
-/// that earlier runs stored. `requests_max` limits its requests, if it is set.
+/// Returns a client for a command that a person waits for, with few attempts and short waits. The client obeys the rate
+/// limits that earlier runs stored. `requests_max` is the maximum number of requests; `None` uses the configured one.
 pub(in super::super) fn short_lived_source(
     settings: &Settings,
     requests_max: Option<u64>,
@@ -56,16 +56,16 @@ pub(in super::super) fn short_lived_source(
     Source::new(source, learned, TimeAccount::default(), CancellationToken::new()).map_err(PipelineError::Source)
 }
 
-/// Returns the checkpoints of this service, read-only; `None` if there are none. A file that cannot be read is reported
-/// by another check.
+/// Opens the checkpoints of this service, read-only; `None` if there are none, or if the file cannot be read. Another
+/// check reports a file that cannot be read.
 fn stored_state(settings: &Settings) -> Result<Option<State>, PipelineError> {
     let identity = pipeline::identity(settings)?;
     let state = State::open_read_only(&settings.state_path).ok().flatten();
     Ok(state.filter(|state| state.belongs_to(&identity.base_url, &identity.environment).unwrap_or(false)))
 }
 
-/// Stores the `Retry-After` that the service sent, for the next command. A failure is only logged: the next command
-/// then learns the rate limit from the service.
+/// Stores the `Retry-After` that the service sent, for the next command. A failure is only logged, because the next
+/// command can learn the rate limit from the service. Does nothing without checkpoints.
 pub(in super::super) fn store_rate_limits(source: &Source, settings: &Settings) {
     let is_new = source.retry_after_until_ms().is_some() || settings.throttle.ignores_stored_retry_after;
     if !is_new || !matches!(stored_state(settings), Ok(Some(_))) {
@@ -78,6 +78,7 @@ pub(in super::super) fn store_rate_limits(source: &Source, settings: &Settings) 
     }
 }
 
+/// Sends the requests that check the service, the key, the clocks and each configured list.
 async fn probe(source: &Source, settings: &Settings, base_url: &str) -> Vec<Finding> {
     let probe = match source.probe().await {
         Err(error @ SourceError::KeyRefused { .. }) => {
@@ -100,8 +101,8 @@ async fn probe(source: &Source, settings: &Settings, base_url: &str) -> Vec<Find
     findings
 }
 
-/// Compares the clocks of the service and of this machine. A small difference is harmless, since windows go by the
-/// service's clock, but may surprise a reader of logs.
+/// Compares the clocks of the service and of this machine. A difference is harmless for windows, which use the
+/// service's clock, but it may surprise a reader of logs. Only a clock that is days off is a failure.
 async fn clocks(source: &Source, settings: &Settings, service_now_ms: Option<i64>) -> Finding {
     let list = settings.streams.iter().find(|stream| stream.stream.is_windowed());
     let sample = list.map(|list| pipeline::ClockSample { list: list.stream, page_rows: CLOCK_ROWS });

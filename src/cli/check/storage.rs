@@ -9,7 +9,7 @@ use crate::{
 
 use super::{finding::Finding, writable::check_can_create};
 
-/// Checks the state file. A missing file is not created: it would be bound to the address of the service for good.
+/// Checks the state file. A missing file is not created, because a new file would be bound to the configured service.
 pub(super) fn state(settings: &Settings) -> Finding {
     let path = settings.state_path.display();
     if !settings.state_path.exists() {
@@ -25,7 +25,8 @@ pub(super) fn state(settings: &Settings) -> Finding {
     }
 }
 
-/// Checks the configured warehouses: opens those that exist, and creates none.
+/// Checks the configured warehouses. Opens the warehouses that exist; for the others, only checks that they could be
+/// created.
 pub(super) fn warehouse(settings: &Settings) -> Finding {
     if let Err(error) = settings.require_warehouse() {
         return Finding::error("warehouse", error);

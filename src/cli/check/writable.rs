@@ -8,14 +8,14 @@ use std::{
 use super::super::CommandError;
 
 /// Returns the nearest existing folder: the path itself or a folder above it. A relative path begins in the working
-/// folder.
+/// folder. `None` if no folder exists.
 pub(super) fn existing_folder(path: &Path) -> Option<PathBuf> {
     let above = path.ancestors().map(|path| if path == Path::new("") { Path::new(".") } else { path });
     above.into_iter().find(|path| path.is_dir()).map(Path::to_owned)
 }
 
-/// Checks that a file or folder could be created at this path: creates a file in the nearest existing folder, and
-/// removes it.
+/// Checks that a file or folder could be created at this path. To find out, creates a file in the nearest existing
+/// folder above the path, and removes the file.
 pub(super) fn check_can_create(path: &Path) -> Result<(), CommandError> {
     let mut folders =
         path.ancestors().skip(1).map(|folder| if folder == Path::new("") { Path::new(".") } else { folder });

@@ -148,7 +148,8 @@ pub(super) async fn run(args: EraseArgs, context: Context) -> Result<u8, Command
     Ok(receipt.exit_code)
 }
 
-/// Returns the request that the flags and the file of people make.
+/// Returns the request that the flags and the file of people describe. Fails if no person is named, or if an identifier
+/// is invalid.
 fn request(args: &EraseArgs) -> Result<EraseRequest, CommandError> {
     let mut request = EraseRequest {
         delay_seconds: args.delay_seconds,
@@ -179,8 +180,8 @@ fn request(args: &EraseArgs) -> Result<EraseRequest, CommandError> {
     }
 }
 
-/// Asks for confirmation on the terminal. The user types the number of rows, and so notices a wrong identifier that
-/// would erase too many.
+/// Asks for confirmation on the terminal. The user has to type the number of rows, and so notices a wrong identifier
+/// that would erase too many rows. Returns false for any other input.
 fn is_confirmed(rows: u64) -> bool {
     write_stderr(&format!("This cannot be undone. To continue, type the number of rows ({rows}): "));
     let mut answer = String::new();

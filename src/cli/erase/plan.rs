@@ -11,7 +11,7 @@ use crate::{
     recordings::StoredRecordings,
 };
 
-/// Lines of a list in the text, except for identifiers that the service purges: the text lists all of them.
+/// Maximum lines of a list in the text. The list of identifiers that the service purges is always complete.
 const LINES_SHOWN: usize = 40;
 
 /// The plan as JSON, with identifiers of people: print it only to the user.
@@ -22,7 +22,7 @@ pub(super) struct PlanJson<'a> {
     named: Vec<String>,
     led_to: Vec<String>,
     not_followed: Vec<(String, &'static str)>,
-    /// The named identifiers without a match here.
+    /// The named identifiers without a match in the stored data.
     unknown: Vec<String>,
     leads_are_complete: bool,
     rounds: u32,
@@ -80,6 +80,7 @@ pub(super) fn describe(plan: &Plan) -> String {
     heading + &describe_identifiers(plan) + &describe_data(plan)
 }
 
+/// Returns the named, linked and unknown identifiers of the plan as text.
 fn describe_identifiers(plan: &Plan) -> String {
     let identifiers = &plan.identifiers;
     let shown = |identifier: &Identifier| format!("{}: {}", identifier.kind, identifier.value);
@@ -100,6 +101,7 @@ fn describe_identifiers(plan: &Plan) -> String {
     text
 }
 
+/// Returns the rows, records and files that the erasure removes as text.
 fn describe_data(plan: &Plan) -> String {
     let mut text = String::new();
     for (name, found) in &plan.warehouses {

@@ -12,9 +12,9 @@ use crate::{
 
 use super::{probe::ProbeResult, users::PlannedUsers};
 
-/// The newest runs that are searched for a speed.
+/// Maximum number of the newest runs that are searched for a speed.
 const RUNS_SEARCHED: u32 = 20;
-/// A run with fewer requests does not show the speed.
+/// Minimum requests of a run that shows the speed.
 const REQUESTS_MIN: u64 = 10;
 
 /// The sums over all streams and users.
@@ -25,7 +25,7 @@ pub(super) struct Total {
     pub rows: Option<u64>,
     pub requests: Option<u64>,
     pub minutes: Option<f64>,
-    /// True if a stream has no estimate, and so is missing in the sums.
+    /// True if a stream has no estimate, so that the sums do not include it.
     pub is_partial: bool,
 }
 
@@ -74,8 +74,8 @@ pub(super) enum SpeedBasis {
 }
 
 impl Speed {
-    /// Returns the best known speed: the learned limit, else the speed of an earlier run, else that of the sample. The
-    /// configured maximum limits all of them. `None` if no speed is known.
+    /// Returns the best known speed: the learned limit, else the speed of an earlier run, else the speed of the sample.
+    /// A speed above the configured maximum is reduced to this maximum. `None` if no speed is known.
     ///
     /// # Errors
     /// The checkpoints cannot be read.
@@ -99,7 +99,7 @@ impl Speed {
     }
 }
 
-/// Returns the requests per second of the newest run that sent enough requests.
+/// Returns the requests per second of the newest run that sent enough requests; `None` if there is no such run.
 fn earlier_run(state: &State) -> Result<Option<f64>, StateError> {
     let speed = |report: &str| {
         let report: serde_json::Value = serde_json::from_str(report).ok()?;

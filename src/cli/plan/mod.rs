@@ -76,9 +76,9 @@ pub(super) fn run(args: &PlanArgs, context: Context) -> Result<u8, CommandError>
 
 /// The values of the checkpoints that a plan needs.
 struct StoredValues {
-    /// Milliseconds by which the service's clock is ahead of this machine's.
+    /// Milliseconds by which the service's clock is ahead of this machine's clock; 0 if unknown.
     clock_skew_ms: i64,
-    /// Scans that an earlier run began and did not finish.
+    /// Number of scans that an earlier run began and did not finish.
     unfinished_scans: usize,
     ties: Ties,
 }
@@ -96,9 +96,10 @@ impl StoredValues {
     }
 }
 
+/// Estimates the run that the arguments describe. With --probe, requests a sample of each due scope first.
 fn plan(args: &PlanArgs, settings: &Settings, context: &Context) -> Result<Plan, CommandError> {
     let state = State::open_read_only(&settings.state_path)?;
-    // Without an address in the settings, the plan is for the service of the state file.
+    // Without an address in the settings, the service of the state file is planned for, and its owner is not checked.
     if let (Some(state), Ok(identity)) = (&state, pipeline::identity(settings)) {
         state.check_owner(&identity.base_url, &identity.environment)?;
     }
@@ -134,7 +135,8 @@ fn plan(args: &PlanArgs, settings: &Settings, context: &Context) -> Result<Plan,
     })
 }
 
-/// Estimates the due windows of a stream, or of one survey of it. `sample`: the sample of --probe.
+/// Estimates the due windows of a stream, or of one survey of a stream. `sample` is the sample of --probe; `None` if
+/// none was taken. `requests_per_sec` is the estimated speed; `None` if no speed is known.
 fn planned_stream(
     backlog: ScopeBacklog,
     sample: Option<Sample>,

@@ -12,24 +12,24 @@ use super::super::{
     runtime::on_runtime,
 };
 
-/// Safety limit on the requests of a sample, far above the usual number.
+/// Maximum requests of all samples together, far above the usual number.
 const REQUESTS_MAX: u64 = 1000;
 
 /// The result of --probe.
 pub(super) struct ProbeResult {
     /// The service's time.
     pub now_ms: i64,
-    /// The windows that are due at that time.
+    /// The scopes with the windows that are due at the service's time.
     pub backlog: Vec<ScopeBacklog>,
     /// The sample of each scope of the backlog, in order; `None` for a scope that has nothing due.
     pub samples: Vec<Option<Sample>>,
     pub requests: u64,
-    /// The speed of the requests, which are sent one after the other.
+    /// The speed of the sample's requests, which are sent one after the other.
     pub requests_per_sec: f64,
 }
 
-/// Requests the service's time, and a sample of each scope that is due at that time. `backlog_at` returns the due
-/// scopes.
+/// Requests the service's time, and a sample of each scope that is due at this time. `backlog_at` returns the scopes
+/// that are due at a time. If the service sends no time, this machine's time is used.
 pub(super) fn probe(
     settings: &Settings,
     context: &Context,

@@ -11,17 +11,17 @@ use crate::{
 /// The users that the next run reads, with one request each.
 #[derive(Serialize)]
 pub(in super::super) struct PlannedUsers {
-    /// Users that the warehouse names.
+    /// Number of users that the warehouse names.
     pub named: u64,
-    /// Named users that are due.
+    /// Number of named users that are due.
     pub due: u64,
     /// Estimated minutes; `None` if no rate is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub minutes: Option<f64>,
 }
 
-/// Counts the users in the warehouse that are due, and leaves `minutes` empty. Returns `None` if the warehouse is
-/// missing or cannot be read.
+/// Counts the users that the warehouse names and those that are due. `minutes` is `None`. Returns `None` if the
+/// warehouse is missing or cannot be read.
 pub(in super::super) fn planned_users(settings: &Settings, state: Option<&State>, now_ms: i64) -> Option<PlannedUsers> {
     let rules = refresh_intervals(&settings.users, now_ms);
     let is_due = |user_id: &str| state.map_or(Ok(true), |state| state.is_person_due(user_id, &rules));

@@ -1,4 +1,4 @@
-//! Writes rows as CSV, JSON lines or Parquet. Each format streams: memory has only some batches at a time.
+//! Writes rows as CSV, JSON lines or Parquet. Each format streams: only some batches are in memory at a time.
 
 use std::{
     io::{self, Write},
@@ -24,7 +24,8 @@ pub(super) struct Csv {
 
 impl RowWriter for Csv {
     fn write(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
-        // Formats in memory first: the CSV writer would turn an error of the output into text, and hide a closed pipe.
+        // The batch is formatted in memory first, because the CSV writer would turn an error of the output into text
+        // and hide a closed pipe.
         let mut text = Vec::new();
         let mut writer = arrow::csv::WriterBuilder::new().with_header(!self.has_header).build(&mut text);
         flat(batch).and_then(|batch| writer.write(&batch)).map_err(io::Error::other)?;
@@ -38,7 +39,7 @@ impl RowWriter for Csv {
     }
 }
 
-/// Replaces lists and structs by their text, since CSV has no form for them.
+/// Replaces columns of lists and structs by their text, because a CSV cell is a single text.
 fn flat(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let flat_column = |(field, column): (&FieldRef, &ArrayRef)| {
         if !field.data_type().is_nested() {

@@ -31,7 +31,7 @@ use rows::RowWriter;
 use table::{Layout, Table};
 
 const ROWS_DEFAULT: usize = 1000;
-/// Memory beyond the data of DuckDB: stacks of threads, code, and rows that are being written.
+/// Memory of the process besides the data of DuckDB: stacks of threads, code, and rows that are being written.
 const OWN_MEMORY_BYTES: u64 = 1 << 30;
 
 /// Runs read-only SQL over the warehouse.
@@ -143,8 +143,8 @@ impl From<LoadError> for WriteError {
     }
 }
 
-/// Limits the memory of the process. DuckDB's own limit does not include single values, and one call of `repeat`
-/// creates a text of gigabytes.
+/// Limits the memory of the process to about twice `engine_bytes`, the limit of DuckDB. DuckDB's limit does not include
+/// single values, and one call of `repeat` can create a text of gigabytes.
 fn limit_memory(engine_bytes: u64) {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Data);
@@ -199,7 +199,8 @@ pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError
     Ok(0)
 }
 
-/// Returns the format of --format, else that of the file's extension. Reports a conflict of the two.
+/// Returns the format of --format, else the format of the file's extension, else a table. A message reports if the two
+/// formats differ.
 fn format_of(args: &QueryArgs) -> Format {
     let of_file = args.out.as_deref().and_then(Format::of_file);
     if let (Some(format), Some(of_file), Some(out)) = (args.format, of_file, &args.out)
@@ -213,6 +214,7 @@ fn format_of(args: &QueryArgs) -> Format {
     args.format.or(of_file).unwrap_or(Format::Table)
 }
 
+/// Reads the statements from the argument, the file or standard input.
 fn script_of(args: &QueryArgs) -> Result<String, CommandError> {
     if let Some(surplus) = &args.surplus {
         return Err(CommandError::Usage(format!("unexpected argument '{surplus}': write the SQL in quotes")));

@@ -16,7 +16,7 @@ use crate::model::is_display_control;
 
 use super::rows::RowWriter;
 
-/// Characters after which a value is cut: a text can have megabytes.
+/// Maximum characters of a value. A longer value is cut, because a text can have megabytes.
 const CELL_CHARS_MAX: usize = 200;
 /// Smallest width to which a column of texts is wrapped on a terminal.
 const COLUMN_WIDTH_MIN: usize = 12;
@@ -34,14 +34,14 @@ pub(super) enum Layout {
     Lines,
 }
 
-/// Collects all rows, since the width of a column depends on all its values.
+/// Collects all rows, because the width of a column depends on all values of the column.
 #[derive(Debug)]
 pub(super) struct Table {
     layout: Layout,
     names: Vec<String>,
-    /// For each column, whether it has numbers, which are aligned to the right.
+    /// For each column: true if it has numbers, which are aligned to the right.
     are_numbers: Vec<bool>,
-    /// For each column, whether its values may be wrapped: texts, binary values, lists and structs.
+    /// For each column: true if its values may be wrapped (texts, binary values, lists and structs).
     are_wrapped: Vec<bool>,
     rows: Vec<Vec<String>>,
     cut_values: usize,
@@ -59,7 +59,8 @@ impl Table {
         }
     }
 
-    /// Returns the table, at most `width_max` columns wide; `None` if that is too narrow.
+    /// Returns the table, at most `width_max` terminal columns wide. `None` if the table does not fit into this width.
+    /// Without `width_max` the table is as wide as its content.
     fn draw(&self, width_max: Option<u16>) -> Option<String> {
         let mut table = comfy_table::Table::new();
         table.load_preset(presets::UTF8_FULL_CONDENSED);
@@ -105,6 +106,7 @@ impl Table {
         self.are_wrapped.iter().enumerate().map(min_width).collect()
     }
 
+    /// Returns the rows with a line for each column.
     fn lines(&self) -> String {
         let widths = self.names.iter().map(|name| name.chars().count());
         let width = widths.max().unwrap_or(0);
@@ -187,7 +189,7 @@ fn is_number(word: &str) -> bool {
         && bare.len() + 3 > word.len()
 }
 
-/// Returns a value for display, and whether it was cut.
+/// Returns a value for display, and true if the value was cut.
 fn displayed(text: &str) -> (String, bool) {
     let mut letters = text.chars();
     let mut cell = String::new();

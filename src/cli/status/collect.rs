@@ -20,10 +20,10 @@ use super::{
     users::users,
 };
 
-/// Recent runs that `status` shows.
+/// Maximum recent runs that `status` shows.
 const RUNS_SHOWN: u32 = 5;
 
-/// The clock of the service, estimated from this machine's.
+/// The service's time, estimated from this machine's clock.
 pub(super) struct ServiceClock {
     pub now_ms: i64,
     /// Milliseconds by which the service's clock is ahead; `None` if no run has measured the difference.
@@ -37,7 +37,8 @@ impl ServiceClock {
     }
 }
 
-/// Returns the status, without the result of --max-lag. `range`: the range whose proofs are requested.
+/// Returns the status, without the result of --max-lag. `range` is the range whose proofs are requested; `None` for the
+/// complete coverage.
 pub(super) fn collect(
     settings: &Settings,
     state: &State,
@@ -97,8 +98,8 @@ fn run_status(run: RunSummary) -> RunStatus {
     }
 }
 
-/// Returns the drift of the newest run whose report has drift. Reports of earlier versions, of `verify` and of `replay`
-/// have none.
+/// Returns the drift of the newest run whose report has the fields of drift. Reports of earlier versions, of `verify`
+/// and of `replay` do not have them.
 fn last_drift(runs: &[RunEntry]) -> LastDrift {
     let reports = runs.iter().filter_map(|run| run.report.as_deref());
     reports.filter_map(|report| serde_json::from_str(report).ok()).next().unwrap_or_default()

@@ -14,7 +14,7 @@ use super::{
     users,
 };
 
-/// A smaller difference of the clocks is not shown, in milliseconds.
+/// The smallest difference of the clocks that is shown, in milliseconds.
 const SKEW_MS_MIN: i64 = 2000;
 
 /// Returns the whole status as text.
@@ -51,6 +51,7 @@ fn service_line(status: &Status) -> String {
     format!("{} ({})\n", known(&status.base_url), known(&status.environment))
 }
 
+/// Returns the rows, the lag and the ranges of a stream as text.
 fn describe_stream(stream: &StreamStatus) -> String {
     let unknown = || "rows unknown (the warehouse cannot be read now)".to_owned();
     let rows = stream.rows.map_or_else(unknown, |rows| format!("{rows} rows"));
@@ -99,6 +100,7 @@ fn describe_drift(LastDrift { drift, drift_unlisted }: &LastDrift) -> String {
     heading.to_owned() + &lines.iter().map(|line| format!("  {line}\n")).collect::<String>()
 }
 
+/// Returns the rate limit and the difference of the clocks as text.
 fn describe_limits(status: &Status) -> String {
     let mut text = String::new();
     if let Some(until) = &status.no_request_before {

@@ -1,4 +1,4 @@
-//! The erasures whose people the service may still send. They are suppressed until it has purged them.
+//! The erasures whose people the service may still send. These people are suppressed until the service has purged them.
 
 use serde::Serialize;
 

@@ -17,7 +17,7 @@ pub(super) struct Status {
     pub state: String,
     pub base_url: Option<String>,
     pub environment: Option<String>,
-    /// The process that holds the lease.
+    /// The process that holds the lease; `None` if no run is active.
     pub running: Option<String>,
     pub streams: Vec<StreamStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -28,12 +28,12 @@ pub(super) struct Status {
     pub under_way: Vec<ScanStatus>,
     /// The learned rate limit; `None` if no run met one.
     pub requests_per_sec: Option<f64>,
-    /// The end of the service's `Retry-After`. No command sends a request before.
+    /// The end of the service's `Retry-After`, before which no command sends a request; `None` if none is in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_request_before: Option<String>,
-    /// Milliseconds by which the service's clock is ahead of this machine's.
+    /// Milliseconds by which the service's clock is ahead of this machine's clock; `None` if unknown.
     pub clock_skew_ms: Option<i64>,
-    /// The result of --max-lag.
+    /// The result of --max-lag; `None` without --max-lag.
     #[serde(flatten)]
     pub lag: Option<LagCheck>,
     /// The service profile.
@@ -49,7 +49,7 @@ pub(super) struct Status {
     pub last_drift: LastDrift,
 }
 
-/// The drift that the newest sync or backfill met: the same fields as in the run JSON.
+/// The drift that the newest sync or backfill found, with the same fields as in the run JSON.
 #[derive(Default, Deserialize, Serialize)]
 pub(super) struct LastDrift {
     pub drift: Vec<DriftReport>,
@@ -74,7 +74,7 @@ pub(super) struct RunStatus {
     pub secs: Option<f64>,
     pub outcome: String,
     pub exit_code: Option<i64>,
-    /// Why the outcome is not `done`, as a code. `why` says the same in a sentence, and `hint` says what to do.
+    /// Why the outcome is not `done`, as a code. `why` is the same reason as a sentence, and `hint` says what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<RunReason>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -80,7 +80,7 @@ pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandErro
     Ok(if warn_of_unknown_surveys(&settings) || !is_well { 3 } else { 0 })
 }
 
-/// Reports that there is no state file yet. With --max-lag every stream then lags.
+/// Reports that there is no state file yet. With --max-lag, reports that every stream lags.
 fn report_no_state(args: &StatusArgs, settings: &Settings, context: &Context) -> Result<u8, CommandError> {
     if let Some(max_lag) = args.max_lag {
         let lag = LagCheck::new(settings, max_lag, &[]);

@@ -1,5 +1,5 @@
-//! The proofs of completeness: for each interval of creation time, whether it is complete, since when, when it was last
-//! read, and how that is proven.
+//! The proofs of completeness. For each interval of creation time they say if it is complete, since when, when it was
+//! last read, and what proves this.
 
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ pub(super) enum IntervalState {
     NeverRead,
 }
 
-/// An interval with one proof.
+/// An interval of creation time with one proof.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct ProofStatus {
     pub stream: &'static str,
@@ -57,7 +57,8 @@ pub(super) struct ProofStatus {
     is_unwindowed: bool,
 }
 
-/// Returns the proofs of the selected streams in a range; `None` is the whole coverage. `now_ms`: the service's time.
+/// Returns the proofs of the selected streams in a range; `None` stands for the whole coverage. `now_ms` is the
+/// service's time. With a range, enabled streams without coverage are included as never read.
 pub(super) fn proofs(
     settings: &Settings,
     state: &State,
@@ -87,7 +88,8 @@ pub(super) fn proofs(
     Ok(all)
 }
 
-/// Returns the proofs of one scope, ordered by time. `proven`: when each part was first proven complete.
+/// Returns the proofs of one scope in `range`, ordered by time. `proven` says when each part of the coverage was first
+/// proven complete. Gaps of the coverage are never read.
 fn of_scope(
     scope: Scope,
     intervals: &[StoredInterval],
@@ -134,10 +136,11 @@ impl ProofStatus {
         }
     }
 
+    /// Builds the proof of a stored interval. `proven_ms` is when it was first proven complete; `None` if unknown.
     fn read(scope: Scope, stored: &StoredInterval, proven_ms: Option<i64>) -> Self {
         let StoredInterval { interval, read } = stored;
         let needs_recheck = interval.scanned_ms == NEEDS_RECHECK_MS;
-        // Coverage of an earlier version that needs a recheck has no times.
+        // In coverage of an earlier version, an interval that needs a recheck has no times.
         let moment = |at_ms: i64| (at_ms > 0).then(|| format_second(at_ms));
         ProofStatus {
             state: if needs_recheck { IntervalState::NeedsRecheck } else { IntervalState::Complete },
@@ -146,7 +149,7 @@ impl ProofStatus {
             flags: interval.flags.iter().map(Flag::name).collect(),
             records: Some(interval.rows),
             scans: read.scans,
-            // Rounding must not leave a scan without pages.
+            // The number of pages may be rounded to 0, but a scan has at least one page.
             pages: read.pages.max(u64::from(read.scans > 0)),
             ends: read.ends.iter().map(EndStyle::name).collect(),
             scan_id: read.scan_id.as_ref().map(|id| id.0.clone()),
@@ -175,6 +178,7 @@ pub(super) fn describe(proofs: &[ProofStatus]) -> String {
     text
 }
 
+/// Returns one proof as text.
 fn describe_one(proof: &ProofStatus) -> String {
     let unknown = || "an unknown time".to_owned();
     let range = format!("{} .. {}", proof.start, proof.end);
@@ -189,7 +193,7 @@ fn describe_one(proof: &ProofStatus) -> String {
         ),
     };
     match (&proof.last_read, &proof.complete_since) {
-        // Both texts have the same format, whose order is that of time.
+        // Both texts have the same format, so comparing the texts compares the times.
         (Some(last_read), Some(since)) if last_read <= since => text.push_str(", not read again since\n"),
         (last_read, _) => text.push_str(&format!(", last read {}\n", last_read.clone().unwrap_or_else(unknown))),
     }

@@ -1,4 +1,5 @@
-//! Counts the rows in the tables of the warehouse. Scans read more records: some are duplicates.
+//! Counts the rows in the tables of the warehouse. Scans read more records than there are rows, because some records
+//! are duplicates.
 
 use arrow::{array::AsArray as _, datatypes::Int64Type};
 
@@ -10,7 +11,7 @@ use crate::{
 
 use super::super::warehouse::reader_limits;
 
-/// Counts rows in a warehouse, if one can be read.
+/// Counts rows in a warehouse. `reader` is `None` if no warehouse can be read.
 pub(super) struct RowCounter {
     reader: Option<Reader>,
 }
@@ -28,7 +29,8 @@ impl RowCounter {
         RowCounter { reader }
     }
 
-    /// Returns the rows of a stream's table, or of one survey in it; `None` if the warehouse cannot be read now.
+    /// Returns the number of rows in a stream's table, or of one survey in the table; `None` if the warehouse cannot be
+    /// read now.
     pub fn count(&mut self, scope: Scope) -> Option<u64> {
         let reader = self.reader.as_mut()?;
         let counted = count(reader, scope);

@@ -18,7 +18,7 @@ pub(super) struct ServeStatus {
     last_run: Option<String>,
     last_run_ended: Option<String>,
     last_outcome: Option<String>,
-    /// Deliveries that no warehouse has yet.
+    /// Number of deliveries that are not in the warehouses yet.
     waiting_deliveries: u64,
     waiting_since: Option<String>,
 }

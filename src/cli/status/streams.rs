@@ -11,22 +11,23 @@ use crate::{
 
 use super::{super::wording::format_second, rows::RowCounter};
 
-/// The coverage and the lag of a stream, or of one survey of it.
+/// The coverage and the lag of a stream, or of one survey of a stream.
 #[derive(Serialize)]
 pub(super) struct StreamStatus {
     pub stream: &'static str,
     pub survey_id: Option<i64>,
     /// Ranges that are proven complete.
     pub complete: Vec<TimeRangeJson>,
-    /// Ranges between complete ones that were never proven complete.
+    /// Ranges between complete ranges that were never proven complete.
     pub missing: Vec<TimeRangeJson>,
-    /// Ranges that need a recheck: their last scan withheld vanished rows, or a page boundary may hide rows.
+    /// Ranges that need a recheck, because their last scan withheld vanished rows, or rows may be lost at a page
+    /// boundary.
     pub in_doubt: Vec<TimeRangeJson>,
-    /// Rows in the table of the stream, or those of the survey; `None` if the warehouse cannot be read now.
+    /// Number of rows in the table of the stream, or of the survey; `None` if the warehouse cannot be read now.
     pub rows: Option<u64>,
     /// Seconds between the newest complete moment and the service's clock.
     pub lag_secs: i64,
-    /// The oldest date of the last scan of a range.
+    /// The time of the last scan of the range that was not scanned for the longest time.
     pub oldest_scan: String,
 }
 
@@ -46,7 +47,7 @@ impl TimeRangeJson {
     }
 }
 
-/// Returns the status of each selected stream with coverage. `now_ms`: the service's time.
+/// Returns the status of each selected stream with coverage. `now_ms` is the service's time.
 pub(super) fn streams(settings: &Settings, state: &State, now_ms: i64) -> Result<Vec<StreamStatus>, StateError> {
     let mut counter = RowCounter::open(&settings.warehouse);
     let mut streams = Vec::new();
@@ -56,7 +57,7 @@ pub(super) fn streams(settings: &Settings, state: &State, now_ms: i64) -> Result
     Ok(streams)
 }
 
-/// Returns `None` if the coverage is empty.
+/// Returns the status of one scope; `None` if its coverage is empty.
 fn stream(
     state: &State,
     scope: Scope,

@@ -11,11 +11,11 @@ use super::super::plan::planned_users;
 
 #[derive(Serialize)]
 pub(super) struct UsersStatus {
-    /// Users that the service returned when they were last requested.
+    /// Number of users that the service returned when they were last requested.
     found: u64,
-    /// Users that the service did not know.
+    /// Number of users that the service did not know when they were last requested.
     absent: u64,
-    /// Users that the warehouse names, and those of them that are due; `None` if the warehouse cannot be read now.
+    /// Number of users that the warehouse names; `None` if the warehouse cannot be read now.
     #[serde(skip_serializing_if = "Option::is_none")]
     named: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

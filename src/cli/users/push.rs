@@ -142,6 +142,8 @@ pub(super) async fn run(args: PushArgs, context: Context) -> Result<u8, CommandE
     Ok(report.header.exit_code)
 }
 
+/// Returns the input that the arguments name: a query, standard input or a file. Fails if there is none, or if its
+/// format is unknown or does not fit.
 fn input_of(args: &PushArgs) -> Result<PushInput, CommandError> {
     let format = args.format.map(PushFormat::from);
     let usage = |problem: String| Err(CommandError::Usage(problem));
@@ -164,6 +166,7 @@ fn input_of(args: &PushArgs) -> Result<PushInput, CommandError> {
     }
 }
 
+/// Returns the path of the results file.
 fn results_of(args: &PushArgs) -> PathBuf {
     if let Some(results) = &args.results {
         return results.clone();
@@ -194,6 +197,7 @@ fn progress_text(push: &Push) -> impl FnMut() -> String + Send + 'static {
     }
 }
 
+/// Returns the summary of a push for people.
 fn summary(report: &PushReport) -> String {
     let rows = &report.rows;
     let counts = nonzero_counts(&[

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use super::elements::{grouped, left_out, nothing, section, service_text, service_text_or, table};
 use crate::report::{Changes, FigureChange, RowChange, limits::CHANGES_MAX, rows::count, shown_value};
 
+/// Renders the section of changes.
 pub(super) fn changes(changes: &Changes) -> Markup {
     section(
         "changes",
@@ -16,6 +17,7 @@ pub(super) fn changes(changes: &Changes) -> Markup {
     )
 }
 
+/// Renders the table of changed rows, with a line for each survey and a total.
 fn rows(changes: &Changes) -> Markup {
     if changes.rows.is_empty() {
         return nothing("No row changed.");
@@ -52,6 +54,7 @@ fn survey_name(survey_id: Option<i64>, name: Option<&str>) -> Markup {
     }
 }
 
+/// Renders the table of changed figures, at most [`CHANGES_MAX`].
 fn figures(changes: &Changes) -> Markup {
     let changed: Vec<&FigureChange> = changes.figures.iter().filter(|figure| figure.is_change()).collect();
     if changed.is_empty() {

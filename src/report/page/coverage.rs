@@ -16,12 +16,14 @@ use crate::{
     },
 };
 
-/// Space for the names of months at the left, and of days at the top.
+/// Space for the names of months at the left.
 const LEFT: i64 = 70;
+// Space for the numbers of days at the top.
 const TOP: i64 = 18;
 /// Days of the month that have a label.
 const NAMED_DAYS: [i64; 5] = [1, 8, 15, 22, 29];
 
+/// Renders the section of coverage: its source, and the map and intervals of each scope.
 pub(super) fn coverage(coverage: &Coverage) -> Markup {
     let source = match coverage.source {
         CoverageSource::Checkpoints => "From the checkpoints.",
@@ -48,6 +50,8 @@ pub(super) fn coverage(coverage: &Coverage) -> Markup {
     )
 }
 
+/// Renders the map and the intervals of a scope. `days` are the first and the last day of all maps; `None` if nothing
+/// was read.
 fn scope(coverage: &ScopeCoverage, days: Option<(i64, i64)>) -> Markup {
     let name = coverage.scope.to_string();
     let intervals = coverage.intervals();
@@ -99,6 +103,8 @@ fn month_and_day(day: i64) -> Option<(i64, i64)> {
     Some((i64::from(date.year()) * 12 + i64::from(date.month0()), i64::from(date.day0())))
 }
 
+/// Renders the map of days of a scope, with a row for each month from `first` to `last`. `anchor` is the prefix of
+/// element ids.
 fn map(coverage: &ScopeCoverage, (first, last): (i64, i64), anchor: &str) -> Markup {
     let month_of = |day| month_and_day(day).map_or(0, |(month, _)| month);
     let (first_month, last_month) = (month_of(first), month_of(last));

@@ -17,8 +17,8 @@ pub(super) const SECTIONS: &[(&str, &str)] = &[
     ("runs", "Last runs"),
 ];
 
-/// Renders a text of the service, shortened, without control characters, and isolated from the writing direction around
-/// it.
+/// Renders a text of the service. The text is shortened, has no control characters, and does not change the writing
+/// direction of the text around it.
 pub(super) fn service_text(text: &str) -> Markup {
     html! { bdi { (sanitized(text)) } }
 }
@@ -72,7 +72,8 @@ pub(super) fn chart(drawing: &Drawing, id: &str, class: &str, title: &str, descr
     }
 }
 
-/// Renders the numbers of a chart as a collapsed table. `view` is the view of the warehouse that has them.
+/// Renders the numbers of a chart as a collapsed table. `view` is the view of the warehouse from which the numbers
+/// come.
 pub(super) fn numbers(view: &str, caption: &str, heads: &[&str], rows: Markup) -> Markup {
     html! {
         details {
@@ -82,7 +83,7 @@ pub(super) fn numbers(view: &str, caption: &str, heads: &[&str], rows: Markup) -
     }
 }
 
-/// Renders a table whose first column names the row.
+/// Renders a table whose first column names the row. `view` is the view of the warehouse from which the numbers come.
 pub(super) fn table(view: &str, caption: &str, heads: &[&str], rows: Markup) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label=(caption) {
@@ -95,7 +96,7 @@ pub(super) fn table(view: &str, caption: &str, heads: &[&str], rows: Markup) -> 
     }
 }
 
-/// Renders how many items are not shown, if any; `why` is appended.
+/// Renders how many items are not shown; nothing if `number` is 0. `why` is appended.
 pub(super) fn left_out(number: i64, noun: &str, why: &str) -> Markup {
     html! { @if number > 0 { p.left-out { "Not shown: " (counted(number, noun)) (why) "." } } }
 }

@@ -1,5 +1,5 @@
-//! Renders the HTML. `maud` closes every element and escapes every text, except the style sheets in this folder and the
-//! drawings of `chart`, which contain no text of the service.
+//! Renders the HTML. `maud` closes every element and escapes every text. The style sheets in this folder and the
+//! drawings of `chart` are not escaped; they contain no text of the service.
 
 mod changes;
 mod coverage;
@@ -23,6 +23,7 @@ const STYLE: &str = include_str!("style.css");
 /// Content security policy: nothing may be loaded or run, even if a text were not escaped.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
+/// Renders the complete page.
 pub(super) fn render(data: &ReportData, settings: &ReportSettings) -> Result<String, ReportError> {
     let body = html! {
         (header(data, settings))
@@ -55,8 +56,9 @@ pub(super) fn render(data: &ReportData, settings: &ReportSettings) -> Result<Str
     Ok(page.into_string())
 }
 
+/// Renders the head of the page: the warehouse, the service, the time of the report, and links to the sections.
 fn header(data: &ReportData, settings: &ReportSettings) -> Markup {
-    // Without its scheme, so that a browser makes no link of the address.
+    // The address is shown without its scheme, so that no browser turns the address into a link.
     let service = data.totals.base_url.as_deref().map(|url| url.split_once("://").map_or(url, |(_, rest)| rest));
     html! {
         header {

@@ -15,6 +15,7 @@ use crate::report::{
     rows::count,
 };
 
+/// Renders the totals: answers, sessions, the NPS of the last week, and the last day that was read.
 pub(super) fn tiles(data: &ReportData) -> Markup {
     let totals = &data.totals;
     let week = data.nps.as_ref().and_then(|nps| nps.weeks.last());
@@ -56,6 +57,7 @@ fn band(week: &NpsWeek) -> String {
     }
 }
 
+/// Renders the section of answers per day: a chart in two sizes and its numbers.
 pub(super) fn answers(days: &Days) -> Result<Markup, ReportError> {
     let (Some(first), Some(last)) = (days.days.first(), days.days.last()) else {
         return Ok(section("answers", nothing("The warehouse holds no answers yet.")));
@@ -90,6 +92,7 @@ pub(super) fn answers(days: &Days) -> Result<Markup, ReportError> {
     ))
 }
 
+/// Renders the section of NPS by week. `None` if the report is about some surveys only.
 pub(super) fn nps(nps: Option<&NpsWeeks>) -> Result<Markup, ReportError> {
     let Some(nps) = nps else {
         return Ok(section("nps", nothing("This report is about some surveys: each NPS question shows its own NPS.")));
@@ -130,6 +133,7 @@ pub(super) fn nps_chart(nps: &NpsWeeks, id: &str, title: &str, sizes: &[Size]) -
     Ok(html! { @for drawing in drawn { (drawing) } })
 }
 
+/// Renders the numbers of NPS by week as a collapsed table.
 pub(super) fn nps_numbers(view: &str, caption: &str, nps: &NpsWeeks) -> Markup {
     let end = |end: Option<f64>| end.map_or_else(|| "–".to_owned(), decimal);
     let rows = html! {
@@ -146,6 +150,7 @@ pub(super) fn nps_numbers(view: &str, caption: &str, nps: &NpsWeeks) -> Markup {
     numbers(view, caption, &heads, rows)
 }
 
+/// Renders the section of themes, most frequent first, with their trends.
 pub(super) fn themes(themes: &Themes) -> Markup {
     let Some(most) = themes.shown.first().map(|theme| theme.answers.max(1)) else {
         return section("themes", nothing("The service found no themes yet."));

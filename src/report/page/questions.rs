@@ -16,9 +16,10 @@ use crate::report::{
 
 /// The scores of an NPS question.
 const SCORES: std::ops::RangeInclusive<i64> = 0..=10;
-/// The largest scale that is shown with all its values; of a larger one, only chosen values are shown.
+/// The largest scale that is shown with all its values. Of a larger scale, only chosen values are shown.
 const SCALE_VALUES_MAX: i64 = 20;
 
+/// Renders the card of a question. Questions of some types have no distribution.
 pub(super) fn card(survey_id: i64, question: &Question) -> Result<Markup, ReportError> {
     let id = format!("question-{survey_id}-{}", question.id);
     let answers = &question.answers;
@@ -44,6 +45,7 @@ pub(super) fn card(survey_id: i64, question: &Question) -> Result<Markup, Report
     })
 }
 
+/// Renders the answers of an NPS question by score, and its NPS by week.
 fn nps(id: &str, answers: &Answers) -> Result<Markup, ReportError> {
     let total: i64 = answers.scores.iter().map(|(_, answers)| answers).sum();
     if total == 0 {
@@ -69,6 +71,7 @@ fn nps(id: &str, answers: &Answers) -> Result<Markup, ReportError> {
     })
 }
 
+/// Renders the answers of a LIKERT question by value.
 fn likert(scale: &Scale) -> Markup {
     let known: BTreeMap<i64, (i64, f64)> =
         scale.values.iter().map(|(value, answers, share)| (*value, (*answers, *share))).collect();
@@ -99,6 +102,7 @@ fn decimal_two(number: f64) -> String {
     format!("{number:.2}")
 }
 
+/// Renders the options of a choice question by how often they were chosen.
 fn choices(options: &TopItems<Choice>) -> Markup {
     let name = |choice: &Choice| match (&choice.label, choice.index) {
         (None, Some(index)) => html! { em { "option with index " (index) } },
@@ -118,6 +122,7 @@ fn choices(options: &TopItems<Choice>) -> Markup {
     }
 }
 
+/// Renders the answers of a MATRIX question as a table of shaded cells.
 fn matrix(answers: &Answers) -> Markup {
     let mut columns: BTreeMap<i64, &Cell> = BTreeMap::new();
     let mut rows: BTreeMap<i64, Vec<&Cell>> = BTreeMap::new();
@@ -165,6 +170,7 @@ fn heat(share: f64) -> u8 {
     (share.clamp(0.0, 1.0) * 9.99) as u8
 }
 
+/// Renders the options of a RANKORDER question by mean rank.
 fn ranks(ranks: &TopItems<Rank>) -> Markup {
     let rows = html! {
         @for rank in &ranks.shown {
@@ -181,6 +187,7 @@ fn ranks(ranks: &TopItems<Rank>) -> Markup {
     }
 }
 
+/// Renders the items of a MAXDIFF question by score.
 fn items(items: &TopItems<Item>) -> Markup {
     let rows = html! {
         @for item in &items.shown {

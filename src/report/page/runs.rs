@@ -1,4 +1,4 @@
-//! The section of the last runs: outcome, requests, and the time of each by part.
+//! The section of the last runs: the outcome, the requests, and the time of each run by part.
 
 use maud::{Markup, html};
 

@@ -48,7 +48,7 @@ pub fn shape(state: CoverageState, x: i64, y: i64) -> String {
     }
 }
 
-/// Returns the states that occur with their number of days: `complete: 300 days; not read: 1 day`.
+/// Returns the states that occur, each with its number of days: `complete: 300 days; not read: 1 day`.
 pub fn summary(counts: impl IntoIterator<Item = (CoverageState, i64)>) -> String {
     let counts = counts.into_iter().filter(|(_, count)| *count > 0);
     let texts: Vec<String> =
