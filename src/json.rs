@@ -283,6 +283,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// Skips a JSON number: a sign, digits without a leading zero, a fraction and an exponent.
     fn skip_number(&mut self) -> Option<()> {
         if self.peek() == Some(b'-') {
             self.position += 1;

@@ -14,8 +14,8 @@
 //! A redacted page is a page without the records of erased people, or with replaced texts. The number of removed
 //! records, as u32, precedes the compressed bytes.
 //!
-//! Commit notes follow the end frame, one for each attempt to commit the scan; the last one counts. They are stored
-//! uncompressed and have no meaning in this module. Files of earlier versions have no notes.
+//! Commit notes follow the end frame, one for each attempt to commit the scan; the last one counts. Commit notes are
+//! stored uncompressed and have no meaning in this module. Files of earlier versions have no notes.
 //!
 //! A frame's checksum (xxh3) covers its kind, its size and the stored bytes. The checksum detects a tail that is torn
 //! at any byte, and prevents that a damaged page is read as another kind of frame.

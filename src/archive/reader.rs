@@ -92,6 +92,7 @@ impl Pages {
 impl Iterator for Pages {
     type Item = Result<Vec<u8>, ArchiveError>;
 
+    /// Reads the next page. Notes before the end frame end the iteration. A torn frame or a failed read is an error.
     fn next(&mut self) -> Option<Self::Item> {
         if self.is_complete {
             return None;

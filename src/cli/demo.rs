@@ -45,6 +45,7 @@ pub(super) struct DemoArgs {
     folder: Option<PathBuf>,
 }
 
+/// Shows the demo step by step, and prints how long it took.
 pub(super) fn run(args: &DemoArgs, context: Context) -> Result<u8, CommandError> {
     let started = Instant::now();
     let demo = Demo::start(args, &context)?;

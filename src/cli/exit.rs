@@ -143,6 +143,7 @@ impl CommandError {
     }
 }
 
+/// Returns the exit code for an error of `serve`.
 fn serve_code(error: &ServeError) -> u8 {
     match error {
         ServeError::Config(_)
@@ -156,6 +157,7 @@ fn serve_code(error: &ServeError) -> u8 {
     }
 }
 
+/// Returns what the user can do about an error of `serve`; `None` if nothing is known.
 fn serve_hint(error: &ServeError) -> Option<&'static str> {
     match error {
         ServeError::Pipeline(PipelineError::State(error)) => state_hint(error),

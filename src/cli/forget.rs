@@ -34,6 +34,7 @@ pub(super) struct ForgetArgs {
     surveys: SurveyArgs,
 }
 
+/// Removes the checkpoints of the named surveys. Fails if a survey has no checkpoints, before anything is removed.
 pub(super) fn run(args: &ForgetArgs, context: Context) -> Result<u8, CommandError> {
     let settings = args.locations.settings(&context).surveys(&args.surveys).build()?;
     if settings.surveys.is_empty() {

@@ -34,6 +34,7 @@ pub(super) struct HealthArgs {
     locations: LocationArgs,
 }
 
+/// Requests the health of `serve` and prints the response. Any status other than 200 is an error.
 pub(super) fn run(args: &HealthArgs, context: Context) -> Result<u8, CommandError> {
     let listen = match args.listen {
         Some(listen) => listen,

@@ -24,6 +24,7 @@ pub(super) struct InitArgs {
     path: Option<PathBuf>,
 }
 
+/// Writes the configuration file. Fails if the file exists.
 pub(super) fn run(args: &InitArgs, context: Context) -> Result<u8, CommandError> {
     let path = args.path.clone().or_else(|| context.config.clone()).unwrap_or_else(|| PathBuf::from(CONFIG_FILE_NAME));
     let write = || -> io::Result<()> {

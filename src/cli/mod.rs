@@ -81,6 +81,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(outcome.unwrap_or_else(|error| error.report()))
 }
 
+/// Runs a command and returns its exit code. Commands that use the network run on a runtime.
 fn run(command: Command, context: Context) -> Result<u8, CommandError> {
     if let (Some(name), Some(_)) = (command.without_config(), &context.config) {
         return Err(CommandError::Usage(format!("`studysync {name}` reads no configuration file: leave --config out")));

@@ -37,6 +37,7 @@ pub(super) struct RebindArgs {
     locations: LocationArgs,
 }
 
+/// Binds the stored data to the configured service. Fails if the configuration still has the old value.
 pub(super) fn run(args: &RebindArgs, context: Context) -> Result<u8, CommandError> {
     let settings = args.locations.settings(&context).build()?;
     let to = pipeline::identity(&settings)?;

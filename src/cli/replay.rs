@@ -50,6 +50,7 @@ pub(super) struct ReplayArgs {
     streams: StreamArgs,
 }
 
+/// Rebuilds the tables, shows the progress, and prints the summary. Returns the exit code.
 pub(super) async fn run(args: ReplayArgs, context: Context) -> Result<u8, CommandError> {
     let request = ReplayRequest { window: range_of(&args)? };
     let settings = args.locations.settings(&context).streams(&args.streams).build()?;

@@ -50,6 +50,7 @@ pub(super) struct ReportArgs {
     surveys: SurveyArgs,
 }
 
+/// Makes the page and writes it to a file or to standard output. Fails if standard output is a terminal.
 pub(super) fn run(args: &ReportArgs, context: Context) -> Result<u8, CommandError> {
     let settings = args.locations.settings(&context).surveys(&args.surveys).build()?;
     settings.require_warehouse()?;

@@ -37,6 +37,7 @@ enum Format {
     Parquet,
 }
 
+/// Prints the dictionary in the requested format.
 pub(super) fn run(args: &SchemaArgs, context: Context) -> Result<u8, CommandError> {
     let default = if context.printer.is_terminal() { Format::Text } else { Format::Md };
     let format = args.format.unwrap_or(default);

@@ -66,6 +66,7 @@ pub(super) struct VerifyArgs {
     limits: LimitArgs,
 }
 
+/// Compares the range with the service, prints the report, and returns the exit code.
 pub(super) async fn run(args: VerifyArgs, context: Context) -> Result<u8, CommandError> {
     check_range(Some(args.from), args.to)?;
     let settings = args.locations.settings(&context).selection(&args.selection).limits(&args.limits).build()?;

@@ -49,7 +49,8 @@ pub enum ConfigError {
         #[source]
         source: io::Error,
     },
-    /// The key file does not exist. Its path is not shown, because the user may have written the key in its place.
+    /// The key file does not exist. The path is not shown, because the user may have written the key in place of the
+    /// path.
     #[error("the key file does not exist: api_key_file takes the path of a file, not the key itself")]
     NoKeyFile,
     #[error("the key from {origin} has more than one line, or contains a control character: a key is a single line")]

@@ -25,7 +25,7 @@ pub(super) struct ConfigFile {
     pub serve: super::serve::ServeTable,
     pub metrics: super::metrics::MetricsTable,
     pub notify: super::notify::NotifyTable,
-    /// The same settings as a TOML table, into which values of environment variables are written.
+    /// The content of the file as a TOML table, into which the values of environment variables are written.
     #[serde(skip)]
     table: toml::Table,
 }

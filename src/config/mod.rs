@@ -1,7 +1,7 @@
 //! The configuration: a TOML file, environment variables and the command line, merged into [`Settings`].
 //!
 //! Each default is defined once. No other folder reads the environment. The configuration creates no file, and opens
-//! none for writing. It may run a command that prints a secret.
+//! none for writing. The only command that it may run is one that prints a secret.
 
 mod defaults;
 mod environment;

@@ -88,8 +88,7 @@ pub(super) struct SecretKeys {
 impl SecretKeys {
     /// Returns the source of the secret: the file or command if one is set, else the variable.
     ///
-    /// # Errors
-    /// Both a file and a command are set, or the command is empty.
+    /// # Errors A file and a command are both set, or the command is empty.
     pub fn resolve(self) -> Result<SecretSource, ConfigError> {
         let setting = format!("[{}] {}_command", self.table, self.name);
         match (self.file, self.command) {
@@ -138,9 +137,9 @@ pub(super) fn read_secret(
 /// Runs a command line and returns its output. The command shares stderr and the terminal with this program, so that it
 /// can ask for a password.
 ///
-/// Time and size of the output are limited, even if the command closes its output and keeps running, or if a process
-/// that it started keeps the output open. `key` is the configuration key, for error messages. Fails if the command
-/// fails or prints too much.
+/// Time and size of the output are limited. The limits also hold if the command closes its output and keeps running, or
+/// if a process that it started keeps the output open. `key` is the configuration key, for error messages. Fails if the
+/// command fails or prints too much.
 fn command_output(line: &str, key: &str, wait_max: Duration) -> Result<String, ConfigError> {
     let failed = |problem: String| invalid(key, problem);
     let mut command = Command::new("/bin/sh");

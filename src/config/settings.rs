@@ -226,8 +226,8 @@ impl Settings {
         read_secret(&self.service.api_key_source, "[service] api_key_command", missing)
     }
 
-    /// Returns the settings of a run that reads only new rows of these streams. Such a run makes no re-scans of
-    /// complete windows, and reads no users, because no webhook reports a change of a user. The nightly run does both.
+    /// Returns the settings of a run that reads only new rows of these streams. The run makes no re-scans of complete
+    /// windows. It reads no users, because no webhook reports a change of a user. The nightly run does both.
     #[must_use]
     pub fn trailing(&self, streams: &[Stream]) -> Settings {
         let mut settings = self.clone();

@@ -1,4 +1,4 @@
-//! The commented configuration file that `studysync init` writes. It has every key with its default.
+//! The commented configuration file that `studysync init` writes. The file has every key with its default.
 
 use super::defaults::{
     API_KEY_ENV, ARCHIVE_FOLDER, ASK_AGAIN_AFTER, ENVIRONMENT, EXAMPLE_URL, FIRST_SYNC_DAYS, GRACE_DAYS, IN_FLIGHT_MAX,

@@ -171,7 +171,7 @@ impl<'a> AnswerTables<'a> {
             Some(items) => items.into_iter().map(text_or_json).collect(),
             None => vec![Some(Cow::Borrowed(text.as_ref()))],
         };
-        // Also true of an empty list.
+        // For an empty list this is true too.
         columns.is_skipped |= labels.iter().all(Option::is_none);
         if !columns.is_skipped {
             append_choices(&mut self.choices, input.key, &labels, input.selected_indexes);

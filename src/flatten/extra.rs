@@ -1,7 +1,8 @@
 //! The column `extra`: fields without a column, as one JSON object with sorted keys and exact values.
 //!
-//! All values of a repeated name are stored: the last value under the name itself, and earlier values as `name#1`,
-//! `name#2` and so on, in the order sent. If another field is already called `name#1`, the number 1 is skipped.
+//! All values of a repeated name are stored. The last value is under the name itself. Earlier values are under
+//! `name#1`, `name#2` and so on, in the order sent. If another field is already called `name#1`, the number 1 is
+//! skipped.
 
 use std::{borrow::Cow, collections::HashSet};
 

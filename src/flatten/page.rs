@@ -1,5 +1,6 @@
 //! Reads the records of a page. [`for_each_object`] yields the members of each record in one pass. [`read_records`]
-//! yields the text of each record and accepts records that are not JSON. Both read every list `data` of a page.
+//! yields the text of each record and accepts records that are not JSON. Both functions read every list `data` of a
+//! page.
 
 use super::FlattenError;
 use crate::{

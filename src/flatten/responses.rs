@@ -76,6 +76,7 @@ impl<'a> RecordTables<'a> for ResponseTables<'a> {
         })
     }
 
+    /// Appends the row of a response, the rows of its answer, and its custom metadata and snapshot.
     fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, KeyError> {
         self.fields.read(entries);
         self.drift.drain_fields(record, "", &mut self.fields);

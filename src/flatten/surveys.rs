@@ -105,6 +105,7 @@ impl<'a> RecordTables<'a> for SurveyTables<'a> {
         })
     }
 
+    /// Appends the row of a survey, and the rows of its questions and constraints.
     fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, KeyError> {
         self.fields.read(entries);
         self.drift.drain_fields(record, "", &mut self.fields);

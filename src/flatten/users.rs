@@ -92,6 +92,7 @@ impl<'a> RecordTables<'a> for UserTables<'a> {
         })
     }
 
+    /// Appends the row of a user, and the rows of its attributes and events. The requested id is the key.
     fn append(&mut self, record: i64, entries: &[Entry<'a>]) -> Result<u128, KeyError> {
         self.record.read(entries);
         let external_user_id = self.record.key_text(RecordField::UserId)?;

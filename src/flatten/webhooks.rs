@@ -1,9 +1,9 @@
 //! Flattens webhook deliveries: parses each body (`body.rs`) and builds its rows (`rows.rs`).
 //!
-//! The content of a body decides the kind of its event, because the service's event names are ambiguous: in its
-//! samples, `studySent` and `studySeen` occur for both triggers. Every body becomes a row. Lists and objects inside
-//! JSON texts are parsed, and the exact bytes are stored too. Deliveries of one event share an `event_key`; duplicates
-//! are not removed here.
+//! The content of a body decides the kind of its event, because the service's event names are ambiguous. In the
+//! service's samples, `studySent` and `studySeen` occur for both triggers. Every body becomes a row. Lists and objects
+//! inside JSON texts are parsed, and the exact bytes are stored too. Deliveries of one event share an `event_key`;
+//! duplicates are not removed here.
 
 use std::borrow::Cow;
 

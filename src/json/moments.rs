@@ -37,7 +37,8 @@ pub(crate) fn has_guessed_unit(raw: &str) -> bool {
     number.is_some_and(|number| EpochUnit::of(number) != EpochUnit::Milliseconds || read_integer(raw).is_none())
 }
 
-/// Converts an epoch number to microseconds. Its magnitude decides its unit. Times with a finer unit are rounded down.
+/// Converts an epoch number to microseconds. The magnitude of the number decides its unit. An integer with a finer unit
+/// is rounded down. `None` if the number is too small or does not fit.
 fn read_epoch(raw: &str) -> Option<i64> {
     let number = read_number(raw)?;
     let per_second = EpochUnit::of(number).per_second();

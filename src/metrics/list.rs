@@ -19,7 +19,7 @@ impl Kind {
     }
 }
 
-/// One metric. Its full name begins with `studysync_`.
+/// One metric. The full name of every metric begins with `studysync_`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
     pub name: &'static str,

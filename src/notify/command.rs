@@ -47,7 +47,8 @@ pub(super) struct ProcessGuard(Arc<Mutex<ProcessState>>);
 enum ProcessState {
     #[default]
     NotStarted,
-    /// The process group of the running command. Its leader was not reaped yet, so no other process has this number.
+    /// The process group of the running command. The leader of the group was not reaped yet, so no other process has
+    /// this number.
     Running(Pid),
     Ended,
 }

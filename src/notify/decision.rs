@@ -49,7 +49,7 @@ pub(super) struct NotifiedState {
     pub text: String,
     /// When the state was last set, epoch milliseconds.
     pub at_ms: i64,
-    /// The run that failed. Its command is empty if an earlier version wrote the file.
+    /// The run that failed. The command is empty if an earlier version wrote the file.
     #[serde(flatten)]
     pub failed: FailedRun,
     /// The start of the newest killed run that was considered, epoch milliseconds.

@@ -1,4 +1,4 @@
-//! Parses a page of which some records are not JSON. The other records are read as usual.
+//! Parses a page of which some records are not JSON. All records that are JSON are read as usual.
 //!
 //! Everything outside of the records must be JSON, up to the last byte of the page. A page that was cut off is refused.
 //! A page is also refused if its end could be text inside a broken record, because later records would be lost.
@@ -97,9 +97,9 @@ impl RecordFinder<'_> {
         }
     }
 
-    /// Returns the records from `start` on, and the end of the list, if the record at `start` is broken and its
-    /// brackets do not show its end. The broken record ends at the first comma before a readable record, or at the
-    /// bracket that closes the list.
+    /// Returns the records from `start` on, and the end of the list. The record at `start` is broken, and its brackets
+    /// do not show its end. The broken record ends at the first comma before a readable record, or at the bracket that
+    /// closes the list.
     fn records_by_search(
         &mut self,
         start: usize,

@@ -66,7 +66,7 @@ impl PageParts {
     }
 }
 
-/// Parses a page in one pass. Calls `read_list` with the scanner at the opening bracket of each list of records;
+/// Parses a page in one pass. Calls `read_list` with the scanner at the opening bracket of each list of records.
 /// `read_list` returns the records, or an empty vector if the caller does not need them. Returns `None` if the scanner
 /// or `read_list` does not accept the text; another parser may still accept it.
 pub(crate) fn scan<'a>(

@@ -17,8 +17,8 @@ use crate::{
 pub struct ComparedTimes {
     pub since_ms: i64,
     pub until_ms: i64,
-    /// This machine's time if the later time is now; otherwise `None`. In the first case `until_ms` is a day later,
-    /// because scans are dated by the service's clock, which may be ahead.
+    /// This machine's time if the later time is now; otherwise `None`. If it is set, `until_ms` is a day later, because
+    /// scans are dated by the service's clock, which may be ahead.
     pub now_ms: Option<i64>,
 }
 
@@ -154,6 +154,7 @@ pub fn changes(reader: &mut Reader, surveys: &[i64], between: ComparedTimes) -> 
     })
 }
 
+/// Reads a row of the macro `row_changes`.
 fn row_change(row: Row<'_>) -> RowChange {
     RowChange {
         survey_id: row.integer("survey_id"),
@@ -169,6 +170,7 @@ fn row_change(row: Row<'_>) -> RowChange {
     }
 }
 
+/// Reads a row of the macro `figure_changes`.
 fn figure_change(row: Row<'_>) -> FigureChange {
     FigureChange {
         survey_id: row.count("survey_id"),

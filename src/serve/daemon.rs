@@ -1,5 +1,5 @@
-//! The daemon does the jobs that are due, one at a time. Its only inputs are the clock, the inbox, and the schedule's
-//! progress in the inbox. So the daemon may be killed and restarted at any moment.
+//! The daemon does the jobs that are due, one at a time. The daemon's only inputs are the clock, the inbox, and the
+//! schedule's progress in the inbox. So the daemon may be killed and restarted at any moment.
 
 use std::{sync::Arc, time::Duration};
 
@@ -265,7 +265,8 @@ impl Daemon {
     }
 
     /// Publishes the schedule and the number of pending deliveries, in memory and in the inbox. An error of the inbox,
-    /// such as a full disk, is only logged, and the next call tries again: at worst a run is done twice.
+    /// such as a full disk, is only logged, and the next call tries again. If the progress is never saved, a run may be
+    /// done twice.
     fn publish_status(&mut self) {
         self.schedule_entry.next_ms = self.jobs.next_sync_ms();
         let saved = self.save_schedule();

@@ -193,6 +193,7 @@ impl Refusal {
 }
 
 impl IntoResponse for Refusal {
+    /// Answers with the status, the headers and the text of this refusal.
     fn into_response(self) -> Response {
         let close = (header::CONNECTION, "close");
         let (status, headers, text) = match self {

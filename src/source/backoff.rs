@@ -1,7 +1,7 @@
 //! Retry delays without a `Retry-After`: exponential intervals with full jitter above a floor.
 //!
-//! The `backoff` crate computes the intervals. The crate is unmaintained, so no other file uses it. Its randomness and
-//! its clock are switched off: the caller passes random numbers in, and the gate decides when to stop.
+//! The `backoff` crate computes the intervals. The crate is unmaintained, so no other file uses it. The randomness and
+//! the clock of the crate are switched off: the caller passes random numbers in, and the gate decides when to stop.
 
 use std::time::{Duration, Instant};
 

@@ -48,7 +48,7 @@ fn read_token(raw: Option<&[u8]>) -> Result<Result<PageToken, EndStyle>, PageErr
     let token = match raw.first() {
         Some(b'n') => return Ok(Err(EndStyle::Null)),
         Some(b'"') => serde_json::from_slice::<String>(raw).map_err(|_| PageError::BadToken)?,
-        // A number is outside the contract but usable. Its digits are kept as text.
+        // A number is outside the contract but usable as a token: its digits become the text of the token.
         Some(b'-' | b'0'..=b'9') => String::from_utf8_lossy(raw).into_owned(),
         _ => return Err(PageError::BadToken),
     };

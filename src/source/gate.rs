@@ -165,8 +165,8 @@ impl GateState {
         Decision::Wait(waiting)
     }
 
-    /// Records an answer that does not rate limit the request. Such an answer ends the block, unless its request was
-    /// sent before the block began.
+    /// Records an answer that does not rate limit the request. The answer ends the block, unless the request was sent
+    /// before the block began.
     pub fn accepted(&mut self, ticket: &Ticket, now: Instant) {
         self.rate.accepted(now);
         if ticket.blocks == self.blocks {

@@ -102,8 +102,8 @@ impl Guards {
     /// Decides what a 404 on a page token means (promise P3). Some services answer with 404 at the end of a list,
     /// others if they have forgotten the token. A resumed walk restarts, because it does not know its number of rows.
     ///
-    /// Two walks with different page sizes have page boundaries at multiples of different numbers. If both get a 404
-    /// after the same number of rows, and this number is not a multiple of both page sizes, the list has ended.
+    /// Two walks with different page sizes have page boundaries at multiples of different numbers. Both may get a 404
+    /// after the same number of rows. If this number is not a multiple of both page sizes, the list has ended.
     ///
     /// `has_parts`: the caller can read smaller windows to find out. In this case the first 404 is `Unproven`.
     /// `page_rows` and `rows_max` are the current and the largest page size; `None` if the stream has no `limit`.

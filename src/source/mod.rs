@@ -1,5 +1,5 @@
-//! The HTTP client, the only stage that talks to the service. It reads the pages of a window through one gate per
-//! process. Errors say what the caller can do. The stage does not look into rows and stores nothing on disk.
+//! The HTTP client, the only stage that talks to the service. The client reads the pages of a window through one gate
+//! per process. Errors say what the caller can do. The client does not look into rows and stores nothing on disk.
 //!
 //! A request passes four layers. [`Walk`] reads the pages of a window and detects false ends. `fetch` retries one page.
 //! The gate decides when a request may be sent. `wire` sends the request and reads the answer.

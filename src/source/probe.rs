@@ -148,8 +148,8 @@ impl Inner {
     }
 
     /// Returns true if this run has proof that the list exists, so that a 404 means an empty result. The proof is a
-    /// page of the list. A refusal with 400 or 422 is a proof too, if some list has answered with a page. Fails if no
-    /// list has, and the probe of all lists fails.
+    /// page of the list. A refusal with 400 or 422 is a proof too, if some list has answered with a page. If no list
+    /// has answered so far, all lists are probed, and an error of this probe is returned.
     pub(super) async fn list_exists(&self, list: Stream) -> Result<bool, SourceError> {
         let seen = &self.wire.lists_seen;
         let _asking = seen.asking.lock().await;

@@ -38,8 +38,8 @@ impl SurveysPath {
         if self.is_studies.load(Ordering::Relaxed) { renamed(address, STUDIES) } else { None }
     }
 
-    /// Returns the address with the path that is not in use. `None` if a path has answered with a page, if both were
-    /// answered with 404, or if the address is not of the list of surveys.
+    /// Returns the address with the path that is not in use. `None` if a path has answered with a page, if both paths
+    /// were answered with 404, or for an address of another list.
     pub fn other(&self, address: &Address) -> Option<Address> {
         if self.has_answered.load(Ordering::Relaxed) || self.has_neither.load(Ordering::Relaxed) {
             return None;

@@ -36,8 +36,8 @@ pub(super) struct UserRequest {
 /// The result of one request about a person.
 #[derive(Debug)]
 pub(super) enum UserRequestOutcome {
-    /// An answer that is neither a redirect, rate limiting nor a 5xx. `message` is the text of an error, and may name
-    /// the person.
+    /// An answer that is neither a redirect nor rate limiting, and no failure that is worth a retry. `message` is the
+    /// text of an error, and may name the person.
     Answered {
         status: u16,
         body: Bytes,

@@ -158,8 +158,9 @@ impl Walk {
         }
     }
 
-    /// Returns true if the current page token cannot have died at this age, because this run got answers to older
-    /// tokens and to tokens of later pages. A 404 on such a token is the end of the list. False for a resumed walk.
+    /// Returns true if the current page token cannot have died at this age. The proof is that this run got answers to
+    /// older tokens and to tokens of later pages. A 404 on such a token is the end of the list. False for a resumed
+    /// walk.
     fn is_token_alive(&self, age: Duration) -> bool {
         // Within one millisecond, the service may lose the rows after a page boundary. Only another page size shows
         // these rows.

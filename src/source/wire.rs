@@ -127,6 +127,8 @@ impl Rejection {
 }
 
 impl Wire {
+    /// Builds the connections to the service. Fails if the HTTP client cannot be built or the key cannot be sent in a
+    /// header.
     pub fn new(settings: &SourceSettings, gate: Gate) -> Result<Self, SettingsError> {
         Ok(Self {
             client: client::build(settings)?,

@@ -1,5 +1,5 @@
-//! The service's clock. The clock starts at a given time, and runs at real speed or stands still. It does not read the
-//! machine's date.
+//! The service's clock. The clock starts at a given time, and runs at real speed or stands still. The machine's date is
+//! not read.
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},

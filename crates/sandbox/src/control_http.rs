@@ -1,4 +1,5 @@
-//! The control operations over HTTP, under `/_sandbox/`. They need no key. The crate's README.md documents them.
+//! The control operations over HTTP, under `/_sandbox/`. Control calls need no key. The crate's README.md documents
+//! them.
 
 use std::{convert::Infallible, fmt::Display, sync::Arc};
 

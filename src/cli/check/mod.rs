@@ -109,6 +109,8 @@ impl Findings<'_> {
     }
 }
 
+/// Runs the checks, prints the findings, and returns the exit code of the first failed check. The service profile is
+/// measured only if the checks that it needs succeeded.
 pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, CommandError> {
     let settings = args.locations.settings(&context).limits(&args.limits).build()?;
     settings.base_url()?;

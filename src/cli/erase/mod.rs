@@ -109,6 +109,8 @@ pub(super) struct EraseArgs {
     limits: LimitArgs,
 }
 
+/// Plans the erasure, asks for confirmation, and erases. With --dry-run only prints the plan. Returns 130 if the user
+/// does not confirm.
 pub(super) async fn run(args: EraseArgs, context: Context) -> Result<u8, CommandError> {
     let request = request(&args)?;
     if !args.dry_run && !args.yes && !io::stdin().is_terminal() {

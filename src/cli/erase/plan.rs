@@ -37,6 +37,7 @@ pub(super) struct PlanJson<'a> {
 }
 
 impl<'a> PlanJson<'a> {
+    /// Converts a plan to its JSON form.
     pub fn of(plan: &'a Plan) -> Self {
         let identifiers = &plan.identifiers;
         let shown = |identifier: &Identifier| format!("{} {}", identifier.kind.name(), identifier.value);

@@ -60,6 +60,7 @@ pub(super) fn describe(plan: &Plan, with_windows: bool) -> String {
     text
 }
 
+/// Returns the total of the plan as text: requests, time and records.
 fn total(plan: &Plan) -> String {
     let command = format!("`studysync {}` at {}", plan.command, plan.now);
     let total = plan.total;

@@ -143,8 +143,8 @@ impl From<LoadError> for WriteError {
     }
 }
 
-/// Limits the memory of the process to about twice `engine_bytes`, the limit of DuckDB. DuckDB's limit does not include
-/// single values, and one call of `repeat` can create a text of gigabytes.
+/// Limits the memory of the process to twice `engine_bytes`, which is the limit of DuckDB, plus [`OWN_MEMORY_BYTES`].
+/// DuckDB's limit does not include single values, and one call of `repeat` can create a text of gigabytes.
 fn limit_memory(engine_bytes: u64) {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Data);
@@ -154,6 +154,8 @@ fn limit_memory(engine_bytes: u64) {
     setrlimit(Resource::Data, limit).ok();
 }
 
+/// Runs the statements and writes their rows. All statements are checked before the first one runs, if there are
+/// several.
 pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError> {
     let settings = args.locations.settings(&context).build()?;
     settings.require_warehouse()?;

@@ -122,6 +122,7 @@ impl Table {
 }
 
 impl RowWriter for Table {
+    /// Stores the rows of a batch as texts. The first batch sets the names and types of the columns.
     fn write(&mut self, _: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
         if self.names.is_empty() {
             let schema = batch.schema();
@@ -150,6 +151,7 @@ impl RowWriter for Table {
         Ok(())
     }
 
+    /// Writes the table or the lines, the number of rows, and the number of cut values.
     fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
         let drawn = match self.layout {
             Layout::Lines => None,

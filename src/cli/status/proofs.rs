@@ -116,6 +116,7 @@ fn of_scope(
 }
 
 impl ProofStatus {
+    /// Builds the status of an interval that was never read.
     fn never_read(scope: Scope, window: Window) -> Self {
         ProofStatus {
             stream: scope.stream.name(),

@@ -42,6 +42,7 @@ pub(super) fn serving(state: &Path) -> Result<Option<ServeStatus>, StateError> {
 }
 
 impl ServeStatus {
+    /// Returns the state of `serve` as text.
     pub fn describe(&self) -> String {
         let state = if self.is_running { "running" } else { "NOT RUNNING" };
         let mut text = format!("\nserve: {state}, schedule {}\n", self.schedule);

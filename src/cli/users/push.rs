@@ -116,6 +116,7 @@ impl From<FormatArg> for PushFormat {
     }
 }
 
+/// Pushes the users, or only checks them with --dry-run. Prints the summary and returns the exit code.
 pub(super) async fn run(args: PushArgs, context: Context) -> Result<u8, CommandError> {
     let settings = args.locations.settings(&context).limits(&args.limits).build()?;
     let request = PushRequest {

@@ -31,6 +31,7 @@ fn rows(changes: &Changes) -> Markup {
     table("row_changes", "Rows that changed", &heads, shown)
 }
 
+/// Renders the row of a survey, or of the total. `name` is its heading.
 fn row_markup(row: &RowChange, name: Markup) -> Markup {
     html! {
         tr {

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{model::format_ms, report::runs::RunRow};
 
+/// Renders the section of the last runs.
 pub(super) fn runs(runs: &[RunRow]) -> Markup {
     if runs.is_empty() {
         return section("runs", nothing("No run has changed the warehouse yet."));
@@ -33,6 +34,7 @@ pub(super) fn runs(runs: &[RunRow]) -> Markup {
     )
 }
 
+/// Renders the row of a run. If its report cannot be read, a text takes the place of the numbers.
 fn row(run: &RunRow) -> Markup {
     html! {
         tr data-run=(run.run_id) {

@@ -1,4 +1,4 @@
-//! The section of surveys: the funnel of each, then its questions.
+//! The section of surveys: the funnel of each survey, followed by its questions.
 
 use maud::{Markup, html};
 
@@ -11,6 +11,7 @@ use crate::report::{
     surveys::{Survey, Surveys},
 };
 
+/// Renders an index of the surveys, and the funnel and questions of each survey.
 fn content(surveys: &Surveys) -> Result<Markup, ReportError> {
     if surveys.shown.is_empty() {
         return Ok(nothing("No survey was answered yet."));
@@ -38,6 +39,7 @@ fn name(survey: &Survey) -> Markup {
     service_text_or(survey.name.as_deref(), &format!("survey {}", survey.id))
 }
 
+/// Renders the name, the funnel and the questions of a survey.
 fn survey_part(survey: &Survey) -> Result<Markup, ReportError> {
     let id = survey.id;
     let cards = survey.questions.iter().map(|question| questions::card(id, question)).collect::<Result<Vec<_>, _>>()?;
@@ -56,6 +58,7 @@ fn survey_part(survey: &Survey) -> Result<Markup, ReportError> {
     })
 }
 
+/// Renders the funnel of a survey: for each question how often it was shown, answered and skipped.
 fn funnel(survey: &Survey) -> Markup {
     let rows = html! {
         @for step in &survey.funnel {

@@ -24,7 +24,7 @@ pub fn seconds(ms: u64) -> String {
     format!("{:.1}", ms as f64 / 1000.0)
 }
 
-/// Renders what the parts of the bars mean.
+/// Renders the legend of the parts of the bars.
 pub fn legend() -> Markup {
     html! {
         ul.legend aria-label="What the parts of the bars mean, from the left" {

@@ -1,4 +1,4 @@
-//! The values on the status page, also as the JSON of `/api/status`. They contain no person and no secret.
+//! The values on the status page, also as the JSON of `/api/status`. No value names a person or contains a secret.
 
 use std::collections::BTreeMap;
 

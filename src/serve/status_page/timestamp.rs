@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use crate::model::format_duration;
 
-/// A time in epoch milliseconds. It is serialized as RFC 3339 in whole seconds.
+/// A time in epoch milliseconds. A timestamp is serialized as RFC 3339 in whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Timestamp(pub i64);
 
@@ -40,8 +40,8 @@ impl Serialize for Timestamp {
     }
 }
 
-/// Returns the age of something in the past (`3 min ago`), or for a negative age, the time until something in the
-/// future (`in 3 min`). Seconds are not shown, because the page would change every second.
+/// Returns the age of something in the past, such as `3 min ago`. For a negative age, returns the time until something
+/// in the future, such as `in 3 min`. Seconds are not shown, because the page would change every second.
 pub(super) fn age(secs: i64) -> String {
     let length = match secs.unsigned_abs() {
         0..60 => "less than a minute".to_owned(),

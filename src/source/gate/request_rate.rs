@@ -116,7 +116,7 @@ impl RequestRate {
     /// Decreases the rate after a 429. If pacing did not delay requests recently, sets the rate to a share of the
     /// measured rate. Keeps the rate if the answer before was a 429 too, or if too few requests were measured.
     pub fn rate_limited(&mut self, now: Instant) {
-        // A second 429 in a row means that the wait was too short. It says nothing about the rate.
+        // A second 429 in a row means that the wait was too short. The second 429 says nothing about the rate.
         if !std::mem::take(&mut self.is_accepted) {
             return;
         }

@@ -93,7 +93,7 @@ pub struct StatusChange {
     pub status: String,
 }
 
-/// The changes that were made. There may be fewer than requested, if the service has too few rows.
+/// The changes that were made. If the service has too few rows, fewer changes were made than requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeSummary {
     /// New answers.

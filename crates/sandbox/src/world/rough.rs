@@ -44,7 +44,7 @@ impl Rough {
         let (hour_ms, day_ms) = (begun_ms - begun_ms.rem_euclid(HOUR_MS), begun_ms - begun_ms.rem_euclid(DAY_MS));
         if random.chance(self.edge_share) {
             let (at_ms, pace) = match random.below(8) {
-                // Like data that was imported with dates only.
+                // All responses at midnight, like data that was imported with dates only.
                 0..4 => (day_ms, Pace::AtOnce),
                 4 => (day_ms, Pace::Usual),
                 5 => (day_ms - 1, Pace::Usual),
