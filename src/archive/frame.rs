@@ -271,12 +271,12 @@ fn read_fully(input: &mut impl Read, buffer: &mut [u8]) -> Result<usize, FrameEr
     Ok(filled)
 }
 
-/// The little-endian integer in the four bytes from `at`.
+/// Reads the little-endian integer in the four bytes from `at`. Missing bytes count as 0.
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes[at..].iter().take(4).rev().fold(0, |value, byte| value << 8 | u32::from(*byte))
 }
 
-/// The little-endian integer in the eight bytes from `at`.
+/// Reads the little-endian integer in the eight bytes from `at`. Missing bytes count as 0.
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes[at..].iter().take(8).rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }

@@ -73,7 +73,7 @@ pub fn summarize(path: &Path) -> Result<FileSummary, ArchiveError> {
 }
 
 impl Pages {
-    /// The scan, and the service of its pages.
+    /// Returns the header of the file: its scan, and the service of its pages.
     pub fn header(&self) -> &FileHeader {
         &self.header
     }

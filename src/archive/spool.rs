@@ -234,12 +234,12 @@ impl Spool {
         self.failpoints.hit(step).map_err(ArchiveError::io("write", &self.path))
     }
 
-    /// Number of pages appended so far, probe pages excluded.
+    /// Returns the number of pages in the file, probe pages excluded.
     pub fn pages(&self) -> usize {
         self.pages
     }
 
-    /// The path of the file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -102,8 +102,8 @@ impl DeliveryQueue {
     }
 }
 
-/// The loop of the writing thread, which ends when all clones of the queue are dropped. Collects a group of requests
-/// and stores its deliveries together. Tests the storage only if the group has no delivery.
+/// Runs on the writing thread until all clones of the queue are dropped. Collects a group of requests and stores its
+/// deliveries together. Tests the storage only if the group has no delivery.
 fn write(mut storage: Storage, mut queue: mpsc::Receiver<WriterRequest>, state: &ServeState) {
     let mut group = Vec::with_capacity(GROUP_MAX);
     while let Some(first) = queue.blocking_recv() {

@@ -49,7 +49,7 @@ impl PageSize {
         self.shrinks_in_one_step
     }
 
-    /// The `limit` parameter to send; `None` if the stream has none.
+    /// Returns the `limit` parameter to send; `None` if the stream has no `limit`.
     pub fn limit(&self) -> Option<u32> {
         self.full.map(|_| self.rows)
     }

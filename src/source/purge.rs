@@ -42,7 +42,7 @@ impl std::fmt::Debug for PurgeRequest {
 }
 
 impl PurgeRequest {
-    /// Number of identifiers in the three lists.
+    /// Returns the number of identifiers in the three lists.
     pub fn len(&self) -> usize {
         self.emails.len() + self.user_ids.len() + self.visitor_ids.len()
     }

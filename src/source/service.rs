@@ -181,8 +181,8 @@ impl Source {
         *self.inner.wire.refusal_form.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `Some(true)` if the list of surveys is served at `/v1/studies`, `Some(false)` if at `/v1/surveys`; `None` until
-    /// the list has answered.
+    /// Returns true if the list of surveys is served at `/v1/studies`, false if at `/v1/surveys`. `None` until a page
+    /// of the list was read.
     pub fn surveys_are_studies(&self) -> Option<bool> {
         self.inner.wire.surveys_path.is_studies()
     }

@@ -27,8 +27,7 @@ impl SurveysPath {
         SurveysPath { is_studies: is_studies.into(), ..Self::default() }
     }
 
-    /// `Some(true)` if the list is served at `/v1/studies`, `Some(false)` if at `/v1/surveys`; `None` until a page was
-    /// read.
+    /// Returns true if the list is served at `/v1/studies`, false if at `/v1/surveys`. `None` until a page was read.
     pub fn is_studies(&self) -> Option<bool> {
         self.has_answered.load(Ordering::Relaxed).then(|| self.is_studies.load(Ordering::Relaxed))
     }

@@ -171,7 +171,7 @@ impl Walk {
         age < FRESH && self.guards.pages_from_start().is_some_and(is_proven)
     }
 
-    /// The current page size; 0 if the stream has no `limit`.
+    /// Returns the current page size; 0 if the stream has no `limit`.
     pub fn page_rows(&self) -> u32 {
         self.size.limit().unwrap_or(0)
     }

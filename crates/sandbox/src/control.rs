@@ -64,7 +64,7 @@ pub struct Control {
 pub(crate) type TruthKey = (i64, u32);
 
 impl Control {
-    /// The service's time, epoch milliseconds.
+    /// Returns the service's time, epoch milliseconds.
     pub fn now_ms(&self) -> i64 {
         self.service.clock.now_ms()
     }

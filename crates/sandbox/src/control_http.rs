@@ -38,7 +38,7 @@ impl IntoResponse for Refused {
     }
 }
 
-/// The routes of the control interface.
+/// Returns the routes of the control interface.
 pub(crate) fn router() -> Router<Arc<Service>> {
     Router::new()
         .route("/log", get(log).delete(clear_log))

@@ -117,7 +117,7 @@ impl InProcess {
         service::handle(State(Arc::clone(&self.control.service)), request).await
     }
 
-    /// The control operations.
+    /// Returns the control operations.
     pub fn control(&self) -> &Control {
         &self.control
     }
@@ -142,7 +142,7 @@ impl Running {
         format!("http://{}", self.address)
     }
 
-    /// The control operations.
+    /// Returns the control operations.
     pub fn control(&self) -> &Control {
         &self.control
     }

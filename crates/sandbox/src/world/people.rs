@@ -133,7 +133,7 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// All devices.
+    /// Returns all devices.
     pub(crate) fn all() -> Vec<Device> {
         const BROWSERS: [&str; 4] = ["Chrome", "Firefox", "Safari", "Edge"];
         const SYSTEMS: [&str; 4] = ["Windows", "macOS", "Linux", "iOS"];

@@ -10,11 +10,12 @@ use super::super::{faults::Order, random::mix};
 
 /// A row of a list.
 pub(crate) trait Record {
-    /// The creation time, epoch milliseconds.
+    /// Returns the creation time of the row, epoch milliseconds.
     fn created_ms(&self) -> i64;
-    /// The number of the row, which is unique in its list. Rows that share a millisecond are ordered by this number.
+    /// Returns the number of the row, which is unique in its list. Rows that share a millisecond are ordered by this
+    /// number.
     fn serial(&self) -> u32;
-    /// The survey that the row belongs to.
+    /// Returns the id of the survey that the row belongs to.
     fn survey_id(&self) -> i64;
     /// Returns true if the row is soft-deleted.
     fn is_deleted(&self) -> bool {
