@@ -1,7 +1,7 @@
 //! Finds a person's identifiers in records, texts and files, and recognizes the records of erased people.
 //!
 //! In reading order:
-//! - [`identifying_fields`]: the fields that identify a person, by the contracts
+//! - [`mod@identifying_fields`]: the fields that identify a person, by the contracts
 //! - [`redacted_page`]: a page without some records
 //! - [`identifier_matcher`]: identifiers in texts and raw bytes
 //! - [`keyed_hash`]: hashes of identifiers

@@ -3,8 +3,8 @@
 //!
 //! The window is cut into parts, and each part is listed separately. If tokens expire, a part shows rows that the list
 //! of the window lacks. If the parts together have exactly the rows of the window, and no part has all of them, the
-//! list of the window has ended (promise P3). A part without rows counts only if its own list did not end with a 404 for
-//! a page token: an empty page with a token that expires looks the same as an empty list.
+//! list of the window has ended (promise P3). A part without rows counts only if its own list did not end with a 404
+//! for a page token: an empty page with a token that expires looks like an empty list.
 
 use std::{collections::HashSet, path::Path};
 

@@ -83,8 +83,8 @@ impl Guards {
         Ok(())
     }
 
-    /// Allows one restart after a repeated token or after too many empty pages: rows may have moved during the walk, and
-    /// pages that are empty at times may be filled in the next attempt. A walk of too many pages is an error.
+    /// Allows one restart after a repeated token, because rows may have moved during the walk, or after too many empty
+    /// pages, because the next attempt may get rows. A walk of too many pages is an error.
     pub fn restart_after_loop(&mut self, cause: LoopCause) -> Result<(), SourceError> {
         if self.has_looped || matches!(cause, LoopCause::TooManyPages) {
             return Err(SourceError::Looping { cause, pages: self.pages });

@@ -84,7 +84,8 @@ fn path_fault(text: &str) -> Option<String> {
         return None;
     }
     let (first, rest) = text.split_once('/').unwrap_or((text, ""));
-    let is_ours = !first.is_empty() && !rest.is_empty() && root().join(first).is_dir();
+    // `target/` has what commands write, and is not in the repository.
+    let is_ours = !matches!(first, "" | "target") && !rest.is_empty() && root().join(first).is_dir();
     let is_source = text.ends_with(".rs") || text.ends_with(".md");
     if !is_ours && !is_source {
         return None;

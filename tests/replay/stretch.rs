@@ -1,7 +1,7 @@
 //! `replay` of a time range restores its rows and leaves all others alone.
 
 use super::{Before, hostile_service, place_after_three_nights, replay};
-use crate::harness::{DAY_MS, NOW_MS, days_ago};
+use crate::harness::{DAY_MS, NOW_MS, Place, Service, days_ago, small};
 
 #[test]
 #[ignore = "slow: run by `make test-slow`"]
@@ -44,4 +44,23 @@ fn p2_slow_replay_of_a_range_leaves_other_rows_alone() {
     assert!(place.duckdb_tables().count("SELECT count(*) FROM responses WHERE answer_text = 'far'") > 0);
     replay(&service, &place, &["--stream", "surveys"]).expect(2);
     replay(&service, &place, &["--from", &to, "--to", &from]).expect(2);
+}
+
+#[test]
+fn p2_a_range_without_all_pages_replaces_no_stream() {
+    let service = Service::start(small(200, 10));
+    let place = Place::new(&service);
+    place.run(&["backfill", "--from", &days_ago(10), "--to", &days_ago(0)]).expect(0);
+    let file = duckdb::Connection::open(place.duckdb()).unwrap();
+    file.execute_batch("UPDATE responses SET answer_text = 'tampered'").unwrap();
+    drop(file);
+    let tampered = "SELECT count(*) FROM responses WHERE answer_text = 'tampered'";
+    let before = place.duckdb_tables().count(tampered);
+    // Responses come first, and the archive has all their pages.
+    for page in place.files("archive/themes") {
+        std::fs::remove_file(page).unwrap();
+    }
+    let failed = replay(&service, &place, &["--from", &days_ago(10), "--to", &days_ago(0)]);
+    assert!(failed.expect(1).stderr.contains("the warehouse is unchanged"));
+    assert_eq!(place.duckdb_tables().count(tampered), before);
 }

@@ -43,7 +43,7 @@ const NOT_NEEDED_BY_PROFILE: [&str; 6] = ["warehouse", "search", "disk", "serve"
 /// each behaviour with its value, its date and how it was measured. Runs use the values, and `status` shows them. The
 /// value `unknown` is no failure: a service with few rows shows few behaviours, and no request provokes an error.
 ///
-/// With --notify the command sends a test message to the command and the webhook of [notify].
+/// With --notify the command sends a test message to the command and the webhook of `[notify]`.
 ///
 /// Exit codes: 0 all checks passed; 1 a check failed; 2 usage or configuration; 3 a clock is days off; 4 key refused; 5
 /// another run holds the lease; 6 rate limited: try later.
@@ -53,7 +53,7 @@ pub(super) struct CheckArgs {
     #[arg(long, alias = "traits")]
     service_profile: bool,
 
-    /// Also send a test message to the command and webhook of [notify]
+    /// Also send a test message to the command and webhook of `[notify]`
     #[arg(long)]
     notify: bool,
 

@@ -40,7 +40,7 @@ const OWN_MEMORY_BYTES: u64 = 1 << 30;
 ///
 /// The command reads the DuckDB file if one is configured, else the Parquet files. With both, the tables in Parquet are
 /// `parquet.NAME`. Times are UTC. SQL cannot write, and cannot access other files, the network, the environment or
-/// extensions. `memory_limit_mb` under [warehouse] limits the memory.
+/// extensions. `memory_limit_mb` under `[warehouse]` limits the memory.
 ///
 /// All statements are checked before the first one runs.
 /// The results are printed in order, with an empty line between tables.

@@ -11,8 +11,16 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::{rows::all_columns, *};
-use crate::{load::conformance::pages, schema::tables};
+use arrow::array::{RecordBatch, new_null_array};
+
+use super::{
+    rows::{all_columns, file_batches, texts},
+    *,
+};
+use crate::{
+    load::conformance::pages,
+    schema::{Table, tables},
+};
 
 /// Two months and some days.
 const DAYS: i64 = 75;
@@ -55,12 +63,25 @@ fn all_contents(store: &mut ParquetStore) -> BTreeMap<&'static str, Vec<String>>
     tables().iter().map(of_table).collect()
 }
 
+/// The rows of a file with all columns of the table: the old version did not know every column.
+fn rows_of(table: &Table, file: &Path) -> Vec<String> {
+    let with_all_columns = |batch: &RecordBatch| {
+        let columns = table.columns.iter().map(|column| {
+            let none = || new_null_array(&column.column_type.arrow(), batch.num_rows());
+            (column.name.as_str(), batch.column_by_name(&column.name).cloned().unwrap_or_else(none))
+        });
+        texts(&RecordBatch::try_from_iter(columns).unwrap())
+    };
+    file_batches(file).iter().flat_map(with_all_columns).collect()
+}
+
 /// The rows of each file that readers see, in their order, without empty files: the old version did not know every
 /// table.
 fn published_rows(root: &TempDir) -> BTreeMap<PathBuf, Vec<String>> {
-    let folders = tables().iter().map(|table| root.path().join(&table.name)).filter(|folder| folder.exists());
-    let files = folders.flat_map(|folder| data_files(&folder));
-    let rows = files.map(|file| (file.strip_prefix(root.path()).unwrap().to_owned(), file_rows(&file)));
+    let folders = tables().iter().map(|table| (table, root.path().join(&table.name)));
+    let folders = folders.filter(|(_, folder)| folder.exists());
+    let files = folders.flat_map(|(table, folder)| data_files(&folder).into_iter().map(move |file| (table, file)));
+    let rows = files.map(|(table, file)| (file.strip_prefix(root.path()).unwrap().to_owned(), rows_of(table, &file)));
     rows.filter(|(_, rows)| !rows.is_empty()).collect()
 }
 
