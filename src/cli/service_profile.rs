@@ -52,7 +52,7 @@ pub(super) fn describe_known(known: &[KnownBehaviour]) -> String {
 }
 
 fn value_line(name: &str, value: Option<&Value>) -> String {
-    wrapped(&format!("{name:<NAME_WIDTH$} {}", shown(value)), "  ", &" ".repeat(NAME_WIDTH + 3))
+    wrapped(&format!("{name:<NAME_WIDTH$} {}", value_text(value)), "  ", &" ".repeat(NAME_WIDTH + 3))
 }
 
 fn evidence_line(measured_ms: Option<i64>, evidence: &str) -> String {
@@ -95,15 +95,16 @@ fn wrapped(text: &str, first: &str, next: &str) -> String {
     lines
 }
 
-/// Returns the value of a behaviour for people; `unknown` for `None`.
-fn shown(value: Option<&Value>) -> String {
+/// Returns the text that shows a behaviour's value to people. `None` is shown as `unknown`.
+fn value_text(value: Option<&Value>) -> String {
     match value {
         None => "unknown".to_owned(),
         Some(Value::String(word)) => word.clone(),
         Some(Value::Bool(true)) => "yes".to_owned(),
         Some(Value::Bool(false)) => "no".to_owned(),
         Some(Value::Array(values)) if values.is_empty() => "none".to_owned(),
-        Some(Value::Array(values)) => values.iter().map(|value| shown(Some(value))).collect::<Vec<_>>().join(", "),
+        Some(Value::Array(values)) => values.iter().map(|value| value_text(Some(value))).collect::<Vec<_>>().join(", "),
+        // An environment id, with the number of webhook deliveries from that environment.
         Some(value) => match (value["id"].as_str(), value["deliveries"].as_u64()) {
             (Some(id), Some(deliveries)) => format!("{id} ({deliveries})"),
             _ => value.to_string(),

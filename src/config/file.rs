@@ -144,8 +144,8 @@ impl ConfigFile {
         let file = match set.is_empty() {
             true => self,
             false => {
-                let merged: Result<ConfigFile, _> = table.try_into();
-                merged.map_err(|error| invalid("the environment", explain("", error.message())))?
+                let merged: Result<ConfigFile, _> = table.clone().try_into();
+                merged.map_err(|error| refused_variable(&set, &table, error.message()))?
             }
         };
         let (service, serve) = (&file.service, &file.serve);
@@ -155,9 +155,23 @@ impl ConfigFile {
     }
 }
 
+/// Returns the error of the first variable whose value its key does not accept. `table` has the values of the
+/// variables. `message` is used if each value is accepted alone.
+fn refused_variable(set: &[SettingKey], table: &toml::Table, message: &str) -> ConfigError {
+    let refused = set.iter().find_map(|key| {
+        let names = key.table.split('.').chain([key.name]);
+        let value =
+            names.clone().try_fold(&toml::Value::Table(table.clone()), |value, name| value.get(name)).cloned()?;
+        let alone = names.rev().fold(value, |value, name| toml::Table::from_iter([(name.to_owned(), value)]).into());
+        let error = alone.try_into::<ConfigFile>().err()?;
+        Some(invalid(key.variable(), explain(&format!("{}.{}", key.table, key.name), error.message())))
+    });
+    refused.unwrap_or_else(|| invalid("the environment", explain("", message)))
+}
+
 /// Rewords a message of serde for people. For an unknown key the message names the nearest known key. For a value of
 /// the wrong type it names the key and the expected type, but not the value, which may be a misplaced secret. `key` is
-/// the dotted path of the key; empty if it is not known.
+/// the dotted path of the key. If it is empty, a message about a wrong value is returned unchanged.
 fn explain(key: &str, message: &str) -> String {
     let message = message.trim_end();
     let mut names = message.split('`').skip(1).step_by(2);
@@ -166,16 +180,16 @@ fn explain(key: &str, message: &str) -> String {
     {
         return explain_unknown(key, unknown, &names.collect::<Vec<_>>());
     }
-    let Some((found, expected)) = message.split_once(", expected ") else { return message.to_owned() };
-    let is_of_type = found.starts_with("invalid type") || found.starts_with("invalid value");
-    if !is_of_type || key.is_empty() || key == "." {
+    let Some((problem, expected)) = message.split_once(", expected ") else { return message.to_owned() };
+    let is_wrong_value = problem.starts_with("invalid type") || problem.starts_with("invalid value");
+    if !is_wrong_value || key.is_empty() || key == "." {
         return message.to_owned();
     }
     let label = match key.rsplit_once('.') {
         Some((table, name)) => format!("[{table}] {name}"),
         None => key.to_owned(),
     };
-    let found = found.split_once(": ").map_or(found, |(_, found)| found);
+    let found = problem.split_once(": ").map_or(problem, |(_, found)| found);
     let found = match found.split([' ', '`']).next().unwrap_or_default() {
         "string" => "a text",
         "integer" => "this whole number",
@@ -186,6 +200,8 @@ fn explain(key: &str, message: &str) -> String {
         _ => "this",
     };
     let expected = match expected {
+        // A negative number, or a number that is too large.
+        "u32" if problem.starts_with("invalid value") => "a whole number from 0 to 4294967295",
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more",
         "f32" | "f64" => "a number",
         "a boolean" => "true or false",

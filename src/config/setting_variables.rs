@@ -58,26 +58,27 @@ impl SettingVariables {
     /// Writes the values of the variables into the tables of the file. Returns the keys that were set.
     ///
     /// # Errors
-    /// A value that its key does not accept.
+    /// A value that its key does not accept, or a key of the file that has the name of a table.
     pub fn write_into(&self, file: &mut toml::Table) -> Result<Vec<SettingKey>, ConfigError> {
-        let mut set = Vec::new();
+        let mut keys_of_variables = Vec::new();
         for key in keys() {
             let name = key.variable();
             let Some(variable) = self.0.iter().find(|variable| variable.name == name) else { continue };
             let value = toml_value(&key, variable.text.trim()).map_err(|problem| invalid(&name, problem))?;
             let table = table_of(file, key.table);
-            let table = table.ok_or_else(|| invalid(&name, format!("the file has no table [{}]", key.table)))?;
+            let table = table.ok_or_else(|| invalid(&name, format!("[{}] is not a table in the file", key.table)))?;
             // The variable replaces an alternative key of the file. If variables set two alternative keys, the settings
             // are refused later, as if the file had both keys.
-            let is_of_file =
-                |other: &&&str| !set.iter().any(|set: &SettingKey| set.table == key.table && set.name == **other);
-            for other in alternatives(&key).iter().filter(is_of_file) {
-                table.remove(*other);
+            let is_set_by_variable = |other: &str| {
+                keys_of_variables.iter().any(|set: &SettingKey| set.table == key.table && set.name == other)
+            };
+            for other in alternatives(&key).into_iter().filter(|other| !is_set_by_variable(other)) {
+                table.remove(other);
             }
             table.insert(key.name.to_owned(), value);
-            set.push(key);
+            keys_of_variables.push(key);
         }
-        Ok(set)
+        Ok(keys_of_variables)
     }
 
     /// Refuses a variable whose name looks like a setting but is none, as an unknown key of the file is refused.

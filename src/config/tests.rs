@@ -315,3 +315,16 @@ fn a_variable_replaces_an_alternative_key_of_the_file() {
     let both = [("STUDYSYNC_SERVICE_API_KEY_FILE", "/k"), ("STUDYSYNC_SERVICE_API_KEY_COMMAND", "pass x")];
     assert!(settings_with("", &both).unwrap_err().contains("keep one of the two"));
 }
+
+#[test]
+fn a_number_that_is_too_large_names_its_key_or_variable() {
+    let error = settings("[streams.responses]\npage_rows = 5000000000").unwrap_err();
+    assert!(error.contains("[streams.responses] page_rows: expected a whole number from 0 to 4294967295"), "{error}");
+    let variables = SettingVariables::of(&[
+        ("STUDYSYNC_STREAMS_THEMES_SINCE", "30d"),
+        ("STUDYSYNC_STREAMS_RESPONSES_PAGE_ROWS", "5000000000"),
+    ]);
+    let error = ConfigFile::default().with_variables(&variables).map(|_| ()).unwrap_err().to_string();
+    assert!(error.starts_with("STUDYSYNC_STREAMS_RESPONSES_PAGE_ROWS: "), "{error}");
+    assert!(error.contains("from 0 to 4294967295"), "{error}");
+}

@@ -325,7 +325,8 @@ impl Erase {
         Ok(redacted)
     }
 
-    /// Creates the receipt of an erasure whose search is done. `redacted` is the number of redacted rows and pages.
+    /// Creates the receipt of an erasure. `search` is the result of the last search for data of the people. `redacted`
+    /// is the number of redacted rows and pages.
     fn receipt(&self, plan: &Plan, journal: &Journal, search: Search, redacted: u64) -> Receipt {
         let finished_ms = self.session.now_ms();
         let verified = search.verified;

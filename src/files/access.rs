@@ -22,6 +22,8 @@ const SPECIAL: u32 = 0o7000;
 const OF_OWNER: u32 = 0o700;
 /// The group's rights in a mode.
 const OF_GROUP: u32 = 0o070;
+/// The rights of everybody else in a mode.
+const OF_OTHERS: u32 = 0o007;
 /// The set-group-id bit.
 const SHARED_WITH_GROUP: u32 = 0o2000;
 
@@ -59,14 +61,14 @@ pub(super) fn set_initial(file: &File, target: &Path, access: Access) -> io::Res
 }
 
 /// Gives a file the access of the file `target` that it replaces, and never more. `old` is the metadata of `target`. If
-/// the group cannot be kept, the group gets no rights.
+/// the group cannot be kept, the group gets no rights, and everybody else at most the rights of the old group.
 pub(super) fn copy_from(file: &File, target: &Path, old: &Metadata) -> io::Result<()> {
     let new = file.metadata()?;
     let kept = if old.is_dir() { SPECIAL | RIGHTS } else { RIGHTS };
     let mut wanted = old.mode() & kept;
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) && fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
         let has_group = new.gid() == old.gid() || fchown(file, None, Some(old.gid())).is_ok();
-        wanted &= if has_group { kept } else { !OF_GROUP };
+        wanted = if has_group { wanted } else { without_group(wanted) };
     }
     set_mode(file, new.mode() & kept, wanted)?;
     if !copy_acl(file, target) {
@@ -76,6 +78,13 @@ pub(super) fn copy_from(file: &File, target: &Path, old: &Metadata) -> io::Resul
     Ok(())
 }
 
+/// Returns a mode for a file that could not keep its group. The group gets no rights. Everybody else gets at most the
+/// rights of the old group, because its members now are among them.
+fn without_group(mode: u32) -> u32 {
+    let of_group = (mode & OF_GROUP) >> 3;
+    mode & !OF_GROUP & !(OF_OTHERS & !of_group)
+}
+
 /// Gives a new file the access that the umask of the user admits.
 pub fn share_as_usual(file: &File) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(usual_mode()))
@@ -83,7 +92,7 @@ pub fn share_as_usual(file: &File) -> io::Result<()> {
 
 /// Returns the mode of a new file under the umask at the start of the process.
 fn usual_mode() -> u32 {
-    0o666 & !USUAL_UMASK.get().copied().unwrap_or(OF_GROUP | 0o007)
+    0o666 & !USUAL_UMASK.get().copied().unwrap_or(OF_GROUP | OF_OTHERS)
 }
 
 /// Sets the mode of a file to `wanted`, unless `mode`, the present one, is the same.
@@ -164,4 +173,16 @@ pub fn keep_access_below(old: &Path, new: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p9_a_lost_group_gives_nobody_more_rights() {
+        for (mode, expected) in [(0o640, 0o600), (0o644, 0o604), (0o604, 0o600), (0o664, 0o604), (0o2750, 0o2700)] {
+            assert_eq!(without_group(mode), expected, "{mode:o}");
+        }
+    }
 }

@@ -104,7 +104,8 @@ impl LoadError {
                 let path = PathBuf::from(quoted(&message).unwrap_or("the engine's files"));
                 return LoadError::Full { path, source: io::Error::new(io::ErrorKind::StorageFull, message) };
             }
-            // The message has every detail: the source of the engine's error is only a constant code.
+            // The message becomes the source, because it has every detail. The source of a DuckDB error is only a
+            // constant code.
             LoadError::Engine { action: action.to_owned(), source: message.into() }
         }
     }

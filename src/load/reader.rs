@@ -259,7 +259,7 @@ fn attach_parquet(connection: &Connection, root: &Path, is_alone: bool) -> Resul
 }
 
 /// Returns the SELECT of all rows in the Parquet files of a table. The engine expands the glob for each query, so a
-/// query sees files that were published after the reader was opened.
+/// query sees files that were published after the reader was opened, if the table had a file then.
 fn select_files(root: &Path, table: &Table) -> String {
     let partitions = if table.partition.is_some() { "*/" } else { "" };
     let glob = format!("{}{}/{partitions}{PARQUET_FILE}", folder_text(root), table.name);

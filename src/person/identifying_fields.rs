@@ -115,18 +115,19 @@ impl IdentifyingFields {
             return is_found;
         }
         any_member_like(record, &mut |name, value| {
-            let identifiers = self.kinds_of(name).into_iter().filter_map(|kind| read(kind, value));
+            let identifiers = self.kinds_by_name(name).into_iter().filter_map(|kind| read(kind, value));
             identifiers.into_iter().any(&mut *matches)
         })
     }
 
-    /// Returns the kinds of identifiers that a field with this name may contain, at any depth.
-    fn kinds_of(&self, name: &str) -> BTreeSet<IdentifierKind> {
+    /// Returns the kinds of identifiers that a field with this name may contain, wherever the field stands in a record.
+    /// For records that are not valid JSON, in which the path of a field is unknown.
+    fn kinds_by_name(&self, name: &str) -> BTreeSet<IdentifierKind> {
         let mut kinds = BTreeSet::new();
         for (known, field) in &self.fields {
             kinds.extend(field.kind.filter(|_| known == name));
             kinds.extend((field.has_emails && is_email_attribute(name)).then_some(IdentifierKind::Email));
-            kinds.extend(field.inside.kinds_of(name));
+            kinds.extend(field.inside.kinds_by_name(name));
         }
         kinds
     }

@@ -9,8 +9,8 @@ use crate::{
 use super::{PipelineError, RunReport, RunTimes, Session, System, assemble::identity, error::chain};
 
 impl Session {
-    /// Records that the run failed after it took the lease and before it could send a request. An error of the state
-    /// file is only logged.
+    /// Records in the state file that the run failed. The run had taken the lease, and had sent no request yet. An
+    /// error of the state file is only logged.
     pub(super) fn finish_failed_start(&self, error: &PipelineError) {
         let report = RunReport::failed_start(self.run_id.clone(), self.command, self.times(), error);
         let report = report.with_lists_of(&self.settings);

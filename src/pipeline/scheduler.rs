@@ -48,19 +48,25 @@ impl Run {
         loop {
             self.start_scans(&mut pool, &commits);
             self.start_commit_step(&pool, &mut commits);
+            // A commit step locks the warehouses again.
             are_locks_released &= !commits.is_working();
             let commit_due_at = commits.commit_due_at();
             tokio::select! {
                 biased;
                 Some(end) = commits.next_ended(), if commits.is_working() => match end {
-                    Ok(StepEnd::Applied(end)) => self.apply_ended(&mut pool, &mut commits, end.0, end.1),
+                    Ok(StepEnd::Applied(end)) => {
+                        let (task, applied) = *end;
+                        self.apply_ended(&mut pool, &mut commits, task, applied);
+                    }
                     Ok(StepEnd::Committed(tasks, committed)) => self.commit_ended(&mut pool, tasks, committed).await,
                     Err(panicked) => pool.fail(PipelineError::WorkerPanicked(panicked.to_string())),
                 },
                 Some(end) = pool.next_ended(&mut self.findings), if !pool.is_idle() => {
                     self.scan_ended(&mut pool, &mut commits, end);
                 }
-                () = sleep_until(commit_due_at.unwrap_or_else(Instant::now)), if commit_due_at.is_some() => {}
+                () = sleep_until(commit_due_at.unwrap_or_else(Instant::now)), if commit_due_at.is_some() => {
+                    // The next turn of the loop starts the commit.
+                }
                 () = sleep(RELEASE_LOCKS_AFTER), if !are_locks_released && commits.is_idle() && !pool.is_idle() => {
                     are_locks_released = true;
                     self.release_locks().await.unwrap_or_else(|error| pool.fail(error));

@@ -69,9 +69,11 @@ impl Run {
             .map_err(PipelineError::State)
     }
 
-    /// Returns whether stored rows that a scan did not return count as vanished. Such rows are ignored if the scan may
-    /// lack rows of the service.
+    /// Returns the policy for stored rows that a scan did not return: ignore them, mark them as vanished, or withhold
+    /// them if they are too many. They are ignored if the scan may lack rows that the service has.
     pub(super) fn vanish_policy(&self, stream: Stream, scan: &CompletedScan) -> VanishPolicy {
+        // Surveys of other statuses are not requested. A service that filters themes by the time of their answers
+        // leaves themes out.
         let is_filtered = stream == Stream::Surveys && !self.wanted_statuses().is_empty();
         if is_filtered || self.context.theme_times.may_lack_rows(stream) {
             VanishPolicy::Ignore

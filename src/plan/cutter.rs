@@ -39,7 +39,8 @@ const LENGTHS_MS: [i64; 9] = [
     2 * MINUTE_MS,
     MINUTE_MS,
 ];
-/// Successful windows before longer ones are tried again. The number doubles each time that windows were too long.
+/// Number of windows that must succeed before longer ones are tried again. The number doubles each time a window was
+/// too long, up to [`SUCCESSES_MAX`].
 const SUCCESSES_MIN: u32 = 2;
 /// The maximum number of successful windows before longer ones are tried again.
 const SUCCESSES_MAX: u32 = 64;

@@ -121,8 +121,8 @@ fn split_gap(gap: Window, scanned: &IntervalSet) -> Vec<Due> {
     windows
 }
 
-/// Returns the intervals in a backfill's window that need a recheck, because their last scan was unsure. Intervals
-/// without all wanted flags are left out: they are due for [`Reason::NewFlags`].
+/// Returns the intervals in a backfill's window that need a recheck, because their last scan was inconclusive.
+/// Intervals without all wanted flags are left out: they are due for [`Reason::NewFlags`].
 fn needs_recheck(covered: &[CoverageInterval], rules: &DueRules, window: Window) -> Vec<Due> {
     let needs_recheck = covered.iter().filter(|interval| interval.scanned_ms == NEEDS_RECHECK_MS);
     let needs_recheck = needs_recheck.filter(|interval| interval.flags.includes(rules.flags));

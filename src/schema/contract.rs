@@ -176,7 +176,7 @@ pub enum Identifies {
 }
 
 impl Identifies {
-    /// Returns the kind of identifier; `None` for complete records.
+    /// Returns the kind of the identifiers in the column; `None` if the column contains complete records.
     pub fn kind(self) -> Option<IdentifierKind> {
         match self {
             Identifies::Identifier(kind) => Some(kind),

@@ -152,15 +152,16 @@ fn parse(name: &str, kind: ViewKind, text: &str) -> View {
     View { name, kind, comment, notes, parameters, columns, sql }
 }
 
-/// Parses the names and meanings in a paragraph of a header. Skips the first line, which is a title. An indented line
-/// continues the meaning on the line before.
+/// Parses the names and meanings in a paragraph of a header. Skips the first line, which is a title. A line with at
+/// least five leading blanks continues the meaning on the line before.
 fn parse_columns(paragraph: &[&str]) -> Vec<ViewColumn> {
     let mut columns = Vec::<ViewColumn>::new();
     for line in paragraph.iter().skip(1) {
         match (line.trim().split_once(": "), line.starts_with("     "), columns.last_mut()) {
             (_, true, Some(column)) => column.comment = format!("{} {}", column.comment, line.trim()),
             (Some((name, comment)), ..) => columns.push(ViewColumn { name: name.into(), comment: comment.into() }),
-            // A header with errors lacks a column, which the tests of all views find.
+            // Any other line is an error in the header. It is skipped, and the tests of all views find the missing
+            // column.
             _ => {}
         }
     }

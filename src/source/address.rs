@@ -94,7 +94,8 @@ pub(super) fn of_nonsense(base_url: &Url, list: Stream) -> Address {
     build(base_url, list, &[("start", "none".to_owned())], None)
 }
 
-/// Builds the address of a list with these query parameters and this page token.
+/// Builds the address of a request for a list. `pairs` are the query parameters; `token` selects a page after the
+/// first.
 fn build(base_url: &Url, stream: Stream, pairs: &[(&str, String)], token: Option<&PageToken>) -> Address {
     let mut url = base_url.clone();
     let path = format!("{}{}", base_url.path().trim_end_matches('/'), stream.path());

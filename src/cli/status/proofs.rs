@@ -18,7 +18,7 @@ use super::super::wording::{counted, format_second, scope_name};
 pub(super) enum IntervalState {
     /// A scan read every record, to the end of results.
     Complete,
-    /// A scan proved the interval complete, but the last scan was unsure, so that every run scans it again.
+    /// A scan proved the interval complete, but the last scan was inconclusive, so that every run scans it again.
     #[serde(rename = "in_doubt")]
     NeedsRecheck,
     /// No scan of the interval was completed.
@@ -174,13 +174,13 @@ pub(super) fn describe(proofs: &[ProofStatus]) -> String {
             text.push_str(&format!("\n{}{note}\n", proof.name()));
             last = Some(proof.name());
         }
-        text.push_str(&describe_one(proof));
+        text.push_str(&describe_interval(proof));
     }
     text
 }
 
-/// Returns one proof as text.
-fn describe_one(proof: &ProofStatus) -> String {
+/// Returns the text of one interval: its state, since when it is complete, when it was last read, and what proves this.
+fn describe_interval(proof: &ProofStatus) -> String {
     let unknown = || "an unknown time".to_owned();
     let range = format!("{} .. {}", proof.start, proof.end);
     let since = || proof.complete_since.clone().unwrap_or_else(unknown);
@@ -188,7 +188,7 @@ fn describe_one(proof: &ProofStatus) -> String {
         IntervalState::NeverRead => return format!("  NEVER READ  {range}\n"),
         IntervalState::Complete => format!("  complete    {range}\n              complete since {}", since()),
         IntervalState::NeedsRecheck => format!(
-            "  RECHECK     {range}\n              the last scan was unsure; if it withheld vanished rows, `sync --accept-vanished` accepts them\n              \
+            "  RECHECK     {range}\n              the last scan was inconclusive; if it withheld vanished rows, `sync --accept-vanished` accepts them\n              \
              complete since {}",
             since()
         ),
@@ -196,7 +196,8 @@ fn describe_one(proof: &ProofStatus) -> String {
     match (&proof.last_read, &proof.complete_since) {
         // Both texts have the same format, so comparing the texts compares the times.
         (Some(last_read), Some(since)) if last_read <= since => text.push_str(", not read again since\n"),
-        (last_read, _) => text.push_str(&format!(", last read {}\n", last_read.clone().unwrap_or_else(unknown))),
+        (Some(last_read), _) => text.push_str(&format!(", last read {last_read}\n")),
+        (None, _) => text.push_str(", last read at an unknown time\n"),
     }
     text.push_str(&format!("              {} records", proof.records.unwrap_or(0)));
     if proof.scans > 0 {

@@ -114,8 +114,8 @@ fn rows_to_remove(
     Ok(to_remove)
 }
 
-/// Returns the [`removal_columns`] of the rows of one table that contain a wanted identifier. Parent and child rows of
-/// these rows are not included.
+/// Returns the [`removal_columns`] of the rows of one table that contain a wanted identifier, in an identifier column
+/// or in the JSON text of a record. Parent and child rows of these rows are not included.
 fn keys_of_matching_rows(
     store: &mut BufferedStore,
     table: &'static Table,

@@ -83,7 +83,7 @@ impl<'t> Comparer<'t> {
         (differing, have_moved)
     }
 
-    /// Returns the columns whose values differ, without regard to moved fields.
+    /// Returns the columns whose values differ, including columns that differ only because fields moved.
     fn differing(&self, row: usize, stored: usize) -> impl Iterator<Item = &'t Column> + use<'_, 't> {
         let differs = move |compare: &DynComparator| compare(row, stored) != Ordering::Equal;
         self.columns.iter().filter(move |(_, compare)| differs(compare)).map(|(column, _)| *column)

@@ -58,7 +58,8 @@ impl StoredRows {
         Ok(stored)
     }
 
-    /// Reads only the stored rows of the window. A table without partitions is read as by [`StoredRows::read`].
+    /// Reads only the stored rows of the window, for a verification, which compares no other rows. From a table without
+    /// partitions, reads all rows; for a scan of users, only the rows with the requested keys.
     pub fn of_window(store: &mut BufferedStore, scan: &Scan, staged: &StagedScan) -> Result<Self, LoadError> {
         let base = staged.base;
         if base.partition.is_none() {

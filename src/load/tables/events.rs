@@ -100,8 +100,8 @@ fn with_nulls_filled(
     RecordBatch::try_new(stored.schema(), columns).map_err(invalid_rows(table))
 }
 
-/// Returns child rows, with the columns that the loader fills (such as `_run_id`) copied from their parent rows. The
-/// record number of a child row is the index of its parent row in `stored`.
+/// Returns child rows, with the columns that the loader fills (such as `_run_id`) copied from their parent rows. In
+/// `rows`, the column `_record` of a child row must be the index of its parent row in `stored`.
 fn with_parent_stamps(
     child: &'static Table,
     rows: &RecordBatch,

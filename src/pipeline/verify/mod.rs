@@ -106,8 +106,9 @@ impl Verify {
         (report, outcome.and(remembered))
     }
 
-    /// Returns the windows to compare. Returns `None` if the verify was stopped before the service's time was known.
-    async fn plan(&mut self) -> Result<Option<CompareQueue>, PipelineError> {
+    /// Plans the verify at the service's time, or at this machine's time if the service tells none. Returns the windows
+    /// to compare, and stores the rest of the plan for the report. Returns `None` if a stop came first.
+    async fn windows_to_compare(&mut self) -> Result<Option<CompareQueue>, PipelineError> {
         let now_ms = match self.context.source.probe().await {
             Ok(probe) => probe.service_now_ms.unwrap_or_else(|| self.session.now_ms()),
             Err(SourceError::Stopped(stop)) => {
@@ -129,7 +130,7 @@ impl Verify {
     /// Scans windows concurrently, and compares each scanned window with the warehouses, one window after the other.
     /// Records the windows that were not compared.
     async fn compare_windows(&mut self) -> Result<(), PipelineError> {
-        let Some(windows) = self.plan().await? else { return Ok(()) };
+        let Some(windows) = self.windows_to_compare().await? else { return Ok(()) };
         let in_flight_max = self.session.settings.throttle.in_flight_max;
         let mut pool = ScanPool::new(windows, in_flight_max, self.context.progress.clone());
         loop {

@@ -83,7 +83,8 @@ pub(super) fn numbers(view: &str, caption: &str, heads: &[&str], rows: Markup) -
     }
 }
 
-/// Renders a table whose first column names the row. `view` is the view of the warehouse from which the numbers come.
+/// Renders a table. Each row in `rows` must begin with a heading cell that names the row. `view` is the view of the
+/// warehouse from which the numbers come.
 pub(super) fn table(view: &str, caption: &str, heads: &[&str], rows: Markup) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label=(caption) {

@@ -80,7 +80,7 @@ pub(super) fn replace_old_file(engine: &Engine, path: &Path) -> Result<(), LoadE
 }
 
 /// Replaces the copy for readers by an empty file, if a copy exists. The empty file keeps the copy's access rights for
-/// the next copy. An unfinished copy and the copy's commit log are removed.
+/// the next copy. An unfinished copy and the commit log (WAL) of the copy are removed even if no copy exists.
 pub(super) fn empty_copy(copy: &Path) -> Result<(), LoadError> {
     let empty = files::with_suffix(copy, UNFINISHED);
     file::remove(&empty)?;

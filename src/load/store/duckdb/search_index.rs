@@ -26,7 +26,7 @@ const WITHOUT_BLANKS: &str = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p
 const BETWEEN_WORDS: &str = r"[^\p{L}\p{M}\p{N}]+";
 
 /// Makes the index and the macro that reads it, in one transaction. An earlier index is replaced. The extension must be
-/// loaded. Returns false, and makes nothing, if this program did not create the macro `search_answers` of the file.
+/// loaded. If somebody else created the macro `search_answers` of the file, changes nothing and returns false.
 pub(super) fn make(engine: &Engine, path: &Path) -> Result<bool, LoadError> {
     if !is_search_ours(&read_meta(engine)?) {
         return Ok(false);

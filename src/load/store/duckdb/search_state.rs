@@ -56,7 +56,7 @@ pub(super) fn is_indexed(table: &str) -> bool {
     INDEXED_TABLES.contains(&table)
 }
 
-/// Returns the SQL statement that marks the index as old.
+/// Returns the SQL statement that marks the search index as old, so that the end of the run makes a new one.
 pub(super) fn mark_old_sql() -> String {
     format!("DELETE FROM {} WHERE key = '{CURRENT_KEY}'", qualified(META_TABLE))
 }
