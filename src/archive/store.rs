@@ -129,8 +129,8 @@ impl Archive {
         self.remove(&self.under_way(scan))
     }
 
-    /// Removes spools whose scan is not in `under_way`. Such spools are of runs that were killed before they recorded
-    /// the scan. Returns the number of removed files.
+    /// Removes spools whose scan is not in `under_way`. A run leaves such a spool if it is killed before it records the
+    /// scan, or after the scan ended and before it removes the spool. Returns the number of removed files.
     pub fn discard_orphans(&self, under_way: &[ScanId]) -> Result<usize, ArchiveError> {
         let folder = self.under_way_folder();
         let mut removed = 0;

@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::{CommandError, Context, flags::LocationArgs, http::request};
 
-/// Time limit of the connection, and of each read and write.
+/// Time limit for connecting, and for each read and each write.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Requests the health of a running `serve`, and prints the response.

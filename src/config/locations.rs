@@ -23,8 +23,8 @@ pub(super) fn resolve_links(path: PathBuf) -> Result<PathBuf, ConfigError> {
     let failed = |source| ConfigError::Link { path: path.clone(), source };
     let target = files::real_path(&path).map_err(failed)?;
     let folder = files::folder_of(&target);
-    // The folder may be on a disk that is not mounted. A new warehouse in place of the folder would look like a lost
-    // warehouse.
+    // If the folder of the link's target is missing, the disk may not be mounted. A new warehouse there would look as
+    // if the old one were lost.
     if target != path && files::metadata(folder).map_err(failed)?.is_none() {
         let problem =
             format!("it is a link to {}, and the folder {} does not exist", target.display(), folder.display());

@@ -251,8 +251,9 @@ fn report_unreadable_key(drift: &mut DriftLog, record: i64, error: KeyError, ent
     }
 }
 
-/// Returns the rows of the base table that the discarded records would have had. `flat` is the page before the records
-/// were discarded; `None` if its base table has no rows.
+/// Returns the base-table rows of the records that the drift rules discard (`discarded`). The scan needs their keys and
+/// times, because the service still has these records. `flat` is the page with all records. Returns `None` if its base
+/// table has no rows.
 fn discarded_rows(
     stream: Stream,
     flat: &FlatPage,

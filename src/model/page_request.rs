@@ -38,7 +38,7 @@ pub struct PageRequest {
 pub struct Proof {
     /// Number of pages of the scan.
     pub pages: u64,
-    /// How the service marked the end of the list; `None` if that was not recorded.
+    /// How the service marked the end of the list. `None` for users, which have no list, and if it was not recorded.
     pub end: Option<EndStyle>,
 }
 

@@ -67,7 +67,7 @@ impl UncommittedScan {
     }
 }
 
-/// Applies and commits one complete scan, with [`apply`] and [`commit`].
+/// Applies one complete scan to every warehouse ([`apply`]), and commits it at once ([`commit`]).
 pub(super) async fn apply_and_commit(
     context: &SyncContext,
     destinations: &[SharedDestination],

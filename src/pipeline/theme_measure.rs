@@ -46,8 +46,7 @@ pub(super) async fn inspect_page(context: &SyncContext, scan: &Scan, page: &Page
 }
 
 /// Requests some themes of a page at their creation time. If one of them is missing there, but still on the first page
-/// of
-/// `window`, the range means the answer's time. Returns `None` if the answers are inconclusive.
+/// of `window`, the range means the answer's time. Returns `None` if the answers are inconclusive.
 pub(super) async fn measure(
     requester: &MomentRequester,
     window: Window,
@@ -69,7 +68,8 @@ pub(super) async fn measure(
         }
     }
     if !missing.is_empty() {
-        // A missing theme may have been deleted since, so it must still be in the list of the window.
+        // A theme that is missing at its creation time may have been deleted since the page was read. It counts only if
+        // the first page of the whole window still lists it.
         let again = first_page(requester, window).await?;
         if again.is_some_and(|again| missing.iter().any(|key| again.keys.contains(key))) {
             return Ok(Some(ThemeTime::Answer));

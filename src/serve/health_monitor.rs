@@ -85,8 +85,8 @@ impl HealthMonitor {
         health
     }
 
-    /// Returns true if deliveries can be stored. The storage is tested at intervals, because a proxy may send no
-    /// deliveries to a `serve` that could not store one.
+    /// Returns true if deliveries can be stored. The storage is tested at intervals. After a failure, a proxy may send
+    /// no more deliveries, and then only a test shows that storing works again.
     pub(super) async fn can_store(&self) -> bool {
         let mut last_probe = self.last_probe.lock().await;
         let interval = if self.state.is_storing() { PROBE_EVERY } else { PROBE_EVERY_FAILING };

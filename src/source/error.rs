@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::tls_problem::TlsProblem;
 use crate::model::format_ms;
 
-/// Why a request or a walk failed after all retries.
+/// Why a request, or a walk through the pages of a list, failed. Retries are used up, or would not help.
 #[derive(Debug, Error)]
 pub enum SourceError {
     /// The run stops early and can be resumed later.

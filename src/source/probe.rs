@@ -96,7 +96,7 @@ impl Inner {
     }
 
     /// Checks the key after a 401 or 403 on one request. Fails if every list refuses the key, or if the service cannot
-    /// be reached. Succeeds if the lists fail for a reason that says nothing about the key.
+    /// be reached. Succeeds if a list answers, or if the lists fail for a reason that says nothing about the key.
     pub(super) async fn check_key(&self) -> Result<(), SourceError> {
         match self.probe().await {
             Ok(_) | Err(SourceError::Refused { .. } | SourceError::NotFound { .. } | SourceError::Forbidden { .. }) => {

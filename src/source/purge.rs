@@ -35,14 +35,14 @@ pub struct PurgeRequest {
 }
 
 impl std::fmt::Debug for PurgeRequest {
-    /// Prints the number of people only.
+    /// Prints only the number of identifiers.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "PurgeRequest(of {})", self.len())
     }
 }
 
 impl PurgeRequest {
-    /// Returns the number of identifiers in the three lists.
+    /// Returns the number of emails, user ids and visitor ids together.
     pub fn len(&self) -> usize {
         self.emails.len() + self.user_ids.len() + self.visitor_ids.len()
     }

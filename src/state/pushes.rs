@@ -90,7 +90,8 @@ impl PushLedger<'_> {
         read_record(&self.transaction, content).map_err(|source| StateError::sqlite("read", self.path, source))
     }
 
-    /// Stores an intent. An earlier intent of the row that has no outcome counts as a request without a known outcome.
+    /// Stores the intent to send a row. If the ledger has an earlier intent for the same content without an outcome,
+    /// that intent is added to `unknown_sends`. The last known answer (`fate`) stays.
     pub fn begin(&self, intent: &PushIntent<'_>) -> Result<(), StateError> {
         let sql = "INSERT INTO pushes (content, person, fate, in_flight, in_flight_events, unknown_sends, unknown_events, ordinal, \
                    sent_ms) VALUES (?1, ?2, 0, 1, ?3, 0, 0, (SELECT coalesce(max(ordinal), 0) + 1 FROM pushes WHERE person = ?2), ?4) \

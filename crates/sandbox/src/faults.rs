@@ -221,8 +221,8 @@ pub enum Ties {
     /// Each row is sent once, because the page token names a row.
     #[default]
     Kept,
-    /// The page token names a millisecond, and all rows of this millisecond are sent again. If all rows of a page are
-    /// of one millisecond, its token leads to the same page again.
+    /// The page token names the millisecond of the last row. The next page sends all rows of this millisecond again. If
+    /// all rows of a page are of one millisecond, its token leads to the same page again.
     Repeated,
     /// The page token names a millisecond. The rows of this millisecond that were not on the page are never sent.
     Lost,

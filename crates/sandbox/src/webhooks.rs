@@ -250,8 +250,8 @@ fn study_submitted(answers: &[&Value]) -> Value {
     })
 }
 
-/// Builds the body about a study that was sent or seen (`action`). In every second body the event name is that of the
-/// other event.
+/// Builds the body about a study that was sent or seen; `action` says which. If `nth` is odd, `eventName` names the
+/// other event, as the service sometimes does.
 fn sent_or_seen(action: &str, nth: usize, record: &Value, survey_name: &Value) -> Value {
     let mut body = visitor(record);
     let is_name_right = nth.is_multiple_of(2);

@@ -196,7 +196,7 @@ fn engine_type(data_type: &DataType) -> Result<LogicalTypeHandle, String> {
         DataType::List(item) if *item.data_type() == DataType::Int64 => {
             LogicalTypeHandle::list(&LogicalTypeId::Bigint.into())
         }
-        other => return Err(format!("rows with a column of type {other} cannot be registered over")),
+        other => return Err(format!("rows with a column of type {other} cannot be registered")),
     })
 }
 
@@ -223,7 +223,7 @@ fn write_column(
             slots.iter_mut().zip(column.as_boolean().values()).for_each(|(slot, value)| *slot = value.into());
         }
         DataType::List(_) => write_lists(output, vector_index, start, column.as_list()),
-        other => return Err(format!("a column of type {other} was bound").into()),
+        other => return Err(format!("a column of type {other} cannot be written").into()),
     }
     Ok(())
 }

@@ -107,8 +107,8 @@ pub(super) fn is_visitor(kind: IdentifierKind) -> bool {
     matches!(kind, IdentifierKind::VisitorId | IdentifierKind::VisitorUuid)
 }
 
-/// Returns true if [`Identifier::read`] may change more than the case of this text. The text consists of visible ASCII
-/// characters. Examples are a UUID without hyphens, a number with leading zeros, and a domain in Punycode.
+/// Returns true if [`Identifier::read`] may change more than the case of this text. The text must consist of visible
+/// ASCII characters. Examples are a UUID without hyphens, a number with leading zeros, and a domain in Punycode.
 fn may_be_normalized(kind: IdentifierKind, bytes: &[u8]) -> bool {
     let may_be_uuid = || OTHER_UUID_BYTES.contains(&bytes.len());
     match kind {

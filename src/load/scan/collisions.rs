@@ -61,8 +61,8 @@ pub(super) fn write_to_history(
     Ok(written)
 }
 
-/// Returns the hashes of key and content of the losers in `collision_losers` that the history has already. May contain
-/// hashes of other losers with the same keys.
+/// Finds the losers in `collision_losers` that the history has already. Returns the hash of the key and the hash of the
+/// content of each. The result may also contain other losers with the same keys.
 fn known_losers(
     store: &mut BufferedStore,
     base: &'static Table,

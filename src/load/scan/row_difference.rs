@@ -72,14 +72,14 @@ impl<'t> Comparer<'t> {
         }
     }
 
-    /// Returns the columns that differ, and true if fields have moved between columns. If fields have moved, the
-    /// columns that differ only because of the move are left out.
+    /// Returns the columns that differ, and true if fields have moved between columns. A field has moved if its value
+    /// is unchanged but another column stores it. Columns that differ only because of a move are left out.
     pub fn differing_fields(&self, row: usize, stored: usize) -> (Vec<&'t Column>, bool) {
         let mut differing: Vec<&Column> = self.differing(row, stored).collect();
-        let may_move = |column: &Column| column.is_hashed() && self.was_requested(column, stored);
-        let movable: Vec<&Column> = differing.iter().copied().filter(|column| may_move(column)).collect();
+        let is_movable = |column: &Column| column.is_hashed() && self.was_requested(column, stored);
+        let movable: Vec<&Column> = differing.iter().copied().filter(|column| is_movable(column)).collect();
         let have_moved = self.have_moved(&movable, row, stored);
-        differing.retain(|column| !(have_moved && may_move(column)));
+        differing.retain(|column| !(have_moved && is_movable(column)));
         (differing, have_moved)
     }
 

@@ -116,7 +116,7 @@ impl<T> Flatteners<T> {
             QueueEntry::Page(bytes, result) => {
                 self.queued_pages -= 1;
                 self.queued_bytes -= bytes;
-                let panicked = |_| Err(PipelineError::WorkerPanicked("a thread that reads pages".to_owned()));
+                let panicked = |_| Err(PipelineError::WorkerPanicked("a thread that flattens pages".to_owned()));
                 result.recv().unwrap_or_else(panicked).map(Output::Page)
             }
         })

@@ -9,7 +9,7 @@ use arrow::{
 
 use crate::model::{FlatPage, RowTime, SECOND_MS, Stream};
 
-/// Two times at most this far apart may be the same time, rounded.
+/// Times of a row that differ by at most this much count as equal, because the service may round them.
 const SAME_MS: i64 = 2 * SECOND_MS;
 /// Rows at most this far from a row are listed with it when the row's creation time is requested.
 const NEAR_MS: i64 = 2;

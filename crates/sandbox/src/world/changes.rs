@@ -204,7 +204,8 @@ impl World {
         drawn
     }
 
-    /// Returns true if an edit can change the row. False for planted rows, deleted rows and prompts without answers.
+    /// Returns true if an edit can change the answer of the row. Returns false for planted rows and deleted rows. Also
+    /// returns false for a `TextUrlPrompt`, whose answer is always null, and if no survey has the question.
     fn is_editable(&self, row: &ResponseRow) -> bool {
         row.session != PLANTED && !row.is_deleted() && self.editable_question(row).is_some()
     }

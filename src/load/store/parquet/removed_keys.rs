@@ -66,7 +66,8 @@ impl<'a> RemovedKeys<'a> {
         self.columns.survivors(self.loaded.insert(loaded), rows, &pick, order)
     }
 
-    /// Reads all keys into memory.
+    /// Reads the removed keys within the range into memory. Returns, for the hash of each key, the last layer that
+    /// removes the key.
     fn load(&self) -> Result<LastRemoved, LoadError> {
         let mut all = LastRemoved::default();
         self.each_batch(&mut |order, hashes| {
