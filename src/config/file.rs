@@ -145,7 +145,7 @@ impl ConfigFile {
             true => self,
             false => {
                 let merged: Result<ConfigFile, _> = table.clone().try_into();
-                merged.map_err(|error| refused_variable(&set, &table, error.message()))?
+                merged.map_err(|error| refused_variable(&set, table, error.message()))?
             }
         };
         let (service, serve) = (&file.service, &file.serve);
@@ -157,11 +157,11 @@ impl ConfigFile {
 
 /// Returns the error of the first variable whose value its key does not accept. `table` has the values of the
 /// variables. `message` is used if each value is accepted alone.
-fn refused_variable(set: &[SettingKey], table: &toml::Table, message: &str) -> ConfigError {
+fn refused_variable(set: &[SettingKey], table: toml::Table, message: &str) -> ConfigError {
+    let merged = toml::Value::Table(table);
     let refused = set.iter().find_map(|key| {
         let names = key.table.split('.').chain([key.name]);
-        let value =
-            names.clone().try_fold(&toml::Value::Table(table.clone()), |value, name| value.get(name)).cloned()?;
+        let value = names.clone().try_fold(&merged, |value, name| value.get(name))?.clone();
         let alone = names.rev().fold(value, |value, name| toml::Table::from_iter([(name.to_owned(), value)]).into());
         let error = alone.try_into::<ConfigFile>().err()?;
         Some(invalid(key.variable(), explain(&format!("{}.{}", key.table, key.name), error.message())))
