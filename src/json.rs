@@ -45,7 +45,8 @@ pub(crate) enum Shape {
     Object,
 }
 
-/// Returns the type of a value, by its first character.
+/// Returns the type of a value, by its first character. Any character that begins no other type, and an empty text,
+/// mean null.
 #[inline]
 pub(crate) fn shape(raw: &str) -> Shape {
     match raw.as_bytes().first() {

@@ -53,7 +53,8 @@ impl PageParts {
     /// missing list is no error here; [`Self::check_data`] checks for it.
     ///
     /// # Errors
-    /// If the body is not a JSON object.
+    /// If the body is not a JSON object. A body with broken records is accepted if it is certain where these records
+    /// end; then only [`DATA`] is a list of records, whatever `lists` names.
     pub fn parse(body: &[u8], lists: &[&str]) -> Result<Self, PageError> {
         let parsed = match std::str::from_utf8(body) {
             Ok(text) => scan(text, lists, read_ranges).map_or_else(|| parse_with_serde(text, lists), Ok),
@@ -90,7 +91,7 @@ fn read_ranges(scanner: &mut Scanner) -> Option<Vec<PageRecord>> {
     Some(records)
 }
 
-/// Parses a page with serde_json, in several passes.
+/// Parses a page that the scanner refused, with serde_json and in several passes.
 fn parse_with_serde(text: &str, lists: &[&str]) -> Result<PageParts, PageError> {
     let page: &RawValue = serde_json::from_str(text.get(mark_bytes(text)..).unwrap_or_default())
         .map_err(|error| PageError::NotJson { reason: error.to_string() })?;

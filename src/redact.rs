@@ -49,9 +49,9 @@ const QUOTES: [(char, char); 6] =
 /// Words before a secret in an `Authorization` header.
 const SCHEMES: [&str; 2] = ["bearer", "api-key"];
 
-/// Removes from a secret what people paste with it: blanks, quotes, `Bearer`, the name of the header or of the
-/// variable. Returns the secret, and a description of what was removed; `None` if at most blanks were removed. The
-/// description names quotes only if nothing else was removed.
+/// Removes from a secret what people paste with it: blanks, quotes, the words `Bearer` or `API-Key`, and the name of
+/// the `Authorization` header or of a `STUDYSYNC_` variable. Returns the secret, and a description of what was removed;
+/// `None` if at most blanks were removed. The description names quotes only if nothing else was removed.
 pub fn bare_secret(text: &str) -> (&str, Option<&'static str>) {
     let is_blank = |letter: char| letter.is_whitespace() || matches!(letter, '\u{feff}' | '\u{200b}');
     let (mut bare, mut removed) = (text.trim_matches(is_blank), None);

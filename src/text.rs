@@ -1,5 +1,6 @@
-//! Decodes text input. A byte order mark names the encoding and is not a part of the text. Without a mark, a text is
-//! UTF-8, or UTF-16 if its first two characters show it. Invalid bytes are an error and never replaced.
+//! Decodes text input. A byte order mark names the encoding and is not a part of the text. Without a mark, a text has
+//! the encoding that the user names; else it is UTF-8, or UTF-16 if its first two characters show it. Invalid bytes are
+//! an error and never replaced; only [`decoding`] passes UTF-8 through unchecked.
 
 use std::{
     fmt,
@@ -34,10 +35,10 @@ pub fn bytes_without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(MARK.as_bytes()).unwrap_or(bytes)
 }
 
-/// Decodes a complete text.
+/// Decodes a complete text in UTF-8 or UTF-16, without its byte order mark.
 ///
 /// # Errors
-/// If the bytes are invalid in their encoding.
+/// If the bytes are invalid in their encoding, or are UTF-32.
 pub fn decode(bytes: Vec<u8>) -> Result<String, EncodingError> {
     let detected = DetectedEncoding::of(&bytes)?;
     let rest = bytes.get(detected.mark_bytes..).unwrap_or_default();
@@ -52,10 +53,10 @@ pub fn decode(bytes: Vec<u8>) -> Result<String, EncodingError> {
     .map_err(|error| EncodingError::NotUtf8 { at: detected.mark_bytes + error.valid_up_to() })
 }
 
-/// Reads a complete text.
+/// Reads all of `input`, and decodes it as [`decode`] does.
 ///
 /// # Errors
-/// If reading fails, or the bytes are invalid in their encoding (`InvalidData`).
+/// If reading fails, or the bytes are invalid in their encoding or are UTF-32 (`InvalidData`).
 pub fn read(mut input: impl Read) -> io::Result<String> {
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes)?;
@@ -143,7 +144,7 @@ pub fn decoding<'a>(mut input: impl Read + 'a, encoding: Option<Encoding>) -> io
     })
 }
 
-/// A reader that converts another encoding to UTF-8.
+/// A reader that converts a text in an encoding other than UTF-8 to UTF-8.
 struct DecodingReader<R> {
     input: R,
     decoder: Decoder,

@@ -235,7 +235,7 @@ fn p6_slow_the_copy_is_replaced_only_after_a_change() {
 #[test]
 fn exit_2_the_copy_never_overwrites_a_foreign_file() {
     let service = Service::start(small(100, 4));
-    let place = place_with_copy(&service);
+    let mut place = place_with_copy(&service);
     let others = connect();
     let path = place.path(COPY).display().to_string();
     others
@@ -247,6 +247,13 @@ fn exit_2_the_copy_never_overwrites_a_foreign_file() {
     assert_eq!(std::fs::read(place.path(COPY)).unwrap(), bytes);
     std::fs::write(place.path(COPY), "a text").unwrap();
     place.run(&["sync"]).expect(2);
+    assert_eq!(std::fs::read(place.path(COPY)).unwrap(), b"a text");
+    // An erasure and a change of the address empty a copy of the warehouse, but no other file.
+    let erased = place.run(&["erase", "--user-id", "nobody-0", "--local-only", "--yes"]).expect(2);
+    place.set_base_url("http://127.0.0.1:9");
+    let rebound = place.run(&["rebind", "--from", &service.base_url()]).expect(2);
+    place.set_base_url(service.base_url());
+    assert!(erased.stderr.contains(COPY) && rebound.stderr.contains(COPY), "{}{}", erased.stderr, rebound.stderr);
     assert_eq!(std::fs::read(place.path(COPY)).unwrap(), b"a text");
     // What the run itself did stands.
     assert_rows_equal(|table| place.duckdb_tables().rows(table), &Expected::now(&service), "without a copy");
@@ -261,4 +268,16 @@ fn exit_2_the_copy_never_overwrites_a_foreign_file() {
     let without = Place::new(&service).without_duckdb().with_config("[warehouse]\npublish = \"copy.duckdb\"\n");
     let done = without.run(&["sync"]).expect(2);
     assert!(done.stderr.contains("no [warehouse] duckdb is set"), "{}", done.stderr);
+}
+
+#[test]
+fn p10_a_copy_without_rows_follows_the_warehouse_to_another_service() {
+    let (wrong, right) = (Service::start(small(0, 3)), Service::start(small(60, 3)));
+    let mut place = place_with_copy(&wrong);
+    place.run(&["backfill", "--from", &days_ago(4), "--stream", "responses"]).expect(0);
+    assert!(place.path(COPY).exists());
+    place.set_base_url(right.base_url());
+    place.run(&["backfill", "--from", &days_ago(4)]).expect(0);
+    let copy = Tables::duckdb(&place.path(COPY));
+    assert_rows_equal(|table| copy.rows(table), &Expected::now(&right), "in the copy");
 }

@@ -8,8 +8,9 @@
 //!        | 'E' end of the scan | 'C' commit note
 //! ```
 //!
-//! A probe page contains rows of one millisecond, which is that of the page boundary after the previous page. A scan
-//! resumes after a page, never after a probe page.
+//! A probe page contains the rows of one millisecond, which is that of a page boundary. A probe page follows the page
+//! with this boundary, or the last page if the probe waited for the end of the list. A scan resumes after a page, never
+//! after a probe page.
 //!
 //! A redacted page is a page without the records of erased people, or with replaced texts. The number of removed
 //! records, as u32, precedes the compressed bytes.
@@ -17,8 +18,8 @@
 //! Commit notes follow the end frame, one for each attempt to commit the scan; the last one counts. Commit notes are
 //! stored uncompressed and have no meaning in this module. Files of earlier versions have no notes.
 //!
-//! A frame's checksum (xxh3) covers its kind, its size and the stored bytes. The checksum detects a tail that is torn
-//! at any byte, and prevents that a damaged page is read as another kind of frame.
+//! A frame's checksum (xxh3) covers its kind, `raw` (the size before compression) and the stored bytes. The checksum
+//! detects a tail that is torn at any byte, and prevents that a damaged page is read as another kind of frame.
 
 use std::{
     cell::RefCell,
@@ -168,12 +169,13 @@ fn decompressed(stored: &[u8], raw: usize) -> io::Result<Vec<u8>> {
     })
 }
 
-/// Encodes a frame. `raw` is the size of the page before compression, in bytes; 0 for the end frame.
+/// Encodes a frame. `raw` is the size of the page before compression, in bytes, or the size of a note; 0 for the end
+/// frame.
 fn frame(kind: u8, raw: u32, stored: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(FRAME_HEAD_BYTES + stored.len());
     bytes.push(kind);
     bytes.extend_from_slice(&raw.to_le_bytes());
-    // zstd's bound on 4 GiB of input fits u32 only because pages are at most PAGE_BYTES_MAX.
+    // The size fits u32, because a page has at most PAGE_BYTES_MAX bytes and compression hardly lengthens it.
     bytes.extend_from_slice(&(stored.len() as u32).to_le_bytes());
     bytes.extend_from_slice(&checksum(kind, raw, stored).to_le_bytes());
     bytes.extend_from_slice(stored);

@@ -52,7 +52,8 @@ pub struct FileSummary {
     pub note: Option<Vec<u8>>,
 }
 
-/// Summarizes a file. Pages are skipped, and their checksums are not checked. A torn frame is an error.
+/// Summarizes a file. Pages are skipped, and their checksums are not checked. A frame with an incomplete head and a
+/// damaged note are errors; a page that is cut short counts as a page.
 pub fn summarize(path: &Path) -> Result<FileSummary, ArchiveError> {
     let (mut input, header) = open(path)?;
     let mut summary = FileSummary { header, pages: 0, is_complete: false, note: None };

@@ -83,8 +83,9 @@ impl Archive {
     /// them already is skipped, so that the same call resumes after a kill. Returns the number of files written; 0 if
     /// there is no archive.
     ///
-    /// # Errors `OtherService` if a file belongs neither to `from_url` and `from_environment` nor to `settings`. In
-    /// this case no file is written.
+    /// # Errors
+    /// `OtherService` if a file belongs neither to `from_url` and `from_environment` nor to `settings`. In this case no
+    /// file is written.
     pub fn rebind(settings: ArchiveSettings, from_url: &str, from_environment: &str) -> Result<u64, ArchiveError> {
         if !settings.root.exists() {
             return Ok(0);

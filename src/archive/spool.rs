@@ -48,7 +48,8 @@ pub struct RecoveredSpool {
     pub last_page: Option<Vec<u8>>,
     /// The probe pages after `last_page`.
     pub last_probes: Vec<Vec<u8>>,
-    /// Number of earlier pages that are not followed by exactly one probe page.
+    /// Number of earlier pages that are not followed by exactly one probe page. The boundaries of these pages have no
+    /// conclusive probe.
     pub without_probe: u64,
     /// True if the last page or one of its probe pages is redacted, so that the last row of the page may be unknown.
     pub is_last_redacted: bool,

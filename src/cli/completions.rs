@@ -15,7 +15,7 @@ pub(super) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// `command_line` is the whole command line of the program.
+/// Prints the completions for the shell. `command_line` defines all commands and flags of the program.
 pub(super) fn run(args: &CompletionsArgs, mut command_line: Command, context: Context) -> Result<u8, CommandError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command_line, "studysync", &mut script);

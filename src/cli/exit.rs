@@ -100,6 +100,7 @@ impl CommandError {
         chain(self)
     }
 
+    /// Returns the exit code of a command that ends with this error; 0 for a closed pipe, which is no failure.
     pub fn exit_code(&self) -> u8 {
         match self {
             CommandError::Config(_) | CommandError::Usage(_) => 2,

@@ -156,7 +156,8 @@ pub(super) fn check_range(from: Option<i64>, to: Option<i64>) -> Result<(), Comm
 
 /// Returns the two moments of `--since` and `--until` to compare. Without `--until` the later moment is now.
 ///
-/// # Errors `--since` is in the future, or `--until` is not later than `--since`.
+/// # Errors
+/// `--since` is in the future, or `--until` is not later than `--since`.
 pub(super) fn between(since_ms: i64, until_ms: Option<i64>) -> Result<ComparedTimes, CommandError> {
     let now_ms = clock::now_ms();
     let problem = match until_ms {

@@ -15,8 +15,8 @@ pub(super) struct Response {
     pub body: String,
 }
 
-/// Sends one request and reads the complete response. `method_and_path` is such as `GET /healthz`. `timeout` limits the
-/// connection, and each read and write.
+/// Sends one request and reads the complete response. `method_and_path` is such as `GET /healthz`. `timeout` limits
+/// connecting, and each read and each write.
 pub(super) fn request(
     address: SocketAddr,
     method_and_path: &str,

@@ -39,7 +39,7 @@ pub(super) fn show_text(context: &Context, mut text: impl FnMut() -> String + Se
     })
 }
 
-/// Adds a progress line, and calls `start` for the task that updates the line.
+/// Adds a progress line, and calls `start` for the task that updates the line. Returns `None` with `--quiet`.
 fn show(context: &Context, start: impl FnOnce(ProgressBar) -> JoinHandle<()>) -> Option<ProgressLine> {
     if context.is_quiet {
         return None;

@@ -52,6 +52,7 @@ pub(super) struct ServeArgs {
     limits: LimitArgs,
 }
 
+/// Starts `serve`, prints its address, and runs it until a signal.
 pub(super) async fn run(args: ServeArgs, context: Context) -> Result<u8, CommandError> {
     let mut settings = args.locations.settings(&context).selection(&args.selection).limits(&args.limits).build()?;
     settings.serve.listen = args.listen.unwrap_or(settings.serve.listen);

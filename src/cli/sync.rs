@@ -135,7 +135,8 @@ async fn run_request(
     let (signals, command, started_ms) = (SignalHandler::start(), request.command, clock::now_ms());
     let outcome = open_and_execute(request, &settings, signals.token(), &context).await;
     let erased = match &outcome {
-        // Only a run that read everything knows which sessions have vanished.
+        // Vanished sessions are erased only after a run without failures and findings. Any other run may be wrong about
+        // what has vanished.
         Ok((report, Ok(()))) if report.header.outcome == Outcome::Done => {
             erase_vanished(settings.clone(), signals.token()).await
         }

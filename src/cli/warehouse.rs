@@ -20,8 +20,9 @@ pub(super) fn open_reader(warehouse: &WarehouseSettings, limits: ReaderLimits) -
 
 /// Opens the configured warehouses, and checks that they know every survey of `--survey`.
 ///
-/// # Errors No warehouse is configured or readable, or the warehouse does not know a survey. `purpose` completes the
-/// error "there is nothing to ...".
+/// # Errors
+/// No warehouse is configured or readable, or the warehouse does not know a survey. `purpose` completes the error
+/// "there is nothing to ...".
 pub(super) fn open_for_surveys(settings: &Settings, purpose: &str) -> Result<Reader, CommandError> {
     settings.require_warehouse()?;
     let mut reader = open_reader(&settings.warehouse, reader_limits(&settings.warehouse))?;

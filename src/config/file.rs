@@ -108,7 +108,8 @@ pub(super) struct EraseTable {
 impl ConfigFile {
     /// Reads and parses a file.
     ///
-    /// # Errors The file cannot be read, or [`ConfigFile::parse`] fails.
+    /// # Errors
+    /// The file cannot be read, or [`ConfigFile::parse`] fails.
     pub fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
         let read = File::open(path).and_then(text::read);
         let text = read.map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
@@ -137,7 +138,8 @@ impl ConfigFile {
     /// Applies the settings of environment variables, which win over the settings of the file. Returns the merged
     /// settings, and the keys that variables set.
     ///
-    /// # Errors A variable that looks like a setting but is none, or a value that its key does not accept.
+    /// # Errors
+    /// A variable that looks like a setting but is none, or a value that its key does not accept.
     pub fn with_variables(self, variables: &SettingVariables) -> Result<(ConfigFile, Vec<SettingKey>), ConfigError> {
         let mut table = self.table.clone();
         let set = variables.write_into(&mut table)?;

@@ -35,7 +35,8 @@ pub(super) fn resolve_links(path: PathBuf) -> Result<PathBuf, ConfigError> {
 
 /// Returns the path of the state file with its symbolic links resolved.
 ///
-/// # Errors [`resolve_links`] fails, or companion files of the state are next to the link and not next to its target.
+/// # Errors
+/// [`resolve_links`] fails, or companion files of the state are next to the link and not next to its target.
 pub(super) fn resolve_state_links(path: PathBuf) -> Result<PathBuf, ConfigError> {
     let target = resolve_links(path.clone())?;
     if target == path {

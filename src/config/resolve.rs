@@ -242,7 +242,7 @@ fn check_publish(warehouse: &WarehouseSettings) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Refuses `--survey` if no named stream has a survey filter.
+/// Refuses `--survey` if `--stream` is given too and none of its streams has a survey filter.
 fn check_surveys(overrides: &Overrides) -> Result<(), ConfigError> {
     let has_filter = |stream: &Stream| stream.has_survey_filter();
     if !overrides.surveys.is_empty() && !overrides.streams.is_empty() && !overrides.streams.iter().any(has_filter) {

@@ -32,7 +32,7 @@ const SECRET_KEYS: [&str; 13] = [
     "webhook_token",
     "bearer_token",
 ];
-/// A missing file whose name has this length may be a key that was written in place of a path.
+/// A missing file whose name has at least this length and no dot may be a key that was written in place of a path.
 const KEY_BYTES_MIN: usize = 16;
 
 /// Time limit of a command that prints a secret. A secret manager may first ask for a fingerprint or a code.
@@ -88,7 +88,8 @@ pub(super) struct SecretKeys {
 impl SecretKeys {
     /// Returns the source of the secret: the file or command if one is set, else the variable.
     ///
-    /// # Errors A file and a command are both set, or the command is empty.
+    /// # Errors
+    /// A file and a command are both set, or the command is empty.
     pub fn resolve(self) -> Result<SecretSource, ConfigError> {
         let setting = format!("[{}] {}_command", self.table, self.name);
         match (self.file, self.command) {

@@ -84,7 +84,7 @@ pub struct ServeSettings {
 /// `[serve] max_lag`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaxLag {
-    /// Two hours more than the longest time between two scheduled runs.
+    /// Two hours more than the longest time between two scheduled runs; 26 hours without a schedule.
     BySchedule,
     Fixed(Duration),
     /// No limit.

@@ -84,7 +84,8 @@ impl SettingVariables {
     /// Refuses a variable whose name looks like a setting but is none, as an unknown key of the file is refused.
     /// `named_in_file` are variables that the configuration names, for example for the key of the service.
     ///
-    /// # Errors The error names the unknown variable and the nearest known one.
+    /// # Errors
+    /// The error names the unknown variable and the nearest known one.
     pub fn check_names(&self, named_in_file: &[&str]) -> Result<(), ConfigError> {
         let looks_like_setting = |name: &str| {
             let Some(rest) = name.strip_prefix(PREFIX) else { return false };

@@ -188,7 +188,8 @@ impl WarehouseSettings {
 impl Settings {
     /// Returns the address of the service.
     ///
-    /// # Errors No address is set, or the address is the example of the template.
+    /// # Errors
+    /// No address is set, or the address is the example of the template.
     pub fn base_url(&self) -> Result<&str, ConfigError> {
         match self.service.base_url.as_deref() {
             None | Some("") => Err(ConfigError::NoService { file: CONFIG_FILE_NAME }),
@@ -227,7 +228,8 @@ impl Settings {
     }
 
     /// Returns the settings of a run that reads only new rows of these streams. The run makes no re-scans of complete
-    /// windows. It reads no users, because no webhook reports a change of a user. The nightly run does both.
+    /// windows; it still reads a stream without windows completely. It reads no users, because no webhook reports a
+    /// change of a user. The nightly run does both.
     #[must_use]
     pub fn trailing(&self, streams: &[Stream]) -> Settings {
         let mut settings = self.clone();

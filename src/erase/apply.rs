@@ -81,8 +81,8 @@ impl Erase {
         Ok(Erase { request, archive, destinations, list, key, journals, journal: None, source, session })
     }
 
-    /// Finds the linked identifiers and counts what the erasure would delete. Changes no data. Fails if rows cannot be
-    /// removed from a warehouse.
+    /// Finds the linked identifiers of the named people, or the vanished sessions, and counts what the erasure would
+    /// delete. Changes no data. Fails if the bytes of removed rows could not be removed from a warehouse.
     pub fn plan(&mut self) -> Result<Plan, EraseError> {
         let (journal, earlier) = self.journals.find(&self.request.people, &self.request.people_as_written())?.unzip();
         self.journal = journal;
@@ -107,7 +107,7 @@ impl Erase {
         for destination in &mut self.destinations {
             let name = destination.name();
             if !plan.identifiers.named.is_empty() {
-                // The error must come before the service is asked to purge and the archive is changed.
+                // Fails here, before `Erase::apply` asks the service to purge and changes the archive.
                 destination.require_erasable().map_err(EraseError::load(name))?;
             }
             // Releases the warehouse, so that other programs can read it while a person reads the plan.
@@ -123,8 +123,10 @@ impl Erase {
     /// 1. Writes the encrypted identifiers to the journal, because the rows that link them will be deleted.
     /// 2. Adds the people to the suppression list, so that no scan stores their records again.
     /// 3. Asks the service to purge the people. The service still sends their records until its delay is over.
-    /// 4. Deletes the people's data from the archive, the warehouses and the checkpoints.
-    /// 5. Searches everything for remaining data, and redacts mentions of the people.
+    /// 4. Deletes the people's data: archived records, waiting deliveries, results of `users push`, recordings, rows of
+    ///    the warehouses, and entries in the checkpoints.
+    /// 5. Searches everything for remaining data. Redacts mentions of the people in the stored reports of runs, and in
+    ///    all other texts if the request says so.
     /// 6. Writes the receipt, and removes the journal.
     ///
     /// Step 2 is skipped for vanished sessions, and step 3 for a local erasure.
@@ -153,8 +155,9 @@ impl Erase {
         done.map_err(|error| PipelineError::WorkerPanicked(error.to_string()))?
     }
 
-    /// Adds the people to the suppression list, until the service's delay and a margin are over. A resumed erasure
-    /// keeps the start of the suppression, and the time ranges that its first attempt found.
+    /// Adds the people to the suppression list. The entry can expire after the service's delay and a margin, once scans
+    /// find no record of the people. A resumed erasure keeps the start of the suppression, and the time ranges that its
+    /// first attempt found.
     fn suppress(&mut self, plan: &Plan, journal: &mut Journal) -> Result<(), EraseError> {
         let skew_ms = self.session.state().behaviour::<i64>(CLOCK_SKEW)?.map_or(0, |(skew_ms, _)| skew_ms);
         let service_ms = self.source.as_ref().and_then(Source::service_now_ms);
@@ -196,8 +199,8 @@ impl Erase {
         self.journals.write(journal)
     }
 
-    /// Carries out steps 4 to 6 of [`Erase::apply`]. Writes the journal after each removal, so that a resumed erasure
-    /// still reports it.
+    /// Carries out steps 4 to 6 of [`Erase::apply`]. Writes the journal after each removal, so that the receipt of a
+    /// resumed erasure counts this removal.
     fn remove_and_verify(mut self, plan: &Plan, mut journal: Journal) -> Result<(Receipt, PathBuf), EraseError> {
         let people = plan.people();
         let matcher = plan.matcher();

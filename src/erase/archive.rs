@@ -18,7 +18,7 @@ use crate::{
     pipeline::ErasedPeople,
 };
 
-/// The maximum number of different records, by their identifiers, that one erasure reads from the archive.
+/// The maximum number of rows in an [`ArchivedCoOccurrence`]. Records with the same identifiers count as one row.
 const CO_OCCURRENCES_MAX: usize = 200_000;
 
 /// Counts of the people's records in the archive.
@@ -170,8 +170,8 @@ impl ArchivedCoOccurrence {
     }
 }
 
-/// Returns the identifiers of each archived record that has a wanted identifier. Changes nothing. Fails if there are
-/// more than [`CO_OCCURRENCES_MAX`] different records.
+/// Returns the identifiers of each archived record that has a wanted identifier. Changes nothing. Fails if the records
+/// have more than [`CO_OCCURRENCES_MAX`] different sets of identifiers.
 ///
 /// The archive may have records that no table has: records of an unfinished scan, or of a lost warehouse.
 pub(super) fn co_occurrence(archive: &Archive, wanted: &[Identifier]) -> Result<ArchivedCoOccurrence, EraseError> {

@@ -30,7 +30,7 @@ pub(super) struct PurgeNote {
     pub request_id: String,
     /// The largest number of visitors that the service could delete for the request.
     pub deletions: u64,
-    /// RFC 3339, by this machine.
+    /// RFC 3339, by the service's clock; by this machine's clock if the answer has no time.
     pub accepted_at: String,
 }
 
@@ -42,7 +42,8 @@ pub(super) struct Journal {
     pub requested_ms: i64,
     /// Hash of the named people, by which the same command finds its journal.
     pub of: KeyedHash,
-    /// Start of the suppression in epoch milliseconds, by the service's clock. `None` before it, or without one.
+    /// Start of the suppression in epoch milliseconds, by the service's clock. `None` before the suppression, or if the
+    /// erasure has none.
     pub suppressed_from_ms: Option<i64>,
     pub purge_requests: Vec<PurgeNote>,
     /// Hashes of the names for which the service accepted a purge, and of the names that the service does not know.

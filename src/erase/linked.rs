@@ -275,8 +275,8 @@ impl Person {
         }
     }
 
-    /// Follows each named user id on the person's rows, and an unnamed user id if it is the only one. Returns the
-    /// identifiers whose rows are needed for a decision.
+    /// Follows each named user id on the person's rows. Follows an unnamed user id only if the person has no other user
+    /// id, and if it has not too many visitors. Returns the identifiers whose rows are needed for a decision.
     fn adopt_user_ids(&mut self, known: &RowIndex, named: &BTreeSet<Identifier>) -> BTreeSet<Identifier> {
         let (mut found, mut unknown) = (BTreeSet::new(), BTreeSet::new());
         for row in &self.rows {

@@ -43,8 +43,9 @@ fn names_of(identifiers: &LinkedIdentifiers) -> Vec<Name> {
     identifiers.visitors_of.iter().flat_map(forms).collect()
 }
 
-/// Requests a purge of all names that the journal does not list as done. Writes the journal after each answer, so that
-/// a resumed erasure repeats no request. `delay_seconds` is the delay of the service, or `None` for its default.
+/// Requests a purge of all names that the journal does not list as done. Writes the journal after each accepted request
+/// and each name that is refused alone, so that a resumed erasure does not request these names again. `delay_seconds`
+/// is the delay of the service, or `None` for its default.
 pub(super) async fn purge(
     source: &Source,
     (journals, key, failpoints): (&Journals, &IdentifierKey, &Failpoints),

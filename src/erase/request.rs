@@ -41,7 +41,8 @@ pub struct EraseRequest {
 impl EraseRequest {
     /// Creates a request for the sessions that vanished before a time, in epoch milliseconds.
     pub fn vanished(before_ms: i64) -> EraseRequest {
-        // The name is fixed, so that a later run finds the journal although other sessions may have vanished since.
+        // The request names this fixed text instead of the sessions. So a later run finds the journal, although other
+        // sessions may have vanished since.
         let everybody = Identifier { kind: IdentifierKind::Session, value: "vanished at the service".to_owned() };
         let people = BTreeSet::from([everybody]);
         EraseRequest { reason: Reason::Vanished { before_ms }, people, local_only: true, ..EraseRequest::default() }

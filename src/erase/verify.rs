@@ -161,7 +161,8 @@ fn search_results(settings: &Settings, people: &RecordsOf<'_>) -> Result<Option<
         searched: results.files,
         bytes: results.bytes,
         left: results.rows + results.mentions,
-        // Files at a stored path that name the people and are no results files are never changed.
+        // At the path of an earlier results file there may be another program's file now. Such a file is never changed;
+        // it counts here if it names an erased person.
         unexplained: results.foreign_files,
         ..LocationResult::default()
     };

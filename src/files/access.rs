@@ -1,4 +1,5 @@
-//! Access rights of files: only this user can read a new file; a replaced file keeps its mode, owner and group.
+//! Access rights of files: only this user can read a new file, unless the caller chooses another [`Access`]; a replaced
+//! file keeps its mode, owner and group.
 //!
 //! A folder with the set-group-id bit is shared on purpose: a new file in it gets the group rights of the folder.
 
@@ -27,13 +28,13 @@ const OF_OTHERS: u32 = 0o007;
 /// The set-group-id bit.
 const SHARED_WITH_GROUP: u32 = 0o2000;
 
-/// The umask at the start of the process.
+/// The umask of the user: that of the process before [`keep_private`] changed it.
 static USUAL_UMASK: OnceLock<u32> = OnceLock::new();
 
 /// Who may read a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Only this user, because the file may contain personal data.
+    /// Only this user, and the group of a folder with the set-group-id bit, because the file may contain personal data.
     Private,
     /// The users that the umask admits.
     Usual,
@@ -72,14 +73,15 @@ pub(super) fn copy_from(file: &File, target: &Path, old: &Metadata) -> io::Resul
     }
     set_mode(file, new.mode() & kept, wanted)?;
     if !copy_acl(file, target) {
-        // With an access control list, the group bits are the mask of that list, not the rights of the group.
+        // With an access control list, the group bits are the mask of that list, not the rights of the group. Without
+        // the list, they could give the group more rights than before, so they are removed.
         file.set_permissions(Permissions::from_mode(wanted & !OF_GROUP))?;
     }
     Ok(())
 }
 
 /// Returns a mode for a file that could not keep its group. The group gets no rights. Everybody else gets at most the
-/// rights of the old group, because its members now are among them.
+/// rights of the old group, because the members of the old group now count as everybody else.
 fn without_group(mode: u32) -> u32 {
     let of_group = (mode & OF_GROUP) >> 3;
     mode & !OF_GROUP & !(OF_OTHERS & !of_group)
@@ -117,15 +119,16 @@ fn copy_acl(_file: &File, _target: &Path) -> bool {
     true
 }
 
-/// Returns the group rights of a new file in a folder: the owner rights in `mode`, as far as the folder is shared with
-/// its group.
+/// Returns the group rights of a new file in a folder. In a folder with the set-group-id bit, the group gets the
+/// owner's rights in `mode`, as far as the group has these rights in the folder. In another folder, the group gets
+/// none.
 fn group_rights(mode: u32, folder: &Path) -> io::Result<u32> {
     let of_folder = fs::metadata(folder)?.mode();
     Ok(if of_folder & SHARED_WITH_GROUP == 0 { 0 } else { (mode & OF_OWNER) >> 3 & of_folder & OF_GROUP })
 }
 
-/// Creates a folder and its missing parents, for this user only. In a folder that is shared with its group, the new
-/// folder is shared too. Does nothing if the folder exists.
+/// Creates a folder and its missing parents, for this user only. In a folder with the set-group-id bit, the new folder
+/// is shared with the group, too. Does nothing if the folder exists.
 pub fn create_folders(path: &Path) -> io::Result<()> {
     if path.as_os_str().is_empty() || path.is_dir() {
         return Ok(());
@@ -148,7 +151,8 @@ pub fn create_folders(path: &Path) -> io::Result<()> {
 /// replace. A file that `old` lacks gets the access of a new private file.
 ///
 /// # Errors
-/// `InvalidInput` if the old folder contains a link: the target of the link would be left behind.
+/// `InvalidInput` if the old folder has a link where the new folder has a file or folder: the target of the link would
+/// be left behind.
 pub fn keep_access_below(old: &Path, new: &Path) -> io::Result<()> {
     let mut paths = vec![(old.to_owned(), new.to_owned())];
     while let Some((old, new)) = paths.pop() {

@@ -1,8 +1,9 @@
 //! Durable file operations: replaces a file atomically, syncs folders, and sets who may read a new file.
 //!
 //! - A symbolic link is followed: its target is replaced, and the link stays.
-//! - A replaced file keeps its mode, owner and group. Only this user can read a new file.
-//! - Devices, pipes and descriptors are written to directly: see [`Output`].
+//! - A replaced file keeps its mode, owner and group. Only this user can read a new file, unless the caller chooses
+//!   another [`Access`].
+//! - [`Output`] writes to devices, pipes and descriptors directly; the other functions cannot replace them.
 //!
 //! This module does not interpret the content of a file.
 
@@ -40,7 +41,7 @@ pub fn real_path(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "too many symbolic links lead from one to the next"))
 }
 
-/// Returns the target of a link; `None` if the path is not a link.
+/// Returns the target of a link; `None` if the path is not a link, does not exist or cannot be read.
 fn next_link(path: &Path) -> io::Result<Option<PathBuf>> {
     match fs::read_link(path) {
         Ok(target) => Ok(Some(folder_of(path).join(target))),

@@ -66,7 +66,8 @@ impl Output {
     }
 }
 
-/// Writes a file that only this user can read, such as a key, a list or a journal; atomically and durably.
+/// Writes a file such as a key, a list or a journal, atomically and durably. Only this user can read a new file; a
+/// replaced file keeps its access.
 ///
 /// A kill leaves the earlier file unchanged, and perhaps a file `<file>.new`, which the next write removes.
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {

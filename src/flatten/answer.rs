@@ -2,8 +2,9 @@
 //! answer's choices, cells, ranks, items and recordings.
 //!
 //! The type of the question decides how its answer is read. Two rules hold for every type. An answer that is a number
-//! also fills `answer_number`. An answer is skipped if it is missing, null, blank, empty or all null, except under
-//! TEXTURLPROMPT, which asks nothing.
+//! also fills `answer_number`. An answer is skipped if it is missing, null, a blank text, an empty list or an empty
+//! object. TEXTURLPROMPT asks nothing, so its answers are never skipped. Where a type expects a list or an object, an
+//! answer with only null values is skipped too.
 //!
 //! An answer whose shape does not fit the type of its question is drift and has no rows in the child tables. The caller
 //! stores the exact text of every answer in `answer_json`.
@@ -171,7 +172,7 @@ impl<'a> AnswerTables<'a> {
             Some(items) => items.into_iter().map(text_or_json).collect(),
             None => vec![Some(Cow::Borrowed(text.as_ref()))],
         };
-        // For an empty list this is true too.
+        // `all` is true for an empty list too, so an empty list is skipped.
         columns.is_skipped |= labels.iter().all(Option::is_none);
         if !columns.is_skipped {
             append_choices(&mut self.choices, input.key, &labels, input.selected_indexes);

@@ -76,7 +76,7 @@ impl DriftLog {
         }
     }
 
-    /// Adds the drift of an object's fields. If the rules discard a value, the entry says so.
+    /// Adds the drift of an object's fields. If the rules discard a value, the fate of its entry says so.
     pub(super) fn add_all(&mut self, record: i64, prefix: &'static str, drift: &[FieldDrift]) {
         drift.iter().for_each(|field| self.add(record, prefix, field, DriftFate::ValueDiscarded));
     }
@@ -87,7 +87,7 @@ impl DriftLog {
     }
 
     /// Adds a value that cannot be read, and whose record is therefore rejected. `name` is the key field; empty if the
-    /// complete record is unreadable.
+    /// record is not an object.
     pub(super) fn add_unreadable(&mut self, record: i64, name: &'static str, value: &str) {
         let fate =
             if self.rules.type_clashes == DriftMode::Freeze { DriftFate::Frozen } else { DriftFate::RowRejected };
@@ -105,7 +105,8 @@ impl DriftLog {
     }
 
     /// Adds drift of one field, and applies the drift rules: a rule may discard the record. `prefix` is the path of the
-    /// parent object. `fate_if_value_discarded` is what happens to the value under the rule `DiscardValue`.
+    /// parent object. `fate_if_value_discarded` is the fate of the value under the mode `DiscardValue`, which differs
+    /// for fields of answers.
     fn add(&mut self, record: i64, prefix: &'static str, field: &FieldDrift, fate_if_value_discarded: DriftFate) {
         let (kind, name) = (field.kind, reportable_name(&field.name));
         let fate = match self.rules.mode(kind) {
@@ -155,8 +156,8 @@ impl DriftLog {
     }
 }
 
-/// Returns the name if it looks like a field name, and [`HIDDEN_NAME`] if it could be a mail address, a telephone
-/// number or a sentence.
+/// Returns the name if it looks like a field name, and otherwise [`HIDDEN_NAME`], because the name could be a mail
+/// address, a telephone number or a sentence.
 fn reportable_name(name: &str) -> &str {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-$[]".contains(&byte);
     let begins_well = name.bytes().next().is_none_or(|first| first.is_ascii_alphabetic() || b"_$".contains(&first));

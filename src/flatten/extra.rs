@@ -1,8 +1,9 @@
-//! The column `extra`: fields without a column, as one JSON object with sorted keys and exact values.
+//! The column `extra`: one JSON object with sorted keys and exact values. It contains unknown fields, values that do
+//! not fit their column, and earlier values of repeated fields.
 //!
-//! All values of a repeated name are stored. The last value is under the name itself. Earlier values are under
-//! `name#1`, `name#2` and so on, in the order sent. If another field is already called `name#1`, the number 1 is
-//! skipped.
+//! All values of a repeated name are stored. The last value is under the name itself, or in the column of the field.
+//! Earlier values are under `name#1`, `name#2` and so on, in the order sent. If another field is already called
+//! `name#1`, the number 1 is skipped.
 
 use std::{borrow::Cow, collections::HashSet};
 

@@ -52,7 +52,8 @@ pub(super) struct KeyError {
     pub field: &'static str,
 }
 
-/// Maximum bytes of a text in a key; a UUID has 36. Every row of every child table repeats the key.
+/// Maximum bytes of a text in a key; a UUID has 36. The key is limited because every row of every child table repeats
+/// it.
 pub(super) const KEY_TEXT_BYTES_MAX: usize = 256;
 
 /// For this many positions in an object, the field that the last object had at the position is remembered.
@@ -68,7 +69,7 @@ pub(super) struct Fields<'a, F> {
     last_slots: [u8; REMEMBERED_POSITIONS],
     /// The values of the current object that are stored in the column `extra`.
     pub extra: Extra<'a>,
-    /// The drift of the current object: values that are stored, and values that the rules discard.
+    /// The drift of the current object, both of values that are stored and of values that the rules discard.
     pub drift: Vec<FieldDrift<'a>>,
     pub rules: DriftRules,
     field: PhantomData<F>,
@@ -133,9 +134,10 @@ impl<'a, F: WireField> Fields<'a, F> {
         self.raw(field).filter(|raw| *raw != "null")
     }
 
-    /// Adds the exact text of the field to `extra`, because its column cannot hold the complete value.
+    /// Adds the exact text of the field to `extra`, because its column cannot hold the complete value. A null is not
+    /// added.
     pub(super) fn add_to_extra(&mut self, field: F) {
-        if let Some(raw) = self.raw(field) {
+        if let Some(raw) = self.json(field) {
             self.extra.add(field.name(), raw);
         }
     }

@@ -1,4 +1,4 @@
-//! Turns the pages of a stream into Arrow batches and rejects. Every row of a run passes this module, so its speed
+//! Turns the pages of a stream into Arrow batches and rejects. Every record of a run passes this module, so its speed
 //! matters.
 //!
 //! Pure: no clock, no IO, no state between pages; the same bytes always give the same rows. Every record of a page
@@ -83,7 +83,8 @@ const RECORD_BYTES_LIKELY: usize = 400;
 /// The reason why a complete page could not be flattened. No content of a record can cause these errors.
 #[derive(Debug, thiserror::Error)]
 pub enum FlattenError {
-    /// The body is not the JSON of a list call. The source has checked it, so the archive may be damaged.
+    /// The body is not the JSON of a list call. The module `source` has checked each new page, so the archive may be
+    /// damaged.
     #[error("the page is not the JSON of a list call")]
     NotAPage(#[source] PageError),
     /// The envelope has no `data`. Such a page is an error of the service, not an empty page.
@@ -100,8 +101,9 @@ pub enum FlattenError {
     Contract(#[from] ArrowError),
 }
 
-/// Flattens the body of one page. Every record becomes a row or a reject, as the drift rules say. The rule `freeze`
-/// gives the same rows as `evolve`; the caller freezes the window if an entry of the returned `drift` is frozen.
+/// Flattens the body of one page. Every record becomes a row or a reject, as the drift rules say. The mode `freeze`
+/// gives the same rows as `evolve`; the caller does not apply the scan if an entry of the returned `drift` has the fate
+/// `Frozen`.
 ///
 /// # Errors
 ///
@@ -168,8 +170,8 @@ fn flatten_body<'a, T: RecordTables<'a>>(
     Ok(FlatPage { discarded, drift: flat.drift, ..remaining })
 }
 
-/// Flattens a page in one pass. Returns `None` if the page has rejects, which is rare. A reject needs the text of its
-/// record, which the fast pass does not have.
+/// Flattens a page in one pass. Returns `None` if the page has rejects or is malformed, which is rare. A reject needs
+/// the text of its record, which the fast pass does not have.
 fn flatten_objects<'a, T: RecordTables<'a>>(
     text: &'a str,
     rules: DriftRules,

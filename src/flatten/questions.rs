@@ -1,4 +1,4 @@
-//! `survey_questions` and `survey_question_options`.
+//! Flattens the questions of a survey: the tables `survey_questions` and `survey_question_options`.
 
 use std::borrow::Cow;
 

@@ -153,7 +153,8 @@ impl<'a> ResponseTables<'a> {
     }
 
     /// Appends the URL, `meta`, custom metadata and the visitor snapshot, which the service sends only if a scan
-    /// requests them. A value of a wrong shape goes to `extra`.
+    /// requests them. A URL, `meta` or snapshot of a wrong shape goes to `extra`, unless the drift rules discard it.
+    /// The column `custom_metadata` stores a value of any shape.
     fn append_context(&mut self, key: &AnswerKey<'a>) {
         let (fields, row) = (&mut self.fields, &mut self.responses);
         row.text("url", fields.text(Wire::Url).as_deref());

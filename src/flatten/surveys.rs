@@ -4,7 +4,7 @@
 //! rows of these tables. The hash excludes members that the drift rules discard.
 //!
 //! If `questions` or `constraints` is not a list, or has an item that is not an object, `extra` stores the complete
-//! value. Items that are objects still have rows.
+//! value, unless the drift rules discard it. Items that are objects still have rows.
 
 use std::borrow::Cow;
 
@@ -42,7 +42,7 @@ wire_fields! {
 }
 
 wire_fields! {
-    /// The fields of a targeting rule.
+    /// The fields of a constraint, which is a targeting rule of a survey.
     ConstraintField {
         Type = "type",
         ComparisonType = "comparisonType",
@@ -161,8 +161,8 @@ impl<'a> RecordTables<'a> for SurveyTables<'a> {
 
 impl<'a> SurveyTables<'a> {
     /// Calls `append` with the ordinal (from 1) and the members of each item of a list. If the list is malformed, adds
-    /// the complete list to `extra`. `append` returns the item without the members that the drift rules discard; `None`
-    /// if they discard none.
+    /// the complete list to `extra`, unless the drift rules discard it. `append` returns the item without the members
+    /// that the drift rules discard; `None` if they discard none.
     fn append_list(&mut self, field: SurveyField, append: impl Fn(&mut Self, i64, &[Entry<'a>]) -> Option<String>) {
         let Some(raw) = self.fields.json(field) else {
             return;

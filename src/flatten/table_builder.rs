@@ -21,7 +21,8 @@ use crate::{
 };
 
 /// Maximum rows of a child table from one page. This limit keeps the texts of a column far below the 2 GiB of Arrow.
-/// The values of further rows are only in the JSON columns of the base table.
+/// The values of further rows are only in the JSON columns of the base table. Callers ask [`TableBuilder::is_full`].
+/// Tables of surveys are not limited: their rows repeat no text.
 const CHILD_ROWS_MAX: usize = 4_000_000;
 
 /// Typical bytes of a text cell, to estimate the size of a column.
@@ -63,6 +64,7 @@ enum HashTarget {
     None,
 }
 
+/// The cells of a column, in the builder for their type.
 #[derive(Debug)]
 enum Cells {
     Text(StringBuilder),
@@ -113,13 +115,14 @@ fn hash_target(table: &Table, column: &Column) -> HashTarget {
     match table.kind {
         TableKind::Base if table.key.contains(&column.name) => HashTarget::Key,
         TableKind::Base if column.is_hashed() => HashTarget::Content,
-        // Rows of child tables are replaced with their parent row.
+        // Computed columns are not hashed. Rows of child tables need no hash, because they are replaced with their
+        // parent row.
         _ => HashTarget::None,
     }
 }
 
-/// Appends a cell to the next column. Unless `$compared` is `None`, it goes into the hash that includes the column;
-/// usually `$compared` is the value itself.
+/// Appends a cell to the next column. `$compared`, which usually is the value itself, goes into the hash that includes
+/// the column, unless `$compared` is `None`.
 macro_rules! cell {
     ($method:ident, $cells:ident, $hash:ident, $value:ty, $borrow:expr, $doc:literal) => {
         #[doc = $doc]

@@ -1,9 +1,9 @@
 //! Flattens webhook deliveries: parses each body (`body.rs`) and builds its rows (`rows.rs`).
 //!
 //! The content of a body decides the kind of its event, because the service's event names are ambiguous. In the
-//! service's samples, `studySent` and `studySeen` occur for both triggers. Every body becomes a row. Lists and objects
-//! inside JSON texts are parsed, and the exact bytes are stored too. Deliveries of one event share an `event_key`;
-//! duplicates are not removed here.
+//! service's samples, the names `studySent` and `studySeen` both occur for surveys that were sent and for surveys that
+//! were seen. Every body becomes a row. Lists and objects inside JSON texts are parsed, and the exact bytes are stored
+//! too. Deliveries of one event share an `event_key`; duplicates are not removed here.
 
 use std::borrow::Cow;
 
@@ -33,7 +33,8 @@ pub fn summarize_body(body: &[u8]) -> BodySummary {
 /// Flattens deliveries. `environment_id` is the environment of this warehouse; if it is known, deliveries of another
 /// environment get the kind [`EventKind::OtherEnvironment`](crate::model::EventKind::OtherEnvironment).
 ///
-/// # Errors A bug of this program, or an empty list of deliveries. No content of a body causes an error.
+/// # Errors
+/// If the list of deliveries is empty; any other error is a bug of this program. No content of a body causes an error.
 pub fn flatten_deliveries(deliveries: &[Delivery], environment_id: Option<&str>) -> Result<FlatDeliveries, ArrowError> {
     let mut tables = EventTables::new(deliveries.len())?;
     for (record, delivery) in (0_i64..).zip(deliveries) {
@@ -53,7 +54,8 @@ pub fn flatten_deliveries(deliveries: &[Delivery], environment_id: Option<&str>)
 /// Flattens the bodies in stored rows of `webhook_events` again, for a replay. Each new row keeps the key and kind of
 /// its stored row. A stored row without a body becomes a row without content.
 ///
-/// # Errors If a column is missing or has another type, or if there are no rows.
+/// # Errors
+/// If a column is missing or has another type, or if there are no rows.
 pub fn flatten_stored_events(stored: &RecordBatch) -> Result<FlatEvents, ArrowError> {
     let column = |name: &str| {
         let column = stored.column_by_name(name);

@@ -37,8 +37,8 @@ pub(crate) fn has_guessed_unit(raw: &str) -> bool {
     number.is_some_and(|number| EpochUnit::of(number) != EpochUnit::Milliseconds || read_integer(raw).is_none())
 }
 
-/// Converts an epoch number to microseconds. The magnitude of the number decides its unit. An integer with a finer unit
-/// is rounded down. `None` if the number is too small or does not fit.
+/// Converts an epoch number to microseconds. The magnitude of the number decides its unit. An integer in a unit finer
+/// than the microsecond is rounded down. `None` for a small number with a fraction, and if the result does not fit.
 fn read_epoch(raw: &str) -> Option<i64> {
     let number = read_number(raw)?;
     let per_second = EpochUnit::of(number).per_second();

@@ -1,4 +1,5 @@
-//! Finds the bytes that end or escape within a JSON string: quotes, backslashes and control characters.
+//! Finds the bytes of a JSON string that need attention: quotes end the string, backslashes begin an escape, and
+//! control characters are forbidden.
 
 /// Bytes that one call examines.
 pub(super) const CHUNK_BYTES: usize = 16;
@@ -11,6 +12,7 @@ pub(super) fn special_bytes(chunk: &[u8; CHUNK_BYTES]) -> u32 {
     unsafe { sse2(chunk) }
 }
 
+/// Does the work of [`special_bytes`] with SSE2 instructions.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "sse2")]

@@ -18,8 +18,8 @@ use crate::{
 
 mod arrow_scan;
 
-/// Size of the commit log at which the engine makes a checkpoint by itself. The size is so large that normally only
-/// `publish` makes checkpoints.
+/// Size of the commit log at which the engine itself folds the log into the database file (a DuckDB checkpoint). The
+/// size is so large that normally only `publish` does this.
 const CHECKPOINT_THRESHOLD: &str = "1GiB";
 
 /// Memory that a thread needs to write a row group, in bytes. The engine does not count all of this memory in its

@@ -28,7 +28,7 @@ pub enum LoadError {
     /// The warehouse belongs to another service or environment: name another warehouse, or rebind it.
     #[error("{} was filled from {found}, and this run reads {wanted}", path.display())]
     OtherIdentity { path: PathBuf, found: String, wanted: String },
-    /// The Parquet warehouse has another partition size than the setting: set it back, or fill a new folder.
+    /// The Parquet warehouse has another partition size than the setting: restore the setting, or fill a new folder.
     #[error("{} is partitioned by {found}, and the setting says {wanted}", path.display())]
     OtherPartition { path: PathBuf, found: String, wanted: String },
     /// A newer version of this program or of the engine wrote the warehouse: upgrade.

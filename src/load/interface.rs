@@ -38,8 +38,8 @@ pub struct LedgerEntry {
     pub scan: Scan,
     /// Number of records that the scan returned.
     pub rows_read: u64,
-    /// Number of missing rows that were withheld, because they are too many to believe. If the number is not 0, the
-    /// window needs a recheck.
+    /// Number of missing rows that were withheld, because the vanish policy did not believe that they vanished. If the
+    /// number is not 0, the window needs a recheck.
     pub withheld: u64,
     /// How the scan proved its window complete.
     pub proof: Proof,
@@ -63,7 +63,7 @@ pub struct CommitOptions {
 pub enum VanishPolicy {
     /// Marks missing rows as vanished, with a guard against mass deletion. All missing rows are withheld if they exceed
     /// both limits. All missing rows are also withheld if a record of the scan was not JSON. After a scan without
-    /// records, more missing rows than the answers of one session are withheld.
+    /// records, another limit replaces these two: more missing rows than the answers of one session are withheld.
     Guarded {
         /// Largest share of the stored rows of the window that may vanish, 0 to 1.
         share_max: f64,

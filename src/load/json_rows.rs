@@ -7,7 +7,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::LoadError;
 
-/// Rows of a batch that is read from a Parquet file.
+/// Number of rows of a batch that is read from a Parquet file.
 const BATCH_ROWS: usize = 1024;
 /// Format of times without a zone. Times in a warehouse are UTC.
 const PLAIN_TIME: &str = "%Y-%m-%dT%H:%M:%S%.fZ";

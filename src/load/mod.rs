@@ -2,8 +2,8 @@
 //! no configuration.
 //!
 //! A [`Warehouse`] is a store ([`store`]: a DuckDB file or a folder of Parquet files) with operations on its rows.
-//! [`scan`] compares a scan with the stored rows and writes the differences. [`tables`] writes the tables that do not
-//! come from scans. [`persons`] finds and removes people.
+//! [`scan`] compares a scan with the stored rows and writes the differences. [`tables`] reads and writes rows that are
+//! not records of a scan, such as the ledger and webhook events. [`persons`] finds and removes people.
 
 #[cfg(test)]
 mod conformance;

@@ -84,7 +84,8 @@ impl Warehouse {
     }
 
     /// Applies a complete scan and adds its row to the ledger. The changes are durable only after the next commit.
-    /// Changes nothing if the ledger has the scan already. An error rolls back all scans since the last commit.
+    /// Changes nothing if the ledger has the scan already. An error rolls back all scans since the last commit. After
+    /// such a loss, fails with `RolledBack` until [`Warehouse::commit`] has reported the loss.
     pub fn apply(&mut self, scan: &Scan, pages: &dyn Pages, options: &CommitOptions) -> Result<Applied, LoadError> {
         self.require_nothing_lost()?;
         let applied = self.apply_if_new(scan, pages, options);
@@ -269,8 +270,8 @@ impl Warehouse {
         Ok(found)
     }
 
-    /// Returns an error if the bytes of removed rows could not be removed from the files. The error names the object of
-    /// a user that blocks it. Changes no row.
+    /// Returns an error if the bytes of removed rows could not be removed from the files. The error names the user's
+    /// object that blocks the removal. Changes no row.
     pub fn require_erasable(&mut self) -> Result<(), LoadError> {
         self.commit_pending()?;
         self.store.store().require_purgeable()
@@ -283,7 +284,7 @@ impl Warehouse {
     }
 
     /// Replaces identifiers in the columns that `mentions` lists. With `only_own`, replaces identifiers only in the
-    /// tables with the program's reports about its runs (`OWN_TABLES`). Returns the number of rows that mentioned a
+    /// table with the program's reports about its runs (`sync_runs`). Returns the number of rows that mentioned a
     /// person. If a row changed, the bytes of the old texts are removed from the files.
     pub fn redact(
         &mut self,

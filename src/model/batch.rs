@@ -51,7 +51,7 @@ impl FlatPage {
         self.batches.iter().find(|batch| batch.table == name).map(|batch| &batch.rows)
     }
 
-    /// Returns the memory of the page's buffers, in bytes.
+    /// Returns the memory of the page's buffers, in bytes. Does not count key hashes and drift.
     pub fn memory_bytes(&self) -> usize {
         let rejects: usize = self.rejects.iter().map(|reject| reject.raw.len()).sum();
         let absent: usize = self.absent.iter().map(|key| key.capacity() + size_of::<String>()).sum();

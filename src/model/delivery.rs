@@ -66,8 +66,8 @@ named! {
 }
 
 impl EventKind {
-    /// Returns true if a delivery of this kind proves from which environment the webhooks come. Test deliveries and
-    /// unknown ones do not: anybody can send them.
+    /// Returns true if a delivery of this kind proves from which environment the webhooks come. Returns false for test
+    /// deliveries, for bodies that are unknown or not JSON, and for events of another environment.
     pub fn identifies_environment(self) -> bool {
         !matches!(self, EventKind::Test | EventKind::OtherEnvironment | EventKind::Unknown | EventKind::NotJson)
     }

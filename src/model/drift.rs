@@ -177,8 +177,8 @@ impl Drift {
         self.totals.is_empty()
     }
 
-    /// Adds an entry, or its records to the entry of the same drift. If the list of entries is full, only the records
-    /// are counted.
+    /// Adds an entry, or its records to the entry of the same drift. If the fates differ, the entry gets the one that
+    /// comes later in [`DriftFate`]. If the list of entries is full, only the records are counted.
     pub fn add(&mut self, entry: DriftEntry) {
         *self.totals.entry(entry.kind).or_default() += entry.records;
         let is_value = matches!(entry.kind, DriftKind::NewQuestionType | DriftKind::NewEnumValue);

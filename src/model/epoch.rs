@@ -49,8 +49,9 @@ impl EpochUnit {
 
 /// Parses epoch milliseconds.
 ///
-/// # Errors If the text is not a whole number, or the number has another unit. For another unit, the error names the
-/// same time in milliseconds.
+/// # Errors
+/// If the text is not a whole number, the number has another unit, or the time is outside the calendar. For another
+/// unit, the error names the same time in milliseconds.
 pub fn epoch_ms(text: &str) -> Result<i64, String> {
     let number: i64 = text.parse().map_err(|_| format!("'{text}' is not a whole number of epoch milliseconds"))?;
     let unit = EpochUnit::of(number as f64);

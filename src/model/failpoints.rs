@@ -32,7 +32,7 @@ pub enum DurableStep {
     SpoolRemoved,
     /// Rename a downloaded recording to its content hash.
     RecordingKept,
-    /// Record the state of an upload.
+    /// Write the outcome of the download of a recording.
     RecordingNoted,
     /// Remove the recordings of a session.
     RecordingRemoved,

@@ -16,7 +16,7 @@ pub enum Flag {
     WithUrls = 2,
     /// Adds `meta`.
     WithMeta = 4,
-    /// Adds `customMetadata` (link studies only).
+    /// Adds `customMetadata`, which only responses to link studies have.
     WithCustomMetadata = 8,
     /// Includes soft-deleted responses, with `deletedAt`.
     WithDeletedResponses = 16,

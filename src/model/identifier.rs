@@ -48,7 +48,7 @@ pub enum IdentifierKind {
 }
 
 named! {
-    /// Returns the name in contracts and in JSON.
+    /// Returns the name in the contracts of `schemas/` and in JSON.
     IdentifierKind {
         UserId => "user_id",
         Email => "email",
@@ -108,8 +108,8 @@ pub fn merge_spellings(spellings: &mut Spellings, others: Spellings) {
 }
 
 impl WrittenIdentifier {
-    /// Parses the value of a field for identifiers of this kind; `None` if the value names nobody. The field of a
-    /// visitor may contain the number or the UUID, whatever its declared kind.
+    /// Parses the value of a field for identifiers of this kind. `None` if the value names nobody, or should be a mail
+    /// address and is none. The field of a visitor may contain the number or the UUID, whatever its declared kind.
     pub fn read(kind: IdentifierKind, text: &str) -> Option<WrittenIdentifier> {
         let trimmed = text.trim();
         if trimmed.is_empty() || PLACEHOLDERS.iter().any(|nobody| trimmed.eq_ignore_ascii_case(nobody)) {
@@ -127,8 +127,8 @@ impl WrittenIdentifier {
         Some(WrittenIdentifier { identifier: Identifier { kind, value }, written })
     }
 
-    /// Returns the identifier with its spelling as the value, as earlier versions of the program compared it; `None` if
-    /// the spelling is the normal form.
+    /// Returns the identifier with its spelling as the value, as earlier versions of the program compared it.
+    /// Suppression lists and journals of these versions contain its hash. `None` if the spelling is the normal form.
     pub fn as_written(&self) -> Option<Identifier> {
         let Identifier { kind, value } = &self.identifier;
         (*value != self.written).then(|| Identifier { kind: *kind, value: self.written.clone() })
@@ -166,14 +166,14 @@ impl Identifier {
     }
 
     /// Returns the [`written_forms`](Self::written_forms): each as it is, with composed letters, and with decomposed
-    /// letters.
+    /// letters. A search in raw bytes needs them all.
     pub fn all_forms(&self, spellings: &Spellings) -> BTreeSet<String> {
         let forms = self.written_forms(spellings);
         forms.iter().flat_map(|form| [form.clone(), composed(form), decomposed(form)]).collect()
     }
 
     /// Returns true if the identifier can be searched for in free text. Returns false for a value without letters, and
-    /// for `true` and `false`, which occur everywhere.
+    /// for `true` and `false`: such texts occur where they name nobody.
     pub fn is_searchable(&self) -> bool {
         let is_literal = matches!(self.value.as_str(), "true" | "false");
         !is_literal && self.value.chars().any(char::is_alphabetic)

@@ -53,8 +53,8 @@ pub fn unicode_domain(text: &str) -> String {
     mapped.strip_suffix('.').map(str::to_owned).unwrap_or(mapped)
 }
 
-/// Returns true if the text can be the part of an address before the `@`. Without quotes, some ASCII characters are not
-/// allowed; all other letters are.
+/// Returns true if the text can be the part of an address before the `@`. A text in quotes may have all characters
+/// except control characters. Without quotes, white space and some ASCII characters are not allowed either.
 fn is_local_part(text: &str) -> bool {
     if text.len() > 2 && text.starts_with('"') && text.ends_with('"') {
         return !text.chars().any(char::is_control);

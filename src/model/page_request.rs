@@ -23,7 +23,8 @@ impl fmt::Display for PageToken {
 pub struct PageRequest {
     /// The stream, or one survey of it.
     pub scope: Scope,
-    /// The range of creation time. `source` decides how the request expresses its half-open end.
+    /// The range of creation time. `src/source/address.rs` requests up to two milliseconds more, because it is unknown
+    /// whether the service's bounds are inclusive.
     pub window: Window,
     /// The optional parts to request; only responses have optional parts.
     pub flags: FlagSet,
@@ -52,7 +53,8 @@ pub enum EndStyle {
     Missing = 2,
     /// `cursor: ""`.
     EmptyText = 4,
-    /// Status 404 for a request of the list: the result is complete.
+    /// Status 404. For a first page: the list exists, and no row is in the range. For a page token: the 404 was proven
+    /// to be the end.
     NotFound = 8,
 }
 

@@ -1,5 +1,5 @@
-//! The service profile: behaviours that the contract leaves open and that runs measure. This file defines the names and
-//! values as they are stored; `pipeline::service_profile` measures them.
+//! The service profile: behaviours that the service's documentation leaves open and that runs measure. This file
+//! defines the names and values as they are stored; `pipeline::service_profile` measures them.
 //!
 //! A behaviour decides how much to request, and never makes a window complete (promise P3).
 
@@ -27,7 +27,7 @@ pub mod names {
     pub const THEMES_PAGE_ROWS: &str = "themes_page_rows";
     /// The largest page size of responses that the service answered in time, in rows: a number.
     pub const PAGE_ROWS: &str = "page_rows";
-    /// Whether the service has the list of surveys only under the path of studies: a boolean.
+    /// Whether the service has the list of surveys only at `/v1/studies`, and not at `/v1/surveys`: a boolean.
     pub const SURVEYS_ARE_STUDIES: &str = "surveys_are_studies";
     /// The [`super::RowTime`] that `start` and `end` of responses filter by.
     pub const RESPONSES_FILTERED_BY: &str = "responses_filtered_by";

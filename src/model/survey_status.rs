@@ -18,7 +18,7 @@ pub enum SurveyStatus {
 }
 
 named! {
-    /// Returns the name in the contract.
+    /// Returns the name that the service uses.
     SurveyStatus {
         New => "NEW",
         InProgress => "IN_PROGRESS",
@@ -52,7 +52,8 @@ impl SurveyStatus {
     }
 }
 
-/// How a URL names several statuses. The contract allows all of these spellings; a service may accept only one.
+/// How a URL names several statuses. The service's documentation allows all of these spellings; a service may accept
+/// only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StatusSpelling {

@@ -38,8 +38,9 @@ const DATE_FORMS: &str = "2026-01-31, 2026-01-31T08:00:00Z or epoch milliseconds
 
 /// Parses a time: `2026-01-31` (midnight UTC), RFC 3339, or epoch milliseconds.
 ///
-/// # Errors If the text has another form or lies before 1970. The error names the accepted forms, or the time that was
-/// probably meant.
+/// # Errors
+/// If the text has another form or lies before 1970. The error names the accepted forms, or the time that was probably
+/// meant.
 pub fn parse_date(text: &str) -> Result<i64, String> {
     let text = text.trim();
     let since_1970 = |at_ms: i64| match at_ms {

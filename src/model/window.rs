@@ -43,8 +43,8 @@ impl Window {
     }
 
     /// Returns the shortest window of whole seconds that contains this one. The service may filter by milliseconds,
-    /// while its records show their creation time in whole seconds. A window that ends within a second would lose such
-    /// records.
+    /// while its records show their creation time in whole seconds. Of two windows that meet within a second, the first
+    /// could contain the shown time of a record that only the second returns. The record would then count as vanished.
     #[must_use]
     pub fn widened_to_seconds(self) -> Window {
         let down = |at_ms: i64| at_ms.div_euclid(SECOND_MS).saturating_mul(SECOND_MS);

@@ -98,7 +98,8 @@ fn write_metrics(settings: &Settings, status: &SyncStatus, health: &Health) {
     }
 }
 
-/// Notifies about killed runs and, if `has_ended`, about the newest run. Afterwards sends every pending message.
+/// Notifies about killed runs and, if `has_ended`, about the newest run that ended. Afterwards sends every pending
+/// message.
 async fn notify(settings: &Settings, status: &SyncStatus, health: &Health, rules: HealthRules, has_ended: bool) {
     let (notify, now_ms) = (&settings.notify, status.now_ms);
     let ended = status.last_ended.as_ref().filter(|_| has_ended);

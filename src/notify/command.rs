@@ -93,7 +93,8 @@ impl ProcessGuard {
 /// Runs the command with the message as input and variables. Kills the command and its children at the time limit.
 /// Blocks the thread.
 ///
-/// # Errors A text that says why: the command cannot be run, failed, or reached the time limit.
+/// # Errors
+/// A text that says why: the command cannot be run, failed, or reached the time limit.
 pub(super) fn run(settings: &Settings, message: &Message, guard: &ProcessGuard) -> Result<(), String> {
     let notify = &settings.notify;
     let Some((program, arguments)) = notify.command.split_first() else { return Ok(()) };

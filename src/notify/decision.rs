@@ -86,7 +86,7 @@ impl NotifiedState {
         self.events_for_failure(run, context)
     }
 
-    /// Returns `Failed`, unless the same failure was notified recently.
+    /// Returns `Failed`, unless a failure with the same reason was notified less than `again_after` ago.
     fn events_for_failure(&mut self, run: &RunSummary, context: &RunContext) -> Vec<NotifyEvent> {
         let reason = run.reason.map(RunReason::name).unwrap_or_default();
         let again_ms = i64::try_from(context.again_after.as_millis()).unwrap_or(i64::MAX);

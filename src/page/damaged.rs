@@ -1,7 +1,8 @@
 //! Parses a page of which some records are not JSON. All records that are JSON are read as usual.
 //!
 //! Everything outside of the records must be JSON, up to the last byte of the page. A page that was cut off is refused.
-//! A page is also refused if its end could be text inside a broken record, because later records would be lost.
+//! A page is also refused if the apparent end of its list could be text inside a broken record: the page may have been
+//! cut off there, and later records would be lost.
 
 use std::borrow::Cow;
 
@@ -18,7 +19,8 @@ const SEARCHES_MAX: usize = 64;
 /// Maximum bytes that are examined to find the ends of records, as a multiple of the bytes of the page.
 const EXAMINED_PAGES_MAX: usize = 32;
 
-/// Parses a page with records that are not JSON. Returns `None` if the ends of these records are not certain.
+/// Parses a page with records that are not JSON. Returns `None` if the ends of these records are not certain, if the
+/// page lacks `cursor` or has no single list `data`, or if anything outside of the list is not JSON.
 pub(super) fn parse(body: &[u8]) -> Option<PageParts> {
     let text = masked(body)?;
     let mut finder = RecordFinder { text: &text, bytes_left: body.len().saturating_mul(EXAMINED_PAGES_MAX) };
@@ -97,9 +99,10 @@ impl RecordFinder<'_> {
         }
     }
 
-    /// Returns the records from `start` on, and the end of the list. The record at `start` is broken, and its brackets
-    /// do not show its end. The broken record ends at the first comma before a readable record, or at the bracket that
-    /// closes the list.
+    /// Returns `records`, which are the records before `start`, followed by the records from `start` on; and the end of
+    /// the list. The record at `start` is broken, and its brackets do not show its end. It ends at the first comma or
+    /// `]` after which the rest of the list and of the page can be read. The record after the comma must be a JSON
+    /// object.
     fn records_by_search(
         &mut self,
         start: usize,
@@ -195,8 +198,8 @@ impl RecordFinder<'_> {
     }
 }
 
-/// Returns the end of the list or object at `start`, found by its brackets alone. Brackets inside strings do not count.
-/// `None` if the brackets do not match or the text ends before.
+/// Returns the end of the list, object or string at `start`, found by its brackets and quotes alone. Brackets inside
+/// strings do not count. `None` for another value, if the brackets do not match, or if the text ends before.
 fn container_end(text: &str, start: usize) -> Option<usize> {
     let bytes = text.as_bytes();
     let (mut open, mut position) = (Vec::new(), start);

@@ -19,7 +19,7 @@ pub struct PageParts {
     /// `cursor` or `data` if the page has that member twice.
     pub duplicate: Option<&'static str>,
     pub(super) has_data: bool,
-    /// True if a member `data` is not a list.
+    /// True if a member `data` is no list of records.
     pub(super) has_other_data: bool,
 }
 

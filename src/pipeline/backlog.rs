@@ -112,14 +112,14 @@ fn not_read_again(
     parts.collect()
 }
 
-/// Returns the start of a stream's first sync in epoch milliseconds: the configured start, or by default the beginning
-/// of a day (UTC) some days ago.
+/// Returns the earliest creation time that a stream's first sync reads, in epoch milliseconds: the configured start, or
+/// by default the beginning of the day (UTC) [`crate::config::FIRST_SYNC_DAYS`] days ago.
 fn first_since_ms(stream: &StreamSettings, now_ms: i64) -> i64 {
     stream.since_ms.unwrap_or_else(|| (now_ms - crate::config::FIRST_SYNC_DAYS * DAY_MS).div_euclid(DAY_MS) * DAY_MS)
 }
 
-/// Returns the start of the first sync of these settings, in epoch milliseconds: the earliest start of the streams.
-/// Returns `None` if an earlier run has read any of the streams.
+/// Returns the earliest creation time that a first sync with these settings reads, over all streams with windows, in
+/// epoch milliseconds. Returns `None` if an earlier run has read any of these streams, or if there are none.
 ///
 /// # Errors
 /// If the checkpoints cannot be read.

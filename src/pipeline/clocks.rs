@@ -14,7 +14,7 @@ const DIFFERENCE_MAX_MS: i64 = DAY_MS;
 /// The start of 2026, when this program was written. A clock with an earlier time is wrong.
 const EARLIEST_NOW_MS: i64 = 1_767_225_600_000;
 /// Name of the behaviour that stores by how many milliseconds the service's clock was behind this machine's clock when
-/// no row was newer than the service's clock.
+/// no row was found that is days newer than the service's clock.
 const AGREED_BEHIND: &str = "clock_agreed_behind_ms";
 /// If the service's clock is behind by this much more than the stored difference, it is compared with the rows again.
 const AGREED_TOLERANCE_MS: i64 = 3_600_000;
@@ -110,7 +110,7 @@ impl Run {
     }
 
     /// Adds a note if the service's clock is wrong, with the range that the run does not read for this reason. A clock
-    /// that is behind and agrees with the rows is stored as right.
+    /// that is behind is stored as right if no newer row was found, also if the rows could not be requested.
     pub(super) async fn check_clock(&mut self, service_ms: i64) -> Result<(), PipelineError> {
         let here_ms = self.session.now_ms();
         let behind_ms = here_ms - service_ms;

@@ -17,8 +17,8 @@ use super::{
 };
 
 /// The maximum number of applied rows before a commit. DuckDB writes transactions of at least one row group (122,880
-/// rows of a table) directly to its file, and smaller ones twice, because they go through its log.
-/// A kill loses no pulled pages.
+/// rows of a table) directly to its file, and smaller ones twice, because they go through its log. A kill loses no
+/// pulled pages, because the spools have them.
 pub(super) const UNCOMMITTED_ROWS_MAX: u64 = 1_000_000;
 
 /// The result of the commit of one scan.
@@ -81,7 +81,7 @@ pub(super) async fn apply_and_commit(
 
 /// Applies a complete scan to every warehouse: the first half of its commit.
 ///
-/// 0. A scan with drift of a frozen stream is refused. The scan stays complete and uncommitted.
+/// 0. A scan is refused if it has drift and its stream is frozen. The scan stays complete and uncommitted.
 /// 1. The pages are durable in the spool since the pull. The commit options are written behind the pages.
 /// 2. Each warehouse applies the pages and the ledger row of the scan, all or nothing. After a kill, the next run finds
 ///    the scan unfinished and reads the spool. A warehouse that has the scan in its ledger changes nothing.

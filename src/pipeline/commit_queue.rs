@@ -39,7 +39,7 @@ struct Batch {
     first_at: Instant,
     /// When the last scan was added.
     last_at: Instant,
-    /// True if some warehouse cannot buffer many more rows.
+    /// True if some warehouse has so many unpublished changes that it should commit and publish them now.
     is_full: bool,
 }
 
@@ -134,7 +134,8 @@ impl CommitQueue {
         self.step.join_next().await
     }
 
-    /// Adds an applied scan to the batch. `is_full` is true if some warehouse cannot buffer many more rows.
+    /// Adds an applied scan to the batch. `is_full` is true if some warehouse has so many unpublished changes that it
+    /// should commit and publish them now.
     pub fn add_to_batch(&mut self, task: SyncTask, scan: UncommittedScan, is_full: bool) {
         let now = Instant::now();
         let batch = self.batch.get_or_insert_with(|| Batch { scans: Vec::new(), first_at: now, last_at: now, is_full });

@@ -43,8 +43,8 @@ pub struct FlushResult {
 }
 
 /// Takes the lease and applies the pending deliveries of the inbox to every warehouse. If `publishes` is true, readers
-/// of Parquet see the events at once, and the partition of the month is rewritten. Otherwise, readers see the events
-/// after the next run.
+/// of Parquet see the events at once, and the partition of the month is rewritten. Otherwise, readers of Parquet see
+/// the events after the next publish, usually that of a run.
 ///
 /// # Errors
 /// `Leased` during a run. A run applies the deliveries at its start.
@@ -85,7 +85,7 @@ fn flush(
 }
 
 /// Opens the inbox of the state file. Returns `None` if there is no inbox, or if the settings lack a warehouse that the
-/// deliveries are for.
+/// deliveries are for: the deliveries then stay in the inbox.
 fn inbox_of(settings: &Settings) -> Result<Option<Inbox>, PipelineError> {
     if !Inbox::exists(&settings.state_path)? {
         return Ok(None);

@@ -20,7 +20,9 @@ impl Run {
     /// Runs until nothing is due or the run is stopped. Returns a report also for a failed run, whose committed scans
     /// stay in the warehouses.
     ///
-    /// Resumes unfinished scans, scans the due windows of the lists, fetches recordings, and pulls users.
+    /// The steps, in order: apply webhook deliveries, resume unfinished scans, scan the due windows of the lists, fetch
+    /// recordings, pull users. Afterwards, also after an error or a stop, the run publishes and records the committed
+    /// scans.
     pub async fn execute(mut self) -> (RunReport, Result<(), PipelineError>) {
         let span = spans::run(&self.session);
         let (source, state) = (self.context.source.clone(), self.session.shared_state());
@@ -50,8 +52,8 @@ impl Run {
         run.instrument(span).await
     }
 
-    /// Publishes and records the committed scans, also after an error. Returns the report and the first error.
-    /// `worked` is the outcome of the scans.
+    /// Publishes the committed scans, confirms purges, records the run, and exports the reader copies, also after an
+    /// error. Returns the report and the first error. `worked` is the outcome of the steps of [`Run::execute`].
     async fn finish(mut self, worked: Result<(), PipelineError>) -> (RunReport, Result<(), PipelineError>) {
         if worked.is_err() || self.findings.stop.is_some() {
             self.findings.leave_unfinished([Stream::Users]);
@@ -68,8 +70,8 @@ impl Run {
         (report, outcome.and(remembered))
     }
 
-    /// Returns the unfinished scans that earlier runs left, for the streams that this run reads. Scans of other streams
-    /// stay for a run that reads those.
+    /// Repairs what earlier runs left unfinished ([`resume`]). Returns their unfinished scans, for the streams that
+    /// this run reads. Scans of other streams stay for a run that reads those.
     async fn unfinished_scans(&self) -> Result<Vec<Resumed>, PipelineError> {
         let (context, destinations) = (self.context.clone(), self.destinations.clone());
         let mut resumed = blocking(move || resume(&context, &destinations)).await??;
@@ -134,8 +136,9 @@ impl Run {
     /// service's time. Returns false for a `sync`.
     ///
     /// An end that the user named counts as past, because only a request could tell the service's time. A range with an
-    /// open end ends now, by this machine's clock and the last known difference of the clocks. Returns false if this
-    /// machine's clock was set back since that comparison, or if the service's clock was wrong in it.
+    /// open end ends now: the time of this machine's clock plus the stored difference to the service's clock. For such
+    /// a range, returns false if this machine's clock was set back since the difference was stored, or if the
+    /// difference shows that the service's clock may be wrong.
     fn is_backfilled(&self) -> Result<bool, PipelineError> {
         let Some(window) = self.request.backfill else { return Ok(false) };
         let is_open = window.end_ms == OPEN_END_MS;
@@ -149,7 +152,8 @@ impl Run {
         Ok(self.due(now_ms)?.iter().all(|work| work.due.is_empty()))
     }
 
-    /// Publishes every warehouse, also when another one fails. Removes expired pages from the archive.
+    /// Publishes every warehouse, also when another one fails. Removes expired pages from the archive if the service's
+    /// time is known; a failure of the removal only adds a note.
     async fn publish_all(&mut self) -> Result<(), PipelineError> {
         // In parallel, because each warehouse has its own thread.
         let published = join_all(self.destinations.iter().map(|destination| self.publish(destination))).await;
@@ -177,7 +181,8 @@ impl Run {
         Ok(())
     }
 
-    /// Adds a note about page boundaries that may hide rows.
+    /// Adds the notes about ties to the findings: windows that may lack rows at page boundaries, and changes of the
+    /// service's behaviour.
     fn note_boundaries(&mut self) {
         let notes = self.context.ties.notes();
         for note in notes {

@@ -123,7 +123,7 @@ impl Findings {
         }
     }
 
-    /// Records a scan that was not applied because of drift. Further scans of its stream are not applied either.
+    /// Records a scan that was not applied because of drift. No further scan of its stream starts in this run.
     pub fn freeze(&mut self, frozen: &Frozen) {
         self.add_drift(frozen.stream, &frozen.drift);
         self.frozen.insert(frozen.stream);
@@ -157,9 +157,8 @@ impl Findings {
         streams
     }
 
-    /// Returns when the next run may send requests, in epoch milliseconds, at most [`RETRY_AFTER_KEPT_MAX`] ahead.
-    /// Returns
-    /// `None` if the next run may send requests at any time.
+    /// Returns the time before which the next run may not send requests, in epoch milliseconds, at most
+    /// [`RETRY_AFTER_KEPT_MAX`] ahead. Returns `None` if the next run may send requests at any time.
     pub fn resume_after_ms(&self, now_ms: i64) -> Option<i64> {
         let longest_ms = i64::try_from(RETRY_AFTER_KEPT_MAX.as_millis()).unwrap_or(i64::MAX);
         match self.stop {

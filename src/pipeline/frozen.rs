@@ -14,7 +14,7 @@ const PLACES_NAMED_MAX: usize = 3;
     named(drift)
 )]
 pub struct Frozen {
-    /// The stream. The run reads no further window of it.
+    /// The stream. The run starts no further scan of it.
     pub stream: Stream,
     /// The drift of the scan.
     pub drift: Drift,

@@ -76,7 +76,8 @@ pub fn retry_after_until_ms(state: &State, now_ms: i64) -> Result<Option<i64>, S
     Ok(wait.map(|wait| wait.until_ms))
 }
 
-/// Stores the learned rate and the `Retry-After` wait of this process, for the next one.
+/// Stores the learned rate and the `Retry-After` wait of this process, for the next one. Ends a stored wait if the
+/// service accepts requests again.
 pub fn remember(state: &State, source: &Source, now_ms: i64) -> Result<(), StateError> {
     match source.retry_after_until_ms() {
         Some(until_ms) => store_retry_after(state, until_ms, now_ms)?,

@@ -24,7 +24,7 @@ use super::{
     ties::{TieProbeError, moments_of},
 };
 
-/// How often a part with all rows is cut again.
+/// The maximum number of rounds of requests. Each further round cuts the part that has all rows.
 const CUTS_MAX: usize = 16;
 /// Rows this close together count as one time: the requested range of a part is one millisecond wider on both sides.
 const SAME_TIME_MS: i64 = 4;
@@ -87,7 +87,7 @@ pub(super) async fn is_end(
         }
         match parts_with_all.as_slice() {
             [] => return Ok(true),
-            // All rows are of one time; the other parts are empty.
+            // All rows are so close together that no cut can separate them.
             [part] if part.len_ms() <= 2 * SAME_TIME_MS + 1 => return Ok(true),
             [part] => window = *part,
             // Several parts have all rows: the service ignores `start` and `end`.

@@ -28,7 +28,7 @@ const PAGES_MAX: usize = 20;
 const TIME_MAX: Duration = Duration::from_secs(300);
 
 /// Returns the named surveys that have neither a row nor an answer in the warehouse. Returns `None` if the warehouse
-/// knows all named surveys, or has no survey at all.
+/// knows all named surveys, or if its table of surveys is empty, which proves nothing.
 pub fn unknown_surveys(reader: &mut Reader, named: &[i64]) -> Result<Option<UnknownSurveys>, LoadError> {
     let unknown = find_unknown(reader, named)?;
     Ok((!unknown.ids.is_empty() && !unknown.known.is_empty()).then_some(unknown))
@@ -95,7 +95,8 @@ impl Run {
         }
     }
 
-    /// Publishes the warehouses of the run, and returns the surveys of the settings that the warehouse does not know.
+    /// Returns the surveys of the settings that the warehouse does not know. Before that, publishes the warehouses and
+    /// releases their locks, because the reader opens the files itself.
     async fn unknown_in_own_warehouse(&self) -> Result<UnknownSurveys, PipelineError> {
         for destination in &self.destinations {
             self.publish(destination).await?;
@@ -110,7 +111,7 @@ impl Run {
     }
 
     /// Removes from `unknown` the surveys that the service lists or has answers to. A survey whose request fails counts
-    /// as known. If every request is answered with 404, all surveys count as known, because 404 alone proves nothing.
+    /// as known. If no request returns a page, all surveys count as known, because 404 alone proves nothing.
     async fn remove_surveys_of_service(&self, unknown: &mut UnknownSurveys) -> Result<(), SourceError> {
         let source = &self.context.source;
         source.probe().await?;

@@ -45,7 +45,7 @@ impl From<PipelineError> for PullError {
 }
 
 /// Pulls the remaining pages of a window, and probes the page boundaries where rows may be missing. Starts the list
-/// over if the boundaries of the pages may hide rows.
+/// over, at most once, if boundaries without a probe may hide rows, or if the list changed during a probe.
 pub(super) async fn pull(context: SyncContext, scan: OpenScan) -> Result<CompletedScan, PullError> {
     let (pull, unprobed_page) = Pull::open(context, scan).await?;
     let mut pull = pull.probe_last_page(unprobed_page).await?;
@@ -84,8 +84,9 @@ struct Pull {
 }
 
 impl Pull {
-    /// Starts the pull of a new scan, or resumes it after its last durable page. Also returns that page if its boundary
-    /// has no conclusive probe: rows with its last millisecond may be missing.
+    /// Starts the pull of a new scan, or resumes an unfinished scan after its last durable page. Also returns that page
+    /// if its boundary has no conclusive probe, because rows that were created in the last millisecond of the page may
+    /// be missing.
     async fn open(context: SyncContext, open: OpenScan) -> Result<(Pull, Option<FlatPage>), PipelineError> {
         let OpenScan { scan, page_rows, spool, rows, next, end, boundaries: mut stored_boundaries, is_half } = open;
         let (stream, is_new) = (scan.scope.stream, spool.pages() == 0);
@@ -127,8 +128,8 @@ impl Pull {
         self.scan.scope.stream
     }
 
-    /// Probes the boundary of the last durable page, if an earlier run ended before a conclusive probe. `unprobed_page`
-    /// is `None` if no probe is missing.
+    /// Adds the boundary of `unprobed_page`, the last durable page of an earlier run, and probes it if a probe is due.
+    /// Does nothing if no probe is missing.
     async fn probe_last_page(mut self, unprobed_page: Option<FlatPage>) -> Result<Pull, PullError> {
         let Some(page) = unprobed_page else { return Ok(self) };
         let probed = self.probe_boundary(&moments_of(self.stream(), &page)).await;
@@ -182,8 +183,9 @@ impl Pull {
         Ok((self, probed))
     }
 
-    /// Records the behaviour of the service that a page shows, and probes the page's boundary if a probe is due.
-    /// Returns no pages if nothing was probed.
+    /// Records the behaviour of the service that a page shows, and probes the page's boundary if a probe is due. Probes
+    /// no boundary of themes if the service filters them by their answer's time. Returns no pages if nothing was
+    /// probed.
     async fn learn(&mut self, page: &Page, moments: &PageMoments) -> Result<Vec<ProbePage>, TieProbeError> {
         self.context.observed.add_page(self.stream(), page, moments);
         inspect_page(&self.context, &self.scan, moments).await?;
@@ -198,7 +200,8 @@ impl Pull {
         after_page(&self.context, &self.scan, &mut self.boundaries, page, self.resume_at.is_some()).await
     }
 
-    /// Decides whether a 404 for a page token was the end of the list or an expired token, and tells the walk.
+    /// Decides whether a 404 for a page token was the end of the list or an expired token, and tells the walk, which
+    /// then ends or restarts the list.
     async fn prove_end(&mut self) -> Result<(), TieProbeError> {
         let is_end = list_end::is_end(&self.context, &self.scan, self.page_rows, self.spool.path()).await?;
         tracing::debug!(window = %self.scan.window, scope = %self.scan.scope, is_end, "404 on a page token");
@@ -209,7 +212,8 @@ impl Pull {
     /// Probes the boundaries that have waited for the end of the list.
     async fn probe_waiting_boundaries(mut self) -> Result<Pull, PullError> {
         loop {
-            // If the service filters themes by their answer's time, a probe for the theme's time would miss them.
+            // If the service filters themes by their answer's time, a probe for the theme's time would miss the themes.
+            // The waiting boundaries then count as unprobed.
             if self.context.theme_times.may_lack_rows(self.stream()) {
                 self.boundaries.pass_waiting();
             }
@@ -226,7 +230,8 @@ impl Pull {
         self.unless_failed(action).await
     }
 
-    /// Starts the list over, because the service may have lost rows at boundaries without a probe.
+    /// Starts the list over, because the service may have lost rows at boundaries without a probe, or because the list
+    /// changed during a probe.
     async fn start_over(self) -> Result<Pull, PipelineError> {
         tracing::info!(window = %self.scan.window, scope = %self.scan.scope, "the window starts over: rows may be lost at the boundaries of its pages");
         let mut pull = self.forget_pages().await?;
@@ -317,8 +322,8 @@ impl Pull {
         stored.await.map(|(pull, ())| pull)
     }
 
-    /// Checkpoints the numbers of pages and rows in the spool, and the token of the next page. Called when all of
-    /// them are durable.
+    /// Checkpoints the page size, the numbers of pages and rows in the spool, and the token of the next page. Called
+    /// when all pages in the spool are durable.
     fn remember(&self) -> Result<(), PipelineError> {
         let pages = self.spool.pages() as u64;
         self.context
@@ -327,7 +332,8 @@ impl Pull {
             .map_err(PipelineError::State)
     }
 
-    /// Returns the pull and the value of `outcome`. After an error of a request, gives the window up.
+    /// Returns the pull and the value of `outcome`. After an error of a request, gives the window up
+    /// ([`Pull::give_up`]). Passes on an error that ends the run.
     async fn unless_failed<T>(self, outcome: Result<T, TieProbeError>) -> Result<(Pull, T), PullError> {
         match outcome {
             Ok(answer) => Ok((self, answer)),

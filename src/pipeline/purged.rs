@@ -1,9 +1,9 @@
 //! Confirms purges: after the service's delay, checks whether it has purged the people of an erasure.
 //!
-//! The check of an erasure is due when two conditions hold: the delay is over, and complete scans of all times at which
-//! the people had rows found nothing of them since. A due check requests each user id of the erasure. If the service
-//! knows none of the users, the run confirms the purge, and ends the suppression of the people. The confirmation is
-//! written to the receipt file and to the table `erasures`.
+//! The check of an erasure is due when two conditions hold: the delay is over, and complete scans that began after the
+//! delay cover all times at which the people had rows, and found none of their records. A due check requests each user
+//! id of the erasure. If the service knows none of the users, the run confirms the purge, and ends the suppression of
+//! the people. The confirmation is written to the receipt file and to the table `erasures`.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -26,7 +26,7 @@ enum PurgeCheck {
     Purged,
     /// The service still knows this many of the users.
     StillKnown(usize),
-    /// The service did not answer; the next run checks again.
+    /// A request had no clear answer, or no request may be sent. The next run checks again.
     Unknown,
 }
 
@@ -86,7 +86,8 @@ impl Run {
         self.findings.notes.push(note);
     }
 
-    /// Requests the users of an erasure. Returns `Unknown` at the first request without a clear answer.
+    /// Requests the users of an erasure. Returns `Unknown` at the first request without a clear answer, and `Purged`
+    /// for an erasure without user ids.
     async fn check_purge(&self, over: &ExpirableErasure) -> PurgeCheck {
         let mut known = 0;
         for user_id in &over.user_ids {

@@ -43,8 +43,9 @@ impl Resumed {
 }
 
 /// Checks the checkpoints against the ledgers. A ledger does not fit if the state file was lost, or the warehouse is
-/// new, replaced or restored from a backup. If any ledger does not fit, rebuilds the coverage from the scans that every
-/// ledger proves, and returns a note for the report. Returns `None` if all ledgers fit.
+/// new, replaced, restored from a backup, or was left out of a later run. If any ledger does not fit, rebuilds the
+/// coverage from the scans that every ledger proves, and returns a note for the report. Returns `None` if all ledgers
+/// fit.
 pub(super) fn check_ledgers(
     state: &mut State,
     destinations: &[SharedDestination],
@@ -61,8 +62,9 @@ pub(super) fn check_ledgers(
         let is_matching = match known.and_then(|known| known.last_scan_id) {
             _ if is_left_out => false,
             Some(last) => destination.has_applied(&last).map_err(failed(name))?,
-            // No checkpoint names a scan of this warehouse. State file and warehouse match if neither has a finished
-            // scan. A first run that was killed before its first checkpoint leaves unfinished scans in the ledger.
+            // No checkpoint names a scan of this warehouse. State file and warehouse match if there is no coverage, and
+            // the ledger has only scans that the checkpoints list as unfinished. A first run that was killed before its
+            // first checkpoint leaves such scans.
             None => {
                 let ledger = destination.ledger().map_err(failed(name))?;
                 !has_coverage && ledger.iter().all(|entry| unfinished.contains(&entry.scan.id))
@@ -113,7 +115,7 @@ fn rebuild(state: &mut State, destinations: &[SharedDestination]) -> Result<usiz
         remember(state, &mut destination, last.as_ref())?;
         names.push(name);
     }
-    // Surveys without rows get no coverage: their id was mistyped, or a new scan of them is quick.
+    // Surveys without rows get no coverage: their id may be mistyped, and a new scan of an empty survey is quick.
     let has_rows: HashSet<i64> =
         scans.values().filter(|scan| scan.rows > 0).filter_map(|scan| scan.scan.scope.survey_id).collect();
     let is_kept = |scope: Scope| scope.survey_id.is_none_or(|id| has_rows.contains(&id));
@@ -208,10 +210,11 @@ fn finish(
     Ok(context.state().checkpoint(&checkpoint, &names)?)
 }
 
-/// Reads the spool of an unfinished scan, and decides how to resume the scan. Returns `None` if the spool is lost or
-/// has no page: the scan is forgotten and its window is due again.
+/// Reads the spool of an unfinished scan, and decides how to resume the scan. Returns `None` if the spool is lost, or
+/// if it is of a batch of users and has no page: the scan is forgotten, and its window or its users are due again.
 ///
-/// A scan starts over if rows may be missing at a redacted page, because that page's boundary cannot be probed.
+/// A scan starts over at its first page if the last page cannot be parsed, if the last page is redacted and has a next
+/// page, or if a redacted page may hide rows. The boundary of a redacted page cannot be probed.
 fn recover(context: &SyncContext, unfinished: UnfinishedScan) -> Result<Option<Resumed>, PipelineError> {
     let recovered = context.archive.recover(&unfinished.scan)?;
     let Some(recovered) = recovered.filter(|recovered| !people::is_without_pages(recovered)) else {

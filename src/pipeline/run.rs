@@ -83,8 +83,8 @@ impl Run {
         }
     }
 
-    /// Returns the start of a first `sync`, in epoch milliseconds. Returns `None` for another run, or if the coverage
-    /// cannot be read.
+    /// Returns the earliest creation time that a first `sync` reads, in epoch milliseconds. Returns `None` for another
+    /// command, if an earlier run has read a stream, or if the coverage cannot be read.
     pub fn first_sync_since(&self) -> Option<i64> {
         let is_sync = self.request.command == "sync";
         let since = first_sync_since(&self.session.settings, &self.session.state(), self.session.now_ms());
@@ -116,7 +116,8 @@ impl Run {
         self.with(destination, |destination| destination.publish()).await
     }
 
-    /// Releases the locks of all warehouses, so that other processes can open them while the run waits for the service.
+    /// Releases the lock of the DuckDB file, so that other processes can open the file while the run waits for the
+    /// service. A Parquet folder stays locked.
     pub(super) async fn release_locks(&self) -> Result<(), PipelineError> {
         for destination in &self.destinations {
             self.with(destination, |destination| destination.release_lock()).await?;

@@ -13,7 +13,8 @@ const WINDOWS: i64 = 6;
 const LENGTHS_MS: [i64; 6] = [DAY_MS, 8 * HOUR_MS, 2 * HOUR_MS, 30 * MINUTE_MS, 5 * MINUTE_MS, 30_000];
 /// The maximum number of pages that are requested of one window.
 const PAGES_MAX: u64 = 3;
-/// The maximum number of requests for one list, without retries.
+/// The maximum number of requests for a list without windows, without retries. A list with windows may need more,
+/// because sampling starts again each time a length proves too long.
 pub const SAMPLE_REQUESTS_MAX: u64 = PAGES_MAX * (WINDOWS as u64 + LENGTHS_MS.len() as u64);
 
 /// The result of sampling.
@@ -26,8 +27,8 @@ pub struct Sample {
 }
 
 /// Samples the due windows of a scope. Returns `None` if nothing is due, or if no sampled window has a row. Rows after
-/// the last requested page are not counted, so the number of rows is a lower bound. A list without windows is counted
-/// page by page.
+/// the last requested page are not counted, so the number of rows is a lower bound. A list without windows is not
+/// sampled: its first [`SAMPLE_REQUESTS_MAX`] pages are counted, and a list without rows counts as 0 rows.
 ///
 /// # Errors
 /// If a request fails.

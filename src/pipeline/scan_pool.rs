@@ -54,9 +54,9 @@ pub(super) enum ScanEnd<P, S> {
     Complete(ScanTask<P>, S),
     /// The run was stopped; the next run scans the window.
     Stopped(ScanTask<P>),
-    /// The window was too much for the service; its halves are pending.
+    /// The window was too much for the service. Its halves are pending, or the next plan finds the window due.
     Halved(ScanTask<P>),
-    /// The failure is recorded.
+    /// The scan failed, and the pool has recorded the failure.
     Failed(ScanTask<P>),
 }
 
@@ -66,7 +66,8 @@ pub(super) struct ScanPool<W: PendingWindows, S> {
     limit: usize,
     progress: Arc<Progress>,
     scans: JoinSet<EndedScan<W::Purpose, S>>,
-    /// The windows of the running scans. The window of a scan that panicked is never removed.
+    /// The windows of the running scans. The window of a scan that panicked is never removed, so that its stream stays
+    /// unfinished.
     active: Vec<(Scope, Window)>,
     /// Failed windows since the last complete scan of the stream.
     consecutive_failures: BTreeMap<Stream, u32>,
@@ -116,8 +117,8 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
         self.scans.spawn(async move { (task, scan.await) });
     }
 
-    /// Waits until a scan ends, and records its failure in `findings`. Returns `None` if no scan is running. Cancel
-    /// safe.
+    /// Waits until a scan ends, and records a failure in `findings`. A scan that panicked ends the run and is not
+    /// returned. Returns `None` if no scan is running. Cancel safe.
     pub async fn next_ended(&mut self, findings: &mut Findings) -> Option<ScanEnd<W::Purpose, S>> {
         loop {
             match self.scans.join_next().await? {
@@ -201,8 +202,8 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
         self.windows.drop_stream(stream);
     }
 
-    /// Records a window of the smallest size whose rows the service cannot deliver. Other windows go on, up to
-    /// [`CONSECUTIVE_UNDELIVERABLE_MAX`] such windows.
+    /// Records a window of the smallest size whose rows the service cannot deliver. After
+    /// [`CONSECUTIVE_UNDELIVERABLE_MAX`] such windows in a row, drops the windows of the stream.
     fn window_undeliverable(&mut self, task: &ScanTask<W::Purpose>, error: &SourceError, findings: &mut Findings) {
         let ScanTask { scope, window, .. } = *task;
         tracing::error!(%window, %scope, %error, "the service cannot deliver these rows");

@@ -112,7 +112,8 @@ impl Run {
         })
     }
 
-    /// Starts as many scans as the pool has room for, unless the run is ending or the warehouses are behind.
+    /// Starts as many scans as the pool has room for, unfinished scans of earlier runs first. Starts none after a stop
+    /// or an error, or while too many complete scans wait for the warehouses.
     fn start_scans(&self, pool: &mut SyncPool, commits: &CommitQueue) {
         while self.findings.stop.is_none() && pool.has_room() && !commits.is_behind(self.context.budget.is_tight()) {
             if let Some((task, open)) = pool.windows.next_resumed() {
@@ -167,7 +168,7 @@ impl Run {
     }
 
     /// Handles the end of a scan: queues a complete scan for its commit. After a failed window of surveys, forgets the
-    /// measured form of the status filter, because the form may be the cause.
+    /// measured spelling of the status filter, because the service may no longer understand it.
     fn scan_ended(&self, pool: &mut SyncPool, commits: &mut CommitQueue, end: ScanEnd<SyncPurpose, CompletedScan>) {
         match end {
             ScanEnd::Complete(task, scan) => commits.push(task, scan),
@@ -233,7 +234,8 @@ impl Run {
     }
 
     /// Counts a committed scan, and publishes warehouses that should be compacted. If many rows seem to have vanished,
-    /// queues a second scan of the window; after that second scan, reports the rows as withheld.
+    /// queues a second scan of the window; after that second scan, reports the rows as withheld. After a scan of
+    /// responses, also fetches recordings if a pass is due.
     async fn finish_window(
         &mut self,
         windows: &mut WindowQueue,

@@ -25,8 +25,8 @@ use super::{
     limits::{recall, remember},
 };
 
-/// A command that holds the lease. A session must be dropped after everything that it opened: make it the last field of
-/// a struct.
+/// A command that holds the lease. Dropping a session releases the lease, so it must be dropped after everything that
+/// it opened: make it the last field of a struct.
 #[derive(Debug)]
 pub struct Session {
     pub settings: Settings,

@@ -45,8 +45,8 @@ pub(super) async fn inspect_page(context: &SyncContext, scan: &Scan, page: &Page
         .map_err(|error| TieProbeError::Run(PipelineError::State(error)))
 }
 
-/// Requests some themes of a page at their creation time. If one of them is missing there, but still on the first page
-/// of `window`, the range means the answer's time. Returns `None` if the answers are inconclusive.
+/// Requests some themes of a page at their creation time. If one of these themes is missing there, but still on the
+/// first page of `window`, `start` and `end` mean the answer's time. Returns `None` if the answers are inconclusive.
 pub(super) async fn measure(
     requester: &MomentRequester,
     window: Window,

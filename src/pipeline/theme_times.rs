@@ -54,8 +54,8 @@ impl ThemeTimes {
         std::mem::take(&mut self.inner().is_due)
     }
 
-    /// Records the measured meaning. Returns the current time if the caller should store the meaning, or `None` if it
-    /// is already stored.
+    /// Records the measured meaning. Returns the current time if the caller should store the meaning. Returns `None` if
+    /// the answer's time was already known, because many pages prove it again.
     pub fn record(&self, found: ThemeTime) -> Option<i64> {
         let mut inner = self.inner();
         if inner.known == Some(found) && found != ThemeTime::Theme {

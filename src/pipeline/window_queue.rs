@@ -17,8 +17,8 @@ use super::{
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SyncPurpose {
     pub reason: Reason,
-    /// True if no complete scan has covered the window before. Every ledger records such a scan, even if no row
-    /// changed.
+    /// True if no complete scan with these flags has covered the window before. Every ledger records such a scan, even
+    /// if no row changed.
     pub is_first_proof: bool,
     /// True if the run scans the window a second time, because many of its rows seem to have vanished.
     pub is_recheck: bool,
@@ -79,7 +79,8 @@ impl WindowQueue {
         self.scopes.iter_mut().filter(|scope| !scope.is_scouting).find_map(ScopeQueue::next_task)
     }
 
-    /// Returns the streams of the windows that remain. A stream may occur more than once.
+    /// Returns the streams of the resumed and planned windows that remain, without pending rechecks. A stream may occur
+    /// more than once.
     pub fn remaining(&self) -> impl Iterator<Item = Stream> {
         let has_more = |scope: &&ScopeQueue| scope.cutter.remaining().next().is_some();
         let planned = self.scopes.iter().filter(has_more).map(|scope| scope.backlog.scope.stream);
@@ -129,8 +130,8 @@ impl PendingWindows for WindowQueue {
         }
     }
 
-    /// Cuts a window into halves. A window of an earlier run is not in this queue: it is dropped, and the next plan
-    /// finds it due.
+    /// Cuts a window into halves. The scope of a window of an earlier run is not in this queue: the window is dropped,
+    /// true is returned, and the next plan finds the window due.
     fn halve(&mut self, task: &SyncTask) -> bool {
         self.scope(task.scope).is_none_or(|queue| queue.cutter.halve(task.window, task.purpose.reason))
     }

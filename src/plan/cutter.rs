@@ -1,5 +1,6 @@
-//! Cuts due intervals into windows of some tens of pages each, so that a failed window is cheap. Windows end on UTC
-//! days if possible, and never cross the end of a month. The cutter learns the row density from each scan.
+//! Cuts due intervals into windows of some tens of pages each, so that a failed window is cheap. A window ends at UTC
+//! midnight, or at a round time if it is shorter than a day, unless its interval or the month ends before. The cutter
+//! learns the row density from each scan.
 //!
 //! A window that the service cannot deliver is returned again in two halves. If only one half succeeds, a record in the
 //! other half is the cause, and only the windows around the record get short. Otherwise the window was too long: the
@@ -15,10 +16,11 @@ use super::{Due, Reason};
 
 /// Target pages per window: enough that the short last page costs little, few enough that a failed window is cheap.
 const PAGES_AIM: u64 = 24;
-/// A window is at most this many times longer than the longest scanned one, because one empty night proves little.
+/// A window is at most this many times as long as the longest scanned one. A scan with few rows, such as one of a quiet
+/// night, says little about the row density of other times.
 const GROWTH_MAX: i64 = 4;
-/// A window is at most this many times longer than a scanned window with at least one page of rows, whose density is
-/// more reliable.
+/// A window is at most this many times as long as a scanned window with at least one page of rows. Such a scan shows
+/// the row density more reliably than one with fewer rows.
 const GROWTH_DENSE_MAX: i64 = 12;
 /// The longest month, and so the longest window.
 const MONTH_MAX_MS: i64 = 31 * DAY_MS;
@@ -27,7 +29,8 @@ const LEN_MIN_MS: i64 = MINUTE_MS;
 /// The shortest half of a failed window.
 const HALF_MIN_MS: i64 = SECOND_MS;
 /// Window lengths below a day, so that windows end at round times. Each is at most [`GROWTH_MAX`] times the next
-/// shorter one, otherwise windows that became short would stay short.
+/// shorter one: after a scan with few rows, windows grow at most by this factor, so with a wider gap, windows that
+/// became short would stay short.
 const LENGTHS_MS: [i64; 9] = [
     12 * HOUR_MS,
     6 * HOUR_MS,
@@ -39,8 +42,8 @@ const LENGTHS_MS: [i64; 9] = [
     2 * MINUTE_MS,
     MINUTE_MS,
 ];
-/// Number of windows that must succeed before longer ones are tried again. The number doubles each time a window was
-/// too long, up to [`SUCCESSES_MAX`].
+/// Number of windows that must succeed after a window that was too long, before longer windows are tried again. The
+/// number doubles each time a window was too long, up to [`SUCCESSES_MAX`].
 const SUCCESSES_MIN: u32 = 2;
 /// The maximum number of successful windows before longer ones are tried again.
 const SUCCESSES_MAX: u32 = 64;
@@ -57,7 +60,7 @@ struct Halved {
     failed: u32,
 }
 
-/// The shortest window that was too long for the service.
+/// The shortest window that the service could not deliver because of its length.
 #[derive(Clone, Copy, Debug)]
 struct TooLong {
     /// Length of the window.
@@ -66,7 +69,7 @@ struct TooLong {
     successes_needed: u32,
 }
 
-/// Cuts a failed window in two halves at a full minute or second; `None` if the window is too short.
+/// Cuts a failed window in two halves at a full minute or second; `None` if the window is shorter than two seconds.
 pub fn halves(window: Window) -> Option<[Window; 2]> {
     let unit_ms = if window.len_ms() >= 2 * MINUTE_MS { MINUTE_MS } else { HALF_MIN_MS };
     let half_ms = window.len_ms() / 2 / unit_ms * unit_ms;
@@ -91,13 +94,15 @@ pub struct Cutter {
     covered: Vec<CoverageInterval>,
     /// Page size in rows.
     page_rows: u64,
-    /// Rows per millisecond of uncovered times, learned from the scans of this run.
+    /// Rows per millisecond to assume for times that no earlier scan covered. Begins with the density of the newest
+    /// coverage or of a sample; each scan of this run is averaged in.
     learned: Option<f64>,
-    /// Rows per millisecond of all earlier scans together; `None` if there are none.
+    /// Rows per millisecond of all earlier scans together, or of a sample; `None` if there is neither.
     mean: Option<f64>,
     /// The current maximum length of a window.
     len_max_ms: i64,
-    /// True if a scan or sample of this run, or an earlier scan, showed the row density.
+    /// True if the row density is known from an earlier scan, from a sample, or from a scan of this run with at least
+    /// one page of rows.
     is_density_seen: bool,
     /// False for a stream without windows.
     is_windowed: bool,
@@ -148,7 +153,8 @@ impl Cutter {
         Some(Due { window: Window::new(due.window.start_ms, end_ms), ..due })
     }
 
-    /// Returns true if the length of the next window is a guess, because no scan has shown the row density yet.
+    /// Returns true if the length of the next window is a guess, because neither a scan nor a sample has shown the row
+    /// density yet. False once windows may be as long as a month, because they grow no further.
     pub fn is_blind(&self) -> bool {
         self.is_windowed && !self.is_density_seen && self.len_max_ms < MONTH_MAX_MS
     }
@@ -181,8 +187,8 @@ impl Cutter {
         }
     }
 
-    /// Queues the two halves of a window that the service could not deliver. Returns false if the window is too short
-    /// to cut, or the stream has no windows.
+    /// Queues the two halves of a window that the service could not deliver. If the window is itself a half, records
+    /// its failure. Returns false if the window is too short to cut, or the stream has no windows.
     pub fn halve(&mut self, window: Window, reason: Reason) -> bool {
         self.record_half(window, false);
         let Some([first, second]) = halves(window).filter(|_| self.is_windowed) else { return false };
@@ -242,8 +248,8 @@ impl Cutter {
     }
 
     /// Returns the end of the next window of a due interval, in epoch milliseconds. The window is as long as the
-    /// expected rows of [`PAGES_AIM`] pages, rounded to a round time. The window ends at the end of the month or of the
-    /// interval at the latest.
+    /// expected rows of [`PAGES_AIM`] pages, within the current limits of length, and ends at a round time. The window
+    /// ends at the end of the month or of the interval at the latest.
     fn end_of(&self, due: &Due) -> i64 {
         let (window, start_ms) = (due.window, due.window.start_ms);
         let rows_per_ms =
@@ -256,7 +262,8 @@ impl Cutter {
         };
         let length_ms = wanted_ms.min(self.len_max_ms).max(LEN_MIN_MS);
         let end_ms = if length_ms >= DAY_MS {
-            // The windows of a re-scan end where the windows of the last scan ended, so that the windows are the same.
+            // The windows of a re-scan end at multiples of a power of two of days. So successive re-scans have the same
+            // windows even if the row density changes a little.
             let unit_ms = if due.reason == Reason::Rescan { days_ms(length_ms) } else { DAY_MS };
             let end_ms = start_ms.saturating_add(length_ms).div_euclid(unit_ms) * unit_ms;
             end_ms.max(start_ms.div_euclid(DAY_MS) * DAY_MS + DAY_MS)

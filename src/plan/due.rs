@@ -31,17 +31,17 @@ pub struct DueRules {
 pub enum PlanRequest {
     /// New intervals, gaps, and re-scans that are due.
     Sync(SyncStart),
-    /// Everything in the window that is not covered with the wanted flags.
+    /// Everything in the window that is not covered with the wanted flags, or that needs a recheck.
     Backfill { window: Window },
 }
 
 /// The creation time at which a sync of a scope begins, in epoch milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncStart {
-    /// Where the sync of a scope without coverage begins.
+    /// Where the sync of a scope begins that never had coverage.
     pub first_ms: i64,
-    /// The earliest start that the coverage ever had; `None` if there was no coverage. Missing coverage after this time
-    /// is a gap.
+    /// The earliest start that the coverage ever had; `None` if there never was coverage. Missing coverage after this
+    /// time is a gap.
     pub known_ms: Option<i64>,
 }
 
@@ -51,9 +51,9 @@ pub struct SyncStart {
 pub enum Reason {
     /// Newer than anything that was scanned.
     New,
-    /// The last scan is too old for the age of the interval.
+    /// The last scan is too old for the age of the interval, or the interval needs a recheck.
     Rescan,
-    /// Complete, but scanned without an optional part that is requested now.
+    /// Complete, but scanned without an optional part that is requested now. Only a backfill has this reason.
     NewFlags,
     /// Never proven complete.
     Gap,
@@ -77,8 +77,9 @@ pub struct Due {
     pub reason: Reason,
 }
 
-/// Returns the disjoint intervals of a scope that are due, most urgent first: new intervals, re-scans of the youngest
-/// tier, gaps, other re-scans. `now_ms` is the service's time.
+/// Returns the disjoint intervals of a scope that are due. A sync returns the most urgent first: new intervals,
+/// re-scans of the youngest tier, gaps, other re-scans. A backfill returns missing intervals in order of time, then
+/// those that need a recheck. `now_ms` is the service's time.
 pub fn due(
     scope: Scope,
     covered: &[CoverageInterval],

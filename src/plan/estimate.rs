@@ -38,7 +38,8 @@ pub fn estimate(mut cutter: Cutter, page_rows: u32, ties: Ties) -> Estimate {
         let rows = cutter.rows_expected(due.window);
         // Every window needs at least one request, even if it is empty.
         let pages = rows.map(|rows| rows.div_ceil(u64::from(page_rows.max(1))).max(1));
-        // If `ties` is unknown, half of the boundaries is a compromise between all and few.
+        // If `ties` is unknown, the run measures it, and then probes all boundaries or few. Half of them is a
+        // compromise.
         let probes = |pages: u64| match ties {
             Ties::Unknown => (pages - 1).div_ceil(2),
             ties if ties.may_lose() => pages - 1,

@@ -8,7 +8,7 @@ use std::collections::{HashSet, VecDeque};
 
 use crate::model::{Ties, Window};
 
-/// If the service is not known to lose rows, one boundary in this many is probed as a sample.
+/// If a measurement showed that the service loses no rows, one boundary in this many is still probed as a sample.
 pub const SAMPLE_EVERY: u64 = 64;
 /// Pages into which a measurement of ties splits the rows of a millisecond: enough for several boundaries, with few
 /// requests.
@@ -54,7 +54,7 @@ impl PageMoments {
     }
 }
 
-/// Chooses the boundaries that a run probes if the service is not known to lose rows.
+/// Chooses the boundaries that a run probes: all, or a sample if the service is known to lose no rows.
 #[derive(Clone, Debug, Default)]
 pub struct BoundarySampler {
     /// Number of boundaries since the service is known to lose no rows.
@@ -66,7 +66,7 @@ pub struct BoundarySampler {
 impl BoundarySampler {
     /// Returns true if the next boundary must be probed: every boundary if `ties` may lose rows, otherwise one in
     /// [`SAMPLE_EVERY`]. `is_shared` says that several rows of the page share the page's last millisecond. The first
-    /// boundary of this kind is always probed, because its probe tells most.
+    /// boundary of this kind is always probed, because only rows that share a millisecond can get lost.
     pub fn is_due(&mut self, ties: Ties, is_shared: bool) -> bool {
         if ties.may_lose() {
             return true;
@@ -104,7 +104,8 @@ pub struct UnresolvedBoundary {
 pub struct ScanBoundaries {
     /// Number of boundaries that were passed without a probe.
     unprobed: u64,
-    /// Boundaries whose probes wait for the end of the scan, when the service may be known to lose no rows.
+    /// Boundaries whose probes wait for the end of the scan. By then a measurement may have shown that the service
+    /// loses no rows, so that these probes are not needed.
     waiting: VecDeque<PageBoundary>,
     /// True if the scan was started over because of its boundaries, which happens at most once per scan.
     is_second_try: bool,
@@ -145,8 +146,9 @@ impl ScanBoundaries {
 
     /// Adds a page, and returns its boundary if the boundary must be probed before the next page is requested. If
     /// `ties` is unknown, the boundary waits for [`ScanBoundaries::next_waiting`]. A page without records or without a
-    /// next page has no boundary. Boundaries outside of `window` are ignored. `sampler` decides whether a boundary is
-    /// probed; its argument is [`PageMoments::is_boundary_shared`].
+    /// next page has no boundary. Boundaries outside of `window` are ignored. A boundary whose time cannot be read is
+    /// unresolved if the service may lose rows, otherwise unprobed. `sampler` decides whether a boundary is probed; its
+    /// argument is [`PageMoments::is_boundary_shared`].
     pub fn page(
         &mut self,
         page: &PageMoments,
@@ -216,8 +218,8 @@ impl ScanBoundaries {
             .retain(|boundary| !probes.iter().any(|probe| boundary.shown.is_subset(&probe.keys_at(boundary.at_ms))));
     }
 
-    /// Returns the next waiting boundary to probe before the scan ends; `None` if no boundary waits, or if the service
-    /// is known to lose no rows.
+    /// Returns the next waiting boundary to probe before the scan ends; `None` if no boundary waits. If the service is
+    /// known to lose no rows, counts all waiting boundaries as unprobed and returns `None`.
     pub fn next_waiting(&mut self, ties: Ties) -> Option<PageBoundary> {
         if !ties.may_lose() {
             self.pass_waiting();
@@ -231,8 +233,10 @@ impl ScanBoundaries {
     }
 
     /// Records the result of a probe at a boundary. `found` are the key hashes of the rows that the probe returned.
-    /// `is_complete` is an error with the reason if rows may be missing from the probe. If the service is known to lose
-    /// no rows, rows that no page has shown are awaited on later pages.
+    /// `is_complete` is an error with the reason if rows may be missing from the probe. A complete probe that lacks a
+    /// row of the page shows that the list changed. On the first try of the scan, the scan should then start over if
+    /// the service may lose rows; on the second try, the boundary is unresolved. If the service is known to lose no
+    /// rows, rows that no page has shown are awaited on later pages.
     pub fn probed(
         &mut self,
         boundary: &PageBoundary,

@@ -33,7 +33,7 @@ impl Default for RescanRules {
 }
 
 impl RescanRules {
-    /// Returns rules without tiers: closed windows are never scanned again.
+    /// Returns rules without tiers: a sync never scans complete windows again.
     pub fn never() -> Self {
         Self { tiers: Vec::new() }
     }

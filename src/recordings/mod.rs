@@ -1,4 +1,5 @@
-//! Stores recordings of VIDEOVOICE answers as files named by their content hash, in one folder per session.
+//! Stores recordings of VIDEOVOICE answers (spoken or filmed) as files named by their content hash, in one folder per
+//! session.
 //!
 //! Removing the folder of a session removes all recordings of the session (promise P9).
 //!

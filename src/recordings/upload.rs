@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Identifier, IdentifierKind};
 
-/// Identifies an upload: the recording of one answer. A visitor who records an answer again makes another upload.
+/// Identifies an upload: the recording of one answer. A visitor who records an answer again makes another upload, with
+/// another key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UploadKey {
     /// The session, normalized as in [`Identifier`].

@@ -33,7 +33,8 @@ pub use settings::ReportSettings;
 /// Returns the report as HTML. The coverage comes from the checkpoints if they belong to the same service as the
 /// warehouse, else from the ledger.
 ///
-/// # Errors The warehouse or the checkpoints cannot be read. No content of a warehouse makes a report fail.
+/// # Errors
+/// The warehouse or the checkpoints cannot be read. No content of a warehouse makes a report fail.
 pub fn make(reader: &mut Reader, state: Option<&State>, settings: &ReportSettings) -> Result<String, ReportError> {
     let data = report_data::read(reader, state, settings)?;
     page::render(&data, settings)

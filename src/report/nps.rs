@@ -29,6 +29,7 @@ pub(super) fn nps_columns() -> String {
     format!("{} AS week, responses, promoters, passives, detractors, nps, nps_low, nps_high", day_number("week"))
 }
 
+/// Reads a row of a query with the columns of [`nps_columns`].
 pub(super) fn nps_week(row: Row<'_>) -> NpsWeek {
     NpsWeek {
         week: row.count("week"),

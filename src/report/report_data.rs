@@ -114,7 +114,8 @@ fn totals(reader: &mut Reader, of: &str) -> Result<Totals, LoadError> {
     Ok(query(reader, &sql, make)?.pop().unwrap_or_default())
 }
 
-/// Reads the answers per day of the last `days_max` days. `of` is a SQL predicate for the surveys of the report.
+/// Reads the answers per day, of the `days_max` days up to the last day with answers. `of` is a SQL predicate for the
+/// surveys of the report.
 fn days(reader: &mut Reader, of: &str, days_max: u32) -> Result<Days, LoadError> {
     let day = day_number("day");
     let sql = format!(

@@ -9,7 +9,8 @@ use super::{Column, ColumnType, Table};
 /// The last column of every batch from `flatten`, `BIGINT NOT NULL`: the index of the row's record in its page, from 0.
 /// The column assigns child rows to their record, even if a scan contains a key twice. No table stores it.
 pub const RECORD_COLUMN: &str = "_record";
-/// The column of a base table with the content hash. Two records with equal hashes are equal.
+/// The column of a base table with the content hash. The program takes records with the same key, flags and hash for
+/// equal.
 pub const ROW_HASH_COLUMN: &str = "_row_hash";
 
 impl ColumnType {
@@ -46,7 +47,7 @@ impl Table {
         Arc::clone(schema)
     }
 
-    /// Returns the schema of all columns in DuckDB.
+    /// Returns the Arrow schema of all columns, with timestamps without a time zone, as in DuckDB.
     pub fn full_schema(&self) -> SchemaRef {
         Arc::new(Schema::new(fields(self.columns.iter(), ColumnType::arrow)))
     }

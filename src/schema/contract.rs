@@ -24,8 +24,8 @@ pub struct Table {
     /// The stream whose scans fill the table; `None` if no scan fills it.
     #[serde(default)]
     pub stream: Option<String>,
-    /// For a child or versioned table: the base table whose rows own its rows. For a history: the table whose earlier
-    /// versions it stores.
+    /// For a child or versioned table: the table to whose rows the rows of this table belong. For a history: the table
+    /// whose versions it stores.
     #[serde(default)]
     pub parent: Option<String>,
     /// For a child: the flag that a scan must have to fill the table. A scan without the flag leaves the rows
@@ -62,7 +62,8 @@ pub enum TableKind {
     History,
     /// Versions of child rows, with the times when each version began and ended.
     Versioned,
-    /// Rows that are only appended.
+    /// Rows that record events or the program's own work, such as the ledger and the rejects. The program adds rows,
+    /// and replaces some by newer ones.
     Log,
 }
 
@@ -84,8 +85,8 @@ pub struct Column {
     /// The path of the field in the service's record; `None` if the column does not store a single field.
     #[serde(default)]
     pub json: Option<String>,
-    /// For a column with a JSON object of all fields that have no column: the path of the object that contains the
-    /// fields, empty for the record itself. `None` for every other column.
+    /// For a JSON column with the fields that have no column of their own or do not fit it: the path of the object that
+    /// contains these fields, empty for the record itself. `None` for every other column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rest_of: Option<String>,
     /// For an enumeration: the known values. Other values are stored too, and reported as drift.

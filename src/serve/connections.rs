@@ -97,7 +97,8 @@ impl Connections {
     }
 }
 
-/// Accepts and serves connections until `stop` is cancelled. Returns after the current requests have ended.
+/// Accepts and serves connections until `stop` is cancelled. Then waits for the current requests, at most
+/// [`STOP_WAIT`], and returns.
 pub(super) async fn serve_connections(
     listener: TcpListener,
     router: Router,
@@ -146,8 +147,8 @@ async fn pause_after(error: &io::Error) {
     }
 }
 
-/// Serves one connection until it ends, is evicted, or `stop` is cancelled. After `stop` the current request may still
-/// end.
+/// Serves one connection until it ends, is evicted, or `stop` is cancelled. After `stop`, the current request may still
+/// end within [`STOP_WAIT`].
 async fn serve(stream: TcpStream, router: Router, connection: &Arc<Connection>, stop: CancellationToken) {
     // Without this option the connection is only slower.
     let _ = stream.set_nodelay(true);
@@ -156,7 +157,7 @@ async fn serve(stream: TcpStream, router: Router, connection: &Arc<Connection>, 
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT).max_buf_size(HEAD_BYTES_MAX);
     let mut serving = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
-        // An error of the connection does not matter: every answered delivery is stored.
+        // An error of the connection does not matter: a delivery is answered only after it is stored.
         _ = serving.as_mut() => {}
         () = connection.evicted.cancelled() => {}
         () = stop.cancelled() => {

@@ -27,7 +27,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(30);
 /// Interval at which flushed deliveries become visible to readers of Parquet, unless a run makes them visible earlier.
 /// Each time, the partition of the month is rewritten.
 const PUBLISH_EVERY_MS: i64 = 15 * MINUTE_MS;
-/// Shortest interval between two counts of the pending deliveries.
+/// Interval between two counts of the pending deliveries. After a job they are counted at once.
 const COUNT_EVERY_MS: i64 = 10_000;
 /// Maximum deliveries of earlier processes that are read at the start to plan jobs.
 const EARLIER_MAX: u32 = 10_000;
@@ -109,7 +109,8 @@ impl Daemon {
                 let outcome = self.do_job(job, &stop).await;
                 self.counted_ms = None;
                 if stop.is_cancelled() {
-                    // The job is due again at the next start.
+                    // The job does not count as done. The next start plans jobs by the last done tick and the
+                    // deliveries in the inbox.
                     break;
                 }
                 let done = self.jobs.complete(job, outcome, self.system.clock.now_ms());
@@ -178,8 +179,8 @@ impl Daemon {
         self.state.update_status(|status| status.running = Some(RunningJob { command, since_ms }));
     }
 
-    /// Executes a run and publishes its progress and result. `command` is `sync` for a scheduled run, which is also
-    /// notified about, or `wake`.
+    /// Executes a run and publishes its progress and result. `command` is `sync` for a scheduled run, or `wake` for a
+    /// run that deliveries started. Only a scheduled run causes notifications and counts as the schedule's last run.
     async fn sync(&mut self, command: &'static str, settings: Settings, stop: &CancellationToken) -> JobOutcome {
         let started_ms = self.system.clock.now_ms();
         self.state.count(Counter::Runs, 1);
@@ -229,8 +230,9 @@ impl Daemon {
         job
     }
 
-    /// Writes the deliveries of the inbox to the warehouses. If the last publication is long ago, also makes them
-    /// visible to readers of Parquet. If another run holds the lease, the flush is tried again later.
+    /// Writes the deliveries of the inbox to the warehouses. If the last publication is at least [`PUBLISH_EVERY_MS`]
+    /// ago, also makes them visible to readers of Parquet. After any error, for example if another run holds the lease,
+    /// the flush is tried again later.
     async fn flush(&mut self, stop: &CancellationToken) -> JobOutcome {
         let now_ms = self.system.clock.now_ms();
         let publishes = now_ms - self.published_ms >= PUBLISH_EVERY_MS;
@@ -264,9 +266,9 @@ impl Daemon {
         }
     }
 
-    /// Publishes the schedule and the number of pending deliveries, in memory and in the inbox. An error of the inbox,
-    /// such as a full disk, is only logged, and the next call tries again. If the progress is never saved, a run may be
-    /// done twice.
+    /// Publishes the schedule in memory and saves it in the inbox. Also counts the pending deliveries, in memory only.
+    /// An error of the inbox, such as a full disk, is only logged, and the next call tries again. If the progress is
+    /// never saved, a run may be done twice.
     fn publish_status(&mut self) {
         self.schedule_entry.next_ms = self.jobs.next_sync_ms();
         let saved = self.save_schedule();
@@ -316,6 +318,7 @@ struct RunResult {
 }
 
 impl RunResult {
+    /// Derives the result of a run from its report and its error. A run that stopped early without an error is retried.
     fn new(report: Option<&RunReport>, error: Option<&PipelineError>) -> RunResult {
         let outcome = report.map_or("not begun", |report| report.header.outcome.name()).to_owned();
         let (job, error_text) = match (error, report) {

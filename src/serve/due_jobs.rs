@@ -12,9 +12,11 @@ use super::Schedule;
 /// Delay before the first retry of a failed job; each further delay is twice as long, up to an hour.
 const RETRY_MS: i64 = 5 * MINUTE_MS;
 const RETRY_MS_MAX: i64 = 60 * MINUTE_MS;
-/// Maximum attempts for one job. After the last attempt of a tick, the daemon waits for the next tick.
+/// Maximum attempts for a tick or a wake-up; a flush has no maximum. After the last attempt of a tick, the daemon waits
+/// for the next tick.
 const ATTEMPTS_MAX: u32 = 10;
-/// The ends of new windows are multiples of this time, so it takes up to five minutes until a new record can be read.
+/// The ends of new windows are multiples of this time, so it takes up to five minutes until a window contains a new
+/// record.
 const WINDOW_GRID_MS: i64 = 5 * MINUTE_MS;
 
 /// A job of the daemon.
@@ -94,8 +96,8 @@ impl DueJobs {
         jobs
     }
 
-    /// Returns the next tick after `done_ms`, the last tick that is done. A missed tick is due now. `None` without a
-    /// schedule.
+    /// Returns the tick to do after `done_ms`, the last tick that is done. If ticks since then were missed, this is the
+    /// newest missed tick, which is due now; otherwise it is the next tick. `None` without a schedule.
     fn tick_after(&self, done_ms: i64, now_ms: i64) -> Option<Tick> {
         let schedule = self.schedule.as_ref()?;
         if let Some(tick_ms) = schedule.last(now_ms).filter(|tick_ms| *tick_ms > done_ms) {
@@ -127,8 +129,9 @@ impl DueJobs {
         due.or_else(|| all.into_iter().flatten().min_by_key(|(due_ms, _)| *due_ms))
     }
 
-    /// Plans a wake-up, because a delivery mentioned a record of this stream. The record can be read after `settle_ms`.
-    /// If a wake-up is planned already, only its last hint changes.
+    /// Plans a wake-up, because a delivery mentioned a record of this stream. In a windowed stream, the record can be
+    /// read after `settle_ms`. If a wake-up is planned already, only its `last_due_ms` changes. Does nothing if
+    /// wake-ups are disabled.
     pub fn add_hint(&mut self, stream: Stream, settle_ms: i64, now_ms: i64) {
         if self.delays.wake_ms == 0 {
             return;
@@ -167,7 +170,7 @@ impl DueJobs {
         }
     }
 
-    /// Plans a retry of the tick, or the next tick. Returns the tick if it is done.
+    /// Plans a retry of the tick, or the next tick. Returns the tick if it is done, which means that it is not retried.
     fn complete_sync(&mut self, tick_ms: i64, outcome: JobOutcome, now_ms: i64) -> Option<i64> {
         let attempts = self.tick.map_or(0, |tick| tick.attempts) + 1;
         let next = self.tick_after(tick_ms, now_ms);

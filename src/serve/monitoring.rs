@@ -63,8 +63,8 @@ fn status_line(can_store: bool, rate_limited_until_ms: Option<i64>, health: &Hea
     }
 }
 
-/// Answers 200 while deliveries can be stored, else 503. Failed runs do not change the answer: neither a restart by a
-/// supervisor nor a proxy that stops sending deliveries would help a run.
+/// Answers 200 if `serve` has started and deliveries can be stored, else 503. Failed runs do not change the answer:
+/// neither a restart by a supervisor nor a proxy that stops sending deliveries would help a run.
 pub(super) async fn ready(State(monitor): State<Arc<HealthMonitor>>) -> Response {
     let can_store = monitor.can_store().await;
     let status = match (monitor.state.is_started(), can_store) {

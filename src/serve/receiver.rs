@@ -29,13 +29,13 @@ use super::{
     Counter, DeliveryQueue, HealthMonitor, ServeState, connections::Connection, delivery_queue::StoreError, monitoring,
 };
 
-/// The largest body, which a refusal names as 1 MiB: far above any answer, whose longest part is an open text.
+/// The largest accepted body. The text of [`Refusal::TooLarge`] names it as 1 MiB. A survey's answers are far smaller.
 const BODY_BYTES_MAX: usize = 1 << 20;
 /// The memory for all bodies that are being read or stored.
 const BODIES_BYTES_MAX: usize = 64 << 20;
 /// The largest inbox: days of deliveries while no warehouse can take them.
 const INBOX_BYTES_MAX: u64 = 8 << 30;
-/// The longest time for a body.
+/// The longest time for a body to arrive.
 const BODY_WAIT: Duration = Duration::from_secs(10);
 /// `Retry-After` in seconds if too many deliveries are waiting.
 const OVERLOADED_RETRY_SECS: &str = "1";

@@ -67,9 +67,9 @@ pub(super) struct DaemonStatus {
     /// The deliveries that are not in the warehouses yet.
     pub pending: PendingDeliveries,
     pub running: Option<RunningJob>,
-    /// The error of the last job; `None` if it succeeded.
+    /// The error of the last job or of the inbox; `None` if the last job succeeded.
     pub last_error: Option<String>,
-    /// The error of the last flush; `None` if it succeeded.
+    /// The error of the last flush; `None` if it succeeded, or if another run held the lease.
     pub flush_error: Option<String>,
     /// The end of a `Retry-After` that is longer than a run waits; `None` if there is none.
     pub rate_limited_until_ms: Option<i64>,
@@ -198,7 +198,7 @@ impl ServeState {
         self.is_started.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes of the pending deliveries, as last counted.
+    /// Returns the bytes of the pending deliveries: as last counted, plus the deliveries stored since.
     pub(super) fn pending_bytes(&self) -> u64 {
         lock(&self.status).pending.bytes
     }

@@ -56,7 +56,7 @@ fn base_builder(user_agent: &str, headers: HeaderMap, timeout: Duration) -> Clie
         .retry(reqwest::retry::never())
         .http1_only()
         .http1_max_headers(HEADERS_MAX)
-        // `body` decompresses and bounds bodies.
+        // The client does not decompress bodies: the module `body` does, up to a limit on the size.
         .connect_timeout(CONNECT_TIMEOUT.min(timeout))
         .pool_idle_timeout(POOL_IDLE)
 }

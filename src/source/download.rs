@@ -31,7 +31,8 @@ const MIN_RATE_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum redirects of one download.
 const REDIRECTS_MAX: usize = 5;
 
-/// The status of a download that cannot resume, because the host has another version of the file. Hosts answer 416 too.
+/// The status in the failure of a download that cannot resume, because the host has another version of the file. Hosts
+/// also answer with this status, to a range that their file does not have.
 pub const OTHER_VERSION_STATUS: u16 = 416;
 
 /// A download to start or resume.
@@ -77,7 +78,8 @@ pub trait DownloadSink {
     /// The reason why the sink stops the download.
     type Error;
 
-    /// Called before each request, after the wait for the rate limit: another download may have ended meanwhile.
+    /// Called before each request, after the wait for the rate limit. The sink can decline the request, because another
+    /// download from this host may have failed during the wait.
     fn before_request(&mut self) -> Result<(), Self::Error>;
 
     /// Called once, before the first chunk.

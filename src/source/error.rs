@@ -145,7 +145,8 @@ pub enum LoopCause {
     TooManyPages,
 }
 
-/// The failure of one attempt. Failures are retried unless [`Failure::is_permanent`].
+/// The failure of one attempt. Failures are retried, except for those that are [`Failure::is_permanent`] and for a page
+/// that is too large, which is requested again only in a smaller size.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Failure {
     /// The connection could not be established; a retry may succeed.
@@ -172,7 +173,8 @@ pub enum Failure {
     /// The decompressed body is larger than allowed.
     #[error("the body is larger than {limit_bytes} bytes")]
     BodyTooLarge { limit_bytes: usize },
-    /// 5xx, 408 or 425. `message` is the shortened message of the body.
+    /// 5xx, 408 or 425; also 413 in a list call, 416 in a download, and 401 or 403 in an upsert. `message` is the
+    /// shortened message of the body.
     #[error("status {status}{}{message}", if message.is_empty() { "" } else { ": " })]
     Status { status: u16, message: String },
     /// The body is a web page; `came` describes it.

@@ -12,7 +12,8 @@ use super::{
 };
 use crate::page::PageError;
 
-/// Maximum attempts if the page may be too large and a smaller page can be requested.
+/// Maximum attempts if the size of the page or one of its records may be the cause, and a smaller page or window can be
+/// requested.
 pub const SIZE_ATTEMPTS_MAX: u32 = 2;
 /// Maximum attempts for a 4xx that may be transient, such as 421 or 499.
 pub const PASSING_ATTEMPTS_MAX: u32 = 3;
@@ -99,8 +100,8 @@ pub(super) async fn post(
 }
 
 /// Sends a request until `wanted` accepts the outcome, the service rejects the request, or the attempts are used up.
-/// Rate limiting does not count as an attempt. A page with broken records is a failure, unless two consecutive attempts
-/// return the same records; `wanted` then receives it as a page.
+/// Rate limiting does not count as an attempt. A page with broken records is a failure, unless the previous page with
+/// broken records had the same records: `wanted` then receives the second page as a good one.
 async fn send_with_retries<T>(
     wire: &Wire,
     backoff: Backoff,

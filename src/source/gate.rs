@@ -86,7 +86,7 @@ pub(super) struct GateState {
     block: Option<Block>,
     /// The number of blocks so far.
     blocks: u64,
-    /// True if the service accepted a request and has not sent a 429 since.
+    /// True if the service accepted a request and has not rate limited one since.
     is_accepting: bool,
     /// The end of the latest pacing wait; `None` before the first one.
     paced_until: Option<Instant>,

@@ -103,7 +103,8 @@ impl Guards {
     /// others if they have forgotten the token. A resumed walk restarts, because it does not know its number of rows.
     ///
     /// Two walks with different page sizes have page boundaries at multiples of different numbers. Both may get a 404
-    /// after the same number of rows. If this number is not a multiple of both page sizes, the list has ended.
+    /// after the same number of rows. Unless this number is a multiple of both page sizes, the last page of one of the
+    /// walks was not full, so the list has ended.
     ///
     /// `has_parts`: the caller can read smaller windows to find out. In this case the first 404 is `Unproven`.
     /// `page_rows` and `rows_max` are the current and the largest page size; `None` if the stream has no `limit`.

@@ -66,7 +66,7 @@ pub use self::{
     stats::RequestStats,
     tls_problem::TlsProblem,
     transport::{Reply, Transport},
-    users::{UpsertOutcome, UserAnswer},
+    users::{UpsertError, UpsertOutcome, UserAnswer},
     walk::{Page, Walk, WalkStep},
 };
 

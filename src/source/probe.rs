@@ -200,8 +200,8 @@ impl Inner {
     }
 
     /// Returns true if the list answers a request for one row of the minute before the window, or of the minute after
-    /// the window. Any answer counts, also a 4xx. If the list answers, the service is not down, and a failing page may
-    /// be too large.
+    /// the window. A page or a 4xx counts as an answer; a server error does not. If the list answers, the service is
+    /// not down, and a failing page may be too large.
     pub(super) async fn answers_minimal_request(&self, request: &PageRequest) -> Result<bool, SourceError> {
         let Window { start_ms, end_ms } = request.window;
         let neighbours = [(start_ms.saturating_sub(MINUTE_MS), start_ms), (end_ms, end_ms.saturating_add(MINUTE_MS))];

@@ -23,7 +23,7 @@ use super::{
     settings::SourceSettings,
     stats::RequestStats,
     token_lifetimes::TokenLifetimes,
-    users::{UpsertOutcome, UserAnswer},
+    users::{UpsertError, UpsertOutcome, UserAnswer},
     walk::Walk,
     wire::Wire,
 };
@@ -120,8 +120,9 @@ impl Source {
 
     /// Reads one person.
     ///
-    /// # Errors `Refused` if a web page was returned or an address cannot contain the id; `Unreachable` or `BadAnswer`
-    /// if all attempts failed. `KeyRefused` or `Forbidden` for a 401 or 403.
+    /// # Errors
+    /// `Refused` if a web page was returned or an address cannot contain the id; `Unreachable` or `BadAnswer` if all
+    /// attempts failed. `KeyRefused` or `Forbidden` for a 401 or 403.
     pub async fn user(&self, user_id: &str) -> Result<UserAnswer, SourceError> {
         self.inner.user(user_id).await
     }
@@ -135,8 +136,8 @@ impl Source {
     /// earlier attempt.
     ///
     /// # Errors
-    /// Only errors that every further upsert would meet too.
-    pub async fn upsert(&self, body: Bytes, may_repeat: bool) -> Result<UpsertOutcome, SourceError> {
+    /// Only errors that every further upsert would meet too, and the stop of the run.
+    pub async fn upsert(&self, body: Bytes, may_repeat: bool) -> Result<UpsertOutcome, UpsertError> {
         self.inner.upsert(body, may_repeat).await
     }
 

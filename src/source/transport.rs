@@ -23,7 +23,7 @@ pub struct Transport(Option<Arc<Handler>>);
 
 impl Transport {
     /// Passes each request to `answer` instead of the network. The request has no headers, because the client adds
-    /// them, and the key with them. The body is not decompressed.
+    /// them, and the key with them. As with the network, the body of the answer is not decompressed here.
     pub fn from_handler(
         answer: impl Fn(Request) -> BoxFuture<'static, Result<Reply, Failure>> + Send + Sync + 'static,
     ) -> Transport {

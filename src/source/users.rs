@@ -10,7 +10,7 @@ use reqwest::{Method, Url};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
-    error::{Failure, SourceError, Stop},
+    error::{Failure, SourceError},
     inner::Inner,
     probe::REFUSALS_MAX,
     settings::ATTEMPTS_MAX,
@@ -38,16 +38,23 @@ pub enum UpsertOutcome {
     /// 2xx. `unknown_sends` counts the earlier attempts without a clear answer: the service may have accepted each of
     /// them too.
     Accepted { status: u16, unknown_sends: u64 },
-    /// 4xx: the service did not accept the person, and a retry will not help.
-    Refused { status: u16, message: String },
+    /// 4xx: the service did not accept the person, and a retry will not help. `unknown_sends` counts the earlier
+    /// attempts without a clear answer.
+    Refused { status: u16, message: String, unknown_sends: u64 },
     /// The upsert was sent, and no answer says whether the service accepted it.
     Unknown { failure: Failure },
-    /// The run was stopped before the answer arrived.
-    Interrupted { stop: Stop },
     /// The upsert was not sent, or the service said that it was not accepted.
     NotSent { failure: Failure },
     /// Rate limited and not accepted. The gate stores how long requests have to wait.
     RateLimited,
+}
+
+/// An error that every further upsert would meet too, or the stop of the run.
+#[derive(Debug)]
+pub struct UpsertError {
+    pub error: SourceError,
+    /// True if the service may have accepted an attempt of this upsert.
+    pub is_maybe_delivered: bool,
 }
 
 /// The results of the attempts to upsert one person so far.
@@ -55,7 +62,7 @@ pub enum UpsertOutcome {
 struct UpsertAttempts {
     /// The latest failure after which the service may have accepted the person; `None` if there was none.
     maybe_delivered: Option<Failure>,
-    /// Number of failures after which the service may have accepted the person.
+    /// Number of requests after which the service may have accepted the person.
     unknown_sends: u64,
     /// Number of 401 and 403 answers.
     refusals: u32,
@@ -63,19 +70,10 @@ struct UpsertAttempts {
 
 impl UpsertAttempts {
     /// Returns the result if no further attempt is made. `failure` is that of the last attempt.
-    fn give_up(self, failure: Failure) -> UpsertOutcome {
-        match self.maybe_delivered {
-            Some(failure) => UpsertOutcome::Unknown { failure },
+    fn give_up(&self, failure: Failure) -> UpsertOutcome {
+        match &self.maybe_delivered {
+            Some(failure) => UpsertOutcome::Unknown { failure: failure.clone() },
             None => UpsertOutcome::NotSent { failure },
-        }
-    }
-
-    /// Returns the result if the run is stopped before a further attempt. `Err` means that no attempt can have been
-    /// accepted.
-    fn stopped(self, stop: Stop) -> Result<UpsertOutcome, SourceError> {
-        match self.maybe_delivered {
-            Some(failure) => Ok(UpsertOutcome::Unknown { failure }),
-            None => Err(SourceError::Stopped(stop)),
         }
     }
 }
@@ -120,7 +118,7 @@ impl Inner {
                 UserRequestOutcome::Failed(failure) => failure,
             };
             attempts += 1;
-            if attempts >= ATTEMPTS_MAX {
+            if attempts >= self.attempts_max(&failure) {
                 return Err(failure.give_up(call.shown, attempts));
             }
             self.wire.gate.retry_delay(waits.next_wait(self.wire.gate.rng().fraction())).await?;
@@ -130,28 +128,37 @@ impl Inner {
     /// Upserts one person, with retries. If the service may have accepted an attempt and `may_repeat` is false, returns
     /// `Unknown` at once. Returns `RateLimited` only if no attempt can have been accepted; otherwise waits and sends
     /// the upsert again. A 401 or 403 is retried once if the key is valid.
-    pub async fn upsert(&self, body: Bytes, may_repeat: bool) -> Result<UpsertOutcome, SourceError> {
+    pub async fn upsert(&self, body: Bytes, may_repeat: bool) -> Result<UpsertOutcome, UpsertError> {
+        let mut sent = UpsertAttempts::default();
+        let outcome = self.upsert_with_retries(body, may_repeat, &mut sent).await;
+        outcome.map_err(|error| UpsertError { error, is_maybe_delivered: sent.unknown_sends > 0 })
+    }
+
+    async fn upsert_with_retries(
+        &self,
+        body: Bytes,
+        may_repeat: bool,
+        sent: &mut UpsertAttempts,
+    ) -> Result<UpsertOutcome, SourceError> {
         let (url, shown) = (self.user_address(""), self.user_address("").to_string());
         let call = UserRequest { method: Method::POST, url, shown, body: Some(body) };
         let (mut waits, mut attempts) = (self.backoff.series(), 0);
-        let mut sent = UpsertAttempts::default();
         loop {
-            let failure = match self.wire.call(&call).await {
-                // Nothing was sent in this attempt.
-                Err(stop) => return sent.stopped(stop),
-                Ok(UserRequestOutcome::RateLimited) if sent.unknown_sends == 0 => {
-                    return Ok(UpsertOutcome::RateLimited);
-                }
-                Ok(UserRequestOutcome::RateLimited) => {
+            let failure = match self.wire.call(&call).await? {
+                UserRequestOutcome::RateLimited if sent.unknown_sends == 0 => return Ok(UpsertOutcome::RateLimited),
+                UserRequestOutcome::RateLimited => {
                     self.wire.gate.until_unblocked().await;
                     continue;
                 }
-                Ok(UserRequestOutcome::Interrupted(stop)) => return Ok(UpsertOutcome::Interrupted { stop }),
-                Ok(UserRequestOutcome::Failed(failure)) => failure,
-                Ok(UserRequestOutcome::Redirected { status, location }) => {
+                UserRequestOutcome::Interrupted(stop) => {
+                    sent.unknown_sends += 1;
+                    return Err(SourceError::Stopped(stop));
+                }
+                UserRequestOutcome::Failed(failure) => failure,
+                UserRequestOutcome::Redirected { status, location } => {
                     return Err(SourceError::Redirected { status, location, url: call.shown });
                 }
-                Ok(UserRequestOutcome::Answered { status: status @ (401 | 403), message, .. }) => {
+                UserRequestOutcome::Answered { status: status @ (401 | 403), message, .. } => {
                     sent.refusals += 1;
                     if sent.refusals == 1 {
                         self.check_key_for_users().await?;
@@ -162,12 +169,15 @@ impl Inner {
                     }
                     failure
                 }
-                Ok(UserRequestOutcome::Answered { status, message, is_html, .. }) => match status {
-                    200..300 => return Ok(UpsertOutcome::Accepted { status, unknown_sends: sent.unknown_sends }),
-                    404 | 405 => return Err(SourceError::Refused { status, message, url: call.shown }),
-                    _ if is_html => return Err(SourceError::Refused { status, message, url: call.shown }),
-                    _ => return Ok(UpsertOutcome::Refused { status, message }),
-                },
+                UserRequestOutcome::Answered { status, message, is_html, .. } => {
+                    let unknown_sends = sent.unknown_sends;
+                    return match status {
+                        200..300 => Ok(UpsertOutcome::Accepted { status, unknown_sends }),
+                        404 | 405 => Err(SourceError::Refused { status, message, url: call.shown }),
+                        _ if is_html => Err(SourceError::Refused { status, message, url: call.shown }),
+                        _ => Ok(UpsertOutcome::Refused { status, message, unknown_sends }),
+                    };
+                }
             };
             attempts += 1;
             if !is_surely_undelivered(&failure) {
@@ -177,13 +187,16 @@ impl Inner {
                     return Ok(UpsertOutcome::Unknown { failure });
                 }
             }
-            if attempts >= ATTEMPTS_MAX {
+            if attempts >= self.attempts_max(&failure) {
                 return Ok(sent.give_up(failure));
             }
-            if let Err(stop) = self.wire.gate.retry_delay(waits.next_wait(self.wire.gate.rng().fraction())).await {
-                return sent.stopped(stop);
-            }
+            self.wire.gate.retry_delay(waits.next_wait(self.wire.gate.rng().fraction())).await?;
         }
+    }
+
+    /// Returns the number of attempts after which a request that ended with this failure is given up.
+    fn attempts_max(&self, failure: &Failure) -> u32 {
+        if failure.is_permanent() { 1 } else { ATTEMPTS_MAX.min(self.wire.attempts_max) }
     }
 
     /// Checks the key with a list and with a request for a user, which may send the key in another form. Fails if the

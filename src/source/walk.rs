@@ -31,7 +31,8 @@ pub enum WalkStep {
         /// The reason, for people.
         reason: String,
     },
-    /// The list has ended. `NotFound`: the service answered 404, an empty and complete result.
+    /// The list has ended. `NotFound`: the service answered 404, which stands for an empty list, or for an empty page
+    /// after the last one.
     End(EndStyle),
     /// A 404 on a page token: either the list has ended, or the service has forgotten the token. The caller finds out
     /// which, for example by reading halves of the window, and calls [`Walk::resolve_end`].
@@ -282,7 +283,8 @@ impl Walk {
         Err(last.give_up(url, attempts))
     }
 
-    /// Returns true if the list answers a minimal request. After one success it sends no further minimal request.
+    /// Returns true if the list answers a minimal request. After one success, or if `last` is a body over the size
+    /// limit, which is an answer too, sends no minimal request.
     async fn is_answering(&mut self, last: &Failure) -> Result<bool, SourceError> {
         self.is_answering = self.is_answering
             || matches!(last, Failure::BodyTooLarge { .. })

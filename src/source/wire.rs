@@ -58,7 +58,7 @@ pub(super) enum RequestOutcome {
     Rejected(Rejection),
     /// 3xx.
     Redirected { status: u16, location: String },
-    /// A failure that is worth a retry.
+    /// A failure. A retry may help unless [`Failure::is_permanent`].
     Failed(Failure),
 }
 
@@ -113,7 +113,7 @@ pub(super) struct Wire {
     /// The form of the latest `Retry-After`; `None` if the run was not rate limited.
     pub refusal_form: Mutex<Option<RetryAfterForm>>,
     pub surveys_path: SurveysPath,
-    /// The lists that have answered with a page.
+    /// The lists that are known to exist: those that have answered with a page, or that refused a request as invalid.
     pub lists_seen: ListsSeen,
     /// Maximum attempts for one page.
     pub attempts_max: u32,
@@ -239,7 +239,7 @@ impl Wire {
         self.send_with(&self.client, request, permit, tally).await
     }
 
-    /// Sends a request with this client. Reports nothing to the gate.
+    /// Sends a request with this client, and returns an answer with any status. Reports nothing to the gate.
     pub(super) async fn transmit(&self, client: &Client, request: Request) -> Result<Reply, Failure> {
         self.transport.send(client, request, self.timeout).await
     }

@@ -12,7 +12,8 @@ use super::{
     stored_interval::insert_interval, stored_survey,
 };
 
-/// A completed scan that every warehouse has committed.
+/// A completed scan that becomes coverage. Every warehouse has committed the scan, except for the scans
+/// `in_some_ledgers` of [`State::rebuild_coverage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanCheckpoint {
     pub scan: Scan,
@@ -108,7 +109,8 @@ impl State {
         })
     }
 
-    /// Marks the coverage inside a window, so that every run scans the window again until one scan is sure.
+    /// Marks the coverage inside a window, so that every run scans the window again until a scan is certain that no row
+    /// is missing.
     pub fn mark_for_recheck(&mut self, scope: Scope, window: Window) -> Result<(), StateError> {
         self.database
             .transact(|transaction| edit_parts(transaction, scope, window, |part| part.scanned_ms = NEEDS_RECHECK_MS))
@@ -167,7 +169,8 @@ fn next_checkpoint(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
     transaction.query_row(sql, [], |row| row.get(0))
 }
 
-/// Lets the extent of a scope start at `start_ms` or earlier.
+/// Moves the extent of a scope, the earliest start that its coverage ever had, to `start_ms`, unless the extent is
+/// earlier already.
 fn extend_extent(transaction: &Transaction<'_>, scope: Scope, start_ms: i64) -> rusqlite::Result<()> {
     let sql = "INSERT INTO extents (stream, survey_id, start_ms) VALUES (?1, ?2, ?3) \
                ON CONFLICT (stream, survey_id) DO UPDATE SET start_ms = min(start_ms, excluded.start_ms)";

@@ -51,7 +51,7 @@ impl State {
     }
 
     /// Returns the ordinal of the next commit: `now_ms`, or more if an earlier commit has this ordinal or a higher one.
-    /// So ordinals increase even if the clock was set back.
+    /// So the ordinals of commits increase even if the clock was set back.
     pub fn next_commit_ordinal(&self, now_ms: i64) -> Result<i64, StateError> {
         let sql = "INSERT INTO meta (key, value) VALUES ('last_commit', CAST(?1 AS TEXT)) ON CONFLICT (key) DO UPDATE \
                    SET value = CAST(max(CAST(value AS INTEGER) + 1, ?1) AS TEXT) RETURNING CAST(value AS INTEGER)";

@@ -1,4 +1,4 @@
-//! Errors of the state file and the inbox. Each variant is named after what the caller can do about it.
+//! Errors of the state file and the inbox. Each variant is a cause that callers handle or explain differently.
 
 use std::{
     io,

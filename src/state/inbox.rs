@@ -22,7 +22,8 @@ use super::{
 
 const MIGRATIONS: &[M<'_>] =
     &[M::up(include_str!("../../state/inbox/0001_inbox.sql")), M::up(include_str!("../../state/inbox/0002_drift.sql"))];
-/// How long the hash of a delivery is stored. After this time, a delivery of the same body is no duplicate.
+/// How long the hash of a delivery is stored after the body was last received. After this time, a delivery of the same
+/// body is no duplicate.
 pub const DUPLICATES_KNOWN_MS: i64 = 30 * DAY_MS;
 /// How long the same body without a time counts as a duplicate, if no other body about its subject came in between.
 const UNDATED_DUPLICATE_MS_MAX: i64 = 10 * MINUTE_MS;
@@ -43,7 +44,7 @@ pub struct NewDelivery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryReceipt {
     Stored,
-    /// An earlier delivery had the same body.
+    /// An earlier delivery had the same body, and [`NewDelivery::undated_subject`] does not make this one new.
     Duplicate,
 }
 
@@ -329,7 +330,8 @@ impl Inbox {
     }
 }
 
-/// Stores a delivery, unless an earlier delivery had the same body. A duplicate is only counted.
+/// Stores a delivery, unless it is a duplicate, which is only counted. A delivery is a duplicate if an earlier one had
+/// the same body; for a body without a time, [`is_undated_duplicate`] must also be true.
 fn store(transaction: &Transaction<'_>, new: &NewDelivery) -> rusqlite::Result<DeliveryReceipt> {
     let hash = new.body_hash.to_be_bytes();
     let same_body: Option<(i64, u32, i64)> = transaction

@@ -95,8 +95,8 @@ impl State {
         State { failpoints, ..self }
     }
 
-    /// Opens the file for reading. Migrates a file of an earlier version, which needs write access. Returns `None` if
-    /// the file is missing.
+    /// Opens the file for reading. Migrates a file of an earlier version, which needs write access. Checks neither for
+    /// damage nor for the owner. Returns `None` if the file is missing.
     pub fn open_read_only(path: &Path) -> Result<Option<State>, StateError> {
         match State::open_existing(path)? {
             ExistingFile::Current(state) => Ok(Some(state)),

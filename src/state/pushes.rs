@@ -113,9 +113,11 @@ impl PushLedger<'_> {
                     PushAnswer::Accepted => 1,
                     PushAnswer::Refused => 2,
                 };
-                // An accepted request with events clears `unknown_events`.
+                // An accepted request with events clears `unknown_events`. If such a request was refused, an earlier
+                // request of the same intent, without a known outcome, may have been accepted with its events.
                 let sql = "UPDATE pushes SET fate = ?2, status = ?3, unknown_sends = unknown_sends + ?4, in_flight = 0, \
-                           unknown_events = unknown_events AND NOT (in_flight_events AND ?2 = 1) WHERE content = ?1";
+                           unknown_events = (unknown_events OR (in_flight_events AND ?4 > 0)) \
+                           AND NOT (in_flight_events AND ?2 = 1) WHERE content = ?1";
                 self.execute(sql, params![content, answer, status, stored_count(unknown_sends)])
             }
             PushOutcome::NotSent => {

@@ -7,7 +7,7 @@ use crate::model::{DurableStep, FlagSet, PageToken, RunId, Scan, ScanId, Scope, 
 use super::{State, StateError, loaded_survey, stored_count, stored_survey};
 
 /// A scan that has begun and has no checkpoint yet. The spool has the scan's pages, perhaps more than `pages`, because
-/// the row is updated only at times.
+/// not every page updates the row of the scan in this file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnfinishedScan {
     pub scan: Scan,

@@ -5,8 +5,8 @@ use crate::model::{CoverageInterval, DAY_MS, EndStyles, HOUR_MS, ScanId, Window}
 /// Adjacent intervals are merged if their scans began within this time of each other, so that the file grows with the
 /// coverage and not with the number of scans. The merged interval keeps the earlier time.
 const MERGE_WITHIN_MS: i64 = HOUR_MS;
-/// The maximum length of a merged interval. Windows are sized by the rows per day of an interval, so intervals must
-/// stay short.
+/// The maximum length of a merged interval. The sizes of new windows are computed from the mean row density of an
+/// interval, which must stay short so that the mean is close to the density at each time.
 const MERGED_LEN_MAX_MS: i64 = 31 * DAY_MS;
 
 /// A coverage interval with the scans that read it last.

@@ -1,8 +1,8 @@
 //! Reads CSV with a header, as programs and spreadsheets write it.
 //!
 //! The name of a column can end with the type of its cells: `attributes.seats:integer`, `attributes.is_admin:boolean`,
-//! `attributes.score:number`, `attributes.tags:json`. The cells of all other columns are texts. An empty cell leaves
-//! the attribute out, and an empty row is skipped.
+//! `attributes.score:number`, `attributes.tags:json`. The cells of all other columns, and of names that end with
+//! `:string`, are texts. An empty cell leaves its value out, and an empty row is skipped.
 
 use std::{borrow::Cow, io::Read};
 
@@ -135,7 +135,7 @@ fn is_empty(cell: &[u8]) -> bool {
 }
 
 /// Returns true if the cells of a line look like a row. A line inside a quoted cell is mostly a sentence, where a blank
-/// follows each comma.
+/// follows each comma. So a line with a cell that begins with a blank does not look like a row.
 fn looks_like_a_row(columns: &[Column], cells: &[Vec<u8>]) -> bool {
     columns.len() > 1
         && cells.len() == columns.len()

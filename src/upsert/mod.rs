@@ -70,7 +70,7 @@ pub struct Event {
 
 impl Upsert {
     /// Returns the JSON body of a request, with or without the events. The service counts an event each time it is
-    /// sent.
+    /// sent, so callers leave out events that the service may have already.
     pub fn body(&self, with_events: bool) -> Vec<u8> {
         let sent = match with_events || self.events.is_empty() {
             true => Cow::Borrowed(self),
@@ -80,7 +80,7 @@ impl Upsert {
         serde_json::to_vec(&*sent).unwrap_or_default()
     }
 
-    /// Returns the 128-bit hash of the upsert with its events.
+    /// Returns the 128-bit hash of the upsert with its events, by which a run recognises rows that were sent before.
     pub fn content_key(&self) -> [u8; 16] {
         xxh3_128(&self.body(true)).to_be_bytes()
     }

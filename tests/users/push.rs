@@ -250,6 +250,42 @@ fn p2_a_lost_answer_neither_loses_nor_repeats_an_event() {
 }
 
 #[test]
+fn p2_an_error_after_a_lost_answer_leaves_the_outcome_unknown() {
+    let user = r#"{"userId":"u1","attributes":{"n":1},"events":[{"event":"signup","timestamp":1}]}"#;
+    for (status, flags, code, outcome) in [
+        // The first request is accepted and its answer lost; the second request gets this status.
+        (404, &[][..], 1, "unknown"),
+        (404, &["--resend-events"][..], 1, "unknown"),
+        (422, &[][..], 3, "refused"),
+        (422, &["--resend-events"][..], 3, "refused"),
+    ] {
+        let upserts = |skip| When { skip, count: 1, path: "/v2/users".to_owned(), ..When::default() };
+        let service = service(Faults {
+            lost_answer: ServerError { when: upserts(0), status: 504 },
+            server_error: ServerError { when: upserts(1), status },
+            ..Faults::default()
+        });
+        let place = Place::new(&service);
+        let file = write(&place, "u.ndjson", user);
+        let push = [&["users", "push", &file, "--concurrency", "1"], flags].concat();
+        place.run(&push).expect(code);
+        let row = &results(&format!("{file}.results.csv"))[&1];
+        let told = ["fate", "this_push", "unknown_sends", "events"].map(|column| row[column].as_str());
+        let this_push = if flags.is_empty() && status == 422 { "sent_again" } else { "sent" };
+        assert_eq!(told, [outcome, this_push, "1", "unknown"], "{status} {flags:?}: {row:?}");
+        // The ledger knows it too: a later push does not send the events again unless it is told to.
+        let again = [&["users", "push", &file][..], if status == 422 { &["--again"] } else { &[] }].concat();
+        let report = place.report(&again, 3);
+        assert_eq!(
+            (&report["rows"]["accepted"], &report["rows"]["events_unknown"]),
+            (&json!(1), &json!(1)),
+            "{report}"
+        );
+        assert_eq!(arrived(&service)["u1"].events.get("signup"), Some(&1), "{status} {flags:?}");
+    }
+}
+
+#[test]
 fn p5_a_push_obeys_limits_and_knows_each_outcome() {
     let limit = RateLimit { per_second: 25.0, burst: 10, form: RetryAfterForm::Fraction, ..RateLimit::default() };
     let service = service(Faults { rate_limit: limit, ..Faults::default() });

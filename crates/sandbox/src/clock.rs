@@ -34,7 +34,7 @@ impl Clock {
         u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Moves the service's clock forward. Returns the service's time.
+    /// Moves the service's clock forward, by at most a century. Returns the service's time.
     pub(crate) fn advance(&self, by_ms: u64) -> i64 {
         // No test needs more than a century, and a century cannot exceed the calendar.
         const ADVANCE_MAX_MS: u64 = 100 * 366 * 86_400_000;

@@ -127,8 +127,8 @@ impl Control {
         }
     }
 
-    /// Returns at most [`TRUTH_ROWS`] records after a position as NDJSON, and the position of the last one. The
-    /// returned position is `None` if there are no further records.
+    /// Returns at most [`TRUTH_ROWS`] records after a position as NDJSON, and the position of the last returned record.
+    /// The returned position is `None` if no record is after `after`.
     pub(crate) fn truth_part(&self, list: ListName, after: Option<TruthKey>) -> (Vec<u8>, Option<TruthKey>) {
         self.service.run_due_purges();
         let world: &World = &self.service.world();
@@ -155,7 +155,8 @@ impl Control {
         self.service.world_mut().remove_row(&key.group, &key.question)
     }
 
-    /// Upserts a user as `POST /v2/users` does, but not as a logged request. Returns the status of the answer.
+    /// Upserts a user as `POST /v2/users` does, but without a log entry, authorization or rate limit. Returns the
+    /// status of the answer.
     pub fn upsert_user(&self, body: &str) -> u16 {
         self.service.upsert_directly(body.as_bytes())
     }
@@ -186,7 +187,7 @@ impl Control {
 }
 
 /// Renders at most [`TRUTH_ROWS`] rows after a position; `None` starts at the first row. Returns the lines, and the
-/// position of the last row.
+/// position of the last rendered row; `None` if no row is after the position.
 fn part<R: Record>(
     rows: &Timeline<R>,
     after: Option<TruthKey>,

@@ -13,11 +13,11 @@ pub struct When {
     /// Share of requests that the fault strikes, 0.0 to 1.0. `Faults::seed` and the number of a request decide if the
     /// request is struck.
     pub probability: f64,
-    /// The fault strikes every n-th request; 0 selects none.
+    /// The fault strikes every n-th request; 0 selects none. Requests that `skip` or `count` counted do not count here.
     pub every: u64,
     /// The fault strikes this many of the next requests. Each struck request reduces the number by one.
     pub count: u64,
-    /// The fault first spares this many requests. Each spared request reduces the number by one.
+    /// Spares this many requests first; each reduces the number by one. Needs `probability`, `every` or `count`.
     pub skip: u64,
     /// The fault strikes and counts only requests whose path begins with this text; the empty text selects every path.
     pub path: String,
@@ -34,11 +34,11 @@ pub enum RetryAfterForm {
     Seconds,
     /// Seconds with a fraction.
     Fraction,
-    /// An HTTP date by the service's clock, rounded up to a second.
+    /// The end of the wait by the service's clock as an HTTP date: the first full second after it.
     HttpDate,
-    /// The moment in epoch seconds by the service's clock, rounded up.
+    /// The end of the wait by the service's clock in epoch seconds: the first full second after it.
     EpochSeconds,
-    /// The moment in epoch milliseconds by the service's clock.
+    /// The end of the wait by the service's clock in epoch milliseconds.
     EpochMillis,
     /// `0`
     Zero,
@@ -78,7 +78,7 @@ pub struct RateLimit {
     pub form: RetryAfterForm,
     /// The shortest wait that `Retry-After` states, in milliseconds.
     pub min_wait_ms: u64,
-    /// Maximum concurrent requests. A further request gets a 429. 0 for no limit.
+    /// Maximum concurrent requests. A further request gets a 429 that states `min_wait_ms`. 0 for no limit.
     pub in_flight_max: u32,
 }
 
@@ -159,7 +159,7 @@ pub struct DeadTokens {
     pub when: When,
     /// Real time after which a token is dead, in milliseconds; 0 for never.
     pub after_ms: u64,
-    /// Number of pages of one list after which its tokens are dead; 0 for never.
+    /// Tokens that were sent on a later page of a list than this one are dead; pages count from 1. 0 for never.
     pub after_pages: u64,
     /// The status of the answer to a dead token. Default 400.
     pub status: u16,
@@ -299,9 +299,9 @@ pub struct Faults {
     pub trailing_empty_page: bool,
     /// True if an empty list is answered with 404.
     pub not_found_when_empty: bool,
-    /// True if rows created at `start` are left out.
+    /// True if rows whose filtered time equals `start` are left out.
     pub exclusive_start: bool,
-    /// True if rows created at `end` are left out.
+    /// True if rows whose filtered time equals `end` are left out.
     pub exclusive_end: bool,
     /// `start` and `end` of themes filter by a time that is this many milliseconds before the creation of the theme. An
     /// answer may be created that long before its theme. 0 filters by the creation of the theme.
@@ -315,7 +315,7 @@ pub struct Faults {
     /// The only accepted spelling of several `status` values; any other spelling is refused with 400. `None` accepts
     /// all.
     pub status_spelling: Option<StatusSpelling>,
-    /// True if `status` in another spelling is ignored instead of refused.
+    /// True if `status` in another spelling than `status_spelling` is ignored instead of refused.
     pub ignore_other_spellings: bool,
     /// Rows of a page if the request has no `limit`. Default 100.
     pub default_page_rows: usize,
@@ -329,11 +329,11 @@ pub struct Faults {
     pub any_attribute_values: bool,
     /// True if bodies are compressed for clients that accept gzip.
     pub gzip: bool,
-    /// Real time until an upserted user can be read, in milliseconds.
+    /// Real time from the first upsert of a user until the user can be read, in milliseconds.
     pub user_delay_ms: u64,
     /// True if times of users are ISO 8601 texts instead of epoch milliseconds.
     pub iso_user_times: bool,
-    /// True if times of users are epoch seconds instead of milliseconds.
+    /// True if times of users are epoch seconds instead of milliseconds. Ignored if `iso_user_times` is true.
     pub user_times_in_seconds: bool,
     /// True if bodies begin with a byte order mark.
     pub byte_order_mark: bool,
@@ -436,7 +436,7 @@ impl Faults {
         serde_json::from_value(merged)
     }
 
-    /// Fails if a number is out of range. The error names the number.
+    /// Fails if a status, `default_page_rows` or `rate_limit.per_second` is out of range. The error names the value.
     pub(crate) fn validate(&self) -> Result<(), String> {
         let statuses = [
             ("server_error", self.server_error.status),

@@ -11,12 +11,12 @@ pub enum FilteredBy {
     Created,
     /// The last change of the row.
     Updated,
-    /// The first answer of the session of the row. For responses only.
+    /// The creation of the first answer in the session of the row. For responses only; like `Nothing` for surveys.
     Session,
-    /// The launch of the survey. For surveys only.
+    /// The launch of the survey. For surveys only; like `Nothing` for responses.
     Launched,
     /// No time: `start` and `end` are ignored.
     Ignored,
-    /// A time that no row has: every range is empty.
+    /// A time that no row has: a request with `start` or `end` gets no rows, and any other request gets all.
     Nothing,
 }

@@ -1,4 +1,5 @@
-//! The sandbox: an independent implementation of the service's contract, for tests, measurements and trial runs.
+//! The sandbox: an independent implementation of the service's contract, which is the documentation of its HTTP
+//! interface. Tests, measurements and trial runs use it.
 //!
 //! The sandbox is written from the contract alone, and depends on no other crate of the repository, so that it shares
 //! no mistake with the client. Data is generated from a seed, kept in memory and lost at the end. README.md documents
@@ -66,7 +67,8 @@ impl Sandbox {
     /// Generates the data, and listens at `listen`; port 0 takes a free port. Needs a tokio runtime. A runtime with
     /// several threads can render several pages at once.
     ///
-    /// # Errors `InvalidInput` if the settings are invalid; another error if the sandbox cannot listen at the address.
+    /// # Errors
+    /// `InvalidInput` if the settings are invalid; another error if the sandbox cannot listen at the address.
     pub async fn start(settings: Settings, listen: SocketAddr) -> io::Result<Running> {
         settings.validate()?;
         // The port is bound first, so that a port in use is reported before the data is generated.
@@ -83,8 +85,8 @@ impl Sandbox {
             .fallback(service::handle)
             .with_state(service.clone());
         let listener = listener.tap_io(|stream| {
-            // Without `nodelay` the rest of a page may wait for an acknowledgement. A failure only makes the stream
-            // slower.
+            // Without `nodelay` the rest of a page may wait for an acknowledgement. If `set_nodelay` fails, the stream
+            // is only slower.
             let _ = stream.set_nodelay(true);
         });
         let stopped = service.stop.clone().cancelled_owned();
@@ -111,8 +113,8 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// Answers one request of the contract. A caller that drops the future or the body of the answer acts as a client
-    /// that hangs up.
+    /// Answers one request to the service; control calls are not served. A caller that drops the future or the body of
+    /// the answer acts as a client that hangs up.
     pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
         service::handle(State(Arc::clone(&self.control.service)), request).await
     }
@@ -123,7 +125,7 @@ impl InProcess {
     }
 }
 
-/// A running sandbox. Dropping the value stops the sandbox.
+/// A running sandbox. Dropping the value stops the sandbox, and does not wait for answers that are being sent.
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
@@ -147,8 +149,8 @@ impl Running {
         &self.control
     }
 
-    /// Stops listening, and waits up to two seconds for answers that are being sent. Answers that take longer are
-    /// broken off.
+    /// Stops listening, and waits up to two seconds for answers that are being sent. Then returns, even if an answer is
+    /// still being sent. Delays by faults end at once.
     pub async fn shutdown(mut self) {
         self.control.service.stop.cancel();
         if tokio::time::timeout(SHUTDOWN_WAIT, &mut self.task).await.is_err() {

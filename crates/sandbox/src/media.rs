@@ -9,7 +9,8 @@ pub struct Media {
     /// True if links lead to this sandbox, which serves recordings below `/media/`. Otherwise links lead to
     /// `media.example.com`, which serves nothing.
     pub is_served: bool,
-    /// The host of links. Empty for the host of the list request. `media.example.com` leaves links as generated.
+    /// The host of links, to which the port of the list request is added. Empty for the host of the list request.
+    /// `media.example.com` leaves links as generated.
     pub host: String,
     /// A number in each link. A request to a link with another number gets a 403, as if the link had expired.
     pub generation: u64,

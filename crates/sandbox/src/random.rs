@@ -68,7 +68,8 @@ impl Random {
         &items[self.index(items.len())]
     }
 
-    /// Draws an index of `weights`. The probability of an index is in proportion to its weight.
+    /// Draws an index of `weights`. The probability of an index is in proportion to its weight. Returns 0 if all
+    /// weights are 0.
     pub(crate) fn weighted(&mut self, weights: &[u32]) -> usize {
         let mut rest = self.below(weights.iter().map(|weight| u64::from(*weight)).sum());
         for (index, weight) in weights.iter().enumerate() {

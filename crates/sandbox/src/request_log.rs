@@ -42,7 +42,7 @@ pub struct LogEntry {
     pub fault: Option<String>,
 }
 
-/// A compact [`LogEntry`].
+/// A compact [`LogEntry`], with 0 in place of `None`; only a missing `completed_us` is [`UNDER_WAY`].
 #[derive(Debug)]
 struct Entry {
     arrived_us: u64,

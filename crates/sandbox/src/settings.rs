@@ -90,7 +90,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Fails with `InvalidInput` if no data can be generated with these settings.
+    /// Fails with `InvalidInput` if a setting is out of range, the API key is empty, or `Faults::validate` fails.
     pub(crate) fn validate(&self) -> io::Result<()> {
         let Rough { edge_share, reject_share, twice_share } = self.rough.unwrap_or_default();
         let shares = [self.deleted_share, self.theme_share, self.hostile_share, edge_share, reject_share, twice_share];

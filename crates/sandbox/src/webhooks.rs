@@ -132,7 +132,8 @@ impl Control {
     }
 }
 
-/// Posts the bodies one after the other. The target says how many are lost or repeated, and if the order is random.
+/// Posts the bodies one after the other. The target says how many are lost or repeated, and if the order is random. A
+/// post without an answer counts with status 0, and is not repeated.
 pub async fn deliver(bodies: &[String], target: &WebhookTarget) -> Delivered {
     let mut random = Random::new(target.seed, 0x3e6);
     let mut delivered = Delivered { events: bodies.len() as u64, ..Delivered::default() };
@@ -184,7 +185,7 @@ fn epoch_ms(record: &Value) -> i64 {
     moment.map_or(0, |moment| moment.timestamp_millis())
 }
 
-/// Converts a list to a string that contains its JSON text. Other values stay unchanged.
+/// Converts a list to a string that contains its JSON text, as the service's webhooks do. Other values stay unchanged.
 fn in_a_text(value: &Value) -> Value {
     match value {
         Value::Array(_) => Value::String(value.to_string()),
@@ -206,7 +207,7 @@ fn visitor(record: &Value) -> Map<String, Value> {
     members
 }
 
-/// Builds the body about one new answer. `nth` counts the answers from 0 and becomes the id of the body.
+/// Builds the body about one new answer. `nth` counts the answers from 0; the id of the body is `nth + 1`.
 fn answer_submitted(nth: usize, record: &Value, survey_name: &Value) -> Value {
     let mut body = visitor(record);
     let meta = &record["meta"];
@@ -250,8 +251,8 @@ fn study_submitted(answers: &[&Value]) -> Value {
     })
 }
 
-/// Builds the body about a study that was sent or seen; `action` says which. If `nth` is odd, `eventName` names the
-/// other event, as the service sometimes does.
+/// Builds the body about a study that was sent or seen; `action` says which. `nth` counts the sessions from 0. If `nth`
+/// is odd, `eventName` names the other event, as the service sometimes does.
 fn sent_or_seen(action: &str, nth: usize, record: &Value, survey_name: &Value) -> Value {
     let mut body = visitor(record);
     let is_name_right = nth.is_multiple_of(2);
@@ -280,7 +281,8 @@ fn status_changed(survey_id: i64, old_status: &str, status: &str, survey: Option
     })
 }
 
-/// Builds the body about a new theme. `productId` is a text or a number, depending on the time.
+/// Builds the body about a new theme. `productId` is a text if `now_ms` is even and otherwise a number, because the
+/// service sends both forms.
 fn theme_identified(theme: &Value, now_ms: i64) -> Value {
     let is_text = now_ms % 2 == 0;
     json!({

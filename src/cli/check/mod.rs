@@ -118,7 +118,7 @@ pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, Command
     findings.add(network::findings())?;
     findings.add(service::findings(&settings, &context).await)?;
     findings.add([storage::state(&settings)])?;
-    // A run that holds the lease also locks the warehouse.
+    // Exit code 5 means that a run holds the lease. The run also locks the warehouse, so the warehouse is not checked.
     if findings.list.iter().all(|finding| finding.exit_code != 5) {
         findings.add([storage::warehouse(&settings)])?;
     }

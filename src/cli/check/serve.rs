@@ -6,7 +6,8 @@ use crate::{config::Settings, serve::check_schedule};
 
 use super::{super::CommandError, finding::Finding};
 
-/// Returns a finding that says if `serve` could start.
+/// Returns a finding about the schedule, the secret of webhooks and the address of `serve`. The token of the status
+/// page is not checked.
 pub(super) fn finding(settings: &Settings) -> Finding {
     let serve = &settings.serve;
     if let Err(error) = check_schedule(serve) {

@@ -64,8 +64,9 @@ fn stored_state(settings: &Settings) -> Result<Option<State>, PipelineError> {
     Ok(state.filter(|state| state.belongs_to(&identity.base_url, &identity.environment).unwrap_or(false)))
 }
 
-/// Stores the `Retry-After` that the service sent, for the next command. A failure is only logged, because the next
-/// command can learn the rate limit from the service. Does nothing without checkpoints.
+/// Stores the `Retry-After` that the service sent, for the next command. With `--ignore-rate-limit`, ends a stored wait
+/// if the service accepted requests. A failure is only logged, because the next command can learn the rate limit from
+/// the service. Does nothing without checkpoints.
 pub(in super::super) fn store_rate_limits(source: &Source, settings: &Settings) {
     let is_new = source.retry_after_until_ms().is_some() || settings.throttle.ignores_stored_retry_after;
     if !is_new || !matches!(stored_state(settings), Ok(Some(_))) {

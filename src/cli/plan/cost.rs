@@ -75,7 +75,8 @@ pub(super) enum SpeedBasis {
 
 impl Speed {
     /// Returns the best known speed: the learned limit, else the speed of an earlier run, else the speed of the sample.
-    /// A speed above the configured maximum is reduced to this maximum. `None` if no speed is known.
+    /// A speed above the configured maximum is reduced to this maximum. If no speed is known, returns the configured
+    /// maximum, or `None` without one.
     ///
     /// # Errors
     /// The checkpoints cannot be read.

@@ -78,6 +78,7 @@ fn total(plan: &Plan) -> String {
     format!("{command} would send\n{bound} {} {unit}{time}{rows}", grouped(requests))
 }
 
+/// Returns the line of a stream. A number without an estimate is shown as `?`.
 fn line(stream: &PlannedStream) -> String {
     let name = scope_name(stream.stream, stream.survey_id);
     let Estimate { windows, rows, requests, minutes } = &stream.estimate;

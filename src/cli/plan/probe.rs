@@ -19,17 +19,18 @@ const REQUESTS_MAX: u64 = 1000;
 pub(super) struct ProbeResult {
     /// The service's time.
     pub now_ms: i64,
-    /// The scopes with the windows that are due at the service's time.
+    /// The backlog of each scope at the service's time.
     pub backlog: Vec<ScopeBacklog>,
-    /// The sample of each scope of the backlog, in order; `None` for a scope that has nothing due.
+    /// The sample of each scope of the backlog, in order; `None` for a scope that has nothing due, or whose sampled
+    /// windows have no row.
     pub samples: Vec<Option<Sample>>,
     pub requests: u64,
     /// The speed of the sample's requests, which are sent one after the other.
     pub requests_per_sec: f64,
 }
 
-/// Requests the service's time, and a sample of each scope that is due at this time. `backlog_at` returns the scopes
-/// that are due at a time. If the service sends no time, this machine's time is used.
+/// Requests the service's time, and a sample of each scope that is due at this time. `backlog_at` returns the backlog
+/// of each scope at a time. If the service sends no time, this machine's time is used.
 pub(super) fn probe(
     settings: &Settings,
     context: &Context,

@@ -91,7 +91,8 @@ impl Table {
         Some(table.to_string())
     }
 
-    /// Returns the smallest width of each column. Wrapping never splits a number or a time.
+    /// Returns the smallest width of each column. A column that may not be wrapped needs its longest value. Wrapping
+    /// never splits a number or a time.
     fn min_widths(&self) -> Vec<usize> {
         let min_width = |(at, is_wrapped): (usize, &bool)| {
             let cells = || self.rows.iter().filter_map(move |row| row.get(at));

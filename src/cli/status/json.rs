@@ -49,7 +49,8 @@ pub(super) struct Status {
     pub last_drift: LastDrift,
 }
 
-/// The drift that the newest sync or backfill found, with the same fields as in the run JSON.
+/// The drift that the newest of the shown runs found, with the same fields as in the run JSON. Runs whose JSON has no
+/// such fields, such as `verify`, are skipped.
 #[derive(Default, Deserialize, Serialize)]
 pub(super) struct LastDrift {
     pub drift: Vec<DriftReport>,

@@ -66,6 +66,8 @@ pub(super) struct StatusArgs {
     selection: SelectionArgs,
 }
 
+/// Prints the status, or with `--from` or `--to` the proofs of the range. Returns 3 if a lag exceeds `--max-lag`, or if
+/// the warehouse does not know a survey of `--survey`; otherwise 0.
 pub(super) fn run(args: &StatusArgs, context: Context) -> Result<u8, CommandError> {
     let settings = args.locations.settings(&context).selection(&args.selection).build()?;
     let range = range_of(args)?;

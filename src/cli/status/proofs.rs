@@ -47,7 +47,7 @@ pub(super) struct ProofStatus {
     pub pages: u64,
     /// How the service marked the end of results.
     pub ends: Vec<&'static str>,
-    /// The latest scan: `sync_windows.scan_id`, if the scan changed rows.
+    /// The id of the latest scan. If this scan changed rows, it is in `sync_windows.scan_id`.
     pub scan_id: Option<String>,
     /// `ends` in words.
     #[serde(skip)]

@@ -38,6 +38,7 @@ impl RowCounter {
     }
 }
 
+/// Counts the rows of the stream's table, or only those of the scope's survey.
 fn count(reader: &mut Reader, scope: Scope) -> Result<u64, LoadError> {
     let table = match scope.stream {
         Stream::Responses => "responses",

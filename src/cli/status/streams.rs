@@ -16,7 +16,7 @@ use super::{super::wording::format_second, rows::RowCounter};
 pub(super) struct StreamStatus {
     pub stream: &'static str,
     pub survey_id: Option<i64>,
-    /// Ranges that are proven complete.
+    /// Ranges that are proven complete, including those in `in_doubt`.
     pub complete: Vec<TimeRangeJson>,
     /// Ranges between complete ranges that were never proven complete.
     pub missing: Vec<TimeRangeJson>,
@@ -27,7 +27,7 @@ pub(super) struct StreamStatus {
     pub rows: Option<u64>,
     /// Seconds between the newest complete moment and the service's clock.
     pub lag_secs: i64,
-    /// The time of the last scan of the range that was not scanned for the longest time.
+    /// The earliest time of a range's last scan, without ranges that need a recheck. The current time if all need one.
     pub oldest_scan: String,
 }
 

@@ -34,6 +34,8 @@ pub(super) struct PullArgs {
     run: RunArgs,
 }
 
+/// Reads the users of `--user-id`, or all due users without it. Sends nothing if one of the ids cannot be part of a
+/// URL.
 pub(super) async fn run(args: PullArgs, context: Context) -> Result<u8, CommandError> {
     if let Some(user_id) = args.user_ids.iter().find(|user_id| !can_request_user(user_id)) {
         return Err(CommandError::Usage(format!(

@@ -118,9 +118,10 @@ impl<'a> WebhookBody<'a> {
         }
     }
 
-    /// Returns the key of the event. All deliveries of an event have the same key, however their JSON is written. The
-    /// key of a body with a timeless subject contains the time of receipt, because the inbox has already removed its
-    /// repeated deliveries.
+    /// Returns the key of the event. If the body has the values that identify an event ([`Self::natural_key`]), all
+    /// deliveries of the event have the same key, however their JSON is written. Otherwise the key is a hash of the
+    /// bytes. A body with a timeless subject also gets the time of receipt in its key: the inbox has removed repeated
+    /// deliveries, so each remaining delivery is an event.
     pub(super) fn event_key(&self, kind: EventKind, delivery: &Delivery) -> String {
         match self.natural_key(kind) {
             Some(hash) => format!("{hash:032x}"),
@@ -145,8 +146,8 @@ impl<'a> WebhookBody<'a> {
         }
     }
 
-    /// Hashes the values that identify the event. Returns `None` if the body lacks one of them; then only deliveries
-    /// with the same bytes are one event.
+    /// Hashes the values that identify the event. Returns `None` if the body lacks one of them, and for kinds that no
+    /// values identify, such as status changes and tests. Then [`Self::event_key`] uses the bytes.
     fn natural_key(&self, kind: EventKind) -> Option<u128> {
         let occurred_at = self.occurred_at()?.to_string();
         let text = |field: &str| self.text(field).filter(|text| !text.is_empty());

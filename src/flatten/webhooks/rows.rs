@@ -11,7 +11,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use super::{
     super::{
         drift::DriftLog,
-        fields::{Fields, WireField, wire_fields},
+        fields::{Fields, KEY_TEXT_BYTES_MAX, WireField, wire_fields},
         question_type::report_new_type,
         table_builder::TableBuilder,
     },
@@ -232,7 +232,7 @@ impl<'a> EventTables<'a> {
         let mut entries = Vec::new();
         for (ordinal, item) in (1_i64..).zip(json::read_items(&list).unwrap_or_default()) {
             entries.clear();
-            if json::read_entries(item, &mut entries).is_some() {
+            if !self.questions.is_full() && json::read_entries(item, &mut entries).is_some() {
                 self.append_question(header, ordinal, &entries);
             }
         }
@@ -248,7 +248,10 @@ impl<'a> EventTables<'a> {
         row.timestamp("received_at", Some(header.received_us));
         row.bigint("question_ordinal", Some(ordinal));
         row.bigint("survey_id", self.fields.json(Wire::SurveyId).and_then(read_bigint));
+        // Every question of the body repeats the session. A text too long for a key of `responses` could repeat until
+        // memory runs out, so only `webhook_events` has it.
         let session = self.fields.json(Wire::ResponseGroupUid).and_then(json::read_text);
+        let session = session.filter(|session| session.text.len() <= KEY_TEXT_BYTES_MAX);
         row.text("response_group_uid", session.as_ref().map(|session| session.text.as_ref()));
         row.text("question_text", text(&mut fields, QuestionField::Question).as_deref());
         row.bigint("question_order", fields.parse_or_extra(QuestionField::Order, read_bigint));

@@ -211,6 +211,18 @@ fn each_question_of_a_body_has_a_row() {
 }
 
 #[test]
+fn a_long_text_is_not_repeated_for_every_question() {
+    for (bytes, is_repeated) in [(256, true), (257, false)] {
+        let session = "s".repeat(bytes);
+        let body = format!(r#"{{"action":"completed","responseGroupUid":"{session}","questions":[{{}},{{}}]}}"#);
+        let flat = flatten_deliveries(&[delivery(&body)], None).unwrap().flat;
+        let repeated = is_repeated.then(|| session.clone());
+        assert_eq!(cells(&flat.questions.unwrap(), "response_group_uid"), [repeated.clone(), repeated]);
+        assert_eq!(cells(&flat.events, "response_group_uid"), [Some(session)]);
+    }
+}
+
+#[test]
 fn stored_events_flatten_to_the_same_rows_again() {
     let bodies = [
         r#"{"action":"completed","surveyId":7,"responseGroupUid":"g","timestamp":1,"questions":[{"question":"Why?"}]}"#,

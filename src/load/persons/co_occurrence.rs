@@ -25,8 +25,8 @@ use crate::{
 pub struct CoOccurrence {
     /// All identifiers of each row with a wanted identifier. Rows with the same identifiers are listed once.
     pub rows: Vec<Vec<Identifier>>,
-    /// Wanted identifiers that occur in more sessions than one person can have. The rows of these identifiers are left
-    /// out of `rows`.
+    /// Wanted identifiers that occur in more sessions than one person can have, found only in a table with too many
+    /// rows. This table and the tables after it are searched without these identifiers.
     pub too_wide: Vec<Identifier>,
     /// The spellings in which the rows write the identifiers.
     pub spellings: Spellings,

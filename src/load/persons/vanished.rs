@@ -22,7 +22,7 @@ use crate::{
 
 /// The table whose rows belong to sessions.
 const RESPONSES: &str = "responses";
-/// The column with the time at which a row vanished; NULL if it has not.
+/// The column with the time at which a row vanished; NULL if the row has not vanished.
 const VANISHED_AT: &str = "_vanished_at";
 /// Largest number of sessions that are checked together, to limit the memory.
 const CANDIDATES_MAX: usize = 100_000;
@@ -49,7 +49,8 @@ fn vanished_in_batches(
     let is_gone = move |vanished_us: Option<i64>| vanished_us.is_some_and(|vanished_us| vanished_us < before_us);
     let (mut found, mut after) = (Vec::new(), None);
     while found.len() < sessions_max {
-        // A candidate has a row that is gone. The session counts as vanished if none of its rows is live.
+        // A candidate is a session with a row that vanished before `before_ms`. `live` are the candidates that also
+        // have a row that has not vanished, or vanished later.
         let candidates = candidates(store, after.as_ref(), is_gone, candidates_max)?;
         let wanted = IdentifierSet::of(&candidates);
         let live = sessions_with(store, &wanted, |vanished_us| !is_gone(vanished_us))?;

@@ -34,8 +34,8 @@ pub fn statements(script: &str) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Returns one statement in which blanks and line breaks replace the script before it. So the engine's errors name the
-/// line in the script.
+/// Returns one statement, preceded by blanks and line breaks in place of the script before it. So the line numbers in
+/// the engine's errors are those of the script.
 pub fn in_place(script: &str, statement: &Range<usize>) -> String {
     let blank = |letter: char| if letter == '\n' { '\n' } else { ' ' };
     let before = script.get(..statement.start).unwrap_or_default().chars().map(blank);

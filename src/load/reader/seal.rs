@@ -26,7 +26,7 @@ pub(super) const REFUSED: &[&str] = &[
 pub(super) const REFUSED_PREFIXES: &[&str] = &["enable_", "disable_", "verify_"];
 
 /// Returns an error unless `sql` is one SELECT statement without refused functions. The engine serializes the statement
-/// for the check. The engine refuses to serialize any other kind of statement.
+/// for the check. The engine refuses to serialize statements other than SELECT.
 pub(super) fn check_reads_only(connection: &Connection, sql: &str) -> Result<(), LoadError> {
     let text: String = connection
         .query_row("SELECT json_serialize_sql(?::VARCHAR)", [sql], |row| row.get(0))

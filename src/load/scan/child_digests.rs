@@ -1,6 +1,7 @@
 //! Digests of child rows: for each parent row the number of its child rows and one hash of their contents. Digests show
 //! in which child tables the rows of a parent changed. This file also updates stored child rows that a scan did not
-//! request, when shared columns of their parent row change.
+//! request, when shared columns of their parent row change. A shared column stores the same field of the record in the
+//! parent and the child table, such as the creation time.
 
 use arrow::{
     array::{RecordBatch, UInt64Array},
@@ -43,7 +44,7 @@ struct Digest {
 
 impl ChildDigests {
     /// Creates digests without rows. Child tables that need a flag are left out. The rows of such a table are built
-    /// from a column of the parent with the same flag, and this column is compared.
+    /// from a column of the parent with the same flag, so comparing this column shows every change of these rows.
     pub fn new(base: &'static Table) -> Self {
         let compared = children_of(&base.name).filter(|child| child.flag.is_none());
         Self { base, tables: compared.map(|child| (child, HashMap::default())).collect() }
@@ -108,9 +109,9 @@ fn parent_keys(base: &'static Table, child: &'static Table, rows: &RecordBatch) 
 }
 
 /// Copies changed values of shared columns, such as the creation time, from parent rows to their stored child rows.
-/// Child rows are looked up by the shared columns. Called for child tables that the scan did not request, whose rows
-/// stay. `old` and `new` are the parent rows before and after the change, in the same order. Does nothing if no shared
-/// column changed.
+/// Without the copy, child rows would no longer be found: they are looked up by the key and creation time of their
+/// parent row. Called for child tables that the scan did not request, whose rows stay. `old` and `new` are the parent
+/// rows before and after the change, in the same order. Does nothing if no shared column changed.
 pub(super) fn move_with_parents(
     store: &mut BufferedStore,
     scan: &Scan,

@@ -9,8 +9,8 @@ use foldhash::{HashMap, HashMapExt as _, HashSet};
 use super::records::{Record, StoredRow};
 use crate::load::{VanishPolicy, store::TimeRange};
 
-/// Most rows that a scan without a record marks as vanished: about as many as one person writes in one session. If more
-/// rows are missing, all are withheld.
+/// Largest number of rows that a scan without records marks as vanished under [`VanishPolicy::Guarded`]: about as many
+/// as one person writes in one session. If more rows are missing, all are withheld.
 const EMPTY_SCAN_VANISHED_MAX: u64 = 6;
 
 /// What the classification must know of a scan.
@@ -31,7 +31,8 @@ pub(in crate::load) struct ClassifyOptions {
     pub vanish: VanishPolicy,
     /// True if the service returned no record.
     pub is_empty_answer: bool,
-    /// True if a record of the scan was not JSON. A record without a readable key may be the record of any missing row.
+    /// True if a record of the scan was not JSON. Such a record has no readable key and may be the record of any
+    /// missing row. So [`VanishPolicy::Guarded`] withholds all missing rows.
     pub has_broken_records: bool,
 }
 
@@ -74,7 +75,7 @@ pub(in crate::load) struct Classification {
     pub vanished: Vec<usize>,
     /// Indexes of stored rows that are removed in favour of another row with their key.
     pub duplicate_rows: Vec<usize>,
-    /// Number of missing rows that are not marked as vanished, because the vanish policy does not believe that so many
+    /// Number of missing rows that are not marked as vanished, because the vanish policy does not believe that they
     /// vanished.
     pub withheld: u64,
     /// Number of current records: one for each key of the scan.
@@ -193,8 +194,8 @@ fn collision_losers(records: &[Record], current: &HashMap<u128, usize>, repeated
 }
 
 /// Chooses which of the stored rows of one key stays, and adds the indexes of the others to `duplicate_rows`. Prefers,
-/// in this order: the record's creation time, a row that has not vanished, the row that vanished last, the latest
-/// creation time.
+/// in this order: a row with the record's creation time, a row that has not vanished, the row that vanished last, the
+/// row with the latest creation time.
 fn row_that_stays<'s>(
     record: &Record,
     indexes: impl Iterator<Item = usize>,

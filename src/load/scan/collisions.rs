@@ -25,8 +25,9 @@ use crate::{
 const COLLISION: &str = "collision";
 
 /// Writes collision losers to the history, and returns how many were written. Skips losers that the history has
-/// already, because otherwise every scan of the window would report the same losers as new. Also skips losers in
-/// `edited`: hashes of the rows that this scan has just written to the history.
+/// already, because otherwise every scan of the window would report the same losers as new. Also skips losers whose key
+/// hash and content hash are in `edited`: this scan has just written rows with these hashes to the history. A loser was
+/// never current, so its version begins and ends at the start of the scan.
 pub(super) fn write_to_history(
     store: &mut BufferedStore,
     scan: &Scan,
@@ -87,7 +88,7 @@ fn known_losers(
 fn identities_of(base: &Table, rows: &RecordBatch) -> Result<Vec<(u128, i64)>, LoadError> {
     let keys = key_hashes(&base.key_in_order(), rows).map_err(invalid_rows(base))?;
     let contents = number_column(rows, ROW_HASH_COLUMN)?;
-    // A row without a content hash gets a value that is hardly ever a hash, so that no other row equals it.
+    // A row without a content hash gets a value that is hardly ever a hash, so that the row equals no row with a hash.
     let content = |row: usize| if contents.is_valid(row) { contents.value(row) } else { i64::MIN };
     Ok(keys.into_iter().enumerate().map(|(row, key)| (key, content(row))).collect())
 }

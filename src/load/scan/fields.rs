@@ -27,7 +27,8 @@ use crate::{
 pub(super) struct FieldRows<'t> {
     /// The columns that store one field each, by the field's path in the service's JSON.
     columns: BTreeMap<&'t str, (&'t Column, ArrayRef)>,
-    /// The JSON columns: each stores the fields below one path that have no column of their own.
+    /// The JSON columns. Each stores, below one path, the fields that have no column of their own and the values that
+    /// do not fit their column.
     rest_columns: Vec<(&'t Column, ArrayRef)>,
     /// Paths of the JSON objects of which at least one field has a column. The other fields of such an object are
     /// compared one by one.

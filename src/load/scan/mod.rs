@@ -5,8 +5,9 @@
 //!    ([`stored`]).
 //! 3. [`classify()`], a pure function, decides what becomes of each record and of each stored row.
 //! 4. Read all columns of the stored rows that change or may change.
-//! 5. Read the pages again and write the changes ([`mod@write`]): base table, children, history, snapshots, versions,
-//!    rejects. Step 5 is skipped if nothing changes.
+//! 5. Read the pages again and write the changes ([`mod@write`]): base table, children, history, snapshots, versions.
+//!    Steps 4 and 5 are skipped if no row changes.
+//! 6. Write the rejects that are not stored yet.
 //!
 //! The stored row of a record is searched near the record's creation time. If the service moves a record's creation
 //! time to another window, the record is new in that window and vanishes from the old window. If two records in two

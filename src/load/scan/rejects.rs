@@ -24,8 +24,9 @@ pub(super) struct RejectCounts {
     pub collisions: u64,
 }
 
-/// Returns the rejects whose hash is not stored yet for the scan's stream, sorted by hash. An earlier run reported each
-/// stored reject, so it must not be reported again. If two rejects have one hash, the later in `rejects` is used.
+/// Returns the rejects whose hash is not stored yet for the scan's stream, sorted by hash. The scan that stored a
+/// reject has reported it, so a later scan must not report it again. If two rejects have one hash, the later in
+/// `rejects` is used.
 pub(super) fn find_new<'r>(
     store: &mut BufferedStore,
     scan: &Scan,

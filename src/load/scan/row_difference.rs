@@ -17,6 +17,7 @@ use crate::{
 /// How a record differs from the stored row of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowDifference {
+    /// No field differs. Columns that this program computes from fields may differ.
     None,
     /// The fields are the same, but some are stored in other columns now.
     Moved,
@@ -72,8 +73,9 @@ impl<'t> Comparer<'t> {
         }
     }
 
-    /// Returns the columns that differ, and true if fields have moved between columns. A field has moved if its value
-    /// is unchanged but another column stores it. Columns that differ only because of a move are left out.
+    /// Returns the columns that differ, and true if fields have only moved: all fields that both scans requested have
+    /// their old values, but other columns store some of them. Then the columns that differ because of the move are
+    /// left out. If one of these fields also has a new value, returns false and leaves out no column.
     pub fn differing_fields(&self, row: usize, stored: usize) -> (Vec<&'t Column>, bool) {
         let mut differing: Vec<&Column> = self.differing(row, stored).collect();
         let is_movable = |column: &Column| column.is_hashed() && self.was_requested(column, stored);
@@ -89,8 +91,8 @@ impl<'t> Comparer<'t> {
         self.columns.iter().filter(move |(_, compare)| differs(compare)).map(|(column, _)| *column)
     }
 
-    /// Returns true if all fields have the same values as before, but some are in other columns. `differing` are the
-    /// columns that differ.
+    /// Returns true if all fields that both scans requested have the same values as before, but some are in other
+    /// columns. `differing` are the hashed columns that both scans requested and that differ.
     fn have_moved(&self, differing: &[&Column], row: usize, stored: usize) -> bool {
         differing.iter().any(|column| column.rest_of.is_some())
             && self.fields.are_same(row, &self.stored_fields, stored, |column| self.was_requested(column, stored))

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Microseconds before and after the window whose stored rows are read together with the window. Nearly all records
-/// outside the window are this close to it, so their stored rows need no second read.
+/// that a scan returns from outside the window are this close to it, so their stored rows need no second read.
 const WINDOW_MARGIN_US: i64 = 1_000_000;
 
 /// The stored rows that a scan is compared with.

@@ -1,4 +1,4 @@
-//! `survey_history` (every version of every survey, the current one included) and `survey_status_changes`.
+//! Writes `survey_history` (every version of every survey, the current one included) and `survey_status_changes`.
 
 use std::sync::Arc;
 
@@ -66,7 +66,8 @@ fn statuses_of_changed(
     Ok(statuses.collect())
 }
 
-/// Closes the current versions of changed and vanished surveys, and opens a version of each changed survey.
+/// Closes the current versions of changed and vanished surveys, and opens a version of each survey in `changed`, which
+/// contains the new surveys too.
 fn write_history(
     store: &mut BufferedStore,
     scan: &Scan,

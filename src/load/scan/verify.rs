@@ -42,9 +42,10 @@ pub struct Differences {
     pub missing: Difference,
     /// Stored rows that the service does not return.
     pub extra: Difference,
-    /// Rows in both with different content.
+    /// Rows that the warehouse and the service both have, with different content, child rows or visitor snapshots.
     pub stale: Difference,
-    /// Number of stale rows by the column that differs. If child rows differ, the name of the child table is listed.
+    /// Number of stale rows by the column that differs. If child rows or visitor snapshots differ, the name of their
+    /// table is listed.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub columns: BTreeMap<String, u64>,
 }
@@ -222,7 +223,8 @@ impl<'a> Comparison<'a> {
                 let (differing, have_moved) = comparer.differing_fields(row, *index);
                 let mut columns: BTreeSet<&'static str> = differing.iter().map(|column| column.name.as_str()).collect();
                 let stored = self.stored_rows.get(*index);
-                // A hash can differ although no column does. The next scan that is applied writes the new hash.
+                // The stored hash can be wrong although all columns are right. Such a row counts as stale, and the next
+                // scan that is applied writes the right hash.
                 let has_other_hash = stored.filter(|_| !have_moved).is_some_and(|stored| {
                     self.options.flags.is_none_or(|flags| flags == stored.flags)
                         && stored.content.is_some_and(|content| contents.get(row) != Some(&content))

@@ -127,8 +127,8 @@ pub(super) fn closed_versions(table: &Table, scan: &Scan, rows: &RecordBatch) ->
 }
 
 /// Fills each empty table of versions from its child table, because earlier versions of the program filled only the
-/// child tables. A first version begins at the `_synced_at` of the child row, and ends when the parent row vanished.
-/// Does nothing for a table with rows.
+/// child tables. A first version begins at the `_synced_at` of the child row, and ends when the parent row vanished. If
+/// the parent row has not vanished, the version is current. Does nothing for a table with rows.
 pub(super) fn backfill_missing(store: &mut BufferedStore, base: &'static Table) -> Result<(), LoadError> {
     for table in version_tables_of(&base.name) {
         let Some(child) = table.versions_of.as_deref() else { continue };

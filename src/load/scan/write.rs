@@ -167,7 +167,8 @@ impl<'a> ScanWriter<'a> {
     }
 
     /// Removes duplicate rows with their child rows. A duplicate row goes to the history, unless the scan returned a
-    /// record with the same key and content. The writes of current records and of collision losers store such a record.
+    /// record with the same key and content. In this case the content is not lost: the current record or a collision
+    /// loser with this content is stored.
     fn remove_duplicate_rows(&mut self, store: &mut BufferedStore) -> Result<(), LoadError> {
         if self.input.classification.duplicate_rows.is_empty() {
             return Ok(());

@@ -34,7 +34,7 @@ struct BufferedTable {
     added: Vec<BufferedRows>,
 }
 
-/// Buffered rows, with their time range and size, so that each is computed only once.
+/// Buffered rows, with their time range and size, which are computed only once.
 struct BufferedRows {
     rows: RecordBatch,
     /// Range of the partition column over the rows; `None` for a table without partitions.
@@ -47,8 +47,8 @@ impl BufferedTable {
         Self { removals: TableChange::new(table), added: Vec::new() }
     }
 
-    /// Removes the buffered rows whose keys a change removes, and buffers the keys for the rows in the store. Returns
-    /// the freed bytes of buffered rows.
+    /// Removes the buffered rows whose keys a change removes. Also buffers these keys, because the store may have rows
+    /// with them too. Returns the freed bytes of buffered rows.
     fn remove(&mut self, change: &TableChange) -> Result<usize, LoadError> {
         let table = change.table;
         let mut freed = 0;
@@ -81,7 +81,8 @@ impl BufferedRows {
         Ok(Self { rows, bounds, bytes })
     }
 
-    /// Returns true if some of the rows may be within the range. A range that is `None` contains every time.
+    /// Returns true if some of the rows may be within the range. Always true if the range is `None`, or if the table
+    /// has no partitions.
     fn may_contain(&self, range: Option<TimeRange>) -> bool {
         self.bounds.zip(range).is_none_or(|(bounds, range)| bounds.overlaps(range))
     }
@@ -129,7 +130,8 @@ impl BufferedStore {
         }
         let buffered = self.buffered.get(table.name.as_str());
         let removed = buffered.map(|buffered| &buffered.removals.removed).filter(|removed| !removed.is_empty());
-        // Rows are filtered here, so the filter's columns are read too.
+        // The rows of the store are filtered here, by the filter and by the buffered removals. So the columns of both
+        // are read too.
         let mut read_columns: Vec<&str> = columns.to_vec();
         let removal_columns = removed.map_or_else(Vec::new, |_| removal_columns(table));
         for column in filter.columns(table).chain(removal_columns) {
@@ -149,7 +151,8 @@ impl BufferedStore {
                 None => rows,
             })
         })?;
-        // `BufferedTable::remove` has already removed rows from the buffer.
+        // Buffered rows need no test against the buffered removals: `BufferedTable::remove` has dropped the rows that
+        // were removed after they were buffered.
         let schema = read_schema(table, &read_columns)?;
         let added = buffered.into_iter().flat_map(|buffered| &buffered.added);
         for buffered in added.filter(|buffered| buffered.may_contain(filter.range)) {
@@ -179,7 +182,7 @@ impl BufferedStore {
     }
 
     /// Adds a change to the buffer, and writes the buffer to the store if the buffer is full. An empty change does
-    /// nothing.
+    /// nothing. After an error the caller must roll back.
     pub fn change(&mut self, change: TableChange) -> Result<(), LoadError> {
         if change.is_empty() {
             return Ok(());
@@ -214,7 +217,7 @@ impl BufferedStore {
     fn flush(&mut self) -> Result<(), LoadError> {
         self.buffered_bytes = 0;
         let mut buffered = std::mem::take(&mut self.buffered);
-        // `tables` lists parent tables before their child tables.
+        // The changes are written in the order of `tables`: parent tables before their child tables.
         let mut changes = Vec::new();
         for buffered in tables().iter().filter_map(|table| buffered.remove(table.name.as_str())) {
             let mut change = buffered.into_change();
@@ -230,8 +233,9 @@ impl BufferedStore {
         self.store.write(&changes)
     }
 
-    /// Drops the removals for which the store has no row. Most parent rows have no row in a given child table, and a
-    /// store need not write a file for a table without removals. One lookup for all buffered keys is cheap.
+    /// Drops the removals from a child table for which the store has no row. Most parent rows have no row in a given
+    /// child table. Without removals, a store need not write a file for the table. One lookup for all buffered keys is
+    /// cheap.
     fn drop_removals_without_rows(&mut self, change: &mut TableChange) -> Result<(), LoadError> {
         let (table, columns) = (change.table, removal_columns(change.table));
         let keys = std::mem::replace(&mut change.removed, KeySet::new(columns.clone()));

@@ -46,8 +46,8 @@ impl TableChange {
 }
 
 /// Returns the columns that identify rows to remove: the key and the partition column. In a child table, the key of the
-/// parent row takes the place of the key. The reason is that all child rows of a parent row are removed together. NULL
-/// equals NULL.
+/// parent row takes the place of the key. The reason is that all child rows of a parent row are removed together. The
+/// partition column tells in which partition the rows are. Two NULLs count as equal.
 pub(in crate::load) fn removal_columns(table: &'static Table) -> Vec<&'static str> {
     let mut columns = parent_key_columns(table);
     columns.extend(table.partition.as_deref().filter(|name| !columns.contains(name)));
@@ -57,15 +57,16 @@ pub(in crate::load) fn removal_columns(table: &'static Table) -> Vec<&'static st
 /// Returns the columns of a child table that contain the key of the parent row. For any other table, returns the
 /// columns of its key.
 pub(in crate::load) fn parent_key_columns(table: &'static Table) -> Vec<&'static str> {
-    // The key of a child table begins with the key of its parent, with other column names: `surveys.id` is `survey_id`
-    // in the child tables. A test of the contracts checks this.
+    // The key of a child table begins with the key of its parent. The columns have the same names, except that
+    // `surveys.id` is `survey_id` in the child tables. A test of the contracts checks this.
     let parent = table.parent.as_deref().filter(|_| table.kind == TableKind::Child).and_then(schema::table);
     let length = parent.map_or(table.key.len(), |parent| parent.key.len());
     table.key.iter().take(length).map(String::as_str).collect()
 }
 
 /// Returns the [`removal_columns`] of rows of `table`, renamed to the removal columns of `target`. `target` is the same
-/// table, its parent or its child. The removal columns of both tables are in the same order.
+/// table, its parent or its child. The columns are renamed by position, because the removal columns of both tables are
+/// in the same order.
 pub(in crate::load) fn removal_keys(
     table: &'static Table,
     rows: &RecordBatch,

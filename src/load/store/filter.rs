@@ -14,10 +14,10 @@ use crate::{
     schema::Table,
 };
 
-/// First microsecond of the year 1. Many readers fail on earlier times, so times that this program writes are limited
-/// to the years 1 to 9999.
+/// First microsecond of the year 1. Many programs that read a warehouse fail on times outside of the years 1 to 9999.
+/// So this program writes only times of these years.
 const EARLIEST_US: i64 = -62_135_596_800_000_000;
-/// Last microsecond of the year 9999.
+/// Last microsecond of the year 9999, the latest time that this program writes.
 const LATEST_US: i64 = 253_402_300_799_999_999;
 
 /// Gap in microseconds above which [`TimeRange::clusters`] puts two times into separate ranges. Stores read complete
@@ -129,8 +129,8 @@ impl TimeRange {
         Ok(Self::clusters_in(table, times))
     }
 
-    /// Returns the SQL condition `column >= start AND column < end`. Start and end are constants, so that the engine
-    /// can skip row groups by their statistics.
+    /// Returns the SQL condition `column >= start AND column < end`. Start and end are constants, limited to the years
+    /// 1 to 9999. With constants the engine can skip row groups by their statistics.
     pub(in crate::load) fn condition(self, column: &str) -> String {
         format!("({column} >= {} AND {column} < {})", timestamp_sql(self.start_us), timestamp_sql(self.end_us))
     }
@@ -172,7 +172,7 @@ impl<'k> Filter<'k> {
         Self { range, keys: None }
     }
 
-    /// Returns this filter with the further condition that a row has one of the keys.
+    /// Returns this filter with the further condition that a row has one of these keys. Earlier keys are replaced.
     pub fn with_keys(self, keys: &'k KeySet) -> Self {
         Self { keys: Some(keys), ..self }
     }
@@ -231,7 +231,8 @@ pub(in crate::load) fn kept_rows(
     filter_record_batch(&rows, &BooleanArray::new(kept.clone(), None)).map_err(invalid_rows(table))
 }
 
-/// A set of keys of rows. The hashes of the keys test rows in memory. The values are for stores that look the keys up.
+/// A set of keys of rows. Rows in memory are tested by the hashes of their keys. A store that looks the keys up gets
+/// their values.
 #[derive(Clone, Debug)]
 pub(in crate::load) struct KeySet {
     /// The names of the columns of a key.

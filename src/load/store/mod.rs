@@ -34,7 +34,8 @@ use super::{
 use crate::schema::Table;
 use arrow::array::RecordBatch;
 
-/// A callback that receives batches of rows, one after the other. An error of the callback ends the read.
+/// A callback that receives batches of rows, one after the other. An error of the callback ends the read, which returns
+/// this error.
 pub(in crate::load) type Take<'a> = dyn FnMut(RecordBatch) -> Result<(), LoadError> + 'a;
 
 /// A table that a user created in the store.
@@ -57,16 +58,16 @@ pub(in crate::load) trait Store: Send {
     /// Returns the path of the store, for people.
     fn location(&self) -> String;
 
-    /// Binds the store to this identity, without a check of the earlier identity. Used when a service moved to another
-    /// address, or an environment was renamed.
+    /// Binds the store to this identity (service address and environment), without a check of the earlier identity.
+    /// Used when a service moved to another address, or an environment was renamed.
     fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError>;
 
     /// Calls `take` with batches of the rows that match the filter, in no particular order of rows. The batches have
     /// `columns` in this order, in the types of [`crate::schema::ColumnType::arrow`]. Changes of the open transaction
     /// are visible.
     ///
-    /// A store may return more rows if that is cheaper; the caller filters them again. The cost must grow with the
-    /// filter's range, not with the table.
+    /// A store may also return rows that do not match, if that is cheaper; the caller filters the rows again. The cost
+    /// of a read must grow with the filter's range, not with the table.
     fn read(
         &mut self,
         table: &'static Table,
@@ -86,18 +87,19 @@ pub(in crate::load) trait Store: Send {
     /// Undoes the changes of the open transaction; does nothing if none is open.
     fn rollback(&mut self);
 
-    /// Makes committed rows visible to other readers of the files, and compacts the files. A call is cheap if nothing
+    /// Makes committed rows visible to other readers of the files. A Parquet store merges its commits into the files of
+    /// tables. A DuckDB store folds the commit log into the file and closes the file. A call is cheap if nothing
     /// changed.
     fn publish(&mut self) -> Result<(), LoadError>;
 
     /// Returns true if so many changes are not published yet that [`Store::publish`] should run now, and not only at
-    /// the end of the run.
+    /// the end of the run. Unpublished changes need memory, or make reads slower.
     fn should_compact(&self) -> bool {
         false
     }
 
-    /// Releases the lock on the store's file, if the store locks a file. The next use of the store takes the lock
-    /// again.
+    /// Publishes and closes the DuckDB file, so that other processes can open it. The next use of the store opens and
+    /// locks the file again. Other stores do nothing: a Parquet folder stays locked until the store is dropped.
     fn release_lock(&mut self) -> Result<(), LoadError> {
         Ok(())
     }
@@ -108,7 +110,8 @@ pub(in crate::load) trait Store: Send {
         Ok(())
     }
 
-    /// Removes the bytes of removed rows from the files. The caller must have committed the removals.
+    /// Removes the bytes of removed rows from the files, as an erasure requires. The caller must have committed the
+    /// removals.
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError>;
 
     /// Returns an error if [`Store::purge_removed_bytes`] would fail. The error names the user's object that blocks it.
@@ -126,9 +129,10 @@ pub(in crate::load) trait Store: Send {
         Ok(())
     }
 
-    /// Creates a store at `new_path` with the objects of this store, users' objects included, but without rows. A
-    /// replay fills the new store. An error names the object that cannot be copied. A store in which users cannot
-    /// create objects does nothing.
+    /// Creates a store at `new_path` with the objects of this store, users' objects included, but without rows. Users'
+    /// indexes on tables of this program are left out: [`Store::import_foreign`] creates them after a replay has filled
+    /// the new store. An error names the object that cannot be copied. A store in which users cannot create objects
+    /// does nothing.
     fn create_empty_at(&mut self, _new_path: &Path) -> Result<(), LoadError> {
         Ok(())
     }

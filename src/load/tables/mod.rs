@@ -1,5 +1,6 @@
-//! Reads and writes the tables that no comparison with a scan fills: the ledger, runs, receipts, webhook events, status
-//! changes and recordings. Also replaces time ranges of all other tables.
+//! Reads and writes rows that are not records of a scan: the ledger, runs, receipts, webhook events and status changes.
+//! Writes the outcomes of fetching recordings into `response_media`. For a replay, replaces a time range in the tables
+//! of a stream.
 //!
 //! The functions change rows of a [`super::store::BufferedStore`]; the caller commits.
 

@@ -12,7 +12,8 @@ use crate::{
 
 const REJECTS: &str = "rejects";
 const LEDGER: &str = "sync_windows";
-/// Most keys of rows that are in memory while rows are removed. If more rows share one microsecond, all their keys are.
+/// Largest number of row keys that are in memory while rows are removed. If more rows than this share one microsecond,
+/// all their keys are in memory together.
 const KEYS_AT_ONCE: u64 = 200_000;
 
 /// Removes the rows of a time range from all tables of a stream, and adds the rows that `source` has in this range.

@@ -22,15 +22,22 @@ pub struct ErasureRecord {
     pub kind: String,
     pub requested_ms: i64,
     pub finished_ms: i64,
+    /// Number of identifiers that the request for erasure named.
     pub people: i64,
+    /// Number of identifiers that the erasure searched for: the named ones, and identifiers linked to them.
     pub identifiers: i64,
+    /// Number of identifiers that were found but not searched for, because other people have them too.
     pub not_followed: i64,
     pub purge_requests: String,
+    /// The delay before the purge that the request named to the service; `None` means the service's own delay.
     pub delay_seconds: Option<i64>,
+    /// Time by the service's clock from which scans, replays and webhooks leave the people out.
     pub suppressed_from_ms: Option<i64>,
     pub removed: String,
     pub searched: String,
+    /// Number of rows and records of other people that mention an identifier and were left unchanged.
     pub mentions: i64,
+    /// Number of rows and records of other people in which an identifier was replaced.
     pub redacted: i64,
     pub outcome: String,
     /// When a check after the delay showed that the service had purged the people; `None` until that check.

@@ -28,7 +28,7 @@ use crate::{
 
 const MEDIA: &str = "response_media";
 const RESPONSES: &str = "responses";
-/// Most recordings whose rows are looked up or changed at a time, to limit the memory.
+/// Largest number of recordings whose rows are looked up or changed together, to limit the memory.
 const ROWS_AT_ONCE: usize = 20_000;
 
 /// A row of `response_media` with a link to a recording that is not fetched yet.

@@ -148,7 +148,7 @@ fn cell<'a>(column: &str, survey_id: i64, change: &'a StatusChange, stamp: Stamp
 /// The changes of one survey, and the rows to remove and to add.
 #[derive(Debug, Default)]
 struct SurveyChanges {
-    /// The stored changes and the new ones, sorted by time.
+    /// The stored changes, sorted by time, and after them the changes that webhooks reported since.
     changes: Vec<StatusChange>,
     /// Stored rows to remove.
     replaced: Vec<StatusChange>,
@@ -159,9 +159,10 @@ struct SurveyChanges {
 impl SurveyChanges {
     /// Adds a webhook's report.
     ///
-    /// The report is a new change if its old status is the last known status. Otherwise the report may be late, or an
-    /// earlier change may be missing, and the report is not added: the scan that the webhook causes will see the
-    /// status. If a scan has seen the same change, the change is marked as [`BOTH`].
+    /// The report is a new change if its old status is the last known status, and it is later than the last change.
+    /// Otherwise the report may be late, or an earlier change may be missing, and no change is added: the scan that the
+    /// webhook causes will see the status. If only a scan has seen the same change, the change is marked as [`BOTH`],
+    /// with the earlier of the two times.
     fn add_report(&mut self, report: &StatusReport) {
         let Some(last) = self.changes.last() else { return };
         if last.new.as_deref() == Some(&report.old) && last.at_us < report.at_us {

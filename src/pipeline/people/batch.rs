@@ -114,7 +114,8 @@ impl BatchResult {
         }
     }
 
-    /// Records a request without an answer. After [`CONSECUTIVE_FAILURES_MAX`] failures, the error ends the run.
+    /// Records a request without an answer. An error that every request would get ends the run at once. Another error
+    /// ends the run after [`CONSECUTIVE_FAILURES_MAX`] consecutive failures.
     fn add_failure(&mut self, scan: &Scan, error: SourceError) {
         match error {
             // Requests in flight finish; the client sends no further request.

@@ -59,7 +59,7 @@ fn is_suppressed(suppression: &Suppression, user_id: &str) -> bool {
 
 impl Run {
     /// Requests the users that the run's request names, or all due users. Ends when no user is due, the run is stopped,
-    /// or the service answers no request. Does nothing if the settings switch users off.
+    /// the stream of users is frozen, or the service answers no request. Does nothing if the settings switch users off.
     pub(super) async fn pull_people(&mut self) -> Result<(), PipelineError> {
         let is_wanted = self.request.people != PeopleSelection::AfterLists || self.session.settings.users.is_enabled;
         if !is_wanted || self.is_pull_over() {
@@ -82,7 +82,7 @@ impl Run {
         }
     }
 
-    /// Returns true if no further user may be requested in this run.
+    /// Returns true if no further user may be requested in this run: after a stop, or if the stream of users is frozen.
     fn is_pull_over(&self) -> bool {
         self.findings.stop.is_some() || self.findings.is_frozen(Stream::Users)
     }
@@ -134,8 +134,8 @@ impl Run {
         outcome.and(committed).map(|()| progress.answered)
     }
 
-    /// Logs how many requests follow and how long they will take. The line is a warning if the user asked for this
-    /// stream, because the requests may take hours.
+    /// Logs how many requests follow and how long they will take. The line is a warning if the command line selects the
+    /// stream of users, because the requests may take hours.
     fn log_request_count(&self, requests: u64) {
         if requests == 0 {
             return;

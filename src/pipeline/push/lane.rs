@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     model::Stream,
-    source::{Failure, SourceError, UpsertOutcome},
+    source::{Failure, SourceError, UpsertError, UpsertOutcome},
     state::{PushAnswer, PushOutcome, PushRecord},
     upsert::Upsert,
 };
@@ -32,6 +32,10 @@ struct RowInFlight<'a> {
     number: u64,
     upsert: &'a Upsert,
     to_send: RowToSend,
+    /// What this push did with the row so far.
+    this_push: ThisPush,
+    /// What the ledger had stored about the row after the last request of this push; empty before the first one.
+    record: PushRecord,
 }
 
 /// One attempt to send a row.
@@ -59,7 +63,10 @@ struct ServiceAnswer {
 /// What the lane does next.
 enum Progress {
     NextRow,
+    /// Send the row once more: it was rate limited.
     RetryRow,
+    /// Send the row once more, without its events: the service may have them from this attempt.
+    RetryWithoutEvents(Attempt),
 }
 
 impl Lane {
@@ -71,15 +78,26 @@ impl Lane {
     /// Returns early if the ledger cannot be written.
     pub async fn run(self, mut rows: mpsc::Receiver<(u64, Upsert)>) {
         while let Some((number, upsert)) = rows.recv().await {
-            let row = RowInFlight { number, upsert: &upsert, to_send: RowToSend::new(&upsert, &self.context.request) };
+            let mut row = RowInFlight {
+                number,
+                upsert: &upsert,
+                to_send: RowToSend::new(&upsert, &self.context.request),
+                this_push: ThisPush::Nothing,
+                record: PushRecord::default(),
+            };
             loop {
                 if self.context.ending.is_cancelled() {
-                    self.record_not_sent(&row, "the push ended before");
+                    self.record_not_accepted(&row, &row.record, "the push ended before");
                     break;
                 }
                 match self.attempt(&row).await {
                     Ok(Progress::NextRow) => break,
                     Ok(Progress::RetryRow) => {}
+                    Ok(Progress::RetryWithoutEvents(attempt)) => {
+                        let unknown_sends = attempt.before.unknown_sends + 1;
+                        row.this_push = attempt.this_push();
+                        row.record = PushRecord { unknown_sends, unknown_events: true, ..attempt.before };
+                    }
                     // `Ledger::finish` returns the error.
                     Err(LedgerClosed) => {
                         self.context.ending.cancel();
@@ -111,15 +129,15 @@ impl Lane {
                 let answer = ServiceAnswer { answer: PushAnswer::Accepted, status, unknown_sends };
                 self.finish_answered(row, &attempt, answer, "").await
             }
-            Ok(UpsertOutcome::Refused { status, message }) => {
-                let answer = ServiceAnswer { answer: PushAnswer::Refused, status, unknown_sends: 0 };
+            Ok(UpsertOutcome::Refused { status, message, unknown_sends }) => {
+                let answer = ServiceAnswer { answer: PushAnswer::Refused, status, unknown_sends };
                 self.finish_answered(row, &attempt, answer, &message).await
             }
             Ok(UpsertOutcome::Unknown { failure }) => {
                 tracing::warn!(failure = failure.kind(), row = row.number, "no answer says whether a row was accepted");
                 if !may_repeat {
-                    // The open intent says that the events may be at the service; the retry sends only the attributes.
-                    return Ok(Progress::RetryRow);
+                    // The open intent says that the events may be at the service.
+                    return Ok(Progress::RetryWithoutEvents(attempt));
                 }
                 self.record_unknown(row, &attempt, &failure.to_string());
                 self.count_failure(SourceError::Unreachable {
@@ -129,36 +147,37 @@ impl Lane {
                 });
                 Ok(Progress::NextRow)
             }
-            Ok(UpsertOutcome::Interrupted { stop }) => {
-                self.record_unknown(row, &attempt, "the push ended before the answer came");
-                self.context.stop(stop);
-                Ok(Progress::NextRow)
-            }
             Ok(UpsertOutcome::RateLimited) => {
                 self.context.ledger.finish_row(row.to_send.content, PushOutcome::NotSent).await?;
                 Ok(Progress::RetryRow)
             }
             Ok(UpsertOutcome::NotSent { failure }) => {
                 self.context.ledger.finish_row(row.to_send.content, PushOutcome::NotSent).await?;
-                self.record_not_sent(row, &failure.to_string());
+                self.record_not_accepted(row, &attempt.before, &failure.to_string());
                 self.count_failure(error_of_not_sent(failure));
                 Ok(Progress::NextRow)
             }
-            Err(error) => {
-                self.context.ledger.finish_row(row.to_send.content, PushOutcome::NotSent).await?;
-                self.end_push(row, error);
+            Err(UpsertError { error, is_maybe_delivered }) => {
+                let is_stop = matches!(error, SourceError::Stopped(_));
+                if is_maybe_delivered && is_stop {
+                    self.record_unknown(row, &attempt, "the push ended before the answer came");
+                } else if is_maybe_delivered {
+                    self.record_unknown(row, &attempt, &error.to_string());
+                } else {
+                    self.context.ledger.finish_row(row.to_send.content, PushOutcome::NotSent).await?;
+                    self.record_not_accepted(row, &attempt.before, &error.to_string());
+                }
+                self.end_push(error);
                 Ok(Progress::NextRow)
             }
         }
     }
 
-    /// Records the row as not sent, and ends the push with an error that every further request would get, too.
-    fn end_push(&self, row: &RowInFlight<'_>, error: SourceError) {
+    /// Ends the push with an error that every further request would get, too, or because the run stops.
+    fn end_push(&self, error: SourceError) {
         if let SourceError::Stopped(stop) = error {
-            self.record_not_sent(row, &stop.to_string());
             self.context.stop(stop);
         } else {
-            self.record_not_sent(row, &error.to_string());
             self.context.fail(PipelineError::Source(error));
         }
     }
@@ -177,7 +196,8 @@ impl Lane {
         self.context.ledger.finish_row(row.to_send.content, outcome).await?;
         self.context.progress().consecutive_failures = 0;
         let is_accepted = answer == PushAnswer::Accepted;
-        let has_unknown_events = attempt.before.unknown_events && !(attempt.with_events && is_accepted);
+        let may_have_events = attempt.before.unknown_events || (attempt.with_events && unknown_sends > 0);
+        let has_unknown_events = may_have_events && !(attempt.with_events && is_accepted);
         self.context.record_result(&RowResult {
             this_push: attempt.this_push(),
             status: Some(status),
@@ -207,10 +227,18 @@ impl Lane {
         });
     }
 
-    /// Records the result of a row that this push did not send, or that the service did not take.
-    fn record_not_sent(&self, row: &RowInFlight<'_>, reason: &str) {
-        let has_events = row.to_send.has_events;
-        self.context.record_result(&RowResult { has_events, reason, ..row.result(RowOutcome::NotSent) });
+    /// Records the result of a row of which no request of this push was accepted. `record` is what the ledger has stored
+    /// about the row: if an earlier request has no known outcome, nor has the row.
+    fn record_not_accepted(&self, row: &RowInFlight<'_>, record: &PushRecord, reason: &str) {
+        let is_unknown = record.answer == PushAnswer::Unknown && record.unknown_sends > 0;
+        self.context.record_result(&RowResult {
+            this_push: row.this_push,
+            unknown_sends: record.unknown_sends,
+            has_events: row.to_send.has_events,
+            has_unknown_events: record.unknown_events,
+            reason,
+            ..row.result(if is_unknown { RowOutcome::Unknown } else { RowOutcome::NotSent })
+        });
     }
 
     /// Counts a row that the service neither accepted nor refused. Ends the push after `CONSECUTIVE_FAILURES_MAX`

@@ -10,7 +10,8 @@
 //! 6. The ledger stores the outcome, durably.
 //!
 //! A kill leaves at most one open intent per lane. The next push sends the rows of open intents again without their
-//! events, because the service counts events twice that it receives twice.
+//! events, because the service counts events twice that it receives twice. With `--resend-events`, it sends the events,
+//! too.
 
 mod context;
 mod dry_run;

@@ -201,8 +201,9 @@ impl Fetcher {
         Ok(UploadOutcome::Missing(missing))
     }
 
-    /// Downloads the recording at a link. Retries after failures, and resumes the partial file of an earlier attempt or
-    /// run if the host still has the same version.
+    /// Downloads the recording at a link. After a failure of the host or the connection, makes up to [`ATTEMPTS_MAX`]
+    /// attempts; any other result is final. Resumes the partial file of an earlier attempt or run if the host still has
+    /// the same version.
     async fn follow(&self, upload: &PendingUpload, link: &str) -> Result<LinkResult, PipelineError> {
         let closed_reason = || self.hosts.closed_reason(link);
         if let Some(reason) = closed_reason() {

@@ -59,7 +59,7 @@ pub(super) async fn fresh_link(source: &Source, flags: FlagSet, wanted: &WantedR
 }
 
 /// Returns the link to a recording on a page of answers, or `Deleted` if the answer was deleted. Returns `None` if the
-/// page lacks the answer, or the answer has no link.
+/// page cannot be parsed or lacks the answer, or if the answer has no link.
 fn link_on(body: &[u8], wanted: &WantedRecording) -> Option<FreshLink> {
     let flat = flatten_page(STREAM, body, DriftRules::default()).ok()?;
     if is_deleted_on(&flat, wanted) == Some(true) {

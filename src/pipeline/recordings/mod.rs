@@ -46,7 +46,8 @@ const CHUNK_UPLOADS: usize = 64;
 const PASS_INTERVAL: Duration = Duration::from_secs(300);
 
 impl Run {
-    /// Fetches recordings during a long run, if the last pass is old enough.
+    /// Fetches recordings during a long run, if the last pass is at least [`PASS_INTERVAL`] ago. Before the first pass,
+    /// the interval begins with the first call.
     pub(super) async fn fetch_recordings_early(&mut self) -> Result<(), PipelineError> {
         let last_pass_at = *self.recordings.last_pass_at.get_or_insert_with(Instant::now);
         if last_pass_at.elapsed() < PASS_INTERVAL {

@@ -41,7 +41,8 @@ impl PendingUploads {
     }
 }
 
-/// Returns the key of the upload that a row names. Returns `None` if an erasure could not find the file of the upload.
+/// Returns the key of the upload that a row names. Returns `None` if the session of the row is not a usable identifier:
+/// an erasure could not find the file of such an upload, so it is not fetched.
 pub(super) fn key_of(row: &WantedRecording) -> Option<UploadKey> {
     UploadKey::of(&row.response_group_uid, row.question_id, row.upload_id.as_deref(), &row.link)
 }

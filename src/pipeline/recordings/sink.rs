@@ -140,6 +140,8 @@ impl DownloadSink for Sink<'_> {
         (self.closed_reason)().map_or(Ok(()), |reason| Err(Declined::NextRun(reason)))
     }
 
+    /// Checks the media type and the announced length, and reserves the announced bytes. Empties the partial file if
+    /// the body begins at its first byte.
     fn start(&mut self, start: &DownloadStart) -> Result<(), Declined> {
         if start.media_type.as_deref().is_some_and(is_no_media) {
             return Err(Declined::NotMedia);

@@ -26,7 +26,8 @@ use super::{
     swap::build_path,
 };
 
-/// The longest session: answers of one session are at most this far apart.
+/// The assumed maximum length of a session. Scans of windows at most this far from the range may have changed sessions
+/// with answers in the range.
 const SESSION_LEN_MAX_MS: i64 = 7 * DAY_MS;
 
 /// Replaces the requested range, extended to complete windows, in every warehouse, one stream after the other. If the

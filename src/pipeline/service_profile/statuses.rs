@@ -1,5 +1,6 @@
 //! Measures which surveys the service lists if a request names no status, and which of the contract's three spellings
-//! of `status` it understands. Without the measure, a survey that is archived would seem to have vanished.
+//! of `status` it understands. If the service lists archived surveys only on request, a survey that is archived would
+//! seem to have vanished without this measure.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -133,9 +134,8 @@ fn names(statuses: &BTreeSet<SurveyStatus>) -> Vec<&'static str> {
 /// Such a status may be any text, even a person's name, and behaviours are logged and shown (promise P9).
 type SurveyList = BTreeMap<u128, Option<SurveyStatus>>;
 
-/// Requests the list without a status, and with all statuses in each spelling until the service understands one.
-/// Returns
-/// `None` if the list without a status does not arrive.
+/// Requests the list without a status, and with all statuses in each spelling until the service understands a spelling.
+/// Returns `None` if the list without a status does not arrive.
 ///
 /// The service understands a spelling if the list grows with all statuses, or if two statuses list exactly their
 /// surveys. A spelling that an earlier run measured (`known`) only has to list all surveys.

@@ -103,8 +103,8 @@ fn count_in_warehouse(reader: &mut Reader) -> BTreeMap<String, u64> {
     counts
 }
 
-/// Passes each environment in the inbox to `add`, with a number of deliveries: those of pending deliveries, and the
-/// environment that the inbox stores. Adds nothing if there is no inbox.
+/// Passes the environment of each pending delivery in the inbox to `add`, as one delivery each. Also passes the
+/// environment that the inbox stores, with 0 deliveries. Adds nothing if there is no inbox.
 fn count_in_inbox(settings: &Settings, add: &mut impl FnMut(String, u64)) -> Result<(), StateError> {
     let Some(inbox) = Inbox::open_read_only(&settings.state_path)? else { return Ok(()) };
     if let Some(id) = inbox.environment_id()? {

@@ -45,7 +45,8 @@ struct Inner {
     attempts: u32,
     /// Decides which boundaries are probed while the service is not known to lose rows.
     sampler: BoundarySampler,
-    /// Windows that this run committed with unprobed boundaries.
+    /// Windows that this run committed with unprobed boundaries and without a recheck. If the service turns out to lose
+    /// rows, these windows are marked for recheck.
     unprobed: Vec<(Scope, Window)>,
     /// Notes about changes of the behaviour, for the report.
     notes: Vec<String>,
@@ -98,14 +99,14 @@ impl TieWatch {
         self.belief(stream).may_lose()
     }
 
-    /// Returns true if the next page boundary is to be probed. `is_shared`: the last rows of the page share a
-    /// millisecond.
+    /// Returns true if the next page boundary is to be probed. `is_shared`: the last record of the page shares its
+    /// millisecond with another row of the page.
     fn is_probe_due(&self, belief: Ties, is_shared: bool) -> bool {
         self.inner().sampler.is_due(belief, is_shared)
     }
 
-    /// Returns true if the caller should measure the next tie. No other pull measures until the caller calls
-    /// [`TieWatch::end_measure`].
+    /// Returns true if the caller should measure the next tie: ties are measured with responses only, if the behaviour
+    /// is unknown or the last measure is old. No other pull measures until the caller calls [`TieWatch::end_measure`].
     fn begin_measure(&self, stream: Stream) -> bool {
         let mut inner = self.inner();
         let now_ms = inner.clock.now_ms();

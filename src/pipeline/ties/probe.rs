@@ -204,7 +204,7 @@ fn probe_failure(error: SourceError) -> Result<&'static str, TieProbeError> {
 }
 
 /// Returns the creation times and key hashes of the rows on a page, and the creation time of the last record. Discarded
-/// records count, too; of the rejects, only the last record's time is read.
+/// records count, too. A reject has no row; its time is read only if it is the last record.
 pub(in super::super) fn moments_of(stream: Stream, flat: &FlatPage) -> PageMoments {
     let mut rows: Vec<RowMoment> =
         flat.table(stream.name()).map(|batch| rows_of(batch, &flat.key_hashes)).unwrap_or_default();

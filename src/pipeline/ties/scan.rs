@@ -27,7 +27,8 @@ pub(in super::super) struct StoredBoundaries {
 }
 
 /// Restores the boundaries of a scan that an earlier run began. If the service may lose rows, reads the unprobed
-/// boundaries from the spool, so that they wait for a probe again. The caller adds the boundary of the last page.
+/// boundaries from the spool, so that they wait for a probe again. Otherwise, or if a page is redacted, only counts
+/// them as unprobed. The caller adds the boundary of the last page.
 pub(in super::super) fn restore_boundaries(
     context: &SyncContext,
     scan: &Scan,
@@ -47,6 +48,8 @@ pub(in super::super) fn restore_boundaries(
         let flat = context.flatten(stream, &body)?;
         let moments = super::moments_of(stream, &flat);
         if !bodies.is_probe() {
+            // A page's boundary is added when the next page is read, so that the last page has none. `Unknown` makes
+            // the boundary wait for a probe.
             let previous: Option<PageMoments> = last_page.replace(moments);
             previous.and_then(|page| boundaries.page(&page, true, window, Ties::Unknown, |_| true));
             is_within_probe = false;
@@ -103,8 +106,9 @@ pub(in super::super) fn requester_for(context: &SyncContext, scan: &Scan) -> Mom
     MomentRequester { source, account, scope: scan.scope, flags: scan.flags, rules }
 }
 
-/// Adds the boundary of a page to `boundaries`, and probes it if a probe is due. Returns the probe pages, whose rows
-/// belong to the scan; none without a probe. `has_next` is false for the last page of the list.
+/// Adds the boundary of a page to `boundaries`, and probes it if a probe is due. Before that, measures a tie of the
+/// page if a measure is due. Returns the probe pages, whose rows belong to the scan; none without a probe. `has_next`
+/// is false for the last page of the list.
 pub(in super::super) async fn after_page(
     context: &SyncContext,
     scan: &Scan,
@@ -124,7 +128,7 @@ pub(in super::super) async fn after_page(
 }
 
 /// Probes the next boundary that waits for the end of the list, and returns the probe pages. Returns `None` if no
-/// boundary waits.
+/// boundary waits, or if the service is known to lose no rows.
 pub(in super::super) async fn next_waiting(
     context: &SyncContext,
     scan: &Scan,
@@ -137,7 +141,8 @@ pub(in super::super) async fn next_waiting(
     }
 }
 
-/// Requests the rows at a boundary, and records the result. Returns the probe pages.
+/// Requests the rows of a boundary's millisecond, and records the result. Measures a tie of the probe pages if a
+/// measure is due. Returns the probe pages.
 async fn probe_boundary(
     context: &SyncContext,
     scan: &Scan,
@@ -188,9 +193,10 @@ pub(in super::super) enum EndAction {
 }
 
 /// Decides at the end of the list whether the scan is complete or starts over. Before the decision, measures the
-/// service's behaviour at each boundary whose probe returned rows that no page of the list has.
+/// service's behaviour at each boundary whose probe returned rows that no page of the list has, until the service may
+/// lose rows.
 ///
-/// The number of restarts is limited: a scan that has no restart left ends, and its window needs a recheck.
+/// A scan starts over at most once. If it would have to start over again, it ends, and its window needs a recheck.
 pub(in super::super) async fn end_action(
     context: &SyncContext,
     scan: &Scan,

@@ -16,7 +16,8 @@ use super::{
     request::VerifyRequest,
 };
 
-/// The range of a verify ends at a multiple of this length, because windows of a run do, too.
+/// The newest time that a verify compares is a multiple of this length, because the newest window of a run also ends at
+/// one.
 const GRID_MS: i64 = 5 * MINUTE_MS;
 
 /// The range of a verify, the windows to compare, and what cannot be compared.

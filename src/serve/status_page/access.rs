@@ -55,7 +55,8 @@ impl Access {
 
     /// Checks whether a request may see the page.
     ///
-    /// # Errors The reason why the request may not see the page.
+    /// # Errors
+    /// The reason why the request may not see the page.
     pub fn check(&self, headers: &HeaderMap) -> Result<(), AccessDenied> {
         let Some(token) = &self.token else {
             return if is_of_this_machine(headers) { Ok(()) } else { Err(AccessDenied::OtherHost) };

@@ -45,7 +45,7 @@ pub(super) struct ScopeStatus {
     /// The days of the last 53 weeks, grouped into ranges of one state. Empty for a list that is always read
     /// completely.
     pub days: Vec<DayRange>,
-    /// The number of windows that the next run scans.
+    /// The number of time ranges that the next run scans. A run may cut a range into several windows.
     pub windows_due: usize,
 }
 

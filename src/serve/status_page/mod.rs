@@ -120,7 +120,8 @@ fn is_by_tls(headers: &HeaderMap) -> bool {
     headers.get("x-forwarded-proto").is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"))
 }
 
-/// Answers a request that may not see the page. If `is_page`, the answer is the login page, otherwise a text.
+/// Answers a request that may not see the page. If `is_page`, the answer is the login page, otherwise a text. For
+/// [`AccessDenied::OtherHost`] it is always a text, because there is no token.
 fn refused(reason: AccessDenied, is_page: bool) -> Response {
     let text = view::denial_text(reason);
     let mut response = match (reason, is_page) {

@@ -32,8 +32,8 @@ const NEAR: f64 = 0.05;
 const FAST_INCREASE: f64 = 0.05;
 /// Minimum accepted requests for a measured rate. After fewer requests, another process may have caused the 429.
 const MEASURED_MIN: f64 = 5.0;
-/// Maximum lateness of a request that the next request makes up for: this time or one request interval, whichever is
-/// shorter.
+/// If a request is sent later than pacing allowed, the next request may be sent earlier by this delay: at most by this
+/// time or by one request interval, whichever is shorter.
 const LATE_MAX: Duration = Duration::from_millis(50);
 
 /// The request rate and its token bucket.

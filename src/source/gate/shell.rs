@@ -154,7 +154,7 @@ impl Gate {
         }
     }
 
-    /// Returns true if the service accepted a request and has not sent a 429 since.
+    /// Returns true if the service accepted a request and has not rate limited one since.
     pub fn is_accepting(&self) -> bool {
         self.state().is_accepting
     }
@@ -196,7 +196,7 @@ impl Gate {
     }
 
     fn state(&self) -> MutexGuard<'_, GateState> {
-        // Nothing in the state machine panics half-way through a change.
+        // Nothing in the state machine panics half-way through a change, so the state of a poisoned lock is usable.
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

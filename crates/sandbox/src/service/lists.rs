@@ -109,8 +109,9 @@ impl Service {
         Reply { fault: reply.fault.or(fault), ..reply }.with_fault(self.spoil(path, faults))
     }
 
-    /// Adds the page token or the end mark to the page, and makes the reply. An empty page may become a 404, and a page
-    /// with a broken record an error.
+    /// Adds the page token or the end mark to the page, and makes the reply. An empty page may become a 404. A page
+    /// with a broken record becomes a 500 (`ServerError`) or truncated JSON (`NoPage`); other broken records are
+    /// already in the page.
     fn finish(&self, page: Page, query: &ListQuery, faults: &Faults, path: &str) -> Reply {
         match page.record_fault {
             Some(RecordFault::ServerError) => {

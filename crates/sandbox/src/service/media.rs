@@ -23,7 +23,7 @@ const PATH: &str = "/media/";
 const ENDS: &[u8] = b"/download\"";
 
 /// Replaces the links to recordings in a page by links that lead to the sandbox. `request_host` is the host of the list
-/// request, with its port.
+/// request, with its port. A set `media.host` replaces the host and keeps the port.
 pub(crate) fn with_links(body: &Bytes, media: &Media, request_host: &str) -> Bytes {
     let port = request_host.rsplit_once(':').map(|(_, port)| format!(":{port}")).unwrap_or_default();
     let host = if media.host.is_empty() { request_host.to_owned() } else { format!("{}{port}", media.host) };
@@ -72,7 +72,7 @@ pub(super) fn upload_at(path: &str) -> Option<&str> {
 }
 
 /// Answers a request for the recording of an upload. Refuses a request with a key, with another method than GET, or to
-/// an expired link.
+/// an expired link. By the settings, a recording may also be lost (404), or a web page may replace it.
 pub(super) fn answer(upload: &str, method: &Method, uri: &Uri, headers: &HeaderMap, media: &Media) -> Reply {
     if headers.contains_key(header::AUTHORIZATION) {
         return Reply::error(StatusCode::BAD_REQUEST, "no key belongs into a request for a recording");
@@ -94,7 +94,7 @@ pub(super) fn answer(upload: &str, method: &Method, uri: &Uri, headers: &HeaderM
 }
 
 /// Replies with the recording, or with the bytes that `Range` requests. `If-Range` with another `ETag` gets the
-/// complete recording.
+/// complete recording, and so does a range in another form than `bytes=N-`.
 fn complete_or_part(upload: &str, headers: &HeaderMap, media: &Media) -> Reply {
     let content = content(upload, media);
     let content_type =

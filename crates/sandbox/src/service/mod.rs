@@ -126,8 +126,8 @@ impl Service {
         is_form_right && key.trim() == self.api_key
     }
 
-    /// Makes the reply to a request. Applies in this order: latency, authorization, faults, and the contract.
-    /// Recordings need no authorization.
+    /// Makes the reply to a request. Applies in this order: latency, due purges, authorization, rate limit, scheduled
+    /// faults, and the contract. Requests for recordings skip authorization and rate limit.
     async fn answer(&self, method: &Method, uri: &Uri, headers: &HeaderMap, body: Body) -> Reply {
         let faults = self.faults();
         let wait_ms = lock(&self.strikes).latency_ms(&faults);
@@ -183,7 +183,7 @@ impl Service {
     }
 }
 
-/// Answers and logs a request of the contract.
+/// Answers and logs a request to the service. If recordings are served, the links in responses lead to the sandbox.
 pub(crate) async fn handle(State(service): State<Arc<Service>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());

@@ -19,7 +19,7 @@ const TOKENS_MAX: usize = 100_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageToken {
     pub(crate) position: Position,
-    /// Empty pages that were sent for this position.
+    /// Empty pages that were sent for this position. The number makes the tokens of these pages different.
     pub(crate) empty_pages_sent: u32,
 }
 

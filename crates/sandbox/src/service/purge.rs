@@ -16,7 +16,7 @@ use super::{
     Reply, Service, lock,
 };
 
-/// Maximum identifiers of one request, all three lists together, by the contract.
+/// Maximum identifiers of one request, by the contract: mail addresses, user ids and visitor ids together.
 const DELETIONS_MAX: usize = 100;
 /// The contract's default delay: ten days.
 const DELAY_SECONDS_DEFAULT: u64 = 10 * 86_400;
@@ -113,7 +113,8 @@ impl Service {
         if purges.iter().all(|purge| purge.due_ms > now_ms) {
             return;
         }
-        // `purges` stays locked until all rows are removed, so that no concurrent request sees only some of them.
+        // `purges` stays locked until all rows are removed. A request that arrives meanwhile waits for this lock, so it
+        // sees all removals.
         let due: Vec<PendingPurge> = purges.extract_if(.., |purge| purge.due_ms <= now_ms).collect();
         for purge in due {
             self.world_mut().remove_visitors(&purge.visitors);

@@ -139,7 +139,8 @@ impl ListQuery {
         }
     }
 
-    /// Returns `start` and `end` as a half-open range of the time that they filter by. Some faults move the bounds.
+    /// Returns `start` and `end` as a half-open range of the time that they filter by. The range includes both, unless
+    /// `exclusive_start` or `exclusive_end` is set. `theme_lag_ms` moves the range of themes.
     pub(crate) fn asked_ms(&self, faults: &Faults) -> Range<i64> {
         let lag_ms = if self.list == List::Themes { faults.theme_lag_ms } else { 0 };
         let later = |at_ms: i64, by_one: bool| at_ms.saturating_add(lag_ms).saturating_add(i64::from(by_one));

@@ -52,8 +52,8 @@ impl Bucket {
 }
 
 impl Service {
-    /// Returns the value of a `Retry-After` header; `None` for no header. A wait that a client can read is noted in the
-    /// log.
+    /// Returns the value of a `Retry-After` header; `None` for no header. The log notes a wait above 0, to mark
+    /// requests that come before its end.
     pub(super) fn retry_after(&self, header: RetryAfter) -> Option<HeaderValue> {
         let wait_ms = i64::try_from(header.wait_ms).unwrap_or(i64::MAX / 2);
         let seconds = header.wait_ms.div_ceil(1000);

@@ -87,8 +87,9 @@ impl Strikes {
 }
 
 impl Service {
-    /// Returns true if the fault strikes this request. Each call counts the request: it reduces `skip`, or else
-    /// `count`, by one if one of them is above 0.
+    /// Returns true if the fault strikes this request. A call counts the request, unless no schedule is set or the path
+    /// does not match. It reduces `skip`, or else `count`, by one. If both are 0, it counts for `every` and
+    /// `probability`.
     pub(super) fn strikes(&self, name: &'static str, path: &str) -> bool {
         let mut current = lock(&self.faults);
         let Some((_, when)) = schedules(&current).into_iter().find(|(known, _)| *known == name) else { return false };
@@ -140,7 +141,8 @@ impl Service {
         None
     }
 
-    /// Returns the 429 of the rate limit; `None` if the request is within the limit.
+    /// Returns the 429 of the rate limit; `None` if the request is within the limit. If there are too many concurrent
+    /// requests, no token is taken.
     fn limit_rate(&self, limit: &RateLimit) -> Option<Reply> {
         let (_, in_flight, _) = self.log.counts();
         let is_crowded = limit.in_flight_max > 0 && in_flight > limit.in_flight_max;

@@ -1,7 +1,7 @@
 //! Generates answers, as the members `response` and `selectedIndexes` of a response record.
 //!
 //! A skipped question has a null answer, an empty answer or no row, as at the service. This module generates null and
-//! empty answers.
+//! empty answers; `World::answer_survey` leaves out rows.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,8 @@ const MAXDIFF_ROUNDS: usize = 3;
 /// Items of each round.
 const MAXDIFF_ITEMS: usize = 4;
 
-/// Draws an answer that a visitor gives to a question at `at_ms`. Returns the members of the record as JSON text.
+/// Draws an answer that a visitor gives to a question at `at_ms`. Returns the members `response` and `selectedIndexes`
+/// as JSON text, without braces.
 pub(crate) fn draw(question: &Question, at_ms: i64, random: &mut Random) -> String {
     let null = || r#""response":null"#.to_owned();
     match question.kind {
@@ -52,8 +53,8 @@ pub(crate) fn draw(question: &Question, at_ms: i64, random: &mut Random) -> Stri
     }
 }
 
-/// Draws an answer in one of the three spellings of the service: a JSON list inside a string, a list, or the text of a
-/// single option.
+/// Draws an answer: null, an empty list, or the chosen options in one of the service's three spellings. The spellings
+/// are a JSON list inside a string, a list, and the text of a single option.
 fn multiple_select(question: &Question, random: &mut Random) -> String {
     match random.below(100) {
         0..3 => return r#""response":null"#.to_owned(),

@@ -34,7 +34,7 @@ pub struct ChangeRequest {
     pub vanish_window_ms: Option<(i64, i64)>,
     /// Number of answers that arrive now with a creation time in the past.
     pub late: u64,
-    /// Maximum age of the creation times of late answers, in hours. Default 48.
+    /// Maximum age of the start of a session of late answers, in hours; the minimum age is one hour. Default 48.
     pub late_hours: u32,
     /// Number of changes of a survey's status.
     pub status_changes: u64,
@@ -130,7 +130,8 @@ impl World {
         let last_serial = self.next_serial;
         summary.new_answers = self.add_answers(request.new_answers, since_ms, now_ms, now_ms, &mut random);
         self.answered_until_ms = since_ms.max(now_ms);
-        // New answers are not edited or deleted, so that each answer is in one list of the summary only.
+        // New answers are neither edited nor soft-deleted. So of the lists of new, edited and soft-deleted answers, an
+        // answer is in one only. Any answer may also vanish.
         let mut touched: HashSet<u32> =
             self.responses.iter().map(Record::serial).filter(|serial| *serial > last_serial).collect();
         let targets =
@@ -210,7 +211,7 @@ impl World {
         row.session != PLANTED && !row.is_deleted() && self.editable_question(row).is_some()
     }
 
-    /// Returns the question that a row answers; `None` if no survey has the question.
+    /// Returns the question that a row answers; `None` if the survey of the row does not have the question.
     fn question_of(&self, row: &ResponseRow) -> Option<&Question> {
         let session = self.sessions.get(row.session as usize)?;
         let id = self.key_of(row.session, row.wording).question;
@@ -326,7 +327,8 @@ impl World {
         }
     }
 
-    /// Renames themes on all rows of the theme, and adds new themes to answers, as requested.
+    /// Renames themes on all rows of the theme, and adds new themes to answers, as requested. An answer that already
+    /// has the drawn theme gets no new one.
     fn change_themes(
         &mut self,
         request: &ChangeRequest,

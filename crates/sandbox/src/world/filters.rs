@@ -8,8 +8,9 @@ use super::{super::filtered_by::FilteredBy, PLANTED, ResponseRow, SurveyRow, Wor
 const EVERYTHING: Range<i64> = i64::MIN..i64::MAX;
 
 impl World {
-    /// Returns a predicate that is true if the response's time of kind `by` is in the range. The list filters creation
-    /// times itself, so for `Created` and `Ignored` the predicate is always true.
+    /// Returns a predicate that is true if the response's time of kind `by` is in the range. No response has a time of
+    /// kind `Launched` or `Nothing`, so only the unlimited range contains it. The list filters creation times itself,
+    /// so for `Created` and `Ignored` the predicate is always true.
     pub(crate) fn responses_within(&self, by: FilteredBy, range: Range<i64>) -> impl Fn(&ResponseRow) -> bool + use<> {
         let mut sessions: HashMap<u32, i64> = HashMap::new();
         if by == FilteredBy::Session {

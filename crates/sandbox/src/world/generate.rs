@@ -13,7 +13,8 @@ use super::{
 
 const DAY_MS: i64 = 86_400_000;
 const HOUR_MS: i64 = 3_600_000;
-/// The weights of the hours of a UTC day, for the number of answers. A weekend has about a third of the answers.
+/// The weights of the hours of a UTC day, for the number of answers. A day of a weekend has 6/16 of the answers of
+/// another day.
 const HOUR_WEIGHTS: [u64; 24] = [2, 1, 1, 1, 1, 2, 4, 7, 11, 14, 15, 14, 13, 14, 15, 14, 12, 10, 8, 6, 5, 4, 3, 2];
 /// Maximum time from the first to the last answer of a session in smooth data.
 const SESSION_MS_MAX: i64 = 6 * ANSWER_MS_MAX;
@@ -70,7 +71,8 @@ impl World {
             next_serial: 0,
             rough: settings.rough,
         };
-        // No survey has this wording. The hostile wordings have to be the last ones.
+        // No survey has this wording. The hostile wordings have to be the last ones, because `make_hostile` finds them
+        // by their position.
         world.wordings.push(rough::NO_QUESTION.to_owned());
         hostile::add_wordings(&mut world.wordings);
         world.generate_theme_table();
@@ -138,7 +140,7 @@ impl World {
         self.sessions.push(Session { visitor, survey: survey_at as u32 });
     }
 
-    /// Draws the number of a visitor. If this visitor has vanished, adds a new visitor.
+    /// Draws the number of a visitor. If this visitor has vanished, adds a new visitor and returns its number.
     fn draw_visitor(&mut self, random: &mut Random) -> u32 {
         let drawn = random.below(u64::from(self.visitors)) as u32;
         if !self.gone_visitors.contains(&drawn) {

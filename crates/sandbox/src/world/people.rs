@@ -38,7 +38,8 @@ impl Visitor {
         self.external_user_id().filter(|id| !id.is_empty()).map(|_| format!("person{}@example.com", self.number))
     }
 
-    /// Returns the visitor number in a generated user id or mail address; `None` if the text has no number.
+    /// Returns the visitor number in a generated user id or mail address: all ASCII digits of the text. `None` if they
+    /// are no number of 32 bits. For any other text the number means nothing, so callers compare the visitor's own id.
     pub(crate) fn number_in(text: &str) -> Option<u32> {
         let digits: String = text.chars().filter(char::is_ascii_digit).collect();
         digits.parse().ok()
@@ -99,8 +100,8 @@ impl Visitor {
     }
 
     /// Appends the snapshot of the visitor at `shown_ms`, when a survey was shown. The contract misspells `attributes`,
-    /// and the snapshots of every second session do so too. `added_items` is added to the number of items in the cart.
-    /// `group` is the `responseGroupUid`.
+    /// and the snapshots of every second session do so too. `added_items` is added to the number of items in the cart,
+    /// so that snapshots of one session can differ. `group` is the `responseGroupUid`.
     pub(crate) fn write_snapshot(&self, out: &mut Vec<u8>, group: u128, shown_ms: i64, added_items: u32) {
         out.extend_from_slice(if group & 1 == 0 { b"{\"attributes\":" } else { b"{\"attribtues\":" });
         self.write_attributes(out);

@@ -47,7 +47,7 @@ impl PlantedMembers<'_> {
         Ok((known, created_ms))
     }
 
-    /// Returns the members by which the row is found.
+    /// Returns the members by which a replacement, a removal or a purge finds the row.
     fn identity(&self) -> PlantedIdentity {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let raw = |value: Option<&RawValue>| value.map(|raw| raw.get().to_owned()).unwrap_or_default();
@@ -136,7 +136,8 @@ impl World {
         }
     }
 
-    /// Adds a survey from its exact JSON text. Replaces the survey with the same `id`.
+    /// Adds a survey from its exact JSON text. Replaces the survey with the same `id`; a survey without an integer `id`
+    /// replaces none.
     pub(crate) fn plant_survey(&mut self, record: &str, created_ms: Option<i64>) -> Result<(), PlantError> {
         let (known, created_ms) = PlantedMembers::read(record, created_ms)?;
         let id = known.id.and_then(|raw| raw.get().parse().ok());

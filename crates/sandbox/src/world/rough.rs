@@ -22,7 +22,7 @@ pub(super) enum Pace {
     Usual,
     /// No time: all answers are in one millisecond, as after an import.
     AtOnce,
-    /// Up to hours, so that the session extends over several windows.
+    /// Up to 30 hours, so that the session extends over several windows.
     Slow,
 }
 
@@ -63,8 +63,8 @@ impl Rough {
 }
 
 impl World {
-    /// Replaces some rows by a copy of an earlier row with another answer. Half of the copies keep the times of the
-    /// replaced row.
+    /// Replaces some rows by a copy of an earlier row with another answer. Half of the copies have the times of the
+    /// replaced row, the others those of the earlier row.
     pub(super) fn repeat_keys(&self, rows: &mut [ResponseRow], rough: &Rough, random: &mut Random) {
         for copy_at in 1..rows.len() {
             if !random.chance(rough.twice_share) {

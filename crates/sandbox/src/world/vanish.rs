@@ -17,7 +17,7 @@ impl RowFinder {
         Self { key, group }
     }
 
-    /// Returns true if the response with this session and wording has the key.
+    /// Returns true if the response or theme with this session and wording has the key.
     pub(super) fn is_row(&self, world: &World, session: u32, wording: u32) -> bool {
         let is_possible = session == PLANTED || self.group == Some(world.group_of(session));
         is_possible && world.key_of(session, wording) == self.key
@@ -97,7 +97,7 @@ impl World {
             .collect()
     }
 
-    /// Returns true if a planted row belongs to the visitor UUID or user id `text`.
+    /// Returns true if a planted response has `text` as its visitor UUID or user id.
     pub(crate) fn has_planted_rows_of(&self, text: &str) -> bool {
         let is_theirs = |wording: u32| {
             let identity = self.planted.get(wording as usize);

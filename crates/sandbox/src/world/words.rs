@@ -118,8 +118,8 @@ pub(crate) fn free_text(random: &mut Random) -> String {
     text
 }
 
-/// Returns name and description of the theme with this number. The numbers of all surveys' themes repeat the same
-/// texts.
+/// Returns name and description of the theme with this number. The texts repeat every ten numbers, so the themes of
+/// each survey have the same texts.
 pub(crate) fn theme(number: u64) -> (String, String) {
     // The remainder is below the length of the constant list.
     let (name, description) = THEMES[(number % THEMES.len() as u64) as usize];

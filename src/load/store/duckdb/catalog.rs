@@ -20,8 +20,9 @@ const FORMAT_VERSION: u32 = 1;
 const LEDGER_TABLE: &str = "sync_windows";
 const RUNS_TABLE: &str = "sync_runs";
 
-/// Checks that the attached file is this warehouse, and creates missing tables and columns. Brings the views up to date
-/// too, unless `has_views` is true. Returns the state of the search index.
+/// Checks that the attached file is this warehouse, and creates missing tables and columns. In an empty file, creates
+/// everything. Brings the views up to date too, unless `has_views` says that they are. Returns the state of the search
+/// index.
 ///
 /// A file of another service is rebound to `identity` if it has no rows of that service.
 pub(super) fn make_ready(
@@ -41,7 +42,7 @@ pub(super) fn make_ready(
     }
     let meta = read_meta(engine)?;
     match check_meta(&meta, path, identity) {
-        Err(LoadError::OtherIdentity { .. }) if !has_service_rows(engine, &objects)? => {
+        Err(LoadError::OtherIdentity { .. }) if !has_service_rows(engine)? => {
             rebind_empty_file(engine, path, identity)?
         }
         checked => checked?,
@@ -52,8 +53,8 @@ pub(super) fn make_ready(
         let existing = objects.keys().map(String::as_str).collect();
         changes.extend(views::update_statements(engine, &meta, META_TABLE, &existing, is_readable(&meta))?);
     }
-    // An index that counts as old loses its mark. With the mark, the index would count as current as soon as the macro
-    // is that of this version, although answers may have changed since the index was made.
+    // The key `CURRENT_KEY` of an index that counts as old is removed. With the key, the index would count as current
+    // as soon as the macro is that of this version. But answers may have changed since the index was made.
     let index = IndexState::of(&meta, views::is_search_current(&meta, is_readable(&meta)));
     if index == IndexState::Old && meta.contains_key(CURRENT_KEY) {
         changes.push(mark_old_sql());
@@ -157,7 +158,8 @@ fn create_missing_sql(
     Ok(statements)
 }
 
-/// Creates all tables, views and the metadata in one transaction, so that a kill leaves an empty file.
+/// Creates all tables, views and the metadata in one transaction. After a kill before the commit, the file is empty,
+/// and the next open creates all of them again.
 fn create(engine: &Engine, path: &Path, identity: &Identity) -> Result<(), LoadError> {
     let mut statements: Vec<String> = schema::tables().iter().map(Table::create_sql).collect();
     statements.extend(schema::tables().iter().flat_map(Table::comment_sql));
@@ -184,7 +186,8 @@ pub(super) fn in_the_file(engine: &Engine, sql: &str) -> Result<(), duckdb::Erro
 }
 
 /// Compares the metadata of the file with this program and `identity`. Returns `Newer` if a newer version of the
-/// program wrote the file, `OtherIdentity` if the file belongs to another service or environment.
+/// program wrote the file or the format version cannot be read. Returns `OtherIdentity` if the file belongs to another
+/// service or environment.
 fn check_meta(meta: &BTreeMap<String, String>, path: &Path, identity: &Identity) -> Result<(), LoadError> {
     let value = |key: &str| meta.get(key).map_or("", String::as_str);
     let version = value("format_version");
@@ -201,9 +204,10 @@ fn check_meta(meta: &BTreeMap<String, String>, path: &Path, identity: &Identity)
     })
 }
 
-/// Returns true if the file has rows that came from a service. Rows of `sync_runs` do not count, nor do ledger rows of
-/// windows without records.
-fn has_service_rows(engine: &Engine, objects: &BTreeMap<String, Option<String>>) -> Result<bool, LoadError> {
+/// Returns true if a table of this program has rows that show that records came from a service. Rows of `sync_runs` do
+/// not count, nor do ledger rows of windows without records.
+pub(super) fn has_service_rows(engine: &Engine) -> Result<bool, LoadError> {
+    let objects = list(engine)?;
     let tables = schema::tables().iter().filter(|table| objects.contains_key(&table.name) && table.name != RUNS_TABLE);
     let any: Vec<String> = tables
         .map(|table| {
@@ -261,7 +265,8 @@ fn list(engine: &Engine) -> Result<BTreeMap<String, Option<String>>, LoadError> 
 }
 
 /// Returns true if the CREATE statement of every table is that of this program version. No column is missing in such a
-/// file, and the columns need not be listed. Listing columns is slow, because the engine binds every view for the list.
+/// file, so [`columns_by_table`] need not list the columns. Listing columns is slow, because the engine binds every
+/// view for the list.
 fn match_contracts(objects: &BTreeMap<String, Option<String>>) -> bool {
     schema::tables().iter().all(|table| {
         let sql = objects.get(&table.name).and_then(Option::as_ref);
@@ -269,8 +274,8 @@ fn match_contracts(objects: &BTreeMap<String, Option<String>>) -> bool {
     })
 }
 
-/// Returns the characters of a statement without spaces, quotes and the final semicolon. Two statements with equal
-/// results differ only in formatting.
+/// Returns the characters of a statement without spaces, quotes and the final semicolon. Two statements for which the
+/// characters are equal differ only in formatting.
 fn letters(sql: &str) -> impl Iterator<Item = char> {
     sql.trim_end_matches(';').chars().filter(|letter| !letter.is_whitespace() && *letter != '"')
 }

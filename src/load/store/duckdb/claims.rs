@@ -1,6 +1,6 @@
-//! Counts the database files that this process has open. DuckDB's lock belongs to the process: the system does not
-//! refuse a second handle of the same process, and closing that handle drops the lock. So a [`Claim`] must be taken
-//! before a handle is opened.
+//! Counts the database files that this process has open. DuckDB's lock on a file belongs to the process. So the system
+//! does not refuse a second handle of the same process, and closing that handle drops the lock of the first. A
+//! [`Claim`] prevents this: it must be taken before a handle is opened.
 
 use std::{
     collections::BTreeMap,
@@ -38,7 +38,8 @@ impl Claim {
     /// if `new_count` returns `None`.
     fn take(path: &Path, new_count: impl FnOnce(usize) -> Option<usize>) -> Result<Self, LoadError> {
         let key = key_of(path);
-        // A panic cannot break the map: each change is one statement.
+        // A lock that a panic poisoned is used too: each change of the map is one statement, so the map is never half
+        // changed.
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         match new_count(open.get(&key).copied().unwrap_or(0)) {
             Some(count) => {

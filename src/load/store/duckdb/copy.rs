@@ -19,7 +19,7 @@ use crate::{
 
 /// Suffix of an unfinished copy. The next copy replaces an unfinished file that a killed run left.
 pub(super) const UNFINISHED: &str = ".unfinished";
-/// File mode of the first copy. Later copies get the mode of the copy that they replace.
+/// File mode of the first copy: its owner may only read it. Later copies get the mode of the copy that they replace.
 const READ_ONLY: u32 = 0o400;
 
 /// Returns true if the copy has the content of the original. A copy gets the modification time of its original. So the
@@ -30,8 +30,9 @@ pub(super) fn is_current(original: &Path, copy: &Path) -> bool {
     stamp_of(original).is_some_and(|stamp| stamp_of(copy) == Some(stamp)) && !file::has_commit_log(original)
 }
 
-/// Returns an error if the file at `copy` may not be replaced: it is neither empty nor a copy of this warehouse. The
-/// warehouse's file must not be attached.
+/// Returns an error if the file at `copy` may not be replaced: it is neither empty nor a copy of this warehouse. A copy
+/// that names another service, but has no rows of a service, may be replaced: a first run with a wrong address leaves
+/// such a copy. The warehouse's file must not be attached.
 pub(super) fn check_target(engine: &Engine, copy: &Path, identity: &Identity) -> Result<(), LoadError> {
     let found = files::metadata(copy).map_err(LoadError::io("look at", copy))?;
     // An empty file is what an erasure leaves in place of the copy.
@@ -40,13 +41,18 @@ pub(super) fn check_target(engine: &Engine, copy: &Path, identity: &Identity) ->
     }
     let _claim = Claim::for_reading(copy)?;
     file::attach_read_only(engine, copy)?;
-    let checked = catalog::check(engine, copy, identity);
-    file::detach(engine, copy)?;
-    checked.map(drop)
+    let checked = match catalog::check(engine, copy, identity) {
+        Err(refused @ LoadError::OtherIdentity { .. }) => match catalog::has_service_rows(engine) {
+            Ok(true) => Err(refused),
+            has_rows => has_rows.map(drop),
+        },
+        checked => checked.map(drop),
+    };
+    file::detach(engine, copy).and(checked)
 }
 
-/// Makes the copy and replaces the earlier one. The original must be attached, so that nobody else writes to it. The
-/// commit log of the original must have been folded in.
+/// Makes the copy and replaces the earlier one. The original must be attached, so that nobody else writes to it. A
+/// checkpoint must have folded its commit log into the file, because only the file is copied.
 pub(super) fn make(engine: &Engine, original: &Path, copy: &Path) -> Result<(), LoadError> {
     let folder = files::folder_of(copy);
     files::create_folders(folder).map_err(LoadError::io("create the folder", folder))?;
@@ -69,7 +75,7 @@ fn write(original: &Path, unfinished: &Path) -> io::Result<()> {
     // A leftover of a killed run may be read-only, so it is removed and not overwritten.
     files::remove(unfinished)?;
     let metadata = fs::metadata(original)?;
-    // Shares the blocks of the original where the file system can.
+    // On a file system that can, the copy shares the blocks of the original.
     fs::copy(original, unfinished)?;
     let file = File::options().write(true).open(unfinished)?;
     file.set_times(FileTimes::new().set_modified(metadata.modified()?))?;

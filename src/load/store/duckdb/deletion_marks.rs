@@ -4,15 +4,17 @@
 use super::{names::qualified, transaction::with_keys};
 use crate::load::{LoadError, engine::Engine, store::TableChange};
 
-/// Rows of a vector: the engine keeps its marks by vector.
+/// Number of rows of a vector. The engine stores rows in vectors, and the deletion marks of each vector together.
 const VECTOR_ROWS: u64 = 2048;
 /// Memory of the marks of one vector in bytes, for any number of removed rows in the vector. Measured with 50,000
 /// removals among a million rows.
 const VECTOR_BYTES: u64 = 18 * 1024;
-/// Largest number of removed rows for which each row counts as one vector, which saves a query.
+/// Largest number of removed rows of a change for which each row counts as one vector, which saves a query. Also the
+/// largest number of vectors for which [`DeletionMarks::is_small`] returns true.
 const FEW: u64 = 256;
 
-/// The estimated memory of the marks of all removals since the file was opened.
+/// The estimated memory of the marks of all removals since the file was opened. A vector in which several changes
+/// remove rows counts several times.
 #[derive(Debug)]
 pub(super) struct DeletionMarks {
     /// Number of vectors with marks.
@@ -28,7 +30,7 @@ impl DeletionMarks {
         Self { vectors: 0, bytes_max: memory_limit_bytes / 4 }
     }
 
-    /// Adds the vectors in which a change is about to remove rows.
+    /// Adds the vectors in which a change is about to remove rows. Must be called before the change removes them.
     pub fn add(&mut self, engine: &Engine, change: &TableChange) -> Result<(), LoadError> {
         let removed = change.removed.len() as u64;
         self.vectors += if removed <= FEW { removed } else { vectors_of(engine, change)? };
@@ -51,7 +53,7 @@ impl DeletionMarks {
     }
 }
 
-/// Queries the number of vectors in which a change removes rows.
+/// Queries the number of vectors that have rows with the keys that a change removes.
 fn vectors_of(engine: &Engine, change: &TableChange) -> Result<u64, LoadError> {
     let (table, removed) = (change.table, &change.removed);
     let sql = |rows: &str| {

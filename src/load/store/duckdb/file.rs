@@ -28,8 +28,8 @@ const DAMAGE: [&str; 6] = [
     "Failed to load metadata pointer",
 ];
 
-/// Options of ATTACH for a new file. DuckDB's default is the format of version 1.0: statistics are converted whenever
-/// the file is opened, and strings take more space. An existing file keeps its format.
+/// Options of ATTACH for a new file. DuckDB's default is the format of version 1.0. With that format, each open
+/// converts the statistics, and strings take more space. An existing file keeps its format.
 pub(super) const NEW_FILE_OPTIONS: &str = "TYPE duckdb, STORAGE_VERSION 'v1.4.0'";
 
 /// Suffix of a file that is being created.
@@ -50,12 +50,12 @@ fn create(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     remove_database(&new)?;
     attach_file(engine, [&new, path], CATALOG, NEW_FILE_OPTIONS)?;
     detach(engine, &new)?;
-    // The commit log of a deleted file does not fit the new file.
+    // If an earlier file at this path was deleted, its commit log may be left, which does not fit the new file.
     remove(&commit_log(path))?;
     replace(&new, path)
 }
 
-/// Replaces the file at `path` by the file `new`, durably. After an error `new` is removed.
+/// Replaces the file at `path` by the file `new`, atomically and durably. After an error `new` is removed.
 pub(super) fn replace(new: &Path, path: &Path) -> Result<(), LoadError> {
     files::replace(new, path).map_err(LoadError::io("replace", path))
 }
@@ -119,9 +119,9 @@ pub(super) fn checkpoint(engine: &Engine, path: &Path) -> Result<(), LoadError> 
     engine.connection().execute_batch(&sql).map_err(explain("write the warehouse", path))
 }
 
-/// Returns a closure for `map_err` that turns an engine error about the file at `path` into the [`LoadError`] that
-/// tells what can be done. The engine has no error codes, so its messages are matched. `action` says what failed, for
-/// an error that is none of the known ones.
+/// Returns a closure for `map_err` that turns an engine error about the file at `path` into a [`LoadError`]. Its
+/// variant tells the user what to do. The engine has no error codes, so its messages are matched. `action` says what
+/// failed, for an error that is none of the known ones.
 pub(in crate::load) fn explain<'a>(
     action: &'a str,
     path: &'a Path,
@@ -130,8 +130,8 @@ pub(in crate::load) fn explain<'a>(
 }
 
 /// Returns the [`LoadError`] for an engine error about the file at `path`. Known texts in the message mean a lock, a
-/// full disk, missing access rights, damage, another format or a newer version. Any other error becomes
-/// [`LoadError::Engine`] with `action`.
+/// full disk, missing access rights, damage, a file that is no DuckDB database, or a newer format. Any other error
+/// becomes [`LoadError::Engine`] with `action`.
 fn explained(error: duckdb::Error, action: &str, path: &Path) -> LoadError {
     let message = error.to_string();
     let path = path.to_owned();

@@ -17,7 +17,7 @@ use crate::{
     schema::{self, quote_identifier, quote_text},
 };
 
-/// Catalog name of the file that a replay replaces.
+/// Catalog name under which [`import`] attaches the old file, which the replay replaces.
 const OLD_CATALOG: &str = "left_behind";
 
 /// An index that a user created on a table of this program.
@@ -43,20 +43,22 @@ fn indexes_on_ours(engine: &Engine, catalog: &str) -> Result<Vec<Index>, LoadErr
 }
 
 /// Creates a file at `new_file` with all objects of the attached file, but without rows except the metadata. Indexes on
-/// tables of this program are left out. Fails if users added columns with values or foreign keys that rebuilt rows
-/// cannot keep.
+/// tables of this program and the search index are left out. Fails if a user's foreign key references a table of this
+/// program. Also fails if such a table has values in a column that a user added: a replay builds the rows again without
+/// them.
 pub(super) fn create_empty(engine: &Engine, path: &Path, new_file: &Path) -> Result<(), LoadError> {
     require_no_key_to_ours(&tables(engine, CATALOG)?, path)?;
     require_no_values_in_ours(engine, path)?;
     with_new_file(engine, new_file, || {
         with_search_path(engine, || clone_schema(engine, path))?;
-        // Rows are written faster without indexes, so [`import`] creates the indexes after the rows.
+        // The replay writes rows faster without indexes, so [`import`] creates the indexes after the rows.
         for index in indexes_on_ours(engine, NEW_CATALOG)? {
             let name = quote_identifier(&index.name);
             engine.execute(ACTION, &format!("DROP INDEX {NEW_CATALOG}.main.{name}"))?;
         }
         let meta = quote_identifier(META_TABLE);
-        // The search index does not fit the empty tables. The end of a run makes a new index.
+        // The search index contains answers, which the empty tables do not have. The end of the next run makes a new
+        // index.
         engine.execute(ACTION, &format!("DROP SCHEMA IF EXISTS {NEW_CATALOG}.{INDEX_SCHEMA} CASCADE"))?;
         let rows = format!(
             "INSERT INTO {NEW_CATALOG}.main.{meta} SELECT * FROM {CATALOG}.main.{meta} WHERE NOT ({})",
@@ -76,7 +78,8 @@ pub(super) fn import(engine: &Engine, old_file: &Path, patience: &LockPatience) 
     imported.and(closed)
 }
 
-/// Imports from the old file, which is attached as [`OLD_CATALOG`].
+/// Does the work of [`import`] while the old file is attached as [`OLD_CATALOG`]: copies the rows of users' tables,
+/// then creates users' indexes on tables of this program.
 fn import_attached(engine: &Engine, old_file: &Path) -> Result<(), LoadError> {
     with_search_path(engine, || {
         for table in tables(engine, OLD_CATALOG)?.iter().filter(|table| !table.is_ours()) {
@@ -94,8 +97,8 @@ fn import_attached(engine: &Engine, old_file: &Path) -> Result<(), LoadError> {
     })
 }
 
-/// Returns an error if a user added a column with values to a table of this program. Rows that are built again would
-/// not have these values.
+/// Returns an error if a user added a column with values to a table of this program. Rows that a replay builds again
+/// would not have these values.
 fn require_no_values_in_ours(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     for (name, columns) in columns_by_table(engine)? {
         let Some(table) = schema::table(&name) else { continue };

@@ -1,7 +1,7 @@
 //! The warehouse as one DuckDB file.
 //!
 //! The file is attached to an in-memory engine when it is needed, and detached by [`Store::publish`]. DuckDB locks a
-//! file that is open for writing; detaching it lets analysts read the file between runs.
+//! file that is open for writing, so other processes cannot open it. While the file is detached, analysts can read it.
 
 mod catalog;
 mod claims;
@@ -39,7 +39,8 @@ use crate::{
 };
 
 /// Size of DuckDB's commit log (WAL) at which a checkpoint should fold the log into the file. Until a checkpoint, the
-/// rows of the log stay in memory, and after a crash the next reader must replay the log. Large inserts bypass the log.
+/// rows of the log stay in memory. After a crash the next process that opens the file must replay the log. Large
+/// inserts bypass the log.
 const COMMIT_LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The warehouse in one DuckDB file. The file is attached while the store works, and detached between.
@@ -57,11 +58,12 @@ pub(in crate::load) struct DuckDbStore {
     access: Access,
     /// Keeps this process from opening the file twice. `Some` while the file is attached.
     claim: Option<Claim>,
-    /// True once this store has brought the views up to date, which happens at the first attach.
+    /// True once this store has brought the views up to date, which happens only at the first attach for writing.
     has_views: bool,
     /// Estimates the memory of the deletion marks of all rows removed since the file was attached.
     marks: DeletionMarks,
-    /// True if something was committed since the last checkpoint.
+    /// True if the next publish must make a checkpoint: rows or the search index were written since the last one, or
+    /// the file was attached with a commit log.
     is_dirty: bool,
     /// True if a transaction is open.
     is_open: bool,
@@ -71,14 +73,14 @@ pub(in crate::load) struct DuckDbStore {
 enum Access {
     /// For reading and writing.
     Write,
-    /// Read-only: nothing is created or changed. Columns that the file lacks are read as NULL.
+    /// Read-only, for `verify`: nothing is created or changed. Columns that the file lacks are read as NULL.
     Compare(MissingColumns),
 }
 
 /// Which DuckDB file to open, and how.
 pub(in crate::load) struct DuckDbOptions<'p> {
     pub path: &'p Path,
-    /// The service that the file must belong to.
+    /// The service and environment that the file must belong to.
     pub identity: &'p Identity,
     /// How long to wait while another process has the file open, each time it is attached.
     pub patience: LockPatience,
@@ -95,18 +97,21 @@ impl DuckDbStore {
     /// [`Store::release_lock`] close the file, and the next use opens the file again.
     ///
     /// # Errors
-    /// `Locked` if another process has the file open; `OtherIdentity`, `Newer` or `NotOurs` if the file is another one
-    /// than this warehouse.
+    /// `Locked` if another process, or this one, has the file open. `OtherIdentity`, `Newer` or `NotOurs` if the file
+    /// is another one than this warehouse. A file of another service without rows of that service is no error: it is
+    /// bound to the identity.
     pub fn open(options: DuckDbOptions<'_>, engine: StartedEngine) -> Result<Self, LoadError> {
         let folder = files::folder_of(options.path);
         files::create_folders(folder).map_err(LoadError::io("create the folder", folder))?;
         Self::open_as(options, engine, Access::Write)
     }
 
-    /// Opens the warehouse read-only. The file and its folder may be read-only.
+    /// Opens the warehouse read-only, for `verify`, which compares the rows with the service. The file and its folder
+    /// may be read-only.
     ///
     /// # Errors
-    /// As [`DuckDbStore::open`]; `Missing` if there is no such file.
+    /// As [`DuckDbStore::open`]; `Missing` if there is no such file. A file of another service is always an error,
+    /// because nothing is changed.
     pub fn open_to_compare(path: &Path, identity: &Identity, options: &EngineOptions) -> Result<Self, LoadError> {
         LoadError::require_file(path)?;
         let engine = StartedEngine::start(options.clone())?;
@@ -138,8 +143,8 @@ impl DuckDbStore {
         Ok(store)
     }
 
-    /// Attaches the file, unless it is attached already. For writing, also creates missing tables and brings the views
-    /// up to date. If that fails, the file is detached again.
+    /// Attaches the file, unless it is attached already. For writing, also creates missing tables and, at the first
+    /// attach, brings the views up to date. If this work fails, the file is detached again.
     fn attach(&mut self) -> Result<(), LoadError> {
         if self.claim.is_some() {
             return Ok(());
@@ -180,9 +185,9 @@ impl DuckDbStore {
         Ok(())
     }
 
-    /// Makes the search index if the settings want one and it is out of date. Drops the index if the settings want
-    /// none, or if making it failed. A failure to make the index is only a warning, because `search_answers` also works
-    /// without an index.
+    /// Makes the search index if the settings want one and it is missing or out of date. Drops the index if the
+    /// settings want none, or if making it failed. A failure to make the index is only a warning, because the macro
+    /// `search_answers` also works without an index. A failure to drop the index is an error.
     fn update_index(&mut self) -> Result<(), LoadError> {
         if !self.search.is_on {
             return if self.index == IndexState::Missing { Ok(()) } else { self.drop_index() };
@@ -200,14 +205,14 @@ impl DuckDbStore {
         self.drop_index()
     }
 
-    /// Makes the search index unless it is current, and closes the file. Makes no index if somebody else created a
-    /// macro `search_answers`. The extension `fts` must be installed.
+    /// Makes the search index, then publishes, which closes the file. Does nothing if the index is current. Makes no
+    /// index if somebody else created the macro `search_answers` of the file. The extension `fts` must be installed.
     fn make_index(&mut self) -> Result<(), LoadError> {
         if self.index == IndexState::Current {
             return Ok(());
         }
         self.attach()?;
-        // Attaching may have read the state of the index from the file.
+        // If the file was not attached, attaching has read the state of the index from the file.
         if self.index == IndexState::Current {
             return self.detach();
         }
@@ -222,7 +227,7 @@ impl DuckDbStore {
         self.publish()
     }
 
-    /// Drops the search index if there is one, and closes the file.
+    /// Drops the search index if there is one, then publishes, which closes the file.
     fn drop_index(&mut self) -> Result<(), LoadError> {
         if self.remove_index()? {
             tracing::info!("dropped the index of words; search_answers is the plain search");
@@ -230,7 +235,7 @@ impl DuckDbStore {
         self.publish()
     }
 
-    /// Drops the search index without closing the file. Returns true if there was an index.
+    /// Drops the search index if there is one, and leaves the file attached. Returns true if there was an index.
     fn remove_index(&mut self) -> Result<bool, LoadError> {
         self.attach()?;
         let has_index = self.index != IndexState::Missing;
@@ -241,8 +246,8 @@ impl DuckDbStore {
         Ok(has_index)
     }
 
-    /// Replaces the engine by a new one, which has no file attached. If that fails, the old engine stays, and the next
-    /// statement returns an error.
+    /// Replaces the engine by a new one, which has no file attached. If the new engine cannot be started, the old
+    /// engine stays with its attached file. If the old engine is broken, the next statement returns an error.
     fn restart_engine(&mut self) {
         if self.engine.restart().is_ok() {
             self.claim = None;
@@ -250,7 +255,15 @@ impl DuckDbStore {
         }
     }
 
-    /// Folds the commit log into the file. Attaches the file if needed, and leaves it attached.
+    /// Returns an error if the file at the path of the copy for readers is neither empty nor a copy of this warehouse.
+    /// Detaches the file.
+    fn check_copy(&mut self) -> Result<(), LoadError> {
+        self.detach()?;
+        self.copy.as_deref().map_or(Ok(()), |copy| copy::check_target(&self.engine, copy, &self.identity))
+    }
+
+    /// Makes a checkpoint, which folds the commit log into the file. Attaches the file if needed, and leaves it
+    /// attached.
     fn checkpoint(&mut self) -> Result<(), LoadError> {
         self.attach()?;
         let checkpoint = || file::checkpoint(&self.engine, &self.path);
@@ -275,18 +288,20 @@ impl Store for DuckDbStore {
         self.path.display().to_string()
     }
 
-    /// Binds the file to the identity, and empties the copy for readers, whose rows are of the earlier service. The end
-    /// of the next run makes a new copy.
+    /// Empties the copy for readers, and binds the file to the identity. The copy names the earlier identity, so the
+    /// next export would refuse to replace it; an empty file may be replaced. The end of the next run makes a new copy.
+    /// The copy is emptied first: a rebind that is killed in between can be run again.
     fn rebind(&mut self, identity: &Identity) -> Result<(), LoadError> {
+        self.check_copy()?;
+        self.copy.as_deref().map_or(Ok(()), rewrite::empty_copy)?;
         self.attach()?;
         catalog::bind(&self.engine, &self.path, identity)?;
         self.identity = identity.clone();
-        self.detach()?;
-        self.copy.as_deref().map_or(Ok(()), rewrite::empty_copy)
+        self.detach()
     }
 
-    /// Attaches the file if needed, and reads the rows. In a file that was opened to compare, missing columns are read
-    /// as NULL.
+    /// Attaches the file if needed, and reads the rows. If the file was opened to compare, columns that it lacks are
+    /// read as NULL.
     fn read(
         &mut self,
         table: &'static Table,
@@ -303,8 +318,8 @@ impl Store for DuckDbStore {
         read::rows(&self.engine, missing_columns, table, columns, filter, take)
     }
 
-    /// Attaches the file if needed, opens a transaction if none is open, and writes the changes. If a change affects
-    /// indexed tables, the search index is marked as old in the same transaction.
+    /// Attaches the file if needed, opens a transaction if none is open, and writes the changes. If a change affects a
+    /// table with indexed answers, the search index is marked as old in the same transaction.
     fn write(&mut self, changes: &[TableChange]) -> Result<(), LoadError> {
         self.attach()?;
         if !self.is_open {
@@ -335,7 +350,7 @@ impl Store for DuckDbStore {
         if !std::mem::take(&mut self.is_open) {
             return;
         }
-        // Fails if an error has ended the transaction already, which needs no rollback.
+        // The statement fails if an error has ended the transaction already. Then no rollback is needed.
         self.engine.connection().execute_batch("ROLLBACK").ok();
         // After some errors, such as a full disk, the engine refuses every statement until it is restarted.
         self.restart_engine();
@@ -357,15 +372,14 @@ impl Store for DuckDbStore {
     }
 
     /// Makes or drops the search index as the settings want, and makes a new copy for readers unless the copy is
-    /// current. Fails if the path of the copy has another file.
+    /// current. Fails if the file at the path of the copy is neither empty nor a copy of this warehouse.
     fn export_reader_copy(&mut self) -> Result<(), LoadError> {
         self.update_index()?;
         let Some(copy) = self.copy.clone() else { return Ok(()) };
         if copy::is_current(&self.path, &copy) {
             return Ok(());
         }
-        self.detach()?;
-        copy::check_target(&self.engine, &copy, &self.identity)?;
+        self.check_copy()?;
         self.checkpoint()?;
         let made = copy::make(&self.engine, &self.path, &copy);
         // The file is detached also if copying failed. Copying has dropped the lock already: DuckDB's locks belong to
@@ -376,6 +390,7 @@ impl Store for DuckDbStore {
     }
 
     /// Replaces the file by a new one with the same rows, because the old file may still contain bytes of removed rows.
+    /// For the same reason drops the search index and empties the copy for readers.
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError> {
         // The index contains words of removed answers. The end of the run makes a new index.
         self.remove_index()?;
@@ -390,7 +405,10 @@ impl Store for DuckDbStore {
         Ok(())
     }
 
+    /// Also fails if the file at the path of the copy is not a copy of this warehouse, because the purge empties the
+    /// copy.
     fn require_purgeable(&mut self) -> Result<(), LoadError> {
+        self.check_copy()?;
         self.attach()?;
         rewrite::require_possible(&self.engine, &self.path)
     }

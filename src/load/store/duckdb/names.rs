@@ -4,7 +4,7 @@ use crate::schema::quote_identifier;
 
 /// The table with the metadata of the file: pairs of key and value.
 pub(super) const META_TABLE: &str = "_studysync";
-/// Catalog name of the attached file.
+/// Catalog name under which the warehouse's file is attached to the engine.
 pub(super) const CATALOG: &str = "warehouse";
 
 /// Returns the SQL name of a table of this program in the attached file.

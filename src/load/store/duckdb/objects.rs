@@ -28,10 +28,11 @@ use crate::{
 pub(super) const ACTION: &str = "copy the objects of the warehouse";
 /// Catalog name of the new file while it is attached.
 pub(super) const NEW_CATALOG: &str = "new_file";
-/// SQL condition for columns whose type can contain text.
+/// SQL condition for columns whose type can contain text. It lists the types that cannot, so an unknown type counts as
+/// text.
 const CAN_HOLD_TEXT: &str =
     "NOT regexp_full_match(data_type, '.*INT|.*INTEGER|DOUBLE|FLOAT|BOOLEAN|DECIMAL.*|DATE|TIME.*|INTERVAL')";
-/// Longest chain of rows that can be copied, in a table whose rows reference each other.
+/// Largest number of rows in a chain of references that can be copied, in a table with a foreign key to itself.
 const GENERATIONS_MAX: usize = 1000;
 
 /// A table of an attached file, of this program or of a user.
@@ -81,7 +82,7 @@ pub(super) fn is_our_table(name: &str) -> bool {
     name == META_TABLE || schema::table(name).is_some()
 }
 
-/// Returns the tables of an attached file, each after the tables that its foreign keys reference.
+/// Returns the tables of an attached file, of this program and of users, in the order of [`parents_first`].
 pub(super) fn tables(engine: &Engine, catalog: &str) -> Result<Vec<StoredTable>, LoadError> {
     let sql = format!(
         "SELECT schema_name, table_name, contains(sql, 'GENERATED ALWAYS') FROM duckdb_tables()
@@ -154,7 +155,7 @@ pub(super) fn foreign_tables(engine: &Engine) -> Result<Vec<ForeignTable>, LoadE
 }
 
 /// Calls `take` with batches of a user's table: the columns of [`ForeignTable::columns`], converted to text. Lists and
-/// structs are converted too. A table without such columns is not read.
+/// structs are converted too. If the table has no such columns, it is not read and `take` is not called.
 pub(super) fn read_foreign(engine: &Engine, table: &ForeignTable, take: &mut Take<'_>) -> Result<(), LoadError> {
     let as_texts: Vec<String> =
         table.columns.iter().map(|name| format!("CAST({} AS VARCHAR)", quote_identifier(name))).collect();
@@ -176,7 +177,8 @@ fn columns(engine: &Engine, table: &StoredTable, catalog: &str, condition: &str)
 }
 
 /// Creates every object of the warehouse, without rows, in the new file, which is attached as [`NEW_CATALOG`]. On
-/// failure the error names the user's object that cannot be created. Must run inside [`with_search_path`].
+/// failure the error names the user's table that cannot be created, if it is known. Must run inside
+/// [`with_search_path`].
 pub(super) fn clone_schema(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let sql = format!("COPY FROM DATABASE {CATALOG} TO {NEW_CATALOG} (SCHEMA)");
     engine.connection().execute_batch(&sql).map_err(|error| {
@@ -202,8 +204,8 @@ pub(super) fn with_search_path<T>(
     done
 }
 
-/// Returns the name of the first user's table whose defaults, checks or indexes the engine cannot bind. An example is a
-/// default that calls a missing function. Returns `None` if there is no such table.
+/// Returns the name, for messages, of the first user's table whose defaults, checks or indexes the engine cannot bind.
+/// An example is a default that calls a missing function. Returns `None` if there is no such table.
 fn unbound_table(engine: &Engine) -> Option<String> {
     let foreign = tables(engine, CATALOG).ok()?.into_iter().filter(|table| !table.is_ours());
     let is_unbound = |table: &StoredTable| {
@@ -214,7 +216,7 @@ fn unbound_table(engine: &Engine) -> Option<String> {
 }
 
 /// Returns the error for a user's object that cannot be copied: `ForeignObject`, or `Full` if the disk is full. `why`
-/// begins the explanation.
+/// begins the explanation, and the engine's message follows.
 pub(super) fn copy_error(error: duckdb::Error, path: &Path, object: String, why: &str) -> LoadError {
     if is_full(&error.to_string()) {
         LoadError::engine(ACTION)(error)
@@ -224,7 +226,8 @@ pub(super) fn copy_error(error: duckdb::Error, path: &Path, object: String, why:
 }
 
 /// Copies all rows of a table between two attached files: from the first of `catalogs` to the second. Generated columns
-/// are left out. Must run inside [`with_search_path`]. `path` is the file to name in errors.
+/// are left out, because the engine computes their values. Must run inside [`with_search_path`]. `path` is the file to
+/// name in errors about a user's table.
 pub(super) fn copy_rows(
     engine: &Engine,
     path: &Path,
@@ -268,8 +271,8 @@ struct RowCopy {
 }
 
 /// Copies the rows of a table with a foreign key to itself. The first round copies the rows that reference no row; each
-/// further round copies the rows whose referenced rows are copied. Fails if rows are left, because they reference each
-/// other in a circle or in too long a chain.
+/// further round copies the rows whose referenced rows are copied. Fails if rows are left after [`GENERATIONS_MAX`]
+/// rounds, or after a round without rows: they reference each other in a circle or in too long a chain.
 fn copy_generations(
     engine: &Engine,
     path: &Path,
@@ -347,8 +350,8 @@ pub(super) fn require_no_key_to_ours(tables: &[StoredTable], path: &Path) -> Res
     Ok(())
 }
 
-/// Attaches a new database file at `new_file` as [`NEW_CATALOG`], runs `work` and detaches the file. Removes the file
-/// if `work` or detaching fails.
+/// Attaches a new database file at `new_file` as [`NEW_CATALOG`], runs `work` and detaches the file. An earlier file at
+/// this path is removed. Removes the new file if `work` or detaching fails.
 pub(super) fn with_new_file(
     engine: &Engine,
     new_file: &Path,
@@ -368,7 +371,7 @@ pub(super) fn with_new_file(
 }
 
 /// Returns an error if the warehouse cannot be rewritten with all objects that users created. Tries the rewrite with a
-/// file at `new_file`, which is removed again. If users created no table and no index, nothing needs to be tried.
+/// file at `new_file`, which is removed again. If users created no table and no index, no rewrite is tried.
 pub(super) fn require_copyable(engine: &Engine, path: &Path, new_file: &Path) -> Result<(), LoadError> {
     let tables = tables(engine, CATALOG)?;
     require_no_key_to_ours(&tables, path)?;
@@ -377,8 +380,8 @@ pub(super) fn require_copyable(engine: &Engine, path: &Path, new_file: &Path) ->
     if indexes == 0 && tables.iter().all(StoredTable::is_ours) {
         return Ok(());
     }
-    // A foreign key can keep rows from being copied. So the copy is tried for the tables with foreign keys and for the
-    // tables that they reference.
+    // All objects are created in the new file, but few rows are copied. A foreign key can keep rows from being copied.
+    // So rows are copied only for the tables with foreign keys and for the tables that they reference.
     let referenced: BTreeSet<(String, String)> =
         tables.iter().flat_map(|table| table.keys.iter().map(|key| (table.schema.clone(), key.to.clone()))).collect();
     let is_referenced = |table: &StoredTable| referenced.contains(&(table.schema.clone(), table.name.clone()));

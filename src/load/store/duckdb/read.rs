@@ -20,7 +20,7 @@ use crate::{
 const ACTION: &str = "read the warehouse";
 
 /// Calls `take` with batches of `columns` of the rows that match the filter. Columns in `missing_columns` are read as
-/// NULL. A read without range and keys uses all threads.
+/// NULL. A read of the complete table, without range and keys, uses all threads.
 pub(super) fn rows(
     engine: &Engine,
     missing_columns: &MissingColumns,
@@ -35,7 +35,7 @@ pub(super) fn rows(
     };
     let list: Vec<String> = columns.iter().map(|name| format!("t.{}", quote_identifier(name))).collect();
     let list = list.join(", ");
-    // The engine's types are those of the contract, except for the names of list items.
+    // The engine's types are those of the contract, except for the names of list items. `fit` changes these names.
     let schema = read_schema(table, columns)?;
     let mut take = |batch: RecordBatch| take(fit(&batch, &schema).map_err(invalid_rows(table))?);
     let Some(keys) = filter.keys else {

@@ -1,5 +1,6 @@
-//! Replaces the file by a new one with the same content. DuckDB neither zeroes unused blocks nor truncates all of them,
-//! so the bytes of deleted rows stay in the file until the file is rewritten.
+//! Replaces the file by a new one with the same content. After rows are deleted, DuckDB neither zeroes the unused
+//! blocks of the file nor truncates all of them. So the bytes of deleted rows stay in the file until the file is
+//! rewritten.
 //!
 //! The objects of this program and of users are copied ([`super::objects`]). One rename replaces the file. A reader
 //! that has the old file open keeps reading it.
@@ -46,12 +47,13 @@ pub(super) fn write(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     synced.map_err(LoadError::io("sync", &new_file))
 }
 
-/// Returns an error if the attached file has an object that cannot be copied. Leaves no file behind.
+/// Returns an error if the attached file has an object that cannot be copied, so that [`write()`] would fail. Leaves no
+/// file behind.
 pub(super) fn require_possible(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     require_copyable(engine, path, &files::with_suffix(path, NEW_SUFFIX))
 }
 
-/// Checks that every table has as many rows in the new file as in the old one.
+/// Returns an error if a table has not as many rows in the new file as in the old one. Both files must be attached.
 fn check(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     for table in tables(engine, CATALOG)? {
         let (old, new) = (table.sql(CATALOG), table.sql(NEW_CATALOG));
@@ -65,22 +67,23 @@ fn check(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Replaces the old file by the new one. The old file must not be attached. Fails if the old file has a commit log,
-/// whose changes would be lost.
+/// Replaces the old file by the new one. The old file must not be attached. Fails, and removes the new file, if the old
+/// file has a commit log: its changes would be lost.
 pub(super) fn replace_old_file(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let new_file = files::with_suffix(path, NEW_SUFFIX);
     engine.hit(DurableStep::DuckDbRewritten, path)?;
     if file::has_commit_log(path) {
         file::remove_database(&new_file)?;
-        // The engine would apply the old file's commit log to the new file, which does not fit.
+        // The engine would apply the old file's commit log to the new file. The log does not fit that file.
         let source = io::Error::other("its commit log is not folded in");
         return Err(LoadError::io("replace", path)(source));
     }
     file::replace(&new_file, path)
 }
 
-/// Replaces the copy for readers by an empty file, if a copy exists. The empty file keeps the copy's access rights for
-/// the next copy. An unfinished copy and the commit log (WAL) of the copy are removed even if no copy exists.
+/// Replaces the copy for readers by an empty file, if a copy exists. Used when the copy has rows of erased people or
+/// names another identity. The empty file keeps the copy's access rights for the next copy. An unfinished copy and the
+/// commit log (WAL) of the copy are removed even if no copy exists.
 pub(super) fn empty_copy(copy: &Path) -> Result<(), LoadError> {
     let empty = files::with_suffix(copy, UNFINISHED);
     file::remove(&empty)?;

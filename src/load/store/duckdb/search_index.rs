@@ -1,8 +1,8 @@
 //! Makes and drops the search index that `search_answers` reads.
 //!
 //! DuckDB's extension `fts` makes the tables of the index. The macro `search_answers` reads these tables with plain
-//! SQL, so a session without the extension can search. `fts` reads the answers from a temporary copy, which exists only
-//! within the transaction.
+//! SQL, so a session without the extension can search. `fts` reads the answers from a copy in the table
+//! [`TEXTS_TABLE`], which exists only within the transaction.
 
 use std::path::Path;
 
@@ -19,14 +19,14 @@ use crate::load::{LoadError, engine::Engine};
 /// from this name.
 const TEXTS_TABLE: &str = "_studysync_texts";
 /// Pattern of letters of languages without blanks between words. Each such letter becomes a word of the index. The
-/// macro `search_answers` uses the same pattern.
+/// macro `search_answers` splits the searched text by the same pattern.
 const WITHOUT_BLANKS: &str = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]";
-/// Pattern of characters between words. The default of `fts` keeps only the letters a to z. The macro `search_answers`
-/// uses the same pattern.
+/// Pattern of the characters between words. The default pattern of `fts` keeps only the letters a to z as parts of
+/// words. The macro `search_answers` splits the searched text by the same pattern.
 const BETWEEN_WORDS: &str = r"[^\p{L}\p{M}\p{N}]+";
 
-/// Makes the index and the macro that reads it, in one transaction. An earlier index is replaced. The extension must be
-/// loaded. If somebody else created the macro `search_answers` of the file, changes nothing and returns false.
+/// Makes the index and the macro that reads it, in one transaction. An earlier index is replaced. The extension `fts`
+/// must be loaded. If somebody else created the macro `search_answers` of the file, changes nothing and returns false.
 pub(super) fn make(engine: &Engine, path: &Path) -> Result<bool, LoadError> {
     if !is_search_ours(&read_meta(engine)?) {
         return Ok(false);
@@ -38,7 +38,8 @@ pub(super) fn make(engine: &Engine, path: &Path) -> Result<bool, LoadError> {
          SELECT question_id || ' ' || response_group_uid AS name, regexp_replace(answer, '({WITHOUT_BLANKS})', ' \\1 ', 'g') AS words
          FROM open_answers WHERE NOT is_empty"
     );
-    // Executed alone: the engine looks up the table when it parses the statement, so the table must exist before.
+    // This statement is executed alone: the engine looks up the table when it parses the statement, so an earlier call
+    // must have created the table.
     let index = format!(
         "PRAGMA create_fts_index('{TEXTS_TABLE}', 'name', 'words', stemmer = 'none', stopwords = 'none', ignore = '{BETWEEN_WORDS}',
             strip_accents = 1, lower = 1)"
@@ -55,7 +56,8 @@ pub(super) fn make(engine: &Engine, path: &Path) -> Result<bool, LoadError> {
     engine.with_all_threads(|| engine.in_any_order(work)).map(|()| true)
 }
 
-/// Drops the index and restores the macro that searches without an index. The extension is not needed.
+/// Drops the index and restores the macro that searches without an index, unless somebody else created the macro
+/// `search_answers` of the file. The extension `fts` is not needed.
 pub(super) fn drop_index(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     let mut statements = vec![format!("DROP SCHEMA IF EXISTS {INDEX_SCHEMA} CASCADE"), forget_sql()];
     if is_search_ours(&read_meta(engine)?) {
@@ -65,7 +67,7 @@ pub(super) fn drop_index(engine: &Engine, path: &Path) -> Result<(), LoadError> 
     in_transaction(engine, path, "drop the index of words", || in_the_file(engine, &sql))
 }
 
-/// Returns the identifier of the scan that was applied last, or `None` if no scan was applied.
+/// Returns the identifier of the scan that was applied last according to the ledger, or `None` if the ledger is empty.
 fn last_scan(engine: &Engine) -> Result<Option<String>, LoadError> {
     let sql = format!("SELECT arg_max(scan_id, (_synced_at, scan_id)) FROM {CATALOG}.main.sync_windows");
     let failed = LoadError::engine("read the ledger");

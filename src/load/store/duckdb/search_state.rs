@@ -1,7 +1,8 @@
 //! The state of the search index, read from the file's metadata.
 //!
 //! DuckDB's extension `fts` does not update an index. So a transaction that changes answers also marks the index as
-//! old, and the end of a run makes a new index. The mark is stored in the file, so a kill does not lose it.
+//! old, and the end of a run makes a new index. To mark an index as old is to remove the key [`CURRENT_KEY`] from the
+//! file's metadata, so a kill does not lose the mark.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,8 @@ use crate::schema::quote_text;
 pub(super) const INDEX_SCHEMA: &str = "fts_main__studysync_texts";
 /// Metadata key whose value names the version of the index and the last scan that the index contains.
 pub(super) const INDEX_KEY: &str = "search_index";
-/// Metadata key that exists while the index contains every answer.
+/// Metadata key that exists while the index contains every answer. The first transaction that changes answers removes
+/// it.
 pub(super) const CURRENT_KEY: &str = "search_index_current";
 /// Version of the index. Each change to how the index is made or read must change the version.
 const VERSION: &str = "1";
@@ -33,8 +35,8 @@ pub(super) enum IndexState {
 
 impl IndexState {
     /// Returns the state of the index according to the file's metadata. `is_macro_current` is true if the macro
-    /// `search_answers` is that of this program version. An index with a macro of another version counts as old,
-    /// because earlier versions do not mark the index as old.
+    /// `search_answers` is that of this program version. An index with a macro of another version counts as old: an
+    /// earlier program version may have changed answers, and earlier versions do not mark the index as old.
     pub fn of(meta: &BTreeMap<String, String>, is_macro_current: bool) -> Self {
         if !meta.contains_key(INDEX_KEY) {
             IndexState::Missing
@@ -46,7 +48,7 @@ impl IndexState {
     }
 }
 
-/// Returns true if the file has an index that this version's macro can read.
+/// Returns true if the file has an index that this version's macro can read, current or old.
 pub(super) fn is_readable(meta: &BTreeMap<String, String>) -> bool {
     meta.get(INDEX_KEY).and_then(|value| value.split(' ').next()) == Some(VERSION)
 }

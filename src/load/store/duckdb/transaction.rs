@@ -25,7 +25,7 @@ pub(super) fn open(engine: &Engine) -> Result<(), LoadError> {
     engine.execute(ACTION, "BEGIN TRANSACTION")
 }
 
-/// Commits the open transaction durably.
+/// Commits the open transaction durably, with a failpoint before and after the commit.
 pub(super) fn commit(engine: &Engine, path: &Path) -> Result<(), LoadError> {
     engine.hit(DurableStep::DuckDbCommitted, path)?;
     engine.connection().execute_batch("COMMIT").map_err(explain(ACTION, path))?;
@@ -34,8 +34,8 @@ pub(super) fn commit(engine: &Engine, path: &Path) -> Result<(), LoadError> {
 
 /// Removes and inserts the rows of a change in the open transaction.
 ///
-/// `DELETE ... USING` and `INSERT` are several times faster than `MERGE` on tables without an index, with half the
-/// memory.
+/// On tables without an index, `DELETE ... USING` and then `INSERT` are several times faster than `MERGE`, and need
+/// half the memory.
 pub(super) fn change(engine: &Engine, path: &Path, change: &TableChange) -> Result<(), LoadError> {
     let target = qualified(&change.table.name);
     let failed = explain(ACTION, path);
@@ -76,8 +76,8 @@ fn has_key(table: &Table, keys: &KeySet) -> String {
     keys.columns().iter().map(is_equal).collect::<Vec<_>>().join(" AND ")
 }
 
-/// Returns the rows without those columns that are NULL in every batch. Most columns are entirely NULL, and inserting
-/// NULL costs time.
+/// Returns the rows without those columns that are NULL in every batch. The insert makes left-out columns NULL anyway.
+/// Most columns are entirely NULL, and inserting NULL values costs time.
 fn without_empty_columns(table: &Table, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>, LoadError> {
     let has_values = |name: &str| {
         let mut columns = batches.iter().filter_map(|rows| rows.column_by_name(name));
@@ -89,8 +89,9 @@ fn without_empty_columns(table: &Table, batches: &[RecordBatch]) -> Result<Vec<R
     batches.iter().map(|rows| with_columns(table, &schema, rows)).collect()
 }
 
-/// Runs the statements of `work` in one transaction, and rolls back after any error. Without the rollback, a statement
-/// that fails while the engine binds it would leave the transaction open.
+/// Runs the statements of `work` in one transaction, and rolls back if a statement or the commit fails. Without the
+/// rollback, a statement that fails while the engine binds it would leave the transaction open. `action` completes the
+/// error message "the engine failed to ...".
 pub(super) fn in_transaction(
     engine: &Engine,
     path: &Path,
@@ -103,7 +104,8 @@ pub(super) fn in_transaction(
         engine.hit(DurableStep::DuckDbCommitted, path)?;
     }
     worked.and_then(|()| connection.execute_batch("COMMIT")).map_err(|error| {
-        // Fails after a failed COMMIT, which has rolled back itself. The first error is returned.
+        // This ROLLBACK fails after a failed COMMIT, which has rolled back itself. The error of `work` or COMMIT is
+        // returned.
         connection.execute_batch("ROLLBACK").ok();
         explain(action, path)(error)
     })?;

@@ -1,4 +1,5 @@
-//! Creates the views and table macros of the file, and replaces them if a definition changed.
+//! Creates the views and table macros of the file, and replaces them if a definition changed. "View" stands for both in
+//! this module.
 //!
 //! If a user's object has the name of a view, the object stays. The view with this name is not created, nor are the
 //! views that read it. If all views are up to date, nothing is written.
@@ -15,8 +16,9 @@ use crate::schema::{View, ViewKind, indexed_search, quote_identifier, quote_text
 /// definitions.
 const KEY_PREFIX: &str = "view:";
 
-/// Returns the statements that bring the views up to date. If one view is out of date or obsolete, the statements drop
-/// all obsolete views and create all others again. If every view is up to date, the list is empty.
+/// Returns the statements that bring the views up to date. If one view is missing, out of date or obsolete, the
+/// statements drop all obsolete views and create all others again. If every view is up to date, the list is empty. A
+/// view is obsolete if an earlier program version created it and this version does not have it.
 ///
 /// `meta` is the content of `meta_table`. `existing` are the names of the file's tables and views. `has_index` is true
 /// if the file has a search index that this program can read.
@@ -36,7 +38,7 @@ pub(super) fn update_statements(
     let wanted = without_foreign_and_their_readers(|view| exists(view) && !meta.contains_key(&key(view)));
     let wanted: Vec<&View> = wanted.into_iter().map(|view| defined(view, has_index)).collect();
     let is_current = |view: &&View| exists(view) && meta.get(&key(view)) == Some(&fingerprint(view));
-    // Views that an earlier program version created and that this version does not have.
+    // The names of the obsolete views.
     let obsolete: Vec<&str> = meta
         .keys()
         .filter_map(|key| key.strip_prefix(KEY_PREFIX))
@@ -73,8 +75,8 @@ pub(super) fn is_search_current(meta: &BTreeMap<String, String>, has_index: bool
     search(has_index).is_some_and(|view| meta.get(&key(view)) == Some(&fingerprint(view)))
 }
 
-/// Returns the statements that create the macro `search_answers` and store its fingerprint. `has_index` is true for the
-/// macro that reads a search index.
+/// Returns the statements that create or replace the macro `search_answers` and store its fingerprint. The file must
+/// have a fingerprint of the macro already. `has_index` is true for the macro that reads a search index.
 pub(super) fn search_sql(meta_table: &str, has_index: bool) -> Vec<String> {
     let Some(view) = search(has_index) else { return Vec::new() };
     let update_fingerprint =
@@ -88,7 +90,8 @@ fn search(has_index: bool) -> Option<&'static View> {
     plain.map(|view| defined(view, has_index))
 }
 
-/// Returns the statements that create these views, and replace all stored fingerprints by those of these views.
+/// Returns the statements that create these views or replace them, and that replace all stored fingerprints by those of
+/// these views.
 fn create(meta_table: &str, wanted: &[&View]) -> Vec<String> {
     let delete_all = format!("DELETE FROM {meta_table} WHERE key LIKE '{KEY_PREFIX}%'");
     let values = wanted.iter().map(|view| format!("({}, '{}')", quote_text(&key(view)), fingerprint(view)));
@@ -107,7 +110,8 @@ fn without_foreign_and_their_readers(is_foreign: impl Fn(&View) -> bool) -> Vec<
         if is_foreign(view) {
             tracing::info!(name = view.name, "the warehouse has something else under the name of a view; it stays");
         }
-        // `reads` searches the view's text, the slowest step here. Most files skip no view.
+        // `reads` searches the view's text, the slowest step here. In most files no view is skipped, so `reads` is not
+        // called.
         let reads_skipped = || !skipped.is_empty() && view.reads().any(|read| skipped.contains(read.name.as_str()));
         if is_foreign(view) || reads_skipped() {
             skipped.insert(view.name.as_str());
@@ -140,7 +144,7 @@ fn table_macros(engine: &Engine) -> Result<BTreeSet<String>, LoadError> {
     let ours = || views().iter().filter(|view| view.kind == ViewKind::Macro);
     // COMMENT ON fails if a macro does not exist, so its success shows that all macros exist. The comments are rolled
     // back. Listing the macros takes a hundred times as long, because the engine lists every function. Binding a call
-    // takes ten times as long.
+    // of each macro takes ten times as long.
     let connection = engine.connection();
     connection.execute_batch("BEGIN TRANSACTION").map_err(failed)?;
     let comment = |view: &View| format!("COMMENT ON MACRO TABLE {} IS NULL", qualified(&view.name));

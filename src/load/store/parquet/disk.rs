@@ -77,6 +77,7 @@ impl Disk {
             return to.parent().map_or(Ok(()), |parent| self.sync_folder(parent));
         }
         files::move_over(from, to).map_err(LoadError::io("replace", to))?;
+        // `move_over` has synced the folder already, so only the failpoint is hit.
         to.parent().map_or(Ok(()), |parent| self.step("sync", parent))
     }
 
@@ -94,8 +95,8 @@ impl Disk {
         path.parent().map_or(Ok(()), |parent| self.sync_folder(parent))
     }
 
-    /// Removes a folder with its content, if the folder exists. The removal is not made durable: after a crash, the
-    /// next open removes what is left.
+    /// Removes a folder with its content, if the folder exists. The removal is not made durable: if a crash restores
+    /// files, the next open removes them.
     pub(super) fn remove_folder(&self, path: &Path) -> Result<(), LoadError> {
         self.step("remove", path)?;
         match fs::remove_dir_all(path) {

@@ -1,5 +1,6 @@
 //! Reads and writes the list of the files that exist after a publish. The list shows that a file was lost. Without the
-//! list, a lost file would look like a partition without rows, and its windows would not be scanned again.
+//! list, a lost file would look like a partition without rows. Its windows count as complete, so they would not be
+//! scanned again.
 
 use std::{collections::HashSet, fs, io, path::Path};
 

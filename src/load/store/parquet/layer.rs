@@ -1,7 +1,7 @@
 //! A layer: changes of a transaction as files in the folder of a part, at most one change for each table.
 //!
-//! The removals of a layer apply to the rows of older layers and of the partition's file. The rows that the layer
-//! itself adds stay.
+//! The removals of a layer apply to the rows of older layers and of the partition's file. They do not apply to the rows
+//! that the layer itself or a later layer adds.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,7 +41,7 @@ impl RowsFile {
     }
 
     /// Returns true if the file may have rows of the partition within the range. If `partition` is `None`, any
-    /// partition counts; if `range` is `None`, any time counts.
+    /// partition counts; if `range` is `None`, any time counts. A file of unknown range may have rows at any time.
     pub(super) fn may_contain(&self, partition: Option<Partition>, range: Option<TimeRange>) -> bool {
         let is_of_partition = partition.is_none_or(|partition| self.partitions.contains(&partition));
         is_of_partition && self.bounds().zip(range).is_none_or(|(bounds, range)| bounds.overlaps(range))

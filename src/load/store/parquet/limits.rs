@@ -3,15 +3,19 @@
 /// Limits of a store. A limit changes how much work a read or a merge is, but not its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// Largest number of runs that one merge has open together. Each run needs memory for a page of each column.
+    /// Largest number of sorted runs that one merge has open together. Each open run needs memory for a page of each
+    /// column.
     pub(super) open_runs_max: usize,
-    /// Largest number of bytes of rows that merges keep in memory.
+    /// Memory for the open sorted runs of merges, in bytes: pages, dictionaries and decoded batches. Two runs may be
+    /// open even if they need more.
     pub(super) merge_bytes_max: usize,
-    /// Largest number of bytes of rows that are sorted in memory together, if a file is not in order.
+    /// Number of bytes of rows at which rows are sorted in memory and written to an intermediate file. Only a file that
+    /// is not in order is sorted.
     pub(super) sort_bytes_max: usize,
-    /// Largest number of removed keys in memory. A key takes 32 to 64 bytes.
+    /// Largest number of removed keys in memory; more keys are read in batches. A key takes 32 to 64 bytes.
     pub(super) removed_keys_max: usize,
-    /// Largest number of rows of one file in the partition cache. A row takes about 100 bytes.
+    /// Largest number of rows of one file in the partition cache, which caches at most three files. A row takes about
+    /// 100 bytes.
     pub(super) cached_rows_max: usize,
 }
 
@@ -29,7 +33,8 @@ impl Limits {
         }
     }
 
-    /// Returns the limits of each of `workers` parallel merges that share the memory.
+    /// Returns the limits of each of `workers` parallel merges that share the memory. The number of open runs is not
+    /// shared: the limit holds for each merge.
     pub(super) fn shared_by(self, workers: usize) -> Self {
         let share = |bytes: usize| bytes / workers.max(1);
         Self {

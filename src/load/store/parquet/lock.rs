@@ -1,4 +1,4 @@
-//! The lock of a warehouse folder: one writer, or readers that keep writers out.
+//! The lock of a warehouse folder: one writer holds it alone, or several readers share it and keep writers out.
 
 use std::{
     fs::{File, TryLockError},

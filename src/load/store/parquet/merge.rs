@@ -1,5 +1,5 @@
-//! Merges sorted runs into one sorted stream of chunks. Keeps in memory one batch of each run, finished batches of the
-//! current chunk, and the chunk.
+//! Merges sorted runs (sorted files) into one sorted stream of chunks. Keeps in memory one batch of each run, finished
+//! batches that have rows of the current chunk, and the chunk.
 
 use std::{cmp::Ordering, collections::BinaryHeap, sync::Arc};
 
@@ -34,8 +34,8 @@ struct Head {
 }
 
 impl Ord for Head {
-    /// Compares in reverse order, because the heap returns the greatest head first. Among equal rows, the row of the
-    /// oldest run comes first.
+    /// Compares in reverse order, because the heap returns the greatest head first. Among rows with equal sort keys,
+    /// the row of the oldest run comes first.
     fn cmp(&self, other: &Self) -> Ordering {
         let keys = other.keys.row(other.row).cmp(&self.keys.row(self.row));
         keys.then_with(|| other.run.cmp(&self.run))
@@ -63,8 +63,8 @@ struct Cursor<'a> {
     slot: Option<usize>,
 }
 
-/// A merge of several sorted runs, which returns their rows in order. Among equal rows, the rows of the oldest run come
-/// first.
+/// A merge of several sorted runs, which returns their rows in order. Among rows with equal sort keys, the rows of the
+/// oldest run come first.
 pub(super) struct Merge<'a> {
     table: &'static Table,
     keys: SortKeys,
@@ -109,8 +109,9 @@ impl<'a> Merge<'a> {
         self.batches.len()
     }
 
-    /// Adds the positions of consecutive rows of one run, from `head` on. Stops when another run has the next row, the
-    /// chunk is full, or the batch ends. At the end of the batch, the next batch of the run is read.
+    /// Adds the positions of consecutive rows of one run to the chunk's `positions`, from `head` on. Stops when another
+    /// run has the next row, the chunk is full, or the batch ends. At the end of the batch, the next batch of the run
+    /// is read.
     fn take_consecutive(&mut self, mut head: Head, positions: &mut Vec<(usize, usize)>) -> Result<(), LoadError> {
         let Some(slot) = self.cursors.get(head.run).and_then(|cursor| cursor.slot) else { return Ok(()) };
         loop {

@@ -1,9 +1,10 @@
 //! The warehouse as a tree of Parquet files that any reader understands, without a SQL engine.
 //!
 //! A commit is a *part*: a folder of changes that readers do not see, made durable and committed by one rename. Each
-//! write of a transaction is a *layer* of the part: keys of removed rows, and added rows as sorted files (*runs*), one
-//! for each partition. *Publish* merges the runs of waiting parts into the files of their partitions. So the cost of a
-//! commit depends only on its rows, and a partition is rewritten at most once in a publish.
+//! write of a transaction adds a *layer* to the part: keys of removed rows, and added rows as sorted files (*sorted
+//! runs*), one for each partition. A committed part *waits* until *publish* merges its layers into the files of
+//! partitions. So the cost of a commit depends only on its rows, and a partition is rewritten at most once in a
+//! publish. A *pick* is a selection of rows of a file.
 //!
 //! Reading order:
 //! [`options`] and [`limits`]; [`root`] (the folder), its [`lock`], [`partition`] (how tables are cut) and [`tree`]

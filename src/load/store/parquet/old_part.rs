@@ -1,7 +1,7 @@
 //! Reads waiting parts that earlier program versions wrote, as parts with one layer.
 //!
 //! A part of an earlier version has, for each table, a file of removed keys and a file with rows of several partitions.
-//! The rows of a partition that had no rows before are in a separate file.
+//! The rows of a partition that had no rows before the commit are in a separate file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -39,7 +39,7 @@ struct OldChanges {
     upserts: Option<OldExtent>,
     /// The file with the keys of removed rows; `None` if there is none.
     deletes: Option<OldExtent>,
-    /// Partitions that had no rows before. The rows of each are in a separate file.
+    /// The partitions that had no rows before the commit. The rows of each are in a separate file.
     #[serde(default)]
     whole: BTreeSet<Partition>,
 }
@@ -54,7 +54,7 @@ struct OldExtent {
 }
 
 impl OldExtent {
-    /// Describes the file with this name and extent as the present version does.
+    /// Converts the extent to the present version's description of the file with this name.
     fn file(self, name: String) -> RowsFile {
         let bounds = self.bounds_us.map(|[start_us, end_us]| TimeRange { start_us, end_us });
         RowsFile::new(name, self.rows, bounds, self.partitions)
@@ -93,7 +93,8 @@ fn table_layer(root: &Root, folder: &Path, table: &str, changes: OldChanges) -> 
     for partition in changes.whole {
         let name = format!("{table}.{}.parquet", partition.first_day);
         let path = folder.join(&name);
-        // An interrupted publish may have moved the file into the table, so a missing file counts as empty.
+        // An interrupted publish may have moved the file into the table, so a missing file counts as empty here. The
+        // store checks later that it was moved and not lost.
         let rows = if path.is_file() { read_footer(root, &path)?.rows } else { 0 };
         let bounds = root.partition_by().bounds(partition);
         added.push(RowsFile::new(name, rows, Some(bounds), [partition].into()));

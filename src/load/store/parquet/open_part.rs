@@ -42,7 +42,7 @@ pub(super) struct WriteContext<'a> {
 pub(super) struct OpenPart {
     number: u64,
     folder: PathBuf,
-    /// The run that the rows name; `None` if no row named a run so far.
+    /// The program run that the rows name in `_run_id`; `None` if no row named a run so far.
     run_id: Option<String>,
     /// The layers so far, oldest first.
     layers: Vec<Layer>,
@@ -92,7 +92,7 @@ impl OpenPart {
         }
         // The largest file begins first, so that the threads end at about the same time.
         runs.sort_by_key(|(.., rows)| std::cmp::Reverse(rows.rows()));
-        // A run that is a complete partition becomes the partition's file, so its footer needs these notes.
+        // A sorted run that is a complete partition becomes the partition's file, so its footer needs these notes.
         let notes = Notes { applied_part: self.number, identity: context.identity, run_id: self.run_id.as_deref() };
         run_parallel(&runs, worker_count(context.threads, &runs), |(table, sorted, rows)| {
             let path = self.folder.join(self.run_name(&table.name, rows));
@@ -133,7 +133,8 @@ impl OpenPart {
     }
 
     /// Makes the part durable and renames its folder, which commits the part. After an error the part is removed. If
-    /// removing fails too, the next refresh of the store finds whether the part is committed.
+    /// removing fails too, the next refresh of the store removes an unfinished part, and takes a renamed one as
+    /// committed.
     pub(super) fn commit(self, context: WriteContext<'_>, label: &str) -> Result<Part, LoadError> {
         let finished = finished_folder(context.root, self.number, label);
         let committed = self.rename_into_place(context, &finished);
@@ -186,7 +187,8 @@ fn split_by_table(changes: &[TableChange]) -> Vec<Vec<&TableChange>> {
     groups
 }
 
-/// Returns the run that the last added row with a value in `_run_id` names. Returns `None` if no row names a run.
+/// Returns the program run that the added rows name in `_run_id`. Looks only at the last row of each batch, the newest
+/// batch first, and takes the first value. Returns `None` if there is none.
 fn run_id_of(changes: &[TableChange]) -> Option<String> {
     let run_id = |rows: &RecordBatch| {
         let column = rows.column_by_name("_run_id")?.as_string_opt::<i32>()?;

@@ -11,7 +11,7 @@ const THREADS: u32 = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParquetOptions {
     /// Whether tables with a creation time have a partition for each month or for each day. The choice is fixed once
-    /// the folder exists.
+    /// the folder exists: opening it with another choice fails.
     pub partition_by: PartitionBy,
     /// Memory for data, in bytes. Default 1 GiB. With less memory a merge has fewer files open together, so it needs
     /// more passes over the rows.

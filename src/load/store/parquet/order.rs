@@ -13,7 +13,7 @@ use parquet::file::metadata::{ParquetMetaData, SortingColumn};
 use crate::schema::Table;
 
 /// Returns the columns by which the rows of a table are sorted: the columns of the contract's order, then the rest of
-/// the key. With the complete key, the same rows always have the same order.
+/// the key. A key is unique in its table, so with the complete key the same rows always have the same order.
 pub(super) fn sort_columns(table: &Table) -> impl Iterator<Item = &str> {
     let rest = table.key.iter().filter(|name| !table.sort.contains(name));
     table.sort.iter().chain(rest).map(String::as_str)
@@ -45,7 +45,8 @@ pub(super) fn is_in_order(table: &Table, footer: &ParquetMetaData) -> bool {
     })
 }
 
-/// Makes sort keys for rows. Comparing two keys of one instance byte by byte gives the order of their rows.
+/// Makes sort keys for rows. Comparing two keys of one instance byte by byte gives the order of their rows: ascending,
+/// NULL first.
 pub(super) struct SortKeys {
     /// The names of the sort columns, in order.
     columns: Vec<String>,

@@ -13,8 +13,8 @@ pub(super) fn worker_count<I>(threads: u32, items: &[I]) -> usize {
 }
 
 /// Calls `work` with each item on `workers` threads; with one worker, in the caller's thread. After an error no further
-/// item is begun; items in work are finished, and one of the errors is returned. A panic in one of several threads is
-/// an error.
+/// item is begun; items in work are finished, and one of the errors is returned. A panic in one of several threads
+/// becomes the error [`LoadError::Bug`].
 pub(super) fn run_parallel<I: Sync>(
     items: &[I],
     workers: usize,

@@ -33,7 +33,7 @@ pub(super) struct Manifest {
     format_version: u32,
     /// Larger than the number of every earlier part.
     pub(super) number: u64,
-    /// The run that wrote the part; `None` if its rows name no run.
+    /// The program run that wrote the part; `None` if its rows name no run.
     pub(super) run_id: Option<String>,
     /// The layers, oldest first.
     pub(super) layers: Vec<LayerTables>,
@@ -50,7 +50,7 @@ impl Manifest {
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     number: u64,
-    /// The run that wrote the part; `None` if its rows name no run.
+    /// The program run that wrote the part; `None` if its rows name no run.
     pub(super) run_id: Option<String>,
     /// The folder of the part.
     folder: PathBuf,

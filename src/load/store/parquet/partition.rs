@@ -1,4 +1,4 @@
-//! Cuts tables into partitions by creation time, and names their folders.
+//! Cuts tables into partitions by the time in the partition column, and names the folders of the partitions.
 //!
 //! The name of a folder consists of the column and the ISO date of the partition's first day, as in Hive partitioning.
 
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::load::store::{TimeRange, clamped_us};
 
-/// First year of partitions. Many readers know only dates of the years 1 to 9999. Earlier rows go to the first
-/// partition.
+/// First year of partitions. Many programs that read the files know only dates of the years 1 to 9999. Rows of an
+/// earlier time go to the first partition.
 const YEAR_MIN: i32 = 1;
-/// Last year of partitions. Later rows go to the last partition.
+/// Last year of partitions. Rows of a later time go to the last partition.
 const YEAR_MAX: i32 = 9999;
 
 /// The length of a partition.

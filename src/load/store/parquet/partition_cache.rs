@@ -1,10 +1,10 @@
 //! Caches decoded columns of partition files, so that reads of several windows decode a file once. Columns with long
 //! values are not cached.
 //!
-//! A partition file is sorted by survey first, so the rows of a window are spread over the file. Without the cache, a
-//! read of each window would decode the columns of a month. Measured on two cores: 60 windows of a million answers in
-//! 12 months took 0.17 s, and 0.29 s without the cache; 120 windows of 2.5 million answers in 3 months took 1.2 s, and
-//! 4.2 s without the cache.
+//! A partition file of answers is sorted by survey first and then by time, so the rows of a window are spread over the
+//! file. Without the cache, a read of each window would decode the columns of a complete partition. Measured on two
+//! cores: 60 windows of a million answers in 12 months took 0.17 s, and 0.29 s without the cache; 120 windows of 2.5
+//! million answers in 3 months took 1.2 s, and 4.2 s without the cache.
 //!
 //! The cached rows are those of the partition's file. Each read applies the layers to them, so an entry is valid until
 //! a publish replaces the file.
@@ -28,8 +28,8 @@ use crate::{
     schema::{ColumnType, Table},
 };
 
-/// Largest number of cached files. At most one file of each table is cached; windows are read in the tables of answers,
-/// snapshots and themes.
+/// Largest number of cached files. At most one file of each table is cached; scans read windows of three tables:
+/// answers, snapshots and themes.
 const FILES_MAX: usize = 3;
 
 /// Cached rows of a partition's file: some columns of the rows that are within a range.
@@ -156,7 +156,8 @@ impl PartitionCache {
     }
 
     /// Reads rows around the range of the request from the file and caches them. The entry of the table is replaced.
-    /// Returns `None`, and caches nothing, if a column is wide or the rows are too many.
+    /// Returns `None`, and caches nothing, if a column is wide, the rows are too many, or [`range_to_cache`] returns
+    /// `None`.
     pub(super) fn insert(
         &mut self,
         reader: &RowsReader,
@@ -194,9 +195,9 @@ fn are_narrow(table: &'static Table, columns: &[&str]) -> bool {
     columns.iter().all(is_narrow)
 }
 
-/// Returns the range to cache for a read of `range`. In a file with at most `rows_max` rows, the range is all times. In
-/// a larger file, the range is the one or two time slices that contain the read. Returns `None` if the file has no rows
-/// within the range, or the range touches more than two slices.
+/// Returns the range to cache for a read of `range`. In a file with at most `rows_max` rows, the range is all times.
+/// The times of a larger file are cut into slices of equal length. The range is then the one or two slices that contain
+/// the read. Returns `None` if the file has no rows within the range, or the range touches more than two slices.
 fn range_to_cache(reader: &RowsReader, table: &Table, range: TimeRange, rows_max: usize) -> Option<TimeRange> {
     let bounds = reader.bounds(table).filter(|bounds| bounds.overlaps(range))?;
     let rows = reader.all().count();

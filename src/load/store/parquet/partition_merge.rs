@@ -41,9 +41,10 @@ pub(super) struct PartitionMerge<'a> {
     pub(super) layers: Vec<&'a Layer>,
     /// Whether the file is rewritten even if no row changes.
     pub(super) rewrite: Rewrite,
-    /// The number of the last part of `layers`, for the footer.
+    /// The number of the last part that the publish merges, for the footer of the new file; 0 for an empty file that
+    /// belongs to no part.
     pub(super) applied_part: u64,
-    /// The run of the last part that names one, for the footer.
+    /// The program run of the last part that names one, for the footer.
     pub(super) run_id: Option<&'a str>,
 }
 
@@ -59,9 +60,9 @@ impl PartitionMerge<'_> {
 /// Result of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Merged {
-    /// No row changed, so the file stayed as it was.
+    /// No row changed. The file stayed as it was, or there is no file.
     Untouched,
-    /// A new file with this footer replaced the file.
+    /// A new file with this footer took the place of the partition's file.
     Replaced(FooterNotes),
     /// No row is left, so the file of the partition was removed.
     Removed,
@@ -77,8 +78,9 @@ pub(super) struct Merger<'a> {
 }
 
 impl Merger<'_> {
-    /// Merges the layers into the file of one partition. One rename replaces the file. If one run is the complete
-    /// partition, and the partition has no file, the run becomes its file. A partition without rows loses its file.
+    /// Merges the layers into the file of one partition. One rename replaces the file. If one sorted run is the
+    /// complete partition, and the partition has no file, the run becomes its file. A partition without rows loses its
+    /// file; a table without partitions keeps an empty file.
     pub(super) fn merge(&self, merge: &PartitionMerge<'_>) -> Result<Merged, LoadError> {
         let PartitionMerge { table, partition, file, rewrite, .. } = merge;
         let target = self.root.data_file(table, *partition);
@@ -98,8 +100,8 @@ impl Merger<'_> {
         }
     }
 
-    /// Returns the runs of the partition, oldest first, without the rows that later layers remove. Runs without rows
-    /// are left out.
+    /// Returns the files to merge as runs, oldest first, each without the rows that later layers remove. Runs without
+    /// rows are left out.
     fn runs(&self, merge: &PartitionMerge<'_>) -> Result<Vec<Run>, LoadError> {
         let PartitionMerge { table, partition, file, layers, .. } = merge;
         let partition_by = self.root.partition_by();
@@ -152,7 +154,8 @@ impl Merger<'_> {
         self.disk.rename(file, path)
     }
 
-    /// Removes the file of a partition without rows. A publish that is repeated after a kill merges to no rows again.
+    /// Removes the file of a partition without rows. After a kill, the repeated publish merges this partition again,
+    /// and finds no rows again.
     fn remove(&self, path: &Path) -> Result<Merged, LoadError> {
         self.disk.remove_file(path)?;
         // An empty folder that cannot be removed does no harm.

@@ -6,7 +6,7 @@ use parquet::arrow::arrow_reader::RowSelection;
 /// The picked rows of one row group.
 #[derive(Clone, Debug)]
 pub(super) struct PickedGroup {
-    /// Index of the row group in its file.
+    /// Index of the row group in its file; for rows in the cache, of the cached batch.
     pub(super) index: usize,
     /// Number of rows of the row group, picked or not.
     pub(super) rows: usize,

@@ -1,9 +1,9 @@
 //! Merges waiting parts into the files that readers see. One rename replaces the file of a partition.
 //!
 //! A publish that was killed is repeated. The footer of each file names the last part that is merged into the file, so
-//! the repeated merge skips finished files. The file of `sync_windows` is written last: once it names a part, all other
-//! files contain the part, and the part may be removed. A reader of a partition sees either the old or the new file.
-//! During a publish some partitions are newer than others.
+//! the repeated merge skips finished files. The file of the ledger, `sync_windows`, is written last: once its footer
+//! names a part, all other files contain the part, and the part may be removed. A reader of a partition sees either the
+//! old or the new file. During a publish some partitions are newer than others.
 
 use std::{
     collections::BTreeSet,
@@ -82,14 +82,15 @@ impl Publisher<'_> {
         Ok(())
     }
 
-    /// Returns the number of the last part that is merged into all files, or 0 if there is none.
+    /// Returns the number of the last part that is merged into all files, from the footer of the ledger; 0 if there is
+    /// none.
     pub(super) fn published_part(&mut self) -> Result<u64, LoadError> {
         let ledger = self.tree.file(self.root, contract(LEDGER_TABLE)?, None)?;
         Ok(ledger.map_or(0, |file| file.footer.applied_part))
     }
 
-    /// Prepares the merge of these parts into the file of a partition. Returns `None` if the file contains the last
-    /// part already. Parts that the file contains are left out.
+    /// Prepares the merge of these parts into the file of a partition. Returns `None` if there are no parts, or if the
+    /// file contains the last part already. Parts that the file contains are left out.
     fn merge<'p>(
         &mut self,
         table: &'static Table,
@@ -109,7 +110,8 @@ impl Publisher<'_> {
         Ok(Some(PartitionMerge { table, partition, file, layers, rewrite, applied_part, run_id }))
     }
 
-    /// Runs merges in parallel, and records the new and removed files in the tree.
+    /// Runs merges in parallel, and records the new and removed files in the tree. After an error some merges may be
+    /// done.
     fn run(&mut self, merges: &[PartitionMerge<'_>]) -> Result<(), LoadError> {
         let workers = worker_count(self.threads, merges);
         let limits = self.limits.shared_by(workers);
@@ -122,7 +124,8 @@ impl Publisher<'_> {
                 Merged::Replaced(footer) => Some(footer),
                 Merged::Removed => None,
             };
-            // A panic cannot break the tree: it lists only files that were renamed before.
+            // A lock that a panic poisoned is used too: the tree lists only files that were renamed before, so it is
+            // right after each call of `note`.
             tree.lock().unwrap_or_else(PoisonError::into_inner).note(merge.table, merge.partition, footer);
             Ok(())
         })

@@ -38,12 +38,12 @@ pub(super) struct TableRead<'a> {
 struct PartitionRead<'a> {
     table: &'static Table,
     partition: Option<Partition>,
-    /// The part of the partition's time range that is wanted; `None` for the complete partition.
+    /// The wanted times within the partition; `None` if all rows of the partition are wanted.
     range: Option<TimeRange>,
     columns: &'a [&'a str],
     filter: &'a Filter<'a>,
-    /// True for the partition that contains most of the read's range. Further windows of this partition are likely to
-    /// follow, so its rows are cached.
+    /// True for the partition that contains most of the read's range. Reads of further windows in this partition are
+    /// likely to follow, so its rows are cached.
     is_main: bool,
 }
 
@@ -63,7 +63,7 @@ impl TableRead<'_> {
         let range = filter.range.filter(|_| table.partition.is_some());
         let partition_by = self.root.partition_by();
         let partitions = self.partitions(table, range);
-        // Length of the part of the range that is in the partition.
+        // Length of the overlap of the read's range and the partition.
         let overlap = |partition: Option<Partition>| {
             let (range, bounds) = (range?, partition_by.bounds(partition?));
             intersection(range, bounds).map(|common| common.end_us.saturating_sub(common.start_us))
@@ -146,8 +146,9 @@ impl TableRead<'_> {
         read.hand_over(&reader, &pick, take)
     }
 
-    /// Returns the cached rows of the partition's file, if the cache has the rows of the read. For the main partition,
-    /// reads missing rows into the cache. Returns `None` for a read of the complete partition, which is not cached.
+    /// Returns the cached rows of the partition's file, if the cache has the rows of the read. For a read without keys
+    /// of the main partition, reads missing rows into the cache. Returns `None` for a read of the complete partition,
+    /// which is not cached.
     fn cached_rows(&mut self, read: &PartitionRead<'_>, path: &Path) -> Result<Option<Arc<CachedRows>>, LoadError> {
         let (Some(partition), Some(range)) = (read.partition, read.range) else { return Ok(None) };
         let (table, columns) = (read.table, read.columns);
@@ -158,7 +159,8 @@ impl TableRead<'_> {
                 found => Ok(found),
             };
         };
-        // A read by keys follows a read of the window, so the cache may have the rows. No new rows are cached.
+        // A read by keys often follows a read of the same window, so the cache may have the key columns. No new rows
+        // are cached.
         let needed = [keys.columns(), &removal_columns(table)].concat();
         Ok(self.cache.find(CacheRequest { table, partition, range, columns: &needed }))
     }

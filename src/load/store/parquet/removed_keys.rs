@@ -19,7 +19,7 @@ use crate::{
     schema::Table,
 };
 
-/// For the hash of each removed key, the order of the last layer that removes the key.
+/// For the hash of each removed key, the order ([`Removal::order`]) of the last layer that removes the key.
 type LastRemoved = HashMap<u128, usize>;
 
 /// The keys that layers remove from a partition within a range.
@@ -29,8 +29,8 @@ pub(super) struct RemovedKeys<'a> {
     removals: &'a [Removal],
     /// Largest number of keys in memory.
     keys_max: usize,
-    /// All removed keys, read at the first use. `None` before the first use, and always if there are more keys than
-    /// `keys_max`.
+    /// All removed keys within the range, read at the first use. `None` before the first use, and always if the files
+    /// have more keys than `keys_max`.
     loaded: Option<LastRemoved>,
 }
 
@@ -108,7 +108,7 @@ impl<'a> RemovedKeys<'a> {
     }
 }
 
-/// Stores that the layer with this order removes these keys. A later layer replaces an earlier one.
+/// Stores that the layer with this order removes these keys. For each key, only the latest layer is kept.
 fn insert(removed: &mut LastRemoved, order: usize, hashes: &[u128]) {
     for hash in hashes {
         let last = removed.entry(*hash).or_insert(order);

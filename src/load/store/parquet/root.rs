@@ -5,7 +5,7 @@
 //! <root>/<table>/data.parquet                            a table without a partition
 //! <root>/.studysync/warehouse.json                       which service, which layout
 //! <root>/.studysync/files.json                           the files of tables after the last publish
-//! <root>/.studysync/lock                                 locked while a writer is open
+//! <root>/.studysync/lock                                 locked while a process has the warehouse open
 //! <root>/.studysync/parts/<number>-<label>/              commits that wait for publish
 //! <root>/.studysync/parts/<number>.tmp/                  an open transaction, or the remains of one; removed at open
 //! <root>/.studysync/scratch/                             files that publish is writing; emptied at open
@@ -36,7 +36,7 @@ use crate::{
 
 /// Version of the layout of the folder. A folder with a newer version is refused.
 const FORMAT_VERSION: u32 = 1;
-/// Name of the folder with everything that readers must not see.
+/// Name of the folder with the files that programs which read the tables must not see.
 const PRIVATE_FOLDER: &str = ".studysync";
 /// Tables in which the program records its runs and scans. The rows of these tables do not come from a service.
 const TABLES_OF_RUNS: [&str; 2] = ["sync_runs", "sync_windows"];
@@ -50,19 +50,20 @@ struct Warehouse {
     partition: PartitionBy,
 }
 
-/// An open warehouse folder. The folder is locked until this value is dropped.
+/// An open warehouse folder. The folder stays locked until this value is dropped.
 pub(super) struct Root {
     path: PathBuf,
-    /// The path as text, for people.
+    /// `path` as text, for messages.
     text: String,
     partition_by: PartitionBy,
-    /// The locked file. Closing the file releases the lock. `None` for a reader if there is no lock file.
+    /// The locked file. Closing the file releases the lock. `None` only for a reader, if the lock file cannot be opened
+    /// or the file system has no locks.
     _lock: Option<File>,
 }
 
 impl Root {
     /// Opens and locks the folder for writing. Creates the folder and its subfolders if they are missing. Checks that
-    /// the folder belongs to this service, and removes the unfinished files of a killed publish.
+    /// the folder belongs to this service ([`Root::claim`]), and removes the unfinished files of a killed publish.
     pub(super) fn open(
         path: &Path,
         identity: &Identity,
@@ -116,8 +117,8 @@ impl Root {
         }
     }
 
-    /// Checks that the folder belongs to this service. A new folder is bound to the service, and also a folder of
-    /// another service without rows of that service. Fails if `warehouse.json` is lost.
+    /// Checks that the folder belongs to this service. Binds a new folder to the service. A folder of another service
+    /// without rows of that service is emptied and bound too. Fails if `warehouse.json` is lost.
     fn claim(&self, identity: &Identity, disk: &Disk) -> Result<(), LoadError> {
         let path = self.path.join(PRIVATE_FOLDER).join("warehouse.json");
         let wanted = self.wanted(identity);
@@ -157,14 +158,13 @@ impl Root {
         disk.replace(&path, &text)
     }
 
-    /// Returns true if a file has rows, apart from the files of the tables of runs and scans. A file whose footer
-    /// cannot be read counts as one with rows.
+    /// Returns true if a file of a table or of a waiting commit has rows. The files of [`TABLES_OF_RUNS`] do not count.
+    /// A file whose footer cannot be read counts as one with rows.
     fn has_service_rows(&self) -> Result<bool, LoadError> {
         for file in self.files()? {
-            let below_root = file.strip_prefix(&self.path).unwrap_or(&file).to_string_lossy().into_owned();
-            let is_of_runs = TABLES_OF_RUNS
-                .iter()
-                .any(|table| below_root.starts_with(table) || below_root.contains(&format!("/{table}.")));
+            // The table is the folder of a published file, and a part of the name of a waiting file.
+            let below_root = file.strip_prefix(&self.path).unwrap_or(&file).to_string_lossy();
+            let is_of_runs = below_root.split(['/', '.']).any(|part| TABLES_OF_RUNS.contains(&part));
             if !is_of_runs && rows_of(&file)? != Some(0) {
                 return Ok(true);
             }
@@ -172,7 +172,8 @@ impl Root {
         Ok(false)
     }
 
-    /// Returns the Parquet files of all tables and of waiting commits. A missing folder has no files.
+    /// Returns the Parquet files of all tables, of waiting commits and of unfinished commits. A missing folder has no
+    /// files.
     fn files(&self) -> Result<Vec<PathBuf>, LoadError> {
         let mut folders: Vec<PathBuf> = tables().iter().map(|table| self.table_folder(table)).collect();
         folders.push(self.parts());
@@ -276,7 +277,7 @@ impl Root {
 }
 
 /// Returns the absolute path without links, as a path and as text. Fails if the path is not UTF-8, or has a character
-/// that an engine would take for a pattern.
+/// that the SQL engine which reads the files would take for a pattern.
 fn absolute(path: &Path) -> Result<(PathBuf, String), LoadError> {
     let path = fs::canonicalize(path).map_err(LoadError::io("find", path))?;
     let not_ours = |why: &str| LoadError::NotOurs { path: path.clone(), why: why.to_owned() };

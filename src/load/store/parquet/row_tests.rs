@@ -13,7 +13,8 @@ use crate::{
     schema::Table,
 };
 
-/// Reduces a pick to the rows that are within the range. In a table without partitions every row is.
+/// Reduces a pick to the rows whose partition column is within the range. In a table without partitions, keeps every
+/// row.
 pub(super) fn pick_within(
     table: &Table,
     rows: &dyn PickedRows,
@@ -24,7 +25,7 @@ pub(super) fn pick_within(
     narrow(rows, pick, &schema, |batch| rows_within(table, batch, range))
 }
 
-/// Reduces a pick to the rows that belong to the partition. In a table without partitions every row does.
+/// Reduces a pick to the rows that belong to the partition. In a table without partitions, keeps every row.
 pub(super) fn pick_partition(
     table: &Table,
     rows: &dyn PickedRows,

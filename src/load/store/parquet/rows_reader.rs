@@ -38,7 +38,7 @@ use crate::{
 const BATCH_ROWS: usize = 2048;
 /// Approximate bytes of a decoded batch. If rows are wide, a batch has fewer rows.
 const BATCH_BYTES: usize = 1 << 20;
-/// Assumed limit of the size of a dictionary, in bytes.
+/// Assumed limit of the size of a dictionary, in bytes: the default limit of the Parquet writer.
 const DICTIONARY_BYTES_MAX: usize = 1 << 20;
 
 /// The batches of one row group, one after the other.
@@ -85,7 +85,8 @@ pub(super) fn narrow(
     Ok(narrowed)
 }
 
-/// An open Parquet file. Only one thread may use a reader at a time.
+/// An open Parquet file. Only one thread may use a reader at a time, because all its handles of the file share one read
+/// position.
 pub(super) struct RowsReader {
     path: PathBuf,
     file: File,
@@ -129,8 +130,8 @@ impl RowsReader {
         Pick { groups: groups.map(|(index, group)| PickedGroup { index, rows: rows(group), kept: None }).collect() }
     }
 
-    /// Returns the range of the partition column according to the statistics. Returns `None` if the file has no rows,
-    /// or a row group has no statistics.
+    /// Returns the range of the partition column over all rows, according to the statistics. Returns `None` if the
+    /// table or the file has no such column, the file has no rows, or a row group has no statistics.
     pub(super) fn bounds(&self, table: &Table) -> Option<TimeRange> {
         let column = self.partition_column(table);
         let mut bounding_range = None;
@@ -212,8 +213,8 @@ fn group_range(group: &RowGroupMetaData, column: Option<usize>) -> Option<TimeRa
     Some(TimeRange { start_us: *first, end_us: last.saturating_add(1) })
 }
 
-/// Returns the error for a file that cannot be read: [`LoadError::Io`] if the file system failed, or else
-/// [`LoadError::Damaged`].
+/// Returns the error for a file that cannot be read: [`LoadError::Io`] if the error came from outside of the Parquet
+/// reader, such as the file system, or else [`LoadError::Damaged`].
 fn unreadable(path: &Path, error: ParquetError) -> LoadError {
     match error {
         ParquetError::External(source) => LoadError::io("read", path)(std::io::Error::other(source)),

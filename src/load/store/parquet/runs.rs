@@ -1,5 +1,5 @@
-//! Merges the runs of a partition into one sorted file, with limits of memory and of open files. Runs that are not
-//! sorted are sorted first.
+//! Merges the runs (files with rows) of a partition into one sorted file, with limits of memory and of open files. Runs
+//! that are not sorted are sorted first.
 
 use std::path::{Path, PathBuf};
 
@@ -74,7 +74,7 @@ impl Drop for Run {
     }
 }
 
-/// The partition whose rows are written, and the metadata for the footers of its files.
+/// The partition whose rows are written, and the metadata for the footers of the new file and of intermediate files.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) table: &'static Table,
@@ -84,10 +84,11 @@ pub(super) struct Target<'a> {
     pub(super) notes: Notes<'a>,
 }
 
-/// Merges the runs of one partition into a file, with intermediate files if there are too many runs.
+/// Merges the runs of one partition into a file, with intermediate files if there are too many runs or a run is not
+/// sorted.
 pub(super) struct RunWriter<'a> {
     target: Target<'a>,
-    /// Begin of the paths of intermediate files. A number and an extension follow.
+    /// Start of the paths of intermediate files. A number and an extension follow.
     scratch: PathBuf,
     limits: Limits,
     /// Number of intermediate files so far, which numbers the next one.
@@ -138,7 +139,8 @@ impl<'a> RunWriter<'a> {
         file.finish()
     }
 
-    /// Splits an unsorted run into pieces that fit into memory, and writes each as a sorted run.
+    /// Splits an unsorted run into pieces of about [`Limits::sort_bytes_max`], and writes each as a sorted run in an
+    /// intermediate file.
     fn sorted_runs(&mut self, run: &Run) -> Result<Vec<Run>, LoadError> {
         let (mut runs, mut rows, mut bytes) = (Vec::new(), Vec::new(), 0);
         let reader = RowsReader::open(&run.path)?;
@@ -182,8 +184,8 @@ impl<'a> RunWriter<'a> {
     }
 }
 
-/// Returns the index of the first of the `width` neighbouring runs that together have the fewest rows. A merge of runs
-/// that are not neighbours would change the order of age.
+/// Returns the index of the first of the `width` neighbouring runs that together have the fewest rows. Only
+/// neighbouring runs are merged, because the runs must stay in the order of their age.
 fn fewest_rows(runs: &[Run], width: usize) -> usize {
     let rows = |neighbours: &[Run]| neighbours.iter().map(Run::rows).sum::<usize>();
     let fewest = runs.windows(width).enumerate().min_by_key(|(_, neighbours)| rows(neighbours));

@@ -18,8 +18,8 @@ use crate::{
     schema::Table,
 };
 
-/// Number of bytes of a sort key that are kept next to the row's position and compared first. The first bytes contain
-/// the survey and most of the time, so the rest of the key is rarely needed.
+/// Number of bytes of a sort key that are kept next to the row's position and compared first. In tables of answers,
+/// these bytes contain the survey and all but two bytes of the creation time. So the rest of the key is rarely needed.
 const PREFIX_BYTES: usize = 16;
 
 /// The position of a row, with its partition and the first bytes of its sort key.
@@ -46,7 +46,7 @@ pub(super) struct SortedRows {
 pub(super) struct PartitionRows {
     /// The partition of the rows; `None` for a table without partitions.
     pub(super) partition: Option<Partition>,
-    /// Range of the partition column over the rows.
+    /// Range of the partition column over the rows; `None` for a table without partitions.
     pub(super) bounds: Option<TimeRange>,
     /// Range of indexes in [`SortedRows::positions`].
     positions: Range<usize>,

@@ -27,7 +27,7 @@ pub(super) struct Source {
     pub(super) content: Content,
 }
 
-/// A file with keys of removed rows.
+/// A file of a layer with the keys of rows that the layer removes.
 #[derive(Clone, Debug)]
 pub(super) struct Removal {
     /// Position of the file's layer, as in [`Source::order`]. The keys remove rows of sources with a smaller order.
@@ -47,8 +47,9 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Finds the files that may have rows of the partition within the range, and the files with keys of removed rows.
-    /// `file` is the partition's own file, or `None` if there is none. `layers` are newer than the file, oldest first.
+    /// Finds the files that may have rows of the partition within the range. Also finds the files of layers that may
+    /// have keys of such rows to remove. `file` is the partition's own file, or `None` if there is none. `layers` are
+    /// newer than the file, oldest first.
     pub(super) fn find(
         table: &Table,
         partition: Option<Partition>,

@@ -26,7 +26,8 @@ use crate::{
     schema::Table,
 };
 
-/// Number of waiting parts at which a publish should run. Each read examines all waiting parts.
+/// Number of waiting parts (committed and not published) at which a publish should run. Each read examines all waiting
+/// parts.
 pub(super) const WAITING_PARTS_MAX: usize = 256;
 /// Bytes of waiting parts at which a publish should run.
 pub(super) const WAITING_BYTES_MAX: u64 = 1 << 30;
@@ -38,7 +39,7 @@ pub(super) const WAITING_KEYS_MAX: u64 = 500_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     Write,
-    /// Read-only: nothing in the folder is created, published or removed.
+    /// Read-only, for `verify`: nothing in the folder is created, published or removed.
     Compare,
 }
 
@@ -46,7 +47,8 @@ enum Access {
 enum Transaction {
     None,
     Open(OpenPart),
-    /// A step failed and the part of the transaction is removed. The caller must roll back before any other step.
+    /// A step failed and the changes of the transaction are lost. The next refresh removes what is left of its part.
+    /// The caller must roll back before any other step.
     Failed,
 }
 
@@ -66,13 +68,15 @@ pub(in crate::load) struct ParquetStore {
     transaction: Transaction,
     /// The number of the next part.
     next_number: u64,
-    /// True if the folder must be read again before the next step: at first, and after a failed step.
+    /// True if [`ParquetStore::refresh`] must read the folder again before the next step: at first, and after a failed
+    /// step.
     is_stale: bool,
 }
 
 impl ParquetStore {
     /// Opens the warehouse in this folder. Waits, as long as `patience` allows, while another process has the warehouse
-    /// open. An empty or missing folder becomes a new warehouse.
+    /// open. An empty or missing folder becomes a new warehouse. A folder of another service without rows of that
+    /// service is emptied and bound to the identity.
     ///
     /// # Errors
     /// [`LoadError::Locked`] while another process has the warehouse open. [`LoadError::OtherIdentity`],
@@ -104,7 +108,8 @@ impl ParquetStore {
         Ok(opened)
     }
 
-    /// Opens the warehouse read-only. The folder may be read-only.
+    /// Opens the warehouse read-only, for `verify`, which compares the rows with the service. The folder may be
+    /// read-only.
     ///
     /// # Errors
     /// As [`ParquetStore::open`]; [`LoadError::Missing`] if there is no folder; [`LoadError::Unfinished`] after an
@@ -157,8 +162,8 @@ impl ParquetStore {
         }
     }
 
-    /// Reads the folder again if the store is stale: finds the waiting parts, removes published parts, and finishes an
-    /// interrupted publish.
+    /// Reads the folder again if the store is stale: finds the waiting parts, removes published and unfinished parts,
+    /// and finishes an interrupted publish.
     fn refresh(&mut self) -> Result<(), LoadError> {
         if !self.is_stale {
             return Ok(());
@@ -182,15 +187,17 @@ impl ParquetStore {
         Ok(())
     }
 
-    /// Returns an error if a file of a table or of a waiting part is missing. `published` is the number of the last
-    /// published part. A file that an interrupted publish has moved into its table counts as present.
+    /// Returns an error if a file of a table, or a file with added rows of a waiting part, is missing. `published` is
+    /// the number of the last published part. A file that an interrupted publish has moved into its table counts as
+    /// present.
     fn check_files(&mut self, published: u64) -> Result<(), LoadError> {
         inventory::check(&self.root, &self.tree, published, &self.waiting)?;
         let Self { root, tree, waiting, .. } = self;
         for layer in waiting.iter().flat_map(|part| &part.layers) {
             for (name, changes) in &layer.tables {
                 for file in changes.added.iter().filter(|file| !layer.path(file).is_file()) {
-                    // An interrupted publish may have moved the file into the table.
+                    // An interrupted publish may have moved the file into the table. Then the table's file names this
+                    // part or a later one.
                     let partition = file.partitions.first().copied();
                     let table_file = tree.file(root, contract(name)?, partition)?;
                     if table_file.is_none_or(|table_file| table_file.footer.applied_part < layer.part) {
@@ -203,8 +210,8 @@ impl ParquetStore {
         Ok(())
     }
 
-    /// Returns true if a waiting part is already merged into a file of a table. The interrupted publish must be
-    /// finished before a read, which would apply the part to this file twice.
+    /// Returns true if a waiting part is already merged into a file of a table: a publish was interrupted. It must be
+    /// finished before a read, because a read would apply the part to this file a second time.
     fn was_publish_interrupted(&mut self) -> Result<bool, LoadError> {
         let Some(first) = self.waiting.first().map(Part::number) else { return Ok(false) };
         let Self { root, tree, waiting, .. } = self;
@@ -228,7 +235,7 @@ impl ParquetStore {
     }
 
     /// Merges all waiting parts into the files of tables, writes the list of files, and removes the parts. After an
-    /// error the waiting parts are found again when the folder is read again.
+    /// error the store forgets the waiting parts, and the next refresh finds those that are left.
     fn publish_waiting(&mut self) -> Result<(), LoadError> {
         let waiting = std::mem::take(&mut self.waiting);
         self.cache.clear();
@@ -261,8 +268,8 @@ impl ParquetStore {
         }
     }
 
-    /// Writes changes into the part of the open transaction; begins a part if none is open. After an error the part is
-    /// removed and the transaction counts as failed.
+    /// Writes changes as layers of the open transaction's part; begins a part if none is open. After an error the part
+    /// is removed and the transaction counts as failed.
     fn write_layer(&mut self, changes: &[TableChange]) -> Result<(), LoadError> {
         let Self { root, disk, identity, options, .. } = self;
         let context = WriteContext { root, disk, identity, threads: options.threads };
@@ -325,8 +332,8 @@ impl Store for ParquetStore {
         self.run_step(|this| this.write_layer(changes))
     }
 
-    /// Commits the part of the open transaction, which waits for publish afterwards. After an error the transaction
-    /// counts as failed.
+    /// Commits the part of the open transaction; the part then waits for publish. Does nothing if no transaction is
+    /// open. After an error the transaction counts as failed.
     fn commit(&mut self, label: &str) -> Result<(), LoadError> {
         self.require_no_failure()?;
         if matches!(self.transaction, Transaction::None) {
@@ -370,8 +377,8 @@ impl Store for ParquetStore {
 
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError> {
         self.require_no_failure()?;
-        // Publish rewrites the partitions from which rows are removed, and removes the parts, which contain the keys of
-        // these rows.
+        // Publish rewrites the partitions from which rows are removed. It also removes the parts, which contain the
+        // keys of these rows and may contain rows that a later part removes.
         self.publish()?;
         self.run_step(|this| this.root.clear_scratch(&this.disk))
     }

@@ -26,21 +26,23 @@ use crate::{
     schema::Table,
 };
 
-/// Rows of each chunk that a writer gets, except for the last chunk of a file. The ends of pages depend on the chunks.
-/// So chunks have one size everywhere, and equal rows give equal files.
+/// Number of rows of each chunk that [`TableFile::write`] gets, except for the last chunk of a file. Where pages end
+/// depends on the chunks. So all callers use chunks of one size, and equal rows give equal files.
 pub(super) const CHUNK_ROWS: usize = 2048;
 
 /// Rows of a row group. Engines process one row group at a time.
 const ROW_GROUP_ROWS: usize = 122_880;
 /// Largest number of rows of a page. A reader keeps one page of each column in memory, and skips pages without picked
-/// rows. Compared with pages of 20,000 rows, edited rows of a month of 830,000 answers were read in 60 % of the time.
-/// The files are 2 % larger.
+/// rows. Compared with pages of 20,000 rows, reading the edited rows of a month of 830,000 answers takes 60 % of the
+/// time. The files are 2 % larger.
 const PAGE_ROWS: usize = 4096;
 /// Encoded bytes at which a row group ends early. A writer keeps the row group in memory.
 const ROW_GROUP_BYTES: usize = 64 << 20;
-/// Level of zstd. Level 3 makes files 2 to 4 % smaller, and costs a tenth of the processor time of a replay.
+/// Level of zstd. Compared with level 1, level 3 makes files 2 to 4 % smaller, but a replay takes a tenth more
+/// processor time.
 const ZSTD_LEVEL: i32 = 1;
-/// Bytes to which texts in statistics are truncated. A longer text would hardly help to skip row groups.
+/// Bytes to which texts in the statistics of pages and row groups are truncated. A longer text would hardly help a
+/// reader to skip row groups.
 const STATISTICS_TEXT_BYTES: usize = 64;
 /// Columns that are written without a dictionary, because their values hardly repeat within a row group. A dictionary
 /// would contain almost every value, take time, and make the column larger.
@@ -56,7 +58,7 @@ pub(super) struct Notes<'a> {
     pub(super) applied_part: u64,
     /// The service that the rows are from.
     pub(super) identity: &'a Identity,
-    /// The run of the last merged commit that names a run; `None` if no commit does.
+    /// The program run of the last merged commit that names a run; `None` if no commit does.
     pub(super) run_id: Option<&'a str>,
 }
 

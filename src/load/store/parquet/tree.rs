@@ -1,4 +1,4 @@
-//! Lists the files that readers see, with notes from their footers.
+//! Lists the files of all tables, which are the files that readers see, with notes from their footers.
 //!
 //! The folders are listed only once, because no other process changes the files while this process has the lock.
 

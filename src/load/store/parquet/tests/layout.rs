@@ -24,9 +24,12 @@ const ROW: Row = Row { key: 1, at_us: START_US, content: 1 };
 fn p10_another_service_environment_or_cut_is_refused() {
     let root = new_folder();
     let mistyped = Identity { base_url: "https://mistyped.example".into(), ..identity() };
-    drop(ParquetStore::open_on(Disk::default(), root.path(), &mistyped, &options()).unwrap());
-    // A folder without rows may change its service.
+    let mut store = ParquetStore::open_on(Disk::default(), root.path(), &mistyped, &options()).unwrap();
+    commit(&mut store, &[added("sync_runs", &[ROW]), added("sync_windows", &[ROW])]);
+    drop(store);
+    // A folder without rows of a service may change its service, also if rows about its runs are not published yet.
     let mut store = open(&root);
+    assert!(contents(&mut store, "sync_runs", &["run_id"], &Filter::all()).is_empty());
     commit(&mut store, &[added("responses", &[ROW])]);
     drop(store);
     let other = Identity { environment: "development".into(), ..identity() };
