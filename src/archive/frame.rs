@@ -28,7 +28,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
-use zstd::bulk::{Compressor, Decompressor};
+use zstd::{
+    bulk::{Compressor, Decompressor},
+    zstd_safe::compress_bound,
+};
 
 use crate::model::{Scan, is_same_service};
 
@@ -197,7 +200,8 @@ pub(super) fn read_frame(input: &mut impl Read) -> Result<Option<(Frame, u64)>, 
         _ => return Err(FrameError::Torn("its head is cut")),
     }
     let (raw, stored) = (u32_at(&head, 1) as usize, u32_at(&head, 5) as usize);
-    if raw > PAGE_BYTES_MAX || stored > PAGE_BYTES_MAX {
+    // Compression lengthens bytes that it cannot compress.
+    if raw > PAGE_BYTES_MAX || stored > compress_bound(PAGE_BYTES_MAX) {
         return Err(FrameError::Torn("it claims more bytes than a page may have"));
     }
     let mut bytes = Vec::new();

@@ -8,12 +8,12 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock,
     config::Settings,
-    erase::erase_vanished,
+    erase::{erase_vanished, log_erased},
     model::{Window, format_ms},
     notify::{EndedRun, after_run},
     pipeline::{
         OPEN_END_MS, Outcome, PeopleSelection, PipelineError, Progress, Reached, RecordingsReport, Request, Run,
-        RunReport, RunTimes, drift_lines,
+        RunReport, RunTimes, System, drift_lines,
     },
     sync_status::HealthRules,
 };
@@ -138,7 +138,7 @@ async fn run_request(
         // Vanished sessions are erased only after a run without failures and findings. Any other run may be wrong about
         // what has vanished.
         Ok((report, Ok(()))) if report.header.outcome == Outcome::Done => {
-            erase_vanished(settings.clone(), signals.token()).await
+            erase_vanished(settings.clone(), signals.token(), System::default()).await
         }
         _ => Ok(None),
     };
@@ -158,8 +158,7 @@ async fn run_request(
     match erased.map_err(CommandError::Erase)? {
         None => Ok(report.header.exit_code),
         Some((receipt, path)) => {
-            let (sessions, path) = (receipt.people, path.display());
-            tracing::info!("{sessions} sessions that the service no longer returns were erased: {path}");
+            log_erased(&receipt, &path);
             Ok(report.header.exit_code.max(receipt.exit_code))
         }
     }

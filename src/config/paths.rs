@@ -28,6 +28,7 @@ pub(super) fn expand_all(file: &mut ConfigFile, overrides: &mut Overrides) -> Re
         ("[archive] path", file.archive.path.as_mut()),
         ("[recordings] path", file.recordings.path.as_mut()),
         ("[serve] token_file", file.serve.token_file.as_mut()),
+        ("[serve] status_token_file", file.serve.status_token_file.as_mut()),
         ("[metrics] textfile", file.metrics.textfile.as_mut()),
         ("[notify] url_file", file.notify.url_file.as_mut()),
         ("--api-key-file", overrides.api_key_file.as_mut()),
@@ -42,4 +43,24 @@ pub(super) fn expand_all(file: &mut ConfigFile, overrides: &mut Overrides) -> Re
         *path = expand_tilde(written).map_err(|problem| invalid(setting, problem))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::keys::{ValueType, keys};
+
+    #[test]
+    fn a_tilde_is_expanded_in_every_path_of_the_file() {
+        let of_paths = keys().filter(|key| matches!(key.value_type, ValueType::Path | ValueType::PathOrNone));
+        for key in of_paths {
+            let text = format!("[{}]\n{} = \"~nobody/x\"\n", key.table, key.name);
+            let mut file = ConfigFile::parse(&text, Path::new("studysync.toml")).unwrap();
+            // The home folder of another user is refused, with the name of the setting.
+            let error = expand_all(&mut file, &mut Overrides::default()).unwrap_err().to_string();
+            assert!(error.contains(&key.label()), "{}: {error}", key.label());
+        }
+    }
 }

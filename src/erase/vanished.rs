@@ -1,12 +1,11 @@
 //! Erases sessions that the service no longer returns: `[erase] on_vanish = "erase"`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
 use super::{Erase, EraseError, EraseRequest, Receipt};
 use crate::{
-    clock,
     config::Settings,
     model::DAY_MS,
     pipeline::{CLOCK_SKEW, System},
@@ -18,15 +17,16 @@ use crate::{
 pub async fn erase_vanished(
     settings: Settings,
     stop: CancellationToken,
+    system: System,
 ) -> Result<Option<(Receipt, PathBuf)>, EraseError> {
     let Some(days) = settings.erase_vanished_after_days else { return Ok(None) };
     let planned = tokio::task::spawn_blocking(move || {
         // `_vanished_at` is a time of the service's clock, so the difference of the clocks is added.
         let state = State::open_read_only(&settings.state_path)?;
         let skew_ms = state.map(|state| state.behaviour::<i64>(CLOCK_SKEW)).transpose()?.flatten();
-        let now_ms = clock::now_ms() + skew_ms.map_or(0, |(skew_ms, _)| skew_ms);
+        let now_ms = system.clock.now_ms() + skew_ms.map_or(0, |(skew_ms, _)| skew_ms);
         let request = EraseRequest::vanished(now_ms.saturating_sub(i64::from(days) * DAY_MS));
-        let mut erase = Erase::open_in(settings, request, stop, System::default())?;
+        let mut erase = Erase::open_in(settings, request, stop, system)?;
         let plan = erase.plan()?;
         Ok::<_, EraseError>((erase, plan))
     });
@@ -36,4 +36,10 @@ pub async fn erase_vanished(
         return Ok(None);
     }
     erase.apply(plan).await.map(Some)
+}
+
+/// Logs an erasure of vanished sessions. `path` is the path of its receipt.
+pub fn log_erased(receipt: &Receipt, path: &Path) {
+    let (sessions, path) = (receipt.people, path.display());
+    tracing::info!("{sessions} sessions that the service no longer returns were erased: {path}");
 }

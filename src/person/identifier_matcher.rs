@@ -104,6 +104,7 @@ impl IdentifierMatcher {
     }
 
     /// Replaces each identifier in the text with [`ERASED`]. Returns `None` if the text contains no identifier.
+    /// Identifiers that overlap are replaced together: a user id can be the beginning of a mail address.
     pub fn redacted(&self, text: &str) -> Option<String> {
         let mut ranges = self.ranges(text.as_bytes());
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
@@ -116,8 +117,8 @@ impl IdentifierMatcher {
             {
                 redacted.push_str(kept);
                 redacted.push_str(ERASED);
-                done = range.end;
             }
+            done = done.max(range.end);
         }
         redacted.push_str(text.get(done..).unwrap_or_default());
         (!ranges.is_empty()).then_some(redacted)
@@ -383,6 +384,25 @@ mod tests {
             matcher.redacted("to a@x.de, a@x.de and maria@x.de").unwrap(),
             "to [erased], [erased] and maria@x.de"
         );
+    }
+
+    #[test]
+    fn p9_identifiers_that_overlap_are_replaced_together() {
+        let matcher = matcher(&[
+            (IdentifierKind::UserId, "anna.smith"),
+            (IdentifierKind::Email, "anna.smith@example.org"),
+            (IdentifierKind::UserId, "example.org:7"),
+            (IdentifierKind::UserId, "shop:anna.smith"),
+        ]);
+        for (text, rest) in [
+            ("to anna.smith@example.org, anna.smith.", "to [erased], [erased]."),
+            ("anna.smith@example.org:7 left", "[erased] left"),
+            (r#"{"id":"shop:anna.smith@example.org"}"#, r#"{"id":"[erased]"}"#),
+            ("?u=anna.smith%40example.org&v", "?u=[erased]&v"),
+        ] {
+            assert_eq!(matcher.redacted(text).as_deref(), Some(rest), "{text}");
+            assert!(!matcher.is_in_text(rest.as_bytes()), "{rest}");
+        }
     }
 
     #[test]

@@ -36,6 +36,16 @@ pub enum ClockMismatch {
     Ahead { service_ms: i64, here_ms: i64 },
 }
 
+/// The result of a comparison of the clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockComparison {
+    /// The service's clock may be right.
+    Plausible,
+    /// The service's clock is days behind, and its rows could not be requested. So it may be right or wrong.
+    Unknown,
+    Wrong(ClockMismatch),
+}
+
 impl std::fmt::Display for ClockMismatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let days = |by_ms: i64| by_ms as f64 / DAY_MS as f64;
@@ -58,37 +68,48 @@ impl std::fmt::Display for ClockMismatch {
 }
 
 /// Compares the service's clock with this machine's clock. If the service's clock is days behind, also compares it with
-/// the rows of a list, because this machine's clock may be wrong. Returns `None` if the service's clock may be right.
+/// the rows of a list, because this machine's clock may be wrong.
 ///
-/// `latest_here_ms` is the latest time that this machine's clock is known to have had. Without a `sample`, a clock that
-/// is behind counts as right.
+/// `latest_here_ms` is the latest time that this machine's clock is known to have had. Without a `sample`, the result
+/// for a clock that is days behind is `Unknown`.
 pub async fn compare_clocks(
     source: &Source,
     sample: Option<ClockSample>,
     service_ms: i64,
     here_ms: i64,
     latest_here_ms: Option<i64>,
-) -> Result<Option<ClockMismatch>, SourceError> {
+) -> Result<ClockComparison, SourceError> {
     if (service_ms - here_ms).abs() <= DIFFERENCE_MAX_MS {
-        return Ok(None);
+        return Ok(ClockComparison::Plausible);
     }
     if service_ms > here_ms {
         let was_set_back = here_ms < EARLIEST_NOW_MS
             || latest_here_ms.is_some_and(|latest_ms| here_ms < latest_ms - DIFFERENCE_MAX_MS);
-        return Ok((!was_set_back).then_some(ClockMismatch::Ahead { service_ms, here_ms }));
+        return Ok(match was_set_back {
+            true => ClockComparison::Plausible,
+            false => ClockComparison::Wrong(ClockMismatch::Ahead { service_ms, here_ms }),
+        });
     }
-    let Some(ClockSample { list, page_rows }) = sample else { return Ok(None) };
+    let Some(ClockSample { list, page_rows }) = sample else { return Ok(ClockComparison::Unknown) };
     let after_ms = service_ms.saturating_add(DIFFERENCE_MAX_MS);
     let (window, flags) = (Window::new(after_ms, i64::MAX), FlagSet::EMPTY);
     let request = PageRequest { scope: Scope::all(list), window, flags, page_rows, token: None };
     let page = match source.ask(&request, Range::Window).await {
-        Ok(Answer::Page { page, .. }) if page.rows > 0 => page,
+        Ok(Answer::Page { page, .. }) => page,
+        // Some services answer 404 if no row is in the range.
+        Ok(Answer::Rejected { status: 404, is_web_page: false }) => return Ok(ClockComparison::Plausible),
         Err(error) if error.ends_the_run() => return Err(error),
-        _ => return Ok(None),
+        _ => return Ok(ClockComparison::Unknown),
     };
-    let Ok(flat) = flatten_page(list, &page.body, DriftRules::default()) else { return Ok(None) };
+    if page.rows == 0 {
+        return Ok(ClockComparison::Plausible);
+    }
+    let Ok(flat) = flatten_page(list, &page.body, DriftRules::default()) else { return Ok(ClockComparison::Unknown) };
     let is_newer = moments_of(list, &flat).rows.iter().any(|(at_ms, _)| at_ms.is_some_and(|at_ms| at_ms >= after_ms));
-    Ok(is_newer.then_some(ClockMismatch::Behind { service_ms, here_ms }))
+    Ok(match is_newer {
+        true => ClockComparison::Wrong(ClockMismatch::Behind { service_ms, here_ms }),
+        false => ClockComparison::Plausible,
+    })
 }
 
 impl Run {
@@ -110,7 +131,8 @@ impl Run {
     }
 
     /// Adds a note if the service's clock is wrong, with the range that the run does not read for this reason. A clock
-    /// that is behind is stored as right if no newer row was found, also if the rows could not be requested.
+    /// that is behind is stored as right if no newer row was found. If the rows could not be requested, the next run
+    /// compares again.
     pub(super) async fn check_clock(&mut self, service_ms: i64) -> Result<(), PipelineError> {
         let here_ms = self.session.now_ms();
         let behind_ms = here_ms - service_ms;
@@ -125,20 +147,20 @@ impl Run {
             page_rows(Some(&self.context.state()), list).map(|page_rows| ClockSample { list: list.stream, page_rows })
         });
         let sample = sample.transpose()?;
-        let mismatch = match compare_clocks(&self.context.source, sample, service_ms, here_ms, latest_here_ms).await {
-            Ok(mismatch) => mismatch,
+        let comparison = match compare_clocks(&self.context.source, sample, service_ms, here_ms, latest_here_ms).await {
+            Ok(comparison) => comparison,
             Err(SourceError::Stopped(stop)) => {
                 self.findings.stop.get_or_insert(stop);
                 return Ok(());
             }
             Err(error) => return Err(PipelineError::Source(error)),
         };
-        let Some(mismatch) = mismatch else {
-            if behind_ms > DIFFERENCE_MAX_MS {
-                let state = self.context.state();
-                state.remember_behaviour(AGREED_BEHIND, &behind_ms, here_ms)?;
+        let mismatch = match comparison {
+            ClockComparison::Wrong(mismatch) => mismatch,
+            ClockComparison::Plausible if behind_ms > DIFFERENCE_MAX_MS => {
+                return Ok(self.context.state().remember_behaviour(AGREED_BEHIND, &behind_ms, here_ms)?);
             }
-            return Ok(());
+            ClockComparison::Plausible | ClockComparison::Unknown => return Ok(()),
         };
         let names = windowed().map(Stream::name).collect::<Vec<_>>().join(" and ");
         let note = match mismatch {

@@ -63,7 +63,7 @@ mod window_queue;
 
 pub use assemble::{full_text_search, identity, open_warehouses, source_settings};
 pub use backlog::{ScopeBacklog, backlog};
-pub use clocks::{ClockMismatch, ClockSample, compare_clocks};
+pub use clocks::{ClockComparison, ClockSample, compare_clocks};
 pub use deliveries::{FlushResult, flush_deliveries};
 pub use drift::{DriftReport, drift_lines};
 pub use error::{Failure, PipelineError, chain, load_code, state_code};

@@ -213,8 +213,9 @@ fn finish(
 /// Reads the spool of an unfinished scan, and decides how to resume the scan. Returns `None` if the spool is lost, or
 /// if it is of a batch of users and has no page: the scan is forgotten, and its window or its users are due again.
 ///
-/// A scan starts over at its first page if the last page cannot be parsed, if the last page is redacted and has a next
-/// page, or if a redacted page may hide rows. The boundary of a redacted page cannot be probed.
+/// A scan starts over at its first page if the last page cannot be parsed. An incomplete scan also starts over if the
+/// last page is redacted and has a next page, or if a redacted page may hide rows. The boundary of a redacted page
+/// cannot be probed.
 fn recover(context: &SyncContext, unfinished: UnfinishedScan) -> Result<Option<Resumed>, PipelineError> {
     let recovered = context.archive.recover(&unfinished.scan)?;
     let Some(recovered) = recovered.filter(|recovered| !people::is_without_pages(recovered)) else {
@@ -235,7 +236,9 @@ fn recover(context: &SyncContext, unfinished: UnfinishedScan) -> Result<Option<R
         // No durable page yet, or an empty list.
         None => (None, None),
         // The last page is redacted, so its boundary can no longer be probed.
-        Some(Ok(Envelope { next: Some(_), .. })) if is_last_redacted => return start_over(unfinished, spool).map(Some),
+        Some(Ok(Envelope { next: Some(_), .. })) if is_last_redacted && !is_complete => {
+            return start_over(unfinished, spool).map(Some);
+        }
         Some(Ok(Envelope { next: Some(next), .. })) => (Some(next), None),
         Some(Ok(Envelope { end: Some(end), .. })) if may_hide_rows => (None, Some(end)),
         // The last page marked the end of the list; the end mark of the spool may be missing.

@@ -27,6 +27,8 @@ struct Inner {
     clock: Clock,
     /// The measured meaning. `None` if it was never measured.
     known: Option<ThemeTime>,
+    /// True if `known` was measured less than [`MEASURE_AGE_MAX_MS`] ago.
+    is_recent: bool,
     /// True if a measure is due and no pull has begun to measure.
     is_due: bool,
 }
@@ -37,7 +39,7 @@ impl ThemeTimes {
         let known = state.behaviour::<ThemeTime>(behaviour_names::THEMES_FILTERED_BY)?;
         let is_due = known.is_none_or(|(_, at_ms)| clock.now_ms() - at_ms > MEASURE_AGE_MAX_MS);
         let known = known.map(|(time, _)| time);
-        Ok(ThemeTimes(Arc::new(Mutex::new(Inner { clock, known, is_due }))))
+        Ok(ThemeTimes(Arc::new(Mutex::new(Inner { clock, known, is_recent: !is_due, is_due }))))
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -55,16 +57,16 @@ impl ThemeTimes {
     }
 
     /// Records the measured meaning. Returns the current time if the caller should store the meaning. Returns `None` if
-    /// the answer's time was already known, because many pages prove it again.
+    /// the answer's time was measured recently, because many pages prove it again.
     pub fn record(&self, found: ThemeTime) -> Option<i64> {
         let mut inner = self.inner();
-        if inner.known == Some(found) && found != ThemeTime::Theme {
+        if inner.known == Some(found) && found != ThemeTime::Theme && inner.is_recent {
             return None;
         }
         if inner.known != Some(found) {
             tracing::info!(%found, "measured what start and end of themes mean");
         }
-        (inner.known, inner.is_due) = (Some(found), false);
+        (inner.known, inner.is_recent, inner.is_due) = (Some(found), true, false);
         Some(inner.clock.now_ms())
     }
 }

@@ -79,12 +79,13 @@ impl WindowQueue {
         self.scopes.iter_mut().filter(|scope| !scope.is_scouting).find_map(ScopeQueue::next_task)
     }
 
-    /// Returns the streams of the resumed and planned windows that remain, without pending rechecks. A stream may occur
+    /// Returns the streams of the resumed windows, planned windows and second scans that remain. A stream may occur
     /// more than once.
     pub fn remaining(&self) -> impl Iterator<Item = Stream> {
         let has_more = |scope: &&ScopeQueue| scope.cutter.remaining().next().is_some();
         let planned = self.scopes.iter().filter(has_more).map(|scope| scope.backlog.scope.stream);
-        self.resumed.iter().map(|(task, _)| task.scope.stream).chain(planned)
+        let rechecks = self.rechecks.iter().map(|task| task.scope.stream);
+        self.resumed.iter().map(|(task, _)| task.scope.stream).chain(rechecks).chain(planned)
     }
 
     /// Adds a second scan of a window, with a smaller page size, so that the page boundaries are elsewhere. A service
@@ -167,5 +168,7 @@ mod tests {
             windows.finish(&task, Some(10));
         }
         assert_eq!(windows.remaining().count(), 0);
+        windows.push_recheck(first, &Progress::default());
+        assert_eq!(windows.remaining().collect::<Vec<_>>(), [Stream::Responses], "its second scan remains");
     }
 }

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::Settings,
+    erase::{erase_vanished, log_erased},
     flatten::summarize_body,
     model::{MINUTE_MS, Stream},
     notify::EndedRun,
@@ -188,7 +189,7 @@ impl Daemon {
         let request = Request { command, backfill: None, accept_vanished: false, people: PeopleSelection::AfterLists };
         let progress = Arc::new(Progress::default());
         let (stop, system) = (stop.child_token(), self.system.clone());
-        let run = Run::open_in(settings, request, stop, Arc::clone(&progress), system).await;
+        let run = Run::open_in(settings, request, stop.clone(), Arc::clone(&progress), system).await;
         // `--ignore-rate-limit` ignores only a wait that was stored before `serve` started.
         self.settings.throttle.ignores_stored_retry_after = false;
         let (report, error) = match run {
@@ -201,7 +202,10 @@ impl Daemon {
             Err(error) => (None, Some(error)),
         };
         let rate_limited_until_ms = report.as_ref().and_then(|report| report.limited_until_ms);
-        let RunResult { job, outcome, error_text } = RunResult::new(report.as_ref(), error.as_ref());
+        let RunResult { job, outcome, mut error_text } = RunResult::new(report.as_ref(), error.as_ref());
+        if command == "sync" && outcome == Outcome::Done.name() {
+            error_text = erase_vanished_sessions(self.settings.clone(), stop, self.system.clone()).await;
+        }
         let finished_ms = self.system.clock.now_ms();
         if command == "sync" {
             let moments = RunTimes { started_ms, finished_ms };
@@ -296,6 +300,20 @@ impl Daemon {
             self.counted_ms = Some(now_ms);
         }
         Ok(())
+    }
+}
+
+/// Erases the sessions that vanished long ago, if the settings want it. Returns the error, if any: the next scheduled
+/// run tries again.
+async fn erase_vanished_sessions(settings: Settings, stop: CancellationToken, system: System) -> Option<String> {
+    match erase_vanished(settings, stop, system).await {
+        Ok(None) => None,
+        Ok(Some((receipt, path))) => {
+            log_erased(&receipt, &path);
+            let is_complete = receipt.exit_code == 0;
+            (!is_complete).then(|| format!("the erasure of vanished sessions is incomplete: {}", path.display()))
+        }
+        Err(error) => Some(format!("the vanished sessions were not erased: {}", chain(&error))),
     }
 }
 

@@ -30,4 +30,4 @@ pub use error::ServeError;
 pub use health_monitor::HealthMonitor;
 pub use schedule::{Schedule, check_schedule};
 pub use serve_state::{Counter, ServeState};
-pub use server::{Server, serve_receiver};
+pub use server::{Server, check_status_page, serve_receiver};

@@ -90,6 +90,14 @@ impl Server {
     }
 }
 
+/// Checks that `serve` could offer its status page: its token can be read, and the page is not open to everybody.
+///
+/// # Errors
+/// `Config` or `OpenStatusPage`.
+pub fn check_status_page(settings: &ServeSettings) -> Result<(), ServeError> {
+    status_page_access(settings).map(drop)
+}
+
 /// Returns who may see the status page; `None` if the page is off.
 fn status_page_access(settings: &ServeSettings) -> Result<Option<Access>, ServeError> {
     if !settings.has_status_page {

@@ -3,14 +3,12 @@
 
 use std::fs::File;
 
-use rustix::fs::{FlockOperation, flock};
-
 use crate::model::{DurableStep, RunId};
 
 use super::{
     State, StateError,
     lease_holder::LeaseHolder,
-    lock::{lock_path, try_lock},
+    lock::{is_locked, lock_path, try_lock},
 };
 
 /// The lease. Dropping it releases the lock.
@@ -40,10 +38,7 @@ impl State {
     /// Returns the run that holds the lease now, or `None` if the lease is free.
     pub fn current_holder(&self) -> Result<Option<LeaseHolder>, StateError> {
         let Ok(lock) = File::open(lock_path(self.path())) else { return Ok(None) };
-        match flock(&lock, FlockOperation::NonBlockingLockShared) {
-            Err(rustix::io::Errno::WOULDBLOCK) => self.last_holder(),
-            _ => Ok(None),
-        }
+        if is_locked(&lock) { self.last_holder() } else { Ok(None) }
     }
 
     /// Returns the run that took the lease last, which may have ended. Returns `None` if no run has taken it.
@@ -58,5 +53,36 @@ impl State {
                 started_ms: row.get(4)?,
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_reader_of_the_status_never_keeps_the_lease_from_a_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.sqlite");
+        let state = State::open(&path, "http://127.0.0.1:1", "test").unwrap();
+        let (run, is_done) = (RunId("run".to_owned()), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let reader = State::open_read_only(&path).unwrap().unwrap();
+                    while !is_done.load(Ordering::Relaxed) {
+                        reader.current_holder().unwrap();
+                    }
+                });
+            }
+            let taken = (0..200).try_for_each(|_| state.take_lease(&run, "sync", 0).map(drop));
+            is_done.store(true, Ordering::Relaxed);
+            taken.unwrap();
+        });
+        let _lease = state.take_lease(&run, "sync", 0).unwrap();
+        let refused = state.take_lease(&run, "sync", 0).unwrap_err();
+        assert!(matches!(refused, StateError::Leased { holder: Some(_), .. }), "{refused:?}");
     }
 }

@@ -4,6 +4,7 @@ use std::{
     fs::{File, OpenOptions},
     io,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use rustix::fs::{FlockOperation, flock};
@@ -19,6 +20,9 @@ pub(super) enum LockError {
     Unsupported { path: PathBuf, source: io::Error },
 }
 
+/// How often the lock is tried while only readers of the status have it, which hold it for microseconds.
+const TRIES_MAX: u32 = 1000;
+
 /// Takes the lock of a state file. Returns `None` while another process has it.
 pub(super) fn try_lock(state: &Path) -> Result<Option<File>, LockError> {
     let path = lock_path(state);
@@ -27,11 +31,27 @@ pub(super) fn try_lock(state: &Path) -> Result<Option<File>, LockError> {
         Ok(lock) => lock,
         Err(source) => return Err(LockError::Open { path, source }),
     };
-    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(lock)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-        Err(errno) => Err(LockError::Unsupported { path, source: errno.into() }),
+    for _ in 0..TRIES_MAX {
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Some(lock)),
+            Err(rustix::io::Errno::WOULDBLOCK) => {}
+            Err(errno) => return Err(LockError::Unsupported { path, source: errno.into() }),
+        }
+        // A process that only asks who has the lock holds a shared lock for this moment, as here.
+        if is_locked(&lock) {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
+    Ok(None)
+}
+
+/// Returns true if a process has the exclusive lock of the file. `lock` must have no lock.
+pub(super) fn is_locked(lock: &File) -> bool {
+    let is_locked = flock(lock, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK);
+    // Without a lock to release, nothing happens.
+    flock(lock, FlockOperation::Unlock).ok();
+    is_locked
 }
 
 /// Returns the path of the lock file of a state file.

@@ -5,7 +5,14 @@ use std::collections::BTreeSet;
 use studysync_sandbox::ChangeRequest;
 
 use super::grep::{Needle, found};
-use crate::harness::{ALL_FLAGS, Place, Service, Tables, days_ago, small};
+use crate::{
+    harness::{ALL_FLAGS, Place, Service, Tables, days_ago, small},
+    serve::{
+        Serving, place_for,
+        schedules::{NIGHTLY, last_run_was},
+        until,
+    },
+};
 
 const GRACE: &str = "\n[erase]\non_vanish = \"erase\"\ngrace_days = 5\n";
 
@@ -64,4 +71,24 @@ fn an_unknown_value_of_on_vanish_is_refused() {
     let place = Place::new(&service).with_config("[erase]\non_vanish = \"forget\"\n");
     let done = place.run(&["sync"]).expect(2);
     assert!(done.stderr.contains("'forget' is neither 'keep' nor 'erase'"), "{}", done.stderr);
+}
+
+#[test]
+fn p9_a_night_of_serve_erases_vanished_people_too() {
+    let service = Service::start(small(300, 8));
+    let place = place_for(&service, &format!("{NIGHTLY}{GRACE}"));
+    place.run(&["backfill", "--from", &days_ago(9)]).expect(0);
+    service.advance_days(1);
+    service.change(&ChangeRequest { seed: 5, vanish_visitors: 2, ..ChangeRequest::default() });
+    place.run(&["sync", "--accept-vanished"]).expect(0);
+    let gone = texts(&place.duckdb_tables(), "SELECT response_group_uid FROM responses WHERE _vanished_at IS NOT NULL");
+    assert!(!gone.is_empty(), "somebody vanished");
+    let needles: Vec<Needle> = gone.iter().map(|session| Needle::new(session)).collect();
+    service.advance_days(6);
+    last_run_was(&place, &service, 2);
+    let serving = Serving::start(&place);
+    until("the nightly run", || serving.health()["last_outcome"] == "done" && serving.health()["running"].is_null());
+    assert_eq!(serving.stop(), 0);
+    assert_eq!(found(&place, &needles), [""; 0]);
+    assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM erasures WHERE kind = 'vanished'"), 1);
 }

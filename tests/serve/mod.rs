@@ -8,7 +8,7 @@ mod kills;
 mod load;
 mod nights;
 mod rates;
-mod schedules;
+pub mod schedules;
 mod status_page;
 mod watching;
 

@@ -11,7 +11,7 @@ use studysync_sandbox::{Faults, Latency};
 use super::{Serving, answer_body, place_for, until};
 use crate::harness::{DAY_MS, Done, KEY, NOW_MS, Place, Service, days_ago, small};
 
-const NIGHTLY: &str = "schedule = \"0 2 * * *\"\nwake_secs = 0\nflush_secs = 1\n";
+pub const NIGHTLY: &str = "schedule = \"0 2 * * *\"\nwake_secs = 0\nflush_secs = 1\n";
 
 /// Notes that the run of so many days ago was the last.
 pub fn last_run_was(place: &Place, service: &Service, days: i64) {

@@ -28,7 +28,7 @@ pub(super) use service::{short_lived_source, store_rate_limits};
 
 /// Checks whose failure does not prevent measuring the service profile. A list that fails only leaves its own
 /// behaviours unknown.
-const NOT_NEEDED_BY_PROFILE: [&str; 6] = ["warehouse", "search", "disk", "serve", "metrics", "notify"];
+const NOT_NEEDED_BY_PROFILE: [&str; 7] = ["warehouse", "search", "recordings", "disk", "serve", "metrics", "notify"];
 
 /// Checks everything that a run needs, with a hint for each failure.
 ///

@@ -2,12 +2,14 @@
 
 use std::{io, net::TcpListener};
 
-use crate::{config::Settings, serve::check_schedule};
+use crate::{
+    config::Settings,
+    serve::{check_schedule, check_status_page},
+};
 
 use super::{super::CommandError, finding::Finding};
 
-/// Returns a finding about the schedule, the secret of webhooks and the address of `serve`. The token of the status
-/// page is not checked.
+/// Returns a finding about the schedule, the secret of webhooks, the status page and the address of `serve`.
 pub(super) fn finding(settings: &Settings) -> Finding {
     let serve = &settings.serve;
     if let Err(error) = check_schedule(serve) {
@@ -20,6 +22,9 @@ pub(super) fn finding(settings: &Settings) -> Finding {
         }
         Err(error) => return Finding::error("serve", error),
         Ok(()) => {}
+    }
+    if let Err(error) = check_status_page(serve) {
+        return Finding::error("serve", error);
     }
     match TcpListener::bind(serve.listen) {
         Ok(_) => Finding::ok("serve", format!("it can listen on {}", serve.listen)),

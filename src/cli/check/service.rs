@@ -8,7 +8,7 @@ use crate::{
     clock,
     config::Settings,
     model::TimeAccount,
-    pipeline::{self, PipelineError},
+    pipeline::{self, ClockComparison, PipelineError},
     source::{Source, SourceError},
     state::State,
 };
@@ -110,7 +110,8 @@ async fn clocks(source: &Source, settings: &Settings, service_now_ms: Option<i64
     let Some(service_ms) = service_now_ms else {
         return Finding::ok("clock", "the service does not send its time; this machine's is used");
     };
-    if let Ok(Some(mismatch)) = pipeline::compare_clocks(source, sample, service_ms, clock::now_ms(), None).await {
+    let comparison = pipeline::compare_clocks(source, sample, service_ms, clock::now_ms(), None).await;
+    if let Ok(ClockComparison::Wrong(mismatch)) = comparison {
         let hint = "correct the wrong clock: rows that are newer than the service's clock are not read";
         return Finding::problem("clock", mismatch.to_string(), hint, 3);
     }

@@ -49,9 +49,9 @@ pub(super) fn describe(plan: &Plan, with_windows: bool) -> String {
             ));
         }
         (false, Some(requests)) => text.push_str(&format!("\nThe sample took {requests} requests.\n")),
-        (true, None) => {
-            text.push_str("\n?: no data read yet. --probe requests a sample, with some 10 to 30 requests.\n")
-        }
+        (true, None) => text.push_str(
+            "\n?: no data read yet. --probe requests a sample, usually with 6 to 36 requests for each stream.\n",
+        ),
         (false, None) => {}
     }
     if !with_windows && plan.total.windows > 0 {

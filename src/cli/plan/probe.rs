@@ -42,13 +42,19 @@ pub(super) fn probe(
         let base_url = settings.service.base_url.as_deref().unwrap_or_default();
         context.message(&format!("requesting a sample from {base_url} ...\n"));
         let started = tokio::time::Instant::now();
-        let now_ms = source.probe().await.map_err(failed)?.service_now_ms.unwrap_or_else(clock::now_ms);
-        let backlog = backlog_at(now_ms)?;
-        let mut samples = Vec::new();
-        for scope in &backlog {
-            samples.push(pipeline::sample(&source, scope).await.map_err(failed)?);
-        }
+        let sampled = async {
+            let now_ms = source.probe().await.map_err(failed)?.service_now_ms.unwrap_or_else(clock::now_ms);
+            let backlog = backlog_at(now_ms)?;
+            let mut samples = Vec::new();
+            for scope in &backlog {
+                samples.push(pipeline::sample(&source, scope).await.map_err(failed)?);
+            }
+            Ok::<_, CommandError>((now_ms, backlog, samples))
+        };
+        let sampled = sampled.await;
+        // Also after an error: the next command must know a `Retry-After`.
         store_rate_limits(&source, settings);
+        let (now_ms, backlog, samples) = sampled?;
         let requests = source.request_stats().total;
         let requests_per_sec = requests as f64 / started.elapsed().as_secs_f64().max(0.001);
         Ok(ProbeResult { now_ms, backlog, samples, requests, requests_per_sec })

@@ -41,9 +41,10 @@ pub(super) fn describe(status: &Status) -> String {
     text
 }
 
-/// Returns the proofs of a range as text.
+/// Returns the streams that lag too far, and the proofs of a range as text.
 pub(super) fn describe_range(status: &Status) -> String {
-    service_line(status) + &proofs::describe(&status.proofs)
+    let lag = status.lag.as_ref().map(LagCheck::describe).unwrap_or_default();
+    lag + &service_line(status) + &proofs::describe(&status.proofs)
 }
 
 fn service_line(status: &Status) -> String {

@@ -141,13 +141,14 @@ pub(in crate::load) fn clamped_us(time_us: i64) -> i64 {
     time_us.clamp(EARLIEST_US, LATEST_US)
 }
 
-/// Returns the time as a SQL constant, limited to the years 1 to 9999.
+/// Returns the time as a SQL constant, limited to the years 1 to 9999 and the first microsecond after them, which ends
+/// a range.
 fn timestamp_sql(time_us: i64) -> String {
-    let time_us = clamped_us(time_us);
+    let time_us = time_us.clamp(EARLIEST_US, LATEST_US + 1);
     match DateTime::from_timestamp_micros(time_us) {
-        Some(time) => format!("TIMESTAMP '{}'", time.format("%Y-%m-%d %H:%M:%S%.6f")),
-        // Not reached: chrono can represent every time of the years 1 to 9999.
-        None => format!("make_timestamp({time_us})"),
+        Some(time) if time_us <= LATEST_US => format!("TIMESTAMP '{}'", time.format("%Y-%m-%d %H:%M:%S%.6f")),
+        // In a text, a year of five digits would need a sign.
+        _ => format!("make_timestamp({time_us})"),
     }
 }
 

@@ -157,29 +157,34 @@ impl Lane {
                 self.count_failure(error_of_not_sent(failure));
                 Ok(Progress::NextRow)
             }
-            Err(UpsertError { error, is_maybe_delivered }) => {
-                let is_stop = matches!(error, SourceError::Stopped(_));
-                if is_maybe_delivered && is_stop {
-                    self.record_unknown(row, &attempt, "the push ended before the answer came");
-                } else if is_maybe_delivered {
-                    self.record_unknown(row, &attempt, &error.to_string());
-                } else {
-                    self.context.ledger.finish_row(row.to_send.content, PushOutcome::NotSent).await?;
-                    self.record_not_accepted(row, &attempt.before, &error.to_string());
-                }
-                self.end_push(error);
-                Ok(Progress::NextRow)
-            }
+            Err(error) => self.finish_failed(row, &attempt, error).await,
         }
     }
 
-    /// Ends the push with an error that every further request would get, too, or because the run stops.
-    fn end_push(&self, error: SourceError) {
-        if let SourceError::Stopped(stop) = error {
-            self.context.stop(stop);
-        } else {
-            self.context.fail(PipelineError::Source(error));
+    /// Records a row whose request failed with an error that every further request would get, too, or because the run
+    /// stops. Ends the push.
+    async fn finish_failed(
+        &self,
+        row: &RowInFlight<'_>,
+        attempt: &Attempt,
+        failed: UpsertError,
+    ) -> Result<Progress, LedgerClosed> {
+        let UpsertError { error, is_maybe_delivered } = failed;
+        match (&error, is_maybe_delivered) {
+            (_, false) => {
+                self.context.ledger.finish_row(row.to_send.content, PushOutcome::NotSent).await?;
+                self.record_not_accepted(row, &attempt.before, &error.to_string());
+            }
+            (SourceError::Stopped(_), true) => {
+                self.record_unknown(row, attempt, "the push ended before the answer came");
+            }
+            (_, true) => self.record_unknown(row, attempt, &error.to_string()),
         }
+        match error {
+            SourceError::Stopped(stop) => self.context.stop(stop),
+            error => self.context.fail(PipelineError::Source(error)),
+        }
+        Ok(Progress::NextRow)
     }
 
     /// Records the service's answer to a row, first in the ledger and second in the results file. `reason` is the
@@ -227,8 +232,8 @@ impl Lane {
         });
     }
 
-    /// Records the result of a row of which no request of this push was accepted. `record` is what the ledger has stored
-    /// about the row: if an earlier request has no known outcome, nor has the row.
+    /// Records the result of a row of which no request of this push was accepted. `record` is what the ledger has
+    /// stored about the row: if an earlier request has no known outcome, nor has the row.
     fn record_not_accepted(&self, row: &RowInFlight<'_>, record: &PushRecord, reason: &str) {
         let is_unknown = record.answer == PushAnswer::Unknown && record.unknown_sends > 0;
         self.context.record_result(&RowResult {

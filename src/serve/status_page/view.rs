@@ -263,9 +263,9 @@ fn stream(scope: &ScopeStatus, data: &PageData) -> Markup {
                 }
                 ". "
                 @match scope.windows_due {
-                    0 => "No window is due.",
-                    1 => "One window is due at the next run.",
-                    many => { (many) " windows are due at the next run." },
+                    0 => "No range is due.",
+                    1 => "One range is due at the next run.",
+                    many => { (many) " ranges are due at the next run." },
                 }
             }
             (calendar(scope, &name))

@@ -153,8 +153,13 @@ impl DuckDbStore {
             let claim = Claim::for_reading(&self.path)?;
             file::attach_read_only(&self.engine, &self.path)?;
             self.claim = Some(claim);
-            *missing_columns = catalog::check(&self.engine, &self.path, &self.identity)?;
-            return Ok(());
+            let checked = catalog::check(&self.engine, &self.path, &self.identity);
+            let checked = checked.map(|missing| *missing_columns = missing);
+            if checked.is_err() {
+                // The first error is returned.
+                self.detach().ok();
+            }
+            return checked;
         }
         let claim = Claim::for_writing(&self.path)?;
         // A killed run leaves its commit log, so the next publish must make a checkpoint.
