@@ -56,7 +56,7 @@ pub struct LinkedIdentifiers {
     /// visitors that the service could delete.
     pub visitors_of: BTreeMap<Identifier, usize>,
     /// Named identifiers for which no row was found.
-    pub unmet: BTreeSet<Identifier>,
+    pub without_rows: BTreeSet<Identifier>,
     /// Number of rounds of queries.
     pub rounds: u32,
     /// True if every chain of links was followed to its end.
@@ -97,7 +97,7 @@ pub fn follow<E>(
     };
     let has_rows =
         |identifier: &Identifier| !known.rows_with(identifier).is_empty() || known.too_wide.contains(identifier);
-    identifiers.unmet = named.iter().filter(|identifier| !has_rows(identifier)).cloned().collect();
+    identifiers.without_rows = named.iter().filter(|identifier| !has_rows(identifier)).cloned().collect();
     identifiers.spellings = std::mem::take(&mut known.spellings);
     for person in &people {
         identifiers.linked.extend(person.followed.iter().filter(|identifier| !named.contains(identifier)).cloned());

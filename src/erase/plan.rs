@@ -169,8 +169,8 @@ pub(super) fn count(plan: &mut Plan, archive: &Archive, destinations: &mut [Ware
     }
     let matcher = plan.matcher();
     plan.archive = archive::find(archive, &RecordsOf::new(&people, &matcher))?;
-    let unmet: Vec<Identifier> = plan.identifiers.unmet.iter().cloned().collect();
-    plan.unknown = unknown_among(unmet, destinations)?;
+    let without_rows: Vec<Identifier> = plan.identifiers.without_rows.iter().cloned().collect();
+    plan.unknown = unknown_among(without_rows, destinations)?;
     Ok(())
 }
 

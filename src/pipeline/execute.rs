@@ -101,7 +101,7 @@ impl Run {
         if self.findings.stop.is_some() {
             return Ok(None);
         }
-        if self.is_backfilled()? {
+        if self.is_backfill_covered()? {
             self.findings.begin_streams(self.lists());
             return Ok(None);
         }
@@ -139,7 +139,7 @@ impl Run {
     /// open end ends now: the time of this machine's clock plus the stored difference to the service's clock. For such
     /// a range, returns false if this machine's clock was set back since the difference was stored, or if the
     /// difference shows that the service's clock may be wrong.
-    fn is_backfilled(&self) -> Result<bool, PipelineError> {
+    fn is_backfill_covered(&self) -> Result<bool, PipelineError> {
         let Some(window) = self.request.backfill else { return Ok(false) };
         let is_open = window.end_ms == OPEN_END_MS;
         let skew = self.context.state().behaviour::<i64>(CLOCK_SKEW)?;

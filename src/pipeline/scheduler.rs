@@ -174,7 +174,7 @@ impl Run {
             ScanEnd::Complete(task, scan) => commits.push(task, scan),
             ScanEnd::Stopped(_) => {}
             ScanEnd::Failed(task) | ScanEnd::Halved(task) => {
-                self.forget_status_form(task.scope.stream).unwrap_or_else(|error| pool.fail(error));
+                self.forget_status_spelling(task.scope.stream).unwrap_or_else(|error| pool.fail(error));
             }
         }
     }

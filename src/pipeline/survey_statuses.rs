@@ -58,7 +58,7 @@ impl Run {
 
     /// Forgets the stored spelling of `status` after a scan of surveys failed, because the service may no longer
     /// understand the spelling. The next run measures it again. Does nothing for other streams.
-    pub(super) fn forget_status_form(&self, stream: Stream) -> Result<(), PipelineError> {
+    pub(super) fn forget_status_spelling(&self, stream: Stream) -> Result<(), PipelineError> {
         if stream != Stream::Surveys {
             return Ok(());
         }

@@ -106,7 +106,7 @@ impl ScopeQueue {
     /// Removes and returns the next window of the scope, or `None` if no window remains. A window whose length is a
     /// guess makes the other windows of the scope wait.
     fn next_task(&mut self) -> Option<SyncTask> {
-        let is_length_guessed = self.cutter.is_blind();
+        let is_length_guessed = self.cutter.is_length_guessed();
         let Due { window, reason } = self.cutter.next_window()?;
         self.is_scouting = is_length_guessed;
         Some(SyncTask {

@@ -89,7 +89,7 @@ pub struct Cutter {
     /// `None` if no window was too long, or enough shorter ones have succeeded.
     too_long: Option<TooLong>,
     /// How often windows were found to be too long.
-    relapses: u32,
+    too_long_count: u32,
     /// The coverage by earlier scans, with their numbers of rows.
     covered: Vec<CoverageInterval>,
     /// Page size in rows.
@@ -125,7 +125,7 @@ impl Cutter {
             halves: Vec::new(),
             halved: Vec::new(),
             too_long: None,
-            relapses: 0,
+            too_long_count: 0,
             covered,
             page_rows,
             learned,
@@ -155,7 +155,7 @@ impl Cutter {
 
     /// Returns true if the length of the next window is a guess, because neither a scan nor a sample has shown the row
     /// density yet. False once windows may be as long as a month, because they grow no further.
-    pub fn is_blind(&self) -> bool {
+    pub fn is_length_guessed(&self) -> bool {
         self.is_windowed && !self.is_density_seen && self.len_max_ms < MONTH_MAX_MS
     }
 
@@ -222,8 +222,8 @@ impl Cutter {
             return;
         }
         let len_ms = self.too_long.map_or(len_ms, |known| known.len_ms.min(len_ms));
-        let successes_needed = (SUCCESSES_MIN << self.relapses.min(10)).min(SUCCESSES_MAX);
-        self.relapses += 1;
+        let successes_needed = (SUCCESSES_MIN << self.too_long_count.min(10)).min(SUCCESSES_MAX);
+        self.too_long_count += 1;
         self.too_long = Some(TooLong { len_ms, successes_needed });
         self.len_max_ms = self.len_max_ms.min(len_ms / 2);
     }

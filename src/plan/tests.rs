@@ -156,7 +156,7 @@ fn lengths_are_guessed_until_a_scan_has_a_page_of_rows() {
     let due = || vec![Due { window: Window::new(at("2026-01-10"), at("2026-06-01")), reason: Reason::Gap }];
     let mut cutter = Cutter::new(due(), Vec::new(), 1000, true);
     let mut ends = Vec::new();
-    while cutter.is_blind() {
+    while cutter.is_length_guessed() {
         let window = cutter.next_window().unwrap().window;
         ends.push(format_ms(window.end_ms));
         cutter.learn(window, 0);
@@ -165,15 +165,18 @@ fn lengths_are_guessed_until_a_scan_has_a_page_of_rows() {
     let mut cutter = Cutter::new(due(), Vec::new(), 1000, true);
     let first = cutter.next_window().unwrap().window;
     cutter.learn(first, 999);
-    assert!(cutter.is_blind(), "less than a page");
+    assert!(cutter.is_length_guessed(), "less than a page");
     let second = cutter.next_window().unwrap().window;
     cutter.learn(second, 4000);
-    assert!(!cutter.is_blind());
+    assert!(!cutter.is_length_guessed());
     let third = cutter.next_window().unwrap().window;
     assert_eq!(format_ms(third.end_ms), "2026-02-01", "at a thousand rows a day the month is the limit");
-    assert!(!Cutter::new(due(), Vec::new(), 1000, false).is_blind(), "a stream without windows needs no guess");
+    assert!(
+        !Cutter::new(due(), Vec::new(), 1000, false).is_length_guessed(),
+        "a stream without windows needs no guess"
+    );
     let known = vec![covered("2025-12-01", "2025-12-02", "2026-01-01")];
-    assert!(!Cutter::new(due(), known, 1000, true).is_blind(), "an earlier run has seen rows");
+    assert!(!Cutter::new(due(), known, 1000, true).is_length_guessed(), "an earlier run has seen rows");
 }
 
 #[test]

@@ -100,7 +100,7 @@ impl Daemon {
     /// The deliveries of earlier processes cannot be read.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), ServeError> {
         self.read_earlier_deliveries()?;
-        self.state.set_started();
+        self.state.set_has_read_earlier_deliveries();
         while !stop.is_cancelled() {
             self.publish_status();
             self.notifier.refresh(self.system.clock.now_ms());
@@ -217,9 +217,9 @@ impl Daemon {
         match &error_text {
             None => tracing::info!(command, outcome, secs = (finished_ms - started_ms) / 1000, "the run is done"),
             Some(why) if rate_limited_until_ms.is_some() => {
-                tracing::error!(command, outcome, why, "{}", log_line(job))
+                tracing::error!(command, outcome, why, "{}", outcome_words(job))
             }
-            Some(why) => tracing::warn!(command, outcome, why, "{}", log_line(job)),
+            Some(why) => tracing::warn!(command, outcome, why, "{}", outcome_words(job)),
         }
         self.state.update_status(|status| {
             status.running = None;
@@ -366,7 +366,7 @@ fn is_leased(error: &PipelineError) -> bool {
     matches!(error, PipelineError::State(StateError::Leased { .. }))
 }
 
-fn log_line(outcome: JobOutcome) -> &'static str {
+fn outcome_words(outcome: JobOutcome) -> &'static str {
     match outcome {
         JobOutcome::Finished => "the run is done",
         JobOutcome::Retry { .. } => "the run did not finish; it is retried",

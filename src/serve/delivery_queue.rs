@@ -121,13 +121,13 @@ fn write(mut storage: Storage, mut queue: mpsc::Receiver<WriterRequest>, state: 
             if let Err(error) = &probed {
                 tracing::error!(error = chain(error), "cannot store deliveries");
             }
-            state.set_storing(probed.is_ok());
+            state.set_can_store(probed.is_ok());
         } else {
             store(&mut storage, &mut group, state);
         }
         for answer in probes {
             // The send fails if the caller no longer waits.
-            let _ = answer.send(state.is_storing());
+            let _ = answer.send(state.can_store());
         }
     }
 }
@@ -141,7 +141,7 @@ fn store(storage: &mut Storage, group: &mut Vec<QueuedDelivery>, state: &ServeSt
         answers.push((answer, _memory));
     }
     let accepted = storage.accept(&deliveries);
-    state.set_storing(accepted.is_ok());
+    state.set_can_store(accepted.is_ok());
     if let Err(error) = &accepted {
         tracing::error!(error = chain(error), "cannot store deliveries");
         state.count(Counter::NotStored, deliveries.len() as u64);

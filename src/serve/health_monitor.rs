@@ -79,7 +79,7 @@ impl HealthMonitor {
         if let Some(why) = self.state.status().flush_error {
             health.add_deliveries_waiting(why);
         }
-        if !self.state.is_storing() {
+        if !self.state.can_store() {
             health.add_deliveries_not_stored();
         }
         health
@@ -89,12 +89,12 @@ impl HealthMonitor {
     /// no more deliveries, and then only a test shows that storing works again.
     pub(super) async fn can_store(&self) -> bool {
         let mut last_probe = self.last_probe.lock().await;
-        let interval = if self.state.is_storing() { PROBE_EVERY } else { PROBE_EVERY_FAILING };
+        let interval = if self.state.can_store() { PROBE_EVERY } else { PROBE_EVERY_FAILING };
         if last_probe.is_none_or(|last_probe| last_probe.elapsed() >= interval) {
             self.queue.probe().await;
             *last_probe = Some(Instant::now());
         }
-        self.state.is_storing()
+        self.state.can_store()
     }
 
     /// Returns the values of all metrics.
@@ -136,6 +136,6 @@ fn add_serve_state(values: &mut MetricValues, state: &ServeState) {
     values.set_count("running", &[], u64::from(status.running.is_some()));
     values.set("next_run_ms", &[], status.schedule.next_ms.unwrap_or(0) as f64);
     values.set("last_run_ms", &[], status.schedule.last_finished_ms.unwrap_or(0) as f64);
-    values.set_count("storing", &[], u64::from(state.is_storing()));
+    values.set_count("storing", &[], u64::from(state.can_store()));
     values.set("rate_limited_until_ms", &[], status.rate_limited_until_ms.unwrap_or(0) as f64);
 }

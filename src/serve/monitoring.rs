@@ -67,7 +67,7 @@ fn status_line(can_store: bool, rate_limited_until_ms: Option<i64>, health: &Hea
 /// neither a restart by a supervisor nor a proxy that stops sending deliveries would help a run.
 pub(super) async fn ready(State(monitor): State<Arc<HealthMonitor>>) -> Response {
     let can_store = monitor.can_store().await;
-    let status = match (monitor.state.is_started(), can_store) {
+    let status = match (monitor.state.has_read_earlier_deliveries(), can_store) {
         (false, _) => "starting",
         (true, false) => "deliveries cannot be stored",
         (true, true) => "ok",

@@ -81,8 +81,8 @@ pub struct ServeState {
     pub(super) started_ms: i64,
     counters: [AtomicU64; Counter::ALL.len()],
     stored: [AtomicU64; EventKind::ALL.len()],
-    is_storing: AtomicBool,
-    is_started: AtomicBool,
+    can_store: AtomicBool,
+    has_read_earlier_deliveries: AtomicBool,
     /// The environment whose deliveries are accepted. If none is configured, the environment of the first delivery that
     /// names one; `None` before it.
     environment_id: Mutex<Option<String>>,
@@ -101,8 +101,8 @@ impl ServeState {
             started_ms,
             counters: Default::default(),
             stored: Default::default(),
-            is_storing: AtomicBool::new(true),
-            is_started: AtomicBool::new(false),
+            can_store: AtomicBool::new(true),
+            has_read_earlier_deliveries: AtomicBool::new(false),
             environment_id: Mutex::default(),
             hints: Mutex::default(),
             has_deliveries: AtomicBool::new(false),
@@ -181,21 +181,21 @@ impl ServeState {
     }
 
     /// Records whether the last attempt to store a delivery succeeded.
-    pub(super) fn set_storing(&self, is_storing: bool) {
-        self.is_storing.store(is_storing, Ordering::Relaxed);
+    pub(super) fn set_can_store(&self, can_store: bool) {
+        self.can_store.store(can_store, Ordering::Relaxed);
     }
 
-    pub(super) fn is_storing(&self) -> bool {
-        self.is_storing.load(Ordering::Relaxed)
+    pub(super) fn can_store(&self) -> bool {
+        self.can_store.load(Ordering::Relaxed)
     }
 
     /// Records that the daemon has read the deliveries of earlier processes.
-    pub(super) fn set_started(&self) {
-        self.is_started.store(true, Ordering::Relaxed);
+    pub(super) fn set_has_read_earlier_deliveries(&self) {
+        self.has_read_earlier_deliveries.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn is_started(&self) -> bool {
-        self.is_started.load(Ordering::Relaxed)
+    pub(super) fn has_read_earlier_deliveries(&self) -> bool {
+        self.has_read_earlier_deliveries.load(Ordering::Relaxed)
     }
 
     /// Returns the bytes of the pending deliveries: as last counted, plus the deliveries stored since.

@@ -24,7 +24,7 @@ pub(in crate::load) struct ClassifyOptions {
     /// The bits of the scan's flags; `None` for a table that stores no flags.
     pub flags: Option<i64>,
     /// True if the scan also returns rows that are soft-deleted at the service.
-    pub asks_for_deleted: bool,
+    pub includes_deleted: bool,
     /// Key hashes of the scan's records that the drift rules discarded. Stored rows with these keys have not vanished.
     pub discarded: HashSet<u128>,
     /// Whether rows that the scan did not return are marked as vanished.
@@ -232,7 +232,7 @@ impl ClassifyOptions {
 
     /// Returns true if the scan must return the row as long as the service still has it.
     pub fn is_expected(&self, row: &StoredRow) -> bool {
-        self.is_in_scope(row) && (self.asks_for_deleted || !row.is_deleted)
+        self.is_in_scope(row) && (self.includes_deleted || !row.is_deleted)
     }
 
     /// Compares the current record of a key with the stored row that stays, by hash and flags. `stored` is the index of

@@ -162,7 +162,7 @@ fn classify_options(scan: &Scan, staged: &StagedScan, vanish: VanishPolicy) -> C
         window: base.partition.is_some().then(|| super::store::TimeRange::of(scan.window)),
         survey_id: scan.scope.survey_id.filter(|_| base.column("survey_id").is_some()),
         flags: base.column("_flags").map(|_| scan.flags.bits().into()),
-        asks_for_deleted: base.column("deleted_at").is_none() || scan.flags.contains(Flag::WithDeletedResponses),
+        includes_deleted: base.column("deleted_at").is_none() || scan.flags.contains(Flag::WithDeletedResponses),
         discarded: staged.discarded.clone(),
         vanish,
         is_empty_answer: staged.rows_read == 0,

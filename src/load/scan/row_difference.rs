@@ -63,9 +63,9 @@ impl<'t> Comparer<'t> {
     /// Returns how a row of the page differs from a stored row, both given by index. Columns that this program computes
     /// from fields do not count, because a new version of the program may compute them differently.
     pub fn difference(&self, row: usize, stored: usize) -> RowDifference {
-        let (differing, have_moved) = self.differing_fields(row, stored);
+        let (differing, have_only_moved) = self.differing_fields(row, stored);
         let mut hashed = differing.into_iter().filter(|column| column.is_hashed()).peekable();
-        match (hashed.peek().is_some(), have_moved) {
+        match (hashed.peek().is_some(), have_only_moved) {
             (true, _) if hashed.any(|column| self.was_requested(column, stored)) => RowDifference::Edited,
             (true, _) => RowDifference::Enriched,
             (false, true) => RowDifference::Moved,
@@ -80,9 +80,9 @@ impl<'t> Comparer<'t> {
         let mut differing: Vec<&Column> = self.differing(row, stored).collect();
         let is_movable = |column: &Column| column.is_hashed() && self.was_requested(column, stored);
         let movable: Vec<&Column> = differing.iter().copied().filter(|column| is_movable(column)).collect();
-        let have_moved = self.have_moved(&movable, row, stored);
-        differing.retain(|column| !(have_moved && is_movable(column)));
-        (differing, have_moved)
+        let have_only_moved = self.have_only_moved(&movable, row, stored);
+        differing.retain(|column| !(have_only_moved && is_movable(column)));
+        (differing, have_only_moved)
     }
 
     /// Returns the columns whose values differ, including columns that differ only because fields moved.
@@ -93,7 +93,7 @@ impl<'t> Comparer<'t> {
 
     /// Returns true if all fields that both scans requested have the same values as before, but some are in other
     /// columns. `differing` are the hashed columns that both scans requested and that differ.
-    fn have_moved(&self, differing: &[&Column], row: usize, stored: usize) -> bool {
+    fn have_only_moved(&self, differing: &[&Column], row: usize, stored: usize) -> bool {
         differing.iter().any(|column| column.rest_of.is_some())
             && self.fields.are_same(row, &self.stored_fields, stored, |column| self.was_requested(column, stored))
     }

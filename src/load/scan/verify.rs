@@ -220,12 +220,12 @@ impl<'a> Comparison<'a> {
                 continue;
             };
             for index in stored_indexes {
-                let (differing, have_moved) = comparer.differing_fields(row, *index);
+                let (differing, have_only_moved) = comparer.differing_fields(row, *index);
                 let mut columns: BTreeSet<&'static str> = differing.iter().map(|column| column.name.as_str()).collect();
                 let stored = self.stored_rows.get(*index);
                 // The stored hash can be wrong although all columns are right. Such a row counts as stale, and the next
                 // scan that is applied writes the right hash.
-                let has_other_hash = stored.filter(|_| !have_moved).is_some_and(|stored| {
+                let has_other_hash = stored.filter(|_| !have_only_moved).is_some_and(|stored| {
                     self.options.flags.is_none_or(|flags| flags == stored.flags)
                         && stored.content.is_some_and(|content| contents.get(row) != Some(&content))
                 });

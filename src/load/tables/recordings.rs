@@ -114,7 +114,7 @@ pub(in crate::load) fn wanted(
     })?;
     keep_newest(&mut wanted, rows_max);
     for chunk in wanted.chunks_mut(ROWS_AT_ONCE) {
-        mark_unavailable(store, chunk)?;
+        mark_gone(store, chunk)?;
     }
     let oldest = wanted.last().map(|oldest| oldest.created_us).filter(|_| wanted.len() >= rows_max);
     let next_until_us = oldest.map(|oldest_us| oldest_us.min(until_us.saturating_sub(1)));
@@ -144,7 +144,7 @@ fn wanted_row(row: Row<'_>) -> Result<Option<WantedRecording>, LoadError> {
 }
 
 /// Sets `is_gone` of each recording: true if its response is soft-deleted or vanished.
-fn mark_unavailable(store: &mut BufferedStore, wanted: &mut [WantedRecording]) -> Result<(), LoadError> {
+fn mark_gone(store: &mut BufferedStore, wanted: &mut [WantedRecording]) -> Result<(), LoadError> {
     let table = contract(RESPONSES)?;
     let columns = ["response_group_uid", "question_id", "created_at", "deleted_at", "_vanished_at"];
     let keys = keys_of(table, wanted.iter())?;

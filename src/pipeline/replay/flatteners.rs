@@ -89,7 +89,7 @@ impl<T> Flatteners<T> {
         // Capacity 1: the thread continues with its next page before this one is received.
         let (done, result) = sync_channel(1);
         let bytes = page.body.len();
-        // If all threads have ended, `next_if_full` returns the error.
+        // If all threads have ended, `next_entry` returns the error.
         let _ = self.pages.send((page, done));
         self.queue.push_back(QueueEntry::Page(bytes, result));
         self.queued_pages += 1;
@@ -105,7 +105,7 @@ impl<T> Flatteners<T> {
     /// flattened. Returns `None` if the queue is empty, or begins with a page and is not full.
     ///
     /// The queue is full if it has `pages` pages, too many bytes or too many entries.
-    pub fn next_if_full(&mut self, pages: usize) -> Option<Result<Output<T>, PipelineError>> {
+    pub fn next_entry(&mut self, pages: usize) -> Option<Result<Output<T>, PipelineError>> {
         let is_full =
             self.queued_pages >= pages || self.queued_bytes >= QUEUED_BYTES_MAX || self.queue.len() >= QUEUED_MAX;
         if matches!(self.queue.front()?, QueueEntry::Page(..)) && !is_full {
@@ -194,7 +194,7 @@ mod tests {
                 flatteners.push("commit");
             }
             let mut outputs = Vec::new();
-            while let Some(next) = flatteners.next_if_full(0) {
+            while let Some(next) = flatteners.next_entry(0) {
                 outputs.push(match next.unwrap() {
                     Output::Page(flattened) => flattened.page.records.to_string(),
                     Output::Step(step) => step.to_owned(),
@@ -209,24 +209,24 @@ mod tests {
     fn p8_the_queue_is_bounded_and_a_step_waits_for_earlier_pages() {
         with_flatteners(|mut flatteners| {
             flatteners.push("begin");
-            assert!(matches!(flatteners.next_if_full(9), Some(Ok(Output::Step("begin")))));
+            assert!(matches!(flatteners.next_entry(9), Some(Ok(Output::Step("begin")))));
             flatteners.push_page(page(1));
             flatteners.push("commit");
-            assert!(flatteners.next_if_full(2).is_none());
+            assert!(flatteners.next_entry(2).is_none());
             flatteners.push_page(page(2));
-            assert!(matches!(flatteners.next_if_full(2), Some(Ok(Output::Page(first))) if first.page.records == 1));
-            assert!(matches!(flatteners.next_if_full(2), Some(Ok(Output::Step("commit")))));
-            assert!(flatteners.next_if_full(2).is_none());
-            assert!(matches!(flatteners.next_if_full(1), Some(Ok(Output::Page(second))) if second.page.records == 2));
-            assert!(flatteners.next_if_full(0).is_none());
+            assert!(matches!(flatteners.next_entry(2), Some(Ok(Output::Page(first))) if first.page.records == 1));
+            assert!(matches!(flatteners.next_entry(2), Some(Ok(Output::Step("commit")))));
+            assert!(flatteners.next_entry(2).is_none());
+            assert!(matches!(flatteners.next_entry(1), Some(Ok(Output::Page(second))) if second.page.records == 2));
+            assert!(flatteners.next_entry(0).is_none());
             // A queue with too many bytes, and one with too many entries.
             flatteners.push_page(page(QUEUED_BYTES_MAX / 40));
-            assert!(matches!(flatteners.next_if_full(2), Some(Ok(Output::Page(_)))));
+            assert!(matches!(flatteners.next_entry(2), Some(Ok(Output::Page(_)))));
             flatteners.push_page(page(3));
             (0..QUEUED_MAX - 2).for_each(|_| flatteners.push("begin"));
-            assert!(flatteners.next_if_full(2).is_none());
+            assert!(flatteners.next_entry(2).is_none());
             flatteners.push("begin");
-            assert!(matches!(flatteners.next_if_full(2), Some(Ok(Output::Page(last))) if last.page.records == 3));
+            assert!(matches!(flatteners.next_entry(2), Some(Ok(Output::Page(last))) if last.page.records == 3));
         });
     }
 
@@ -236,9 +236,9 @@ mod tests {
             flatteners.push_page(page(500));
             flatteners.push_page(ArchivedPage { body: Arc::new(b"no page".to_vec()), ..page(0) });
             flatteners.push_page(page(3));
-            assert!(matches!(flatteners.next_if_full(0), Some(Ok(Output::Page(first))) if first.page.records == 500));
-            assert!(matches!(flatteners.next_if_full(0), Some(Err(PipelineError::Flatten(_)))));
-            assert!(matches!(flatteners.next_if_full(0), Some(Ok(Output::Page(last))) if last.page.records == 3));
+            assert!(matches!(flatteners.next_entry(0), Some(Ok(Output::Page(first))) if first.page.records == 500));
+            assert!(matches!(flatteners.next_entry(0), Some(Err(PipelineError::Flatten(_)))));
+            assert!(matches!(flatteners.next_entry(0), Some(Ok(Output::Page(last))) if last.page.records == 3));
         });
     }
 }

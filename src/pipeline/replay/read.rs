@@ -98,7 +98,7 @@ impl ArchiveReader<'_> {
 
     /// Sends queued entries to the writers until fewer than `pages` pages are queued.
     fn forward(&self, flatteners: &mut Flatteners<WriterStep>, pages: usize) -> Result<(), ReadStop> {
-        while let Some(next) = flatteners.next_if_full(pages) {
+        while let Some(next) = flatteners.next_entry(pages) {
             if self.stop.is_cancelled() {
                 return Err(ReadStop::Cancelled);
             }

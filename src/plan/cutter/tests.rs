@@ -25,7 +25,7 @@ fn backfill(days: i64, rows_a_day: i64, parallel: usize, succeeds: impl Fn(Windo
     let mut under_way: VecDeque<(Due, u32)> = VecDeque::new();
     let mut done = Backfill { windows: 0, failed: 0, succeeded: IntervalSet::default(), missing: Vec::new() };
     loop {
-        while under_way.len() < parallel && (under_way.is_empty() || !cutter.is_blind()) {
+        while under_way.len() < parallel && (under_way.is_empty() || !cutter.is_length_guessed()) {
             let Some(due) = cutter.next_window() else { break };
             done.windows += 1;
             under_way.push_back((due, if succeeds(due.window) { 0 } else { 3 }));

@@ -133,7 +133,7 @@ impl PageData {
                 pending: daemon.pending.deliveries,
                 pending_bytes: daemon.pending.bytes,
                 oldest_at: daemon.pending.oldest_ms.map(Timestamp),
-                can_be_stored: state.is_storing(),
+                can_be_stored: state.can_store(),
                 stored: state.stored().filter(|(_, n)| *n > 0).map(|(kind, count)| (kind.name(), count)).collect(),
             },
         }

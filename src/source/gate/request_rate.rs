@@ -56,7 +56,7 @@ pub(in crate::source) struct RequestRate {
     /// The requests that the service accepted since the latest decrease.
     measured: f64,
     /// True if the service accepted a request and has not sent a 429 since.
-    is_accepted: bool,
+    has_accepted_since_429: bool,
     /// True if this process changed the rate.
     is_changed: bool,
 }
@@ -97,7 +97,7 @@ impl RequestRate {
     /// Records that the service accepted a request. Increases the rate if pacing delayed a request recently; otherwise
     /// a higher rate would change nothing.
     pub fn accepted(&mut self, now: Instant) {
-        self.is_accepted = true;
+        self.has_accepted_since_429 = true;
         self.measured += 1.0;
         let since = self.increased_at.replace(now);
         let (Some(rate), Some(since)) = (self.rate, since) else { return };
@@ -117,7 +117,7 @@ impl RequestRate {
     /// measured rate. Keeps the rate if the answer before was a 429 too, or if too few requests were measured.
     pub fn rate_limited(&mut self, now: Instant) {
         // A second 429 in a row means that the wait was too short. The second 429 says nothing about the rate.
-        if !std::mem::take(&mut self.is_accepted) {
+        if !std::mem::take(&mut self.has_accepted_since_429) {
             return;
         }
         let rate = match (self.rate.filter(|rate| self.is_pacing(*rate, now)), self.measured_since) {

@@ -37,12 +37,12 @@ fn classify_options() -> impl Strategy<Value = ClassifyOptions> {
     let discarded = prop::collection::hash_set(0..6_u128, 0..3);
     let survey = prop::option::weighted(0.2, 7..9_i64);
     (window, survey, flags, any::<bool>(), discarded, vanish, any::<bool>(), prop::bool::weighted(0.1)).prop_map(
-        |(window, survey_id, flags, asks_for_deleted, discarded, vanish, is_empty_answer, has_broken_records)| {
+        |(window, survey_id, flags, includes_deleted, discarded, vanish, is_empty_answer, has_broken_records)| {
             ClassifyOptions {
                 window: window.map(|(start_us, end_us)| TimeRange { start_us, end_us }),
                 survey_id,
                 flags,
-                asks_for_deleted,
+                includes_deleted,
                 discarded: discarded.into_iter().collect(),
                 vanish,
                 is_empty_answer,
@@ -146,7 +146,7 @@ fn missing(records: &[Record], stored: &[StoredRow], options: &ClassifyOptions) 
         }
         in_scope += 1;
         let is_found = records.iter().any(|record| record.key == row.key);
-        let is_hidden = row.is_deleted && !options.asks_for_deleted;
+        let is_hidden = row.is_deleted && !options.includes_deleted;
         let is_ignored = options.vanish == VanishPolicy::Ignore;
         if !is_found && !is_hidden && !is_ignored && !options.discarded.contains(&row.key) {
             missing.push(at);
@@ -220,7 +220,7 @@ fn plain(vanish: VanishPolicy) -> ClassifyOptions {
         window: Some(TimeRange { start_us: 0, end_us: 100 }),
         survey_id: None,
         flags: Some(1),
-        asks_for_deleted: true,
+        includes_deleted: true,
         discarded: HashSet::default(),
         vanish,
         is_empty_answer: false,

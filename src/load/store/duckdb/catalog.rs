@@ -270,13 +270,13 @@ fn list(engine: &Engine) -> Result<BTreeMap<String, Option<String>>, LoadError> 
 fn match_contracts(objects: &BTreeMap<String, Option<String>>) -> bool {
     schema::tables().iter().all(|table| {
         let sql = objects.get(&table.name).and_then(Option::as_ref);
-        sql.is_some_and(|sql| letters(sql).eq(letters(&table.create_sql().replacen("IF NOT EXISTS ", "", 1))))
+        sql.is_some_and(|sql| normalized(sql).eq(normalized(&table.create_sql().replacen("IF NOT EXISTS ", "", 1))))
     })
 }
 
 /// Returns the characters of a statement without spaces, quotes and the final semicolon. Two statements for which the
 /// characters are equal differ only in formatting.
-fn letters(sql: &str) -> impl Iterator<Item = char> {
+fn normalized(sql: &str) -> impl Iterator<Item = char> {
     sql.trim_end_matches(';').chars().filter(|letter| !letter.is_whitespace() && *letter != '"')
 }
 

@@ -11,7 +11,7 @@ const VECTOR_ROWS: u64 = 2048;
 const VECTOR_BYTES: u64 = 18 * 1024;
 /// Largest number of removed rows of a change for which each row counts as one vector, which saves a query. Also the
 /// largest number of vectors for which [`DeletionMarks::is_small`] returns true.
-const FEW: u64 = 256;
+const FEW_VECTORS_MAX: u64 = 256;
 
 /// The estimated memory of the marks of all removals since the file was opened. A vector in which several changes
 /// remove rows counts several times.
@@ -33,7 +33,7 @@ impl DeletionMarks {
     /// Adds the vectors in which a change is about to remove rows. Must be called before the change removes them.
     pub fn add(&mut self, engine: &Engine, change: &TableChange) -> Result<(), LoadError> {
         let removed = change.removed.len() as u64;
-        self.vectors += if removed <= FEW { removed } else { vectors_of(engine, change)? };
+        self.vectors += if removed <= FEW_VECTORS_MAX { removed } else { vectors_of(engine, change)? };
         Ok(())
     }
 
@@ -44,7 +44,7 @@ impl DeletionMarks {
 
     /// Returns true if so few rows were removed that a checkpoint has little to write.
     pub fn is_small(&self) -> bool {
-        self.vectors <= FEW
+        self.vectors <= FEW_VECTORS_MAX
     }
 
     /// Returns true if the marks take so much memory that the file should be closed.

@@ -95,13 +95,14 @@ impl OpenPart {
         // A sorted run that is a complete partition becomes the partition's file, so its footer needs these notes.
         let notes = Notes { applied_part: self.number, identity: context.identity, run_id: self.run_id.as_deref() };
         run_parallel(&runs, worker_count(context.threads, &runs), |(table, sorted, rows)| {
-            let path = self.folder.join(self.run_name(&table.name, rows));
+            let path = self.folder.join(self.rows_file_name(&table.name, rows));
             context.disk.step("write", &path)?;
             sorted.write(rows, &path, &notes).map(drop)
         })?;
         for (table, _, rows) in &runs {
             let partitions = rows.partition.into_iter().collect();
-            let file = RowsFile::new(self.run_name(&table.name, rows), rows.rows() as u64, rows.bounds, partitions);
+            let file =
+                RowsFile::new(self.rows_file_name(&table.name, rows), rows.rows() as u64, rows.bounds, partitions);
             tables.entry(table.name.clone()).or_default().added.push(file);
         }
         Ok(tables)
@@ -127,7 +128,7 @@ impl OpenPart {
     }
 
     /// Returns the name of the file with the added rows of one partition.
-    fn run_name(&self, table: &str, rows: &PartitionRows) -> String {
+    fn rows_file_name(&self, table: &str, rows: &PartitionRows) -> String {
         let stem = rows.partition.map_or_else(|| "all".to_owned(), |partition| partition.first_day.to_string());
         format!("{:04}.{table}.{stem}.parquet", self.layers.len())
     }

@@ -63,7 +63,7 @@ pub(super) struct Root {
 
 impl Root {
     /// Opens and locks the folder for writing. Creates the folder and its subfolders if they are missing. Checks that
-    /// the folder belongs to this service ([`Root::claim`]), and removes the unfinished files of a killed publish.
+    /// the folder belongs to this service ([`Root::check_or_bind`]), and removes the unfinished files of a killed publish.
     pub(super) fn open(
         path: &Path,
         identity: &Identity,
@@ -80,7 +80,7 @@ impl Root {
         disk.create_folder(&private)?;
         let lock = lock::exclusive(&path, &private.join("lock"))?;
         let root = Self { text, partition_by, _lock: Some(lock), path };
-        root.claim(identity, disk)?;
+        root.check_or_bind(identity, disk)?;
         root.clear_scratch(disk)?;
         disk.create_folder(&root.parts())?;
         tables().iter().try_for_each(|table| disk.create_folder(&root.table_folder(table)))?;
@@ -119,7 +119,7 @@ impl Root {
 
     /// Checks that the folder belongs to this service. Binds a new folder to the service. A folder of another service
     /// without rows of that service is emptied and bound too. Fails if `warehouse.json` is lost.
-    fn claim(&self, identity: &Identity, disk: &Disk) -> Result<(), LoadError> {
+    fn check_or_bind(&self, identity: &Identity, disk: &Disk) -> Result<(), LoadError> {
         let path = self.path.join(PRIVATE_FOLDER).join("warehouse.json");
         let wanted = self.wanted(identity);
         match fs::read(&path) {

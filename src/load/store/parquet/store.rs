@@ -270,7 +270,7 @@ impl ParquetStore {
 
     /// Writes changes as layers of the open transaction's part; begins a part if none is open. After an error the part
     /// is removed and the transaction counts as failed.
-    fn write_layer(&mut self, changes: &[TableChange]) -> Result<(), LoadError> {
+    fn write_changes(&mut self, changes: &[TableChange]) -> Result<(), LoadError> {
         let Self { root, disk, identity, options, .. } = self;
         let context = WriteContext { root, disk, identity, threads: options.threads };
         let mut open = match std::mem::replace(&mut self.transaction, Transaction::Failed) {
@@ -329,7 +329,7 @@ impl Store for ParquetStore {
         if changes.iter().all(TableChange::is_empty) {
             return Ok(());
         }
-        self.run_step(|this| this.write_layer(changes))
+        self.run_step(|this| this.write_changes(changes))
     }
 
     /// Commits the part of the open transaction; the part then waits for publish. Does nothing if no transaction is
