@@ -100,7 +100,8 @@ pub struct RowCounts {
     pub rows_read: u64,
     /// New rows.
     pub inserted: u64,
-    /// Rows whose content changed, soft deletions among them.
+    /// Rows that were replaced: the content changed (also by a soft deletion), the row returned after it had vanished,
+    /// it got newly requested columns, or further rows with its key were removed.
     pub updated: u64,
     /// Rows without a change.
     pub unchanged: u64,
@@ -108,7 +109,8 @@ pub struct RowCounts {
     pub soft_deleted: u64,
     /// Rows that are marked as vanished.
     pub vanished: u64,
-    /// Rows that seem to have vanished and are too many to believe; they stay.
+    /// Rows that seem to have vanished and are not marked: they are too many to believe, or a record that is no JSON
+    /// may be one of them.
     pub withheld: u64,
     /// New rows in `rejects`.
     pub rejected: u64,

@@ -446,16 +446,14 @@ impl Faults {
         if let Some((name, status)) = statuses.iter().find(|(_, status)| !(400..=599).contains(status)) {
             return Err(format!("{name}.status is {status}; it must be 400 to 599"));
         }
-        if self.slow_pages.status != 0 && !(400..=599).contains(&self.slow_pages.status) {
-            return Err("slow_pages.status must be 0 or 400 to 599".into());
-        }
-        if !(1..=1000).contains(&self.default_page_rows) {
-            return Err("default_page_rows must be 1 to 1000".into());
-        }
-        if !self.rate_limit.per_second.is_finite() || self.rate_limit.per_second < 0.0 {
-            return Err("rate_limit.per_second must be 0 or more".into());
-        }
-        Ok(())
+        let slow = self.slow_pages.status;
+        let checks = [
+            (slow == 0 || (400..=599).contains(&slow), "slow_pages.status must be 0 or 400 to 599"),
+            ((1..=1000).contains(&self.default_page_rows), "default_page_rows must be 1 to 1000"),
+            ((0.0..f64::INFINITY).contains(&self.rate_limit.per_second), "rate_limit.per_second must be 0 or more"),
+            (self.media.bytes <= 1 << 30, "media.bytes must be at most 1 GiB"),
+        ];
+        checks.into_iter().find(|(is_valid, _)| !is_valid).map_or(Ok(()), |(_, problem)| Err(problem.to_owned()))
     }
 }
 

@@ -59,9 +59,11 @@ impl Service {
         let seconds = header.wait_ms.div_ceil(1000);
         let now_ms = self.clock.now_ms();
         let date_ms = now_ms.saturating_add(wait_ms).div_euclid(1000).saturating_add(1).saturating_mul(1000);
+        // An HTTP date has four digits for the year.
+        let date_ms = date_ms.min(253_402_300_799_000);
         let (text, stated_ms) = match header.form {
             RetryAfterForm::Absent => return None,
-            RetryAfterForm::Seconds => (seconds.to_string(), seconds * 1000),
+            RetryAfterForm::Seconds => (seconds.to_string(), seconds.saturating_mul(1000)),
             RetryAfterForm::Fraction => {
                 (format!("{}.{:03}", header.wait_ms / 1000, header.wait_ms % 1000), header.wait_ms)
             }

@@ -26,6 +26,8 @@ const USER_PURPOSE: u64 = 0x0005_E4ED;
 #[derive(Debug, Default)]
 pub(crate) struct UserTable {
     users: HashMap<String, StoredUser>,
+    /// The number of the next new user. A purge does not free a number, because the user's id is made from it.
+    next_number: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -143,12 +145,13 @@ impl Service {
             return Reply::bad_request(&message);
         }
         let mut table = lock(&self.users);
-        let number = table.users.len() as u64;
         if table.users.len() >= USERS_MAX && !table.contains(&upsert.user_id) {
             return Reply::error(StatusCode::INSUFFICIENT_STORAGE, "the sandbox holds no more users");
         }
         let visible_us = self.clock.elapsed_us().saturating_add(faults.user_delay_ms.saturating_mul(1000));
         let created_ms = self.clock.now_ms();
+        let number = table.next_number;
+        table.next_number += u64::from(!table.users.contains_key(&upsert.user_id));
         let new = StoredUser { number, created_ms, visible_us, ..StoredUser::default() };
         let user = table.users.entry(upsert.user_id).or_insert(new);
         user.upserts += 1;

@@ -63,7 +63,8 @@ pub(super) struct Root {
 
 impl Root {
     /// Opens and locks the folder for writing. Creates the folder and its subfolders if they are missing. Checks that
-    /// the folder belongs to this service ([`Root::check_or_bind`]), and removes the unfinished files of a killed publish.
+    /// the folder belongs to this service ([`Root::check_or_bind`]), and removes the unfinished files of a killed
+    /// publish.
     pub(super) fn open(
         path: &Path,
         identity: &Identity,
