@@ -54,7 +54,8 @@ impl Archive {
         Ok(archive)
     }
 
-    /// Opens the archive without a check of its owner.
+    /// Creates a handle of the archive, without access to the disk. Does not check that the folder belongs to this
+    /// service, environment and state file: `rebind` changes the service.
     pub(super) fn without_owner_check(settings: ArchiveSettings) -> Archive {
         Archive { settings, failpoints: Failpoints::default() }
     }

@@ -161,10 +161,10 @@ fn serve_code(error: &ServeError) -> u8 {
 /// Returns what the user can do about an error of `serve`; `None` if nothing is known.
 fn serve_hint(error: &ServeError) -> Option<&'static str> {
     match error {
-        ServeError::Pipeline(PipelineError::State(error)) => state_hint(error),
+        ServeError::Pipeline(error) => pipeline_hint(error),
         ServeError::State(StateError::Damaged { .. }) => Some(
-            "stop every program that uses the file, then move it away with all files whose names begin with its name. Keep it: \
-             it has deliveries that no warehouse has yet. Scans find the answers that the deliveries reported",
+            "stop every program that uses the inbox. Move the file away, with all files whose names begin with its name. Keep \
+             them: they have deliveries that no warehouse has yet. Scans find the answers that the deliveries reported",
         ),
         ServeError::State(error) => state_hint(error),
         ServeError::OpenStatusPage { .. } => Some(

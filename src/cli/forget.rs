@@ -50,7 +50,7 @@ pub(super) fn run(args: &ForgetArgs, context: Context) -> Result<u8, CommandErro
     drop(state);
     let is_known = |id: &i64| known.iter().any(|scope| scope.survey_id == Some(*id));
     if let Some(unknown) = settings.surveys.iter().find(|id| !is_known(id)) {
-        return Err(CommandError::Usage(no_checkpoints(*unknown, &known)));
+        return Err(CommandError::Usage(no_checkpoints_message(*unknown, &known)));
     }
     let session = Session::open(&settings, &identity, "forget", &System::default())?;
     settings.surveys.iter().try_for_each(|id| session.state().forget_survey(*id))?;
@@ -61,7 +61,8 @@ pub(super) fn run(args: &ForgetArgs, context: Context) -> Result<u8, CommandErro
     Ok(0)
 }
 
-fn no_checkpoints(id: i64, known: &[Scope]) -> String {
+/// Returns the message for a survey without checkpoints of its own. `known` is sorted by survey.
+fn no_checkpoints_message(id: i64, known: &[Scope]) -> String {
     let mut ids: Vec<String> = known.iter().filter_map(|scope| scope.survey_id).map(|id| id.to_string()).collect();
     ids.dedup();
     match ids.is_empty() {

@@ -35,7 +35,7 @@ pub enum NotFollowed {
     Shared,
     /// Other visitors without a user id have the identifier; they may be other people.
     Strangers,
-    /// The identifier is another person's user id.
+    /// The identifier is a user id that was not named, and may belong to another person.
     OtherUser,
     /// Too many visitors or sessions have the identifier.
     TooMany,

@@ -37,7 +37,7 @@ const NAMES: [(&str, QuestionType); 11] = [
 ];
 
 impl QuestionType {
-    /// Returns the type with this name; `Unknown` if there is none or `name` is `None`.
+    /// Returns the type with this name, in any case; `Unknown` for an unknown or missing name.
     pub(super) fn of(name: Option<&str>) -> QuestionType {
         let known = name.and_then(|name| NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)));
         known.map_or(QuestionType::Unknown, |(_, question_type)| *question_type)

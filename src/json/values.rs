@@ -112,7 +112,8 @@ fn parsed_items(raw: &str) -> Option<Vec<&str>> {
     Some(items)
 }
 
-/// Returns bytes as text. A byte that is not UTF-8 becomes an escape like `\xff`, which is not valid JSON.
+/// Returns bytes as text. A byte that is not UTF-8 becomes an escape like `\xff`. The text is for people, and need not
+/// be JSON.
 pub(crate) fn escape_invalid_utf8(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

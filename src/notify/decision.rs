@@ -47,7 +47,8 @@ pub(super) struct NotifiedState {
     pub reason: String,
     /// The text of the finding that needs a look; empty without one.
     pub text: String,
-    /// When the state was last set, epoch milliseconds.
+    /// When the last notification was decided, or the last run that set the state to `Good` if that is later, in epoch
+    /// milliseconds.
     pub at_ms: i64,
     /// The run that failed. The command is empty if an earlier version wrote the file.
     #[serde(flatten)]

@@ -25,7 +25,7 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Words the message about an event of a run. `run` is the run's JSON.
+    /// Builds the message about an event of a run. `run` is the run's JSON.
     pub fn new(event: NotifyEvent, summary: &RunSummary, health: &Health, run: Value, settings: &Settings) -> Message {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let command = &summary.command;
@@ -54,7 +54,7 @@ impl Message {
         }
     }
 
-    /// Words a message that tests the configured channels.
+    /// Builds the message that tests the configured channels.
     pub fn test(settings: &Settings, now_ms: i64) -> Message {
         let summary = RunSummary {
             command: "check".to_owned(),
@@ -73,7 +73,8 @@ impl Message {
         json!({ "text": self.text, "event": self.event.name(), "health": self.health, "run": self.run })
     }
 
-    /// Returns the environment variables for a command.
+    /// Returns the environment variables for the notification command. `STUDYSYNC_EXIT_CODE` is empty for a run without
+    /// an exit code.
     pub fn variables(&self) -> [(&'static str, String); 4] {
         [
             ("STUDYSYNC_EVENT", self.event.name().to_owned()),

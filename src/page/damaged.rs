@@ -67,7 +67,8 @@ enum AfterRecord {
 }
 
 impl RecordFinder<'_> {
-    /// Returns the records of the list that begins at `start`, and the end of the list.
+    /// Returns the records of the list that begins at `start`, and the position after its `]`. `None` if no list begins
+    /// there, or if the list cannot be read with certainty.
     fn list(&mut self, start: usize) -> Option<(Vec<PageRecord>, usize)> {
         if self.byte(start)? != b'[' {
             return None;

@@ -191,7 +191,8 @@ impl IdentifierMatcher {
         self.raw_spellings.any_in(bytes)
     }
 
-    /// Counts the identifiers in raw bytes, in any spelling. Returns the count and the number of bytes that were read.
+    /// Counts the occurrences of the identifiers in raw bytes, in any spelling. Leaves out the identifiers that
+    /// [`IdentifierMatcher::not_in_bytes`] counts. Returns the count and the number of bytes that were read.
     pub fn count_in_raw(&self, mut input: impl Read) -> io::Result<(u64, u64)> {
         let (mut hits, mut total, mut kept) = (0, 0, 0);
         let overlap = self.raw_spelling_bytes_max.saturating_sub(1);
@@ -207,7 +208,8 @@ impl IdentifierMatcher {
             }
             total += read as u64;
             let filled = kept + read;
-            // A hit that ends within the kept bytes was counted in the previous round.
+            // The buffer begins with the last `kept` bytes of the previous round. A hit that ends within them was
+            // counted in that round.
             self.raw_spellings.each_in(&buffer[..filled], |_, hit| hits += u64::from(hit.end > kept));
             kept = overlap.min(filled);
             buffer.copy_within(filled - kept..filled, 0);

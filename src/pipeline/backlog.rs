@@ -36,7 +36,7 @@ pub fn backlog(
                 Some(window) => PlanRequest::Backfill { window },
                 None => PlanRequest::Sync(SyncStart {
                     first_ms: first_since_ms(stream, now_ms),
-                    known_ms: state.map(|state| state.extent_start_ms(scope)).transpose()?.flatten(),
+                    earliest_covered_ms: state.map(|state| state.extent_start_ms(scope)).transpose()?.flatten(),
                 }),
             };
             let rules = DueRules {

@@ -118,6 +118,7 @@ impl Findings {
         match (self.begun.contains(&stream), self.unfinished.contains(&stream)) {
             (true, false) => Reached::All,
             (true, true) => Reached::Part,
+            // The run did not begin the stream, but committed scans that an earlier run had begun.
             (false, _) if has_scans => Reached::Part,
             (false, _) => Reached::None,
         }

@@ -67,7 +67,7 @@ impl Budget {
     }
 
     /// Returns true if at least half of the memory is used. The run then begins no window while complete scans wait for
-    /// a commit, because pages that do not fit have to be flattened a second time.
+    /// a commit, because pages that do not fit have to be flattened again for each read.
     pub fn is_tight(&self) -> bool {
         self.page_bytes.load(Ordering::Relaxed) >= self.page_bytes_max / 2
     }

@@ -42,7 +42,7 @@ pub struct SyncStart {
     pub first_ms: i64,
     /// The earliest start that the coverage ever had; `None` if there never was coverage. Missing coverage after this
     /// time is a gap.
-    pub known_ms: Option<i64>,
+    pub earliest_covered_ms: Option<i64>,
 }
 
 /// Why an interval is due.
@@ -132,8 +132,9 @@ fn needs_recheck(covered: &[CoverageInterval], rules: &DueRules, window: Window)
     windows.map(|window| Due { window: *window, reason: Reason::Rescan }).collect()
 }
 
-/// Returns the intervals that a sync must scan, most urgent first. `end_ms` is the end of the times that may be
-/// scanned, because answers younger than the lag may be incomplete.
+/// Returns the intervals that a sync must scan, most urgent first. A sync scans only times before `end_ms`, because
+/// answers younger than the lag may be incomplete. Without coverage, it starts at the earliest time that was ever
+/// covered, or else at `first_ms`.
 fn due_for_sync(
     covered: &[CoverageInterval],
     rules: &DueRules,
@@ -143,7 +144,7 @@ fn due_for_sync(
 ) -> Vec<Due> {
     let covered_times: IntervalSet = covered.iter().map(|interval| interval.window).collect();
     let Some(bounding_range) = covered_times.bounding_range() else {
-        let window = Window::new(start.known_ms.unwrap_or(start.first_ms), end_ms).widened_to_seconds();
+        let window = Window::new(start.earliest_covered_ms.unwrap_or(start.first_ms), end_ms).widened_to_seconds();
         return if window.is_empty() { Vec::new() } else { vec![Due { window, reason: Reason::New }] };
     };
     let mut all = vec![Due { window: Window::new(bounding_range.end_ms, end_ms), reason: Reason::New }];
@@ -158,7 +159,8 @@ fn due_for_sync(
     // The re-scans of the youngest tier come before the gaps, all other re-scans after them.
     all.extend(rescans.next().unwrap_or_default());
     // Missing coverage inside this window is a gap.
-    let known = Window::new(bounding_range.start_ms.min(start.known_ms.unwrap_or(i64::MAX)), bounding_range.end_ms);
+    let known =
+        Window::new(bounding_range.start_ms.min(start.earliest_covered_ms.unwrap_or(i64::MAX)), bounding_range.end_ms);
     all.extend(covered_times.gaps_in(known).into_iter().rev().map(|window| Due { window, reason: Reason::Gap }));
     all.extend(rescans.flatten());
     all.retain(|due| !due.window.is_empty());

@@ -31,7 +31,7 @@ fn show(due: &[Due]) -> Vec<String> {
     due.iter().map(line).collect()
 }
 
-const SYNC: PlanRequest = PlanRequest::Sync(SyncStart { first_ms: 0, known_ms: None });
+const SYNC: PlanRequest = PlanRequest::Sync(SyncStart { first_ms: 0, earliest_covered_ms: None });
 const RESPONSES: Scope = Scope { stream: Stream::Responses, survey_id: None };
 
 #[test]
@@ -69,7 +69,8 @@ fn a_sync_plans_every_gap() {
 fn lost_coverage_counts_as_a_gap() {
     let rules = DueRules { rescan: RescanRules::never(), ..rules() };
     let now = at("2026-01-20T01:00:00Z");
-    let request = PlanRequest::Sync(SyncStart { first_ms: at("2026-01-10"), known_ms: Some(at("2025-06-01")) });
+    let request =
+        PlanRequest::Sync(SyncStart { first_ms: at("2026-01-10"), earliest_covered_ms: Some(at("2025-06-01")) });
     assert_eq!(show(&due(RESPONSES, &[], &rules, request, now)), ["new 2025-06-01 2026-01-20T00:50:00Z"]);
     let covered = [covered("2026-01-01", "2026-01-19", "2026-01-20")];
     let expected = ["new 2026-01-19 2026-01-20T00:50:00Z", "never scanned 2025-06-01 2026-01-01"];
@@ -226,7 +227,7 @@ proptest! {
         let now = at("2026-01-01") + later * 7 * HOUR_MS;
         let since = at("2025-12-20");
         let rules = rules();
-        let due = due(RESPONSES, &covered, &rules, PlanRequest::Sync(SyncStart { first_ms: since, known_ms: None }), now);
+        let due = due(RESPONSES, &covered, &rules, PlanRequest::Sync(SyncStart { first_ms: since, earliest_covered_ms: None }), now);
         let mut cutter = Cutter::new(due, covered.clone(), 1000, true);
         let mut asked = IntervalSet::new();
         while let Some(due) = cutter.next_window() {

@@ -15,18 +15,20 @@ pub(super) struct Row<'a> {
     index: usize,
 }
 
-/// Runs a query and converts each row with `make`. The columns of the query must be BIGINT, DOUBLE or VARCHAR.
+/// Runs a query and converts each row with `make`. The columns of the query must be BIGINT, DOUBLE or VARCHAR. Fails if
+/// the result has more than [`ROWS_MAX`] rows.
 pub(super) fn query<T>(
     reader: &mut Reader,
     sql: &str,
     mut make: impl FnMut(Row<'_>) -> T,
 ) -> Result<Vec<T>, LoadError> {
     let mut values = Vec::new();
-    reader.stream(sql, ROWS_MAX, |batch| {
+    let streamed = reader.stream(sql, ROWS_MAX, |batch| {
         values.extend((0..batch.num_rows()).map(|index| make(Row { batch: &batch, index })));
         Ok::<(), LoadError>(())
     })?;
-    Ok(values)
+    let too_many = || LoadError::Unsupported(format!("a part of the report has more than {ROWS_MAX} rows"));
+    if streamed.truncated { Err(too_many()) } else { Ok(values) }
 }
 
 impl Row<'_> {

@@ -89,7 +89,8 @@ pub(super) fn of_probe(base_url: &Url, list: Stream) -> Address {
     build(base_url, list, limit.as_slice(), None)
 }
 
-/// Builds an invalid list request, whose `start` is not a time. Only an existing list answers this request with 400.
+/// Builds an invalid list request, whose `start` is not a time. Only an existing list answers this request with 400 or
+/// 422, so the answer proves that the list exists.
 pub(super) fn of_nonsense(base_url: &Url, list: Stream) -> Address {
     build(base_url, list, &[("start", "none".to_owned())], None)
 }

@@ -121,7 +121,7 @@ impl Wire {
                     UserRequestOutcome::Failed(Failure::Status { status, message: String::new() })
                 }
                 RequestOutcome::Failed(failure) => UserRequestOutcome::Failed(failure),
-                // `read_error` returns only the variants above.
+                // Not reached: `read_error` returns only `Rejected` and `Failed`.
                 RequestOutcome::Page(_)
                 | RequestOutcome::Broken { .. }
                 | RequestOutcome::Posted { .. }

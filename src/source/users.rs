@@ -104,9 +104,12 @@ impl Inner {
                     self.wire.gate.retry_delay(waits.next_wait(self.wire.gate.rng().fraction())).await?;
                     continue;
                 }
-                UserRequestOutcome::Answered { status, message, is_html, .. } => match status {
+                UserRequestOutcome::Answered { status, is_html, .. } => match status {
                     // A web page comes from a proxy, not from the service.
-                    _ if is_html => return Err(SourceError::Refused { status, message, url: call.shown }),
+                    _ if is_html => {
+                        let message = "a web page".to_owned();
+                        return Err(SourceError::Refused { status, message, url: call.shown });
+                    }
                     404 => return Ok(UserAnswer::Absent),
                     _ => return Ok(UserAnswer::Refused { status }),
                 },
@@ -173,8 +176,11 @@ impl Inner {
                     let unknown_sends = sent.unknown_sends;
                     return match status {
                         200..300 => Ok(UpsertOutcome::Accepted { status, unknown_sends }),
+                        _ if is_html => {
+                            let message = "a web page".to_owned();
+                            Err(SourceError::Refused { status, message, url: call.shown })
+                        }
                         404 | 405 => Err(SourceError::Refused { status, message, url: call.shown }),
-                        _ if is_html => Err(SourceError::Refused { status, message, url: call.shown }),
                         _ => Ok(UpsertOutcome::Refused { status, message, unknown_sends }),
                     };
                 }

@@ -179,9 +179,9 @@ fn extend_extent(transaction: &Transaction<'_>, scope: Scope, start_ms: i64) -> 
 
 /// Restricts the coverage inside the window of a scan that only some warehouses have.
 ///
-/// In those warehouses, rows that the scan did not request have vanished: without `with_deleted_responses`, deleted
-/// answers vanish. So the coverage keeps only flags that the scan has, too. If the scan needs a recheck, the coverage
-/// needs it, too.
+/// In those warehouses, the scan marked rows that it did not request as vanished: without `with_deleted_responses`, the
+/// deleted answers. So the coverage keeps only the flags that the scan also has. If the scan needs a recheck, so does
+/// the coverage.
 fn restrict_coverage(transaction: &Transaction<'_>, checkpoint: &ScanCheckpoint) -> rusqlite::Result<()> {
     let ScanCheckpoint { scan, scanned_ms, .. } = checkpoint;
     edit_parts(transaction, scan.scope, scan.window, |part| {

@@ -61,7 +61,8 @@ impl SyncStatus {
         }
     }
 
-    /// Reads the status from the checkpoints. Lags are measured by the service's clock, as far as it is known.
+    /// Reads the status from the checkpoints. Measures lags by the service's clock, or by this machine's clock if no
+    /// difference of the clocks is stored.
     fn from_state(settings: &Settings, state: &State, now_ms: i64) -> Result<SyncStatus, StateError> {
         let skew_ms = state.behaviour::<i64>(CLOCK_SKEW)?.map_or(0, |(skew_ms, _)| skew_ms);
         let scope_lags = scope_lags(settings, state, now_ms.saturating_add(skew_ms))?;

@@ -8,7 +8,8 @@ use std::{
 use axum::{extract::Query, http::Uri};
 use serde::{Deserialize, Serialize};
 
-/// One request, as the log shows it. Times are real microseconds since the sandbox started.
+/// One request, as the log shows it. `arrived_us` and `completed_us` are microseconds of real time since the sandbox
+/// started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogEntry {
     /// The number of the request, counted from 1.

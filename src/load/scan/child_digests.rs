@@ -19,7 +19,7 @@ use crate::{
         LoadError,
         error::invalid_rows,
         store::{
-            BufferedStore, Filter, KeySet, TableChange, TimeRange, number_column, parent_key_columns, removal_columns,
+            BufferedStore, Filter, KeySet, TableChange, TimeRange, number_column, removal_columns, removal_key_columns,
             removal_keys, renamed,
         },
     },
@@ -104,7 +104,7 @@ fn add(
 
 /// Returns, for each row of a child table, the hash of the key of its parent row.
 fn parent_keys(base: &'static Table, child: &'static Table, rows: &RecordBatch) -> Result<Vec<u128>, LoadError> {
-    let parents = renamed(rows, &parent_key_columns(child), &base.key.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let parents = renamed(rows, &removal_key_columns(child), &base.key.iter().map(String::as_str).collect::<Vec<_>>())?;
     key_hashes(&base.key_in_order(), &parents).map_err(invalid_rows(child))
 }
 

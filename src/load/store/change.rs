@@ -49,14 +49,14 @@ impl TableChange {
 /// parent row takes the place of the key. The reason is that all child rows of a parent row are removed together. The
 /// partition column tells in which partition the rows are. Two NULLs count as equal.
 pub(in crate::load) fn removal_columns(table: &'static Table) -> Vec<&'static str> {
-    let mut columns = parent_key_columns(table);
+    let mut columns = removal_key_columns(table);
     columns.extend(table.partition.as_deref().filter(|name| !columns.contains(name)));
     columns
 }
 
-/// Returns the columns of a child table that contain the key of the parent row. For any other table, returns the
-/// columns of its key.
-pub(in crate::load) fn parent_key_columns(table: &'static Table) -> Vec<&'static str> {
+/// Returns the key columns by which rows are removed. In a child table, these columns contain the key of the parent
+/// row. In any other table, they are the complete key.
+pub(in crate::load) fn removal_key_columns(table: &'static Table) -> Vec<&'static str> {
     // The key of a child table begins with the key of its parent. The columns have the same names, except that
     // `surveys.id` is `survey_id` in the child tables. A test of the contracts checks this.
     let parent = table.parent.as_deref().filter(|_| table.kind == TableKind::Child).and_then(schema::table);

@@ -14,7 +14,7 @@ pub(in crate::load) mod parquet;
 mod rows;
 
 pub(in crate::load) use buffer::BufferedStore;
-pub(in crate::load) use change::{TableChange, parent_key_columns, removal_columns, removal_keys};
+pub(in crate::load) use change::{TableChange, removal_columns, removal_key_columns, removal_keys};
 pub(in crate::load) use columns::{fit, fit_column, read_schema};
 pub use filter::TimeRange;
 pub(in crate::load) use filter::{Filter, KeySet, clamped_us, kept_rows, rows_within};

@@ -71,7 +71,8 @@ pub(super) enum InputEvent {
     Ended(Result<(), PipelineError>),
 }
 
-/// Starts the thread that reads the input. The thread ends after the last row, or when the receiver is dropped.
+/// Starts the thread that reads the input. The thread ends after the last row. If the receiver is dropped, the thread
+/// ends at the next row that it reads.
 pub(super) fn start_reading(input: &PushInput, settings: &Settings) -> mpsc::Receiver<InputEvent> {
     let (sender, receiver) = mpsc::channel(ROWS_AHEAD);
     let (input, warehouse) = (input.clone(), settings.warehouse.clone());

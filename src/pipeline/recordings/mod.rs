@@ -114,8 +114,8 @@ impl Run {
         self.write_outcomes().await
     }
 
-    /// Fetches the pending recordings that this run has not tried, newest first. Returns true if some were deferred,
-    /// which happens only if `includes_failed` is false.
+    /// Fetches the pending recordings that this run has not tried, newest first. If `includes_failed` is false, defers
+    /// recordings that failed in an earlier run. Returns true if it deferred any.
     async fn fetch_newest_first(&mut self, fetcher: &Fetcher, includes_failed: bool) -> Result<bool, PipelineError> {
         let (mut until_us, mut has_deferred) = (Some(i64::MAX), false);
         while let Some(until) = until_us.filter(|_| self.findings.stop.is_none()) {
@@ -183,7 +183,8 @@ impl Run {
         error.map_or(Ok(has_deferred), Err)
     }
 
-    /// Writes the collected outcomes into the rows of every warehouse.
+    /// Writes the outcomes of the downloads since the last write into the rows of every warehouse. Publishes a
+    /// warehouse that has too many unpublished changes.
     async fn write_outcomes(&mut self) -> Result<(), PipelineError> {
         let outcomes = self.recordings.take_outcomes();
         if outcomes.is_empty() {

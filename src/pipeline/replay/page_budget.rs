@@ -64,7 +64,8 @@ pub(super) struct ScanPageBuffer {
 }
 
 impl ScanPageBuffer {
-    /// Adds a page. If the pages become too large, drops all pages of the scan.
+    /// Adds a page. If the pages reach [`BYTES_MAX`], drops them and all later pages of the scan. The writer then reads
+    /// the scan from the archive.
     pub fn push(&mut self, page: Arc<FlatPage>, reservation: &PageReservation) {
         self.pages.push((page, reservation.owner.clone()));
         self.bytes += reservation.bytes;

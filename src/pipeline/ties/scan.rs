@@ -15,7 +15,7 @@ use super::{
     probe::{MomentRequester, ProbePage, TieProbeError},
 };
 
-/// The page boundaries of a scan that an earlier run stored in the spool.
+/// What the spool of an unfinished scan says about the scan's page boundaries. An earlier run wrote the spool.
 #[derive(Debug, Default)]
 pub(in super::super) struct StoredBoundaries {
     /// Number of boundaries without a conclusive probe, apart from that of the last page.

@@ -1,4 +1,5 @@
-//! The section of surveys: the funnel of each survey, followed by its questions.
+//! The report's section about surveys: an index, then the funnel and the questions of each survey. The funnel shows how
+//! often each question was shown, answered and skipped.
 
 use maud::{Markup, html};
 

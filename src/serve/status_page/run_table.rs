@@ -133,7 +133,7 @@ fn times(runs: &[RunDetails]) -> Markup {
     }
 }
 
-/// Renders the table of rejected and withheld records and of drift.
+/// Renders the table of drift, and of rejected, colliding and withheld records.
 pub(super) fn rejects(runs: &[RunDetails]) -> Markup {
     let with_any: Vec<&RunDetails> =
         runs.iter().filter(|run| !run.rejected.is_empty() || !run.drift.is_empty() || run.drift_left_out > 0).collect();

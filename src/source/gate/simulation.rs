@@ -28,8 +28,8 @@ fn service(rate: f64, burst: f64, retry_after: Option<Duration>, processes: usiz
     Arc::new(Mutex::new(Service { rate, burst, tokens, filled_at, retry_after, blocked_until, accepted, rate_limited }))
 }
 
-/// Four workers of each process send for a while, at up to twice the limit. Returns the share of the limit that was
-/// used, and the rate that the first process learned.
+/// Lets four workers of each process send for `secs` seconds. Without the gates, each process would send at least twice
+/// the limit. Returns the used share of the limit, and the rate that the first process learned.
 async fn run(service: &Shared, stored: Option<f64>, secs: f64) -> (f64, Option<f64>) {
     let (rate, processes) = {
         let mut service = service.lock().unwrap();

@@ -130,8 +130,7 @@ impl World {
         let last_serial = self.next_serial;
         summary.new_answers = self.add_answers(request.new_answers, since_ms, now_ms, now_ms, &mut random);
         self.answered_until_ms = since_ms.max(now_ms);
-        // New answers are neither edited nor soft-deleted. So of the lists of new, edited and soft-deleted answers, an
-        // answer is in one only. Any answer may also vanish.
+        // New answers are neither edited nor soft-deleted. An edited answer is not soft-deleted. Any answer may vanish.
         let mut touched: HashSet<u32> =
             self.responses.iter().map(Record::serial).filter(|serial| *serial > last_serial).collect();
         let targets =

@@ -98,8 +98,8 @@ impl Survey {
     }
 
     /// Generates the survey with this number. Surveys 0 to 2 are launched before `start_ms` and never completed, so
-    /// that a survey is live at each time. The next surveys have one status each, so that every status except `New`
-    /// occurs.
+    /// that a survey is live at each time. Surveys 3 to 7 have the statuses of [`Status::ALL`] in turn, without `New`,
+    /// so that each of these statuses occurs. Adds the text of each question to `wordings`.
     pub(crate) fn generate(number: u32, seed: u64, start_ms: i64, now_ms: i64, wordings: &mut Vec<String>) -> Self {
         let mut random = Random::new(seed, 0x5_0000 + u64::from(number));
         let id = FIRST_SURVEY_ID + i64::from(number) * 7;

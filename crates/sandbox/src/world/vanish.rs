@@ -106,7 +106,8 @@ impl World {
         !text.is_empty() && self.responses.iter().any(|row| row.session == PLANTED && is_theirs(row.wording))
     }
 
-    /// Returns true if a row with this session and wording is of one of the visitors.
+    /// Returns true if a row with this session and wording belongs to one of the visitors. For a planted row, `wording`
+    /// is the index in `World::planted`.
     fn belongs_to(&self, session: u32, wording: u32, visitors: &VisitorSet) -> bool {
         if session != PLANTED {
             return self

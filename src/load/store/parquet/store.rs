@@ -261,7 +261,7 @@ impl ParquetStore {
     }
 
     /// Returns an error if the transaction failed and was not rolled back yet.
-    fn require_no_failure(&self) -> Result<(), LoadError> {
+    fn require_no_failed_transaction(&self) -> Result<(), LoadError> {
         match self.transaction {
             Transaction::Failed => Err(LoadError::Bug("a failed transaction was not rolled back".to_owned())),
             Transaction::None | Transaction::Open(_) => Ok(()),
@@ -312,7 +312,7 @@ impl Store for ParquetStore {
         filter: &Filter<'_>,
         take: &mut Take<'_>,
     ) -> Result<(), LoadError> {
-        self.require_no_failure()?;
+        self.require_no_failed_transaction()?;
         self.refresh()?;
         let Self { root, tree, cache, waiting, transaction, limits, .. } = self;
         let open = match transaction {
@@ -325,7 +325,7 @@ impl Store for ParquetStore {
     }
 
     fn write(&mut self, changes: &[TableChange]) -> Result<(), LoadError> {
-        self.require_no_failure()?;
+        self.require_no_failed_transaction()?;
         if changes.iter().all(TableChange::is_empty) {
             return Ok(());
         }
@@ -335,7 +335,7 @@ impl Store for ParquetStore {
     /// Commits the part of the open transaction; the part then waits for publish. Does nothing if no transaction is
     /// open. After an error the transaction counts as failed.
     fn commit(&mut self, label: &str) -> Result<(), LoadError> {
-        self.require_no_failure()?;
+        self.require_no_failed_transaction()?;
         if matches!(self.transaction, Transaction::None) {
             return Ok(());
         }
@@ -362,7 +362,7 @@ impl Store for ParquetStore {
     }
 
     fn publish(&mut self) -> Result<(), LoadError> {
-        self.require_no_failure()?;
+        self.require_no_failed_transaction()?;
         if self.access == Access::Compare || (self.waiting.is_empty() && !self.is_stale) {
             return Ok(());
         }
@@ -376,7 +376,7 @@ impl Store for ParquetStore {
     }
 
     fn purge_removed_bytes(&mut self) -> Result<(), LoadError> {
-        self.require_no_failure()?;
+        self.require_no_failed_transaction()?;
         // Publish rewrites the partitions from which rows are removed. It also removes the parts, which contain the
         // keys of these rows and may contain rows that a later part removes.
         self.publish()?;
