@@ -117,14 +117,15 @@ impl NotifySettings {
             WebhookUrl::Variable(variable) => read_secret(&SecretSource::Variable(variable.clone()), "", missing)?,
         };
         if !is_http_url(url.expose()) {
-            return Err(no_http_url());
+            return Err(invalid_url());
         }
         Ok(Some(url))
     }
 }
 
-/// Returns the error for a URL that is not HTTP. The URL is not shown, since it is a secret.
-fn no_http_url() -> ConfigError {
+/// Returns the error for a URL that does not begin with `https://` or `http://` and a host. The error does not contain
+/// the URL, because the URL is a secret.
+fn invalid_url() -> ConfigError {
     invalid("[notify] url", "it does not begin with https:// or http:// and a host")
 }
 
@@ -148,7 +149,7 @@ pub(super) fn resolve(
         (Some(url), None, None) if is_http_url(url.trim()) => {
             WebhookUrl::Literal(ApiKey::new(url.trim(), "the configuration file"))
         }
-        (Some(_), None, None) => return Err(no_http_url()),
+        (Some(_), None, None) => return Err(invalid_url()),
         (None, Some(path), None) => WebhookUrl::File(from_folder(path)),
         (None, None, Some(variable)) => WebhookUrl::Variable(variable),
         _ => return Err(invalid("[notify]", "only one of url, url_file and url_env can be set")),

@@ -212,7 +212,8 @@ fn identifiers_of(stream: Stream, record: &str, spellings: &mut Spellings) -> Ve
     identifiers
 }
 
-/// Removes the records of people from the files `found_in`. Returns the number of removed records.
+/// Removes the records of people from the files `found_in`. Skips an empty spool, because it has no records. Returns
+/// the number of removed records. After an error, earlier files are already rewritten.
 pub(super) fn remove(found_in: &[PathBuf], people: &RecordsOf<'_>, failpoints: &Failpoints) -> Result<u64, EraseError> {
     let mut removed = 0;
     for path in found_in {

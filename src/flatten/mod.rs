@@ -102,8 +102,8 @@ pub enum FlattenError {
 }
 
 /// Flattens the body of one page. Every record becomes a row or a reject, as the drift rules say. The mode `freeze`
-/// gives the same rows as `evolve`; the caller does not apply the scan if an entry of the returned `drift` has the fate
-/// `Frozen`.
+/// gives the same rows as `evolve`. But if the returned `drift` has an entry with the fate `Frozen`, the caller must
+/// not apply the scan.
 ///
 /// # Errors
 ///

@@ -63,7 +63,7 @@ pub const ALL: &[Metric] = &[
         &[],
         "Failed runs of sync, backfill and users pull that no later successful run resolved.",
     ),
-    gauge("lag_seconds", &["stream"], "Seconds since the newest complete moment of a stream."),
+    gauge("lag_seconds", &["stream"], "Seconds since the end of the newest complete window of a stream."),
     gauge(
         "rate_limited_until_timestamp_seconds",
         &[],

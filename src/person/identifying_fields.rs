@@ -148,7 +148,8 @@ impl Field {
     }
 }
 
-/// Parses a JSON text or number as an identifier; `None` for any other value, or if it names nobody.
+/// Parses a JSON text or number as an identifier. `None` for any other JSON value, for a placeholder such as "unknown",
+/// and for an `Email` that is not a mail address.
 fn read(kind: IdentifierKind, json: &str) -> Option<WrittenIdentifier> {
     match json.as_bytes().first()? {
         b'"' => WrittenIdentifier::read(kind, &text(json)),
@@ -157,9 +158,10 @@ fn read(kind: IdentifierKind, json: &str) -> Option<WrittenIdentifier> {
     }
 }
 
-/// Returns the value of a JSON text.
+/// Returns the value of a JSON text. The closing quote may be missing: the text may be cut.
 fn text(json: &str) -> String {
-    let inner = json.get(1..json.len().saturating_sub(1)).unwrap_or_default();
+    let inner = json.strip_prefix('"').unwrap_or(json);
+    let inner = inner.strip_suffix('"').unwrap_or(inner);
     if !inner.contains('\\') {
         return inner.to_owned();
     }
@@ -251,6 +253,11 @@ mod tests {
             for (kind, value) in all {
                 assert!(found.contains(&(kind, value.to_owned())), "{value} in {record}: {found:?}");
             }
+        }
+        // A record can be cut inside an identifier.
+        for end in ["user-1", "user-1\""] {
+            let record = format!(r#"{{"visitorSnapshot":{{"externalUserId":"{end}"#);
+            assert_eq!(found(Stream::Responses, &record), [(UserId, "user-1".to_owned())], "{record}");
         }
         // A text has no identifiers, and neither has an object within an unknown field.
         assert_eq!(found(Stream::Responses, r#""{\"externalUserId\":\"u\"""#), []);

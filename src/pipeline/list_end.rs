@@ -52,8 +52,9 @@ impl Rows {
     }
 }
 
-/// Returns true if the pages in the spool are proven to be the whole list of the scan's window. Returns false if a
-/// request fails or the requests prove nothing.
+/// Decides whether a 404 for a page token was the end of the list, or an expired token. Returns true if the pages in
+/// the spool are proven to be the whole list of the scan's window. Returns false if a request fails or the requests
+/// prove nothing.
 ///
 /// Requests the window again in two or three parts. While one part has all rows, that part is cut in two, because a
 /// service that ignores `start` and `end` would also return all rows for it.

@@ -1,7 +1,7 @@
 //! Charts over time as SVG, drawn by `plotters`. A drawing contains no text of the warehouse.
 //!
-//! The style sheet of the page selects elements by these colours. The style sheet replaces each colour by a colour of
-//! the theme: light, dark or print.
+//! The colours below are placeholders. `page/style.css` selects elements by placeholder, and gives each a colour of the
+//! theme: light, dark or print.
 
 use plotters::{
     coord::Shift,

@@ -60,7 +60,7 @@ pub(super) async fn read(
         };
         let written = match &chunk {
             Some(chunk) => body.write(chunk),
-            // An empty body is valid, although it is no gzip stream.
+            // The body has ended. An empty body is valid even if the headers announce gzip.
             None if is_empty => Ok(()),
             None => body.finish(),
         };

@@ -195,7 +195,7 @@ impl Wire {
             // beginning.
             StatusCode::RANGE_NOT_SATISFIABLE => failed_with(status),
             StatusCode::OK | StatusCode::PARTIAL_CONTENT => DownloadResponse::Replied(reply),
-            _ if status.is_redirection() => redirect(&reply, base),
+            _ if status.is_redirection() => classify_redirect(&reply, base),
             _ if status.is_client_error() => DownloadResponse::Refused(status.as_u16()),
             _ => failed_with(status),
         })
@@ -293,8 +293,9 @@ fn failed_with(status: StatusCode) -> DownloadResponse {
     DownloadResponse::Failed(Failure::Status { status: status.as_u16(), message: String::new() })
 }
 
-/// Classifies a redirect by its target: a link that may be followed, or a `BadLink` with the reason.
-fn redirect(reply: &Reply, base: &Url) -> DownloadResponse {
+/// Classifies a redirect: `Redirect` if the link in `Location` may be followed, otherwise `BadLink` with the reason.
+/// `base` is the base URL of the service.
+fn classify_redirect(reply: &Reply, base: &Url) -> DownloadResponse {
     let location = reply.headers().get(LOCATION).and_then(|location| location.to_str().ok());
     let next = location.and_then(|location| reply.url().join(location).ok());
     match next.map(|next| checked_link(next.as_str(), base)) {

@@ -42,7 +42,8 @@ pub fn parse(body: &[u8]) -> Result<Envelope, PageError> {
 }
 
 /// Reads the value of `cursor`: the next page token, or the form in which the page marks the end of the list. `raw` is
-/// `None` if the member is missing. Fails for a value that cannot be sent back as a token.
+/// `None` if the member is missing. The inner `Err` is not an error: it is the end of the list. Fails for a value that
+/// cannot be sent back as a token.
 fn read_token(raw: Option<&[u8]>) -> Result<Result<PageToken, EndStyle>, PageError> {
     let Some(raw) = raw else { return Ok(Err(EndStyle::Missing)) };
     let token = match raw.first() {

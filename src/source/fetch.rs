@@ -161,7 +161,8 @@ fn is_passing(status: u16) -> bool {
     !matches!(status, 400 | 401 | 403..=407 | 409..=411 | 413..=417 | 422 | 426 | 428 | 431 | 451)
 }
 
-/// Returns the maximum number of attempts if the latest one failed with `failure`.
+/// Returns how many attempts a request gets in all, if its latest attempt failed with `failure`. `can_shrink`: the
+/// caller can request a smaller page or window.
 fn attempts_max(failure: &Failure, can_shrink: bool) -> u32 {
     match failure {
         failure if failure.is_permanent() => 1,

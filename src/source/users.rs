@@ -80,11 +80,11 @@ impl UpsertAttempts {
 
 impl Inner {
     /// Reads one person, with retries. A 401 or 403 is retried once if the key is valid. Fails without a request if an
-    /// address cannot contain the id.
+    /// address cannot contain the id. A web page is an error whatever its status, because it comes from a proxy.
     pub async fn user(&self, user_id: &str) -> Result<UserAnswer, SourceError> {
         let call = self.call_for(user_id);
         if !can_request_user(user_id) {
-            let message = "an address cannot carry the id".to_owned();
+            let message = "an address cannot contain the id".to_owned();
             return Err(SourceError::Refused { status: 0, message, url: call.shown });
         }
         let (mut waits, mut attempts, mut refusals) = (self.backoff.series(), 0, 0);
@@ -106,10 +106,7 @@ impl Inner {
                 }
                 UserRequestOutcome::Answered { status, is_html, .. } => match status {
                     // A web page comes from a proxy, not from the service.
-                    _ if is_html => {
-                        let message = "a web page".to_owned();
-                        return Err(SourceError::Refused { status, message, url: call.shown });
-                    }
+                    _ if is_html => return Err(web_page(status, call.shown)),
                     404 => return Ok(UserAnswer::Absent),
                     _ => return Ok(UserAnswer::Refused { status }),
                 },
@@ -176,10 +173,7 @@ impl Inner {
                     let unknown_sends = sent.unknown_sends;
                     return match status {
                         200..300 => Ok(UpsertOutcome::Accepted { status, unknown_sends }),
-                        _ if is_html => {
-                            let message = "a web page".to_owned();
-                            Err(SourceError::Refused { status, message, url: call.shown })
-                        }
+                        _ if is_html => Err(web_page(status, call.shown)),
                         404 | 405 => Err(SourceError::Refused { status, message, url: call.shown }),
                         _ => Ok(UpsertOutcome::Refused { status, message, unknown_sends }),
                     };
@@ -236,6 +230,12 @@ impl Inner {
         url.set_path(&path);
         url
     }
+}
+
+/// Returns the error for a web page in place of an answer, from a proxy. The text of the page may contain the address,
+/// and with it the id, so the error does not contain it.
+fn web_page(status: u16, url: String) -> SourceError {
+    SourceError::Refused { status, message: "a web page".to_owned(), url }
 }
 
 /// Returns true if the service certainly did not accept the upsert: no connection, or status 401, 403 or 503.

@@ -1,5 +1,5 @@
-//! The lag of each stream: the time since its newest complete moment. `status`, `--max-lag`, metrics and the health of
-//! `serve` share this computation.
+//! The lag of each stream: the time since the end of its newest complete window. Gaps before that window do not count.
+//! `status`, `--max-lag`, metrics and the health of `serve` share this computation.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use crate::{
 pub struct ScopeLag {
     pub stream: Stream,
     pub survey_id: Option<i64>,
-    /// Seconds since the newest complete moment.
+    /// Seconds from the end of the newest complete window to the service's time. Earlier windows may be missing. 0 if
+    /// the coverage ends in the future.
     pub lag_secs: i64,
 }
 
@@ -84,7 +85,7 @@ pub struct LateScope {
     pub stream: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub survey_id: Option<i64>,
-    /// Seconds since the newest complete moment; `None` if nothing is complete.
+    /// Seconds since the end of the newest complete window; `None` if nothing is complete.
     pub lag_secs: Option<i64>,
 }
 

@@ -25,7 +25,8 @@ pub struct RunSummary {
     /// Sentences about findings that somebody should check.
     #[serde(rename = "looks", skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// True if the run sent a request to the service. Also true if the report of an earlier version does not say.
+    /// True if the run sent a request to the service, or if no report says. A run without requests does not resolve an
+    /// earlier failure.
     #[serde(skip)]
     pub has_sent_requests: bool,
     /// The `--stream` and `--survey` arguments that limited the run; `None` for a run without them.

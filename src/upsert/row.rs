@@ -37,7 +37,7 @@ pub fn check_columns<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<(),
     }
 }
 
-/// Returns an error if there is no column with this name.
+/// Returns an error if the input may not have a column, or a member of a JSON row, with this name.
 fn check_name(name: &str) -> Result<(), String> {
     match name {
         USER_ID | EMAIL | ATTRIBUTES | EVENTS => Ok(()),

@@ -127,8 +127,9 @@ impl Control {
         }
     }
 
-    /// Returns at most [`TRUTH_ROWS`] records after a position as NDJSON, and the position of the last returned record.
-    /// The returned position is `None` if no record is after `after`.
+    /// Returns the next [`TRUTH_ROWS`] records of a list as NDJSON, with all optional members, and the position of the
+    /// last one. `after` is the position of the last record that the caller has; `None` begins at the first record. The
+    /// returned position is `None` if there are no more records.
     pub(crate) fn truth_part(&self, list: ListName, after: Option<TruthKey>) -> (Vec<u8>, Option<TruthKey>) {
         self.service.run_due_purges();
         let world: &World = &self.service.world();

@@ -25,7 +25,7 @@ pub(super) struct StreamStatus {
     pub in_doubt: Vec<TimeRangeJson>,
     /// Number of rows in the table of the stream, or of the survey; `None` if the warehouse cannot be read now.
     pub rows: Option<u64>,
-    /// Seconds between the newest complete moment and the service's clock.
+    /// Seconds from the end of the newest complete window to the service's time.
     pub lag_secs: i64,
     /// The earliest time of a range's last scan, without ranges that need a recheck. The current time if all need one.
     pub oldest_scan: String,

@@ -22,7 +22,8 @@ pub(super) struct UsersStatus {
     due: Option<u64>,
 }
 
-/// Returns the counts; `None` if the stream is disabled and no user was ever requested.
+/// Returns the counts of the stream of users; `None` if the stream is disabled and no user was ever requested. `named`
+/// and `due` are `None` if the warehouse is missing or cannot be read.
 pub(super) fn users(settings: &Settings, state: &State, now_ms: i64) -> Result<Option<UsersStatus>, StateError> {
     let PeopleCounts { found, absent } = state.people_counts()?;
     if !settings.users.is_enabled && found + absent == 0 {

@@ -165,8 +165,9 @@ fn vanished_at(store: &mut BufferedStore, base: &'static Table) -> Result<HashMa
     Ok(vanished)
 }
 
-/// Returns child rows as first versions. `vanished` has the time at which each vanished parent row vanished, by key
-/// hash; a child row of another parent gets a current version.
+/// Converts rows of a child table to the first versions in `table`, its table of versions. `base` is the table of the
+/// parent rows. `vanished` has the time at which each vanished parent row vanished, by key hash: the version ends at
+/// this time. If the parent row has not vanished, the version is current.
 fn first_versions(
     table: &'static Table,
     base: &'static Table,

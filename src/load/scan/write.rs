@@ -433,8 +433,8 @@ impl<'a> ScanWriter<'a> {
         Ok(())
     }
 
-    /// Collects the new and changed records of the page and their child rows, because versions are written after the
-    /// last page.
+    /// Collects the new and changed records of the page, and their child rows for the tables of versions. These tables
+    /// are written after the last page.
     fn collect_versions(
         &mut self,
         page: &FlatPage,

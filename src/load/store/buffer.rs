@@ -161,7 +161,7 @@ impl BufferedStore {
         Ok(())
     }
 
-    /// Returns the batches that [`BufferedStore::read`] passes to `take`.
+    /// Like [`BufferedStore::read`], but returns all batches at once.
     pub fn rows(
         &mut self,
         table: &'static Table,

@@ -59,7 +59,8 @@ fn is_suppressed(suppression: &Suppression, user_id: &str) -> bool {
 
 impl Run {
     /// Requests the users that the run's request names, or all due users. Ends when no user is due, the run is stopped,
-    /// the stream of users is frozen, or the service answers no request. Does nothing if the settings switch users off.
+    /// the stream of users is frozen, or the service answers no request. A run that also reads lists does nothing here
+    /// if the settings switch users off.
     pub(super) async fn pull_people(&mut self) -> Result<(), PipelineError> {
         let is_wanted = self.request.people != PeopleSelection::AfterLists || self.session.settings.users.is_enabled;
         if !is_wanted || self.is_pull_over() {
@@ -254,8 +255,8 @@ impl Run {
         })
     }
 
-    /// Waits for the commit in progress, and records its result. Does nothing without a commit. A frozen stream is
-    /// recorded as a failure and does not end the run.
+    /// Waits for the commit in progress, and records its result. Does nothing without a commit. If the drift policy
+    /// froze the stream, records the batch as failed, and does not end the run.
     async fn finish_commit(&mut self, progress: &mut PullProgress) -> Result<(), PipelineError> {
         let Some(commit) = progress.commit.take() else { return Ok(()) };
         let (scan, pages, committed) =

@@ -192,7 +192,8 @@ impl Push {
         }
     }
 
-    /// Creates the report. `has_results` is false if no results file of this push was written.
+    /// Creates the report. With an error, the outcome in its header is `failed`. `has_results` is false if no results
+    /// file of this push was written.
     fn report(&self, error: Option<&PipelineError>, has_results: bool) -> PushReport {
         let results = &self.context.request.results;
         let progress = self.context.progress();

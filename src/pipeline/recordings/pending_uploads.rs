@@ -1,4 +1,4 @@
-//! Recordings whose rows do not have their outcome yet, and the outcome to write into the rows.
+//! Recordings whose rows do not have the outcome of the download yet, and the outcome to write into these rows.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::{
 /// The stream whose rows name recordings.
 pub(super) const STREAM: Stream = Stream::Responses;
 
-/// Recordings whose rows do not have their outcome yet, of all warehouses.
+/// The recordings of all warehouses whose rows do not have the outcome of the download yet.
 #[derive(Debug, Default)]
 pub(super) struct PendingUploads {
     pub uploads: Vec<PendingUpload>,
@@ -47,7 +47,7 @@ pub(super) fn key_of(row: &WantedRecording) -> Option<UploadKey> {
     UploadKey::of(&row.response_group_uid, row.question_id, row.upload_id.as_deref(), &row.link)
 }
 
-/// A recording whose rows do not have its outcome yet.
+/// A recording whose rows do not have the outcome of its download yet.
 #[derive(Debug)]
 pub(super) struct PendingUpload {
     pub key: UploadKey,

@@ -124,7 +124,8 @@ struct OldWarehouse {
     path: PathBuf,
 }
 
-/// Copies the unarchived data into a new warehouse, and publishes it.
+/// Copies the unarchived data into a new warehouse: webhook events, runs, receipts of erasures, and users' tables and
+/// indexes. Publishes the new warehouse. Without an old warehouse, copies only runs and receipts.
 fn copy_unarchived(destination: &mut Warehouse, unarchived: &Unarchived) -> Result<(), LoadError> {
     let data = unarchived.get(destination.name());
     let UnarchivedData { runs, receipts, old } =

@@ -11,7 +11,7 @@ pub const SIDE: i64 = 12;
 /// The distance between the left sides of two squares.
 pub const STEP: i64 = 15;
 
-/// Returns the name of a state for people.
+/// Returns the text that the report and the status page show for a state.
 pub fn word(state: CoverageState) -> &'static str {
     match state {
         CoverageState::Complete => "complete",

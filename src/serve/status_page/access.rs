@@ -30,7 +30,7 @@ pub enum AccessDenied {
     OtherHost,
     /// The request has no token, or a wrong one.
     NoToken,
-    /// There were too many wrong tokens; no token is compared for `secs` seconds.
+    /// There were too many wrong tokens. For another `secs` seconds every token is refused, the correct one too.
     TooManyGuesses { secs: u64 },
 }
 

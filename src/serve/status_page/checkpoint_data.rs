@@ -38,7 +38,7 @@ pub(super) struct CheckpointData {
 pub(super) struct ScopeStatus {
     pub stream: &'static str,
     pub survey_id: Option<i64>,
-    /// Seconds since the newest complete moment; `None` if nothing is complete.
+    /// Seconds since the end of the newest complete window; `None` if nothing is complete.
     pub lag_secs: Option<i64>,
     pub complete_from: Option<Timestamp>,
     pub complete_until: Option<Timestamp>,

@@ -198,7 +198,9 @@ fn current_job(data: &PageData) -> Markup {
 fn why_it_waits(why: &str) -> &'static str {
     match why {
         "rate limited" => "Requests wait because the service limits the rate (Retry-After).",
-        "backing off" => "Requests wait because the service failed; the run retries after a delay.",
+        "backing off" => {
+            "Requests wait because the service failed, or limits the rate without Retry-After; the run retries after a delay."
+        }
         _ => "Requests wait to stay below the service's rate limit.",
     }
 }

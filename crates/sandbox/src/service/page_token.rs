@@ -86,7 +86,8 @@ pub(crate) struct IssuedTokens {
 }
 
 impl IssuedTokens {
-    /// Stores a token that is sent on a page. `request_token` is the token in the request for the page.
+    /// Stores when a token is sent, and on which page of the list, so that [`IssuedTokens::is_dead`] can let it expire.
+    /// `request_token` is the token in the request for the page.
     pub(crate) fn issue(&mut self, token: &str, request_token: Option<&str>, now_us: u64) {
         if self.issued.len() >= TOKENS_MAX {
             self.issued.clear();

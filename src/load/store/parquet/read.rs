@@ -1,5 +1,6 @@
-//! Reads rows of a table from the files of partitions and the layers of waiting parts. Opens only files that can have
-//! rows within the range.
+//! Reads rows of a table from the files of partitions, and from layers that are not merged into these files yet. These
+//! are the layers of waiting parts (committed, not published) and of the open transaction. Opens only files that can
+//! have rows within the range.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
