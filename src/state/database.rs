@@ -1,14 +1,19 @@
 //! An SQLite file: opening, migrations, queries and transactions. Every error names the file and the failed action.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, Params, Row, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row, Transaction, TransactionBehavior};
 use rusqlite_migration::{M, Migrations};
 
 use super::StateError;
 
 /// How long a reader (`status`) and the writer wait for each other.
-const BUSY_WAIT: std::time::Duration = std::time::Duration::from_secs(10);
+const BUSY_WAIT: Duration = Duration::from_secs(10);
+/// The pause between two attempts where SQLite itself does not wait.
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
 /// Flags to open a file for reading only.
 pub(super) const READ_ONLY: OpenFlags = OpenFlags::SQLITE_OPEN_READ_ONLY.union(OpenFlags::SQLITE_OPEN_NO_MUTEX);
 
@@ -39,7 +44,14 @@ impl Database {
 
     /// Makes every commit durable before it returns: WAL mode, with a sync at each commit.
     pub fn make_durable(&self) -> Result<(), StateError> {
-        self.connection.pragma_update(None, "journal_mode", "WAL").map_err(self.failed("switch on the WAL of"))?;
+        let deadline = Instant::now() + BUSY_WAIT;
+        // SQLite does not wait for this change of a new file while another process makes the same change.
+        while let Err(error) = self.connection.pragma_update(None, "journal_mode", "WAL") {
+            if error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy) || Instant::now() >= deadline {
+                return Err(self.failed("switch on the WAL of")(error));
+            }
+            std::thread::sleep(BUSY_PAUSE);
+        }
         self.connection.pragma_update(None, "synchronous", "FULL").map_err(self.failed("set up"))
     }
 
@@ -48,7 +60,12 @@ impl Database {
     /// # Errors
     /// `Newer` if the file has more migrations than this program knows.
     pub fn migrate(&mut self, migrations: &[M<'_>]) -> Result<(), StateError> {
+        let before = self.version()?;
         let migrated = Migrations::from_slice(migrations).to_latest(&mut self.connection);
+        if migrated.is_err() && self.version()? > before {
+            // Another process migrated the file at the same time, so a table existed already.
+            return self.migrate(migrations);
+        }
         migrated.map_err(|error| match error {
             rusqlite_migration::Error::MigrationDefinition(_) => StateError::Newer { path: self.path.clone() },
             rusqlite_migration::Error::RusqliteError { err, .. } => StateError::sqlite("prepare", &self.path, err),

@@ -247,3 +247,16 @@ fn an_old_behaviour_has_no_evidence_and_a_new_one_has() {
     state.remember_behaviour("order", &"none", 7).unwrap();
     assert_eq!(state.behaviour_evidence("order").unwrap(), None);
 }
+
+#[test]
+fn a_new_state_file_can_be_opened_by_many_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    for nth in 0..20 {
+        let path = folder.path().join(format!("{nth}.sqlite"));
+        std::thread::scope(|scope| {
+            let opening = [(); 4].map(|()| scope.spawn(|| State::open(&path, "http://127.0.0.1:1", "test").map(drop)));
+            let reading = [(); 4].map(|()| scope.spawn(|| State::open_read_only(&path).map(drop)));
+            opening.into_iter().chain(reading).for_each(|opened| opened.join().unwrap().unwrap());
+        });
+    }
+}
