@@ -9,7 +9,7 @@ use std::{
 use super::{
     super::PipelineError,
     fresh_link::{FreshLink, fresh_link},
-    pending_uploads::PendingUpload,
+    pending_downloads::PendingDownload,
     sink::{Allowance, Declined, Sink},
 };
 use crate::{
@@ -112,7 +112,7 @@ impl Fetcher {
     /// the service and tries once more.
     ///
     /// If `includes_failed` is false, a recording whose download failed in an earlier run is deferred.
-    pub async fn fetch(&self, upload: &PendingUpload, includes_failed: bool) -> Result<FetchResult, PipelineError> {
+    pub async fn fetch(&self, upload: &PendingDownload, includes_failed: bool) -> Result<FetchResult, PipelineError> {
         let earlier = match self.recordings.find(&upload.key)? {
             Some(UploadOutcome::Missing(missing)) if self.is_due(&missing) => Some(missing),
             Some(outcome) => return Ok(FetchResult::Known(outcome)),
@@ -171,7 +171,12 @@ impl Fetcher {
 
     /// Stores the result of following a link, and returns the result of the recording. `attempts` is the number of
     /// earlier attempts; a failed download does not count as an attempt.
-    fn finish(&self, upload: &PendingUpload, result: LinkResult, attempts: u32) -> Result<FetchResult, PipelineError> {
+    fn finish(
+        &self,
+        upload: &PendingDownload,
+        result: LinkResult,
+        attempts: u32,
+    ) -> Result<FetchResult, PipelineError> {
         Ok(match result {
             LinkResult::Stored(outcome) => FetchResult::New(outcome),
             LinkResult::Missing(reason) => {
@@ -191,7 +196,7 @@ impl Fetcher {
     /// Stores next to the recordings that a recording is missing, and returns this outcome.
     fn store_missing(
         &self,
-        upload: &PendingUpload,
+        upload: &PendingDownload,
         reason: MissingReason,
         attempts: u32,
     ) -> Result<UploadOutcome, PipelineError> {
@@ -204,7 +209,7 @@ impl Fetcher {
     /// Downloads the recording at a link. After a failure of the host or the connection, makes up to [`ATTEMPTS_MAX`]
     /// attempts; any other result is final. Resumes the partial file of an earlier attempt or run if the host still has
     /// the same version.
-    async fn follow(&self, upload: &PendingUpload, link: &str) -> Result<LinkResult, PipelineError> {
+    async fn follow(&self, upload: &PendingDownload, link: &str) -> Result<LinkResult, PipelineError> {
         let closed_reason = || self.hosts.closed_reason(link);
         if let Some(reason) = closed_reason() {
             return Ok(LinkResult::NextRun(reason));
@@ -257,7 +262,7 @@ impl Fetcher {
     /// Stores a complete download. An empty file is no recording.
     fn store(
         &self,
-        upload: &PendingUpload,
+        upload: &PendingDownload,
         partial: PartialFile,
         start: DownloadStart,
     ) -> Result<LinkResult, PipelineError> {

@@ -5,7 +5,7 @@ use arrow::{
     datatypes::Int64Type,
 };
 
-use super::pending_uploads::STREAM;
+use super::pending_downloads::STREAM;
 use crate::{
     flatten::flatten_page,
     load::WantedRecording,

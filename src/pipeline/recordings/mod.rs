@@ -11,7 +11,7 @@
 mod fetch;
 mod folders;
 mod fresh_link;
-mod pending_uploads;
+mod pending_downloads;
 mod progress;
 mod sink;
 
@@ -31,7 +31,7 @@ use super::{PipelineError, Run, assemble::failed, error::chain};
 
 use fetch::{FetchResult, Fetcher, Hosts};
 use folders::remember_folder;
-use pending_uploads::{PendingUpload, PendingUploads, STREAM, key_of, outcome_of};
+use pending_downloads::{PendingDownload, PendingDownloads, STREAM, key_of, outcome_of};
 use sink::Allowance;
 
 pub use folders::recordings_folders;
@@ -119,9 +119,9 @@ impl Run {
     async fn fetch_newest_first(&mut self, fetcher: &Fetcher, includes_failed: bool) -> Result<bool, PipelineError> {
         let (mut until_us, mut has_deferred) = (Some(i64::MAX), false);
         while let Some(until) = until_us.filter(|_| self.findings.stop.is_none()) {
-            let pending = self.pending_uploads(until).await?;
-            let untried: Vec<PendingUpload> =
-                pending.uploads.into_iter().filter(|upload| !self.recordings.tried.contains(&upload.key)).collect();
+            let pending = self.pending_downloads(until).await?;
+            let untried: Vec<PendingDownload> =
+                pending.downloads.into_iter().filter(|upload| !self.recordings.tried.contains(&upload.key)).collect();
             for chunk in untried.chunks(CHUNK_UPLOADS) {
                 has_deferred |= self.fetch_chunk(fetcher, chunk, includes_failed).await?;
             }
@@ -135,7 +135,7 @@ impl Run {
     async fn fetch_chunk(
         &mut self,
         fetcher: &Fetcher,
-        chunk: &[PendingUpload],
+        chunk: &[PendingDownload],
         includes_failed: bool,
     ) -> Result<bool, PipelineError> {
         let in_flight_max = self.session.settings.throttle.in_flight_max;
@@ -206,8 +206,8 @@ impl Run {
 
     /// Returns the pending recordings of all warehouses: the newest ones of answers created up to `until_us`, in epoch
     /// microseconds.
-    async fn pending_uploads(&self, until_us: i64) -> Result<PendingUploads, PipelineError> {
-        let mut pending = PendingUploads::default();
+    async fn pending_downloads(&self, until_us: i64) -> Result<PendingDownloads, PipelineError> {
+        let mut pending = PendingDownloads::default();
         for destination in &self.destinations {
             let read = move |warehouse: &mut Warehouse| {
                 let wanted = warehouse.wanted_recordings(until_us, ROWS_AT_ONCE)?;

@@ -13,15 +13,15 @@ pub(super) const STREAM: Stream = Stream::Responses;
 
 /// The recordings of all warehouses whose rows do not have the outcome of the download yet.
 #[derive(Debug, Default)]
-pub(super) struct PendingUploads {
-    pub uploads: Vec<PendingUpload>,
+pub(super) struct PendingDownloads {
+    pub downloads: Vec<PendingDownload>,
     /// For each key, the index in `uploads`.
     index_of: HashMap<UploadKey, usize>,
     /// The next batch has answers created up to this time, in epoch microseconds. `None` if this is the last batch.
     pub next_until_us: Option<i64>,
 }
 
-impl PendingUploads {
+impl PendingDownloads {
     /// Adds the rows of a warehouse.
     pub fn add_all(&mut self, wanted: WantedRecordings) {
         self.next_until_us = self.next_until_us.max(wanted.next_until_us);
@@ -31,11 +31,11 @@ impl PendingUploads {
     /// Adds a row. A recording that several warehouses have is added once.
     fn add(&mut self, row: WantedRecording) {
         let Some(key) = key_of(&row) else { return };
-        match self.index_of.get(&key).and_then(|index| self.uploads.get_mut(*index)) {
+        match self.index_of.get(&key).and_then(|index| self.downloads.get_mut(*index)) {
             Some(upload) => upload.rows_agree &= row.status == upload.row.status,
             None => {
-                self.index_of.insert(key.clone(), self.uploads.len());
-                self.uploads.push(PendingUpload { key, row, rows_agree: true });
+                self.index_of.insert(key.clone(), self.downloads.len());
+                self.downloads.push(PendingDownload { key, row, rows_agree: true });
             }
         }
     }
@@ -49,7 +49,7 @@ pub(super) fn key_of(row: &WantedRecording) -> Option<UploadKey> {
 
 /// A recording whose rows do not have the outcome of its download yet.
 #[derive(Debug)]
-pub(super) struct PendingUpload {
+pub(super) struct PendingDownload {
     pub key: UploadKey,
     /// The row in the first warehouse that has the recording.
     pub row: WantedRecording,
@@ -57,7 +57,7 @@ pub(super) struct PendingUpload {
     rows_agree: bool,
 }
 
-impl PendingUpload {
+impl PendingDownload {
     /// Returns the outcome to write into the rows, or `None` if all rows already have this outcome.
     pub fn outcome(&self, recordings: &Recordings, upload: &UploadOutcome) -> Option<RecordingOutcome> {
         let outcome = outcome_of(&self.row, &self.key, recordings, upload);
