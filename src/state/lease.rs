@@ -58,7 +58,9 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use rustix::fs::{FlockOperation, flock};
 
     use super::*;
 
@@ -67,22 +69,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state.sqlite");
         let state = State::open(&path, "http://127.0.0.1:1", "test").unwrap();
-        let (run, is_done) = (RunId("run".to_owned()), AtomicBool::new(false));
-        std::thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    let reader = State::open_read_only(&path).unwrap().unwrap();
-                    while !is_done.load(Ordering::Relaxed) {
-                        reader.current_holder().unwrap();
-                    }
-                });
-            }
-            let taken = (0..200).try_for_each(|_| state.take_lease(&run, "sync", 0).map(drop));
-            is_done.store(true, Ordering::Relaxed);
-            taken.unwrap();
+        let run = RunId("run".to_owned());
+        drop(state.take_lease(&run, "sync", 0).unwrap());
+        // A reader that the scheduler of the operating system stops while it asks who has the lease.
+        let reader = File::open(lock_path(&path)).unwrap();
+        flock(&reader, FlockOperation::LockShared).unwrap();
+        let lease = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_millis(30));
+                drop(reader);
+            });
+            state.take_lease(&run, "sync", 0).unwrap()
         });
-        let _lease = state.take_lease(&run, "sync", 0).unwrap();
+        assert_eq!(state.current_holder().unwrap().map(|holder| holder.run_id), Some("run".to_owned()));
         let refused = state.take_lease(&run, "sync", 0).unwrap_err();
         assert!(matches!(refused, StateError::Leased { holder: Some(_), .. }), "{refused:?}");
+        drop(lease);
+        assert_eq!(state.current_holder().unwrap(), None);
     }
 }
