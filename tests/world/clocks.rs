@@ -3,7 +3,7 @@
 
 use std::{path::Path, process::Command, sync::Arc, sync::Mutex};
 
-use studysync_sandbox::{ChangeRequest, LogEntry, Settings};
+use studysync_sandbox::{ChangeRequest, Faults, LogEntry, ServerError, Settings, When};
 
 use crate::harness::{DAY_MS, Done, NOW_MS, Place, Service, assert_warehouses_equal, expected::Expected, small};
 
@@ -126,6 +126,11 @@ fn p3_a_clock_that_is_weeks_off_is_reported() {
 fn p6_a_service_with_old_rows_is_asked_once_for_newer_ones() {
     let service = Service::start(small(60, 3));
     let place = Place::new(&service).without_parquet();
+    // A refused request says nothing about the clock: the next run asks again.
+    let first = When { count: 1, path: "/v1/responses".to_owned(), ..When::default() };
+    service.set_faults(Faults { server_error: ServerError { when: first, status: 422 }, ..Faults::default() });
+    place.run(&["sync"]).expect(0);
+    service.clear_log();
     place.run(&["sync"]).expect(0);
     let has = |entry: &LogEntry, name: &str| entry.query.iter().any(|(known, _)| known == name);
     let is_open = |entry: &&LogEntry| has(entry, "start") && !has(entry, "end");
