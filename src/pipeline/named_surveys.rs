@@ -111,7 +111,8 @@ impl Run {
     }
 
     /// Removes from `unknown` the surveys that the service lists or has answers to. A survey whose request fails counts
-    /// as known. If no request returns a page, all surveys count as known, because 404 alone proves nothing.
+    /// as known. All surveys count as known if the list of surveys fails, or if no request returns a page, because 404
+    /// alone proves nothing.
     async fn remove_surveys_of_service(&self, unknown: &mut UnknownSurveys) -> Result<(), SourceError> {
         let source = &self.context.source;
         source.probe().await?;
@@ -122,7 +123,14 @@ impl Run {
         let mut has_page = false;
         let mut request = PageRequest { scope, window, flags, page_rows: PAGE_ROWS, token: None };
         for _ in 0..PAGES_MAX {
-            let Answer::Page { page, .. } = source.ask(&request, Range::Window).await? else { break };
+            let page = match source.ask(&request, Range::Window).await? {
+                Answer::Page { page, .. } => page,
+                Answer::Rejected { status: 404, is_web_page: false } => break,
+                Answer::Rejected { .. } | Answer::Failed(_) => {
+                    unknown.ids.clear();
+                    return Ok(());
+                }
+            };
             has_page = true;
             for survey in records(&page.body) {
                 if let Some(id) = survey["id"].as_i64() {
@@ -141,7 +149,8 @@ impl Run {
             let has_answers = match source.ask(&request, Range::Window).await? {
                 Answer::Page { page, .. } => {
                     has_page = true;
-                    records(&page.body).iter().any(|answer| answer["surveyId"] == id)
+                    // A page without records and with a next page says nothing about the survey.
+                    page.next.is_some() || records(&page.body).iter().any(|answer| answer["surveyId"] == id)
                 }
                 Answer::Rejected { status, is_web_page } => status != 404 || is_web_page,
                 Answer::Failed(_) => true,
