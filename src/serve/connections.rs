@@ -41,12 +41,12 @@ const STOP_WAIT: Duration = Duration::from_secs(5);
 const BUSY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
-/// An open connection. `evicted` is cancelled to close the connection; `can_store` is true while its delivery is being
+/// An open connection. `evicted` is cancelled to close the connection; `is_storing` is true while its delivery is being
 /// stored.
 #[derive(Debug, Default)]
 pub(super) struct Connection {
     evicted: CancellationToken,
-    can_store: AtomicBool,
+    is_storing: AtomicBool,
 }
 
 /// Protects a connection from eviction until dropped, because its delivery is being stored.
@@ -55,8 +55,8 @@ pub(super) struct EvictionGuard<'a>(&'a AtomicBool);
 impl Connection {
     /// Protects the connection from eviction until the returned guard is dropped.
     pub fn protect(&self) -> EvictionGuard<'_> {
-        self.can_store.store(true, Ordering::Release);
-        EvictionGuard(&self.can_store)
+        self.is_storing.store(true, Ordering::Release);
+        EvictionGuard(&self.is_storing)
     }
 }
 
@@ -79,7 +79,7 @@ impl Connections {
     fn admit(&self, state: &ServeState) -> Option<(u64, Arc<Connection>)> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= CONNECTIONS_MAX {
-            let idle = open.iter().find(|(_, connection)| !connection.can_store.load(Ordering::Acquire));
+            let idle = open.iter().find(|(_, connection)| !connection.is_storing.load(Ordering::Acquire));
             let id = idle.map(|(id, _)| *id)?;
             if let Some(connection) = open.remove(&id) {
                 connection.evicted.cancel();
