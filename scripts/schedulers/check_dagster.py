@@ -9,7 +9,7 @@ import sys
 
 from dagster import DagsterEventType, DagsterInstance
 
-from scenes import CODES, Scenes, check
+from scenes import CODES, RESPONSES, Scenes, check
 
 # Exit code of the run: whether Dagster's run succeeds, whether the asset is materialized, what the check says, and how often the
 # step was tried.
@@ -66,7 +66,7 @@ def main():
             check(outcome(result) == EXPECTED[code], f"exit code {code}: {outcome(result)}, not {EXPECTED[code]}")
             if code == 0:
                 metadata = result.asset_materializations_for_node("warehouse")[0].metadata
-                check(metadata["responses_inserted"].value == 300, f"the metadata of the asset: {metadata}")
+                check(metadata["responses_inserted"].value == RESPONSES, f"the metadata of the asset: {metadata}")
                 check(not is_behind(run(definitions, "alert", instance)), "the alert after a night")
     print("dagster: 2 jobs run for each exit code")
 

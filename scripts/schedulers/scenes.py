@@ -20,6 +20,8 @@ import time
 
 KEY = "scheduler-test-key"
 HOUR_MS = 3_600_000
+# How many the service has.
+RESPONSES = 300
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 CODES = (0, 1, 2, 3, 4, 5, 6)
 
@@ -66,7 +68,7 @@ class Scenes:
     def address(self, name):
         """Starts the service if it does not run yet."""
         if name not in self.addresses:
-            arguments = ["--responses", "300", "--days", "5", "--surveys", "3", "--api-key", KEY, "--listen", "127.0.0.1:0"]
+            arguments = ["--responses", str(RESPONSES), "--days", "5", "--surveys", "3", "--api-key", KEY, "--listen", "127.0.0.1:0"]
             process = subprocess.Popen(
                 [self.program, "sandbox", *arguments, *SERVICES[name]], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
             )
@@ -88,7 +90,8 @@ class Scenes:
         lines = [
             "[service]", f'base_url = "{address}"', f'api_key_file = "{folder}/key"',
             "[warehouse]", f'duckdb = "{folder}/warehouse.duckdb"', "[state]", f'path = "{folder}/studysync-state/checkpoints.sqlite"',
-            "[streams.responses]", "no_such_key = true" if code == 2 else "",
+            # A run leaves no answer to the next run: at any time of the day it stores what the service has.
+            "[streams.responses]", "settle_secs = 0", "no_such_key = true" if code == 2 else "",
             "[streams.responses.drift]", 'unknown_fields = "discard_row"',
         ]
         (folder / "studysync.toml").write_text("\n".join(lines) + "\n")
