@@ -155,6 +155,26 @@ pub(in crate::load) fn surveys_keep_every_version(lab: &mut Lab) {
     assert_eq!(lab.rows("SELECT id, _vanished_at FROM surveys ORDER BY ALL"), ["1 | NULL", "2 | NULL"]);
 }
 
+pub(in crate::load) fn p4_no_version_ends_before_it_began(lab: &mut Lab) {
+    // The clock goes back by two hours after the first scans.
+    let surveys = |hour| scan(Stream::Surveys, hour, -1000, 1000, FlagSet::EMPTY);
+    lab.apply(&surveys(3), &[survey_page(&[(1, "DRAFT", &["q1"]), (2, "PAUSED", &["r"])])]);
+    lab.apply(&surveys(1), &[survey_page(&[(1, "IN_PROGRESS", &["q1 new"])])]);
+    let versions = "SELECT (valid_from::VARCHAR)[12:16], (valid_to::VARCHAR)[12:16], is_current FROM";
+    for (table, content) in [("survey_history", "status"), ("survey_question_history", "question_text")] {
+        let current = lab.rows(&format!("{versions} {table} ORDER BY ALL"));
+        assert_eq!(current, ["01:00 | NULL | true"], "{table}");
+        let content = lab.rows(&format!("SELECT {content} FROM {table}"));
+        assert!(content == ["IN_PROGRESS"] || content == ["q1 new"], "{table} {content:?}");
+    }
+    let answers = |hour| scan(Stream::Responses, hour, 0, 1, FlagSet::EMPTY);
+    lab.apply(&answers(3), &[page(&[answer("a", 0, "red")])]);
+    lab.apply(&answers(1), &[page(&[answer("a", 0, "blue")])]);
+    // The history keeps the earlier text.
+    let history = "SELECT answer_text, (valid_from::VARCHAR)[12:16], (valid_to::VARCHAR)[12:16] FROM response_history";
+    assert_eq!(lab.rows(history), ["red | 01:00 | 01:00"]);
+}
+
 pub(in crate::load) fn themes_are_edited_and_vanish(lab: &mut Lab) {
     let scan = |hour| scan(Stream::Themes, hour, 0, 1, FlagSet::EMPTY);
     lab.apply(&scan(0), &[theme_page(&[(1, "price"), (2, "speed")])]);

@@ -14,7 +14,7 @@ use crate::{
     load::{
         LoadError,
         error::invalid_rows,
-        store::{TableChange, clamped_us},
+        store::{TableChange, clamped_us, time_column},
     },
     model::Scan,
     schema::{Column, Origin, Table},
@@ -87,8 +87,8 @@ pub(super) fn new_rows(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result
 }
 
 /// Returns the change that adds stored rows to the history, as versions that end at the start of this scan. A version
-/// begins at the row's stored `_synced_at`. The version's own `_run_id` and `_synced_at` are those of this scan.
-/// `reason` is the value of the column `reason`.
+/// begins at the row's stored `_synced_at`, but not after its end: the clock can have gone back. The version's own
+/// `_run_id` and `_synced_at` are those of this scan. `reason` is the value of the column `reason`.
 pub(super) fn ended_versions(
     history: &'static Table,
     scan: &Scan,
@@ -100,7 +100,7 @@ pub(super) fn ended_versions(
     change.add(rows_of(history, count, |column| {
         Ok(Some(match (stamp(scan, column, count), column.name.as_str()) {
             (Some(stamp), _) => stamp,
-            (None, "valid_from") => column_of(history, rows, "_synced_at")?,
+            (None, "valid_from") => not_later_than_scan(scan, time_column(rows, "_synced_at")?),
             (None, "valid_to") => started(scan, count),
             (None, "reason") => text(reason, count),
             (None, name) => column_of(history, rows, name)?,

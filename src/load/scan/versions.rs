@@ -80,10 +80,7 @@ fn write_versions(
         let is_ended = |row: usize| values.get(row).is_some_and(|value| !scanned_hashes.contains(value));
         let ended = rows_where(table, &rows, is_ended)?;
         change.remove(&ended)?;
-        // A version that would end when it began, or before, was never valid. So it is removed and not closed.
-        let (opened, started_us) = (time_column(&ended, "valid_from")?, started_us(scan));
-        let closed = rows_where(table, &ended, |row| opened.is_valid(row) && opened.value(row) < started_us)?;
-        change.add(closed_versions(table, scan, &closed)?);
+        change.add(closed_versions(table, scan, &ended)?);
     }
     for rows in scanned {
         let values = value_hashes(&columns, rows)?;
@@ -113,8 +110,12 @@ pub(super) fn opened_versions(table: &Table, scan: &Scan, rows: &RecordBatch) ->
     })
 }
 
-/// Returns stored versions, changed so that they end at the start of this scan and are not current.
+/// Returns stored versions, changed so that they end at the start of this scan and are not current. A version that would
+/// end when it began, or before, was never valid, so it is left out. A scan can start before a stored version began if
+/// the clock went back.
 pub(super) fn closed_versions(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
+    let (opened, started_us) = (time_column(rows, "valid_from")?, started_us(scan));
+    let rows = &rows_where(table, rows, |row| opened.is_valid(row) && opened.value(row) < started_us)?;
     let count = rows.num_rows();
     rows_of(table, count, |column| {
         Ok(Some(match (stamp(scan, column, count), column.name.as_str()) {
