@@ -41,8 +41,9 @@ pub enum UpsertOutcome {
     /// 4xx: the service did not accept the person, and a retry will not help. `unknown_sends` counts the earlier
     /// attempts without a clear answer.
     Refused { status: u16, message: String, unknown_sends: u64 },
-    /// The upsert was sent, and no answer says whether the service accepted it.
-    Unknown { failure: Failure },
+    /// The upsert was sent, and no answer says whether the service accepted it. `unknown_sends` counts the attempts
+    /// without a clear answer: at least 1.
+    Unknown { failure: Failure, unknown_sends: u64 },
     /// The upsert was not sent, or the service said that it was not accepted.
     NotSent { failure: Failure },
     /// Rate limited and not accepted. The gate stores how long requests have to wait.
@@ -53,8 +54,8 @@ pub enum UpsertOutcome {
 #[derive(Debug)]
 pub struct UpsertError {
     pub error: SourceError,
-    /// True if the service may have accepted an attempt of this upsert.
-    pub is_maybe_delivered: bool,
+    /// Number of attempts of this upsert without a clear answer: the service may have accepted each of them.
+    pub unknown_sends: u64,
 }
 
 /// The results of the attempts to upsert one person so far.
@@ -72,7 +73,9 @@ impl UpsertAttempts {
     /// Returns the result if no further attempt is made. `failure` is that of the last attempt.
     fn give_up(&self, failure: Failure) -> UpsertOutcome {
         match &self.maybe_delivered {
-            Some(failure) => UpsertOutcome::Unknown { failure: failure.clone() },
+            Some(failure) => {
+                UpsertOutcome::Unknown { failure: failure.clone(), unknown_sends: self.unknown_sends }
+            }
             None => UpsertOutcome::NotSent { failure },
         }
     }
@@ -131,7 +134,7 @@ impl Inner {
     pub async fn upsert(&self, body: Bytes, may_repeat: bool) -> Result<UpsertOutcome, UpsertError> {
         let mut sent = UpsertAttempts::default();
         let outcome = self.upsert_with_retries(body, may_repeat, &mut sent).await;
-        outcome.map_err(|error| UpsertError { error, is_maybe_delivered: sent.unknown_sends > 0 })
+        outcome.map_err(|error| UpsertError { error, unknown_sends: sent.unknown_sends })
     }
 
     async fn upsert_with_retries(
@@ -184,7 +187,7 @@ impl Inner {
                 sent.maybe_delivered = Some(failure.clone());
                 sent.unknown_sends += 1;
                 if !may_repeat {
-                    return Ok(UpsertOutcome::Unknown { failure });
+                    return Ok(sent.give_up(failure));
                 }
             }
             if attempts >= self.attempts_max(&failure) {

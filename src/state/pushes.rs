@@ -52,6 +52,8 @@ pub struct PushIntent<'a> {
 pub enum PushOutcome {
     /// The service answered. `unknown_sends` is the number of earlier requests of the intent without a known outcome.
     Answered { answer: PushAnswer, status: u16, unknown_sends: u64 },
+    /// No answer says whether the service has the row. `unknown_sends` is the number of requests of the intent.
+    Unknown { unknown_sends: u64 },
     /// No request was sent, or the service surely did not take it.
     NotSent,
 }
@@ -91,13 +93,15 @@ impl PushLedger<'_> {
     }
 
     /// Stores the intent to send a row. If the ledger has an earlier intent for the same content without an outcome,
-    /// that intent is added to `unknown_sends`. The last known answer (`fate`) stays.
+    /// that intent is added to `unknown_sends`. An earlier acceptance stays the answer (`fate`). An earlier refusal does
+    /// not, because the service may accept the row now.
     pub fn begin(&self, intent: &PushIntent<'_>) -> Result<(), StateError> {
         let sql = "INSERT INTO pushes (content, person, fate, in_flight, in_flight_events, unknown_sends, unknown_events, ordinal, \
                    sent_ms) VALUES (?1, ?2, 0, 1, ?3, 0, 0, (SELECT coalesce(max(ordinal), 0) + 1 FROM pushes WHERE person = ?2), ?4) \
                    ON CONFLICT (content) DO UPDATE SET \
                    unknown_sends = unknown_sends + in_flight, \
                    unknown_events = max(unknown_events, in_flight AND in_flight_events), \
+                   fate = CASE fate WHEN 2 THEN 0 ELSE fate END, status = CASE fate WHEN 2 THEN NULL ELSE status END, \
                    in_flight = 1, in_flight_events = excluded.in_flight_events, ordinal = excluded.ordinal, \
                    sent_ms = excluded.sent_ms";
         let PushIntent { content, user_id, with_events, now_ms } = intent;
@@ -119,6 +123,11 @@ impl PushLedger<'_> {
                            unknown_events = (unknown_events OR (in_flight_events AND ?4 > 0)) \
                            AND NOT (in_flight_events AND ?2 = 1) WHERE content = ?1";
                 self.execute(sql, params![content, answer, status, stored_count(unknown_sends)])
+            }
+            PushOutcome::Unknown { unknown_sends } => {
+                let sql = "UPDATE pushes SET unknown_sends = unknown_sends + ?2, \
+                           unknown_events = (unknown_events OR in_flight_events), in_flight = 0 WHERE content = ?1";
+                self.execute(sql, params![content, stored_count(unknown_sends)])
             }
             PushOutcome::NotSent => {
                 let sql = "DELETE FROM pushes WHERE content = ?1 AND fate = 0 AND unknown_sends = 0";
@@ -189,6 +198,18 @@ mod tests {
         begin(&mut state, true);
         let sent = finish(&mut state, accepted).unwrap();
         assert!(!sent.unknown_events && sent.unknown_sends == 1, "its events were sent again");
+        // A row that was refused is sent again: the refusal says nothing about that request.
+        let refused = PushOutcome::Answered { answer: PushAnswer::Refused, status: 422, unknown_sends: 0 };
+        assert_eq!(finish(&mut state, refused).unwrap().answer, PushAnswer::Refused);
+        begin(&mut state, true);
+        let lost = finish(&mut state, PushOutcome::Unknown { unknown_sends: 3 }).unwrap();
+        assert_eq!(lost, PushRecord { unknown_sends: 4, unknown_events: true, ..PushRecord::default() });
+        // An acceptance stays, whatever happens to later requests.
+        begin(&mut state, true);
+        finish(&mut state, accepted);
+        begin(&mut state, true);
+        let sent = finish(&mut state, PushOutcome::Unknown { unknown_sends: 1 }).unwrap();
+        assert!(sent.answer == PushAnswer::Accepted && sent.unknown_sends == 5 && sent.unknown_events);
         let later = PushIntent { content: [8; 16], user_id: "u", with_events: false, now_ms: 6 };
         assert!(!sent.is_superseded);
         state.change_pushes(|ledger| ledger.begin(&later)).unwrap();

@@ -286,6 +286,59 @@ fn p2_an_error_after_a_lost_answer_leaves_the_outcome_unknown() {
 }
 
 #[test]
+fn p2_a_lost_answer_stays_unknown_in_later_pushes() {
+    let user = |id: &str| format!("{{\"userId\":\"{id}\",\"events\":[{{\"event\":\"signup\",\"timestamp\":1}}]}}\n");
+    let upserts = |when: When| When { path: "/v2/users".to_owned(), ..when };
+    let each = |status| ServerError { when: upserts(When { every: 1, ..When::default() }), status };
+    let once = |skip, status| ServerError { when: upserts(When { skip, count: 1, ..When::default() }), status };
+    let told = |file: &str, row| {
+        let row = results(&format!("{file}.results.csv"))[&row].clone();
+        ["fate", "this_push", "unknown_sends", "events"].map(|column| row[column].clone())
+    };
+    let service = service(Faults { server_error: once(0, 422), ..Faults::default() });
+    let place = Place::new(&service);
+    let again = |file: &str, flags: &[&str], code| {
+        place.run(&[&["users", "push", file, "--concurrency", "1"], flags].concat()).expect(code)
+    };
+
+    // A refused row is sent again. The first answer is lost, and the service refuses the next requests for now.
+    let refused = write(&place, "refused.ndjson", &user("u1"));
+    again(&refused, &[], 3);
+    service.set_faults(Faults {
+        lost_answer: once(0, 504),
+        server_error: ServerError { when: upserts(When { skip: 1, every: 1, ..When::default() }), status: 503 },
+        ..Faults::default()
+    });
+    again(&refused, &["--again"], 3);
+    assert_eq!(told(&refused, 1), ["unknown", "sent", "1", "unknown"]);
+    service.set_faults(Faults::default());
+    again(&refused, &[], 3);
+    assert_eq!(told(&refused, 1), ["accepted", "sent_again", "1", "unknown"]);
+    assert_eq!(arrived(&service)["u1"].events.get("signup"), Some(&1));
+
+    // Every answer about a row is lost: one request with its event, and as many without as an upsert has attempts.
+    let lost = write(&place, "lost.ndjson", &user("u4"));
+    service.set_faults(Faults { lost_answer: each(504), ..Faults::default() });
+    service.clear_log();
+    again(&lost, &[], 3);
+    let requests = sent(&service).to_string();
+    assert_eq!(told(&lost, 1), ["unknown", "sent_again", requests.as_str(), "unknown"]);
+    // A later push that ends before the row, and one that the service refuses for now, know it.
+    service.set_faults(Faults { server_error: once(1, 404), ..Faults::default() });
+    let three = write(&place, "three.ndjson", &(user("u2") + &user("u3") + &user("u4")));
+    again(&three, &[], 1);
+    assert_eq!(told(&three, 3), ["unknown", "nothing", requests.as_str(), "unknown"]);
+    service.set_faults(Faults { server_error: each(503), ..Faults::default() });
+    again(&lost, &[], 1);
+    assert_eq!(told(&lost, 1), ["unknown", "nothing", requests.as_str(), "unknown"]);
+    // A row whose answer is known is reported with it, also after the end of a push.
+    let known = write(&place, "known.ndjson", &(user("u5") + &user("u3") + &user("u1")));
+    service.set_faults(Faults { server_error: once(0, 404), ..Faults::default() });
+    again(&known, &[], 1);
+    assert_eq!(told(&known, 3), ["accepted", "nothing", "1", "unknown"]);
+}
+
+#[test]
 fn p5_a_push_obeys_limits_and_knows_each_outcome() {
     let limit = RateLimit { per_second: 25.0, burst: 10, form: RetryAfterForm::Fraction, ..RateLimit::default() };
     let service = service(Faults { rate_limit: limit, ..Faults::default() });

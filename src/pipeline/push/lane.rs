@@ -34,8 +34,6 @@ struct RowInFlight<'a> {
     to_send: RowToSend,
     /// What this push did with the row so far.
     this_push: ThisPush,
-    /// What the ledger had stored about the row after the last request of this push; empty before the first one.
-    record: PushRecord,
 }
 
 /// One attempt to send a row.
@@ -65,8 +63,9 @@ enum Progress {
     NextRow,
     /// Send the row once more: it was rate limited.
     RetryRow,
-    /// Send the row once more, without its events: the service may have them from this attempt.
-    RetryWithoutEvents(Attempt),
+    /// Send the row once more, without its events: the service may have them from this attempt, which has this value
+    /// of the column `this_push`.
+    RetryWithoutEvents(ThisPush),
 }
 
 impl Lane {
@@ -74,7 +73,8 @@ impl Lane {
         Lane { context }
     }
 
-    /// Sends rows until the channel is closed. After the end of the push, records the remaining rows as not sent.
+    /// Sends rows until the channel is closed. After the end of the push, records what the ledger knows about the
+    /// remaining rows.
     /// Returns early if the ledger cannot be written.
     pub async fn run(self, mut rows: mpsc::Receiver<(u64, Upsert)>) {
         while let Some((number, upsert)) = rows.recv().await {
@@ -83,21 +83,16 @@ impl Lane {
                 upsert: &upsert,
                 to_send: RowToSend::new(&upsert, &self.context.request),
                 this_push: ThisPush::Nothing,
-                record: PushRecord::default(),
             };
             loop {
-                if self.context.ending.is_cancelled() {
-                    self.record_not_accepted(&row, &row.record, "the push ended before");
-                    break;
-                }
-                match self.attempt(&row).await {
+                let step = match self.context.ending.is_cancelled() {
+                    true => self.leave(&row).await,
+                    false => self.attempt(&row).await,
+                };
+                match step {
                     Ok(Progress::NextRow) => break,
                     Ok(Progress::RetryRow) => {}
-                    Ok(Progress::RetryWithoutEvents(attempt)) => {
-                        let unknown_sends = attempt.before.unknown_sends + 1;
-                        row.this_push = attempt.this_push();
-                        row.record = PushRecord { unknown_sends, unknown_events: true, ..attempt.before };
-                    }
+                    Ok(Progress::RetryWithoutEvents(this_push)) => row.this_push = this_push,
                     // `Ledger::finish` returns the error.
                     Err(LedgerClosed) => {
                         self.context.ending.cancel();
@@ -116,8 +111,7 @@ impl Lane {
         self.context.source.until_unblocked().await;
         let attempt = match self.context.ledger.begin_row(row.to_send.clone()).await? {
             SendDecision::AlreadyAnswered(record) => {
-                let (user_id, has_events) = (&row.upsert.user_id, row.to_send.has_events);
-                self.context.record_result(&RowResult::already_answered(row.number, user_id, has_events, &record));
+                self.record_already_answered(row, &record);
                 return Ok(Progress::NextRow);
             }
             SendDecision::Send { with_events, before } => Attempt { with_events, before },
@@ -133,13 +127,13 @@ impl Lane {
                 let answer = ServiceAnswer { answer: PushAnswer::Refused, status, unknown_sends };
                 self.finish_answered(row, &attempt, answer, &message).await
             }
-            Ok(UpsertOutcome::Unknown { failure }) => {
+            Ok(UpsertOutcome::Unknown { failure, unknown_sends }) => {
                 tracing::warn!(failure = failure.kind(), row = row.number, "no answer says whether a row was accepted");
                 if !may_repeat {
-                    // The open intent says that the events may be at the service.
-                    return Ok(Progress::RetryWithoutEvents(attempt));
+                    self.context.ledger.finish_row(row.to_send.content, PushOutcome::Unknown { unknown_sends }).await?;
+                    return Ok(Progress::RetryWithoutEvents(attempt.this_push()));
                 }
-                self.record_unknown(row, &attempt, &failure.to_string());
+                self.finish_unknown(row, &attempt, unknown_sends, &failure.to_string()).await?;
                 self.count_failure(SourceError::Unreachable {
                     url: "/v2/users".to_owned(),
                     attempts: 1,
@@ -169,16 +163,16 @@ impl Lane {
         attempt: &Attempt,
         failed: UpsertError,
     ) -> Result<Progress, LedgerClosed> {
-        let UpsertError { error, is_maybe_delivered } = failed;
-        match (&error, is_maybe_delivered) {
-            (_, false) => {
+        let UpsertError { error, unknown_sends } = failed;
+        match (&error, unknown_sends) {
+            (_, 0) => {
                 self.context.ledger.finish_row(row.to_send.content, PushOutcome::NotSent).await?;
                 self.record_not_accepted(row, &attempt.before, &error.to_string());
             }
-            (SourceError::Stopped(_), true) => {
-                self.record_unknown(row, attempt, "the push ended before the answer came");
+            (SourceError::Stopped(_), _) => {
+                self.finish_unknown(row, attempt, unknown_sends, "the push ended before the answer came").await?;
             }
-            (_, true) => self.record_unknown(row, attempt, &error.to_string()),
+            _ => self.finish_unknown(row, attempt, unknown_sends, &error.to_string()).await?,
         }
         match error {
             SourceError::Stopped(stop) => self.context.stop(stop),
@@ -220,16 +214,39 @@ impl Lane {
         Ok(Progress::NextRow)
     }
 
-    /// Records the result of a row that was sent and has no known outcome. The intent stays open in the ledger.
-    fn record_unknown(&self, row: &RowInFlight<'_>, attempt: &Attempt, reason: &str) {
+    /// Records a row that was sent and has no known outcome, first in the ledger and second in the results file.
+    async fn finish_unknown(
+        &self,
+        row: &RowInFlight<'_>,
+        attempt: &Attempt,
+        unknown_sends: u64,
+        reason: &str,
+    ) -> Result<(), LedgerClosed> {
+        self.context.ledger.finish_row(row.to_send.content, PushOutcome::Unknown { unknown_sends }).await?;
         self.context.record_result(&RowResult {
             this_push: attempt.this_push(),
-            unknown_sends: attempt.before.unknown_sends + 1,
+            unknown_sends: attempt.before.unknown_sends + unknown_sends,
             has_events: row.to_send.has_events,
             has_unknown_events: attempt.before.unknown_events || attempt.with_events,
             reason,
             ..row.result(RowOutcome::Unknown)
         });
+        Ok(())
+    }
+
+    /// Records the result of a row that the push does not send, or not once more, because the push has ended.
+    async fn leave(&self, row: &RowInFlight<'_>) -> Result<Progress, LedgerClosed> {
+        match self.context.ledger.look_up(row.to_send.clone()).await? {
+            SendDecision::AlreadyAnswered(record) => self.record_already_answered(row, &record),
+            SendDecision::Send { before, .. } => self.record_not_accepted(row, &before, "the push ended before"),
+        }
+        Ok(Progress::NextRow)
+    }
+
+    /// Records the result of a row that the service answered in an earlier push, and that is not sent again.
+    fn record_already_answered(&self, row: &RowInFlight<'_>, record: &PushRecord) {
+        let (user_id, has_events) = (&row.upsert.user_id, row.to_send.has_events);
+        self.context.record_result(&RowResult::already_answered(row.number, user_id, has_events, record));
     }
 
     /// Records the result of a row of which no request of this push was accepted. `record` is what the ledger has

@@ -71,6 +71,8 @@ pub(super) enum SendDecision {
 /// A change of the ledger.
 #[derive(Debug)]
 enum Change {
+    /// Changes nothing, and returns the decision that a `Begin` would return.
+    LookUp(RowToSend),
     Begin(RowToSend),
     Finish(ContentHash, PushOutcome),
 }
@@ -78,7 +80,7 @@ enum Change {
 #[derive(Debug)]
 struct ChangeRequest {
     change: Change,
-    /// Receives the decision of a `Begin`, or `None` for a `Finish`, when the change is durable.
+    /// Receives the decision of a `LookUp` or `Begin`, or `None` for a `Finish`, when the change is durable.
     answer: oneshot::Sender<Option<SendDecision>>,
 }
 
@@ -107,6 +109,11 @@ impl Ledger {
         Ledger { changes: Mutex::new(Some(sender)), writer: Mutex::new(Some(writer)) }
     }
 
+    /// Looks a row up, and decides whether it would be sent. Stores nothing.
+    pub async fn look_up(&self, row: RowToSend) -> Result<SendDecision, LedgerClosed> {
+        self.change(Change::LookUp(row)).await?.ok_or(LedgerClosed)
+    }
+
     /// Looks a row up, and decides whether to send it. For a row to send, stores an intent, which is durable when this
     /// function returns.
     pub async fn begin_row(&self, row: RowToSend) -> Result<SendDecision, LedgerClosed> {
@@ -119,7 +126,7 @@ impl Ledger {
     }
 
     /// Passes a change to the ledger's thread, and waits until the change is durable. Returns the decision of a
-    /// `Begin`.
+    /// `LookUp` or `Begin`.
     async fn change(&self, change: Change) -> Result<Option<SendDecision>, LedgerClosed> {
         let sender = self.changes.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(LedgerClosed)?;
         let (answer, answered) = oneshot::channel();
@@ -164,9 +171,11 @@ fn write_groups(
     Ok(())
 }
 
-/// Applies one change to the ledger. Returns the decision of a `Begin`; if it is to send the row, stores the intent.
+/// Applies one change to the ledger. Returns the decision of a `LookUp` or `Begin`. If a `Begin` decides to send the
+/// row, stores the intent.
 fn apply(ledger: &PushLedger<'_>, change: &Change) -> Result<Option<SendDecision>, StateError> {
     match change {
+        Change::LookUp(row) => Ok(Some(decide(row, ledger.record(&row.content)?))),
         Change::Finish(content, outcome) => ledger.finish(content, *outcome).map(|()| None),
         Change::Begin(row) => {
             let decision = decide(row, ledger.record(&row.content)?);

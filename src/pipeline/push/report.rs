@@ -33,6 +33,10 @@ pub struct PushRows {
     pub events_unknown: u64,
     /// Rows of `known` after which other content was sent for the same user.
     pub known_and_overtaken: u64,
+    /// True if this push could not send a row that it should send. Such a row is `not_sent`, or it is `unknown` since an
+    /// earlier push.
+    #[serde(skip)]
+    pub has_unsent: bool,
 }
 
 impl PushRows {
@@ -48,6 +52,11 @@ impl PushRows {
             RowOutcome::WouldSend => &mut self.would_send,
         };
         *count += 1;
+        self.has_unsent |= match result.outcome {
+            RowOutcome::NotSent => true,
+            RowOutcome::Unknown => result.this_push == ThisPush::Nothing,
+            _ => false,
+        };
         self.sent_unknown += u64::from(result.unknown_sends > 0);
         self.events_unknown += u64::from(result.has_unknown_events);
         self.known_and_overtaken += u64::from(is_known && result.is_superseded);
@@ -56,7 +65,7 @@ impl PushRows {
     /// Returns the outcome of a push that read its input to the end.
     pub(super) fn outcome(&self) -> Outcome {
         match () {
-            () if self.not_sent > 0 => Outcome::Failed,
+            () if self.has_unsent => Outcome::Failed,
             () if self.refused + self.set_aside + self.unknown + self.events_unknown > 0 => Outcome::NeedsALook,
             () => Outcome::Done,
         }
