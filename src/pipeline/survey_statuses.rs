@@ -46,7 +46,7 @@ impl Run {
             }
             known = self.set_status_filter()?;
         }
-        if !self.wanted_statuses().is_empty() && known.filter(self.wanted_statuses()).is_none() {
+        if !self.wanted_statuses().is_empty() && known.understands_no_spelling() {
             self.findings.add_attention_note(
                 "the service understands `status` of surveys in none of the contract's forms, so that [streams.surveys] statuses \
                  has no effect: all surveys that it lists were read"

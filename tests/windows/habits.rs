@@ -85,6 +85,31 @@ fn p4_an_archived_survey_does_not_count_as_vanished() {
 }
 
 #[test]
+fn p4_a_service_without_surveys_says_nothing_about_statuses() {
+    for statuses in ["", "[streams.surveys]\nstatuses = [\"IN_PROGRESS\", \"PAUSED\", \"COMPLETED\", \"DRAFT\"]\n"] {
+        let lab = Lab::new(small(60, 3)).with_config(statuses);
+        lab.faults(json!({"has_no_surveys": true}));
+        lab.sync().expect(0);
+        lab.faults(
+            json!({"has_no_surveys": false, "default_statuses": ["IN_PROGRESS", "PAUSED", "COMPLETED", "DRAFT"]}),
+        );
+        for _ in 0..2 {
+            lab.control().advance_clock(NIGHT_MS);
+            lab.sync().expect(0);
+            let change: ChangeRequest =
+                serde_json::from_value(json!({"status_changes": 1, "status_to": "ARCHIVED"})).unwrap();
+            assert_eq!(lab.control().apply_changes(&change).status_changes.len(), 1);
+        }
+        lab.control().advance_clock(NIGHT_MS);
+        lab.sync().expect(0);
+        assert_eq!(lab.count("SELECT count(*) FROM surveys WHERE _vanished_at IS NOT NULL"), 0);
+        if statuses.is_empty() {
+            assert_eq!(by_status(&lab), truth_by_status(&lab));
+        }
+    }
+}
+
+#[test]
 fn a_service_that_lists_all_states_gets_no_status_filter() {
     let lab = Lab::new(small(100, 3));
     lab.sync().expect(0);

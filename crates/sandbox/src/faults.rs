@@ -310,6 +310,8 @@ pub struct Faults {
     pub responses_filtered_by: FilteredBy,
     /// The time that `start` and `end` of surveys filter by.
     pub surveys_filtered_by: FilteredBy,
+    /// True if the list of surveys is empty, as in a new environment.
+    pub has_no_surveys: bool,
     /// The statuses of the surveys that are listed without a `status` parameter; empty for all.
     pub default_statuses: Vec<String>,
     /// The only accepted spelling of several `status` values; any other spelling is refused with 400. `None` accepts
@@ -392,6 +394,7 @@ impl Default for Faults {
             theme_lag_ms: 0,
             responses_filtered_by: FilteredBy::default(),
             surveys_filtered_by: FilteredBy::default(),
+            has_no_surveys: false,
             default_statuses: Vec::new(),
             status_spelling: None,
             ignore_other_spellings: false,

@@ -76,6 +76,11 @@ impl KnownStatuses {
         }
     }
 
+    /// Returns true if a measure found that the service understands no spelling.
+    pub fn understands_no_spelling(self) -> bool {
+        matches!(self.spelling, Some(None))
+    }
+
     /// Returns the status filter for requests of surveys, or `None` to name no status. `wanted` are the statuses of the
     /// settings; empty for surveys of all statuses.
     pub fn filter(self, wanted: &[SurveyStatus]) -> Option<StatusFilter> {
@@ -98,9 +103,9 @@ pub(in super::super) async fn measure_statuses(
     let outcome = measure(source, known.spelling.flatten()).await;
     source.list_surveys_with(None);
     let (form, whole) = (behaviour_names::SURVEY_STATUS_FORM, behaviour_names::SURVEYS_LISTED_WHOLE);
-    let Some(StatusMeasure { spelling, lists_all, by_default, on_request, how }) = outcome? else {
-        let unknown = |name| Measured::unknown(name, "the list of surveys did not arrive");
-        return Ok(STATUS_BEHAVIOURS.map(unknown).into());
+    let StatusMeasure { spelling, lists_all, by_default, on_request, how } = match outcome? {
+        Ok(measure) => measure,
+        Err(why) => return Ok(STATUS_BEHAVIOURS.map(|name| Measured::unknown(name, why)).into()),
     };
     let default = match by_default.is_empty() {
         false => Measured::known(behaviour_names::DEFAULT_STATUSES, names(&by_default), how.clone()),
@@ -135,12 +140,16 @@ fn names(statuses: &BTreeSet<SurveyStatus>) -> Vec<&'static str> {
 type SurveyList = BTreeMap<u128, Option<SurveyStatus>>;
 
 /// Requests the list without a status, and with all statuses in each spelling until the service understands a spelling.
-/// Returns `None` if the list without a status does not arrive.
+/// If nothing can be concluded, returns why as the inner error: the list without a status does not arrive, or no survey
+/// is listed.
 ///
 /// The service understands a spelling if the list grows with all statuses, or if two statuses list exactly their
 /// surveys. A spelling that an earlier run measured (`known`) only has to list all surveys.
-async fn measure(source: &Source, known: Option<StatusSpelling>) -> Result<Option<StatusMeasure>, TieProbeError> {
-    let Some(plain) = list(source, None).await? else { return Ok(None) };
+async fn measure(
+    source: &Source,
+    known: Option<StatusSpelling>,
+) -> Result<Result<StatusMeasure, &'static str>, TieProbeError> {
+    let Some(plain) = list(source, None).await? else { return Ok(Err("the list of surveys did not arrive")) };
     let has = |status| plain.values().any(|other| *other == Some(status));
     let mut lists_all = (has(SurveyStatus::Draft) && has(SurveyStatus::Archived)).then_some(true);
     let others = StatusSpelling::ALL.into_iter().filter(|spelling| Some(*spelling) != known);
@@ -150,20 +159,24 @@ async fn measure(source: &Source, known: Option<StatusSpelling>) -> Result<Optio
         let has_all = plain.keys().all(|key| listed.contains_key(key));
         if has_all && listed.len() > plain.len() {
             let how = format!("{} surveys without a status, {} with all six", plain.len(), listed.len());
-            return Ok(Some(StatusMeasure {
+            return Ok(Ok(StatusMeasure {
                 lists_all: Some(false),
                 ..compare(Some(spelling), &plain, Some(&listed), how)
             }));
         }
         if has_all && (Some(spelling) == known || is_understood(source, spelling, &listed).await?) {
             let how = format!("{} surveys, with all six statuses and without", plain.len());
-            return Ok(Some(StatusMeasure { lists_all, ..compare(Some(spelling), &plain, Some(&listed), how) }));
+            return Ok(Ok(StatusMeasure { lists_all, ..compare(Some(spelling), &plain, Some(&listed), how) }));
         }
         // More surveys with statuses disprove that a request without a status lists all surveys.
         lists_all = lists_all.filter(|_| listed.len() <= plain.len());
     }
+    if plain.is_empty() {
+        // Every spelling would list the same: nothing.
+        return Ok(Err("the service lists no survey"));
+    }
     let how = format!("{} surveys; the service understands no spelling", plain.len());
-    Ok(Some(StatusMeasure { lists_all, ..compare(None, &plain, None, how) }))
+    Ok(Ok(StatusMeasure { lists_all, ..compare(None, &plain, None, how) }))
 }
 
 /// Compares the list without a status (`plain`) with the list with all statuses (`all`). Leaves `lists_all` unknown.
@@ -185,6 +198,10 @@ fn compare(
 /// that are rarest in `all`, the list with all statuses. So a service that ignores the filter lists more surveys than
 /// expected.
 async fn is_understood(source: &Source, spelling: StatusSpelling, all: &SurveyList) -> Result<bool, TieProbeError> {
+    if all.is_empty() {
+        // A service that ignores the filter would give the same answer.
+        return Ok(false);
+    }
     let count = |status: &SurveyStatus| all.values().filter(|other| **other == Some(*status)).count();
     let mut statuses = SurveyStatus::ALL;
     statuses.sort_by_key(count);
@@ -192,8 +209,7 @@ async fn is_understood(source: &Source, spelling: StatusSpelling, all: &SurveyLi
     let expected: HashSet<u128> =
         all.iter().filter(|(_, other)| other.is_some_and(|other| two.contains(&other))).map(|(key, _)| *key).collect();
     let listed = list(source, Some(StatusFilter { spelling, statuses: two })).await?;
-    // Without surveys, a service that ignores the filter would give the same answer.
-    Ok(!all.is_empty() && listed.is_some_and(|listed| listed.into_keys().collect::<HashSet<_>>() == expected))
+    Ok(listed.is_some_and(|listed| listed.into_keys().collect::<HashSet<_>>() == expected))
 }
 
 /// Reads the list of surveys with a status filter. Retries a failed first page with a smaller page size. Returns `None`

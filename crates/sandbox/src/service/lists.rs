@@ -95,7 +95,7 @@ impl Service {
                 let has_status = |row: &SurveyRow| row.status().is_some_and(|status| query.statuses.contains(&status));
                 plan.page(
                     &world.surveys,
-                    |row| (query.statuses.is_empty() || has_status(row)) && is_within(row),
+                    |row| !faults.has_no_surveys && (query.statuses.is_empty() || has_status(row)) && is_within(row),
                     |out, row| world.write_survey(out, row),
                 )
             }
