@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{self, File},
+    fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
@@ -133,7 +133,8 @@ pub(super) fn search(
     for (name, paths) in files_of(settings)? {
         let mut result = LocationResult::default();
         for path in paths {
-            let file = File::open(&path).map_err(EraseError::io("open", &path))?;
+            let file = state::open_raw(&path, &settings.state_path).map_err(EraseError::io("open", &path))?;
+            let Some(file) = file else { continue };
             let (hits, bytes) = matcher.count_in_raw(file).map_err(EraseError::io("read", &path))?;
             result.searched += 1;
             result.bytes += bytes;

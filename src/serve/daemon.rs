@@ -311,7 +311,7 @@ async fn erase_vanished_sessions(settings: Settings, stop: CancellationToken, sy
         Ok(Some((receipt, path))) => {
             log_erased(&receipt, &path);
             let is_complete = receipt.exit_code == 0;
-            (!is_complete).then(|| format!("the erasure of vanished sessions is incomplete: {}", path.display()))
+            (!is_complete).then(|| format!("the erasure of vanished sessions needs attention: see {}", path.display()))
         }
         Err(error) => Some(format!("the vanished sessions were not erased: {}", chain(&error))),
     }

@@ -73,9 +73,7 @@ impl UpsertAttempts {
     /// Returns the result if no further attempt is made. `failure` is that of the last attempt.
     fn give_up(&self, failure: Failure) -> UpsertOutcome {
         match &self.maybe_delivered {
-            Some(failure) => {
-                UpsertOutcome::Unknown { failure: failure.clone(), unknown_sends: self.unknown_sends }
-            }
+            Some(failure) => UpsertOutcome::Unknown { failure: failure.clone(), unknown_sends: self.unknown_sends },
             None => UpsertOutcome::NotSent { failure },
         }
     }

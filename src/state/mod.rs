@@ -33,7 +33,7 @@ pub use proofs::ProvenInterval;
 pub use pushes::{ContentHash, PushAnswer, PushIntent, PushLedger, PushOutcome, PushRecord};
 pub use runs::RunEntry;
 pub use scans::UnfinishedScan;
-pub use state_files::{is_damaged_copy, state_files};
+pub use state_files::{RawFile, is_damaged_copy, open_raw, state_files};
 pub use stored_interval::{LastRead, StoredInterval};
 
 use std::path::Path;

@@ -1,14 +1,17 @@
-//! Functions for erasures: edit the stored reports, rewrite the state file without deleted bytes, and find the files
-//! that belong to a state file.
+//! Functions for erasures: edit the stored reports, rewrite the state file without deleted bytes, find the files that
+//! belong to a state file, and read their raw bytes.
 
 use std::{
-    fs,
+    fs::{self, File},
+    io::{self, Read},
+    os::unix::fs::{FileExt as _, MetadataExt as _},
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::model::DurableStep;
+use crate::{files::with_suffix, model::DurableStep};
 
-use super::{State, StateError};
+use super::{Inbox, State, StateError};
 
 /// Suffix of the folder of erasures next to the state file, which is no file of the state.
 const ERASURES_SUFFIX: &str = ".erasures";
@@ -64,6 +67,59 @@ pub fn state_files(state: &Path) -> std::io::Result<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
+}
+
+/// The databases that [`open_raw`] opened. They stay open until the process ends: closing a file drops every lock that
+/// the process has on the file, also the locks of SQLite's connections.
+static OPEN_DATABASES: Mutex<Vec<(FileId, Arc<File>)>> = Mutex::new(Vec::new());
+
+/// Device and inode of a file.
+type FileId = (u64, u64);
+
+/// A file that is open to read its raw bytes.
+#[derive(Debug)]
+pub struct RawFile {
+    file: Arc<File>,
+    /// Number of bytes that were read.
+    offset: u64,
+}
+
+impl Read for RawFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.offset)?;
+        self.offset += read as u64;
+        Ok(read)
+    }
+}
+
+/// Opens any file to read its raw bytes. The connections of this process to the state file and its inbox keep their
+/// locks, also if `path` is one of these databases. Returns `None` for the shared memory of these databases, which has
+/// locks too and contains no text.
+pub fn open_raw(path: &Path, state: &Path) -> io::Result<Option<RawFile>> {
+    let wanted = file_id(&fs::metadata(path)?);
+    let is_wanted = |path: &Path| fs::metadata(path).is_ok_and(|found| file_id(&found) == wanted);
+    let databases = [state.to_owned(), Inbox::path_of(state)];
+    if databases.iter().any(|database| is_wanted(&with_suffix(database, "-shm"))) {
+        return Ok(None);
+    }
+    if !databases.iter().any(|database| is_wanted(database)) {
+        return Ok(Some(RawFile { file: Arc::new(File::open(path)?), offset: 0 }));
+    }
+    let mut open = OPEN_DATABASES.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = open.iter().find(|(id, _)| *id == wanted).map(|(_, file)| Arc::clone(file));
+    let file = match known {
+        Some(file) => file,
+        None => {
+            let file = Arc::new(File::open(path)?);
+            open.push((file_id(&file.metadata()?), Arc::clone(&file)));
+            file
+        }
+    };
+    Ok(Some(RawFile { file, offset: 0 }))
+}
+
+fn file_id(metadata: &fs::Metadata) -> FileId {
+    (metadata.dev(), metadata.ino())
 }
 
 /// Returns true if a path is that of a damaged state file that was renamed.

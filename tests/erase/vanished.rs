@@ -88,6 +88,10 @@ fn p9_a_night_of_serve_erases_vanished_people_too() {
     last_run_was(&place, &service, 2);
     let serving = Serving::start(&place);
     until("the nightly run", || serving.health()["last_outcome"] == "done" && serving.health()["running"].is_null());
+    // The search of the erasure reads the state file and the inbox. `serve` has both open, and keeps its locks on them:
+    // another program that closes the inbox must not take its log away.
+    place.run(&["sync", "--stream", "themes"]).expect(0);
+    assert!(place.path("state/checkpoints.sqlite.inbox-wal").exists(), "{:?}", place.files("state"));
     assert_eq!(serving.stop(), 0);
     assert_eq!(found(&place, &needles), [""; 0]);
     assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM erasures WHERE kind = 'vanished'"), 1);
