@@ -176,7 +176,9 @@ def datafusion(table):
     import datafusion as df
     import pyarrow as pa
     context = df.SessionContext()
-    partitions = [("created_month", pa.string())] if is_partitioned(table) else []
+    # The name of a folder is column=day.
+    names = {folder.name.split("=")[0] for folder in (PARQUET / table).iterdir()} if is_partitioned(table) else ()
+    partitions = [(name, pa.string()) for name in names]
     source = str(PARQUET / table) + "/" if is_partitioned(table) else files(table)[0]
     context.register_parquet(table, source, table_partition_cols=partitions)
     return from_arrow(table, context.sql(f'SELECT * FROM "{table}"').to_arrow_table())

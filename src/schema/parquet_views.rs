@@ -11,7 +11,7 @@ const HEADER: &str = "\
 SET VARIABLE studysync_root = 'warehouse-parquet';
 
 -- Tables. A table without files is empty; run this file again when it has some. Tables that are partitioned by time have one
--- more column than in the DuckDB file, created_month (or created_date): a condition on it skips the other files.
+-- more column than in the DuckDB file, such as created_month (or created_date): a condition on it skips the other files.
 ";
 
 /// Returns the script.
@@ -31,9 +31,13 @@ fn table_sql(table: &Table) -> String {
         let columns = table.columns.iter().map(|column| select(column.column_type, &quote_identifier(&column.name)));
         columns.collect::<Vec<_>>().join(", ")
     };
-    let (folders, partition, no_partition) = match table.partition {
-        Some(_) => ("*/", ", COLUMNS('^created_(month|date)$')", ", NULL::DATE AS created_month"),
-        None => ("", "", ""),
+    let (folders, partition, no_partition) = match table.partition.as_deref() {
+        Some(column) => {
+            // The names of partition folders: `created_month` or `created_date` for the column `created_at`.
+            let stem = column.strip_suffix("_at").unwrap_or(column);
+            ("*/", format!(", COLUMNS('^{stem}_(month|date)$')"), format!(", NULL::DATE AS {stem}_month"))
+        }
+        None => ("", String::new(), String::new()),
     };
     let files = format!("/{}/{folders}data.parquet", table.name);
     let some = format!("SELECT {}{partition} FROM read_parquet(''", column_list(ColumnType::select_from_file));

@@ -88,22 +88,12 @@ impl Tables {
         Tables { connection }
     }
 
-    /// The same with the views over them, and times without a zone, as the script of the examples makes them;
-    /// a DuckDB file has them.
+    /// The Parquet files of a folder through the script of the examples, with its views.
     pub fn parquet_with_views(root: &Path) -> Tables {
-        let Tables { connection } = Tables::parquet(root);
-        for contract in all_contracts().values() {
-            let Some(files) = parquet_files(root, contract) else { continue };
-            let times = contract.columns.iter().filter(|column| column.column_type == "timestamp");
-            let times: Vec<_> =
-                times.map(|column| format!("make_timestamp(epoch_us(\"{0}\")) AS \"{0}\"", column.name)).collect();
-            let select = format!("SELECT * REPLACE ({}) FROM {files}", times.join(", "));
-            connection.execute_batch(&format!("CREATE OR REPLACE VIEW \"{}\" AS {select}", contract.name)).unwrap();
-        }
-        for view in studysync::schema::views() {
-            let made = connection.execute_batch(&format!("USE memory.main; {}", view.create_sql()));
-            made.unwrap_or_else(|error| panic!("{}: {error}", view.name));
-        }
+        let script = studysync::schema::parquet_views_sql();
+        let root = root.display().to_string().replace('\'', "''");
+        let connection = connect();
+        connection.execute_batch(&script.replacen("'warehouse-parquet'", &format!("'{root}'"), 1)).unwrap();
         Tables { connection }
     }
 

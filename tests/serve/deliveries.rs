@@ -4,7 +4,7 @@
 use studysync_sandbox::{ChangeRequest, WebhookTarget, deliver};
 
 use super::{SECRET, Serving, answer_body, in_each, place_for, raw, status_of, until};
-use crate::harness::{Service, small};
+use crate::harness::{Service, Tables, small};
 
 const NO_SCHEDULE: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 1\n";
 
@@ -117,6 +117,11 @@ fn p1_each_webhook_kind_is_stored_once_despite_repeats() {
                      AND r.question_text = w.question_text WHERE r.question_type IS DISTINCT FROM w.export_question_type";
         assert_eq!(tables.count(types), 0, "{name}");
     });
+    // The script of the examples reads the same, with the month of a webhook in its own column.
+    let by_month = "SELECT count(*) FROM webhook_events e JOIN webhook_questions q USING (event_key)
+                    WHERE e.received_month = date_trunc('month', e.received_at) AND q.received_month = e.received_month";
+    let questions = place.duckdb_tables().count("SELECT count(*) FROM webhook_questions");
+    assert_eq!(Tables::parquet_with_views(&place.parquet()).count(by_month), questions);
 }
 
 #[test]
