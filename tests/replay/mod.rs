@@ -276,6 +276,23 @@ fn p1_slow_replay_refuses_to_lose_rows() {
 }
 
 #[test]
+fn p2_a_replay_of_an_empty_archive_is_no_success() {
+    let service = Service::start(small(300, 5));
+    let place = Place::new(&service);
+    place.run(&["sync"]).expect(0);
+    std::fs::remove_file(place.duckdb()).unwrap();
+    std::fs::remove_dir_all(place.parquet()).unwrap();
+    std::fs::rename(place.path("archive"), place.path("elsewhere")).unwrap();
+    let done = place.run(&["replay"]).expect(1);
+    assert!(done.stderr.contains("/archive contains no scan"), "{}", done.stderr);
+    assert!(!place.duckdb().exists() && !place.parquet().exists());
+    std::fs::remove_dir_all(place.path("archive")).unwrap();
+    std::fs::rename(place.path("elsewhere"), place.path("archive")).unwrap();
+    place.run(&["replay"]).expect(0);
+    assert!(place.duckdb_tables().count("SELECT count(*) FROM responses") > 200);
+}
+
+#[test]
 fn p10_replay_refuses_another_service() {
     let service = Service::start(small(300, 5));
     let place = Place::new(&service);

@@ -92,6 +92,14 @@ impl Replay {
         let Session { settings, identity, account, .. } = &self.session;
         let archive = self.session.archive()?;
         let scans = archived_scans(&archive, identity)?;
+        if self.request.window.is_none() && scans.is_empty() {
+            let root = settings.archive_root.display();
+            let why = format!(
+                "the archive {root} contains no scan, so nothing can be built from it: check `[archive] path` and the path of the \
+                 state file"
+            );
+            return Err(PipelineError::NotReplayable(why));
+        }
         let suppression = suppression(settings)?;
         let context = ReplayContext {
             settings,
