@@ -35,10 +35,13 @@ impl Context {
         report: &T,
         summary: impl FnOnce(&T) -> String,
     ) -> Result<(), CommandError> {
-        if is_json {
-            self.printer.print_json(report)?;
-        }
+        self.print_json(is_json, report)?;
         self.message(&summary(report));
         Ok(())
+    }
+
+    /// Prints a report as JSON if `is_json` is set.
+    pub fn print_json(&self, is_json: bool, report: &impl Serialize) -> Result<(), CommandError> {
+        if is_json { Ok(self.printer.print_json(report)?) } else { Ok(()) }
     }
 }

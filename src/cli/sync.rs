@@ -12,8 +12,8 @@ use crate::{
     model::{Window, format_ms},
     notify::{EndedRun, after_run},
     pipeline::{
-        OPEN_END_MS, Outcome, PeopleSelection, PipelineError, Progress, Reached, RecordingsReport, Request, Run,
-        RunReport, RunTimes, System, drift_lines,
+        FailedStart, OPEN_END_MS, Outcome, PeopleSelection, PipelineError, Progress, Reached, RecordingsReport,
+        Request, Run, RunReport, RunTimes, System, drift_lines,
     },
     sync_status::HealthRules,
 };
@@ -143,8 +143,10 @@ async fn run_request(
         _ => Ok(None),
     };
     drop(signals);
-    let reported = outcome.as_ref().map_or(Ok(()), |(report, _)| context.report(is_json, report, summary));
-    let error = outcome.as_ref().map_or_else(Some, |(_, outcome)| outcome.as_ref().err());
+    let (reported, error) = match &outcome {
+        Ok((report, outcome)) => (context.report(is_json, report, summary), outcome.as_ref().err()),
+        Err(failed) => (context.print_json(is_json, &failed.report), Some(&failed.error)),
+    };
     let times = RunTimes { started_ms, finished_ms: clock::now_ms() };
     let (ended, rules) = (EndedRun::new(&settings, command, times, error), HealthRules::for_one_shot(&settings));
     // After a signal, the next run sends the notifications that are not delivered yet.
@@ -153,7 +155,7 @@ async fn run_request(
         _ = next_signal() => {}
     }
     reported?;
-    let (report, outcome) = outcome?;
+    let (report, outcome) = outcome.map_err(PipelineError::from)?;
     outcome?;
     match erased.map_err(CommandError::Erase)? {
         None => Ok(report.header.exit_code),
@@ -164,14 +166,16 @@ async fn run_request(
     }
 }
 
-/// Executes the run and shows its progress. The outer error means that the run could not begin. Otherwise returns the
-/// report of the run and its outcome.
+/// Executes the run and shows its progress. Returns the report of the run and its outcome.
+///
+/// # Errors
+/// If the run could not begin.
 async fn open_and_execute(
     request: Request,
     settings: &Settings,
     stop: CancellationToken,
     context: &Context,
-) -> Result<(RunReport, Result<(), PipelineError>), PipelineError> {
+) -> Result<(RunReport, Result<(), PipelineError>), FailedStart> {
     let progress = Arc::new(Progress::default());
     let run = Run::open(settings.clone(), request, stop, Arc::clone(&progress)).await?;
     if let Some(since_ms) = run.first_sync_since() {

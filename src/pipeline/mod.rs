@@ -67,6 +67,7 @@ pub use clocks::{ClockComparison, ClockSample, compare_clocks};
 pub use deliveries::{FlushResult, flush_deliveries};
 pub use drift::{DriftReport, drift_lines};
 pub use error::{Failure, PipelineError, chain, load_code, state_code};
+pub use failed_start::FailedStart;
 pub use frozen::Frozen;
 pub use hint::{FileAccess, is_own_lock, load_hint, pipeline_hint, refusal_hint, state_hint};
 pub use limits::{LEARNED_RATE, recall, remember, retry_after_until_ms};

@@ -16,7 +16,7 @@ use super::{
     PipelineError, Progress, Request, Session,
     assemble::{identity, source_settings, start_engine},
     backlog::first_sync_since,
-    failed_start::record_failed_start,
+    failed_start::{FailedStart, record_failed_start},
     findings::Findings,
     reconcile::check_ledgers,
     recordings::RecordingsProgress,
@@ -48,7 +48,7 @@ impl Run {
         request: Request,
         stop: CancellationToken,
         progress: Arc<Progress>,
-    ) -> Result<Run, PipelineError> {
+    ) -> Result<Run, FailedStart> {
         Run::open_in(settings, request, stop, progress, System::default()).await
     }
 
@@ -59,15 +59,14 @@ impl Run {
         stop: CancellationToken,
         progress: Arc<Progress>,
         system: System,
-    ) -> Result<Run, PipelineError> {
+    ) -> Result<Run, FailedStart> {
         let (started_ms, command) = (system.clock.now_ms(), request.command);
         let leased = lease_and_engine(&settings, command, &system);
-        let (leased, source_settings) = leased.inspect_err(|error| {
-            record_failed_start(&settings, command, started_ms, error, &system);
-        })?;
+        let (leased, source_settings) =
+            leased.map_err(|error| record_failed_start(&settings, command, started_ms, error, &system))?;
         let LeasedSession { session, damaged, engine } = leased;
         // Recorded before the warehouses are opened, because the run may be killed while it waits for one.
-        session.begin_run()?;
+        session.begin_run().map_err(|error| session.finish_failed_start(error))?;
         let parts = match engine {
             Ok(engine) => RunParts::open(&session, source_settings, damaged, engine, stop, progress),
             Err(error) => Err(error),
@@ -76,10 +75,7 @@ impl Run {
             Ok(RunParts { context, destinations, findings }) => {
                 Ok(Run { request, context, destinations, findings, recordings: RecordingsProgress::default(), session })
             }
-            Err(error) => {
-                session.finish_failed_start(&error);
-                Err(error)
-            }
+            Err(error) => Err(session.finish_failed_start(error)),
         }
     }
 

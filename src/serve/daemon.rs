@@ -199,7 +199,7 @@ impl Daemon {
                 self.state.set_meter(None);
                 (Some(report), result.err())
             }
-            Err(error) => (None, Some(error)),
+            Err(failed) => (None, Some(failed.error)),
         };
         let rate_limited_until_ms = report.as_ref().and_then(|report| report.limited_until_ms);
         let RunResult { job, outcome, mut error_text } = RunResult::new(report.as_ref(), error.as_ref());

@@ -142,6 +142,8 @@ fn exit_5_a_second_run_names_the_lease_holder() {
         let said = if command == "check" { &done.stdout } else { &done.stderr };
         assert!(said.contains(&format!("process {}", first.id())), "{command}: {said}");
     }
+    assert_eq!(place.report(&["sync"], 5)["reason"], "lease_held");
+    assert_eq!(place.report(&["users", "pull"], 5)["reason"], "lease_held");
     let status = place.run(&["status", "--json"]).expect(0).json();
     assert!(status["running"].as_str().unwrap().contains(&first.id().to_string()), "{status}");
     service.set_faults(Default::default());

@@ -270,7 +270,7 @@ impl Play<'_> {
                 let (report, outcome) = run.execute().await;
                 (Some(report), outcome.err())
             }
-            Err(error) => (None, Some(error)),
+            Err(failed) => (None, Some(failed.error)),
         };
         let log = self.service.log();
         self.played.runs += 1;

@@ -87,6 +87,10 @@ fn exit_5_a_locked_warehouse_times_out_as_configured() {
         assert!(started.elapsed() >= Duration::from_secs(1), "{mode}: nobody waited");
         assert!(started.elapsed() < Duration::from_secs(30), "{mode}: {:?}", started.elapsed());
         assert_says(&done, &["warehouse.duckdb", &holder.pid(), "waiting up to 1 s", "lock_wait_secs"]);
+        // The JSON of a run that cannot begin is that of the history.
+        let report = place.report(&["sync"], 5);
+        assert_eq!((report["reason"].as_str(), report["outcome"].as_str()), (Some("warehouse_locked"), Some("failed")));
+        assert_eq!(place.run(&["status", "--json"]).expect(0).json()["runs"][0]["run_id"], report["run_id"]);
     }
     service.advance_days(1);
     assert_mended(&service, &place, "after the analyst went home");
