@@ -156,8 +156,13 @@ fn explained(error: duckdb::Error, action: &str, path: &Path) -> LoadError {
     if message.contains("not a valid DuckDB database file") {
         return LoadError::NotOurs { path, why: "it is not a DuckDB database".into() };
     }
-    if let Some(found) = newer_format(&message) {
-        return LoadError::Newer { path, found };
+    match other_format(&message) {
+        Some(OtherFormat::Newer(found)) => return LoadError::Newer { path, found },
+        // This program never wrote such a file.
+        Some(OtherFormat::Older(found)) => {
+            return LoadError::NotOurs { path, why: format!("it has {found}, of an old version of DuckDB") };
+        }
+        None => {}
     }
     LoadError::engine(action)(error)
 }
@@ -171,12 +176,26 @@ fn holder_of(message: &str) -> Option<String> {
     pid.bytes().all(|byte| byte.is_ascii_digit()).then(|| format!("process {pid}, {program}"))
 }
 
+/// A storage version that the engine cannot read, in words.
+#[derive(Debug, PartialEq, Eq)]
+enum OtherFormat {
+    Newer(String),
+    Older(String),
+}
+
 /// Reads the version of the file from the engine's message "Trying to read a database file with version number 68, but
-/// we can only read ...". Returns `None` for any other message.
-fn newer_format(message: &str) -> Option<String> {
+/// we can only read versions between 64 and 67". Returns `None` for any other message.
+fn other_format(message: &str) -> Option<OtherFormat> {
+    let number = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<u64>().ok();
     let (_, rest) = message.split_once("database file with version number ")?;
-    let version: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    Some(format!("DuckDB storage version {version}"))
+    let version = number(rest)?;
+    let found = format!("DuckDB storage version {version}");
+    let oldest = rest.split_once("between ").and_then(|(_, rest)| number(rest));
+    Some(if oldest.is_some_and(|oldest| version < oldest) {
+        OtherFormat::Older(found)
+    } else {
+        OtherFormat::Newer(found)
+    })
 }
 
 #[cfg(test)]
@@ -215,10 +234,14 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_file_format_is_told_from_other_errors() {
-        let message =
-            "Trying to read a database file with version number 99, but we can only read versions between 64 and 67.";
-        assert_eq!(newer_format(message).as_deref(), Some("DuckDB storage version 99"));
-        assert_eq!(newer_format("IO Error: Cannot open file"), None);
+    fn another_file_format_is_told_from_other_errors() {
+        let read = |version| {
+            other_format(&format!(
+                "Trying to read a database file with version number {version}, but we can only read versions between 64 and 67."
+            ))
+        };
+        assert_eq!(read(99), Some(OtherFormat::Newer("DuckDB storage version 99".to_owned())));
+        assert_eq!(read(39), Some(OtherFormat::Older("DuckDB storage version 39".to_owned())));
+        assert_eq!(other_format("IO Error: Cannot open file"), None);
     }
 }
