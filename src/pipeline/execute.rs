@@ -226,7 +226,13 @@ impl Run {
         let is_for_people =
             self.session.settings.users.is_enabled || self.request.people != PeopleSelection::AfterLists;
         for stream in lists.chain(is_for_people.then_some(Stream::Users)) {
-            streams.entry(stream.name()).or_default().reached = self.findings.reached(stream);
+            streams.entry(stream.name()).or_default();
+        }
+        // Other streams are in the report if the run committed scans that an earlier run had begun.
+        for stream in Stream::ALL {
+            if let Some(report) = streams.get_mut(stream.name()) {
+                report.reached = self.findings.reached(stream);
+            }
         }
         let (drift, drift_unlisted) = self.findings.drift();
         let header = self.session.report_header(self.findings.outcome(), error);

@@ -47,3 +47,23 @@ fn p2_p6_five_kills_leave_each_user_in_the_warehouses_once() {
     place.report(&["users", "pull"], 0);
     assert_eq!(asked(&service.log()).len(), 0);
 }
+
+#[test]
+fn a_pull_of_users_says_what_it_stored_of_other_streams() {
+    let settings = small(2_000, 20);
+    let faults = Faults { latency: Latency { ms: 60, ..Latency::default() }, ..settings.faults.clone() };
+    let service = Service::start(Settings { faults, ..settings });
+    let sync = ["sync", "--concurrency", "4"].map(str::to_owned);
+    let mut stored = 0;
+    for after_requests in [6, 9, 12, 15] {
+        let place = Place::new(&service);
+        Killer::new(1).kill_after_requests(&service, &place, &sync, after_requests, Duration::from_millis(20));
+        // It commits the scans whose pages the killed run had written.
+        let report = place.report(&["users", "pull"], 0);
+        for (stream, counts) in report["streams"].as_object().unwrap() {
+            assert!(counts["rows_read"] == 0 || counts["reached"] != "none", "{stream}: {report}");
+            stored += u64::from(stream != "users" && counts["rows_read"] != 0);
+        }
+    }
+    assert!(stored > 0, "no kill left a complete scan");
+}
