@@ -20,7 +20,7 @@ use crate::{
     model::{DurableStep, Identifier, IdentifierKind, format_ms},
     person::{
         IdentifierKey, IdentifierMatcher, SUPPRESSION_MARGIN_MS, SuppressionEntry, SuppressionList,
-        identifying_fields_of_table,
+        identifying_fields_of_table, text_of_bytes,
     },
     pipeline::{self, CLOCK_SKEW, PipelineError, Session, System},
     recordings::Recordings,
@@ -272,7 +272,7 @@ impl Erase {
         let identity = &self.session.identity;
         let inbox = Inbox::open(&self.session.settings.state_path, &identity.base_url, &identity.environment)?;
         let fields = table("webhook_events").map(identifying_fields_of_table).unwrap_or_default();
-        let discarded = inbox.discard(|body| records.is_theirs_by(&fields, &String::from_utf8_lossy(body)))?;
+        let discarded = inbox.discard(|body| records.is_theirs_by(&fields, &text_of_bytes(body)))?;
         inbox.empty_log()?;
         Ok(discarded)
     }

@@ -233,25 +233,12 @@ pub(super) fn redact(
     let mut changed = 0;
     for path in found_in {
         let counts = rewrite(path, failpoints, false, |body| {
-            let redacted = if matcher.may_be_in(body) { redacted(body, matcher) } else { None };
+            let redacted = if matcher.may_be_in(body) { matcher.redacted_bytes(body) } else { None };
             Ok::<_, EraseError>(redacted.map(|body| PageChange { body, removed: 0 }))
         })?;
         changed += counts.changed;
     }
     Ok(changed)
-}
-
-/// Returns the page with the mentions of people replaced. Returns `None` if the page mentions nobody. Bytes that are
-/// not UTF-8 stay.
-fn redacted(body: &[u8], matcher: &IdentifierMatcher) -> Option<Vec<u8>> {
-    let (mut redacted, mut is_changed) = (Vec::with_capacity(body.len()), false);
-    for chunk in body.utf8_chunks() {
-        let text = matcher.redacted(chunk.valid());
-        is_changed |= text.is_some();
-        redacted.extend_from_slice(text.as_deref().unwrap_or(chunk.valid()).as_bytes());
-        redacted.extend_from_slice(chunk.invalid());
-    }
-    is_changed.then_some(redacted)
 }
 
 /// The result of a search of all pages.

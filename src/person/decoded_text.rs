@@ -1,7 +1,7 @@
 //! Decodes a text before it is searched: undoes escapes, or converts letters to their normal form. Each decoded byte
 //! keeps the index in the source text where its spelling begins.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use unicode_normalization::{IsNormalized, char::canonical_combining_class, is_nfc_quick};
 
@@ -31,11 +31,38 @@ impl DecodedText {
         decode(text, b'\\', json_escape)
     }
 
-    /// Undoes percent encoding. Source indexes still refer to the source of `self`.
-    pub fn percent_decoded(self) -> DecodedText {
-        let inner = decode(&self.bytes, b'%', percent_escape);
+    /// Undoes the escapes of a JSON string inside the JSON string that was decoded.
+    pub fn json_decoded(&self) -> DecodedText {
+        self.decoded_again(DecodedText::from_json(&self.bytes))
+    }
+
+    /// Undoes percent encoding.
+    pub fn percent_decoded(&self) -> DecodedText {
+        self.decoded_again(decode(&self.bytes, b'%', percent_escape))
+    }
+
+    /// Returns `inner`, which was decoded from the bytes of `self`, with source indexes that refer to the source of
+    /// `self`.
+    fn decoded_again(&self, inner: DecodedText) -> DecodedText {
         let source = inner.source.iter().map(|index| self.source.get(*index).copied().unwrap_or(0)).collect();
         DecodedText { bytes: inner.bytes, source }
+    }
+
+    /// Converts bytes to a text, as [`text_of_bytes`] does.
+    pub fn from_bytes(bytes: &[u8]) -> DecodedText {
+        let mut decoded = DecodedText::with_capacity(bytes.len());
+        let mut index = 0;
+        for chunk in bytes.utf8_chunks() {
+            decoded.source.extend(index..index + chunk.valid().len());
+            decoded.bytes.extend(chunk.valid().bytes());
+            index += chunk.valid().len();
+            for byte in chunk.invalid() {
+                decoded.push(char::from(*byte).to_string().as_bytes(), index);
+                index += 1;
+            }
+        }
+        decoded.source.push(bytes.len());
+        decoded
     }
 
     /// Converts a text to the normal form of identifiers: composed letters in lower case, domain labels in Unicode.
@@ -79,6 +106,14 @@ impl DecodedText {
     fn push(&mut self, bytes: &[u8], index: usize) {
         self.source.extend(std::iter::repeat_n(index, bytes.len()));
         self.bytes.extend(bytes);
+    }
+}
+
+/// Returns bytes as a text. Bytes that are not UTF-8 are read as Latin-1, so that a name in Latin-1 is recognized.
+pub fn text_of_bytes(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => Cow::Owned(String::from_utf8_lossy(&DecodedText::from_bytes(bytes).bytes).into_owned()),
     }
 }
 
@@ -138,6 +173,7 @@ fn decode(text: &[u8], mark: u8, escape: Escape) -> DecodedText {
 fn json_escape(text: &[u8]) -> Option<(Vec<u8>, usize)> {
     let simple = match text.get(1)? {
         b'u' => return json_unicode(text),
+        b'x' => return latin1_escape(text),
         b'n' => b'\n',
         b't' => b'\t',
         b'r' => b'\r',
@@ -165,11 +201,22 @@ fn json_unicode(text: &[u8]) -> Option<(Vec<u8>, usize)> {
     Some((letter.unwrap_or(char::REPLACEMENT_CHARACTER).to_string().into_bytes(), length))
 }
 
+/// Decodes `\x..`, with which rejects show a byte that is not UTF-8, as Latin-1.
+fn latin1_escape(text: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let byte = hex_byte(text.get(2..4)?).filter(|byte| !byte.is_ascii())?;
+    Some((char::from(byte).to_string().into_bytes(), 4))
+}
+
 /// Decodes `%..`, as an [`Escape`].
 fn percent_escape(text: &[u8]) -> Option<(Vec<u8>, usize)> {
-    let digits = std::str::from_utf8(text.get(1..3)?).ok()?;
+    hex_byte(text.get(1..3)?).map(|byte| (vec![byte], 3))
+}
+
+/// Returns the byte that two hexadecimal digits name.
+fn hex_byte(digits: &[u8]) -> Option<u8> {
+    let digits = std::str::from_utf8(digits).ok()?;
     let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    is_hex.then(|| u8::from_str_radix(digits, 16).ok()).flatten().map(|byte| (vec![byte], 3))
+    is_hex.then(|| u8::from_str_radix(digits, 16).ok()).flatten()
 }
 
 #[cfg(test)]

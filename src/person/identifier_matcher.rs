@@ -103,42 +103,56 @@ impl IdentifierMatcher {
         !self.ranges(text).is_empty()
     }
 
-    /// Replaces each identifier in the text with [`ERASED`]. Returns `None` if the text contains no identifier.
-    /// Identifiers that overlap are replaced together: a user id can be the beginning of a mail address.
+    /// Like [`IdentifierMatcher::redacted_bytes`], for a text.
     pub fn redacted(&self, text: &str) -> Option<String> {
-        let mut ranges = self.ranges(text.as_bytes());
+        // Start and end of a range are between two characters, because identifiers and escapes consist of whole
+        // characters.
+        self.redacted_bytes(text.as_bytes()).map(|redacted| String::from_utf8_lossy(&redacted).into_owned())
+    }
+
+    /// Replaces each identifier in the text with [`ERASED`]. Returns `None` if the text contains no identifier.
+    /// Identifiers that overlap are replaced together: a user id can be the beginning of a mail address. All other
+    /// bytes stay, also bytes that are not UTF-8.
+    pub fn redacted_bytes(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let mut ranges = self.ranges(text);
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
-        let (mut redacted, mut done) = (String::new(), 0);
+        let (mut redacted, mut done) = (Vec::with_capacity(text.len()), 0);
         for range in &ranges {
-            // Start and end of a range are between two characters, because identifiers and escapes consist of whole
-            // characters.
-            if range.start >= done
-                && let Some(kept) = text.get(done..range.start)
-            {
-                redacted.push_str(kept);
-                redacted.push_str(ERASED);
+            if let Some(kept) = text.get(done..range.start) {
+                redacted.extend(kept);
+                redacted.extend(ERASED.bytes());
             }
             done = done.max(range.end);
         }
-        redacted.push_str(text.get(done..).unwrap_or_default());
+        redacted.extend(text.get(done..).unwrap_or_default());
         (!ranges.is_empty()).then_some(redacted)
     }
 
-    /// Returns the ranges of the text that spell an identifier: plain, with JSON escapes, or also percent-encoded. The
-    /// ranges are unsorted, and can overlap.
+    /// Returns the ranges of the text that spell an identifier: plain, with JSON escapes, or also percent-encoded. JSON
+    /// in a text inside JSON is escaped several times. The ranges are unsorted, and can overlap.
     fn ranges(&self, text: &[u8]) -> Vec<Range<usize>> {
         let mut ranges = Vec::new();
-        self.find(text, |range| ranges.push(range));
-        let (has_escapes, has_percent) = (text.contains(&b'\\'), text.contains(&b'%'));
-        if has_escapes || has_percent {
-            let mut decoded = DecodedText::from_json(text);
-            self.find(&decoded.bytes, |range| ranges.push(decoded.source_range(range)));
-            if has_percent || decoded.bytes.contains(&b'%') {
-                decoded = decoded.percent_decoded();
-                self.find(&decoded.bytes, |range| ranges.push(decoded.source_range(range)));
-            }
+        if std::str::from_utf8(text).is_err() {
+            let decoded = DecodedText::from_bytes(text);
+            return self.ranges(&decoded.bytes).into_iter().map(|range| decoded.source_range(range)).collect();
         }
-        ranges
+        self.find(text, |range| ranges.push(range));
+        if !text.contains(&b'\\') && !text.contains(&b'%') {
+            return ranges;
+        }
+        let mut decoded = DecodedText::from_json(text);
+        loop {
+            self.find(&decoded.bytes, |range| ranges.push(decoded.source_range(range)));
+            if decoded.bytes.contains(&b'%') {
+                let percent = decoded.percent_decoded();
+                self.find(&percent.bytes, |range| ranges.push(percent.source_range(range)));
+            }
+            let inner = decoded.json_decoded();
+            if inner.bytes.len() == decoded.bytes.len() {
+                return ranges;
+            }
+            decoded = inner;
+        }
     }
 
     /// Calls `found` with the range of each identifier in the text. Does not undo escapes.
@@ -178,7 +192,8 @@ impl IdentifierMatcher {
         let mut rest = text;
         while let Some(at) = memchr::memchr(b'\\', rest) {
             match rest.get(at + 1) {
-                Some(b'u' | b'/') => return true,
+                // `\\` may begin an escape inside an escaped text, and `\x` is a byte that is not UTF-8.
+                Some(b'u' | b'/' | b'\\' | b'x') => return true,
                 Some(_) if !self.has_escaped => rest = rest.get(at + 2..).unwrap_or_default(),
                 _ => return true,
             }
@@ -279,6 +294,9 @@ mod tests {
             "write to ZOË+A@Example.COM.",
             r#"{"mail":"zo\u00eb\u002ba@example.com"}"#,
             r#"{"mail":"\nzo\u00EB+a@example.com"}"#,
+            r#"{"attributes":"{\"mail\":\"zo\\u00EB+a@example.com\"}"}"#,
+            r#"{"a":"{\"b\":\"{\\\"mail\\\":\\\"zo\\\\u00EB%2Ba@example.com\\\"}\"}"}"#,
+            r"a reject: zo\xeb+a@example.com",
             "https://x.example/?m=zo%C3%AB%2Ba%40example.com&b=1",
             r"https:\/\/x.example\/?m=zo%c3%ab%2Ba@example.com",
             "連絡はzoë+a@example.comまで",
@@ -288,6 +306,15 @@ mod tests {
             let redacted = matcher.redacted(text).unwrap();
             assert!(redacted.contains(ERASED) && !matcher.is_in_text(redacted.as_bytes()), "{text}: {redacted}");
         }
+    }
+
+    #[test]
+    fn p9_an_identifier_in_latin1_is_found_and_all_other_bytes_stay() {
+        let matcher = matcher(&[MAIL]);
+        let text = b"\xe9: ZO\xcb+a@example.com, zo\xc3\xab+a@example.com \xff";
+        assert!(matcher.may_be_in(text) && matcher.is_in_text(text));
+        assert_eq!(matcher.redacted_bytes(text).unwrap(), b"\xe9: [erased], [erased] \xff");
+        assert_eq!(matcher.redacted_bytes(b"\xe9: Zo\xe9+a@example.com"), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The fields of a record that identify a person, by the contracts, and the identifiers in them.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::LazyLock,
@@ -114,9 +115,16 @@ impl IdentifyingFields {
         if is_found || is_json || !record.trim_start().starts_with('{') {
             return is_found;
         }
+        self.any_like(record, matches)
+    }
+
+    /// Like [`IdentifyingFields::any`], for everything that looks like an identifying field in a text that is not valid
+    /// JSON, also for JSON inside a text.
+    fn any_like(&self, record: &str, matches: &mut dyn FnMut(WrittenIdentifier) -> bool) -> bool {
         any_member_like(record, &mut |name, value| {
             let identifiers = self.kinds_by_name(name).into_iter().filter_map(|kind| read(kind, value));
             identifiers.into_iter().any(&mut *matches)
+                || (value.contains("\\\"") && self.any_like(&text(value), matches))
         })
     }
 
@@ -138,14 +146,24 @@ impl Field {
     fn any(&self, value: &str, matches: &mut dyn FnMut(WrittenIdentifier) -> bool) -> bool {
         let mut is_found = self.kind.and_then(|kind| read(kind, value)).is_some_and(&mut *matches);
         if self.has_emails && !is_found {
-            for_each_member(value, &mut |name, value| {
-                if !is_found && is_email_attribute(name) {
-                    is_found = read(IdentifierKind::Email, value).is_some_and(&mut *matches);
-                }
-            });
+            // The service also sends the object as JSON inside a text.
+            let object: Cow<'_, str> = if value.starts_with('"') { text(value).into() } else { value.into() };
+            is_found = any_email(&object, matches);
         }
         is_found || (!self.inside.is_empty() && self.inside.any(value, matches))
     }
+}
+
+/// Calls `matches` with the mail addresses in the members of a JSON object with a name such as `email`, until `matches`
+/// returns true. Returns true if `matches` did.
+pub fn any_email(object: &str, matches: &mut dyn FnMut(WrittenIdentifier) -> bool) -> bool {
+    let mut is_found = false;
+    for_each_member(object, &mut |name, value| {
+        if !is_found && is_email_attribute(name) {
+            is_found = read(IdentifierKind::Email, value).is_some_and(&mut *matches);
+        }
+    });
+    is_found
 }
 
 /// Parses a JSON text or number as an identifier. `None` for any other JSON value, for a placeholder such as "unknown",
@@ -259,6 +277,9 @@ mod tests {
             let record = format!(r#"{{"visitorSnapshot":{{"externalUserId":"{end}"#);
             assert_eq!(found(Stream::Responses, &record), [(UserId, "user-1".to_owned())], "{record}");
         }
+        // Attributes are JSON inside a text.
+        let record = r#"{"visitorSnapshot":{"attributes":"{\"email\":\"a@b\"}""#;
+        assert_eq!(found(Stream::Responses, record), [(Email, "a@b".to_owned())]);
         // A text has no identifiers, and neither has an object within an unknown field.
         assert_eq!(found(Stream::Responses, r#""{\"externalUserId\":\"u\"""#), []);
         assert_eq!(found(Stream::Responses, r#"{"response":{"externalUserId":"u"}}"#), []);
@@ -280,6 +301,8 @@ mod tests {
             (Email, "a@b"),
         ];
         assert_eq!(found(Stream::Responses, record), expected.map(|(kind, value)| (kind, value.to_owned())));
+        let as_text = r#"{"visitorSnapshot":{"attributes":"{\"email\":\"zo\\u00eb@b\",\"plan\":\"c@d\"}"}}"#;
+        assert_eq!(found(Stream::Responses, as_text), [(Email, "zo\u{eb}@b".to_owned())]);
         let theme = found(Stream::Themes, r#"{"id":1,"visitorId":7,"responseGroupUid":"g"}"#);
         assert_eq!(theme, [(VisitorId, "7".to_owned()), (Session, "g".to_owned())]);
         assert_eq!(found(Stream::Surveys, r#"{"id":1,"visitorId":7}"#), []);

@@ -21,9 +21,12 @@ mod redacted_page;
 mod suppression;
 mod suppression_list;
 
+pub use decoded_text::text_of_bytes;
 pub use error::SuppressionError;
 pub use identifier_matcher::{ERASED, IdentifierMatcher};
-pub use identifying_fields::{IdentifyingFields, identifying_columns, identifying_fields, identifying_fields_of_table};
+pub use identifying_fields::{
+    IdentifyingFields, any_email, identifying_columns, identifying_fields, identifying_fields_of_table,
+};
 pub use keyed_hash::{IdentifierKey, KeyedHash, SealedBytes};
 pub use redacted_page::{RedactedPage, remove_records};
 pub use suppression::{ExpirableErasure, Suppression};

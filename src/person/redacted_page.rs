@@ -1,11 +1,9 @@
 //! Removes records from a page, with the commas that would be left over. All other bytes of the page stay.
 
-use std::{borrow::Cow, ops::Range};
+use std::ops::Range;
 
-use crate::{
-    json::escape_invalid_utf8,
-    page::{DATA, PageParts, PageRecord, RecordList},
-};
+use super::text_of_bytes;
+use crate::page::{DATA, PageParts, PageRecord, RecordList};
 
 /// A page from which records were removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +25,7 @@ pub fn remove_records(body: &[u8], mut is_removed: impl FnMut(&str) -> bool) -> 
     for RecordList { records, .. } in PageParts::parse(body, &LISTS).ok()?.lists {
         let flags: Vec<bool> = records
             .iter()
-            .map(|record| match &*text_of(body.get(record.range.clone()).unwrap_or_default()) {
+            .map(|record| match &*text_of_bytes(body.get(record.range.clone()).unwrap_or_default()) {
                 user_id if user_id.starts_with('"') => is_removed(&format!("{{\"userId\":{user_id}}}")),
                 record => is_removed(record),
             })
@@ -45,11 +43,6 @@ pub fn remove_records(body: &[u8], mut is_removed: impl FnMut(&str) -> bool) -> 
     }
     redacted.extend_from_slice(body.get(done..).unwrap_or_default());
     Some(RedactedPage { body: redacted, removed: u32::try_from(removed).unwrap_or(u32::MAX) })
-}
-
-/// Returns the text of a record. Bytes that are not UTF-8 are escaped.
-fn text_of(record: &[u8]) -> Cow<'_, str> {
-    std::str::from_utf8(record).map_or_else(|_| escape_invalid_utf8(record).into(), Cow::Borrowed)
 }
 
 /// Returns the ranges of a list to cut out so that the rest is a valid list. A removed record loses the comma after it;
@@ -114,6 +107,9 @@ mod tests {
         for odd in ["", "[1]", "{\"data\":7}", "{\"data\":[1", "\u{0}"] {
             assert_eq!(without(odd, "1"), None, "{odd}");
         }
+        let latin1 = b"{\"data\":[{\"a\":\"zo\xeb\"},{\"b\":\"\xff\"}],\"cursor\":null}";
+        let redacted = remove_records(latin1, |record| record.contains("zo\u{eb}")).unwrap();
+        assert_eq!(redacted.body, b"{\"data\":[{\"b\":\"\xff\"}],\"cursor\":null}");
         assert_eq!(without(r#"{"d\u0061ta":[1]}"#, "1"), Some((r#"{"d\u0061ta":[]}"#.to_owned(), 1)));
     }
 

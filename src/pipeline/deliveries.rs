@@ -11,7 +11,7 @@ use crate::{
     flatten::{FlatDeliveries, FlattenError, flatten_deliveries, summarize_body},
     load::EventRows,
     model::{Delivery, DurableStep, EventKind, Failpoints, RunId},
-    person::{Suppression, identifying_fields_of_table},
+    person::{Suppression, identifying_fields_of_table, text_of_bytes},
     schema::table,
     state::Inbox,
 };
@@ -153,7 +153,7 @@ impl InboxReader {
     fn without_erased_people(&self, pending: &[Delivery]) -> Vec<Delivery> {
         let fields = table("webhook_events").map(identifying_fields_of_table).unwrap_or_default();
         let is_suppressed =
-            |delivery: &Delivery| self.suppression.matches_json(&fields, &String::from_utf8_lossy(&delivery.body));
+            |delivery: &Delivery| self.suppression.matches_json(&fields, &text_of_bytes(&delivery.body));
         pending.iter().filter(|delivery| !is_suppressed(delivery)).cloned().collect()
     }
 

@@ -171,6 +171,8 @@ pub enum Personal {
 pub enum Identifies {
     /// The JSON text of a complete record, whose fields contain identifiers.
     Record,
+    /// The bytes of a complete record in Base64. A search decodes them first.
+    RecordInBase64,
     /// An identifier; in a `json` column, the members with a name such as `email`.
     #[serde(untagged)]
     Identifier(IdentifierKind),
@@ -181,7 +183,7 @@ impl Identifies {
     pub fn kind(self) -> Option<IdentifierKind> {
         match self {
             Identifies::Identifier(kind) => Some(kind),
-            Identifies::Record => None,
+            Identifies::Record | Identifies::RecordInBase64 => None,
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use studysync::archive::read_pages;
 
 use crate::harness::{Place, all_contracts};
@@ -48,7 +49,8 @@ pub fn found(place: &Place, needles: &[Needle]) -> Vec<String> {
         for table in all_contracts().keys() {
             for row in tables.rows(table) {
                 for (column, cell) in row {
-                    if cell.is_some_and(|cell| is_in(cell.as_bytes())) {
+                    let is_in_base64 = |cell: &str| STANDARD.decode(cell).is_ok_and(|bytes| is_in(&bytes));
+                    if cell.is_some_and(|cell| is_in(cell.as_bytes()) || is_in_base64(&cell)) {
                         places.push(format!("{name} {table}.{column}"));
                     }
                 }

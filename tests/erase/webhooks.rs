@@ -139,6 +139,66 @@ fn p9_slow_erase_searches_the_webhook_inbox() {
     in_each(&place, |name, tables| assert_eq!(tables.count("SELECT count(*) FROM webhook_events"), 1, "{name}"));
 }
 
+/// A text in Latin-1.
+fn latin1(text: &str) -> Vec<u8> {
+    text.chars().map(|letter| u8::try_from(letter).unwrap()).collect()
+}
+
+/// Bodies of hers in unusual encodings, with a number that makes them new: an answer in Latin-1, one with her mail
+/// address in Latin-1, and one whose attributes are JSON inside a text.
+fn encoded(number: u64) -> [Vec<u8>; 3] {
+    [
+        latin1(&json!({"id": number, "userId": "zoe-77", "response": "J\u{fc}rgen"}).to_string()),
+        latin1(&json!({"id": number, "email": ZOE_MAIL}).to_string()),
+        json!({"id": number, "attributes": json!({"email": ZOE_MAIL}).to_string()}).to_string().into_bytes(),
+    ]
+}
+
+#[test]
+fn p9_erase_finds_people_in_bodies_of_any_encoding() {
+    let service = Service::start(small(40, 3));
+    let place = place_for(&service, BRISK);
+    place.run(&["backfill", "--quiet", "--from", &days_ago(2)]).expect(0);
+    let serving = Serving::start(&place);
+    let escaped = json!({"note": ZOE_MAIL}).to_string().replace('\u{eb}', "\\u00eb").replace('\u{fc}', "\\u00fc");
+    let mentions = [
+        latin1(&format!("no JSON: from {ZOE_MAIL} to zoe-77, \u{ff}")),
+        json!({"id": 1, "userId": "bert", "eventProperties": escaped}).to_string().into_bytes(),
+    ];
+    for body in encoded(1).iter().chain(&mentions) {
+        assert_eq!(serving.post(body), 200);
+    }
+    assert_eq!(serving.post(answer_body(0).as_bytes()), 200);
+    serving.wait_until_flushed();
+    let person = ["--local-only", "--user-id", "zoe-77", "--email", ZOE_MAIL];
+    let report = receipt(&erase(&place, &person));
+    assert_eq!(report["exit_code"], 3, "{report:#}");
+    for warehouse in ["duckdb", "parquet"] {
+        assert_eq!(report["removed"][format!("{warehouse} webhook_events")], 3, "{report:#}");
+        let mentions = &report["verified"]["places"][warehouse]["mentions"];
+        let expected =
+            json!({"webhook_events.event_properties": 1, "webhook_events.raw": 1, "webhook_events.raw_base64": 1});
+        assert_eq!(mentions, &expected, "{report:#}");
+    }
+    let report = receipt(&erase(&place, &[&person[..], &["--redact-mentions"]].concat()));
+    assert_eq!(report["exit_code"], 0, "{report:#}");
+    let decoded = "SELECT decode(from_base64(raw_base64), 'ignore') FROM webhook_events WHERE raw_base64 IS NOT NULL";
+    for number in 2..4 {
+        for body in encoded(number) {
+            assert_eq!(serving.post(&body), 200, "the service is not told who is kept out");
+        }
+    }
+    serving.wait_until_flushed();
+    assert_eq!(serving.stop(), 0);
+    place.run(&["sync", "--quiet"]).expect(0);
+    in_each(&place, |name, tables| {
+        assert_eq!(tables.count("SELECT count(*) FROM webhook_events"), 3, "{name}");
+        assert_eq!(tables.value(decoded).as_deref(), Some("no JSON: from [erased] to [erased], "), "{name}");
+    });
+    let needles = ["zoe-77", ZOE_MAIL].map(Needle::new);
+    assert_eq!(found(&place, &needles), [""; 0]);
+}
+
 #[test]
 fn p9_erase_removes_a_webhook_that_arrives_meanwhile() {
     let (service, place) = filled(QUIET);

@@ -201,7 +201,9 @@ fn add_batch(
     let mut lowercase = LowercaseBuffer::default();
     for row in 0..rows.num_rows() {
         if tested.iter().any(|values| values.is_wanted(row, wanted, &mut lowercase)) {
-            found.add(values.iter().filter_map(|values| values.read(row)).collect(), wanted, limits);
+            let mut identifiers = Vec::new();
+            values.iter().for_each(|values| values.read_into(row, &mut identifiers));
+            found.add(identifiers, wanted, limits);
         }
     }
     Ok(())

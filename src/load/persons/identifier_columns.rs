@@ -12,7 +12,7 @@ use crate::{
         store::{number_column, text_column},
     },
     model::{IdentifierKind, WrittenIdentifier, is_email_attribute},
-    person::identifying_columns,
+    person::{any_email, identifying_columns},
     schema::{ColumnType, Identifies, Table},
 };
 
@@ -34,16 +34,19 @@ pub(super) struct IdentifierColumn {
 enum ValueType {
     Texts,
     Numbers,
+    /// JSON objects, whose members with a name such as `email` are mail addresses.
+    Objects,
 }
 
-/// Returns the columns of a table that store an identifier. JSON columns are left out, because their values are also in
-/// rows of a child table.
+/// Returns the columns of a table that store identifiers. JSON columns of streams are left out, because their values
+/// are also in rows of a child table.
 pub(super) fn identifier_columns(table: &'static Table) -> Vec<IdentifierColumn> {
     let id_column = |(column, kind): (&'static crate::schema::Column, IdentifierKind)| {
         let value_type = match column.column_type {
             ColumnType::Text => ValueType::Texts,
             // The number of a visitor is the only numeric identifier.
             ColumnType::Bigint if is_visitor(kind) => ValueType::Numbers,
+            ColumnType::Json if table.stream.is_none() && kind == IdentifierKind::Email => ValueType::Objects,
             _ => return None,
         };
         Some(IdentifierColumn { column: &column.name, kind, value_type, named_by: column.named_by.as_deref() })
@@ -53,7 +56,9 @@ pub(super) fn identifier_columns(table: &'static Table) -> Vec<IdentifierColumn>
 
 /// Returns the columns of a table that store the JSON text of a complete record, whose fields may identify a person.
 pub(super) fn record_columns(table: &'static Table) -> Vec<&'static str> {
-    let is_record = |column: &&crate::schema::Column| column.identifies == Some(Identifies::Record);
+    let is_record = |column: &&crate::schema::Column| {
+        matches!(column.identifies, Some(Identifies::Record | Identifies::RecordInBase64))
+    };
     table.columns.iter().filter(is_record).map(|column| column.name.as_str()).collect()
 }
 
@@ -73,7 +78,7 @@ impl IdentifierColumn {
     /// Returns true if the type and kind of the column allow one of the wanted identifiers.
     pub fn may_contain(&self, wanted: &IdentifierSet) -> bool {
         match self.value_type {
-            ValueType::Texts => wanted.has_any_of(self.kind),
+            ValueType::Texts | ValueType::Objects => wanted.has_any_of(self.kind),
             ValueType::Numbers => wanted.has_numbers(),
         }
     }
@@ -83,6 +88,7 @@ impl IdentifierColumn {
         let values = match self.value_type {
             ValueType::Texts => Values::Texts(text_column(rows, self.column)?),
             ValueType::Numbers => Values::Numbers(number_column(rows, self.column)?),
+            ValueType::Objects => Values::Objects(text_column(rows, self.column)?),
         };
         let names = self.named_by.map(|name| text_column(rows, name)).transpose()?;
         Ok(IdentifierValues { kind: self.kind, values, names })
@@ -98,11 +104,12 @@ pub(super) struct IdentifierValues<'a> {
     names: Option<&'a StringArray>,
 }
 
-/// The values of an identifier column, as texts or as numbers.
+/// The values of an identifier column, by [`ValueType`].
 #[derive(Clone, Copy, Debug)]
 enum Values<'a> {
     Texts(&'a StringArray),
     Numbers(&'a Int64Array),
+    Objects(&'a StringArray),
 }
 
 impl IdentifierValues<'_> {
@@ -111,12 +118,16 @@ impl IdentifierValues<'_> {
         let is_wanted = match self.values {
             Values::Texts(texts) => texts.is_valid(row) && wanted.contains_text(self.kind, texts.value(row), lowercase),
             Values::Numbers(numbers) => numbers.is_valid(row) && wanted.contains_number(numbers.value(row)),
+            Values::Objects(objects) => {
+                objects.is_valid(row)
+                    && any_email(objects.value(row), &mut |written| wanted.contains(&written.identifier))
+            }
         };
         // The name of the attribute is checked last, because few values are wanted.
         is_wanted && self.is_identifier(row)
     }
 
-    /// Returns the identifier of a row with its spelling, or `None` if the value is NULL or no identifier.
+    /// Returns the identifier of a row with its spelling, or `None` if the value is NULL, no identifier, or an object.
     pub fn read(&self, row: usize) -> Option<WrittenIdentifier> {
         if !self.is_identifier(row) {
             return None;
@@ -127,6 +138,19 @@ impl IdentifierValues<'_> {
                 WrittenIdentifier::read(self.kind, &numbers.value(row).to_string())
             }
             _ => None,
+        }
+    }
+
+    /// Adds the identifiers of a row with their spellings; an object can have several.
+    pub fn read_into(&self, row: usize, found: &mut Vec<WrittenIdentifier>) {
+        match self.values {
+            Values::Objects(objects) if objects.is_valid(row) => {
+                any_email(objects.value(row), &mut |written| {
+                    found.push(written);
+                    false
+                });
+            }
+            _ => found.extend(self.read(row)),
         }
     }
 
@@ -167,12 +191,18 @@ mod tests {
     use crate::schema::tables;
 
     #[test]
-    fn every_identifying_column_is_listed_or_json() {
+    fn every_identifying_column_is_listed_or_json_of_a_stream() {
         for table in tables() {
             let id_columns = identifier_columns(table);
             for (column, _) in identifying_columns(table) {
                 let is_listed = id_columns.iter().any(|id_column| id_column.column == column.name);
-                assert_eq!(is_listed, column.column_type != ColumnType::Json, "{}.{}", table.name, column.name);
+                let is_of_child_table = column.column_type == ColumnType::Json && table.stream.is_some();
+                assert_eq!(is_listed, !is_of_child_table, "{}.{}", table.name, column.name);
+                // The rows of the child table have the values of the JSON column by name.
+                let is_named = |child: &Table| {
+                    child.stream == table.stream && child.columns.iter().any(|column| column.named_by.is_some())
+                };
+                assert!(is_listed || tables().iter().any(is_named), "{}.{}", table.name, column.name);
             }
             for column in record_columns(table) {
                 assert_eq!(table.column(column).unwrap().column_type, ColumnType::Text, "{}.{column}", table.name);

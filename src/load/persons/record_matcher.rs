@@ -68,8 +68,9 @@ impl<'a> RecordMatcher<'a> {
     fn has_escapes(&self, mut text: &[u8]) -> bool {
         while let Some(backslash) = memchr::memchr(b'\\', text) {
             match text.get(backslash + 1) {
-                // `\u` can stand for any character, `\/` for a slash.
-                Some(b'u' | b'/') | None => return true,
+                // `\u` can stand for any character, `\/` for a slash, `\x` for a byte that is not UTF-8. `\\` may begin
+                // an escape inside an escaped text.
+                Some(b'u' | b'/' | b'x' | b'\\') | None => return true,
                 // Other escapes, such as `\n` and `\"`, stand for characters that JSON must escape.
                 Some(_) if self.has_escaped => return true,
                 Some(_) => text = text.get(backslash + 2..).unwrap_or_default(),
@@ -119,6 +120,7 @@ mod tests {
             "\"u-12\"",
             "\"\u{212a} 1\"",
             r#""zo\u00eb""#,
+            r#""zo\xeb""#,
             "\"zoe\u{308}\"",
             r#""a\"b\\c\/d""#,
             "\" ANNA@example.com.\"",

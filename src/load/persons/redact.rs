@@ -1,16 +1,14 @@
 //! Replaces identifiers in texts that mention a person.
 
-use std::sync::Arc;
-
 use arrow::{
-    array::{ArrayRef, BooleanArray, RecordBatch, StringArray},
+    array::{BooleanArray, RecordBatch},
     compute::{or, sort_to_indices, take_record_batch},
 };
 
 use super::{
     parallel_read::removal_keys_where,
     search::Mention,
-    texts::{as_texts, hits},
+    texts::{as_texts, decoded, hits, redacted},
 };
 use crate::{
     load::{
@@ -69,7 +67,7 @@ fn redact_table(
         // read and written again, also the rows without a mention.
         let filter = Filter::within(change.removed_range).with_keys(&change.removed);
         for rows in store.full_rows(table, &filter)? {
-            change.add(redacted(table, &rows, columns, matcher)?);
+            change.add(redacted(table, rows, columns, matcher)?);
         }
         store.change(change)?;
     }
@@ -85,7 +83,7 @@ fn keys_of_mentioning_rows(
 ) -> Result<Vec<RecordBatch>, LoadError> {
     removal_keys_where(store, table, columns, |rows| {
         let mut is_hit = BooleanArray::from(vec![false; rows.num_rows()]);
-        for column in project(rows, columns)?.columns() {
+        for column in decoded(table, project(rows, columns)?)?.columns() {
             if let Some(hits) = hits(&as_texts(column)?, matcher) {
                 is_hit = or(&is_hit, &hits.is_hit).map_err(invalid_rows(table))?;
             }
@@ -105,26 +103,6 @@ fn in_batches(table: &'static Table, keys: &KeySet, keys_at_once: usize) -> Resu
     }
     let starts = (0..all.num_rows()).step_by(keys_at_once);
     Ok(starts.map(|start| all.slice(start, keys_at_once.min(all.num_rows() - start))).collect())
-}
-
-/// Returns the rows with identifiers replaced in these columns. Other columns, and texts without an identifier, stay
-/// unchanged.
-fn redacted(
-    table: &Table,
-    rows: &RecordBatch,
-    columns: &[&str],
-    matcher: &IdentifierMatcher,
-) -> Result<RecordBatch, LoadError> {
-    let schema = rows.schema();
-    let replaced = schema.fields().iter().zip(rows.columns()).map(|(field, column)| {
-        if !columns.contains(&field.name().as_str()) {
-            return Ok(Arc::clone(column));
-        }
-        let replace = |text: Option<&str>| text.map(|text| matcher.redacted(text).unwrap_or_else(|| text.to_owned()));
-        Ok(Arc::new(as_texts(column)?.iter().map(replace).collect::<StringArray>()) as ArrayRef)
-    });
-    let replaced = replaced.collect::<Result<Vec<_>, LoadError>>()?;
-    RecordBatch::try_new(schema, replaced).map_err(invalid_rows(table))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::{
     identifier_set::IdentifierSet,
     parallel_read::removal_keys_where,
     record_matcher::RecordMatcher,
+    texts::decoded,
 };
 use crate::{
     load::{
@@ -129,7 +130,7 @@ fn keys_of_matching_rows(
     }
     let columns: Vec<&str> = columns_to_read(&id_columns).into_iter().chain(records.iter().copied()).collect();
     removal_keys_where(store, table, &columns, |rows| {
-        matching_rows(rows, &id_columns, &records, matcher).map(BooleanArray::from)
+        matching_rows(&decoded(table, rows.clone())?, &id_columns, &records, matcher).map(BooleanArray::from)
     })
 }
 

@@ -5,7 +5,7 @@ use arrow::array::RecordBatch;
 
 use super::{
     parallel_read::fold_batches,
-    texts::{as_texts, bytes_of, hits, text_columns},
+    texts::{as_texts, bytes_of, decoded, hits, text_columns},
 };
 use crate::{
     load::{
@@ -51,7 +51,8 @@ pub(in crate::load) fn search(
     let mut searched = SearchReport::default();
     for table in tables() {
         let columns = text_columns(table);
-        let read = |take: &mut Take<'_>| store.read(table, &columns, &Filter::all(), take);
+        let read =
+            |take: &mut Take<'_>| store.read(table, &columns, &Filter::all(), &mut |rows| take(decoded(table, rows)?));
         let mentions = search_table(&mut searched, &table.name, &columns, matcher, threads, read)?;
         searched.mentions.extend(mentions);
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use proptest::prelude::*;
 
 use super::*;
@@ -37,6 +38,16 @@ const RECORDS: [&str; 7] = [
     "anna",
 ];
 
+/// Some of `RECORDS`, and one in Latin-1, in Base64.
+const RECORDS_IN_BASE64: [&str; 4] = [
+    "eyJleHRlcm5hbFVzZXJJZCI6ImFubmEifQ==",
+    "eyJ2aXNpdG9ySWQiOjcsInJlc3BvbnNlR3JvdXBVaWQiOiJzLTkifQ==",
+    "eyJ1c2VySWQiOiJ6b+sifQ==",
+    "anna",
+];
+const OBJECTS: [&str; 4] =
+    [r#"{"E-Mail":"ANNA@example.com."}"#, r#"{"plan":"anna@example.com"}"#, r#"{"email":"a","mail":"b@c.de"}"#, "7"];
+
 fn texts_of(kind: IdentifierKind) -> &'static [&'static str] {
     match kind {
         IdentifierKind::Session => &SESSIONS,
@@ -54,6 +65,8 @@ fn chosen(table: &Table, column: &Column, choice: u8) -> Cell<'static> {
     match (column.identifies, column.column_type) {
         (Some(_), _) if column.nullable && choice.is_multiple_of(5) => Cell::Null,
         (Some(Identifies::Record), _) => of(&RECORDS),
+        (Some(Identifies::RecordInBase64), _) => of(&RECORDS_IN_BASE64),
+        (Some(_), ColumnType::Json) => of(&OBJECTS),
         (Some(_), ColumnType::Bigint) => Cell::Integer(NUMBERS[usize::from(choice) % NUMBERS.len()]),
         (Some(identifies), ColumnType::Text) => of(texts_of(identifies.kind().unwrap())),
         _ if is_name => of(&NAMES),
@@ -101,14 +114,26 @@ impl PlainRow {
         self.cells[column].as_deref()
     }
 
-    /// Each identifier in a column for it, JSON aside.
+    /// Each identifier in a column for it. JSON of streams is left out, because child tables have its values.
     fn spelled(&self) -> Vec<WrittenIdentifier> {
-        let counts = |column: &Column| match &column.named_by {
+        let is_named = |column: &Column| match &column.named_by {
             Some(name) => self.text(name).is_some_and(is_email_attribute),
-            None => column.column_type != ColumnType::Json,
+            None => true,
         };
-        let columns = identifying_columns(self.table).filter(|(column, _)| counts(column));
-        columns.filter_map(|(column, kind)| WrittenIdentifier::read(kind, self.text(&column.name)?)).collect()
+        let mut spelled = Vec::new();
+        for (column, kind) in identifying_columns(self.table).filter(|(column, _)| is_named(column)) {
+            let Some(text) = self.text(&column.name) else { continue };
+            match (column.column_type, &self.table.stream) {
+                (ColumnType::Json, Some(_)) => {}
+                (ColumnType::Json, None) => {
+                    let members: BTreeMap<String, String> = serde_json::from_str(text).unwrap_or_default();
+                    let emails = members.iter().filter(|(name, _)| is_email_attribute(name));
+                    spelled.extend(emails.filter_map(|(_, value)| WrittenIdentifier::read(kind, value)));
+                }
+                _ => spelled.extend(WrittenIdentifier::read(kind, text)),
+            }
+        }
+        spelled
     }
 
     fn carries(&self, person: &[Identifier]) -> bool {
@@ -116,11 +141,18 @@ impl PlainRow {
     }
 
     fn holds_a_record_of(&self, person: &[Identifier]) -> bool {
-        let is_record = |column: &&Column| column.identifies == Some(Identifies::Record);
-        let mut records = self.table.columns.iter().filter(is_record).filter_map(|column| self.text(&column.name));
+        let mut records = self.table.columns.iter().filter_map(|column| match column.identifies? {
+            Identifies::Record => Some(self.text(&column.name)?.to_owned()),
+            // Latin-1.
+            Identifies::RecordInBase64 => {
+                let bytes = STANDARD.decode(self.text(&column.name)?).ok()?;
+                Some(bytes.into_iter().map(char::from).collect())
+            }
+            Identifies::Identifier(_) => None,
+        });
         let events = identifying_fields_of_table(table("webhook_events").unwrap());
         records.any(|record| {
-            let has = |fields: &IdentifyingFields| fields.any(record, &mut |found| person.contains(&found.identifier));
+            let has = |fields: &IdentifyingFields| fields.any(&record, &mut |found| person.contains(&found.identifier));
             has(&events) || Stream::ALL.into_iter().map(identifying_fields).any(has)
         })
     }
@@ -216,7 +248,8 @@ proptest! {
         let (mut store, plain) = made(&rows);
         let person = person(&named);
         let (mut expected, mut spellings) = (BTreeSet::new(), Spellings::new());
-        let links = |table: &Table| identifying_columns(table).filter(|(column, _)| column.column_type != ColumnType::Json).count() > 1;
+        let is_read = |table: &Table, column: &Column| column.column_type != ColumnType::Json || table.stream.is_none();
+        let links = |table: &Table| identifying_columns(table).filter(|(column, _)| is_read(table, column)).count() > 1;
         for row in plain.iter().filter(|row| links(row.table) && row.carries(&person)) {
             let identifiers: BTreeSet<Identifier> =
                 row.spelled().into_iter().map(|spelled| spelled.into_identifier(&mut spellings)).collect();

@@ -3,21 +3,87 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{Array as _, ArrayRef, AsArray as _, BooleanArray, StringArray},
+    array::{Array as _, ArrayRef, AsArray as _, BooleanArray, RecordBatch, StringArray},
     compute::cast,
     datatypes::DataType,
 };
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::{
-    load::LoadError,
-    person::IdentifierMatcher,
-    schema::{ColumnType, Table},
+    load::{LoadError, error::invalid_rows},
+    person::{IdentifierMatcher, text_of_bytes},
+    schema::{ColumnType, Identifies, Table},
 };
 
 /// Returns the names of the text and JSON columns of a table.
 pub(super) fn text_columns(table: &'static Table) -> Vec<&'static str> {
     let is_text = |column_type| matches!(column_type, ColumnType::Text | ColumnType::Json);
     table.columns.iter().filter(|column| is_text(column.column_type)).map(|column| column.name.as_str()).collect()
+}
+
+/// Returns true if the column contains texts in Base64.
+fn is_base64(table: &Table, column: &str) -> bool {
+    table.column(column).is_some_and(|column| column.identifies == Some(Identifies::RecordInBase64))
+}
+
+/// Returns the rows with the texts in Base64 decoded. A text that is not Base64 stays.
+pub(super) fn decoded(table: &Table, rows: RecordBatch) -> Result<RecordBatch, LoadError> {
+    map_texts(
+        table,
+        rows,
+        |column| is_base64(table, column),
+        |_, text| match STANDARD.decode(text) {
+            Ok(bytes) => text_of_bytes(&bytes).into_owned(),
+            Err(_) => text.to_owned(),
+        },
+    )
+}
+
+/// Returns the rows with identifiers replaced in these columns. Other columns, and texts without an identifier, stay
+/// unchanged.
+pub(super) fn redacted(
+    table: &Table,
+    rows: RecordBatch,
+    columns: &[&str],
+    matcher: &IdentifierMatcher,
+) -> Result<RecordBatch, LoadError> {
+    map_texts(
+        table,
+        rows,
+        |column| columns.contains(&column),
+        |column, text| {
+            let bytes = if is_base64(table, column) { STANDARD.decode(text).ok() } else { None };
+            let replaced = match bytes {
+                Some(bytes) => matcher.redacted_bytes(&bytes).map(|bytes| STANDARD.encode(bytes)),
+                None => matcher.redacted(text),
+            };
+            replaced.unwrap_or_else(|| text.to_owned())
+        },
+    )
+}
+
+/// Returns the rows with each text in the selected columns replaced by the result of `map`, which gets the name of the
+/// column and the text.
+fn map_texts(
+    table: &Table,
+    rows: RecordBatch,
+    is_selected: impl Fn(&str) -> bool,
+    map: impl Fn(&str, &str) -> String,
+) -> Result<RecordBatch, LoadError> {
+    let schema = rows.schema();
+    if !schema.fields().iter().any(|field| is_selected(field.name())) {
+        return Ok(rows);
+    }
+    let mapped = schema.fields().iter().zip(rows.columns()).map(|(field, column)| {
+        let name = field.name();
+        if !is_selected(name) {
+            return Ok(Arc::clone(column));
+        }
+        let texts = as_texts(column)?;
+        Ok(Arc::new(texts.iter().map(|text| Some(map(name, text?))).collect::<StringArray>()) as ArrayRef)
+    });
+    let mapped = mapped.collect::<Result<Vec<_>, LoadError>>()?;
+    RecordBatch::try_new(schema, mapped).map_err(invalid_rows(table))
 }
 
 /// Returns a column converted to texts. Values of other types become the texts in which Arrow displays them.
