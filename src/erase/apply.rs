@@ -8,7 +8,7 @@ use super::{
     EraseError, EraseRequest, Plan, Purged, Reason, Receipt,
     archive::{self, RecordsOf},
     journal::{Journal, Journals},
-    plan,
+    plan::{self, ARCHIVE_RECORDS, PUSH_RESULTS, RECORDINGS},
     purge::purge,
     recordings,
     verify::{self, Search},
@@ -136,6 +136,7 @@ impl Erase {
         let (earlier, begun_ms) = (self.journal.take(), self.session.started_ms);
         let mut journal = self.journals.begin(earlier, &plan.erasure_id, begun_ms, &self.request.people, &people)?;
         journal.hard_linked = journal.hard_linked.max(plan.hard_linked.len());
+        journal.begin_attempt(plan.counts());
         self.journals.write(&journal)?;
         if self.request.reason == Reason::Asked {
             self.suppress(&plan, &mut journal)?;
@@ -200,20 +201,20 @@ impl Erase {
     }
 
     /// Carries out steps 4 to 6 of [`Erase::apply`]. Writes the journal after each removal, so that the receipt of a
-    /// resumed erasure counts this removal.
+    /// resumed erasure counts this removal. What the plan counts is counted also if a kill comes before the journal.
     fn remove_and_verify(mut self, plan: &Plan, mut journal: Journal) -> Result<(Receipt, PathBuf), EraseError> {
         let people = plan.people();
         let matcher = plan.matcher();
         let failpoints = self.session.system.failpoints.clone();
         let records = RecordsOf::new(&people, &matcher);
         let removed = archive::remove(&plan.archive.found_in, &records, &failpoints)?;
-        self.note(&mut journal, "archive records".to_owned(), removed)?;
+        self.note(&mut journal, ARCHIVE_RECORDS.to_owned(), removed)?;
         let discarded = self.discard_deliveries(&records)?;
         self.note(&mut journal, "waiting deliveries".to_owned(), discarded)?;
         let cleaned = pipeline::clean_results(&self.session.settings, &records)?;
-        self.note(&mut journal, "push results".to_owned(), cleaned.rows)?;
+        self.note(&mut journal, PUSH_RESULTS.to_owned(), cleaned.rows)?;
         let files = recordings::remove(&self.recordings()?, &people)?;
-        self.note(&mut journal, "recordings".to_owned(), files)?;
+        self.note(&mut journal, RECORDINGS.to_owned(), files)?;
         self.remove_leftovers(&matcher, &mut journal)?;
         for index in 0..self.destinations.len() {
             let Some(destination) = self.destinations.get_mut(index) else { continue };
@@ -232,18 +233,17 @@ impl Erase {
         self.note(&mut journal, "state reports".to_owned(), reports)?;
         self.session.state().rewrite_without_deleted()?;
         let mut search = self.search(&people, &matcher)?;
-        let redacted = self.redact(&search, &matcher)?;
-        if redacted > 0 {
+        if self.redact(&search, &matcher, &mut journal)? {
             search = self.search(&people, &matcher)?;
         }
-        let receipt = self.receipt(plan, &journal, search, redacted);
+        let receipt = self.receipt(plan, &journal, search);
         self.write_receipt(receipt, &journal)
     }
 
     /// Adds `count` to the journal's number of removed items at a location, and writes the journal. Does nothing for 0.
     fn note(&self, journal: &mut Journal, location: String, count: u64) -> Result<(), EraseError> {
         if count > 0 {
-            *journal.removed.entry(location).or_default() += count;
+            journal.add_removed(location, count);
             self.journals.write(journal)?;
         }
         Ok(())
@@ -313,24 +313,36 @@ impl Erase {
     }
 
     /// Replaces mentions of the people in the stored reports of runs. If `redact_mentions` is set in the request, also
-    /// replaces mentions in all other texts and pages. Returns the number of changed rows and pages.
-    fn redact(&mut self, search: &Search, matcher: &IdentifierMatcher) -> Result<u64, EraseError> {
-        let mut redacted = 0;
+    /// replaces mentions in all other texts and pages. Counts the changed rows and pages in the journal. Returns true if
+    /// there are any.
+    fn redact(
+        &mut self,
+        search: &Search,
+        matcher: &IdentifierMatcher,
+        journal: &mut Journal,
+    ) -> Result<bool, EraseError> {
+        let before = journal.redacted;
         for destination in &mut self.destinations {
             let name = destination.name();
             let mentions = search.by_warehouse.get(name).map_or(&[][..], Vec::as_slice);
             let only_own = !self.request.redact_mentions;
-            redacted += destination.redact(matcher, mentions, only_own).map_err(EraseError::load(name))?;
+            let rows = destination.redact(matcher, mentions, only_own).map_err(EraseError::load(name))?;
+            if rows > 0 {
+                journal.redacted += rows;
+                // The rewrite of a large file takes long, so the count is durable before.
+                self.journals.write(journal)?;
+                destination.remove_old_bytes().map_err(EraseError::load(name))?;
+            }
         }
-        if self.request.redact_mentions {
-            redacted += archive::redact(&search.mentioned_in, matcher, &self.session.system.failpoints)?;
+        for path in search.mentioned_in.iter().filter(|_| self.request.redact_mentions) {
+            journal.redacted += archive::redact(path, matcher, &self.session.system.failpoints)?;
+            self.journals.write(journal)?;
         }
-        Ok(redacted)
+        Ok(journal.redacted > before)
     }
 
-    /// Creates the receipt of an erasure. `search` is the result of the last search for data of the people. `redacted`
-    /// is the number of redacted rows and pages.
-    fn receipt(&self, plan: &Plan, journal: &Journal, search: Search, redacted: u64) -> Receipt {
+    /// Creates the receipt of an erasure. `search` is the result of the last search for data of the people.
+    fn receipt(&self, plan: &Plan, journal: &Journal, search: Search) -> Receipt {
         let finished_ms = self.session.now_ms();
         let verified = search.verified;
         // Data of the people was removed here, so the service once knew them. If the service calls all names unknown,
@@ -372,7 +384,7 @@ impl Erase {
             removed: journal.removed.clone(),
             kept_under_other_names,
             verified,
-            redacted,
+            redacted: journal.redacted,
             outcome,
             exit_code,
             requested_ms: journal.requested_ms,

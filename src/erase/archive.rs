@@ -224,21 +224,13 @@ pub(super) fn remove(found_in: &[PathBuf], people: &RecordsOf<'_>, failpoints: &
     Ok(removed)
 }
 
-/// Replaces mentions of people in the pages of the files `found_in`. Returns the number of changed pages.
-pub(super) fn redact(
-    found_in: &[PathBuf],
-    matcher: &IdentifierMatcher,
-    failpoints: &Failpoints,
-) -> Result<u64, EraseError> {
-    let mut changed = 0;
-    for path in found_in {
-        let counts = rewrite(path, failpoints, false, |body| {
-            let redacted = if matcher.may_be_in(body) { matcher.redacted_bytes(body) } else { None };
-            Ok::<_, EraseError>(redacted.map(|body| PageChange { body, removed: 0 }))
-        })?;
-        changed += counts.changed;
-    }
-    Ok(changed)
+/// Replaces mentions of people in the pages of a file. Returns the number of changed pages.
+pub(super) fn redact(path: &Path, matcher: &IdentifierMatcher, failpoints: &Failpoints) -> Result<u64, EraseError> {
+    let counts = rewrite(path, failpoints, false, |body| {
+        let redacted = if matcher.may_be_in(body) { matcher.redacted_bytes(body) } else { None };
+        Ok::<_, EraseError>(redacted.map(|body| PageChange { body, removed: 0 }))
+    })?;
+    Ok(counts.changed)
 }
 
 /// The result of a search of all pages.

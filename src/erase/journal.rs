@@ -52,12 +52,40 @@ pub(super) struct Journal {
     pub unknown_there: u64,
     /// Counts of what was removed so far, by location.
     pub removed: BTreeMap<String, u64>,
+    /// Counts of what this attempt found and has not removed yet, by location. After a kill, the next attempt finds
+    /// less than this, and so knows what the killed attempt removed.
+    #[serde(default)]
+    pub found: BTreeMap<String, u64>,
+    /// Number of rows and pages in which an identifier was replaced so far. A kill between the commit of such a change
+    /// and the next write of the journal loses its count.
+    #[serde(default)]
+    pub redacted: u64,
     /// Number of files that had more than one hard link before the first deletion.
     #[serde(default)]
     pub hard_linked: usize,
     /// The encrypted identifiers.
     #[serde(flatten)]
     seal: SealedBytes,
+}
+
+impl Journal {
+    /// Begins an attempt that found these counts of data to remove, by location. What the interrupted attempt found and
+    /// is not found again counts as removed.
+    pub fn begin_attempt(&mut self, found: BTreeMap<String, u64>) {
+        for (location, before) in std::mem::take(&mut self.found) {
+            let left = found.get(&location).copied().unwrap_or(0);
+            self.add_removed(location, before.saturating_sub(left));
+        }
+        self.found = found;
+    }
+
+    /// Counts what was removed at a location.
+    pub fn add_removed(&mut self, location: String, count: u64) {
+        self.found.remove(&location);
+        if count > 0 {
+            *self.removed.entry(location).or_default() += count;
+        }
+    }
 }
 
 /// The journals in a folder.
@@ -129,6 +157,8 @@ impl Journals {
             purged: BTreeSet::new(),
             unknown_there: 0,
             removed: BTreeMap::new(),
+            found: BTreeMap::new(),
+            redacted: 0,
             hard_linked: 0,
             seal: SealedBytes::default(),
         });
@@ -217,6 +247,26 @@ mod tests {
 
     fn led_of(named: &BTreeSet<Identifier>) -> Vec<Identifier> {
         named.iter().cloned().collect()
+    }
+
+    #[test]
+    fn p9_what_a_killed_attempt_removed_is_counted_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = IdentifierKey::create(&folder.path().join("key")).unwrap();
+        let journals = Journals::new(folder.path(), key, Failpoints::default());
+        let found =
+            |counts: &[(&str, u64)]| counts.iter().map(|(place, count)| ((*place).to_owned(), *count)).collect();
+        let mut journal = journals.begin(None, "e1", 7, &named(&["anna"]), &[]).unwrap();
+        journal.begin_attempt(found(&[("archive", 5), ("a", 4), ("b", 3), ("c", 2)]));
+        journal.add_removed("archive".to_owned(), 5);
+        // Killed after the removal of `a`, in the middle of `b`, before `c`.
+        journal.begin_attempt(found(&[("b", 1), ("c", 2), ("d", 6)]));
+        assert_eq!(journal.removed, found(&[("archive", 5), ("a", 4), ("b", 2)]));
+        for (place, count) in [("b", 1), ("c", 2), ("d", 6), ("e", 0)] {
+            journal.add_removed(place.to_owned(), count);
+        }
+        journal.begin_attempt(BTreeMap::new());
+        assert_eq!(journal.removed, found(&[("archive", 5), ("a", 4), ("b", 3), ("c", 2), ("d", 6)]));
     }
 
     #[test]

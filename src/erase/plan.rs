@@ -22,6 +22,11 @@ use crate::{
 /// incomplete.
 const ARCHIVE_PASSES_MAX: u32 = 8;
 
+/// Locations of removed data in a receipt.
+pub(super) const ARCHIVE_RECORDS: &str = "archive records";
+pub(super) const PUSH_RESULTS: &str = "push results";
+pub(super) const RECORDINGS: &str = "recordings";
+
 /// What an erasure would remove.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
@@ -54,6 +59,20 @@ impl Plan {
     /// Returns all identifiers of the people: named and linked ones.
     pub fn people(&self) -> Vec<Identifier> {
         self.identifiers.all()
+    }
+
+    /// Returns the counts of all data that the erasure will remove, by the locations of the receipt.
+    pub(super) fn counts(&self) -> BTreeMap<String, u64> {
+        let rows = self
+            .warehouses
+            .iter()
+            .flat_map(|(name, found)| found.rows.iter().map(move |(table, rows)| (format!("{name} {table}"), *rows)));
+        let others = [
+            (ARCHIVE_RECORDS, self.archive.records),
+            (PUSH_RESULTS, self.results.rows),
+            (RECORDINGS, self.recordings.files),
+        ];
+        rows.chain(others.map(|(location, count)| (location.to_owned(), count))).collect()
     }
 
     /// Creates a matcher that finds the people's identifiers in texts and bytes, in all known spellings.

@@ -266,7 +266,7 @@ impl Warehouse {
     /// files are rewritten even if no row is found, because an earlier erasure may have been killed before its rewrite.
     pub fn erase_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
         let found = self.change(|store| persons::remove(store, person))?;
-        self.store.store().purge_removed_bytes()?;
+        self.remove_old_bytes()?;
         Ok(found)
     }
 
@@ -285,19 +285,20 @@ impl Warehouse {
 
     /// Replaces identifiers in the columns that `mentions` lists. With `only_own`, replaces identifiers only in the
     /// table with the program's reports about its runs (`sync_runs`). Returns the number of rows that mentioned a
-    /// person. If a row changed, the bytes of the old texts are removed from the files.
+    /// person. The files still have the bytes of the old texts, until [`Warehouse::remove_old_bytes`].
     pub fn redact(
         &mut self,
         matcher: &IdentifierMatcher,
         mentions: &[Mention],
         only_own: bool,
     ) -> Result<u64, LoadError> {
-        let before = self.store.changes();
-        let rows = self.change(|store| persons::redact(store, matcher, mentions, only_own))?;
-        if self.store.changes() > before {
-            self.store.store().purge_removed_bytes()?;
-        }
-        Ok(rows)
+        self.change(|store| persons::redact(store, matcher, mentions, only_own))
+    }
+
+    /// Removes the bytes of removed and replaced rows from the files of the warehouse.
+    pub fn remove_old_bytes(&mut self) -> Result<(), LoadError> {
+        self.commit_pending()?;
+        self.store.store().purge_removed_bytes()
     }
 
     /// Adds rows to `erasures`, or replaces the rows of the same erasures.

@@ -6,7 +6,10 @@ use std::{
     collections::BTreeMap,
     fs,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use studysync::{
@@ -15,14 +18,15 @@ use studysync::{
     model::{DurableStep, Failpoints, IdentifierKind},
     pipeline::System,
 };
+use studysync_sandbox::ListName;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     filled,
     grep::{Needle, found},
-    people::{Everybody, Person},
+    people::{Everybody, Person, SESSIONS, ZOE_UUID, identity, record},
 };
-use crate::harness::Place;
+use crate::harness::{Place, Service, days_ago, small};
 
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
@@ -52,6 +56,19 @@ pub fn run(
     killed: &Path,
     stops: impl Fn(usize, DurableStep) -> bool + Send + Sync + 'static,
 ) -> Vec<DurableStep> {
+    let mut request = EraseRequest::default();
+    let [_, user] = person.arguments();
+    request.add_person(IdentifierKind::UserId, user).unwrap();
+    run_request(place, service, request, killed, stops)
+}
+
+fn run_request(
+    place: &Place,
+    service: &str,
+    request: EraseRequest,
+    killed: &Path,
+    stops: impl Fn(usize, DurableStep) -> bool + Send + Sync + 'static,
+) -> Vec<DurableStep> {
     let taken: Arc<Mutex<Vec<DurableStep>>> = Arc::default();
     let (seen, root, killed) = (Arc::clone(&taken), place.root().to_owned(), killed.to_owned());
     let failpoints = Failpoints::with_hook(move |step| {
@@ -75,9 +92,6 @@ pub fn run(
         ..config::Overrides::default()
     };
     let settings = config::resolve(overrides).unwrap();
-    let mut request = EraseRequest::default();
-    let [_, user] = person.arguments();
-    request.add_person(IdentifierKind::UserId, user).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let system = System { failpoints, ..System::default() };
     let opened = Erase::open_in(settings, request, CancellationToken::new(), system);
@@ -114,6 +128,11 @@ fn killed_before(is_wanted: impl Fn(&str) -> bool) {
     copy(place.root(), &evening);
     let failpoints = run(&place, &service.base_url(), &person, &killed, |_, _| false);
     assert_eq!(found(&place, &needles), [""; 0], "undisturbed");
+    let counts = || {
+        let sql = "SELECT removed, redacted FROM erasures";
+        place.warehouses().into_iter().flat_map(|(_, tables)| tables.rows_of(sql)).collect::<Vec<_>>()
+    };
+    let undisturbed = counts();
 
     let mut ends: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     for (at, step) in failpoints.iter().enumerate() {
@@ -153,7 +172,32 @@ fn killed_before(is_wanted: impl Fn(&str) -> bool) {
             std::slice::from_ref(&person),
             &format!("killed before step {stop_at}, {step:?}"),
         );
+        assert_eq!(counts(), undisturbed, "killed before step {stop_at}, {step:?}");
     }
+}
+
+#[test]
+fn p9_a_redaction_that_is_killed_during_its_rewrite_is_counted() {
+    let service = Service::start(small(40, 3));
+    let who = identity(Some("bert"), 880_009, ZOE_UUID, SESSIONS[0], None);
+    let told = record(SESSIONS[0], 9001, &who, "as anna-4711 wrote", 1);
+    service.control().plant(ListName::Responses, &told, None).unwrap();
+    let place = Place::new(&service);
+    place.run(&["backfill", "--from", &days_ago(2)]).expect(0);
+    let mut request = EraseRequest { redact_mentions: true, ..EraseRequest::default() };
+    request.add_person(IdentifierKind::UserId, "anna-4711").unwrap();
+    let killed = tempfile::tempdir().unwrap();
+    let rewrites = AtomicUsize::new(0);
+    let steps = run_request(&place, &service.base_url(), request, killed.path(), move |_, step| {
+        // The first rewrite is that of the removal.
+        step == DurableStep::DuckDbRewritten && rewrites.fetch_add(1, Ordering::Relaxed) == 1
+    });
+    assert_eq!(steps.last(), Some(&DurableStep::DuckDbRewritten), "{steps:?}");
+    replace(place.root(), killed.path());
+    let done = place.run(&["erase", "--yes", "--user-id", "anna-4711", "--redact-mentions", "--json"]).expect(0);
+    // The same answer in DuckDB, in Parquet and in the archive.
+    assert_eq!(done.json()["redacted"], 3, "{}", done.stdout);
+    assert_eq!(found(&place, &[Needle::new("anna-4711")]), [""; 0]);
 }
 
 #[test]
