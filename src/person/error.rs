@@ -22,6 +22,9 @@ pub enum SuppressionError {
     /// The list has entries but no key. Without the key their people are not recognized and would be stored again.
     #[error("{} lists erased people, but its key {} is missing", list.display(), key.display())]
     KeyLost { list: PathBuf, key: PathBuf },
+    /// The list is missing, but an erasure in a warehouse needs it. Its people would be stored again.
+    #[error("{} is missing, which keeps out the people of the erasure {erasure_id}", list.display())]
+    ListLost { list: PathBuf, erasure_id: String },
     /// A newer version of this program wrote the file.
     #[error("{} was written by a newer version of studysync", path.display())]
     Newer { path: PathBuf },

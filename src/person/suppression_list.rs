@@ -140,6 +140,11 @@ impl SuppressionList {
         Ok(SuppressionList { folder: folder.to_owned(), key: found, entries })
     }
 
+    /// Returns the path of the list in a folder.
+    pub fn path_in(folder: &Path) -> PathBuf {
+        folder.join(LIST_FILE)
+    }
+
     /// Returns the key of the list. Creates the key, in a new file, if there is none.
     pub fn key(&mut self) -> Result<IdentifierKey, SuppressionError> {
         if let Some(key) = &self.key {

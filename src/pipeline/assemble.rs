@@ -1,6 +1,6 @@
 //! Creates the stages of a run from the settings: the client, the archive and the warehouses.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
@@ -8,10 +8,10 @@ use crate::{
     archive::{Archive, ArchiveSettings},
     config::{ArchiveChoice, AuthChoice, Settings, WarehouseSettings},
     load::{
-        FullTextSearch, Identity, LoadError, LockPatience, Opening, PartitionBy, Place, Reader, ReaderLimits,
-        StartedEngine, Warehouse, start_engine as engine_at,
+        ErasureRecord, FullTextSearch, Identity, LoadError, LockPatience, Opening, PartitionBy, Place, Reader,
+        ReaderLimits, StartedEngine, Warehouse, start_engine as engine_at,
     },
-    person::{Suppression, SuppressionList},
+    person::{Suppression, SuppressionError, SuppressionList},
     source::{AuthForm, SourceError, SourceSettings, checked_address},
 };
 
@@ -101,7 +101,8 @@ pub fn open_warehouses(settings: &Settings, identity: &Identity) -> Result<Vec<W
     open_all(settings, &opening(settings, identity, &System::default()), None)
 }
 
-/// Opens every warehouse of the settings. `started` is the engine of [`start_engine`], if it was started before.
+/// Opens every warehouse of the settings. `started` is the engine of [`start_engine`], if it was started before. Fails
+/// if the suppression list is lost, because erased people would be stored again.
 pub(super) fn open_all(
     settings: &Settings,
     opening: &Opening,
@@ -109,7 +110,25 @@ pub(super) fn open_all(
 ) -> Result<Vec<Warehouse>, PipelineError> {
     settings.require_warehouse()?;
     let open = |place: Place| place.open(opening, started.take()).map_err(failed(place.name()));
-    places(&settings.warehouse).into_iter().map(open).collect()
+    let mut warehouses = places(&settings.warehouse).into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let list = SuppressionList::path_in(&settings.erasures_folder());
+    // Most installations have no list, because they never erased anybody.
+    if !list.try_exists().unwrap_or(true) {
+        require_nobody_suppressed(list, &mut warehouses)?;
+    }
+    Ok(warehouses)
+}
+
+/// Fails if a warehouse has the receipt of an erasure whose people are suppressed. `list` is the path of the missing
+/// suppression list.
+fn require_nobody_suppressed(list: PathBuf, warehouses: &mut [Warehouse]) -> Result<(), PipelineError> {
+    for warehouse in warehouses {
+        let erasures = warehouse.erasures().map_err(failed(warehouse.name()))?;
+        if let Some(ErasureRecord { erasure_id, .. }) = erasures.into_iter().find(ErasureRecord::is_suppressed) {
+            return Err(PipelineError::Person(SuppressionError::ListLost { list, erasure_id }));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the number of threads of DuckDB's engine: by default one for each processor, at most 64.

@@ -21,7 +21,12 @@ pub fn pipeline_hint(error: &PipelineError) -> Option<&'static str> {
         PipelineError::State(error) => state_hint(error),
         PipelineError::Input(_) | PipelineError::InputTable(_) => Some(INPUT),
         PipelineError::Person(SuppressionError::KeyLost { .. }) => Some(
-            "restore the key from a backup: without it, erased people would come back. If that is intended, move suppressed.json away",
+            "restore the key from a backup: without it, erased people would come back. If it is lost, replace suppressed.json by an \
+             empty list ({\"format_version\":1,\"erasures\":[]}) and erase them again",
+        ),
+        PipelineError::Person(SuppressionError::ListLost { .. }) => Some(
+            "restore the folder from a backup: without it, erased people would come back. If it is lost, write an empty list \
+             ({\"format_version\":1,\"erasures\":[]}) and erase them again",
         ),
         PipelineError::Person(SuppressionError::Damaged { .. }) => Some("restore it from a backup"),
         PipelineError::Person(SuppressionError::Newer { .. }) => Some("use the newer version of studysync"),

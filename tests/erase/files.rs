@@ -115,6 +115,38 @@ fn p9_slow_a_restored_archive_does_not_restore_the_erased() {
 }
 
 #[test]
+fn p9_no_run_starts_without_the_suppression_list() {
+    let service = Service::start(small(40, 6));
+    plant(&service);
+    for only_parquet in [false, true] {
+        let place = Place::new(&service);
+        let place = if only_parquet { place.without_duckdb() } else { place };
+        place.run(&["backfill", "--from", &days_ago(6)]).expect(0);
+        place.run(&["erase", "--yes", "--user-id", ZOE]).expect(0);
+        let folder = place.path("state/checkpoints.sqlite.erasures");
+        std::fs::remove_dir_all(&folder).unwrap();
+        for refused in [&["sync"][..], &["replay"], &["erase", "--yes", "--user-id", "nobody-7"]] {
+            let done = place.run(refused).expect(1);
+            assert!(done.stderr.contains("suppressed.json is missing"), "{refused:?}: {}", done.stderr);
+            assert!(
+                done.stderr.contains(r#"write an empty list ({"format_version":1,"erasures":[]})"#),
+                "{}",
+                done.stderr
+            );
+            assert_eq!(found(&place, &needles()), [""; 0], "{refused:?}");
+        }
+        // Reading needs no list.
+        place.run(&["query", "SELECT count(*) FROM responses"]).expect(0);
+        // The documented way out: an empty list, and the erasure again.
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("suppressed.json"), r#"{"format_version":1,"erasures":[]}"#).unwrap();
+        place.run(&["erase", "--yes", "--user-id", ZOE, "--email", ZOE_MAIL]).expect(0);
+        place.run(&["sync"]).expect(0);
+        assert_eq!(found(&place, &needles()[..2]), [""; 0]);
+    }
+}
+
+#[test]
 fn p9_erased_rows_at_page_edges_hide_no_other_row() {
     // Pairs that share a millisecond, the erased before or behind the other: where a page ends between the two, a
     // service that loses ties never sends the second, and the page's edge is the only trace of it.

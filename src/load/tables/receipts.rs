@@ -47,6 +47,14 @@ pub struct ErasureRecord {
     pub run_id: RunId,
 }
 
+impl ErasureRecord {
+    /// Returns true if the people are kept out of scans, replays and webhooks, until a run finds that the service has
+    /// purged them.
+    pub fn is_suppressed(&self) -> bool {
+        self.suppressed_from_ms.is_some() && self.service_checked_ms.is_none()
+    }
+}
+
 /// Adds receipts, and removes earlier receipts of the same erasures. If several records are of one erasure, the last is
 /// used.
 pub(in crate::load) fn record(store: &mut BufferedStore, records: &[ErasureRecord]) -> Result<(), LoadError> {
