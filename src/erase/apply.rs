@@ -29,6 +29,8 @@ use crate::{
     state::{self, Inbox, State},
 };
 
+/// The location of the stored reports of runs in a receipt.
+const STATE_REPORTS: &str = "state reports";
 /// The delay before the service purges a person, if a request names no delay. The service's contract says so.
 const DELAY_DEFAULT: Duration = Duration::from_secs(10 * 86_400);
 /// The maximum delay that a request may name: a year.
@@ -209,8 +211,7 @@ impl Erase {
         let records = RecordsOf::new(&people, &matcher);
         let removed = archive::remove(&plan.archive.found_in, &records, &failpoints)?;
         self.note(&mut journal, ARCHIVE_RECORDS.to_owned(), removed)?;
-        let discarded = self.discard_deliveries(&records)?;
-        self.note(&mut journal, "waiting deliveries".to_owned(), discarded)?;
+        self.clean_inbox(&records, &matcher, &mut journal)?;
         let cleaned = pipeline::clean_results(&self.session.settings, &records)?;
         self.note(&mut journal, PUSH_RESULTS.to_owned(), cleaned.rows)?;
         let files = recordings::remove(&self.recordings()?, &people)?;
@@ -230,7 +231,7 @@ impl Erase {
         let forgotten = self.session.state().forget_people(forms.iter().map(String::as_str))?;
         self.note(&mut journal, "state people".to_owned(), forgotten)?;
         let reports = self.session.state().edit_reports(|report| matcher.redacted(report))?;
-        self.note(&mut journal, "state reports".to_owned(), reports)?;
+        self.note(&mut journal, STATE_REPORTS.to_owned(), reports)?;
         self.session.state().rewrite_without_deleted()?;
         let mut search = self.search(&people, &matcher)?;
         if self.redact(&search, &matcher, &mut journal)? {
@@ -263,18 +264,26 @@ impl Erase {
         recordings::folders(&self.session.settings, &self.session.state(), &self.session.system.failpoints)
     }
 
-    /// Deletes the bodies of waiting webhook deliveries about the people. Returns the number of deliveries, or 0 if
-    /// there is no inbox. The hashes of the bodies stay, so that repeated deliveries are recognized.
-    fn discard_deliveries(&self, records: &RecordsOf<'_>) -> Result<u64, EraseError> {
+    /// Deletes the bodies of waiting webhook deliveries about the people, and redacts the drift that the next run
+    /// reports. The hashes of the bodies stay, so that repeated deliveries are recognized. Does nothing if there is no
+    /// inbox.
+    fn clean_inbox(
+        &self,
+        records: &RecordsOf<'_>,
+        matcher: &IdentifierMatcher,
+        journal: &mut Journal,
+    ) -> Result<(), EraseError> {
         if !Inbox::exists(&self.session.settings.state_path)? {
-            return Ok(0);
+            return Ok(());
         }
         let identity = &self.session.identity;
         let inbox = Inbox::open(&self.session.settings.state_path, &identity.base_url, &identity.environment)?;
         let fields = table("webhook_events").map(identifying_fields_of_table).unwrap_or_default();
         let discarded = inbox.discard(|body| records.is_theirs_by(&fields, &text_of_bytes(body)))?;
+        let is_edited = inbox.edit_drift(|drift| matcher.redacted(drift))?;
         inbox.empty_log()?;
-        Ok(discarded)
+        self.note(journal, "waiting deliveries".to_owned(), discarded)?;
+        self.note(journal, STATE_REPORTS.to_owned(), u64::from(is_edited))
     }
 
     /// Deletes files that killed runs left unfinished, and damaged state files that contain an identifier.

@@ -163,7 +163,12 @@ fn p9_erase_finds_people_in_bodies_of_any_encoding() {
     let escaped = json!({"note": ZOE_MAIL}).to_string().replace('\u{eb}', "\\u00eb").replace('\u{fc}', "\\u00fc");
     let mentions = [
         latin1(&format!("no JSON: from {ZOE_MAIL} to zoe-77, \u{ff}")),
-        json!({"id": 1, "userId": "bert", "eventProperties": escaped}).to_string().into_bytes(),
+        json!({
+            "id": 1, "userId": "bert", "eventProperties": escaped, "questionType": "zoe-77",
+            "questions": [{"question": "How?", "questionTypeId": "zoe-77"}],
+        })
+        .to_string()
+        .into_bytes(),
     ];
     for body in encoded(1).iter().chain(&mentions) {
         assert_eq!(serving.post(body), 200);
@@ -176,8 +181,10 @@ fn p9_erase_finds_people_in_bodies_of_any_encoding() {
     for warehouse in ["duckdb", "parquet"] {
         assert_eq!(report["removed"][format!("{warehouse} webhook_events")], 3, "{report:#}");
         let mentions = &report["verified"]["places"][warehouse]["mentions"];
-        let expected =
-            json!({"webhook_events.event_properties": 1, "webhook_events.raw": 1, "webhook_events.raw_base64": 1});
+        let expected = json!({
+            "webhook_events.event_properties": 1, "webhook_events.question_type": 1, "webhook_events.questions": 1,
+            "webhook_events.raw": 1, "webhook_events.raw_base64": 1, "webhook_questions.question_type": 1,
+        });
         assert_eq!(mentions, &expected, "{report:#}");
     }
     let report = receipt(&erase(&place, &[&person[..], &["--redact-mentions"]].concat()));
@@ -193,6 +200,8 @@ fn p9_erase_finds_people_in_bodies_of_any_encoding() {
     place.run(&["sync", "--quiet"]).expect(0);
     in_each(&place, |name, tables| {
         assert_eq!(tables.count("SELECT count(*) FROM webhook_events"), 3, "{name}");
+        let types = "SELECT max(export_question_type) FROM webhook_questions";
+        assert_eq!(tables.value(types).as_deref(), Some("[ERASED]"), "{name}");
         assert_eq!(tables.value(decoded).as_deref(), Some("no JSON: from [erased] to [erased], "), "{name}");
     });
     let needles = ["zoe-77", ZOE_MAIL].map(Needle::new);

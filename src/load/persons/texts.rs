@@ -39,6 +39,11 @@ pub(super) fn decoded(table: &Table, rows: RecordBatch) -> Result<RecordBatch, L
     )
 }
 
+/// The column that repeats another column in capitals, in which a user id is not recognized.
+const CAPITALS: &str = "export_question_type";
+/// The column that [`CAPITALS`] repeats.
+const REPEATED_IN_CAPITALS: &str = "question_type";
+
 /// Returns the rows with identifiers replaced in these columns. Other columns, and texts without an identifier, stay
 /// unchanged.
 pub(super) fn redacted(
@@ -47,7 +52,7 @@ pub(super) fn redacted(
     columns: &[&str],
     matcher: &IdentifierMatcher,
 ) -> Result<RecordBatch, LoadError> {
-    map_texts(
+    let redacted = map_texts(
         table,
         rows,
         |column| columns.contains(&column),
@@ -59,7 +64,24 @@ pub(super) fn redacted(
             };
             replaced.unwrap_or_else(|| text.to_owned())
         },
-    )
+    )?;
+    repeat_in_capitals(table, redacted)
+}
+
+/// Fills the column [`CAPITALS`] again, because the text that it repeats may have changed.
+fn repeat_in_capitals(table: &Table, rows: RecordBatch) -> Result<RecordBatch, LoadError> {
+    let schema = rows.schema();
+    let (Some((index, _)), Some(repeated)) =
+        (schema.column_with_name(CAPITALS), rows.column_by_name(REPEATED_IN_CAPITALS))
+    else {
+        return Ok(rows);
+    };
+    let capitals: StringArray = as_texts(repeated)?.iter().map(|text| text.map(str::to_uppercase)).collect();
+    let mut columns = rows.columns().to_vec();
+    if let Some(column) = columns.get_mut(index) {
+        *column = Arc::new(capitals);
+    }
+    RecordBatch::try_new(schema, columns).map_err(invalid_rows(table))
 }
 
 /// Returns the rows with each text in the selected columns replaced by the result of `map`, which gets the name of the
