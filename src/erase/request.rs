@@ -64,7 +64,8 @@ impl EraseRequest {
         if text.len() > IDENTIFIER_BYTES_MAX {
             return refuse("is longer than 1,024 bytes");
         }
-        if text.chars().any(char::is_control) {
+        // The service accepts any text as a user id, so any user id can be named.
+        if kind != IdentifierKind::UserId && text.chars().any(char::is_control) {
             return refuse("holds a control character");
         }
         let Some(spelled) = WrittenIdentifier::read(kind, text) else {
@@ -87,7 +88,8 @@ impl EraseRequest {
 /// Adds the people of a list to the request. Each line is `user-id TEXT`, `email TEXT` or `visitor-id TEXT`. Fails at
 /// the first wrong line.
 ///
-/// A comma or tab may replace the blank. Empty lines and lines that begin with `#` are skipped.
+/// A comma or tab may replace the blank. Blanks around TEXT do not count, so a user id with a blank at its start or end
+/// does not fit a line. Empty lines and lines that begin with `#` are skipped.
 pub fn read_people(text: &str, request: &mut EraseRequest) -> Result<(), EraseError> {
     for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let line = line.trim_end_matches('\r');
@@ -128,6 +130,15 @@ mod tests {
     }
 
     #[test]
+    fn p9_a_user_id_with_control_characters_can_be_named() {
+        let mut request = EraseRequest::default();
+        read_people("user-id\ta\tb\u{1b}[2J\r\n", &mut request).unwrap();
+        request.add_person(IdentifierKind::UserId, "a\nb\t").unwrap();
+        let values: Vec<&str> = request.people.iter().map(|identifier| identifier.value.as_str()).collect();
+        assert_eq!(values, ["a\tb\u{1b}[2J", "a\nb\t"]);
+    }
+
+    #[test]
     fn p9_all_spellings_of_a_name_in_a_file_are_one_person() {
         let mut request = EraseRequest::default();
         let text = "email j\u{fc}rgen@ex\u{e4}mple.de\nemail JU\u{308}RGEN@xn--exmple-cua.de.\nuser-id zoe\u{308}\nuser-id zo\u{eb}\n";
@@ -149,7 +160,8 @@ mod tests {
             ("email on file", "no @"),
             ("email redacted@", "is no mail address"),
             ("email Anna <anna@x.de>", "without a name or brackets"),
-            ("user-id a\u{1b}[2J", "control character"),
+            ("visitor-id a\u{1b}[2J", "control character"),
+            ("email a\u{1b}[2J@x.de", "control character"),
         ] {
             let error = read_people(text, &mut EraseRequest::default()).unwrap_err().to_string();
             assert!(error.contains(expected) && !error.contains('\u{1b}'), "{text:?}: {error}");

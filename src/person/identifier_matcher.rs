@@ -75,7 +75,9 @@ impl IdentifierMatcher {
         IdentifierMatcher {
             folded_values: Patterns::new(&folded_values),
             field_values: Patterns::new(&field_spellings(&values)),
-            has_escaped: values.iter().any(|value| value.contains(['"', '\\'])),
+            has_escaped: values
+                .iter()
+                .any(|value| value.contains(|letter: char| letter.is_control() || matches!(letter, '"' | '\\'))),
             has_non_ascii: values.iter().any(|value| !value.is_ascii()),
             has_emails: identifiers.iter().any(|identifier| identifier.kind == IdentifierKind::Email),
             raw_spelling_bytes_max: raw.iter().map(String::len).max().unwrap_or(0),
@@ -305,6 +307,16 @@ mod tests {
             assert!(matcher.is_in_text(text.as_bytes()) && matcher.may_be_in(text.as_bytes()), "{text}");
             let redacted = matcher.redacted(text).unwrap();
             assert!(redacted.contains(ERASED) && !matcher.is_in_text(redacted.as_bytes()), "{text}: {redacted}");
+        }
+    }
+
+    #[test]
+    fn p9_an_identifier_with_control_characters_is_found() {
+        let matcher = matcher(&[(IdentifierKind::UserId, "bob\t77\n")]);
+        for text in [r#"{"userId":"bob\t77\n"}"#, r#"{"userId":"bob\u000977\u000A"}"#, r"of bob\t77\n"] {
+            assert!(matcher.may_be_a_field(text.as_bytes()) && matcher.may_be_in(text.as_bytes()), "{text}");
+            assert!(matcher.is_in_text(text.as_bytes()), "{text}");
+            assert!(matcher.count_in_raw(text.as_bytes()).unwrap().0 > 0, "{text}");
         }
     }
 

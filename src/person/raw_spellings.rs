@@ -39,6 +39,10 @@ fn encodings(kind: IdentifierKind, value: &str) -> Vec<String> {
     let escaped = |also: &[char]| {
         let letter = |letter: char| match letter {
             '"' | '\\' => format!("\\{letter}"),
+            // With `also`, control characters are written as numbers.
+            '\t' if also.is_empty() => "\\t".to_owned(),
+            '\n' if also.is_empty() => "\\n".to_owned(),
+            '\r' if also.is_empty() => "\\r".to_owned(),
             _ if !letter.is_ascii() || letter.is_control() || also.contains(&letter) => {
                 let mut units = [0; 2];
                 letter.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect()

@@ -96,3 +96,30 @@ fn p9_erase_finds_a_user_id_in_another_unicode_form() {
     assert_eq!(found(&place, &[Needle::new(ID), Needle::new(COMPOSED_ID), Needle::new(MAIL)]), [""; 0]);
     assert_eq!(sessions(&place), vec![vec![session(3), session(4)]; 2]);
 }
+
+#[test]
+fn p9_a_user_id_with_control_characters_is_erased() {
+    let service = Service::start(small(40, 3));
+    let user = "bob\t77\u{1b}[2J";
+    let session = session(77);
+    let who = identity(Some(user), 880_077, UUID, &session, None);
+    for question in [9001, 9002] {
+        let answer = record(&session, question, &who, "hers", 1);
+        service.control().plant(ListName::Responses, &answer, None).unwrap();
+    }
+    let place = Place::new(&service);
+    place.run(&["backfill", "--from", &days_ago(2)]).expect(0);
+    // In JSON, as pages have it, and in columns.
+    let needles = [r"bob\t77", user, UUID, &session].map(Needle::new);
+    assert_ne!(found(&place, &needles[..1]), [""; 0]);
+    let people = write(&place, "people.txt", &format!("user-id {user}\n"));
+    let done = erase(&place, &["--file", &people]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert!(!done.stderr.contains('\u{1b}'), "{}", done.stderr);
+    assert_eq!(done.json()["purge_requests"].as_array().unwrap().len(), 1);
+    std::fs::remove_file(people).unwrap();
+    assert_eq!(found(&place, &needles), [""; 0]);
+    service.advance_days(1);
+    place.run(&["sync"]).expect(0);
+    assert_eq!(found(&place, &needles), [""; 0], "the next day");
+}
