@@ -322,8 +322,8 @@ impl Erase {
     }
 
     /// Replaces mentions of the people in the stored reports of runs. If `redact_mentions` is set in the request, also
-    /// replaces mentions in all other texts and pages. Counts the changed rows and pages in the journal. Returns true if
-    /// there are any.
+    /// replaces mentions in all other texts and pages. Counts the changed rows and pages in the journal. Returns true
+    /// if there are any.
     fn redact(
         &mut self,
         search: &Search,

@@ -273,8 +273,8 @@ impl Inbox {
         Ok(drift)
     }
 
-    /// Edits the JSON text of the stored drift. `edit` returns the new text, or `None` for no change. Returns true if the
-    /// text changed.
+    /// Edits the JSON text of the stored drift. `edit` returns the new text, or `None` for no change. Returns true if
+    /// the text changed.
     pub fn edit_drift(&self, edit: impl FnOnce(&str) -> Option<String>) -> Result<bool, StateError> {
         let text: Option<String> =
             self.database.query_optional("SELECT entries FROM drift WHERE id = 1", [], |row| row.get(0))?;
