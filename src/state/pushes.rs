@@ -93,8 +93,8 @@ impl PushLedger<'_> {
     }
 
     /// Stores the intent to send a row. If the ledger has an earlier intent for the same content without an outcome,
-    /// that intent is added to `unknown_sends`. An earlier acceptance stays the answer (`fate`). An earlier refusal does
-    /// not, because the service may accept the row now.
+    /// that intent is added to `unknown_sends`. An earlier acceptance stays the answer (`fate`). An earlier refusal
+    /// does not, because the service may accept the row now.
     pub fn begin(&self, intent: &PushIntent<'_>) -> Result<(), StateError> {
         let sql = "INSERT INTO pushes (content, person, fate, in_flight, in_flight_events, unknown_sends, unknown_events, ordinal, \
                    sent_ms) VALUES (?1, ?2, 0, 1, ?3, 0, 0, (SELECT coalesce(max(ordinal), 0) + 1 FROM pushes WHERE person = ?2), ?4) \

@@ -485,8 +485,7 @@ mod tests {
     fn a_patch_changes_only_what_it_names() {
         let before = Faults { gzip: true, ..Faults::default() };
         let after = before.merged(json!({"html": {"when": {"count": 2}}, "order": "oldest_first"})).unwrap();
-        assert_eq!(after.html.when.count, 2);
-        assert_eq!(after.order, Order::OldestFirst);
+        assert_eq!((after.html.when.count, after.order), (2, Order::OldestFirst));
         assert_eq!(Faults { html: Plain::default(), order: Order::NewestFirst, ..after.clone() }, before);
         assert!(!after.merged(json!({"gzip": null})).unwrap().gzip, "null is the default");
         assert!(before.merged(json!({"gizp": true})).unwrap_err().to_string().contains("gizp"));

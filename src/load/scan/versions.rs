@@ -110,9 +110,9 @@ pub(super) fn opened_versions(table: &Table, scan: &Scan, rows: &RecordBatch) ->
     })
 }
 
-/// Returns stored versions, changed so that they end at the start of this scan and are not current. A version that would
-/// end when it began, or before, was never valid, so it is left out. A scan can start before a stored version began if
-/// the clock went back.
+/// Returns stored versions, changed so that they end at the start of this scan and are not current. A version that
+/// would end when it began, or before, was never valid, so it is left out. A scan can start before a stored version
+/// began if the clock went back.
 pub(super) fn closed_versions(table: &Table, scan: &Scan, rows: &RecordBatch) -> Result<RecordBatch, LoadError> {
     let (opened, started_us) = (time_column(rows, "valid_from")?, started_us(scan));
     let rows = &rows_where(table, rows, |row| opened.is_valid(row) && opened.value(row) < started_us)?;

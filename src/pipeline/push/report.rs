@@ -33,8 +33,8 @@ pub struct PushRows {
     pub events_unknown: u64,
     /// Rows of `known` after which other content was sent for the same user.
     pub known_and_overtaken: u64,
-    /// True if this push could not send a row that it should send. Such a row is `not_sent`, or it is `unknown` since an
-    /// earlier push.
+    /// True if this push could not send a row that it should send. Such a row is `not_sent`, or it is `unknown` since
+    /// an earlier push.
     #[serde(skip)]
     pub has_unsent: bool,
 }
