@@ -174,6 +174,13 @@ impl Archive {
         Ok(files)
     }
 
+    /// Returns the folders in which a run creates files: the archive's own, and each existing folder below it.
+    pub fn folders(&self) -> Result<Vec<PathBuf>, ArchiveError> {
+        let streams = folders_in(&self.settings.root)?;
+        let months = streams.iter().map(|stream| folders_in(stream)).collect::<Result<Vec<_>, _>>()?;
+        Ok([vec![self.settings.root.clone()], streams, months.concat()].concat())
+    }
+
     /// Returns the spools of unfinished scans, in no particular order.
     pub fn spools(&self) -> Result<Vec<PathBuf>, ArchiveError> {
         pages_in(&self.under_way_folder())

@@ -8,10 +8,10 @@ use super::{
     store::{
         Store,
         duckdb::{DuckDbOptions, DuckDbStore},
-        parquet::ParquetStore,
+        parquet::{self, ParquetStore},
     },
 };
-use crate::model::Failpoints;
+use crate::{files, model::Failpoints};
 
 /// The kind and path of a warehouse.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +54,16 @@ impl Place {
         match self {
             Place::DuckDb { path, .. } => path,
             Place::Parquet { root, .. } => root,
+        }
+    }
+
+    /// Returns the folders in which a run creates files, except partitions of Parquet tables. Some may be missing.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        match self {
+            Place::DuckDb { path, copy, .. } => {
+                [path].into_iter().chain(copy).map(|file| files::folder_of(file).to_owned()).collect()
+            }
+            Place::Parquet { root, .. } => parquet::folders(root),
         }
     }
 

@@ -44,7 +44,7 @@ pub fn identity(settings: &Settings) -> Result<Identity, PipelineError> {
 }
 
 /// Opens the archive of the settings.
-pub(super) fn archive(settings: &Settings, identity: &Identity) -> Result<Archive, PipelineError> {
+pub fn archive(settings: &Settings, identity: &Identity) -> Result<Archive, PipelineError> {
     let archive = ArchiveSettings {
         root: settings.archive_root.clone(),
         keeps_pages: settings.archive != ArchiveChoice::Nothing,
@@ -76,6 +76,11 @@ pub(super) fn places(settings: &WarehouseSettings) -> Vec<Place> {
     let partition_by = if settings.parquet_by_day { PartitionBy::Day } else { PartitionBy::Month };
     let parquet = settings.parquet.clone().map(|root| Place::Parquet { root, partition_by });
     duckdb.into_iter().chain(parquet).collect()
+}
+
+/// Returns the folders in which a run creates files of the warehouses and of the copy for readers. Some may be missing.
+pub fn warehouse_folders(settings: &WarehouseSettings) -> Vec<PathBuf> {
+    places(settings).iter().flat_map(Place::folders).collect()
 }
 
 /// Returns the settings of the full text search in the DuckDB file.

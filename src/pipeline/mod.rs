@@ -61,7 +61,7 @@ mod unknown_surveys;
 mod verify;
 mod window_queue;
 
-pub use assemble::{full_text_search, identity, open_warehouses, source_settings};
+pub use assemble::{archive, full_text_search, identity, open_warehouses, source_settings, warehouse_folders};
 pub use backlog::{ScopeBacklog, backlog};
 pub use clocks::{ClockComparison, ClockSample, compare_clocks};
 pub use deliveries::{FlushResult, flush_deliveries};

@@ -226,7 +226,7 @@ fn exit_0_check_passes_before_and_after_a_run() {
         findings.as_array().unwrap().iter().map(|finding| finding["what"].as_str().unwrap()).collect();
     // What this machine has for a proxy, and for certificates.
     let what: Vec<&str> = what.into_iter().filter(|what| !["proxy", "certs"].contains(what)).collect();
-    assert_eq!(what, ["service", "key", "clock", "state", "warehouse", "disk", "serve"]);
+    assert_eq!(what, ["service", "key", "clock", "state", "archive", "warehouse", "disk", "serve"]);
     assert!(findings.as_array().unwrap().iter().all(|finding| finding["is_well"] == true), "{findings}");
     place.report(&["sync"], 0);
     place.run(&["check"]).expect(0);

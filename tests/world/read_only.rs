@@ -59,13 +59,13 @@ cd "$(pwd)"
 exec "$@"
 "#;
 
-/// The run with one part that cannot be written: for root by a mount of its own, for everybody else by the rights of
-/// its files. `None` where root may not mount.
-fn run_without_right_to(place: &Place, part: &Path) -> Option<Done> {
-    let run = place.command(&["sync"]);
+/// The command with one part that cannot be written: for root by a mount of its own, for everybody else by the rights
+/// of its files. `None` where root may not mount.
+fn run_without_right_to(place: &Place, part: &Path, command: &str) -> Option<Done> {
+    let run = place.command(&[command]);
     if !rustix::process::geteuid().is_root() {
         set_mode(part, 0o555);
-        let done = Done::from(place.command(&["sync"]).output().unwrap());
+        let done = Done::from(place.command(&[command]).output().unwrap());
         set_mode(part, 0o755);
         return Some(done);
     }
@@ -99,7 +99,7 @@ fn exit_1_the_error_names_the_unwritable_path() {
     for part in PARTS {
         let place = Place::new(&service);
         place.report(&["sync"], 0);
-        let Some(done) = run_without_right_to(&place, &place.path(part)) else {
+        let Some(done) = run_without_right_to(&place, &place.path(part), "sync") else {
             println!("SKIPPED: root may write anywhere here, and may not mount; a path below a file is tried instead");
             fs::write(place.path("a-file"), "").unwrap();
             assert_says(&run_with(&service, &place, part, "a-file").expect(1), &["a-file", "writable"]);
@@ -108,4 +108,46 @@ fn exit_1_the_error_names_the_unwritable_path() {
         assert_says(&done.expect(1), &[part, "writable"]);
         assert_mended(&service, &place, part);
     }
+}
+
+#[test]
+fn check_names_each_folder_that_a_run_cannot_write() {
+    let service = Service::start(small(100, 4));
+    let place = Place::new(&service).with_env("STUDYSYNC_WAREHOUSE_PUBLISH", "copy/readers.duckdb");
+    place.report(&["sync"], 0);
+    fs::create_dir(place.path("state/checkpoints.sqlite.erasures")).unwrap();
+    let archived = "archive/responses";
+    let month = fs::read_dir(place.path(archived)).unwrap().next().unwrap().unwrap().file_name();
+    let month = format!("{archived}/{}", month.to_str().unwrap());
+    for (what, folder) in [
+        ("archive", "archive"),
+        ("archive", "archive/under-way"),
+        ("archive", &month),
+        ("state", "state/checkpoints.sqlite.erasures"),
+        ("warehouse", "copy"),
+        ("warehouse", "parquet/.studysync/parts"),
+        ("warehouse", "parquet/responses"),
+    ] {
+        let Some(done) = run_without_right_to(&place, &place.path(folder), "check") else {
+            println!("SKIPPED: root may write anywhere here, and may not mount");
+            return;
+        };
+        let failed = done.expect(1).stdout;
+        assert!(failed.contains(&format!("FAIL {what:<10} cannot create a file in ")), "{folder}: {failed}");
+        assert!(failed.contains(folder) && failed.contains("\n     hint: "), "{folder}: {failed}");
+        assert_eq!(failed.matches("FAIL").count(), 1, "{folder}: {failed}");
+    }
+    let well = place.run(&["check"]).expect(0).stdout;
+    assert!(well.contains("ok   archive "), "{well}");
+}
+
+#[test]
+fn p10_check_refuses_the_archive_of_another_state_file() {
+    let service = Service::start(small(100, 4));
+    let place = Place::new(&service);
+    place.report(&["sync"], 0);
+    let mut check = place.bare(&["check", "--base-url", &service.base_url(), "--state", "other.sqlite"]);
+    check.args(["--duckdb", "w.duckdb", "--archive", "archive"]);
+    let failed = Done::from(check.output().unwrap()).expect(2).stdout;
+    assert!(failed.contains("FAIL archive ") && failed.contains("hint: name another folder"), "{failed}");
 }

@@ -28,13 +28,14 @@ pub(super) use service::{short_lived_source, store_rate_limits};
 
 /// Checks whose failure does not prevent measuring the service profile. A list that fails only leaves its own
 /// behaviours unknown.
-const NOT_NEEDED_BY_PROFILE: [&str; 7] = ["warehouse", "search", "recordings", "disk", "serve", "metrics", "notify"];
+const NOT_NEEDED_BY_PROFILE: [&str; 8] =
+    ["archive", "warehouse", "search", "recordings", "disk", "serve", "metrics", "notify"];
 
 /// Checks everything that a run needs, with a hint for each failure.
 ///
-/// The checks: the service answers and accepts the key, the clocks agree, proxy and certificates work, state, archive
-/// and warehouse can be written, the disks have room, and `serve` could start. They take some seconds and pull no data.
-/// With `full_text_search` the command also loads DuckDB's extension.
+/// The checks: the service answers and accepts the key, the clocks agree, proxy and certificates work, state, archive,
+/// warehouse and the copy for readers can be written, the disks have room, and `serve` could start. They take some
+/// seconds and pull no data. With `full_text_search` the command also loads DuckDB's extension.
 ///
 /// With --service-profile the command also measures behaviours that the service's documents leave open: the order of
 /// lists, the meaning of `start` and `end`, how a list ends, rows that share a millisecond at a page boundary, the
@@ -117,7 +118,7 @@ pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, Command
     let mut findings = Findings { printer: (!args.json).then_some(&context.printer), list: Vec::new() };
     findings.add(network::findings())?;
     findings.add(service::findings(&settings, &context).await)?;
-    findings.add([storage::state(&settings)])?;
+    findings.add([storage::state(&settings), storage::archive(&settings)])?;
     // Exit code 5 means that a run holds the lease. The run also locks the warehouse, so the warehouse is not checked.
     if findings.list.iter().all(|finding| finding.exit_code != 5) {
         findings.add([storage::warehouse(&settings)])?;

@@ -11,7 +11,7 @@ use crate::{
     notify::{TestResult, send_test},
 };
 
-use super::{super::CommandError, finding::Finding, writable::check_can_create};
+use super::{super::CommandError, finding::Finding, writable};
 
 /// Returns a finding for the metrics file and one for the notification command, if they are configured.
 pub(super) fn findings(settings: &Settings) -> Vec<Finding> {
@@ -41,10 +41,7 @@ fn textfile(path: &Path) -> Finding {
         let hint = format!("create the folder {}, or correct textfile under [metrics]", folder.display());
         return Finding::problem("metrics", found, hint, 1);
     }
-    match check_can_create(&folder.join("trial")) {
-        Ok(()) => Finding::ok("metrics", format!("{} can be written", path.display())),
-        Err(error) => Finding::error("metrics", error),
-    }
+    writable::folders("metrics", &[folder.to_owned()], format!("{} can be written", path.display()))
 }
 
 /// Checks that the notification command is an executable program.

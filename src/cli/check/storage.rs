@@ -1,32 +1,53 @@
-//! Checks that state, warehouse and recordings can be written, and that DuckDB's extension can be loaded.
+//! Checks that state, archive, warehouse and recordings can be written, and that DuckDB's extension can be loaded.
 
-use std::path::{Path, PathBuf};
+use std::{path::PathBuf, slice};
 
 use crate::{
     config::Settings,
+    files,
     pipeline::{self, PipelineError, Session, System},
 };
 
-use super::{finding::Finding, writable::check_can_create};
+use super::{finding::Finding, writable};
 
-/// Checks the state file. A missing file is not created, because a new file would be bound to the configured service.
+/// Checks the state file, its folder, and the folder of erasures. A missing file is not created, because a new file
+/// would be bound to the configured service.
 pub(super) fn state(settings: &Settings) -> Finding {
     let path = settings.state_path.display();
+    let folders = [files::folder_of(&settings.state_path).to_owned(), settings.erasures_folder()];
     if !settings.state_path.exists() {
-        return created_by_first_run("state", &settings.state_path);
+        return writable::folders("state", &folders, format!("the first run can create {path}"));
     }
     let opened = pipeline::identity(settings).and_then(|identity| {
         let opened = Session::open(settings, &identity, "check", &System::default());
         opened.map(drop).map_err(PipelineError::State)
     });
     match opened {
-        Ok(()) => Finding::ok("state", format!("{path} can be written, and no run is active")),
+        Ok(()) => writable::folders("state", &folders, format!("{path} can be written, and no run is active")),
         Err(error) => Finding::error("state", error),
     }
 }
 
-/// Checks the configured warehouses. Opens the warehouses that exist; for the others, only checks that they could be
-/// created.
+/// Checks the archive: each folder of an existing archive, also if pages are not kept, because every scan writes its
+/// pages there first. A missing archive is not created.
+pub(super) fn archive(settings: &Settings) -> Finding {
+    let root = &settings.archive_root;
+    if !root.exists() {
+        return writable::folders(
+            "archive",
+            slice::from_ref(root),
+            format!("the first run can create {}", root.display()),
+        );
+    }
+    let opened = pipeline::identity(settings).and_then(|identity| pipeline::archive(settings, &identity));
+    match opened.and_then(|archive| Ok(archive.folders()?)) {
+        Ok(folders) => writable::folders("archive", &folders, format!("{} can be written", root.display())),
+        Err(error) => Finding::error("archive", error),
+    }
+}
+
+/// Checks the configured warehouses and the folder of the copy for readers. Opens the warehouses that exist; for the
+/// others, only checks that they could be created.
 pub(super) fn warehouse(settings: &Settings) -> Finding {
     if let Err(error) = settings.require_warehouse() {
         return Finding::error("warehouse", error);
@@ -36,14 +57,8 @@ pub(super) fn warehouse(settings: &Settings) -> Finding {
     existing.warehouse.duckdb = existing.warehouse.duckdb.filter(exists);
     existing.warehouse.parquet = existing.warehouse.parquet.filter(exists);
     let configured = settings.warehouse.duckdb.iter().chain(&settings.warehouse.parquet);
-    let mut results = Vec::new();
-    for path in configured.filter(|path| !exists(path)) {
-        let finding = created_by_first_run("warehouse", path);
-        if !finding.is_well {
-            return finding;
-        }
-        results.push(finding.found);
-    }
+    let missing = configured.filter(|path| !exists(path));
+    let mut results: Vec<String> = missing.map(|path| format!("the first run can create {}", path.display())).collect();
     if existing.require_warehouse().is_ok() {
         let opened = pipeline::identity(settings).and_then(|identity| pipeline::open_warehouses(&existing, &identity));
         match opened {
@@ -55,7 +70,7 @@ pub(super) fn warehouse(settings: &Settings) -> Finding {
             Err(error) => return Finding::error("warehouse", error),
         }
     }
-    Finding::ok("warehouse", results.join(", "))
+    writable::folders("warehouse", &pipeline::warehouse_folders(&settings.warehouse), results.join(", "))
 }
 
 /// Checks the folder of recordings. Returns `None` if recordings are off.
@@ -64,11 +79,7 @@ pub(super) fn recordings(settings: &Settings) -> Option<Finding> {
         return None;
     }
     let path = &settings.recordings.path;
-    let trial = if path.is_dir() { path.join("trial") } else { path.clone() };
-    Some(match check_can_create(&trial) {
-        Ok(()) => Finding::ok("recordings", format!("{} can be written", path.display())),
-        Err(error) => Finding::error("recordings", error),
-    })
+    Some(writable::folders("recordings", slice::from_ref(path), format!("{} can be written", path.display())))
 }
 
 /// Checks that DuckDB can build the full-text index. Returns `None` if the index is off.
@@ -78,11 +89,4 @@ pub(super) fn full_text_search(settings: &Settings) -> Option<Finding> {
         Ok(path) => Finding::ok("search", format!("DuckDB's extension fts at {} can be loaded", path.display())),
         Err(error) => Finding::error("search", error),
     })
-}
-
-fn created_by_first_run(what: &'static str, path: &Path) -> Finding {
-    match check_can_create(path) {
-        Ok(()) => Finding::ok(what, format!("the first run can create {}", path.display())),
-        Err(error) => Finding::error(what, error),
-    }
 }

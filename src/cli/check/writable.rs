@@ -1,11 +1,13 @@
-//! Tests whether a file or folder could be created.
+//! Tests whether files can be created in folders.
 
 use std::{
     fs::OpenOptions,
     path::{Path, PathBuf},
 };
 
-use super::super::CommandError;
+use crate::pipeline::{FileAccess, refusal_hint};
+
+use super::finding::Finding;
 
 /// Returns the nearest existing folder: the path itself or a folder above it. A relative path begins in the working
 /// folder. `None` if no folder exists.
@@ -14,16 +16,21 @@ pub(super) fn existing_folder(path: &Path) -> Option<PathBuf> {
     above.into_iter().find(|path| path.is_dir()).map(Path::to_owned)
 }
 
-/// Checks that a file or folder could be created at this path. To find out, creates a file in the nearest existing
-/// folder above the path, and removes the file.
-pub(super) fn check_can_create(path: &Path) -> Result<(), CommandError> {
-    let mut folders =
-        path.ancestors().skip(1).map(|folder| if folder == Path::new("") { Path::new(".") } else { folder });
-    let folder = folders.find(|folder| folder.exists()).unwrap_or(Path::new("."));
+/// Returns the passed check `found` if a file can be created in each of these folders, else the failure of the first
+/// folder that refuses. A run creates a missing folder, so the nearest existing folder above it is tried. To find out,
+/// creates a file, and removes the file.
+pub(super) fn folders(what: &'static str, folders: &[PathBuf], found: String) -> Finding {
+    folders.iter().find_map(|folder| refusal(what, folder)).unwrap_or_else(|| Finding::ok(what, found))
+}
+
+/// Returns the failed check if no file can be created in this folder.
+fn refusal(what: &'static str, folder: &Path) -> Option<Finding> {
+    let mut above = folder.ancestors().map(|path| if path == Path::new("") { Path::new(".") } else { path });
+    let folder = above.find(|path| path.exists()).unwrap_or(Path::new("."));
     let trial = folder.join(format!(".studysync-check-{}", std::process::id()));
-    let created =
-        OpenOptions::new().write(true).create_new(true).open(&trial).and_then(|_| std::fs::remove_file(&trial));
-    created.map_err(|source| {
-        CommandError::failed(format!("cannot create {} in {}", path.display(), folder.display()), source)
-    })
+    let created = OpenOptions::new().write(true).create_new(true).open(&trial);
+    let error = created.and_then(|_| std::fs::remove_file(&trial)).err()?;
+    let found = format!("cannot create a file in {}: {error}", folder.display());
+    let what_to_do = refusal_hint(folder, &error, FileAccess::Write).map(str::to_owned);
+    Some(Finding { what, is_well: false, found, what_to_do, exit_code: 1 })
 }

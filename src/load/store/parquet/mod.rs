@@ -52,4 +52,5 @@ mod tree;
 
 pub use options::ParquetOptions;
 pub use partition::PartitionBy;
+pub(in crate::load) use root::folders;
 pub(in crate::load) use store::ParquetStore;

@@ -38,6 +38,8 @@ use crate::{
 const FORMAT_VERSION: u32 = 1;
 /// Name of the folder with the files that programs which read the tables must not see.
 const PRIVATE_FOLDER: &str = ".studysync";
+/// Name of the folder with waiting commits, in the private folder.
+const PARTS: &str = "parts";
 /// Tables in which the program records its runs and scans. The rows of these tables do not come from a service.
 const TABLES_OF_RUNS: [&str; 2] = ["sync_runs", "sync_windows"];
 
@@ -48,6 +50,13 @@ struct Warehouse {
     base_url: String,
     environment: String,
     partition: PartitionBy,
+}
+
+/// Returns the folders in which a run creates files, except partitions. Some may be missing.
+pub(in crate::load) fn folders(root: &Path) -> Vec<PathBuf> {
+    let private = root.join(PRIVATE_FOLDER);
+    let own = [root.to_owned(), private.join(PARTS), private];
+    own.into_iter().chain(tables().iter().map(|table| root.join(&table.name))).collect()
 }
 
 /// An open warehouse folder. The folder stays locked until this value is dropped.
@@ -252,7 +261,7 @@ impl Root {
 
     /// Returns the path of the folder with waiting commits.
     pub(super) fn parts(&self) -> PathBuf {
-        self.path.join(PRIVATE_FOLDER).join("parts")
+        self.path.join(PRIVATE_FOLDER).join(PARTS)
     }
 
     /// Returns the path of the folder for files that publish is writing. The folder is on the file system of the
