@@ -212,9 +212,19 @@ fn p5_a_retry_after_binds_every_later_command() {
     }
     let status = place.run(&["status"]).expect(0).stdout;
     assert!(status.contains("no request before") && status.contains(&minute), "{status}");
+    let plan = place.run(&["plan"]).expect(0).stdout;
+    assert!(plan.contains("rate limited: no request before") && plan.contains(&minute), "{plan}");
+    assert!(
+        plan.contains("Z, which is in 1 h 5") && plan.contains("longer than 1 h sends nothing; its exit code is 6\n"),
+        "{plan}"
+    );
+    let plan = place.run(&["plan", "--json"]).expect(0).json();
+    assert!(plan["no_request_before"].as_str().unwrap().starts_with(&minute), "{plan}");
+    assert!((6_000..=7_200).contains(&plan["wait_secs"].as_u64().unwrap()) && plan["max_wait_secs"] == 3600, "{plan}");
     // By hand it can be overridden; and once the service answers, nothing is left to wait for.
     place.run(&["sync", "--stream", "surveys", "--ignore-rate-limit"]).expect(0);
     assert!(!service.log().is_empty());
+    assert!(!place.run(&["plan"]).expect(0).stdout.contains("no request before"));
     place.run(&["sync", "--stream", "surveys"]).expect(0);
 }
 

@@ -84,6 +84,27 @@ fn a_few_probe_requests_estimate_a_first_backfill() {
 }
 
 #[test]
+fn the_waits_of_an_earlier_run_do_not_lower_the_planned_speed() {
+    let service = Service::start(small(3_000, 30));
+    let place = Place::new(&service).without_parquet().with_config(SMALL_PAGES);
+    // Refused before the run has measured a rate.
+    let refused = serde_json::json!({"when": {"count": 3, "skip": 3}, "retry_after": {"wait_ms": 2000}});
+    service.control().merge_faults(serde_json::json!({"too_many_requests": refused})).unwrap();
+    let report = place.report(&["sync"], 0);
+    let time = |part: &str| report["time_ms"][part].as_u64().unwrap();
+    assert!(report["requests"]["by_status"]["429"] == 3 && time("told_to_wait") >= 5_900, "{report}");
+    let plan = planned(&place, &["--from", &days_ago(122)]);
+    assert_eq!(plan["speed_from"], "earlier_limited_run", "{plan}");
+    let answered = report["requests"]["total"].as_u64().unwrap() - 3;
+    let active_ms = time("wall") - time("told_to_wait") - time("chose_to_wait");
+    let speed = answered as f64 * 1000.0 / active_ms as f64;
+    assert!((plan["requests_per_sec"].as_f64().unwrap() - speed).abs() < 0.001, "{speed}: {plan}");
+    let text = place.run(&["plan"]).expect(0).stdout;
+    assert!(text.contains("the speed of an earlier run, which met a rate limit\n"), "{text}");
+    assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+}
+
+#[test]
 fn plan_refuses_another_service() {
     let (first, second) = (Service::start(small(300, 10)), Service::start(small(300, 10)));
     let mut place = Place::new(&first).without_parquet();

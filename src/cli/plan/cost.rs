@@ -1,9 +1,12 @@
 //! The total of a plan, and the estimated speed of its requests.
 
-use serde::Serialize;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     config::Settings,
+    model::TimeParts,
     pipeline::LEARNED_RATE,
     plan::{Estimate, minutes},
     source::LearnedRate,
@@ -67,8 +70,10 @@ pub(super) enum SpeedBasis {
     Limit,
     /// `requests_per_sec_max` of the settings.
     Setting,
-    /// The speed of an earlier run.
+    /// The speed of an earlier run that met no rate limit.
     EarlierRun,
+    /// The speed of an earlier run that the service rate limited, without its waits.
+    EarlierLimitedRun,
     /// The speed of the sample of --probe.
     Probe,
 }
@@ -90,7 +95,7 @@ impl Speed {
         let cap = settings.throttle.requests_per_sec_max;
         let speed = |basis| move |requests_per_sec| Speed { requests_per_sec, basis };
         let found = learned.and_then(|(rate, _)| rate.requests_per_sec).map(speed(SpeedBasis::Limit));
-        let found = found.or(earlier.map(speed(SpeedBasis::EarlierRun)));
+        let found = found.or(earlier);
         let found = found.or(probed.map(|probed| probed.requests_per_sec).map(speed(SpeedBasis::Probe)));
         Ok(match (found, cap) {
             (Some(found), Some(cap)) if found.requests_per_sec > cap => Some(speed(SpeedBasis::Setting)(cap)),
@@ -100,13 +105,38 @@ impl Speed {
     }
 }
 
-/// Returns the requests per second of the newest run that sent enough requests; `None` if there is no such run.
-fn earlier_run(state: &State) -> Result<Option<f64>, StateError> {
-    let speed = |report: &str| {
-        let report: serde_json::Value = serde_json::from_str(report).ok()?;
-        let requests = report["requests"]["total"].as_u64().filter(|requests| *requests >= REQUESTS_MIN)?;
-        let wall_ms = report["time_ms"]["wall"].as_u64().filter(|wall_ms| *wall_ms > 0)?;
-        Some(requests as f64 * 1000.0 / wall_ms as f64)
-    };
+/// The fields of a run's JSON that show its speed.
+#[derive(Deserialize)]
+struct ReportFields {
+    requests: RequestFields,
+    time_ms: TimeParts,
+}
+
+#[derive(Deserialize)]
+struct RequestFields {
+    total: u64,
+    #[serde(default)]
+    by_status: BTreeMap<String, u64>,
+}
+
+impl ReportFields {
+    /// Returns the answered requests per second, without the time in which the run only waited. `None` if the run sent
+    /// too few requests.
+    fn speed(&self) -> Option<Speed> {
+        let refused = self.requests.by_status.get("429").copied().unwrap_or(0);
+        let answered = self.requests.total.saturating_sub(refused);
+        let TimeParts { wall, told_to_wait, chose_to_wait, .. } = self.time_ms;
+        let active_ms = wall.saturating_sub(told_to_wait + chose_to_wait).max(1);
+        let is_limited = refused > 0 || told_to_wait > 0;
+        (answered >= REQUESTS_MIN).then(|| Speed {
+            requests_per_sec: answered as f64 * 1000.0 / active_ms as f64,
+            basis: if is_limited { SpeedBasis::EarlierLimitedRun } else { SpeedBasis::EarlierRun },
+        })
+    }
+}
+
+/// Returns the speed of the newest run that sent enough requests; `None` if there is no such run.
+fn earlier_run(state: &State) -> Result<Option<Speed>, StateError> {
+    let speed = |report: &str| serde_json::from_str::<ReportFields>(report).ok()?.speed();
     Ok(state.runs(RUNS_SEARCHED)?.iter().find_map(|run| run.report.as_deref().and_then(speed)))
 }

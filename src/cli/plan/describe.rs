@@ -10,13 +10,14 @@ use super::super::wording::scope_name;
 
 use super::{
     cost::SpeedBasis,
-    json::{Plan, PlannedStream},
+    json::{Plan, PlannedStream, RateLimitWait},
     users::PlannedUsers,
 };
 
 /// Returns the plan as text. `with_windows` lists every window.
 pub(super) fn describe(plan: &Plan, with_windows: bool) -> String {
     let mut text = format!("{}\n", total(plan));
+    text.push_str(&plan.wait.as_ref().map(rate_limit).unwrap_or_default());
     if let (Some(rate), Some(basis)) = (plan.requests_per_sec, plan.speed_from) {
         text.push_str(&format!("{rate:.1} requests per second: {}\n", basis.description()));
     }
@@ -71,11 +72,24 @@ fn total(plan: &Plan) -> String {
         };
     };
     let bound = if total.is_partial { "at least" } else { "about" };
-    let secs = total.minutes.map(|minutes| (minutes * 60.0).ceil() as u64);
+    let wait_secs = plan.wait.as_ref().map_or(0, |wait| wait.wait_secs);
+    let secs = total.minutes.map(|minutes| (minutes * 60.0).ceil() as u64 + wait_secs);
     let time = secs.map(|secs| format!(" in {bound} {}", format_duration(secs))).unwrap_or_default();
     let rows = total.rows.map(|rows| format!(", for {} records", grouped(rows))).unwrap_or_default();
     let unit = if requests == 1 { "request" } else { "requests" };
     format!("{command} would send\n{bound} {} {unit}{time}{rows}", grouped(requests))
+}
+
+/// Returns the wait of a rate limit as text.
+fn rate_limit(wait: &RateLimitWait) -> String {
+    let RateLimitWait { no_request_before, wait_secs, max_wait_secs } = wait;
+    let wait = format_duration(*wait_secs);
+    let mut text = format!("rate limited: no request before {no_request_before}, which is in {wait}\n");
+    if wait_secs > max_wait_secs {
+        let max_wait = format_duration(*max_wait_secs);
+        text.push_str(&format!("a run that would wait longer than {max_wait} sends nothing; its exit code is 6\n"));
+    }
+    text
 }
 
 /// Returns the line of a stream. A number without an estimate is shown as `?`.
@@ -113,6 +127,7 @@ impl SpeedBasis {
             SpeedBasis::Limit => "the service's limit, learned by earlier runs",
             SpeedBasis::Setting => "requests_per_sec_max in the configuration",
             SpeedBasis::EarlierRun => "the speed of an earlier run, which met no rate limit",
+            SpeedBasis::EarlierLimitedRun => "the speed of an earlier run, which met a rate limit",
             SpeedBasis::Probe => "the speed of the sample; the service's limit is unknown",
         }
     }

@@ -26,7 +26,7 @@ use super::{
 };
 use cost::{Speed, Total};
 use describe::describe;
-use json::{Plan, PlannedStream};
+use json::{Plan, PlannedStream, RateLimitWait};
 use probe::probe;
 
 /// Shows what `sync` or `backfill` would request; sends nothing.
@@ -81,17 +81,22 @@ struct StoredValues {
     /// Number of scans that an earlier run began and did not finish.
     unfinished_scans: usize,
     ties: Ties,
+    /// The remaining wait of the last `Retry-After`.
+    wait: Option<RateLimitWait>,
 }
 
 impl StoredValues {
-    fn read(state: Option<&State>) -> Result<StoredValues, StateError> {
+    fn read(state: Option<&State>, settings: &Settings) -> Result<StoredValues, StateError> {
         let Some(state) = state else {
-            return Ok(StoredValues { clock_skew_ms: 0, unfinished_scans: 0, ties: Ties::Unknown });
+            return Ok(StoredValues { clock_skew_ms: 0, unfinished_scans: 0, ties: Ties::Unknown, wait: None });
         };
+        let now_ms = clock::now_ms();
+        let until_ms = pipeline::retry_after_until_ms(state, now_ms)?;
         Ok(StoredValues {
             clock_skew_ms: state.behaviour::<i64>(CLOCK_SKEW)?.map_or(0, |(skew_ms, _)| skew_ms),
             unfinished_scans: state.unfinished_scans()?.len(),
             ties: state.behaviour::<Ties>(behaviour_names::TIES)?.map_or(Ties::Unknown, |(ties, _)| ties),
+            wait: until_ms.map(|until_ms| RateLimitWait::new(until_ms, now_ms, settings.throttle.patience)),
         })
     }
 }
@@ -103,7 +108,7 @@ fn plan(args: &PlanArgs, settings: &Settings, context: &Context) -> Result<Plan,
     if let (Some(state), Ok(identity)) = (&state, pipeline::identity(settings)) {
         state.check_owner(&identity.base_url, &identity.environment)?;
     }
-    let stored = StoredValues::read(state.as_ref())?;
+    let stored = StoredValues::read(state.as_ref(), settings)?;
     let backfill = |now_ms: i64| args.from.map(|from| Window::new(from, args.to.unwrap_or(now_ms)));
     let backlog_at = |now_ms: i64| Ok(pipeline::backlog(settings, state.as_ref(), backfill(now_ms), now_ms)?);
     let mut probed = if args.probe { Some(probe(settings, context, backlog_at)?) } else { None };
@@ -124,6 +129,7 @@ fn plan(args: &PlanArgs, settings: &Settings, context: &Context) -> Result<Plan,
     Ok(Plan {
         command: if args.from.is_some() { "backfill" } else { "sync" },
         now: format_second(now_ms),
+        wait: stored.wait,
         total: Total::of(streams.iter().map(|stream| &stream.estimate), users.as_ref(), requests_per_sec),
         under_way: stored.unfinished_scans,
         requests_per_sec,
