@@ -69,7 +69,11 @@ pub const ALL: &[Metric] = &[
         &[],
         "No command sends a request before this time (Retry-After of the service); 0: not limited.",
     ),
-    gauge("learned_requests_per_second", &[], "The learned rate limit of the service; absent until a limit was met."),
+    gauge(
+        "learned_requests_per_second",
+        &[],
+        "The learned rate limit of the service; absent until a run has learned one.",
+    ),
     gauge("pending_deliveries", &[], "Webhook deliveries that no warehouse has yet."),
     gauge("run_duration_seconds", &[], "How long the last sync, backfill or users pull took."),
     gauge(

@@ -95,7 +95,7 @@ fn one_parser_reads_the_textfile_and_the_serve_page() {
     let text = serving.get("/metrics").1;
     if let Some(parsed) = parsed(&text) {
         for metric in studysync::metrics::ALL {
-            // The rate is unknown until a limit was met.
+            // The rate is unknown until a run has learned it.
             let is_there = parsed.lines().any(|line| line.starts_with(&format!("studysync_{} ", metric.name)));
             assert_eq!(is_there, metric.name != "learned_requests_per_second", "{}", metric.name);
         }

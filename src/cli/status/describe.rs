@@ -109,7 +109,7 @@ fn describe_limits(status: &Status) -> String {
     }
     match status.requests_per_sec {
         Some(rate) => text.push_str(&format!("\nlearned rate: {rate:.1} requests per second\n")),
-        None => text.push_str("\nlearned rate: no limit was met\n"),
+        None => text.push_str("\nlearned rate: none\n"),
     }
     if let Some(skew_ms) = status.clock_skew_ms.filter(|skew_ms| skew_ms.abs() >= SKEW_MS_MIN) {
         let (secs, relation) = (skew_ms.abs() as f64 / 1000.0, if skew_ms > 0 { "ahead of" } else { "behind" });

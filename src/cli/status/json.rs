@@ -26,7 +26,7 @@ pub(super) struct Status {
     pub proofs: Vec<ProofStatus>,
     /// Unfinished scans, which the next run resumes.
     pub under_way: Vec<ScanStatus>,
-    /// The learned rate limit; `None` if no run met one.
+    /// The learned rate limit; `None` if no run has learned one.
     pub requests_per_sec: Option<f64>,
     /// The end of the service's `Retry-After`, before which no command sends a request; `None` if none is in force.
     #[serde(skip_serializing_if = "Option::is_none")]

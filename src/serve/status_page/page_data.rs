@@ -70,7 +70,7 @@ pub(super) struct CurrentJob {
 /// The service's rate limit.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct RateLimit {
-    /// The learned limit; `None` if the service has not limited requests so far.
+    /// The learned limit; `None` if no run has learned one.
     pub requests_per_sec: Option<f64>,
     /// The rate of the current run.
     pub requests_per_sec_now: Option<f64>,

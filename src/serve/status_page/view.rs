@@ -280,7 +280,7 @@ fn rate_limit(limit: &RateLimit, now: Timestamp) -> Markup {
     let rate = |rate: f64| format!("{rate:.1} requests per second");
     html! {
         dl.facts {
-            div { dt { "Learned limit" } dd { @if let Some(limit) = limit.requests_per_sec { (rate(limit)) } @else { "no limit was met" } } }
+            div { dt { "Learned limit" } dd { @if let Some(limit) = limit.requests_per_sec { (rate(limit)) } @else { "none" } } }
             div { dt { "Now" } dd { @if let Some(now) = limit.requests_per_sec_now { (rate(now)) } @else { "no run is under way" } } }
             div { dt { "Retry-After" } dd { @if let Some(until) = limit.retry_after { "no request before " (until.markup()) ", " (age((now.0 - until.0) / 1000)) } @else { "none" } } }
             @if let Some(why) = &limit.waiting { div { dt { "Requests" } dd { (why) } } }
