@@ -146,11 +146,19 @@ fn exit_5_a_second_run_names_the_lease_holder() {
     assert_eq!(place.report(&["users", "pull"], 5)["reason"], "lease_held");
     let status = place.run(&["status", "--json"]).expect(0).json();
     assert!(status["running"].as_str().unwrap().contains(&first.id().to_string()), "{status}");
+    // A hint stands between its run and the older runs, and only for the newest run of a command.
+    let runs = place.run(&["status"]).expect(0).stdout;
+    let parts = ["  users pull failed", "    hint: wait for it to end", "  sync     failed", "  backfill running"];
+    let order = parts.map(|part| runs.find(part));
+    assert_eq!(runs.matches("    hint: ").count(), 2, "{runs}");
+    assert!(order.is_sorted() && order.iter().all(Option::is_some), "{order:?}: {runs}");
     service.set_faults(Default::default());
     let first = Done::from(first.wait_with_output().unwrap()).expect(0);
     assert!(first.stderr.contains("backfill done"), "{}", first.stderr);
     let status = place.run(&["status", "--json"]).expect(0).json();
     assert_eq!(status["running"], json!(null));
+    let runs = place.run(&["status"]).expect(0).stdout;
+    assert!(!runs.contains("hint:"), "no run is active any more: {runs}");
     assert_warehouses_equal(&place, &Expected::now(&service), "after the second run was turned away");
 }
 
@@ -344,5 +352,5 @@ fn a_deadline_does_not_hide_an_unreachable_service() {
     assert_eq!((&run["reason"], &run["exit_code"]), (&json!("service_failed"), &json!(1)), "{status}");
     assert!(done.stderr.contains(run["why"].as_str().unwrap()), "{run}");
     let text = place.run(&["status"]).expect(0).stdout;
-    assert!(text.contains(run["why"].as_str().unwrap()) && text.contains("\n  hint: "), "{text}");
+    assert!(text.contains(run["why"].as_str().unwrap()) && text.contains("\n    hint: "), "{text}");
 }

@@ -1,6 +1,10 @@
 //! The status as text.
 
-use crate::{model::format_duration, pipeline::drift_lines, sync_status::LagCheck};
+use crate::{
+    model::format_duration,
+    pipeline::{RunReason, drift_lines},
+    sync_status::LagCheck,
+};
 
 use super::{
     super::{
@@ -8,7 +12,7 @@ use super::{
         wording::{outcome_words, scope_name},
     },
     erasures,
-    json::{LastDrift, RunStatus, ScanStatus, Status},
+    json::{LastDrift, ScanStatus, Status},
     proofs,
     streams::StreamStatus,
     users,
@@ -31,7 +35,7 @@ pub(super) fn describe(status: &Status) -> String {
     text.push_str(&status.users.as_ref().map(users::describe).unwrap_or_default());
     text.push_str(&erasures::describe(&status.erasures_waiting));
     text.push_str(&describe_unfinished(&status.under_way));
-    text.push_str(&describe_runs(&status.runs));
+    text.push_str(&describe_runs(status));
     if let Some(serve) = &status.serve {
         text.push_str(&serve.describe());
     }
@@ -84,15 +88,24 @@ fn describe_unfinished(scans: &[ScanStatus]) -> String {
     "\nunfinished scans (the next run resumes them):\n".to_owned() + &scans.iter().map(line).collect::<String>()
 }
 
-fn describe_runs(runs: &[RunStatus]) -> String {
-    let Some(newest) = runs.first() else { return String::new() };
+/// Returns the runs as text, newest first. A hint stands under its run, unless the same command ran again later, or the
+/// run that held the lease has ended.
+fn describe_runs(status: &Status) -> String {
+    let runs = &status.runs;
+    if runs.is_empty() {
+        return String::new();
+    }
     let mut text = "\nlast runs:\n".to_owned();
-    for run in runs {
+    for (at, run) in runs.iter().enumerate() {
         let took = run.secs.map(|secs| format!(" in {secs:.1} s")).unwrap_or_default();
         text.push_str(&format!("  {}  {:<8} {}{took}\n", run.started, run.command, outcome_words(&run.outcome)));
         text.push_str(&run.why.as_ref().map(|why| format!("    {why}\n")).unwrap_or_default());
+        let is_newest = runs[..at].iter().all(|newer| newer.command != run.command);
+        let is_over = run.reason == Some(RunReason::LeaseHeld) && status.running.is_none();
+        let hint = run.hint.as_ref().filter(|_| is_newest && !is_over);
+        text.push_str(&hint.map(|hint| format!("    hint: {hint}\n")).unwrap_or_default());
     }
-    text + &newest.hint.as_ref().map(|hint| format!("  hint: {hint}\n")).unwrap_or_default()
+    text
 }
 
 fn describe_drift(LastDrift { drift, drift_unlisted }: &LastDrift) -> String {
