@@ -115,8 +115,8 @@ impl From<Stop> for SourceError {
 /// Why the run stops early without a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Stop {
-    /// The run was cancelled.
-    #[error("cancelled")]
+    /// The run was cancelled, which only a signal does.
+    #[error("the run was stopped by Ctrl-C or SIGTERM")]
     Cancelled,
     /// The deadline has passed, or passes before the next request may be sent at `until_ms` (epoch milliseconds by this
     /// machine's clock).
