@@ -196,6 +196,28 @@ fn p3_a_failed_verify_resumes_at_the_window_that_failed() {
 }
 
 #[test]
+fn p3_verify_skips_only_the_second_that_the_service_cannot_deliver() {
+    let (service, place) = filled(600);
+    let created =
+        place.duckdb_tables().count("SELECT epoch_ms(created_at) FROM responses ORDER BY 1 OFFSET 300 LIMIT 1");
+    let broken = json!({"broken_records": {"created_ms": [created], "fault": "no_page", "path": "/v1/responses"}});
+    service.set_faults(service.control().faults().merged(broken).unwrap());
+    // A short range takes few halvings.
+    let (from, to) = ((created - 3000).to_string(), (created + 3000).to_string());
+    let range = ["verify", "--stream", "responses", "--from", &from, "--to", &to];
+    let report = place.run(&[&range[..], &["--json"]].concat()).expect(1).json();
+    assert!(report["windows"].as_array().unwrap().len() >= 2 && report["resume_from"].is_null(), "{report}");
+    let failed = &report["not_compared"][0];
+    let ms = |name: &str| studysync::model::parse_date(failed[name].as_str().unwrap()).unwrap();
+    assert!(ms("start") <= created && created < ms("end") && ms("end") - ms("start") <= 1000, "{report}");
+    let note = report["notes"][0].as_str().unwrap();
+    assert!(note.contains("were not compared") && !note.contains("next run"), "{note}");
+    let text = place.run(&range).expect(1).stdout;
+    let end = text.lines().last().unwrap();
+    assert!(end.starts_with("not compared: responses ") && end.ends_with(" (failed)"), "{text}");
+}
+
+#[test]
 fn p3_status_shows_when_and_how_a_day_was_proven() {
     let (service, place) = filled(2000);
     service.advance_days(2);

@@ -172,8 +172,12 @@ fn describe_totals(report: &VerifyReport) -> String {
     if let Some(reason) = &report.stopped_because {
         text.push_str(&format!("stopped early: {reason}\n"));
     }
+    for failed in &report.not_compared {
+        let (scope, range) = (scope_name(failed.stream, failed.survey_id), &failed.range);
+        text.push_str(&format!("not compared: {scope} {} .. {} (failed)\n", range.start, range.end));
+    }
     if let Some(from) = &report.resume_from {
-        text.push_str(&format!("not compared from {from} on: continue with --from {from}\n"));
+        text.push_str(&format!("the rest was not compared: continue with --from {from}\n"));
     }
     text
 }

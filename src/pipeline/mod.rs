@@ -96,4 +96,4 @@ pub use service_profile::{KnownBehaviour, MEASURE_REQUESTS_MAX, Measured, known_
 pub use session::Session;
 pub use system::System;
 pub use unknown_surveys::{SurveyNames, UnknownSurveys};
-pub use verify::{NeverRead, VerifiedWindow, Verify, VerifyReport, VerifyRequest, VerifyTotals};
+pub use verify::{StreamRange, VerifiedWindow, Verify, VerifyReport, VerifyRequest, VerifyTotals};

@@ -32,9 +32,22 @@ pub(super) struct ScanTask<P> {
     pub purpose: P,
 }
 
+/// What a command says in its notes about windows that it could not scan.
+pub(super) struct NoteWords {
+    /// What happened to the rows that the service cannot deliver.
+    pub undeliverable: &'static str,
+    /// What happened to the rows around them.
+    pub around: &'static str,
+    /// What happened to the rest of a stream after too many failures.
+    pub given_up: &'static str,
+}
+
 /// The windows that a command has not scanned yet.
 pub(super) trait PendingWindows {
     type Purpose: Send + 'static;
+
+    /// The words of the command in notes about failures.
+    const WORDS: NoteWords;
 
     /// Records that a scan ended. `rows` is the number of rows that the scan read, or `None` if it is incomplete.
     fn finish(&mut self, task: &ScanTask<Self::Purpose>, rows: Option<u64>);
@@ -196,7 +209,8 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
         }
         if is_first_time {
             findings.notes.push(format!(
-                "{CONSECUTIVE_FAILURES_MAX} windows of {stream} failed in a row: the rest of {stream} is left to the next run"
+                "{CONSECUTIVE_FAILURES_MAX} windows of {stream} failed in a row: the rest of {stream} {}",
+                W::WORDS.given_up
             ));
         }
         self.windows.drop_stream(stream);
@@ -206,17 +220,17 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
     /// [`CONSECUTIVE_UNDELIVERABLE_MAX`] such windows in a row, drops the windows of the stream.
     fn window_undeliverable(&mut self, task: &ScanTask<W::Purpose>, error: &SourceError, findings: &mut Findings) {
         let ScanTask { scope, window, .. } = *task;
+        let NoteWords { undeliverable, around, given_up } = W::WORDS;
         tracing::error!(%window, %scope, %error, "the service cannot deliver these rows");
         findings.failures.push(Failure::new(scope, window, error));
         findings.notes.push(format!(
-            "the rows of {scope} in {window} are missing: the service cannot deliver them in pages of any size. The rows around \
-             this window are complete; the next run requests the window again"
+            "the rows of {scope} in {window} {undeliverable}: the service cannot deliver them in pages of any size. {around}"
         ));
         let consecutive = self.consecutive_undeliverable.entry(scope.stream).or_default();
         *consecutive += 1;
         if *consecutive == CONSECUTIVE_UNDELIVERABLE_MAX {
             findings.notes.push(format!(
-                "the service delivers no window of {stream}: the rest of {stream} is left to the next run",
+                "the service delivers no window of {stream}: the rest of {stream} {given_up}",
                 stream = scope.stream
             ));
             self.windows.drop_stream(scope.stream);

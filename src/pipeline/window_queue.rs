@@ -10,7 +10,7 @@ use crate::{
 use super::{
     Progress, ScopeBacklog,
     scan::OpenScan,
-    scan_pool::{PendingWindows, ScanTask},
+    scan_pool::{NoteWords, PendingWindows, ScanTask},
 };
 
 /// What a run does with the scan of a window.
@@ -122,6 +122,12 @@ impl ScopeQueue {
 
 impl PendingWindows for WindowQueue {
     type Purpose = SyncPurpose;
+
+    const WORDS: NoteWords = NoteWords {
+        undeliverable: "are missing",
+        around: "The rows around this window are complete; the next run requests the window again",
+        given_up: "is left to the next run",
+    };
 
     /// Records the end of a scan. Its number of rows decides the length of the next windows.
     fn finish(&mut self, task: &SyncTask, rows: Option<u64>) {

@@ -10,7 +10,7 @@ mod queue;
 mod report;
 mod request;
 
-pub use report::{NeverRead, VerifiedWindow, VerifyReport, VerifyTotals};
+pub use report::{StreamRange, VerifiedWindow, VerifyReport, VerifyTotals};
 pub use request::VerifyRequest;
 
 use std::sync::Arc;
@@ -49,9 +49,11 @@ pub struct Verify {
     /// The windows that were compared.
     windows: Vec<VerifiedWindow>,
     /// The time ranges that no complete scan has covered.
-    never_read: Vec<NeverRead>,
-    /// Windows that were not compared.
-    not_compared: Vec<CompareTask>,
+    never_read: Vec<StreamRange>,
+    /// Windows that were not reached.
+    not_reached: Vec<CompareTask>,
+    /// Windows that failed.
+    failed: Vec<CompareTask>,
     session: Session,
 }
 
@@ -83,7 +85,8 @@ impl Verify {
             range: None,
             windows: Vec::new(),
             never_read: Vec::new(),
-            not_compared: Vec::new(),
+            not_reached: Vec::new(),
+            failed: Vec::new(),
             session,
         })
     }
@@ -128,7 +131,7 @@ impl Verify {
     }
 
     /// Scans windows concurrently, and compares each scanned window with the warehouses, one window after the other.
-    /// Records the windows that were not compared.
+    /// Records the windows that were not compared: those that failed, and those that were not reached.
     async fn compare_windows(&mut self) -> Result<(), PipelineError> {
         let Some(windows) = self.windows_to_compare().await? else { return Ok(()) };
         let in_flight_max = self.session.settings.throttle.in_flight_max;
@@ -145,17 +148,16 @@ impl Verify {
                 Some(ScanEnd::Complete(task, window)) if !pool.has_failed() => {
                     if let Err(error) = self.compare(&task, window).await {
                         pool.fail(error);
-                        self.not_compared.push(task);
+                        self.not_reached.push(task);
                     }
                 }
-                Some(ScanEnd::Complete(task, _) | ScanEnd::Stopped(task) | ScanEnd::Failed(task)) => {
-                    self.not_compared.push(task)
-                }
+                Some(ScanEnd::Complete(task, _) | ScanEnd::Stopped(task)) => self.not_reached.push(task),
+                Some(ScanEnd::Failed(task)) => self.failed.push(task),
                 Some(ScanEnd::Halved(_)) => {}
             }
         }
         let (windows, outcome) = pool.into_outcome();
-        self.not_compared.extend(windows.into_remaining());
+        self.not_reached.extend(windows.into_remaining());
         outcome
     }
 
@@ -186,14 +188,19 @@ impl Verify {
             Outcome::Done if !totals.is_clean() => Outcome::NeedsALook,
             outcome => outcome,
         };
-        let not_compared = self.not_compared.iter().filter(|task| task.scope.stream.is_windowed());
-        let resume_from = not_compared.map(|task| task.window.start_ms).min();
+        // A failed window before a compared one is an exception. Other failed windows are the begin of what is left.
+        let (exceptions, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.failed)
+            .into_iter()
+            .partition(|task| windows.iter().any(|done| done.follows(task)));
+        let not_reached = self.not_reached.iter().chain(&left).filter(|task| task.scope.stream.is_windowed());
+        let resume_from = not_reached.map(|task| task.window.start_ms).min();
         VerifyReport {
             run_id: self.session.run_id.clone(),
             header: self.session.report_header(outcome, error),
             range: self.range.map(Into::into),
             windows,
             never_read: std::mem::take(&mut self.never_read),
+            not_compared: exceptions.iter().map(|task| StreamRange::new(task.scope, task.window)).collect(),
             totals,
             requests: self.context.source.request_stats(),
             resume_from: resume_from.map(crate::model::format_ms),

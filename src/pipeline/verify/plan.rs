@@ -12,7 +12,7 @@ use crate::{
 use super::{
     super::{PipelineError, ScopeBacklog, backlog},
     queue::{ComparePurpose, CompareTask},
-    report::NeverRead,
+    report::StreamRange,
     request::VerifyRequest,
 };
 
@@ -26,7 +26,7 @@ pub(super) struct VerifyPlan {
     /// The windows to compare: streams without windows first, followed by the windows of all streams, oldest first. In
     /// this order, a verify that was stopped can be resumed at a date.
     pub tasks: Vec<CompareTask>,
-    pub never_read: Vec<NeverRead>,
+    pub never_read: Vec<StreamRange>,
     pub notes: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ impl VerifyPlan {
         if !scope.stream.is_windowed() {
             // The list is compared as a whole, because only the complete list shows that a row is gone.
             if backlog.covered.is_empty() {
-                self.never_read.push(NeverRead::new(scope, range));
+                self.never_read.push(StreamRange::new(scope, range));
             }
             return backlog.covered.clone();
         }
@@ -75,7 +75,7 @@ impl VerifyPlan {
         let covered: Vec<CoverageInterval> =
             backlog.covered.iter().filter_map(|interval| interval.part(range)).collect();
         let gaps = covered.iter().map(|interval| interval.window).collect::<IntervalSet>().gaps_in(range);
-        self.never_read.extend(gaps.into_iter().map(|gap| NeverRead::new(scope, gap)));
+        self.never_read.extend(gaps.into_iter().map(|gap| StreamRange::new(scope, gap)));
         covered
     }
 

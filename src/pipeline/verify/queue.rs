@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::{model::Stream, plan::halves};
 
-use super::super::scan_pool::{PendingWindows, ScanTask};
+use super::super::scan_pool::{NoteWords, PendingWindows, ScanTask};
 
 /// What the comparison of a window needs besides the scan.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +44,12 @@ impl CompareQueue {
 
 impl PendingWindows for CompareQueue {
     type Purpose = ComparePurpose;
+
+    const WORDS: NoteWords = NoteWords {
+        undeliverable: "were not compared",
+        around: "The rows around this window were compared",
+        given_up: "was not compared",
+    };
 
     fn finish(&mut self, _: &CompareTask, _: Option<u64>) {}
 

@@ -56,24 +56,30 @@ impl VerifiedWindow {
         }
     }
 
+    /// Returns true if this window is later than the window of the task, and of the same scope.
+    pub(super) fn follows(&self, task: &CompareTask) -> bool {
+        let is_same_scope = (self.stream, self.survey_id) == (task.scope.stream.name(), task.scope.survey_id);
+        is_same_scope && self.start_ms > task.window.start_ms
+    }
+
     /// Returns true if no warehouse differs.
     pub fn is_equal(&self) -> bool {
         self.warehouses.values().all(Differences::is_equal)
     }
 }
 
-/// A time range that no complete scan has covered.
+/// A time range of a stream, or of one survey of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NeverRead {
+pub struct StreamRange {
     pub stream: &'static str,
     pub survey_id: Option<i64>,
     #[serde(flatten)]
     pub range: Range,
 }
 
-impl NeverRead {
+impl StreamRange {
     pub(super) fn new(scope: Scope, window: Window) -> Self {
-        NeverRead { stream: scope.stream.name(), survey_id: scope.survey_id, range: window.into() }
+        StreamRange { stream: scope.stream.name(), survey_id: scope.survey_id, range: window.into() }
     }
 }
 
@@ -100,7 +106,7 @@ pub struct WarehouseTotals {
 
 impl VerifyTotals {
     /// Sums the differences of the compared windows.
-    pub(super) fn of(windows: &[VerifiedWindow], never_read: &[NeverRead]) -> Self {
+    pub(super) fn of(windows: &[VerifiedWindow], never_read: &[StreamRange]) -> Self {
         let mut totals =
             VerifyTotals { windows: windows.len() as u64, never_read: never_read.len() as u64, ..Self::default() };
         for window in windows {
@@ -132,10 +138,15 @@ pub struct VerifyReport {
     /// The range to verify. `None` if the verify ended before the range was known.
     pub range: Option<Range>,
     pub windows: Vec<VerifiedWindow>,
-    pub never_read: Vec<NeverRead>,
+    /// The time ranges that no complete scan has covered.
+    pub never_read: Vec<StreamRange>,
+    /// The windows that failed, while a later window of the same stream was compared. `failures` has the errors.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_compared: Vec<StreamRange>,
     pub totals: VerifyTotals,
     pub requests: RequestStats,
-    /// The creation time at which another verify can resume. All windows before this time were compared.
+    /// The creation time at which another verify can resume. All windows before this time were compared, except for
+    /// `not_compared`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume_from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
