@@ -9,6 +9,7 @@ use crate::{
     person::SuppressionError,
     source::{Failure, SettingsError, SourceError, Stop},
     state::StateError,
+    upsert::InputError,
 };
 
 use super::PipelineError;
@@ -19,7 +20,12 @@ pub fn pipeline_hint(error: &PipelineError) -> Option<&'static str> {
         PipelineError::Source(error) => source_hint(error),
         PipelineError::Load { source, .. } => load_hint(source),
         PipelineError::State(error) => state_hint(error),
-        PipelineError::Input(_) | PipelineError::InputTable(_) => Some(INPUT),
+        PipelineError::Input(InputError::Columns(_)) => {
+            Some("see `studysync users push --help` for the columns; no row was sent")
+        }
+        PipelineError::Input(_) | PipelineError::InputTable(_) => Some(
+            "correct the input and run the same command again: rows that the service has answered are not sent again",
+        ),
         PipelineError::Person(SuppressionError::KeyLost { .. }) => Some(
             "restore the key from a backup: without it, erased people would come back. If it is lost, replace suppressed.json by an \
              empty list ({\"format_version\":1,\"erasures\":[]}) and erase them again",
@@ -45,8 +51,6 @@ pub fn pipeline_hint(error: &PipelineError) -> Option<&'static str> {
     }
 }
 
-const INPUT: &str =
-    "see `studysync users push --help` for the columns; the rows before it were sent, and are not sent again";
 const SPACE: &str =
     "free disk space and run the same command again: nothing committed is lost, and the command resumes";
 const LOCKS: &str = "move it to a file system that supports file locks: a local disk, or a network mount with its lock service (NFS: lockd, not \

@@ -60,3 +60,21 @@ fn a_push_that_ends_early_sets_earlier_results_aside() {
     assert_eq!(results(&format!("{file}.results.csv")).len(), 3);
     assert_eq!(place.files("disk").len(), 3);
 }
+
+#[test]
+fn a_push_that_reads_no_row_leaves_no_results_and_claims_none() {
+    let service = service(Faults::default());
+    let place = Place::new(&service);
+    let wrong = write(&place, "wrong.csv", "id,foo\n1,2\n");
+    let missing = place.path("missing.csv").display().to_string();
+    for (file, said) in [
+        (&wrong, "hint: see `studysync users push --help` for the columns; no row was sent\n"),
+        (&missing, "missing.csv"),
+    ] {
+        let done = place.run(&["users", "push", file]).expect(2);
+        assert!(done.stderr.contains(said) && !done.stderr.contains("result of each row"), "{}", done.stderr);
+        assert!(!done.stderr.contains("sent again"), "{}", done.stderr);
+    }
+    let left = place.files("").iter().filter(|path| path.to_string_lossy().contains(".results.csv")).count();
+    assert_eq!(left, 0);
+}

@@ -3,8 +3,8 @@
 //!
 //! The file is written under a temporary name, and renamed to its path when the push ends. A complete push replaces the
 //! file of an earlier push. A push that ends early first renames the earlier file to the first free name `<path>.1`,
-//! `<path>.2` and so on; without any outcome, it leaves the earlier file at its path. A killed push leaves its
-//! temporary file, which the next push renames to a free name.
+//! `<path>.2` and so on; without any outcome, it leaves the earlier file at its path. Without any row, it writes no
+//! file. A killed push leaves its temporary file, which the next push renames to a free name.
 
 use std::{
     fs, io,
@@ -142,6 +142,7 @@ pub(super) struct ResultsFile {
     /// `None` when the file is finished.
     out: Option<csv::Writer<Output>>,
     path: PathBuf,
+    has_rows: bool,
     /// True if any row has another outcome than `not_sent`.
     has_outcomes: bool,
 }
@@ -163,8 +164,8 @@ impl ResultsFile {
         // The temporary file exists if an earlier push was killed.
         rename_to_free_name(&files::with_suffix(&real, TEMPORARY), &real).map_err(failed)?;
         let out = Output::begin(path, TEMPORARY, Access::Private).map_err(failed)?;
-        let mut results =
-            ResultsFile { out: Some(csv::Writer::from_writer(out)), path: path.to_owned(), has_outcomes: false };
+        let out = Some(csv::Writer::from_writer(out));
+        let mut results = ResultsFile { out, path: path.to_owned(), has_rows: false, has_outcomes: false };
         results.record(HEADER)?;
         Ok(results)
     }
@@ -180,6 +181,7 @@ impl ResultsFile {
         };
         let user_id = result.user_id.unwrap_or_default();
         let (outcome, events) = (result.outcome_name(), result.events_name());
+        self.has_rows = true;
         self.has_outcomes |= result.outcome != RowOutcome::NotSent;
         self.record([&row, user_id, outcome, this_push, &status, &unknown_sends, events, result.reason])
     }
@@ -190,15 +192,16 @@ impl ResultsFile {
         out.write_record(cells).map_err(|error| self.failed(error.into()))
     }
 
-    /// Renames the file to its path. Returns false if the file was already finished. Also returns false if this push
-    /// ended early without any outcome, and an earlier push's file is at the path: that file stays.
+    /// Renames the file to its path. Returns false if the file was already finished. A push that ended early also
+    /// returns false if it has no row, or if it has no outcome and an earlier push's file is at the path: that file
+    /// stays.
     pub fn finish(&mut self, ending: Ending) -> Result<bool, PipelineError> {
         let Some(out) = self.out.take() else { return Ok(false) };
         let finish = || -> io::Result<bool> {
             let out = out.into_inner().map_err(|error| io::Error::other(error.to_string()))?;
             if ending == Ending::Early && out.is_regular() {
                 let real = files::real_path(&self.path)?;
-                if !self.has_outcomes && files::metadata(&real)?.is_some() {
+                if !self.has_rows || !self.has_outcomes && files::metadata(&real)?.is_some() {
                     return Ok(false);
                 }
                 rename_to_free_name(&real, &real)?;
