@@ -13,7 +13,7 @@ pub(super) const TIMEOUT_SECS: u64 = 60;
 pub(super) const IN_FLIGHT_MAX: usize = 4;
 pub(super) const PATIENCE_SECS: u64 = 3600;
 pub(super) const SETTLE_SECS: u64 = 600;
-pub(super) const MEMORY_LIMIT_MB: u64 = 576;
+pub(super) const MEMORY_LIMIT_MB: u64 = 512;
 /// The smallest memory limit per warehouse, in MiB.
 pub(super) const MEMORY_LIMIT_MB_MIN: u64 = 256;
 pub(super) const LOCK_WAIT_SECS: u64 = 60;

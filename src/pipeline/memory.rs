@@ -9,7 +9,7 @@ const PROGRAM_BYTES: u64 = 144 * MIB;
 /// The maximum share of flattened pages. More pages in memory save no time.
 const PAGES_BYTES_MAX: u64 = 96 * MIB;
 /// Memory reserved for a store before pages get a share.
-const STORE_FIRST_BYTES: u64 = 48 * MIB;
+const STORE_FIRST_BYTES: u64 = 64 * MIB;
 /// The maximum share of buffered rows. More buffered rows save no time.
 const WAITING_BYTES_MAX: u64 = 32 * MIB;
 
@@ -36,7 +36,7 @@ impl MemoryShares {
     fn for_stores(limit: u64, stores: u64, store_min: u64) -> Self {
         let shared = limit.saturating_sub(PROGRAM_BYTES);
         // With little memory the store has priority: a page without memory is read again, but a commit would fail.
-        let pages = (shared.saturating_sub(STORE_FIRST_BYTES) / 4).min(PAGES_BYTES_MAX);
+        let pages = (shared.saturating_sub(STORE_FIRST_BYTES) / 3).min(PAGES_BYTES_MAX);
         let waiting = (shared / 16 / stores).min(WAITING_BYTES_MAX);
         // DuckDB uses more memory than it accounts for.
         let store = ((shared - pages - waiting * stores) / stores * 4 / 5).max(store_min);
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn p8_the_shares_fit_into_the_limit() {
-        for (limit_mib, stores) in [(256, 1), (512, 2), (576, 1), (576, 2), (1024, 1), (100_000, 2)] {
+        for (limit_mib, stores) in [(256, 1), (512, 1), (512, 2), (576, 2), (1024, 1), (100_000, 2)] {
             let shares = MemoryShares::for_stores(limit_mib * MIB, stores, ENGINE_BYTES_MIN);
             let parts = PROGRAM_BYTES + shares.pages as u64 + stores * (shares.waiting as u64 + shares.store);
             // The smallest engine exceeds the smallest limit a little.
