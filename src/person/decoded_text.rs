@@ -109,6 +109,27 @@ impl DecodedText {
     }
 }
 
+/// Returns true if JSON must escape the character: a quote, a backslash or a control character.
+pub fn must_be_escaped(letter: char) -> bool {
+    letter.is_control() || matches!(letter, '"' | '\\')
+}
+
+/// Returns true if the text has an escape that may stand for a character of a searched value. `has_escaped` is true if
+/// such a value contains a character that [`must_be_escaped`].
+pub fn can_hide_value(mut text: &[u8], has_escaped: bool) -> bool {
+    while let Some(backslash) = memchr::memchr(b'\\', text) {
+        match text.get(backslash + 1) {
+            // `\u` can stand for any character, `\/` for a slash, `\x` for a byte that is not UTF-8. `\\` may begin an
+            // escape inside an escaped text.
+            Some(b'u' | b'/' | b'x' | b'\\') | None => return true,
+            // Other escapes, such as `\n` and `\"`, stand for characters that JSON must escape.
+            Some(_) if has_escaped => return true,
+            Some(_) => text = text.get(backslash + 2..).unwrap_or_default(),
+        }
+    }
+    false
+}
+
 /// Returns bytes as a text. Bytes that are not UTF-8 are read as Latin-1, so that a name in Latin-1 is recognized.
 pub fn text_of_bytes(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {

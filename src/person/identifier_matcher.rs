@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{
-    decoded_text::{DecodedText, may_have_ace_label},
+    decoded_text::{DecodedText, can_hide_value, may_have_ace_label, must_be_escaped},
     patterns::Patterns,
     raw_spellings::{is_distinctive, raw_spellings},
 };
@@ -75,9 +75,7 @@ impl IdentifierMatcher {
         IdentifierMatcher {
             folded_values: Patterns::new(&folded_values),
             field_values: Patterns::new(&field_spellings(&values)),
-            has_escaped: values
-                .iter()
-                .any(|value| value.contains(|letter: char| letter.is_control() || matches!(letter, '"' | '\\'))),
+            has_escaped: values.iter().any(|value| value.contains(must_be_escaped)),
             has_non_ascii: values.iter().any(|value| !value.is_ascii()),
             has_emails: identifiers.iter().any(|identifier| identifier.kind == IdentifierKind::Email),
             raw_spelling_bytes_max: raw.iter().map(String::len).max().unwrap_or(0),
@@ -179,28 +177,20 @@ impl IdentifierMatcher {
     /// Returns false if the text certainly contains no identifier. A fast test before
     /// [`IdentifierMatcher::is_in_text`]: a result of true proves nothing.
     pub fn may_be_in(&self, text: &[u8]) -> bool {
-        text.contains(&b'%') || self.has_escapes(text) || self.may_be_folded(text) || self.folded_values.any_in(text)
+        text.contains(&b'%')
+            || can_hide_value(text, self.has_escaped)
+            || self.may_be_folded(text)
+            || self.folded_values.any_in(text)
     }
 
     /// Returns false if certainly no field of a record in the text contains an identifier, including numbers. A fast
     /// test: a result of true proves nothing.
     pub fn may_be_a_field(&self, text: &[u8]) -> bool {
         let may_have_domain = self.has_emails && !text.is_ascii();
-        may_have_domain || self.has_escapes(text) || self.may_be_folded(text) || self.field_values.any_in(text)
-    }
-
-    /// Returns true if the text contains JSON escapes that can hide an identifier. Most escapes, such as `\n`, cannot.
-    fn has_escapes(&self, text: &[u8]) -> bool {
-        let mut rest = text;
-        while let Some(at) = memchr::memchr(b'\\', rest) {
-            match rest.get(at + 1) {
-                // `\\` may begin an escape inside an escaped text, and `\x` is a byte that is not UTF-8.
-                Some(b'u' | b'/' | b'\\' | b'x') => return true,
-                Some(_) if !self.has_escaped => rest = rest.get(at + 2..).unwrap_or_default(),
-                _ => return true,
-            }
-        }
-        false
+        may_have_domain
+            || can_hide_value(text, self.has_escaped)
+            || self.may_be_folded(text)
+            || self.field_values.any_in(text)
     }
 
     /// Returns true if the bytes contain an identifier in any spelling, also within a longer word.

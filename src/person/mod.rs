@@ -21,7 +21,7 @@ mod redacted_page;
 mod suppression;
 mod suppression_list;
 
-pub use decoded_text::text_of_bytes;
+pub use decoded_text::{can_hide_value, must_be_escaped, text_of_bytes};
 pub use error::SuppressionError;
 pub use identifier_matcher::{ERASED, IdentifierMatcher};
 pub use identifying_fields::{

@@ -188,6 +188,12 @@ impl Identifies {
     }
 }
 
+/// Returns the begin of the name of a partition's folder, which `_month` or `_date` follows: `created` for the
+/// partition column `created_at`.
+pub fn partition_stem(column: &str) -> &str {
+    column.strip_suffix("_at").unwrap_or(column)
+}
+
 impl Table {
     /// Returns the column with this name; `None` if there is none.
     pub fn column(&self, name: &str) -> Option<&Column> {

@@ -12,7 +12,7 @@ mod quote;
 mod views;
 
 pub use arrow_types::{RECORD_COLUMN, ROW_HASH_COLUMN};
-pub use contract::{Column, ColumnType, Identifies, Origin, Personal, Table, TableKind};
+pub use contract::{Column, ColumnType, Identifies, Origin, Personal, Table, TableKind, partition_stem};
 pub use dictionary::Dictionary;
 pub use parquet_views::parquet_views_sql;
 pub use quote::{quote_identifier, quote_text};

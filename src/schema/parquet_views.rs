@@ -2,7 +2,7 @@
 //!
 //! The script needs no extension, and its results do not depend on the time zone.
 
-use super::{ColumnType, Table, View, quote_identifier, quote_text, tables, views};
+use super::{ColumnType, Table, View, partition_stem, quote_identifier, quote_text, tables, views};
 
 const HEADER: &str = "\
 -- The tables and views of studysync over its Parquet files, for plain DuckDB. Written by `studysync schema --format parquet`.
@@ -33,8 +33,7 @@ fn table_sql(table: &Table) -> String {
     };
     let (folders, partition, no_partition) = match table.partition.as_deref() {
         Some(column) => {
-            // The names of partition folders: `created_month` or `created_date` for the column `created_at`.
-            let stem = column.strip_suffix("_at").unwrap_or(column);
+            let stem = partition_stem(column);
             ("*/", format!(", COLUMNS('^{stem}_(month|date)$')"), format!(", NULL::DATE AS {stem}_month"))
         }
         None => ("", String::new(), String::new()),

@@ -276,20 +276,22 @@ impl Inbox {
     /// Edits the JSON text of the stored drift. `edit` returns the new text, or `None` for no change. Returns true if
     /// the text changed.
     pub fn edit_drift(&self, edit: impl FnOnce(&str) -> Option<String>) -> Result<bool, StateError> {
-        let text: Option<String> =
-            self.database.query_optional("SELECT entries FROM drift WHERE id = 1", [], |row| row.get(0))?;
-        let Some(edited) = text.and_then(|text| edit(&text)) else { return Ok(false) };
+        let Some(edited) = self.drift_text()?.and_then(|text| edit(&text)) else { return Ok(false) };
         self.database.execute("UPDATE drift SET entries = ?1 WHERE id = 1", [edited]).map(|_| true)
     }
 
     /// Returns the stored drift. Returns empty drift if nothing is stored or the stored text cannot be read.
     fn drift(&self) -> Result<Drift, StateError> {
-        let sql = "SELECT entries FROM drift WHERE id = 1";
-        let text: Option<String> = self.database.query_optional(sql, [], |row| row.get(0))?;
+        let text = self.drift_text()?;
         let entries: Vec<DriftEntry> = text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
         let mut drift = Drift::default();
         entries.into_iter().for_each(|entry| drift.add(entry));
         Ok(drift)
+    }
+
+    /// Returns the JSON text of the stored drift; `None` if nothing is stored.
+    fn drift_text(&self) -> Result<Option<String>, StateError> {
+        self.database.query_optional("SELECT entries FROM drift WHERE id = 1", [], |row| row.get(0))
     }
 
     /// Stores which warehouses the deliveries are for.

@@ -12,8 +12,12 @@ use super::finding::Finding;
 /// Returns the nearest existing folder: the path itself or a folder above it. A relative path begins in the working
 /// folder. `None` if no folder exists.
 pub(super) fn existing_folder(path: &Path) -> Option<PathBuf> {
-    let above = path.ancestors().map(|path| if path == Path::new("") { Path::new(".") } else { path });
-    above.into_iter().find(|path| path.is_dir()).map(Path::to_owned)
+    with_ancestors(path).find(|path| path.is_dir()).map(Path::to_owned)
+}
+
+/// Returns the path itself and the folders above it. A relative path ends with the working folder.
+fn with_ancestors(path: &Path) -> impl Iterator<Item = &Path> {
+    path.ancestors().map(|path| if path == Path::new("") { Path::new(".") } else { path })
 }
 
 /// Returns the passed check `found` if a file can be created in each of these folders, else the failure of the first
@@ -25,8 +29,7 @@ pub(super) fn folders(what: &'static str, folders: &[PathBuf], found: String) ->
 
 /// Returns the failed check if no file can be created in this folder.
 fn refusal(what: &'static str, folder: &Path) -> Option<Finding> {
-    let mut above = folder.ancestors().map(|path| if path == Path::new("") { Path::new(".") } else { path });
-    let folder = above.find(|path| path.exists()).unwrap_or(Path::new("."));
+    let folder = with_ancestors(folder).find(|path| path.exists()).unwrap_or(Path::new("."));
     let trial = folder.join(format!(".studysync-check-{}", std::process::id()));
     let created = OpenOptions::new().write(true).create_new(true).open(&trial);
     let error = created.and_then(|_| std::fs::remove_file(&trial)).err()?;

@@ -8,7 +8,7 @@ use aho_corasick::AhoCorasick;
 use super::identifier_set::{ACE_PREFIX, IdentifierSet};
 use crate::{
     model::Stream,
-    person::{IdentifyingFields, identifying_fields, identifying_fields_of_table},
+    person::{IdentifyingFields, can_hide_value, identifying_fields, identifying_fields_of_table, must_be_escaped},
     schema::table,
 };
 
@@ -27,7 +27,6 @@ pub(super) struct RecordMatcher<'a> {
 impl<'a> RecordMatcher<'a> {
     /// Creates a matcher for these identifiers.
     pub fn new(wanted: &'a IdentifierSet) -> Self {
-        let is_escaped = |letter: char| letter.is_control() || matches!(letter, '"' | '\\');
         let values = || wanted.iter().map(|identifier| identifier.value.as_str());
         // A record can have a UUID without hyphens.
         let without_hyphens =
@@ -37,7 +36,7 @@ impl<'a> RecordMatcher<'a> {
         Self {
             wanted,
             bytes: AhoCorasick::builder().ascii_case_insensitive(true).build(bytes).ok(),
-            has_escaped: values().any(|value| value.contains(is_escaped)),
+            has_escaped: values().any(|value| value.contains(must_be_escaped)),
         }
     }
 
@@ -60,23 +59,8 @@ impl<'a> RecordMatcher<'a> {
             return false;
         }
         !record.is_ascii()
-            || self.has_escapes(record.as_bytes())
+            || can_hide_value(record.as_bytes(), self.has_escaped)
             || self.bytes.as_ref().is_none_or(|bytes| bytes.is_match(record))
-    }
-
-    /// Returns true if the text has an escape that may stand for a character of a wanted identifier.
-    fn has_escapes(&self, mut text: &[u8]) -> bool {
-        while let Some(backslash) = memchr::memchr(b'\\', text) {
-            match text.get(backslash + 1) {
-                // `\u` can stand for any character, `\/` for a slash, `\x` for a byte that is not UTF-8. `\\` may begin
-                // an escape inside an escaped text.
-                Some(b'u' | b'/' | b'x' | b'\\') | None => return true,
-                // Other escapes, such as `\n` and `\"`, stand for characters that JSON must escape.
-                Some(_) if self.has_escaped => return true,
-                Some(_) => text = text.get(backslash + 2..).unwrap_or_default(),
-            }
-        }
-        false
     }
 }
 

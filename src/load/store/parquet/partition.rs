@@ -7,7 +7,10 @@ use std::fmt;
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate};
 use serde::{Deserialize, Serialize};
 
-use crate::load::store::{TimeRange, clamped_us};
+use crate::{
+    load::store::{TimeRange, clamped_us},
+    schema::partition_stem,
+};
 
 /// First year of partitions. Many programs that read the files know only dates of the years 1 to 9999. Rows of an
 /// earlier time go to the first partition.
@@ -39,7 +42,7 @@ impl PartitionBy {
     /// Returns the name of a partition's folder: `created_month=2026-01-01` for a table whose partition column is
     /// `created_at`.
     pub(super) fn folder(self, column: &str, partition: Partition) -> String {
-        let stem = column.strip_suffix("_at").unwrap_or(column);
+        let stem = partition_stem(column);
         let suffix = match self {
             PartitionBy::Month => "month",
             PartitionBy::Day => "date",
