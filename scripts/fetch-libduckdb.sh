@@ -6,14 +6,14 @@
 # Usage: fetch-libduckdb.sh DIR
 set -euo pipefail
 
-version=1.5.5
-npm_version=1.5.5-r.5
+version=1.5.6
+npm_version=1.5.6-r.1
 dir=${1:?usage: fetch-libduckdb.sh DIR}
 
 case "$(uname -s)-$(uname -m)" in
-    Linux-x86_64) release=linux-amd64 package=linux-x64 file=libduckdb.so sha256=fc23f12e376c47be520f75221288281906e7942e8fd6f6ce4849198ba60d0405 ;;
-    Linux-aarch64) release=linux-arm64 package=linux-arm64 file=libduckdb.so sha256=d00d007f3f7ca1f2896a5e4b89c2ce141bf0508506a9d6d56f9598b8e59d074e ;;
-    Darwin-*) release=osx-universal package=darwin-arm64 file=libduckdb.dylib sha256=b9027d18ef3e8d960568f77e946a83ca68009cb22d71cf7f94de842afdd094d8 ;;
+    Linux-x86_64) release=linux-amd64 package=linux-x64 file=libduckdb.so sha256=3f4962cdd266eab2b479a5b5a4a6d063d279b2954ae814ed00385d553b747633 ;;
+    Linux-aarch64) release=linux-arm64 package=linux-arm64 file=libduckdb.so sha256=23686593dba4ec22c6e581bb1c843b3964e84c4bc4d0063d8b4daddd2e20e30a ;;
+    Darwin-*) release=osx-universal package=darwin-arm64 file=libduckdb.dylib sha256=75a519cb914ae36ca22cff0995a8a2e8c9a46990b8c0a479514f741a0d93f344 ;;
     *) echo "no libduckdb is pinned for $(uname -s) on $(uname -m)" >&2; exit 1 ;;
 esac
 
