@@ -3,12 +3,12 @@
 # half an hour. Tries the GitHub release, then the official npm package: both carry the same file, and its checksum is pinned here.
 # Prints nothing but reasons. Ends with 1 when the library cannot be had; the caller then builds with the feature `bundled`.
 #
-# Usage: fetch-libduckdb.sh DIR
+# Usage: fetch-libduckdb.sh DIR [tests]     tests: the version that has extensions, on Linux x86-64 only; see scripts/test-tools.sh
 set -euo pipefail
 
 version=1.5.6
 npm_version=1.5.6-r.1
-dir=${1:?usage: fetch-libduckdb.sh DIR}
+dir=${1:?usage: fetch-libduckdb.sh DIR [tests]}
 
 case "$(uname -s)-$(uname -m)" in
     Linux-x86_64) release=linux-amd64 package=linux-x64 file=libduckdb.so sha256=3f4962cdd266eab2b479a5b5a4a6d063d279b2954ae814ed00385d553b747633 ;;
@@ -16,6 +16,10 @@ case "$(uname -s)-$(uname -m)" in
     Darwin-*) release=osx-universal package=darwin-arm64 file=libduckdb.dylib sha256=75a519cb914ae36ca22cff0995a8a2e8c9a46990b8c0a479514f741a0d93f344 ;;
     *) echo "no libduckdb is pinned for $(uname -s) on $(uname -m)" >&2; exit 1 ;;
 esac
+if [ "${2:-}" = tests ]; then
+    [ "$release" = linux-amd64 ] || exit 1
+    version=1.5.5 npm_version=1.5.5-r.5 sha256=fc23f12e376c47be520f75221288281906e7942e8fd6f6ce4849198ba60d0405
+fi
 
 checksum() {
     if command -v sha256sum >/dev/null; then sha256sum "$1"; else shasum -a 256 "$1"; fi | cut -d' ' -f1

@@ -5,10 +5,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The extension must be of the version of DuckDB that the program is linked with. The package holds the file that DuckDB signed.
+# The newest version whose extension can be had; the package holds the file that DuckDB signed. Tests that load it run the program with
+# the library of that version, which lies beside the extension.
 version=1.5.5
 extensions=${CARGO_TARGET_DIR:-$PWD/target}/duckdb-extensions
-extension=$extensions/v$version/linux_amd64/fts.duckdb_extension
+folder=$extensions/v$version/linux_amd64
+extension=$folder/fts.duckdb_extension
 sha256=cd7e87ea9623b8c6985a4ea05910d8a4acf6e50d474869d12f55cb4f200ebf70
 
 has_extension() {
@@ -23,11 +25,11 @@ install_extension() {
         >/dev/null 2>&1 || return 1
     found=$work/duckdb_extension_fts/extensions/v$version/fts.duckdb_extension
     has_extension "$found" || return 1
-    mkdir -p "$(dirname "$extension")"
+    mkdir -p "$folder"
     mv "$found" "$extension"
 }
 
-if ! has_extension "$extension" && ! install_extension; then
+if ! { has_extension "$extension" || install_extension; } || ! scripts/fetch-libduckdb.sh "$folder" tests; then
     echo "DuckDB's extension fts $version cannot be had from here: the tests of the index of words will be skipped" >&2
 fi
 

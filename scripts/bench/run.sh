@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-packages=(duckdb==1.5.5 duckdb-cli==1.5.5)
+packages=(duckdb==1.5.6 duckdb-cli==1.5.6)
 kept=${STUDYSYNC_BENCH:-$HOME/.cache/studysync-bench}
 
 at=$kept/floors

@@ -7,7 +7,7 @@ file=$(realpath "$1")
 kept=${STUDYSYNC_READERS:-$HOME/.cache/studysync-readers}
 
 # Superset 6 is built on SQLAlchemy 1.4; with 2.1 this dialect cannot list columns.
-superset=(duckdb-engine==0.17.0 duckdb==1.5.5 sqlalchemy==1.4.54)
+superset=(duckdb-engine==0.17.0 duckdb==1.5.6 sqlalchemy==1.4.54)
 evidence=@evidence-dev/duckdb@2.0.1
 
 python=$kept/superset/bin/python

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-duckdb_previous=1.5.5
+duckdb_previous=1.5.6
 readers=(duckdb==2.0.0 duckdb-cli==1.5.6 pandas==3.1.1 pyarrow==26.0.1 polars==2.1.0 datafusion==55.0.0 pyspark==4.3.0)
 notebook=(matplotlib==3.11.2 ipykernel==7.4.0 nbclient==0.11.0 -r examples/requirements.txt)
 

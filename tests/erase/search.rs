@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     harness::{Place, Service, days_ago, small},
-    views::search::{config, extension, install},
+    views::search::{config, extension, install, with_extensions},
 };
 
 /// A word that nobody else says.
@@ -28,9 +28,7 @@ fn filled(warehouse: &str) -> Option<(Service, Place)> {
     let who = identity(Some(ZOE), 880_001, "7c1c9d6e-0b7a-4c55-9a40-1d2e3f405163", SESSION, Some(ZOE_MAIL));
     let planted = record(SESSION, 9003, &who, &format!("I say {WORD} and nobody else does"), 3);
     service.control().plant(ListName::Responses, &planted, None).unwrap();
-    let place = Place::new(&service).with_config(&config(warehouse));
-    let home = place.path("home").display().to_string();
-    let place = place.with_env("HOME", &home);
+    let place = with_extensions(Place::new(&service).with_config(&config(warehouse)));
     install(&place, &extension);
     place.run(&["backfill", "--from", &days_ago(14)]).expect(0);
     assert_eq!(in_index(&place, WORD), 1);

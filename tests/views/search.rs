@@ -16,8 +16,10 @@ use super::{flows::open_answers, truth::Truth, warehouse::Warehouse};
 use crate::harness::{ALL_FLAGS, DAY_MS, Place, Service, Tables, days_ago, expected::Expected, small};
 
 const DAYS: i64 = 6;
-/// The folder of an extension below DuckDB's folder of extensions.
+/// The folder of an extension below DuckDB's folder of extensions, in the newest version whose extension can be had.
 const PLATFORM: &str = "v1.5.5/linux_amd64";
+/// The same for the version that the program is linked with.
+const PLATFORM_LINKED: &str = "v1.5.6/linux_amd64";
 const FILE: &str = "fts.duckdb_extension";
 const SCHEMAS: &str = "SELECT count(*) FROM duckdb_schemas() WHERE schema_name LIKE 'fts%'";
 
@@ -96,22 +98,36 @@ fn service(responses: u64) -> Service {
     service
 }
 
-/// The extension as `scripts/test-tools.sh` installs it.
-pub fn extension() -> Option<PathBuf> {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?;
-    let path = target.join("duckdb-extensions").join(PLATFORM).join(FILE);
-    if !path.is_file() {
-        println!("SKIPPED: {} is missing (scripts/test-tools.sh installs it)", path.display());
-        return None;
-    }
-    Some(path)
+/// The folder into which `scripts/test-tools.sh` puts the extension, and DuckDB's library of its version.
+fn tools() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("duckdb-extensions").join(PLATFORM)
 }
 
-/// A place that asks for the index, with a home and a folder of extensions of its own.
+/// The extension as `scripts/test-tools.sh` installs it. A program with DuckDB compiled in cannot load it.
+pub fn extension() -> Option<PathBuf> {
+    if platform() != PLATFORM {
+        println!("SKIPPED: no fts {PLATFORM} in {} (scripts/test-tools.sh installs it)", tools().display());
+        return None;
+    }
+    Some(tools().join(FILE))
+}
+
+/// The folder in which the program looks for the extension.
+fn platform() -> &'static str {
+    let is_there = tools().join(FILE).is_file() && tools().join("libduckdb.so").is_file();
+    if is_there && !cfg!(feature = "bundled") { PLATFORM } else { PLATFORM_LINKED }
+}
+
+/// A place that asks for the index.
 fn place(service: &Service, more: &str) -> Place {
-    let place = Place::new(service).with_config(&config(&format!("full_text_search = true\n{more}")));
+    with_extensions(Place::new(service).with_config(&config(&format!("full_text_search = true\n{more}"))))
+}
+
+/// The place with a home, and so a folder of extensions, of its own. Its program uses DuckDB's library of the
+/// extension's version.
+pub fn with_extensions(place: Place) -> Place {
     let home = place.path("home").display().to_string();
-    place.with_env("HOME", &home)
+    place.with_env("HOME", &home).with_env("LD_LIBRARY_PATH", &tools().display().to_string())
 }
 
 pub fn config(warehouse: &str) -> String {
@@ -120,7 +136,7 @@ pub fn config(warehouse: &str) -> String {
 
 /// Where DuckDB looks for the extension of a place.
 pub fn installed(place: &Place) -> PathBuf {
-    place.path("home/.duckdb/extensions").join(PLATFORM).join(FILE)
+    place.path("home/.duckdb/extensions").join(platform()).join(FILE)
 }
 
 pub fn install(place: &Place, from: &Path) {

@@ -13,7 +13,7 @@ from results import Row
 from service import FLAGS, Side
 
 PULL = pathlib.Path(__file__).parent.parent / "compare" / "dlt_pull.py"
-PACKAGES = ["dlt[duckdb,parquet]==1.31.0", "duckdb==1.5.5", "pyarrow==26.0.1", "orjson==3.13.0", "requests"]
+PACKAGES = ["dlt[duckdb,parquet]==1.31.0", "duckdb==1.5.6", "pyarrow==26.0.1", "orjson==3.13.0", "requests"]
 
 
 def measure_others(setting, table):
