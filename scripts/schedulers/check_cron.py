@@ -91,15 +91,18 @@ EXPECTED = {
     "code-3": "5 REJECTED",
     "code-4": "The service refused the key",
     "behind": "BEHIND  responses: nothing is complete",
+    "missing": "studysync: not found",
 }
 
 
 def main():
     with Scenes(sys.argv[1]) as scenes:
-        folders = {f"code-{code}": scenes.folder(code) for code in CODES} | {"behind": scenes.folder(0)}
+        folders = {f"code-{code}": scenes.folder(code) for code in CODES} | {"behind": scenes.folder(0), "missing": scenes.folder(0)}
         crontabs = {}
         for name, folder in folders.items():
             text = install(scenes, folder)
+            if name == "missing":
+                text = text.replace(f"PATH={scenes.bin}:", "PATH=")
             unwanted = "nightly.sh" if name == "behind" else "--max-lag"
             crontabs[name] = "\n".join(line for line in text.splitlines() if line.startswith("#") or unwanted not in line) + "\n"
         if os.geteuid() == 0 and shutil.which("cron") and shutil.which("unshare"):
