@@ -31,15 +31,18 @@ pub fn init(format: LogFormat, level: Level, bars: MultiProgress, spans: Option<
     let _ = tracing_subscriber::registry().with(spans).with(lines.with_filter(filter)).try_init();
 }
 
-/// Writes to stderr while the progress bars are hidden.
+/// Writes to stderr while the progress bars are hidden. Never fails: a run must not end because the terminal or the
+/// reader of stderr is gone. On an error, `tracing_subscriber` would panic.
 struct StderrWriter(MultiProgress);
 
 impl Write for StderrWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.suspend(|| io::stderr().write(bytes))
+        self.0.suspend(|| io::stderr().write_all(bytes).ok());
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+        io::stderr().flush().ok();
+        Ok(())
     }
 }

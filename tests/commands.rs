@@ -8,4 +8,5 @@ mod outputs;
 mod planning;
 mod queries;
 mod secrets;
+mod signals;
 mod typos;

@@ -38,7 +38,6 @@ mod wording;
 use std::process::ExitCode;
 
 use clap::FromArgMatches as _;
-use indicatif::MultiProgress;
 use tracing::Level;
 
 use crate::{
@@ -60,7 +59,7 @@ pub fn main() -> ExitCode {
     files::keep_private();
     let matches = command_line::build().try_get_matches().unwrap_or_else(|error| command_line::exit_with(&error));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let progress = MultiProgress::new();
+    let progress = progress::on_stderr();
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let level = match (cli.quiet, cli.verbose, is_terminal) {
         (true, ..) => Level::ERROR,

@@ -44,15 +44,20 @@ impl Printer {
         Self { _private: () }
     }
 
-    /// Writes a text, and a line end if the text has none.
+    /// Writes a text, and a line end if the text has none. Succeeds if the reader has closed the pipe: the exit code of
+    /// a command that failed must not become 0 because nobody reads its report.
     pub fn print(&self, text: &str) -> Result<(), CommandError> {
-        self.write(|out| {
+        let written = self.write(|out| {
             out.write_all(text.as_bytes())?;
             if !text.ends_with('\n') {
                 out.write_all(b"\n")?;
             }
             Ok(())
-        })
+        });
+        match written {
+            Err(CommandError::PipeClosed) => Ok(()),
+            written => written,
+        }
     }
 
     /// Writes a value as one line of JSON.

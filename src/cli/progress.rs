@@ -1,8 +1,9 @@
 //! Shows the progress of a run: one line on a terminal, otherwise a log line every half minute.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use console::Term;
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 use tokio::task::JoinHandle;
 
 use crate::{
@@ -14,6 +15,64 @@ use super::Context;
 
 const REFRESH: Duration = Duration::from_millis(200);
 const LOG_INTERVAL: Duration = Duration::from_secs(30);
+/// Maximum updates of the terminal per second.
+const UPDATES_PER_SEC: u8 = 20;
+
+/// Returns the place of the progress lines on stderr; hidden if stderr is not a terminal.
+pub(super) fn on_stderr() -> MultiProgress {
+    let target = match ProgressDrawTarget::stderr().is_hidden() {
+        true => ProgressDrawTarget::hidden(),
+        false => ProgressDrawTarget::term_like_with_hz(Box::new(Terminal(Term::buffered_stderr())), UPDATES_PER_SEC),
+    };
+    MultiProgress::with_draw_target(target)
+}
+
+/// The terminal on stderr. Never fails: `indicatif` panics on some errors, and a run must not end because its terminal
+/// is gone.
+#[derive(Debug)]
+struct Terminal(Term);
+
+impl TermLike for Terminal {
+    fn width(&self) -> u16 {
+        TermLike::width(&self.0)
+    }
+
+    fn height(&self) -> u16 {
+        TermLike::height(&self.0)
+    }
+
+    fn move_cursor_up(&self, n: usize) -> io::Result<()> {
+        self.0.move_cursor_up(n).or(Ok(()))
+    }
+
+    fn move_cursor_down(&self, n: usize) -> io::Result<()> {
+        self.0.move_cursor_down(n).or(Ok(()))
+    }
+
+    fn move_cursor_right(&self, n: usize) -> io::Result<()> {
+        self.0.move_cursor_right(n).or(Ok(()))
+    }
+
+    fn move_cursor_left(&self, n: usize) -> io::Result<()> {
+        self.0.move_cursor_left(n).or(Ok(()))
+    }
+
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        self.0.write_line(text).or(Ok(()))
+    }
+
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        self.0.write_str(text).or(Ok(()))
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.0.clear_line().or(Ok(()))
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.0.flush().or(Ok(()))
+    }
+}
 
 /// Shows the progress of a run until the returned guard is dropped. Returns `None` with `--quiet`.
 pub(super) fn show_run(context: &Context, progress: Arc<Progress>, source: &Source) -> Option<ProgressLine> {

@@ -66,8 +66,9 @@ pub(super) async fn run(args: ReplayArgs, context: Context) -> Result<u8, Comman
     drop(signals);
     drop(progress_line);
     let (report, outcome) = replayed.map_err(CommandError::panicked)??;
-    context.report(args.json, &report, summary)?;
+    let reported = context.report(args.json, &report, summary);
     outcome?;
+    reported?;
     Ok(report.header.exit_code)
 }
 

@@ -1,4 +1,5 @@
-//! `studysync sandbox`: runs the sandbox service until Ctrl-C or SIGTERM. `crates/sandbox/README.md` documents it.
+//! `studysync sandbox`: runs the sandbox service until Ctrl-C, SIGTERM or SIGHUP. `crates/sandbox/README.md` documents
+//! it.
 
 use std::{io, net::SocketAddr};
 
@@ -15,7 +16,7 @@ use crate::clock;
 /// ready, it prints one line to stdout: `listening on http://ADDRESS`. Control calls (clock, changes, faults, request
 /// log, the true rows) are under `/_sandbox/`.
 ///
-/// Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 the address is in use; 2 a setting is invalid.
+/// Exit codes: 0 stopped by Ctrl-C, SIGTERM or SIGHUP; 1 the address is in use; 2 a setting is invalid.
 #[derive(Args, Clone, Debug)]
 pub(super) struct SandboxArgs {
     /// Address to listen on; port 0 takes a free one
@@ -146,7 +147,7 @@ pub(super) enum EndStyleArg {
     Empty,
 }
 
-/// Runs the sandbox until Ctrl-C or SIGTERM.
+/// Runs the sandbox until Ctrl-C, SIGTERM or SIGHUP.
 pub(super) async fn run(args: SandboxArgs, context: Context) -> Result<u8, CommandError> {
     let settings = settings(&args).map_err(CommandError::sandbox)?;
     let running = Sandbox::start(settings, args.listen).await.map_err(CommandError::sandbox)?;

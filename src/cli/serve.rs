@@ -14,7 +14,8 @@ use super::{
 
 /// Receives webhooks and runs `sync` on a schedule.
 ///
-/// It runs until Ctrl-C or SIGTERM.
+/// It runs until Ctrl-C or SIGTERM. SIGHUP ends a `serve` that was started in a terminal; without a terminal, `serve`
+/// goes on. SIGUSR1 and SIGUSR2 change nothing.
 ///
 /// Each delivery is stored on disk before the response 200. It is in the table webhook_events within a minute, and
 /// starts a scan of the data that it reports. `[serve]` in the configuration sets the address, the schedule and the
@@ -57,7 +58,7 @@ pub(super) async fn run(args: ServeArgs, context: Context) -> Result<u8, Command
     let mut settings = args.locations.settings(&context).selection(&args.selection).limits(&args.limits).build()?;
     settings.serve.listen = args.listen.unwrap_or(settings.serve.listen);
     // Before anything else: in a container, the kernel drops signals for process 1 that have no handler.
-    let signals = SignalHandler::start();
+    let signals = SignalHandler::for_service();
     let server = Server::bind(settings, System::default()).await?;
     let address = server.address().map_err(|source| CommandError::failed("the address is unknown", source))?;
     context.printer.print(&format!("listening on http://{address}"))?;

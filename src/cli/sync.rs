@@ -154,9 +154,10 @@ async fn run_request(
         () = after_run(&settings, &ended, rules) => {}
         _ = next_signal() => {}
     }
-    reported?;
     let (report, outcome) = outcome.map_err(PipelineError::from)?;
     outcome?;
+    // After the outcome: the error of the run matters more than an output that cannot be written.
+    reported?;
     match erased.map_err(CommandError::Erase)? {
         None => Ok(report.header.exit_code),
         Some((receipt, path)) => {

@@ -86,8 +86,9 @@ pub(super) async fn run(args: VerifyArgs, context: Context) -> Result<u8, Comman
     let (report, outcome) = verify.execute().await;
     drop(progress_line);
     drop(signals);
-    context.printer.print_value(args.json, &report, describe)?;
+    let reported = context.printer.print_value(args.json, &report, describe);
     outcome?;
+    reported?;
     // A survey that neither side knows has no rows on either side, and would look equal.
     Ok(if has_unknown_survey && report.header.exit_code == 0 { 3 } else { report.header.exit_code })
 }

@@ -15,7 +15,7 @@ pub enum Outcome {
     Failed,
     /// Ended early at a deadline, a request budget or a rate limit; the next run resumes.
     StoppedEarly,
-    /// Ended by Ctrl-C or SIGTERM; the next run resumes.
+    /// Ended by Ctrl-C, SIGTERM or SIGHUP; the next run resumes.
     Interrupted,
 }
 

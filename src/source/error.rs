@@ -116,7 +116,7 @@ impl From<Stop> for SourceError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Stop {
     /// The run was cancelled, which only a signal does.
-    #[error("the run was stopped by Ctrl-C or SIGTERM")]
+    #[error("the run was stopped by Ctrl-C, SIGTERM or SIGHUP")]
     Cancelled,
     /// The deadline has passed, or passes before the next request may be sent at `until_ms` (epoch milliseconds by this
     /// machine's clock).

@@ -210,12 +210,16 @@ fn p2_exit_130_ctrl_c_stops_cleanly_and_the_next_run_resumes() {
         kill_process(Pid::from_child(&child), signal).unwrap();
         let done = Done::from(child.wait_with_output().unwrap()).expect(130);
         assert!(done.stderr.contains("interrupted"), "{signal:?}: {}", done.stderr);
-        assert!(done.stderr.contains("stopped early: the run was stopped by Ctrl-C or SIGTERM. "), "{}", done.stderr);
+        assert!(
+            done.stderr.contains("stopped early: the run was stopped by Ctrl-C, SIGTERM or SIGHUP. "),
+            "{}",
+            done.stderr
+        );
     }
     let status = place.run(&["status", "--json"]).expect(0).json();
     let ended = &status["runs"][0];
     assert_eq!((&ended["outcome"], &ended["reason"]), (&json!("interrupted"), &json!("interrupted")), "{status}");
-    assert_eq!(ended["why"], "the run was stopped by Ctrl-C or SIGTERM", "{status}");
+    assert_eq!(ended["why"], "the run was stopped by Ctrl-C, SIGTERM or SIGHUP", "{status}");
     let asked = service.log().len();
     service.set_faults(Default::default());
     run(&place, &[]).expect(0);

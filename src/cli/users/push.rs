@@ -138,8 +138,9 @@ pub(super) async fn run(args: PushArgs, context: Context) -> Result<u8, CommandE
             push.execute().await
         }
     };
-    context.report(args.json, &report, summary)?;
+    let reported = context.report(args.json, &report, summary);
     outcome?;
+    reported?;
     Ok(report.header.exit_code)
 }
 
