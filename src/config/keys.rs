@@ -127,6 +127,7 @@ const TABLES: &[Table] = &[
             ("url", Text),
             ("url_file", Path),
             ("url_env", Text),
+            ("kind", Text),
             ("on", List),
             ("again_after", Text),
             ("timeout_secs", Whole),

@@ -31,7 +31,7 @@ pub use environment::{NetworkVariables, network_variables, program_folders};
 pub use error::ConfigError;
 pub use keys::{SettingKey, keys};
 pub use metrics::MetricsSettings;
-pub use notify::{NotifyEvent, NotifySettings};
+pub use notify::{NotifyEvent, NotifySettings, ReceiverKind};
 pub use otlp::OtlpSettings;
 pub use recordings::RecordingsSettings;
 pub use resolve::resolve;

@@ -4,7 +4,10 @@ use std::{path::PathBuf, time::Duration};
 
 use serde::Deserialize;
 
-use crate::{model::parse_duration, redact::ApiKey};
+use crate::{
+    model::{host_and_port, parse_duration},
+    redact::ApiKey,
+};
 
 use super::{
     error::{ConfigError, invalid},
@@ -24,6 +27,7 @@ pub(super) struct NotifyTable {
     pub url: Option<String>,
     pub url_file: Option<PathBuf>,
     pub url_env: Option<String>,
+    pub kind: Option<String>,
     pub on: Option<Vec<String>>,
     pub again_after: Option<String>,
     pub timeout_secs: Option<u64>,
@@ -59,6 +63,59 @@ impl NotifyEvent {
     }
 }
 
+/// The kind of program that receives the webhook, which decides the form of the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiverKind {
+    Slack,
+    Teams,
+    GoogleChat,
+    Discord,
+    /// A program of the user, or a chat that reads the member `text`.
+    Generic,
+}
+
+impl ReceiverKind {
+    /// Every kind, with its name in the configuration.
+    pub const ALL: [(ReceiverKind, &str); 5] = [
+        (ReceiverKind::Slack, "slack"),
+        (ReceiverKind::Teams, "teams"),
+        (ReceiverKind::GoogleChat, "google_chat"),
+        (ReceiverKind::Discord, "discord"),
+        (ReceiverKind::Generic, "generic"),
+    ];
+
+    /// Guesses the kind from the host in a URL. Discord accepts the form of Slack at addresses that end with `/slack`.
+    pub fn of_url(url: &str) -> ReceiverKind {
+        let host = host_and_port(url).split(':').next().unwrap_or_default();
+        let host = host.trim_end_matches('.').to_ascii_lowercase();
+        let path = url.split(['?', '#']).next().unwrap_or_default();
+        let is_at =
+            |domain: &str| host.strip_suffix(domain).is_some_and(|front| front.is_empty() || front.ends_with('.'));
+        match () {
+            () if ["hooks.slack.com", "hooks.slack-gov.com"].into_iter().any(is_at) => ReceiverKind::Slack,
+            () if is_at("chat.googleapis.com") => ReceiverKind::GoogleChat,
+            () if is_at("discord.com") || is_at("discordapp.com") => match path.trim_end_matches('/') {
+                path if path.ends_with("/slack") => ReceiverKind::Slack,
+                path if path.ends_with("/github") => ReceiverKind::Generic,
+                _ => ReceiverKind::Discord,
+            },
+            () if TEAMS_DOMAINS.into_iter().any(is_at) => ReceiverKind::Teams,
+            () => ReceiverKind::Generic,
+        }
+    }
+}
+
+/// The domains of workflows and connectors of Microsoft Teams.
+const TEAMS_DOMAINS: [&str; 7] = [
+    "api.powerplatform.com",
+    "api.powerplatform.us",
+    "logic.azure.com",
+    "logic.azure.us",
+    "webhook.office.com",
+    "outlook.office.com",
+    "outlook.office365.com",
+];
+
 /// `[notify]`.
 #[derive(Clone, Debug)]
 pub struct NotifySettings {
@@ -73,6 +130,8 @@ pub struct NotifySettings {
     /// Maximum attempts to deliver a notification at the end of a run. The next run retries a notification that was not
     /// delivered.
     pub attempts: u32,
+    /// The kind of the webhook's receiver; `None` guesses it from the URL.
+    pub kind: Option<ReceiverKind>,
     webhook: WebhookUrl,
 }
 
@@ -165,8 +224,16 @@ pub(super) fn resolve(
         again_after: parse_duration(&again_after).map_err(|problem| invalid("[notify] again_after", problem))?,
         timeout: Duration::from_secs(table.timeout_secs.unwrap_or(TIMEOUT_SECS)),
         attempts,
+        kind: table.kind.as_deref().map(kind).transpose()?,
         webhook,
     })
+}
+
+/// Returns the kind of receiver with this name.
+fn kind(name: &str) -> Result<ReceiverKind, ConfigError> {
+    let known = ReceiverKind::ALL.into_iter().find(|(_, known)| *known == name);
+    let names = || ReceiverKind::ALL.map(|(_, name)| format!("'{name}'")).join(", ");
+    known.map(|(kind, _)| kind).ok_or_else(|| invalid("[notify] kind", format!("'{name}' is none of {}", names())))
 }
 
 /// Returns the events with these names; all events if the key is not set. Fails for an empty list or an unknown name.
@@ -191,12 +258,14 @@ pub(super) fn template() -> String {
 # A program with its arguments. It gets the run JSON on standard input, and the environment variables STUDYSYNC_EVENT, STUDYSYNC_OUTCOME,
 # STUDYSYNC_EXIT_CODE and STUDYSYNC_SUMMARY.
 # command = ["/usr/local/bin/tell", "studysync"]
-# A webhook: a POST of JSON with `text`, which Slack, Mattermost and Teams show, and with `event`, `health` and `run`.
+# A webhook: a POST of JSON. A chat gets what it shows; another receiver gets `text`, `event`, `health` and `run`.
 # url = "https://hooks.example.com/services/..."
 # A file that contains only the URL of the webhook, instead of url. The URL is a secret: everyone who knows it can post.
 # url_file = "/run/secrets/studysync-notify"
 # The environment variable with the URL, instead of url.
 # url_env = "NOTIFY_URL"
+# The kind of receiver: slack, teams, google_chat, discord or generic. The default is guessed from the host of the URL.
+# kind = "generic"
 # The events that are reported.
 # on = ["failed", "needs_a_look", "recovered"]
 # Time after which a continuing failure is reported again. A continuing need for attention is reported only once.

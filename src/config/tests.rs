@@ -6,7 +6,7 @@ use super::{file::ConfigFile, resolve::resolve_with, setting_variables::SettingV
 use crate::model::{DriftMode, DriftRules, Flag, FlagSet, Stream};
 
 /// Keys whose commented value in the template is an example, not the default.
-const WITHOUT_DEFAULT: [&str; 20] = [
+const WITHOUT_DEFAULT: [&str; 21] = [
     "api_key_command",
     "api_key_file",
     "command",
@@ -14,6 +14,7 @@ const WITHOUT_DEFAULT: [&str; 20] = [
     "extension_directory",
     "flags",
     "keep_days",
+    "kind",
     "max_lag",
     "parquet",
     "publish",
@@ -182,6 +183,7 @@ fn values_out_of_range_name_the_range() {
         ("[service", "line 1"),
         ("[notify]\non = []", "names no event"),
         ("[notify]\non = ['killed']", "neither 'failed'"),
+        ("[notify]\nkind = 'irc'", "'irc' is none of 'slack', 'teams', 'google_chat', 'discord', 'generic'"),
         ("[notify]\nurl = 'http://'", "does not begin with"),
         ("[notify]\nurl = 'hooks.example.com/x'", "does not begin with"),
     ] {

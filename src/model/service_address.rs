@@ -1,4 +1,4 @@
-//! Compares base URLs of services. One service can have several URLs.
+//! Compares base URLs of services, and finds the host in a URL. One service can have several URLs.
 
 use std::borrow::Cow;
 
@@ -25,6 +25,13 @@ fn canonical(address: &str) -> Cow<'_, str> {
         (_, port) => port,
     };
     Cow::Owned(format!("{scheme}://{host}{port}{}", path.trim_end_matches('/')))
+}
+
+/// Returns the host and port in a URL, without a user and a password.
+pub fn host_and_port(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.rsplit('@').next().unwrap_or_default()
 }
 
 #[cfg(test)]

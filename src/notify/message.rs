@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     config::{NotifyEvent, Settings},
-    model::format_ms,
+    model::{format_ms, is_display_control},
     sync_status::{Health, RunSummary},
 };
 
@@ -29,15 +29,16 @@ impl Message {
     pub fn new(event: NotifyEvent, summary: &RunSummary, health: &Health, run: Value, settings: &Settings) -> Message {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let command = &summary.command;
+        let sentence = on_one_line(&summary.sentence());
         let headline = match event {
-            NotifyEvent::Failed => format!("studysync {command} failed on {host}: {}", summary.sentence()),
-            NotifyEvent::NeedsALook => format!("studysync {command} on {host} needs a look: {}", summary.sentence()),
+            NotifyEvent::Failed => format!("studysync {command} failed on {host}: {sentence}"),
+            NotifyEvent::NeedsALook => format!("studysync {command} on {host} needs a look: {sentence}"),
             NotifyEvent::Recovered => format!("studysync {command} on {host} works again"),
             NotifyEvent::Test => format!("studysync on {host} can notify you: this is a test"),
         };
         let mut text = headline;
         if let Some(hint) = summary.hint.as_ref().filter(|_| event == NotifyEvent::Failed) {
-            text.push_str(&format!("\nWhat to do: {hint}"));
+            text.push_str(&format!("\nWhat to do: {}", on_one_line(hint)));
         }
         let (environment, ended) = (&settings.service.environment, format_ms(summary.ended_ms()));
         if event != NotifyEvent::Test {
@@ -47,7 +48,7 @@ impl Message {
             event,
             outcome: summary.outcome.clone(),
             exit_code: summary.exit_code,
-            summary: summary.sentence(),
+            summary: sentence,
             text,
             health: json!({ "healthy": health.is_healthy(), "reasons": health.reasons }),
             run,
@@ -68,11 +69,6 @@ impl Message {
         Message::new(NotifyEvent::Test, &summary, &Health::default(), json!({}), settings)
     }
 
-    /// Returns the body for a webhook. A chat shows the member `text`.
-    pub fn body(&self) -> Value {
-        json!({ "text": self.text, "event": self.event.name(), "health": self.health, "run": self.run })
-    }
-
     /// Returns the environment variables for the notification command. `STUDYSYNC_EXIT_CODE` is empty for a run without
     /// an exit code.
     pub fn variables(&self) -> [(&'static str, String); 4] {
@@ -83,4 +79,10 @@ impl Message {
             ("STUDYSYNC_SUMMARY", self.summary.clone()),
         ]
     }
+}
+
+/// Replaces characters that control the display by blanks. A sentence may contain a text of the service, and becomes a
+/// line of a mail, a chat or an environment variable.
+fn on_one_line(text: &str) -> String {
+    text.replace(is_display_control, " ")
 }

@@ -12,7 +12,8 @@ use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use crate::{
     config::Settings,
@@ -38,19 +39,55 @@ pub(super) struct PendingMessage {
     pub id: u64,
     /// When the message was written, epoch milliseconds.
     pub since_ms: i64,
+    #[serde(deserialize_with = "known_channels")]
     pub channels: Vec<Channel>,
     pub message: Message,
 }
 
 /// The content of the file.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, Serialize)]
 struct Content {
     #[serde(rename = "told")]
     state: NotifiedState,
     next_id: u64,
     #[serde(rename = "waiting")]
     pending: Vec<PendingMessage>,
+}
+
+impl Content {
+    /// Reads each part of the file for itself. A part that is damaged, or that a later version wrote, is dropped with a
+    /// warning, and the others stay.
+    fn readable(mut file: Value) -> Content {
+        let next_id = file.get("next_id").and_then(Value::as_u64).unwrap_or(0);
+        let mut take = |member: &str| file.get_mut(member).map(Value::take).unwrap_or_default();
+        let state = part(take("told"), "state").unwrap_or_default();
+        let messages = match take("waiting") {
+            Value::Array(messages) => messages,
+            _ => Vec::new(),
+        };
+        let mut pending: Vec<PendingMessage> =
+            messages.into_iter().filter_map(|message| part(message, "message")).collect();
+        pending.retain(|message| !message.channels.is_empty());
+        // No new message may get the number of a pending one.
+        let last_id = pending.iter().map(|pending| pending.id).max().unwrap_or(0);
+        Content { state, next_id: next_id.max(last_id), pending }
+    }
+}
+
+/// Reads a part of the file; `None` if it is missing or cannot be read.
+fn part<T: DeserializeOwned>(value: Value, what: &str) -> Option<T> {
+    if value.is_null() {
+        return None;
+    }
+    serde_json::from_value(value)
+        .inspect_err(|error| tracing::warn!(what, why = chain(error), "cannot read a part of the past notifications"))
+        .ok()
+}
+
+/// Reads the names of channels. A name that only a later version knows is left out.
+fn known_channels<'de, D: Deserializer<'de>>(names: D) -> Result<Vec<Channel>, D::Error> {
+    let names = Vec::<Value>::deserialize(names)?;
+    Ok(names.into_iter().filter_map(|name| serde_json::from_value(name).ok()).collect())
 }
 
 /// The outbox. Its file is locked until the value is dropped, so that two runs that end together do not send the same
@@ -137,11 +174,20 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     output.finish()
 }
 
-/// Reads the file. Returns an empty outbox if the file is missing or damaged. After damage, a message may be sent
-/// twice, and pending messages are lost.
+/// Reads the file. Returns an empty outbox if the file is missing, or is no JSON at all.
 fn read(path: &Path) -> io::Result<Content> {
     match fs::read(path) {
-        Ok(bytes) => Ok(serde_json::from_slice(&bytes).unwrap_or_default()),
+        // A byte that is no UTF-8 is in one message, and must not hide the others.
+        Ok(bytes) => match serde_json::from_str(&String::from_utf8_lossy(&bytes)) {
+            Ok(value) => Ok(Content::readable(value)),
+            Err(error) => {
+                tracing::warn!(
+                    path = %path.display(), why = chain(&error),
+                    "the past notifications are damaged: pending messages are lost, and others may be sent again"
+                );
+                Ok(Content::default())
+            }
+        },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Content::default()),
         Err(error) => Err(error),
     }

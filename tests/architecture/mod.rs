@@ -83,7 +83,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sync_status", &["model", "config", "source", "state", "pipeline"]),
     ("metrics", &["files", "sync_status"]),
     ("otlp", &["config", "source", "metrics", "telemetry"]),
-    ("notify", &["model", "files", "config", "source", "pipeline", "sync_status", "metrics", "otlp"]),
+    ("notify", &["model", "files", "config", "redact", "source", "pipeline", "sync_status", "metrics", "otlp"]),
     (
         "serve",
         &[

@@ -22,6 +22,7 @@ const EXAMPLES: &[&str] = &[
     "archive.keep_days",
     "metrics.textfile",
     "notify.command",
+    "notify.kind",
     "notify.url",
     "notify.url_env",
     "notify.url_file",

@@ -1,10 +1,11 @@
-//! Metrics and notifications: the textfile, notifications, and the same words everywhere.
+//! Metrics and notifications: the textfile, notifications, their receivers, and the same words everywhere.
 //! `serve/watching` tests what `serve` shows.
 
 mod notify;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod receiver;
+mod receivers;
 mod textfile;
 mod told_command;
 mod words;

@@ -13,9 +13,11 @@ use std::{
 use serde_json::Value;
 
 /// How a post is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Answer {
     Status(u16),
+    /// With a status and a text that depend on the body.
+    Judged(fn(&Value) -> (u16, String)),
     /// Never.
     Nothing,
 }
@@ -100,12 +102,19 @@ fn receive(stream: TcpStream, shared: &Shared) {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
+    let judged = serde_json::from_slice(&body).unwrap_or_default();
     shared.posted.lock().unwrap().push((path, body));
     let answer = shared.answer.lock().unwrap().unwrap_or(Answer::Status(200));
+    let mut say = |status: u16, text: &str| {
+        let length = text.len();
+        let text = format!("HTTP/1.1 {status} Said\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{text}");
+        let _ = reader.get_mut().write_all(text.as_bytes());
+    };
     match answer {
-        Answer::Status(status) => {
-            let text = format!("HTTP/1.1 {status} Said\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-            let _ = reader.get_mut().write_all(text.as_bytes());
+        Answer::Status(status) => say(status, ""),
+        Answer::Judged(judge) => {
+            let (status, text) = judge(&judged);
+            say(status, &text);
         }
         // Until the other side gives up.
         Answer::Nothing => {
