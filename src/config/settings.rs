@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use crate::{
     files,
-    model::{DriftPolicy, FlagSet, Stream, SurveyStatus},
+    model::{DriftPolicy, FlagSet, Stream, SurveyStatus, host_and_port},
     plan::RescanRules,
     redact::ApiKey,
 };
@@ -97,6 +97,13 @@ pub struct ServiceSettings {
     /// Time limit of one request.
     pub timeout: Duration,
     pub auth: AuthChoice,
+}
+
+impl ServiceSettings {
+    /// Returns the host of the service, with the port if the address has one; empty without an address.
+    pub fn host(&self) -> String {
+        self.base_url.as_deref().map(|url| host_and_port(url).to_ascii_lowercase()).unwrap_or_default()
+    }
 }
 
 /// The form of the `Authorization` header.

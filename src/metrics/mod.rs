@@ -1,6 +1,7 @@
 //! The metrics: one list, from which `/metrics`, the textfile, OTLP and the reference in `docs/monitoring.md` are made.
 //!
-//! Each label has few values, and all values are known in advance: no label names a survey, a person or an address.
+//! Each label of a metric has few values, and all values are known in advance: no label names a survey, a person or an
+//! address. Every series also has the labels of the installation: the environment and the host of the service.
 
 mod list;
 mod sync_metrics;
@@ -10,7 +11,7 @@ mod values;
 pub use list::{ALL, Kind, Metric};
 pub use sync_metrics::add_sync_status;
 pub use textfile::write_textfile;
-pub use values::MetricValues;
+pub use values::{INSTALLATION_LABELS, MetricValues};
 
 #[cfg(test)]
 mod tests;

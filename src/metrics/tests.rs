@@ -18,16 +18,19 @@ fn names_are_valid_and_unique() {
 
 #[test]
 fn each_metric_has_one_head_and_labels_are_escaped() {
-    let mut metrics = MetricValues::default();
+    let mut metrics = MetricValues::new("a \"b\"\\\n", "api.example.com:8443");
     metrics.set("build_info", &["a\"b\\c\nd"], 1.0);
     metrics.set_time("last_run_timestamp_seconds", &[], Some(1_500));
     metrics.set_count("run_rows", &["responses", "inserted"], 7);
     metrics.set_count("run_rows", &["responses", "updated"], 0);
     let text = metrics.text();
-    assert!(text.contains("studysync_build_info{version=\"a\\\"b\\\\c\\nd\"} 1\n"), "{text}");
-    assert!(text.contains("studysync_last_run_timestamp_seconds 1.5\n"), "{text}");
+    let installation = r#"environment="a \"b\"\\\n",service_host="api.example.com:8443"}"#;
+    let line = format!("studysync_build_info{{version=\"a\\\"b\\\\c\\nd\",{installation} 1\n");
+    assert!(text.contains(&line), "{line} in {text}");
+    assert!(text.contains(&format!("studysync_last_run_timestamp_seconds{{{installation} 1.5\n")), "{text}");
     assert_eq!(text.matches("# TYPE studysync_run_rows gauge\n").count(), 1, "{text}");
-    assert!(text.ends_with("studysync_run_rows{stream=\"responses\",fate=\"updated\"} 0\n"), "{text}");
+    let last = format!("studysync_run_rows{{stream=\"responses\",fate=\"updated\",{installation} 0\n");
+    assert!(text.ends_with(&last), "{text}");
 }
 
 /// Returns a table of all metrics as Markdown.

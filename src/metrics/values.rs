@@ -2,16 +2,27 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use super::list::ALL;
+use super::list::{ALL, Metric};
+
+/// The labels of every series. Without them, two installations on one machine would write equal series, of which a
+/// collector drops one.
+pub const INSTALLATION_LABELS: [&str; 2] = ["environment", "service_host"];
 
 /// Values of metrics, collected for one output.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct MetricValues {
+    /// The values of [`INSTALLATION_LABELS`].
+    installation: [String; 2],
     /// For each index into [`ALL`]: pairs of label values and the metric's value.
     values: BTreeMap<usize, Vec<(Vec<String>, f64)>>,
 }
 
 impl MetricValues {
+    /// Creates an empty collection for the installation that copies this environment of the service on this host.
+    pub fn new(environment: &str, service_host: &str) -> MetricValues {
+        MetricValues { installation: [environment.to_owned(), service_host.to_owned()], values: BTreeMap::new() }
+    }
+
     /// Adds a value of the metric `name`, with one label value for each label of the metric. An unknown name or a wrong
     /// number of labels is ignored; debug builds panic.
     pub fn set(&mut self, name: &str, labels: &[&str], value: f64) {
@@ -35,13 +46,17 @@ impl MetricValues {
 
     /// Returns every value with the metric's full name and its labels.
     pub fn values(&self) -> impl Iterator<Item = (String, Vec<(&'static str, &str)>, f64)> {
-        self.values.iter().flat_map(|(index, values)| {
+        self.values.iter().flat_map(move |(index, values)| {
             let metric = &ALL[*index];
-            values.iter().map(move |(labels, value)| {
-                let labels = metric.labels.iter().copied().zip(labels.iter().map(String::as_str)).collect();
-                (format!("studysync_{}", metric.name), labels, *value)
-            })
+            let series = values.iter().map(move |(labels, value)| (self.labels(metric, labels), *value));
+            series.map(|(labels, value)| (format!("studysync_{}", metric.name), labels, value))
         })
+    }
+
+    /// Returns the labels of one series: those of the metric, then those of the installation.
+    fn labels<'a>(&'a self, metric: &Metric, labels: &'a [String]) -> Vec<(&'static str, &'a str)> {
+        let of_metric = metric.labels.iter().copied().zip(labels.iter().map(String::as_str));
+        of_metric.chain(INSTALLATION_LABELS.into_iter().zip(self.installation.iter().map(String::as_str))).collect()
     }
 
     /// Returns the text that Prometheus reads.
@@ -53,11 +68,10 @@ impl MetricValues {
             let _ = writeln!(text, "# HELP studysync_{} {}", metric.name, escaped(metric.help, false));
             let _ = writeln!(text, "# TYPE studysync_{} {}", metric.name, metric.kind.name());
             for (labels, value) in values {
-                let labels = metric.labels.iter().zip(labels);
+                let labels = self.labels(metric, labels).into_iter();
                 let labels = labels.map(|(name, value)| format!("{name}=\"{}\"", escaped(value, true)));
                 let labels = labels.collect::<Vec<_>>().join(",");
-                let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
-                let _ = writeln!(text, "studysync_{}{labels} {value}", metric.name);
+                let _ = writeln!(text, "studysync_{}{{{labels}}} {value}", metric.name);
             }
         }
         text

@@ -86,7 +86,7 @@ fn status_with(settings: &Settings, run: &EndedRun) -> SyncStatus {
 
 /// Writes the textfile and sets the values for OTLP. A failure is only logged.
 fn write_metrics(settings: &Settings, status: &SyncStatus, health: &Health) {
-    let mut metrics = MetricValues::default();
+    let mut metrics = MetricValues::new(&settings.service.environment, &settings.service.host());
     add_sync_status(&mut metrics, status, health);
     if let Ok(pending) = SyncStatus::pending_deliveries(settings) {
         metrics.set_count("pending_deliveries", &[], pending.deliveries);

@@ -99,7 +99,8 @@ impl HealthMonitor {
 
     /// Returns the values of all metrics.
     pub(super) async fn metrics(&self) -> MetricValues {
-        let mut values = MetricValues::default();
+        let service = &self.settings.service;
+        let mut values = MetricValues::new(&service.environment, &service.host());
         let sync_status = self.sync_status().await;
         let health = self.health(&sync_status);
         let unknown = SyncStatus::default();

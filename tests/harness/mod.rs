@@ -337,6 +337,19 @@ impl Done {
     }
 }
 
+/// The value of a metric in a text for Prometheus, by its name and its own labels (`run_windows{stream="themes"}`).
+/// Every series must also have the labels of the installation.
+pub fn sample(text: &str, name: &str) -> Option<f64> {
+    let installation = "environment=\"[^\"]*\",service_host=\"[^\"]+\"";
+    let series = regex::escape(name);
+    let series = match series.strip_suffix("\\}") {
+        Some(labels) => format!("{labels},{installation}\\}}"),
+        None => format!("{series}\\{{{installation}\\}}"),
+    };
+    let line = regex::Regex::new(&format!("(?m)^studysync_{series} (.+)$")).unwrap();
+    Some(line.captures(text)?[1].parse().unwrap())
+}
+
 /// The time so many days before the service's clock, as the program reads dates.
 pub fn days_ago(days: i64) -> String {
     (NOW_MS - days * DAY_MS).to_string()

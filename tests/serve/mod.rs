@@ -96,8 +96,7 @@ impl Serving {
     /// The value of a counter without labels.
     pub fn metric(&self, name: &str) -> i64 {
         let text = self.get("/metrics").1;
-        let line = text.lines().find_map(|line| line.strip_prefix(&format!("studysync_{name} "))).map(str::to_owned);
-        line.unwrap_or_else(|| panic!("{name} is not in {text}")).parse().unwrap()
+        crate::harness::sample(&text, name).unwrap_or_else(|| panic!("{name} is not in {text}")) as i64
     }
 
     /// Waits until nothing is left in the inbox and nothing is under way.

@@ -46,23 +46,24 @@ fn failed_nights_turn_healthz_red_and_leave_readyz_green() {
     assert!(red["status"].as_str().unwrap().contains(report["why"].as_str().unwrap()), "{red:#}");
     assert_eq!(serving.get("/readyz").0, 200, "a restart mends no key");
     let metrics = serving.get("/metrics").1;
-    for line in [
-        "studysync_health_reason{reason=\"key_refused\"} 1",
-        "studysync_health_reason{reason=\"disk_full\"} 0",
-        "studysync_last_run_exit_code 4",
-        "studysync_failed_runs_in_a_row 1",
-        "studysync_run_requests{status=\"403\"}",
+    for (name, value) in [
+        ("health_reason{reason=\"key_refused\"}", 1.0),
+        ("health_reason{reason=\"disk_full\"}", 0.0),
+        ("last_run_exit_code", 4.0),
+        ("failed_runs_in_a_row", 1.0),
     ] {
-        assert!(metrics.contains(line), "{line} in {metrics}");
+        assert_eq!(crate::harness::sample(&metrics, name), Some(value), "{name} in {metrics}");
     }
+    assert!(crate::harness::sample(&metrics, "run_requests{status=\"403\"}").is_some(), "{metrics}");
     let report = sync(&place, crate::harness::KEY, 0);
     let green = health(&serving, 200);
     assert_eq!((green["failures_in_a_row"].as_i64(), green["status"].as_str()), (Some(0), Some("ok")), "{green:#}");
     let metrics = serving.get("/metrics").1;
     let inserted = &report["streams"]["responses"]["inserted"];
-    let rows = format!("studysync_run_rows{{stream=\"responses\",fate=\"inserted\"}} {inserted}\n");
-    assert!(metrics.contains(&rows), "{rows} in {metrics}");
-    assert!(metrics.contains("studysync_last_success_timestamp_seconds{command=\"sync\"} 1"), "{metrics}");
+    let rows = crate::harness::sample(&metrics, "run_rows{stream=\"responses\",fate=\"inserted\"}");
+    assert_eq!(rows, inserted.as_f64(), "{metrics}");
+    let success = crate::harness::sample(&metrics, "last_success_timestamp_seconds{command=\"sync\"}");
+    assert!(success.is_some_and(|at| at > 1e9), "{metrics}");
     serving.stop();
 }
 
@@ -82,8 +83,8 @@ fn a_lagging_stream_turns_healthz_red_after_one_night() {
     assert!(status.contains(&format!("BEHIND  {text}\n")), "{text} in {status}");
     let lag_secs = red["lag_secs"]["responses"].as_i64().unwrap();
     let metrics = serving.get("/metrics").1;
-    let line = metrics.lines().find_map(|line| line.strip_prefix("studysync_lag_seconds{stream=\"responses\"} "));
-    assert!((0..60).contains(&(line.unwrap().parse::<i64>().unwrap() - lag_secs)), "{line:?}, {lag_secs}");
+    let lag = crate::harness::sample(&metrics, "lag_seconds{stream=\"responses\"}").unwrap();
+    assert!((0..60).contains(&(lag as i64 - lag_secs)), "{lag}, {lag_secs}");
     serving.stop();
 }
 

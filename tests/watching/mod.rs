@@ -31,8 +31,7 @@ pub fn place_at(base_url: &str, lines: &str) -> Place {
 /// The value of a metric in the textfile of a place.
 pub fn metric(place: &Place, name: &str) -> Option<f64> {
     let text = std::fs::read_to_string(place.path("studysync.prom")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(&format!("studysync_{name} ")))?;
-    Some(line.parse().unwrap())
+    crate::harness::sample(&text, name)
 }
 
 /// The place with a key that the service refuses.

@@ -107,6 +107,10 @@ fn a_collector_receives_runs_windows_pages_and_commits() {
         attributes.contains("\"responses\"") && attributes.contains("\"inserted\"")
     });
     assert_eq!(inserted.unwrap()["asDouble"].as_f64(), report["streams"]["responses"]["inserted"].as_f64());
+    for point in points {
+        let attributes = point["attributes"].to_string();
+        assert!(attributes.contains("\"environment\"") && attributes.contains("\"service_host\""), "{attributes}");
+    }
     assert!(decoded.iter().all(|request| request.to_string().contains("\"studysync\"")), "the service's name");
 }
 

@@ -52,9 +52,14 @@ fn every_run_writes_its_metrics() {
     let success = metric(&place, "last_success_timestamp_seconds{command=\"sync\"}");
     assert_eq!(success, metric(&place, "last_run_timestamp_seconds"));
     if let Some(parsed) = parsed(&text(&place)) {
-        let line = format!("studysync_run_rows [('fate', 'inserted'), ('stream', 'responses')] {rows}.0\n");
+        let host = service.base_url().replace("http://", "");
+        let labels = format!(
+            "[('environment', 'default'), ('fate', 'inserted'), ('service_host', '{host}'), ('stream', 'responses')]"
+        );
+        let line = format!("studysync_run_rows {labels} {rows}.0\n");
         assert!(parsed.contains(&line), "{line} in {parsed}");
-        assert!(parsed.contains("studysync_health_reason [('reason', 'key_refused')] 0.0"), "{parsed}");
+        let labels = format!("[('environment', 'default'), ('reason', 'key_refused'), ('service_host', '{host}')]");
+        assert!(parsed.contains(&format!("studysync_health_reason {labels} 0.0")), "{parsed}");
     }
     // A failure keeps the last success.
     let place = with_wrong_key(place);
@@ -101,4 +106,26 @@ fn one_parser_reads_the_textfile_and_the_serve_page() {
         }
     }
     serving.stop();
+}
+
+#[test]
+fn two_installations_on_one_machine_share_no_series() {
+    let (service, other) = (Service::start(small(60, 3)), Service::start(small(60, 3)));
+    let of = |service: &Service, environment: &str| {
+        let place = place_for(service, "").with_env("STUDYSYNC_SERVICE_ENVIRONMENT", environment);
+        place.run(&["sync"]).expect(0);
+        text(&place)
+    };
+    // Two environments of one service, one of them with a name that must be escaped, and another service.
+    let texts = [of(&service, "default"), of(&service, "a \"b\" \\ c"), of(&other, "default")];
+    let mut series = std::collections::BTreeSet::new();
+    for text in &texts {
+        parsed(text);
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let (name, _) = line.rsplit_once(' ').unwrap();
+            assert!(name.contains("environment=\"") && name.contains("service_host=\"127.0.0.1:"), "{line}");
+            assert!(series.insert(name.to_owned()), "{name} is in two files");
+        }
+    }
+    assert!(texts[1].contains("environment=\"a \\\"b\\\" \\\\ c\""), "{}", texts[1]);
 }

@@ -6,7 +6,7 @@ use studysync_sandbox::{ChangeRequest, Faults, ListName};
 
 use super::{Receiver, metric, place_at, with_wrong_key};
 use crate::{
-    harness::{Done, Place, Service, days_ago, small},
+    harness::{Done, Place, Service, days_ago, sample, small},
     serve::Serving,
 };
 
@@ -55,7 +55,7 @@ impl Watched {
         let texts: Vec<&str> = named.map(|named| named["text"].as_str().unwrap()).collect();
         assert_eq!(texts.join("; "), why, "{reason}: the reasons of /healthz");
         let line = format!("health_reason{{reason=\"{reason}\"}}");
-        assert!(metrics.contains(&format!("studysync_{line} 1\n")), "{reason}: /metrics");
+        assert_eq!(sample(&metrics, &line), Some(1.0), "{reason}: /metrics");
         assert_eq!(metric(&self.place, &line), Some(1.0), "{reason}: the textfile");
         assert_eq!(metric(&self.place, "last_run_exit_code"), Some(code.into()), "{reason}: the textfile");
         let events: Vec<_> = posted.iter().map(|body| body["event"].as_str().unwrap()).collect();
