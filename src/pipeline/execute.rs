@@ -66,8 +66,11 @@ impl Run {
         let exported = self.export_reader_copies().await;
         let outcome = outcome.and(recorded).and(exported);
         let report = self.report(outcome.as_ref().err());
-        let remembered = self.remember(&report);
-        (report, outcome.and(remembered))
+        match self.remember(&report) {
+            // The report must not claim a success that the exit code denies.
+            Err(error) if outcome.is_ok() => (self.report(Some(&error)), Err(error)),
+            remembered => (report, outcome.and(remembered)),
+        }
     }
 
     /// Repairs what earlier runs left unfinished ([`resume`]). Returns their unfinished scans, for the streams that

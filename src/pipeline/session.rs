@@ -16,12 +16,13 @@ use crate::{
     load::{Identity, Opening, Place, StartedEngine, Warehouse},
     model::{FlagSet, RunId, Scan, ScanId, Scope, TimeAccount, Window},
     source::{Source, SourceSettings},
-    state::{Lease, State, StateError},
+    state::{Lease, RunEnd, State, StateError},
 };
 
 use super::{
-    Outcome, PipelineError, ReportHeader, RunTimes, System,
+    Outcome, PipelineError, ReportHeader, RunReport, RunTimes, System,
     assemble::{archive, failed, lock_patience, open_all, opening, places},
+    error::chain,
     limits::{recall, remember},
 };
 
@@ -40,7 +41,7 @@ pub struct Session {
     /// Records the time by activity.
     pub account: TimeAccount,
     state: Arc<Mutex<State>>,
-    _lease: Lease,
+    lease: Lease,
 }
 
 impl Session {
@@ -93,7 +94,7 @@ impl Session {
             started_ms,
             account: TimeAccount::default(),
             state: Arc::new(Mutex::new(state)),
-            _lease: lease,
+            lease,
         })
     }
 
@@ -185,7 +186,34 @@ impl Session {
     /// Records the end of the command in the history of runs. `report` is its JSON.
     pub fn finish_run(&self, outcome: &str, exit_code: u8, report: &str) -> Result<(), PipelineError> {
         let (now_ms, exit_code) = (self.now_ms(), i64::from(exit_code));
-        Ok(self.state().finish_run(&self.run_id, now_ms, outcome, exit_code, report)?)
+        let finished = self.state().finish_run(&self.run_id, now_ms, outcome, exit_code, report);
+        let finished = finished.map_err(PipelineError::from);
+        if let Err(error) = &finished {
+            self.keep_failed_end(error);
+        }
+        finished
+    }
+
+    /// Keeps the end of this command outside the state file, which cannot be written. Without it, the command counts as
+    /// killed.
+    fn keep_failed_end(&self, error: &PipelineError) {
+        if matches!(error, PipelineError::State(StateError::Stopped { .. })) {
+            // Only tests: the process counts as killed.
+            return;
+        }
+        let times = self.times();
+        let report = RunReport::failed_start(self.run_id.clone(), self.command, times, error);
+        let report = report.with_lists_of(&self.settings);
+        let end = RunEnd {
+            run_id: self.run_id.0.clone(),
+            finished_ms: times.finished_ms,
+            outcome: report.header.outcome.name().to_owned(),
+            exit_code: i64::from(report.header.exit_code),
+            report: serde_json::to_string(&report).unwrap_or_default(),
+        };
+        if let Err(error) = self.lease.keep_end(&end) {
+            tracing::debug!(why = chain(&error), "cannot keep the end of the run: status shows it as killed");
+        }
     }
 
     /// Stores what this command learned about the rate limit, for the next one.

@@ -9,13 +9,22 @@ use super::{
     State, StateError,
     lease_holder::LeaseHolder,
     lock::{is_locked, lock_path, try_lock},
+    run_end::{self, RunEnd},
 };
 
 /// The lease. Dropping it releases the lock.
 #[derive(Debug)]
 #[must_use = "dropping the lease releases the lock"]
 pub struct Lease {
-    _lock: File,
+    lock: File,
+}
+
+impl Lease {
+    /// Keeps the end of the run in the lock file, for a state file that cannot be written. The history of runs shows
+    /// it, and the next run stores it in the state file.
+    pub fn keep_end(&self, end: &RunEnd) -> std::io::Result<()> {
+        end.write(&self.lock)
+    }
 }
 
 impl State {
@@ -32,7 +41,11 @@ impl State {
         let sql =
             "INSERT OR REPLACE INTO lease (id, run_id, pid, host, command, started_ms) VALUES (1, ?1, ?2, ?3, ?4, ?5)";
         self.database.execute(sql, (&run_id.0, std::process::id(), host, command, started_ms))?;
-        Ok(Lease { _lock: lock })
+        if let Some(end) = RunEnd::read(self.path()) {
+            self.store_end(&end)?;
+        }
+        run_end::reserve(&lock);
+        Ok(Lease { lock })
     }
 
     /// Returns the run that holds the lease now, or `None` if the lease is free.

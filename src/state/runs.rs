@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::ControlFlow};
 
 use crate::model::{DurableStep, RunId};
 
-use super::{State, StateError};
+use super::{RunEnd, State, StateError};
 
 /// The maximum number of runs in the history. Older runs are deleted.
 const RUNS_KEPT: i64 = 1000;
@@ -22,6 +22,22 @@ pub struct RunEntry {
     pub exit_code: Option<i64>,
     /// The run JSON.
     pub report: Option<String>,
+}
+
+impl RunEntry {
+    /// Adds the end that the run kept outside the state file, if it is the end of this run.
+    fn with_end(self, end: Option<&RunEnd>) -> RunEntry {
+        match end.filter(|end| self.finished_ms.is_none() && self.run_id == end.run_id).cloned() {
+            None => self,
+            Some(RunEnd { finished_ms, outcome, exit_code, report, .. }) => RunEntry {
+                finished_ms: Some(finished_ms),
+                outcome: Some(outcome),
+                exit_code: Some(exit_code),
+                report: Some(report),
+                ..self
+            },
+        }
+    }
 }
 
 impl State {
@@ -49,6 +65,13 @@ impl State {
         self.database.execute(sql, (&run_id.0, finished_ms, outcome, exit_code, report)).map(drop)
     }
 
+    /// Stores the end of a run that could not store it itself. Changes nothing if the run has an end.
+    pub(super) fn store_end(&self, end: &RunEnd) -> Result<(), StateError> {
+        let sql = "UPDATE runs SET finished_ms = ?2, outcome = ?3, exit_code = ?4, report = ?5 \
+                   WHERE run_id = ?1 AND finished_ms IS NULL";
+        self.database.execute(sql, (&end.run_id, end.finished_ms, &end.outcome, end.exit_code, &end.report)).map(drop)
+    }
+
     /// Returns the newest runs, newest first, at most `count_max`.
     pub fn runs(&self, count_max: u32) -> Result<Vec<RunEntry>, StateError> {
         let mut runs = Vec::new();
@@ -66,6 +89,7 @@ impl State {
         let sql = "SELECT run_id, command, started_ms, finished_ms, outcome, exit_code, report FROM runs \
                    ORDER BY started_ms DESC, run_id DESC";
         let mut statement = self.database.connection.prepare(sql).map_err(self.database.failed("read"))?;
+        let kept_end = RunEnd::read(self.path());
         let rows = statement.query_map([], |row| {
             Ok(RunEntry {
                 run_id: row.get(0)?,
@@ -78,7 +102,8 @@ impl State {
             })
         });
         for run in rows.map_err(self.database.failed("read"))? {
-            if visit(run.map_err(self.database.failed("read"))?).is_break() {
+            let run = run.map_err(self.database.failed("read"))?;
+            if visit(run.with_end(kept_end.as_ref())).is_break() {
                 break;
             }
         }

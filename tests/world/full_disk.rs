@@ -80,6 +80,16 @@ fn assert_tells(done: &Done, when: &str) -> Vec<&'static str> {
     told
 }
 
+/// The history shows each run as it ended: a full disk kills nobody.
+fn assert_no_run_counts_as_killed(place: &Place, when: &str) {
+    let status = place.run(&["status", "--json"]);
+    if status.code == 0 {
+        let runs = status.json()["runs"].as_array().cloned().unwrap_or_default();
+        let killed: Vec<_> = runs.iter().filter(|run| run["outcome"] == "killed").collect();
+        assert!(killed.is_empty(), "{when}: {killed:?}");
+    }
+}
+
 fn kib_below(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else {
         return fs::metadata(folder).map_or(0, |file| file.len().div_ceil(1024));
@@ -127,6 +137,7 @@ fn sweep(
             told.extend(assert_tells(&first, &when));
         }
         assert_eq!(second.code, 0, "{when}: {}", second.stderr);
+        assert_no_run_counts_as_killed(place, &when);
         assert_each_warehouse_equals(place, &expected, &when);
     }
     restore(place, before.path());
@@ -207,6 +218,7 @@ fn limits_on_file_size() {
             assert!(!done.stderr.contains("panicked"), "{when}: {}", done.stderr);
             assert!(done.stderr.contains("hint:"), "{when}: {}", done.stderr);
             assert!(done.stderr.contains("run the same command again"), "{when}: {}", done.stderr);
+            assert_no_run_counts_as_killed(&place, &when);
         }
         place.run(&command).expect(0);
         assert_each_warehouse_equals(&place, &expected, &when);
