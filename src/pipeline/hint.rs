@@ -73,20 +73,41 @@ pub enum FileAccess {
     Write,
 }
 
+/// Returns true if another user owns a path; for a path that cannot be seen, the nearest folder above it that can.
+fn is_of_another_user(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let seen = path.ancestors().find_map(|path| path.metadata().ok());
+    seen.is_some_and(|seen| seen.uid() != rustix::process::geteuid().as_raw())
+}
+
 /// Returns what to do if the operating system refuses access to a file or folder. The text names the permission that
 /// this user lacks. Returns `None` for other errors.
 pub fn refusal_hint(path: &Path, error: &io::Error, access: FileAccess) -> Option<&'static str> {
     use io::ErrorKind::{AlreadyExists, NotADirectory, PermissionDenied, ReadOnlyFilesystem};
     let may = |right| rustix::fs::access(path, right).is_ok();
+    let is_of_another = is_of_another_user(path);
+    // The action. After a first run as root, the files are root's, and the hint also says how to give them back.
+    macro_rules! hint {
+        ($action:literal) => {
+            match is_of_another {
+                true => concat!(
+                    $action,
+                    ". After a run as another user, such as root, give the files back: `chown -R USER: FOLDER`, for the \
+                     folders of the state file, the archive and the warehouse"
+                ),
+                false => $action,
+            }
+        };
+    }
     match error.kind() {
         PermissionDenied if path.try_exists().is_err() => {
-            Some("let this user enter the folders above it, or run the command as the user who owns them")
+            Some(hint!("let this user enter the folders above it, or run the command as the user who owns them"))
         }
         PermissionDenied if path.exists() && !may(rustix::fs::Access::READ_OK) => {
-            Some("let this user read it, or run the command as the user who owns it")
+            Some(hint!("let this user read it, or run the command as the user who owns it"))
         }
         PermissionDenied if access == FileAccess::Write && path.is_file() && !may(rustix::fs::Access::WRITE_OK) => {
-            Some("make the file writable for this user, or run the command as the user who owns it")
+            Some(hint!("make the file writable for this user, or run the command as the user who owns it"))
         }
         ReadOnlyFilesystem if access == FileAccess::Write => {
             Some("its file system is mounted read-only: make it writable, or name another path")
@@ -94,7 +115,9 @@ pub fn refusal_hint(path: &Path, error: &io::Error, access: FileAccess) -> Optio
         NotADirectory | AlreadyExists => {
             Some("a file has the name of a needed folder, so nothing below it is writable: name another path")
         }
-        PermissionDenied | ReadOnlyFilesystem if access == FileAccess::Write => Some(WRITABLE),
+        PermissionDenied if access == FileAccess::Write => {
+            Some(hint!("make the folder writable for this user, or name another path"))
+        }
         _ => None,
     }
 }
@@ -214,7 +237,15 @@ pub fn state_hint(error: &StateError) -> Option<&'static str> {
         StateError::Folder { path, source } | StateError::Lock { path, source } => {
             refusal_hint(path, source, FileAccess::Write).or(Some(WRITABLE))
         }
-        StateError::ReadOnly { .. } => Some(WRITABLE),
+        StateError::ReadOnly { path, .. } => {
+            // SQLite does not say whether the file or its folder is not writable.
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let refused = [path.as_path(), folder].into_iter().find_map(|path| {
+                let error = rustix::fs::access(path, rustix::fs::Access::WRITE_OK).err()?;
+                refusal_hint(path, &error.into(), FileAccess::Write)
+            });
+            refused.or(Some(WRITABLE))
+        }
         StateError::Sqlite { .. } => {
             Some("check the disk (space, quota, errors) and run the same command again: nothing committed is lost")
         }

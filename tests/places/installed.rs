@@ -1,10 +1,13 @@
-//! The program finds its library beside it, in any folder.
+//! The program finds its library beside it, in any folder; and the configuration of the Debian package works.
 
 use std::{
     fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown},
     path::{Path, PathBuf},
     process::Command,
 };
+
+use crate::harness::{Done, KEY, KEY_VARIABLE, Place, Service, small};
 
 /// Where the system would load the library of a program from; `None` if it needs none.
 fn library_of(program: &Path) -> Option<PathBuf> {
@@ -33,5 +36,57 @@ fn the_program_finds_the_library_beside_it() {
         let version =
             Command::new(&program).arg("--version").env_remove("LD_LIBRARY_PATH").current_dir("/").output().unwrap();
         assert!(version.status.success(), "{}", String::from_utf8_lossy(&version.stderr));
+    }
+}
+
+/// The configuration of the Debian package, with its folders below this place.
+fn debian_config(place: &Place, base_url: &str) -> Option<String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/dist/debian_config.py");
+    let printed = Command::new("python3").arg(script).arg(env!("CARGO_BIN_EXE_studysync")).output();
+    let Ok(printed) = printed else {
+        println!("SKIPPED: python3 is missing");
+        return None;
+    };
+    assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
+    let text = String::from_utf8(printed.stdout).unwrap();
+    let address = text.lines().find(|line| line.starts_with("base_url = ")).unwrap();
+    let text = text.replace(address, &format!("base_url = \"{base_url}\""));
+    let below = |path: &str| format!("\"{}", place.path(path).display());
+    Some(text.replace("\"/var/lib/studysync", &below("data")).replace("\"/etc/studysync", &below("etc")))
+}
+
+#[test]
+fn p9_the_debian_config_works_with_the_timer_alone() {
+    let service = Service::start(small(60, 3));
+    let place = Place::new(&service);
+    let Some(config) = debian_config(&place, &service.base_url()) else { return };
+    // As the package's postinst makes the folders, with the group of the readers.
+    const READERS: u32 = 65_533;
+    let warehouse = place.path("data/warehouse");
+    for folder in ["etc", "data/warehouse"] {
+        fs::create_dir_all(place.path(folder)).unwrap();
+    }
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        chown(&warehouse, None, Some(READERS)).unwrap();
+    }
+    fs::set_permissions(&warehouse, fs::Permissions::from_mode(0o2750)).unwrap();
+    fs::write(place.path("etc/key"), KEY).unwrap();
+    fs::write(place.path("etc/studysync.toml"), config).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = place.bare(&["--config", "etc/studysync.toml"]);
+        command.args(arguments).env_remove(KEY_VARIABLE);
+        Done::from(command.output().unwrap())
+    };
+    let checked = run(&["check"]);
+    assert_eq!(checked.code, 0, "{}{}", checked.stdout, checked.stderr);
+    run(&["sync"]).expect(0);
+    let file = fs::metadata(warehouse.join("warehouse.duckdb")).unwrap();
+    assert_eq!(file.mode() & 0o777, 0o640, "the readers' group reads the warehouse");
+    assert!(!is_root || file.gid() == READERS, "{}", file.gid());
+    let below = place.files("data/state");
+    assert!(!below.is_empty());
+    for path in below {
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o077, 0, "{}", path.display());
     }
 }

@@ -77,7 +77,7 @@ fn an_unreadable_file_is_not_reported_as_missing() {
     // The state's folder is closed to others.
     assert_says(
         &status.expect(1),
-        &["checkpoints.sqlite", "Permission denied", "let this user enter"],
+        &["checkpoints.sqlite", "Permission denied", "let this user enter", "chown -R"],
         &["Nothing was synced"],
     );
     assert_says(&as_another(&place, &["plan"]).expect(1), &["Permission denied"], &[]);
@@ -109,6 +109,28 @@ fn status_works_on_read_only_files() {
     let status = as_another(&place, &["status"]);
     set_mode(&place.path("state"), 0o755);
     assert!(status.expect(0).stdout.contains("complete"));
+}
+
+#[test]
+fn a_run_after_one_as_root_is_told_to_chown() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root can leave files of another user");
+        return;
+    }
+    let service = Service::start(small(60, 3));
+    let place = filled(&service).without_parquet();
+    // State and warehouse are readable, and belong to root.
+    set_mode(&place.path("state"), 0o755);
+    set_mode(&place.state(), 0o644);
+    set_mode(&place.path("warehouse.duckdb"), 0o644);
+    for arguments in [&["sync"][..], &["replay"]] {
+        assert_says(&as_another(&place, arguments).expect(1), &["cannot be written", "chown -R"], &[]);
+    }
+    // The user gets the state back; the archive and the warehouse stay with root.
+    for path in [place.path("state")].into_iter().chain(place.files("state")) {
+        chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    assert_says(&as_another(&place, &["sync"]).expect(1), &["Permission denied", "chown -R"], &[]);
 }
 
 #[test]
