@@ -21,8 +21,9 @@ use super::{
 ///
 /// Without --from, --to or --stream, the command rebuilds each warehouse next to the old one, and then replaces the old
 /// one atomically. The result equals the original in every table, including history and ledger; of fetched recordings
-/// only `_run_id` and `_synced_at` are those of the scan. A lost warehouse is restored in the same way. The replay is
-/// refused if the archive lacks pages of rows in the warehouse, or has no scan at all.
+/// only `_run_id` and `_synced_at` are those of the scan. A lost warehouse is restored in the same way, without webhook
+/// events and receipts of erasures, which no archive has. The replay is refused if the archive lacks pages of rows in
+/// the warehouse, or has no scan at all.
 ///
 /// With a range, the windows that overlap the range are rebuilt inside the warehouse, in one transaction. Surveys have
 /// no windows: only a full replay rebuilds them.

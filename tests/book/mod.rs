@@ -10,6 +10,7 @@ mod commands;
 mod configuration;
 mod dictionary;
 mod links;
+mod prose;
 mod reference;
 pub mod run_json;
 mod walkthroughs;
