@@ -75,19 +75,6 @@ pub(super) enum Command {
     Completions(completions::CompletionsArgs),
 }
 
-impl Command {
-    /// Returns the name of a command that reads no configuration file; `None` for all others.
-    pub fn without_config(&self) -> Option<&'static str> {
-        match self {
-            Command::Schema(_) => Some("schema"),
-            Command::Sandbox(_) => Some("sandbox"),
-            Command::Demo(_) => Some("demo"),
-            Command::Completions(_) => Some("completions"),
-            _ => None,
-        }
-    }
-}
-
 /// For each command, the location flags that it accepts and ignores. The help of the command does not list them.
 const IGNORED_FLAGS: &[(&str, &[&str])] = &[
     ("plan", &["archive"]),

@@ -82,9 +82,6 @@ pub fn main() -> ExitCode {
 
 /// Runs a command and returns its exit code. Commands that use the network run on a runtime.
 fn run(command: Command, context: Context) -> Result<u8, CommandError> {
-    if let (Some(name), Some(_)) = (command.without_config(), &context.config) {
-        return Err(CommandError::Usage(format!("`studysync {name}` reads no configuration file: leave --config out")));
-    }
     match command {
         Command::Init(args) => init::run(&args, context),
         Command::Plan(args) => plan::run(&args, context),
