@@ -27,8 +27,8 @@ mod values;
 
 use self::special_bytes::{CHUNK_BYTES, special_bytes};
 pub(crate) use self::values::{
-    Entry, escape_invalid_utf8, is_empty_container, read_boolean, read_digits, read_entries, read_integer,
-    read_integers, read_items, read_number, read_text, take_entries, unescaped,
+    Entry, escape_invalid_utf8, is_empty_container, json_in_string, read_boolean, read_digits, read_entries,
+    read_integer, read_integers, read_items, read_number, read_text, take_entries, unescaped, unwrap_json,
 };
 
 /// Maximum nesting of containers that a scanner accepts: one bit for each level.

@@ -15,7 +15,7 @@
 --   sessions: All sessions.
 --   sent: Sessions for which a webhook reported that the study was sent.
 --   seen: Sessions for which a webhook reported that the study was seen.
---   answered: Sessions in which a question was answered.
+--   answered: Sessions in which a question was answered, and not only skipped.
 --   submitted: Sessions for which a webhook reported that the study was submitted.
 --   completed: Sessions that were submitted, or answered up to the last question.
 --   sent_and_seen: Sessions that are both sent and seen.
@@ -23,7 +23,7 @@
 --   seen_rate: sent_and_seen as a share of sent, 0 to 1; NULL when none was sent.
 --   response_rate: sent_and_answered as a share of sent, 0 to 1; NULL when none was sent.
 --   completion_rate: completed as a share of answered, 0 to 1; NULL when none was answered.
---   only_webhooks: Answered sessions that webhooks reported and no scan found.
+--   only_webhooks: Answered sessions that webhooks reported and no scan ever found.
 --   only_scans: Answered sessions that scans found and no webhook reported.
 --   one_source_share: only_webhooks + only_scans as a share of answered, 0 to 1; NULL when none was answered.
 --   webhooks_since: The time of the first webhook of any study or answer.

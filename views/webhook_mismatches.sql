@@ -6,17 +6,22 @@
 -- Columns:
 --   known_by: webhook or scan: the source that has the answer.
 --   survey_id: The survey.
---   response_group_uid: The session.
+--   response_group_uid: The session; a UUID in capitals or in braces is the same session as without.
 --   question_text: The wording under which it was answered; webhooks have no question_id.
 --   question_id: The question; NULL if only a webhook has the answer.
 --   answered_at: When it was answered. UTC.
 WITH told AS (
-    SELECT DISTINCT survey_id, response_group_uid, question_text, coalesce(occurred_at, received_at) AS answered_at
+    SELECT DISTINCT
+        survey_id, response_group_uid, question_text, coalesce(occurred_at, received_at) AS answered_at,
+        coalesce(TRY_CAST(response_group_uid AS UUID)::VARCHAR, response_group_uid) AS session
     FROM webhook_events
     WHERE kind = 'answer_submitted'
 ),
 held AS (
-    SELECT survey_id, response_group_uid, question_text, question_id, created_at FROM responses
+    SELECT
+        survey_id, response_group_uid, question_text, question_id, created_at,
+        coalesce(TRY_CAST(response_group_uid AS UUID)::VARCHAR, response_group_uid) AS session
+    FROM responses
 ),
 span AS (
     SELECT
@@ -30,7 +35,7 @@ CROSS JOIN span
 WHERE told.answered_at < span.scanned_until
     AND NOT EXISTS (
         SELECT 1 FROM held
-        WHERE held.response_group_uid = told.response_group_uid AND held.question_text = told.question_text
+        WHERE held.session = told.session AND held.question_text = told.question_text
     )
 UNION ALL
 SELECT
@@ -40,5 +45,5 @@ CROSS JOIN span
 WHERE held.created_at >= span.first_told
     AND NOT EXISTS (
         SELECT 1 FROM told
-        WHERE held.response_group_uid = told.response_group_uid AND held.question_text = told.question_text
+        WHERE held.session = told.session AND held.question_text = told.question_text
     )

@@ -9,9 +9,9 @@ use super::{
 };
 use crate::json::{self, Entry};
 
-/// Appends a row for each name in the object `raw`, with the last value of a repeated name. Appends nothing if `raw` is
-/// not an object, and no further rows to a full table. `begin_row` fills the columns before the name. `entries` is a
-/// buffer.
+/// Appends a row for each name in the object `raw`, with the last value of a repeated name. The object may be JSON
+/// inside a string. Appends nothing if `raw` is not an object, and no further rows to a full table. `begin_row` fills
+/// the columns before the name. `entries` is a buffer.
 pub(super) fn append_attributes<'a>(
     table: &mut TableBuilder,
     record: i64,
@@ -19,6 +19,9 @@ pub(super) fn append_attributes<'a>(
     entries: &mut Vec<Entry<'a>>,
     begin_row: impl Fn(&mut TableBuilder),
 ) {
+    if let Some(object) = raw.and_then(json::json_in_string) {
+        return append_attributes(table, record, Some(&object), &mut Vec::new(), begin_row);
+    }
     entries.clear();
     if raw.and_then(|raw| json::read_entries(raw, entries)).is_none() {
         return;

@@ -298,5 +298,22 @@ pub(crate) fn is_empty_container(raw: &str) -> bool {
     matches!(shape(raw), Shape::List | Shape::Object) && unquoted(raw).trim_ascii().is_empty()
 }
 
+/// Returns the list or object inside a string, and any other value unchanged.
+pub(crate) fn unwrap_json(raw: &str) -> Cow<'_, str> {
+    json_in_string(raw).map_or(Cow::Borrowed(raw), Cow::Owned)
+}
+
+/// Returns the list or object that a JSON string contains; `None` for other values. Services send some lists and
+/// objects as JSON inside a string.
+pub(crate) fn json_in_string(raw: &str) -> Option<String> {
+    if shape(raw) != Shape::Text {
+        return None;
+    }
+    let inner = read_text(raw)?.text;
+    let inner = inner.trim();
+    let is_container = matches!(shape(inner), Shape::List | Shape::Object);
+    (is_container && serde_json::from_str::<&RawValue>(inner).is_ok()).then(|| inner.to_owned())
+}
+
 #[cfg(test)]
 mod tests;

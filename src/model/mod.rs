@@ -38,7 +38,7 @@ pub use failpoints::{DurableStep, Failpoints};
 pub use flags::{Flag, FlagSet};
 pub use identifier::{Identifier, IdentifierKind, Spellings, WrittenIdentifier, is_email_attribute, merge_spellings};
 pub use intervals::IntervalSet;
-pub use normal_forms::{composed, folded, unicode_domain};
+pub use normal_forms::{composed, folded, unicode_domain, uuid_in_normal_form};
 pub use page_request::{EndStyle, EndStyles, PageRequest, PageToken, Proof};
 pub use rng::Rng;
 pub use scan::{RunId, Scan, ScanId};

@@ -5,6 +5,8 @@
 //! `1`, stay different: as user ids they may name two people. Only domains are mapped further, by UTS 46: full-width
 //! letters, soft hyphens and `xn--` labels name the same host.
 
+use std::borrow::Cow;
+
 use unicode_normalization::UnicodeNormalization;
 
 /// Returns the text with composed letters (NFC).
@@ -25,6 +27,19 @@ pub fn folded(text: &str) -> String {
     let lower = text.nfc().flat_map(char::to_lowercase).map(|letter| if letter == 'ς' { 'σ' } else { letter });
     // A lower-case letter can have a composed form although its upper-case letter has none.
     lower.nfc().collect()
+}
+
+/// Returns a UUID in lower case and without braces, as the lists of the service send it. Any other text is unchanged,
+/// also the digits of a UUID without hyphens, which may be another kind of id.
+pub fn uuid_in_normal_form(text: Cow<'_, str>) -> Cow<'_, str> {
+    const HYPHENATED_LENGTH: usize = 36;
+    if text.len() == HYPHENATED_LENGTH && !text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return text;
+    }
+    match uuid::Uuid::try_parse(&text) {
+        Ok(uuid) if text.contains('-') => Cow::Owned(uuid.hyphenated().to_string()),
+        _ => text,
+    }
 }
 
 /// Returns a mail address in its normal form; `None` if the text is not a mail address.

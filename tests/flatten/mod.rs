@@ -287,6 +287,24 @@ fn the_earliest_answer_keeps_a_repeated_snapshot() {
     }
 }
 
+#[test]
+fn p1_metadata_and_attributes_sent_as_json_text_have_rows() {
+    let fields = |object: &str| format!(r#""customMetadata":{object},"visitorSnapshot":{{"attributes":{object}}}"#);
+    let object = r#"{"source":"mail","n":1.5,"flag":true,"list":["é"]}"#;
+    let text = serde_json::to_string(object).unwrap();
+    let (sent, in_text) = (responses(&[response(1, &fields(object))]), responses(&[response(1, &fields(&text))]));
+    for (table, rows) in [("response_custom_metadata", 4), ("visitor_snapshot_attributes", 4)] {
+        let (sent, in_text) = (sent.table(table).unwrap(), in_text.table(table).unwrap());
+        assert_eq!((sent.num_rows(), in_text), (rows, sent), "{table}");
+    }
+    // The column of the answer has what was sent.
+    assert_eq!(self::text(in_text.table("responses").unwrap(), "custom_metadata", 0), Some(text.as_str()));
+    for other in [r#""mail""#, r#""[1]""#, r#""{""#, "null", "[1]"] {
+        let flat = responses(&[response(1, &fields(other))]);
+        assert_eq!(flat.table("response_custom_metadata").map_or(0, RecordBatch::num_rows), 0, "{other}");
+    }
+}
+
 proptest! {
     #[test]
     fn p1_every_record_of_any_page_lands_with_every_field(records in any_page::records()) {

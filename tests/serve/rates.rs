@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use studysync_sandbox::{ChangeRequest, WebhookTarget};
+use studysync_sandbox::{ChangeRequest, ListName, RowKey, WebhookTarget};
 
 use super::{SECRET, Serving, deliveries::post_all, place_for};
-use crate::harness::{Cell, Service, Tables, small};
+use crate::harness::{Cell, DAY_MS, NOW_MS, Service, Tables, connect, days_ago, small};
 
 const NO_SCHEDULE: &str = "schedule = \"off\"\nwake_secs = 0\nflush_secs = 1\n";
 const KINDS: [&str; 4] = ["study_sent", "study_seen", "answer_submitted", "study_submitted"];
@@ -18,6 +18,10 @@ struct Session {
     moments: Vec<i64>,
     /// When each kind of webhook told of it.
     told: BTreeMap<&'static str, i64>,
+    /// When a webhook told of the first answer that was no skip.
+    told_answer: Option<i64>,
+    /// Whether a scan found it, also if its answers were deleted later.
+    is_listed: bool,
     /// The triggers of its webhooks, by kind.
     triggers: BTreeMap<&'static str, String>,
     platform: Option<String>,
@@ -48,6 +52,20 @@ fn earlier(told: &mut BTreeMap<&'static str, i64>, kind: &'static str, at: i64) 
     *held = at.min(*held);
 }
 
+/// Whether an answer says nothing; webhooks send lists and objects also as JSON inside a text.
+fn is_blank(response: &Value) -> bool {
+    match response {
+        Value::Null => true,
+        Value::String(text) => match serde_json::from_str::<Value>(text) {
+            Ok(inner @ (Value::Array(_) | Value::Object(_))) => is_blank(&inner),
+            _ => text.trim().is_empty(),
+        },
+        Value::Array(items) => items.iter().all(Value::is_null),
+        Value::Object(members) => members.values().all(Value::is_null),
+        _ => false,
+    }
+}
+
 fn sessions(tables: &Tables) -> BTreeMap<String, Session> {
     let mut sessions: BTreeMap<String, Session> = BTreeMap::new();
     for row in tables.rows_of("SELECT raw, event_key FROM webhook_events WHERE kind <> 'other_environment'") {
@@ -58,6 +76,9 @@ fn sessions(tables: &Tables) -> BTreeMap<String, Session> {
         let session = sessions.entry(name).or_default();
         let at = body["timestamp"].as_i64().unwrap() * 1000;
         earlier(&mut session.told, kind, at);
+        if kind == "answer_submitted" && !is_blank(&body["response"]) {
+            session.told_answer = Some(session.told_answer.map_or(at, |told| told.min(at)));
+        }
         session.moments.push(at);
         session.survey = session.survey.max(body["surveyId"].as_i64());
         if let Some(trigger) = body["triggeringEvent"].as_str() {
@@ -77,6 +98,11 @@ fn sessions(tables: &Tables) -> BTreeMap<String, Session> {
         session.answers.push((number(&row[2]), number(&row[3]), row[4].as_deref() == Some("true")));
         session.moments.push(number(&row[2]));
     }
+    for row in tables.rows_of("SELECT DISTINCT response_group_uid FROM responses") {
+        if let Some(session) = sessions.get_mut(row[0].as_deref().unwrap()) {
+            session.is_listed = true;
+        }
+    }
     for row in tables.rows_of("SELECT response_group_uid, triggering_event FROM visitor_snapshots") {
         if let Some(session) = sessions.get_mut(row[0].as_deref().unwrap()) {
             session.snapshot_trigger = session.snapshot_trigger.take().max(row[1].clone());
@@ -88,14 +114,14 @@ fn sessions(tables: &Tables) -> BTreeMap<String, Session> {
 impl Session {
     fn answered(&self) -> Option<i64> {
         let listed = self.answers.iter().filter(|(.., is_skipped)| !is_skipped).map(|(at, ..)| *at);
-        listed.chain(self.told.get("answer_submitted").copied()).min()
+        listed.chain(self.told_answer).min()
     }
 
     fn known_by(&self) -> &'static str {
-        match (self.told.is_empty(), self.answers.is_empty()) {
+        match (self.told.is_empty(), self.is_listed) {
             (true, _) => "scan",
-            (false, true) => "webhook",
-            (false, false) => "both",
+            (false, false) => "webhook",
+            (false, true) => "both",
         }
     }
 
@@ -272,4 +298,171 @@ fn response_rates_equal_a_second_computation() {
     place.run(&["sync", "--quiet", "--accept-vanished"]).expect(0);
     assert_stages("DuckDB", &place.duckdb_tables());
     assert_stages("Parquet", &Tables::parquet_with_views(&place.parquet()));
+}
+
+/// Answers of each question type, in the form of the lists.
+const ANSWERS: &[(&str, &[&str])] = &[
+    ("OPEN", &["null", r#""""#, r#"" \u00a0\t""#, r#""no""#, r#""[]""#, r#""null""#, "0"]),
+    ("MULTIPLECHOICE", &["null", r#""""#, r#""Blue""#, r#""[null]""#]),
+    ("MULTIPLESELECT", &["null", "[]", "[null, null]", r#"["null"]"#, r#"["a", null]"#, r#""""#, r#""a""#]),
+    ("LIKERT", &["null", r#""""#, "1", r#""2""#]),
+    ("NPS", &["null", r#""""#, "0", "10"]),
+    ("MATRIX", &["null", "{}", r#"{"a": null, "b\": 1": null}"#, r#"{"a": null, "b": "null"}"#, r#"{"a": "1"}"#]),
+    ("RANKORDER", &["null", "{}", r#"{"a": null}"#, r#"{"a": 1, "b": null}"#]),
+    (
+        "MAXDIFF",
+        &[
+            "null",
+            "[]",
+            r#"[[{"id": 1, "option": "a", "selected": null}]]"#,
+            r#"[[{"id": 1, "option": "a", "selected": "best"}]]"#,
+        ],
+    ),
+    ("CONSENTLEGAL", &["null", "{}", r#"{"submitted": null}"#, r#"{"submitted": false}"#, "true"]),
+    ("VIDEOVOICE", &["null", "{}", r#"{"mediaType": null}"#, r#"{"mediaType": "video"}"#]),
+    ("TEXTURLPROMPT", &["null", r#""""#]),
+    ("AIDYNAMIC", &["null", r#""""#, "[]", r#""x""#, "7"]),
+];
+
+/// A record of the list of responses.
+fn listed(session: &str, question: usize, question_type: &str, response: &str, at_ms: i64) -> String {
+    let response: Value = serde_json::from_str(response).unwrap();
+    let at = chrono::DateTime::from_timestamp_millis(at_ms).unwrap().to_rfc3339();
+    json!({
+        "createdAt": at, "updatedAt": at, "questionId": question, "questionText": format!("Q{question}"),
+        "questionType": question_type, "response": response, "responseGroupUid": session, "surveyId": 901,
+        "visitorId": 1, "visitorUuid": "v",
+    })
+    .to_string()
+}
+
+/// The body of the webhook of an answer.
+fn told(session: &str, question: usize, question_type: &str, response: &Value, at_ms: i64) -> String {
+    json!({
+        "id": 1, "question": format!("Q{question}"), "questionType": question_type.to_lowercase(), "response": response,
+        "responseGroupUid": session, "surveyId": 901, "timestamp": at_ms, "visitorId": "v",
+    })
+    .to_string()
+}
+
+fn uuid(number: usize) -> String {
+    format!("2f1c9d6e-0b7a-4c55-9a40-{number:012x}")
+}
+
+#[test]
+fn p1_a_webhook_about_a_skipped_question_is_no_answer() {
+    let service = Service::start(small(60, 5));
+    let place = place_for(&service, NO_SCHEDULE);
+    let at_ms = NOW_MS - 2 * DAY_MS;
+    let (mut bodies, mut answers) = (Vec::new(), Vec::new());
+    for (question_type, responses) in ANSWERS {
+        for response in *responses {
+            let number = answers.len();
+            answers.push(format!("{question_type} {response}"));
+            service
+                .control()
+                .plant(ListName::Responses, &listed(&uuid(number), 1, question_type, response, at_ms), None)
+                .unwrap();
+            let value: Value = serde_json::from_str(response).unwrap();
+            bodies.push(told(&format!("sent-{number}"), 1, question_type, &value, at_ms));
+            // Webhooks also send lists and objects as JSON inside a text.
+            if value.is_array() || value.is_object() {
+                bodies.push(told(&format!("text-{number}"), 1, question_type, &json!(response), at_ms));
+            }
+        }
+    }
+    let serving = Serving::start(&place);
+    post_all(&bodies, &WebhookTarget { url: serving.url(), secret: SECRET.into(), ..WebhookTarget::default() });
+    serving.wait_until_flushed();
+    assert_eq!(serving.stop(), 0);
+    place.run(&["backfill", "--from", &days_ago(5), "--quiet"]);
+    for tables in [place.duckdb_tables(), Tables::parquet_with_views(&place.parquet())] {
+        let of_list = "SELECT response_group_uid, is_skipped FROM responses WHERE question_text = 'Q1'";
+        let skipped: BTreeMap<Cell, bool> = tables
+            .rows_of(of_list)
+            .into_iter()
+            .map(|row| (row[0].clone(), row[1].as_deref() == Some("true")))
+            .collect();
+        let stages = "SELECT response_group_uid, answered_at IS NULL FROM session_stages WHERE known_by = 'webhook'";
+        let mut compared = (0, 0);
+        for row in tables.rows_of(stages) {
+            let session = row[0].as_deref().unwrap();
+            let Some((_, number)) = session.split_once('-') else { continue };
+            let number: usize = number.parse().unwrap();
+            let is_skipped = skipped[&Some(uuid(number))];
+            assert_eq!(row[1].as_deref() == Some("true"), is_skipped, "{session}: {}", answers[number]);
+            if is_skipped { compared.0 += 1 } else { compared.1 += 1 }
+        }
+        assert_eq!(compared.0 + compared.1, bodies.len());
+        assert!(compared.0 > 20 && compared.1 > 15, "{compared:?}");
+        let rates = "SELECT sum(sessions), sum(answered) FROM response_rates WHERE only_webhooks > 0";
+        let sessions = Some(bodies.len().to_string());
+        assert_eq!(tables.rows_of(rates)[0], [sessions, Some(compared.1.to_string())]);
+    }
+}
+
+#[test]
+fn p1_a_session_that_a_scan_found_is_not_only_of_webhooks() {
+    let service = Service::start(small(60, 5));
+    let place = place_for(&service, NO_SCHEDULE);
+    let at_ms = NOW_MS - DAY_MS;
+    let sessions: Vec<String> = (0..6).map(uuid).collect();
+    for session in &sessions {
+        service.control().plant(ListName::Responses, &listed(session, 1, "NPS", "9", at_ms), None).unwrap();
+    }
+    let spelled = [
+        sessions[0].clone(),
+        sessions[1].to_uppercase(),
+        format!("{{{}}}", sessions[2]),
+        format!("{{{}}}", sessions[3].to_uppercase()),
+        sessions[4].to_uppercase(),
+        sessions[5].clone(),
+        "never-listed".to_owned(),
+    ];
+    let bodies: Vec<String> = spelled.iter().map(|session| told(session, 1, "NPS", &json!(9), at_ms)).collect();
+    let serving = Serving::start(&place);
+    post_all(&bodies, &WebhookTarget { url: serving.url(), secret: SECRET.into(), ..WebhookTarget::default() });
+    serving.wait_until_flushed();
+    assert_eq!(serving.stop(), 0);
+    place.run(&["backfill", "--from", &days_ago(5), "--quiet"]).expect(0);
+    // One is deleted at the service, one vanishes there.
+    let deleted =
+        listed(&sessions[4], 1, "NPS", "9", at_ms).replacen('{', "{\"deletedAt\":\"2026-01-30T18:00:00Z\",", 1);
+    service.control().plant(ListName::Responses, &deleted, None).unwrap();
+    service.control().remove_row(&RowKey { group: sessions[5].clone(), question: "1".into() });
+    service.advance_days(1);
+    place.run(&["sync", "--quiet"]).expect(0);
+
+    let known = |tables: &Tables| -> BTreeMap<Cell, Cell> {
+        let sql = "SELECT response_group_uid, known_by FROM session_stages WHERE survey_id = 901";
+        tables.rows_of(sql).into_iter().map(|row| (row[0].clone(), row[1].clone())).collect()
+    };
+    let expected: BTreeMap<Cell, Cell> = sessions
+        .iter()
+        .map(|session| (Some(session.clone()), text(Some("both"))))
+        .chain([(text(Some("never-listed")), text(Some("webhook")))])
+        .collect();
+    let gone =
+        "SELECT count(*) FROM responses WHERE survey_id = 901 AND (deleted_at IS NOT NULL OR _vanished_at IS NOT NULL)";
+    let rates = "SELECT sum(answered), sum(only_webhooks), sum(only_scans) FROM response_rates WHERE survey_id = 901";
+    let mismatches = "SELECT response_group_uid, known_by FROM webhook_mismatches WHERE survey_id = 901";
+    let assert_known = |tables: &Tables| {
+        assert_eq!(known(tables), expected);
+        assert_eq!(tables.count(gone), 2);
+        assert_eq!(tables.rows_of(rates), [["7", "1", "0"].map(|count| text(Some(count)))]);
+        assert_eq!(tables.rows_of(mismatches), [["never-listed", "webhook"].map(|cell| text(Some(cell)))]);
+    };
+    assert_known(&place.duckdb_tables());
+    assert_known(&Tables::parquet_with_views(&place.parquet()));
+    // Earlier versions stored ids as they came.
+    let connection = connect();
+    connection
+        .execute_batch(&format!(
+            "ATTACH '{}' AS w; UPDATE w.webhook_events SET response_group_uid = upper(response_group_uid)
+             WHERE response_group_uid <> 'never-listed'; DETACH w",
+            place.duckdb().display()
+        ))
+        .unwrap();
+    drop(connection);
+    assert_known(&place.duckdb_tables());
 }

@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::{
-    json::{self, Entry, Shape, moments},
-    model::{Delivery, EventKind},
+    json::{self, Entry, Shape, moments, unwrap_json},
+    model::{Delivery, EventKind, uuid_in_normal_form},
     text::without_mark,
 };
 
@@ -29,7 +29,7 @@ impl BodySummary {
     pub(super) fn of(body: &WebhookBody<'_>) -> Self {
         let kind = body.kind();
         let timeless_subject = body.timeless_subject(kind);
-        let environment_id = body.text("environmentId").filter(|id| !id.is_empty()).map(Cow::into_owned);
+        let environment_id = body.id("environmentId").filter(|id| !id.is_empty()).map(Cow::into_owned);
         BodySummary { kind, timeless_subject, environment_id }
     }
 
@@ -37,7 +37,7 @@ impl BodySummary {
     /// body's kind. `environment_id` is the environment of this warehouse; `None` if it is unknown.
     pub fn kind_for(&self, environment_id: Option<&str>) -> EventKind {
         match (&self.environment_id, environment_id) {
-            (Some(sent), Some(own)) if sent != own => EventKind::OtherEnvironment,
+            (Some(sent), Some(own)) if *sent != uuid_in_normal_form(own.into()) => EventKind::OtherEnvironment,
             _ => self.kind,
         }
     }
@@ -80,6 +80,11 @@ impl<'a> WebhookBody<'a> {
     pub(super) fn text(&self, field: &str) -> Option<Cow<'a, str>> {
         let raw = self.raw(field)?;
         Some(json::read_text(raw).map_or(Cow::Borrowed(raw), |text| text.text))
+    }
+
+    /// Returns the value of a field with an id: a UUID in its normal form, any other value as [`Self::text`] does.
+    fn id(&self, field: &str) -> Option<Cow<'a, str>> {
+        self.text(field).map(uuid_in_normal_form)
     }
 
     pub(super) fn bytes(&self) -> &'a [u8] {
@@ -151,6 +156,7 @@ impl<'a> WebhookBody<'a> {
     fn natural_key(&self, kind: EventKind) -> Option<u128> {
         let occurred_at = self.occurred_at()?.to_string();
         let text = |field: &str| self.text(field).filter(|text| !text.is_empty());
+        let id = |field: &str| self.id(field).filter(|text| !text.is_empty());
         let mut hash = Xxh3::new();
         let mut add = |part: &str| {
             hash.update(&(part.len() as u64).to_le_bytes());
@@ -164,20 +170,20 @@ impl<'a> WebhookBody<'a> {
         add(&text("id").unwrap_or_default());
         match kind {
             EventKind::AnswerSubmitted => {
-                add(&text("responseGroupUid")?);
+                add(&id("responseGroupUid")?);
                 add(&text("question")?);
                 add(&self.raw("response").map(unwrap_json).unwrap_or_default());
             }
-            EventKind::StudySubmitted => add(&text("responseGroupUid")?),
+            EventKind::StudySubmitted => add(&id("responseGroupUid")?),
             EventKind::StudySent | EventKind::StudySeen => {
-                add(&text("responseGroupUid").unwrap_or_default());
-                add(&text("visitorId")?);
+                add(&id("responseGroupUid").unwrap_or_default());
+                add(&id("visitorId")?);
             }
             EventKind::ThemeIdentified => {
                 add(&text("themename")?);
                 add(&text("questionText")?);
                 add(&text("productId").unwrap_or_default());
-                add(&text("environmentId").unwrap_or_default());
+                add(&id("environmentId").unwrap_or_default());
             }
             EventKind::StudyStatusChanged
             | EventKind::Test
@@ -207,17 +213,4 @@ pub(super) fn read_indexes(raw: &str) -> Option<Vec<i64>> {
         Shape::List => json::read_items(&raw)?.into_iter().map(json::read_integer).collect(),
         _ => read_bigint(&raw).map(|index| vec![index]),
     }
-}
-
-/// Returns the list or object inside a string, and any other value unchanged.
-pub(super) fn unwrap_json(raw: &str) -> Cow<'_, str> {
-    json_in_string(raw).map_or(Cow::Borrowed(raw), Cow::Owned)
-}
-
-/// Returns the list or object that a JSON string contains; `None` for other values.
-pub(super) fn json_in_string(raw: &str) -> Option<String> {
-    let inner = json::read_text(raw)?.text;
-    let inner = inner.trim();
-    let is_container = matches!(json::shape(inner), Shape::List | Shape::Object);
-    (is_container && serde_json::from_str::<&RawValue>(inner).is_ok()).then(|| inner.to_owned())
 }

@@ -12,14 +12,15 @@ use super::{
     super::{
         drift::DriftLog,
         fields::{Fields, KEY_TEXT_BYTES_MAX, WireField, wire_fields},
-        question_type::report_new_type,
+        question_type::{QuestionType, report_new_type},
+        scalar::scalar_text,
         table_builder::TableBuilder,
     },
-    body::{WebhookBody, body_hash, read_bigint, read_indexes, read_moment, unwrap_json},
+    body::{WebhookBody, body_hash, read_bigint, read_indexes, read_moment},
 };
 use crate::{
-    json::{self, Entry, Shape},
-    model::{Drift, DriftRules, EventKind, FlatEvents, TableBatch},
+    json::{self, Entry, Shape, unwrap_json},
+    model::{Drift, DriftRules, EventKind, FlatEvents, TableBatch, uuid_in_normal_form},
 };
 
 /// The prefix of the paths of drift in webhooks; the paths of a stream's drift begin with the stream's name.
@@ -148,8 +149,8 @@ impl<'a> EventTables<'a> {
         fields.parse_or_extra(Wire::Timestamp, read_moment);
         row.text("body_hash", Some(&format!("{:032x}", body_hash(body.bytes()))));
         row.bigint("webhook_id", fields.parse_or_extra(Wire::Id, read_bigint));
+        row.text("environment_id", id(fields, Wire::EnvironmentId).as_deref());
         for (column, field) in [
-            ("environment_id", Wire::EnvironmentId),
             ("product_id", Wire::ProductId),
             ("product_name", Wire::ProductName),
             ("event_type", Wire::EventType),
@@ -162,14 +163,12 @@ impl<'a> EventTables<'a> {
         row.boolean("is_user_interviews", fields.parse_or_extra(Wire::IsUserInterviews, json::read_boolean));
         row.bigint("team_id", fields.parse_or_extra(Wire::TeamId, read_bigint));
         row.bigint("survey_id", fields.parse_or_extra(Wire::SurveyId, read_bigint));
-        for (column, field) in [
-            ("survey_name", Wire::SurveyName),
-            ("old_status", Wire::OldStatus),
-            ("status", Wire::Status),
-            ("response_group_uid", Wire::ResponseGroupUid),
-        ] {
+        for (column, field) in
+            [("survey_name", Wire::SurveyName), ("old_status", Wire::OldStatus), ("status", Wire::Status)]
+        {
             row.text(column, text(fields, field).as_deref());
         }
+        row.text("response_group_uid", id(fields, Wire::ResponseGroupUid).as_deref());
         self.append_answer(header.record);
         self.append_visitor();
         let (row, fields) = (&mut self.events, &mut self.fields);
@@ -192,7 +191,7 @@ impl<'a> EventTables<'a> {
         row.text("question_text", question.as_deref());
         let question_type = text(fields, Wire::QuestionType);
         append_question_type(row, &mut self.drift, record, "questionType", question_type.as_deref());
-        append_response(row, fields.json(Wire::Response));
+        append_response(row, fields.json(Wire::Response), question_type.as_deref());
         row.bigints("selected_indexes", fields.parse_or_extra(Wire::SelectedIndexes, read_indexes).as_deref());
         row.text("theme_name", text(fields, Wire::ThemeName).as_deref());
     }
@@ -200,7 +199,7 @@ impl<'a> EventTables<'a> {
     /// Appends the columns of the visitor and of the event's properties.
     fn append_visitor(&mut self) {
         let (row, fields) = (&mut self.events, &mut self.fields);
-        row.text("visitor_id", text(fields, Wire::VisitorId).as_deref());
+        row.text("visitor_id", id(fields, Wire::VisitorId).as_deref());
         row.bigint("old_visitor_id", fields.parse_or_extra(Wire::OldVisitorId, read_bigint));
         for (column, field) in [
             ("user_id", Wire::UserId),
@@ -252,7 +251,7 @@ impl<'a> EventTables<'a> {
         // memory runs out, so only `webhook_events` has it.
         let session = self.fields.json(Wire::ResponseGroupUid).and_then(json::read_text);
         let session = session.filter(|session| session.text.len() <= KEY_TEXT_BYTES_MAX);
-        row.text("response_group_uid", session.as_ref().map(|session| session.text.as_ref()));
+        row.text("response_group_uid", session.map(|session| uuid_in_normal_form(session.text)).as_deref());
         row.text("question_text", text(&mut fields, QuestionField::Question).as_deref());
         row.bigint("question_order", fields.parse_or_extra(QuestionField::Order, read_bigint));
         let question_type = text(&mut fields, QuestionField::QuestionTypeId);
@@ -263,7 +262,7 @@ impl<'a> EventTables<'a> {
             "questions[].questionTypeId",
             question_type.as_deref(),
         );
-        append_response(row, fields.json(QuestionField::Response));
+        append_response(row, fields.json(QuestionField::Response), question_type.as_deref());
         row.text("extra", fields.extra.write());
         row.end_row(header.record);
         self.drift.drain_fields(header.record, "questions[].", &mut fields);
@@ -295,6 +294,12 @@ fn text<'a, F: WireField>(fields: &mut Fields<'a, F>, field: F) -> Option<Cow<'a
     }
 }
 
+/// Returns the value of a field with an id: a UUID in its normal form, as the streams send it, any other value as
+/// [`text`] does.
+fn id<'a, F: WireField>(fields: &mut Fields<'a, F>, field: F) -> Option<Cow<'a, str>> {
+    text(fields, field).map(uuid_in_normal_form)
+}
+
 /// Appends the type of a question twice: as sent, and in the spelling of the streams.
 fn append_question_type(
     row: &mut TableBuilder,
@@ -308,13 +313,18 @@ fn append_question_type(
     report_new_type(drift, record, path, question_type);
 }
 
-/// Appends an answer to four columns. `response_json` has it exactly as sent. At most one other column has its value: a
-/// list or object (also one inside a string), a text, or a number.
-fn append_response(row: &mut TableBuilder, response: Option<&str>) {
-    let parsed = response.map(unwrap_json).filter(|json| matches!(json::shape(json), Shape::List | Shape::Object));
+/// Appends an answer to four columns. `response_json` has it exactly as sent. Another column has its value: a list or
+/// object (also one inside a string), a text, or a number. The answer to a question whose answers are texts stays a
+/// text, whatever the text looks like.
+fn append_response(row: &mut TableBuilder, response: Option<&str>, question_type: Option<&str>) {
+    let question_type = QuestionType::of(question_type.map(str::to_uppercase).as_deref());
+    let is_text = matches!(question_type, QuestionType::Open | QuestionType::MultipleChoice);
+    let text = response.filter(|_| is_text).and_then(scalar_text);
+    let parsed = response.filter(|_| text.is_none()).map(unwrap_json);
+    let parsed = parsed.filter(|json| matches!(json::shape(json), Shape::List | Shape::Object));
     row.text("response_json", response);
     row.text("response_parsed_json", parsed.as_deref());
-    let text = response.and_then(json::read_text).filter(|_| parsed.is_none());
-    row.text("response_text", text.as_ref().map(|text| text.text.as_ref()));
+    let other_text = || response.and_then(json::read_text).filter(|_| parsed.is_none()).map(|text| text.text);
+    row.text("response_text", text.or_else(other_text).as_deref());
     row.double("response_number", response.and_then(json::read_number));
 }

@@ -85,6 +85,63 @@ fn json_inside_strings_is_parsed_and_stored_exactly_too() {
 }
 
 #[test]
+fn p1_an_open_answer_that_looks_like_json_is_a_text() {
+    let body = |question_type: &str, response: &str| {
+        format!(
+            r#"{{"question":"Why?","questionType":"{question_type}","responseGroupUid":"g","response":{response}}}"#
+        )
+    };
+    for question_type in ["open", "OPEN", "multiplechoice"] {
+        for (response, text) in [
+            (r#""[1, 2]""#, "[1, 2]"),
+            (r#""{\"a\": 1}""#, r#"{"a": 1}"#),
+            (r#"" [] ""#, " [] "),
+            ("7", "7"),
+            (r#""""#, ""),
+        ] {
+            let body = body(question_type, response);
+            assert_eq!(cell(&body, "response_text").as_deref(), Some(text), "{body}");
+            assert_eq!(cell(&body, "response_parsed_json"), None, "{body}");
+        }
+        let list = body(question_type, "[1]");
+        assert_eq!((cell(&list, "response_text"), cell(&list, "response_parsed_json")), (None, Some("[1]".to_owned())));
+    }
+    let choices = body("multipleselect", r#""[\"a\"]""#);
+    assert_eq!(cell(&choices, "response_parsed_json").as_deref(), Some(r#"["a"]"#));
+    assert_eq!(cell(&choices, "response_text"), None);
+    let score = body("nps", "9");
+    assert_eq!((cell(&score, "response_text"), cell(&score, "response_number")), (None, Some("9.0".to_owned())));
+}
+
+#[test]
+fn p2_a_session_id_in_capitals_or_braces_is_the_same() {
+    let body = |id: &str| {
+        format!(
+            r#"{{"id":1,"question":"Why?","surveyId":7,"response":"x","timestamp":1769846400123,
+                "responseGroupUid":"{id}","visitorId":"{id}","environmentId":"{id}"}}"#
+        )
+    };
+    let id = "2f1c9d6e-0b7a-4c55-9a40-1d2e3f405162";
+    for spelled in [id.to_owned(), id.to_uppercase(), format!("{{{id}}}"), format!("{{{}}}", id.to_uppercase())] {
+        let sent = body(&spelled);
+        for column in ["response_group_uid", "visitor_id", "environment_id"] {
+            assert_eq!(cell(&sent, column).as_deref(), Some(id), "{column}: {spelled}");
+        }
+        assert_eq!(cell(&sent, "event_key"), cell(&body(id), "event_key"), "{spelled}");
+        for own in [id.to_owned(), id.to_uppercase()] {
+            assert_eq!(summarize_body(sent.as_bytes()).kind_for(Some(&own)), EventKind::AnswerSubmitted, "{spelled}");
+        }
+        let submitted = format!(r#"{{"action":"completed","responseGroupUid":"{spelled}","questions":[{{}}]}}"#);
+        let questions = flatten_deliveries(&[delivery(&submitted)], None).unwrap().flat.questions.unwrap();
+        assert_eq!(cells(&questions, "response_group_uid"), [Some(id.to_owned())], "{spelled}");
+    }
+    // Other ids are compared letter by letter.
+    for other in ["Session-1", "ABCDEF", "{x}", "2F1C9D6E0B7A4C559A401D2E3F405162"] {
+        assert_eq!(cell(&body(other), "response_group_uid").as_deref(), Some(other));
+    }
+}
+
+#[test]
 fn p1_a_body_that_is_not_utf8_is_stored() {
     let body = b"\xff\x00{".to_vec();
     let rows = flatten_deliveries(&[Delivery { body: body.clone(), ..delivery("") }], None).unwrap().flat.events;
