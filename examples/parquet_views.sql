@@ -1428,7 +1428,7 @@ LEFT JOIN questions AS question
 -- Left out: answers that are deleted or have vanished at the service; skipped ones are there, and empty.
 -- Times are UTC.
 -- Nothing here depends on a language.
--- Two texts are the same if they differ only in case and in the blanks around them.
+-- Two texts are the same if they differ only in case (ß is ss) and in the blanks around them.
 CREATE OR REPLACE VIEW "open_answers" AS
 WITH texts AS (
     SELECT
@@ -1449,7 +1449,7 @@ SELECT
     trimmed = '' AS is_empty,
     regexp_matches(trimmed, '(?i)https?://|www\.|[^\s@]+@[^\s@]+\.[^\s@]') AS has_link,
     CASE WHEN trimmed <> ''
-        THEN count(*) OVER (PARTITION BY survey_id, question_id, source, lower(trimmed)) END AS repeats
+        THEN count(*) OVER (PARTITION BY survey_id, question_id, source, replace(lower(upper(nfc_normalize(replace(trimmed, chr(0), ' ')))), 'ß', 'ss')) END AS repeats
 FROM measured;
 
 -- How long each survey was in each status, and how many questions were answered in that time.
@@ -1497,23 +1497,40 @@ LEFT JOIN surveys AS survey ON survey.id = timed.survey_id;
 -- Left out: webhooks of other environments, and sessions whose answers are all deleted or have vanished, unless a webhook reports them.
 -- Times are UTC.
 -- A webhook of a study without a session counts as a session of its own.
+-- A UUID in capitals or in braces is the same session as without.
 -- Webhooks are sent once and may be lost, and no list shows what was sent or seen: a stage without a time may have been reached.
 CREATE OR REPLACE VIEW "session_stages" AS
-WITH reported AS (
+WITH deliveries AS (
     SELECT
-        coalesce(nullif(response_group_uid, ''), 'event ' || event_key) AS response_group_uid,
-        max(survey_id) AS survey_id,
-        min(coalesce(occurred_at, received_at)) AS begun_at,
-        min(coalesce(occurred_at, received_at)) FILTER (kind = 'study_sent') AS sent_at,
-        min(coalesce(occurred_at, received_at)) FILTER (kind = 'study_seen') AS seen_at,
-        min(coalesce(occurred_at, received_at)) FILTER (kind = 'answer_submitted') AS answered_at,
-        min(coalesce(occurred_at, received_at)) FILTER (kind = 'study_submitted') AS submitted_at,
-        max(triggering_event) FILTER (kind = 'study_sent') AS sent_trigger,
-        max(triggering_event) FILTER (kind = 'answer_submitted') AS answer_trigger,
-        max(platform) AS platform
+        *, coalesce(occurred_at, received_at) AS told_at,
+        coalesce(TRY_CAST(response_group_uid AS UUID)::VARCHAR, nullif(response_group_uid, ''), 'event ' || event_key) AS session,
+        -- Skipped: null, blanks, a list or object that contains only nulls, and a MAXDIFF in which nothing was selected.
+        kind = 'answer_submitted' AND (export_question_type IS NOT DISTINCT FROM 'TEXTURLPROMPT' OR NOT CASE
+            WHEN response_parsed_json IS NULL
+            THEN regexp_full_match(coalesce(response_text, nullif(response_json::VARCHAR, 'null'), ''), '[\s\x0b\x{85}\p{Z}]*')
+            WHEN export_question_type = 'MAXDIFF' THEN NOT regexp_matches(response_parsed_json::VARCHAR, '"selected"\s*:\s*[^\sn]')
+            ELSE regexp_full_match(
+                regexp_replace(response_parsed_json::VARCHAR, '"(?:[^"\\]|\\.)*"\s*:', '', 'g'), '(?:null|[\[\]{},\s])*'
+            )
+        END) AS is_answer
     FROM webhook_events
     WHERE kind IN ('study_sent', 'study_seen', 'answer_submitted', 'study_submitted')
-    GROUP BY ALL
+),
+reported AS (
+    SELECT
+        session AS response_group_uid,
+        max(survey_id) AS survey_id,
+        min(told_at) AS begun_at,
+        min(told_at) FILTER (kind = 'study_sent') AS sent_at,
+        min(told_at) FILTER (kind = 'study_seen') AS seen_at,
+        min(told_at) FILTER (is_answer) AS answered_at,
+        min(told_at) FILTER (kind = 'study_submitted') AS submitted_at,
+        max(triggering_event) FILTER (kind = 'study_sent') AS sent_trigger,
+        max(triggering_event) FILTER (kind = 'answer_submitted') AS answer_trigger,
+        max(platform) AS platform,
+        session IN (SELECT coalesce(TRY_CAST(response_group_uid AS UUID)::VARCHAR, response_group_uid) FROM responses) AS is_listed
+    FROM deliveries
+    GROUP BY session
 ),
 placed AS (
     SELECT
@@ -1546,9 +1563,11 @@ joined AS (
         least(scanned.begun_at, reported.begun_at) AS begun_at,
         reported.sent_at, reported.seen_at, least(scanned.answered_at, reported.answered_at) AS answered_at, reported.submitted_at,
         scanned.last_ordinal, scanned.first_question_id, reported.platform, reported.sent_trigger, reported.answer_trigger,
-        CASE WHEN reported.begun_at IS NULL THEN 'scan' WHEN scanned.begun_at IS NULL THEN 'webhook' ELSE 'both' END AS known_by
+        CASE WHEN reported.begun_at IS NULL THEN 'scan' WHEN scanned.begun_at IS NULL AND NOT reported.is_listed THEN 'webhook' ELSE 'both' END
+            AS known_by
     FROM scanned
-    FULL JOIN reported ON reported.response_group_uid = scanned.response_group_uid
+    FULL JOIN reported
+        ON reported.response_group_uid = coalesce(TRY_CAST(scanned.response_group_uid AS UUID)::VARCHAR, scanned.response_group_uid)
 )
 SELECT
     joined.response_group_uid, joined.survey_id, joined.begun_at, joined.sent_at, joined.seen_at, joined.answered_at,
@@ -1617,12 +1636,17 @@ LEFT JOIN surveys AS survey ON survey.id = counted.survey_id;
 -- Webhooks are sent once and may be lost, so rows known by a scan alone are normal; rows known by a webhook alone were deleted before a scan came by, or call for a look.
 CREATE OR REPLACE VIEW "webhook_mismatches" AS
 WITH told AS (
-    SELECT DISTINCT survey_id, response_group_uid, question_text, coalesce(occurred_at, received_at) AS answered_at
+    SELECT DISTINCT
+        survey_id, response_group_uid, question_text, coalesce(occurred_at, received_at) AS answered_at,
+        coalesce(TRY_CAST(response_group_uid AS UUID)::VARCHAR, response_group_uid) AS session
     FROM webhook_events
     WHERE kind = 'answer_submitted'
 ),
 held AS (
-    SELECT survey_id, response_group_uid, question_text, question_id, created_at FROM responses
+    SELECT
+        survey_id, response_group_uid, question_text, question_id, created_at,
+        coalesce(TRY_CAST(response_group_uid AS UUID)::VARCHAR, response_group_uid) AS session
+    FROM responses
 ),
 span AS (
     SELECT
@@ -1636,7 +1660,7 @@ CROSS JOIN span
 WHERE told.answered_at < span.scanned_until
     AND NOT EXISTS (
         SELECT 1 FROM held
-        WHERE held.response_group_uid = told.response_group_uid AND held.question_text = told.question_text
+        WHERE held.session = told.session AND held.question_text = told.question_text
     )
 UNION ALL
 SELECT
@@ -1646,7 +1670,7 @@ CROSS JOIN span
 WHERE held.created_at >= span.first_told
     AND NOT EXISTS (
         SELECT 1 FROM told
-        WHERE held.response_group_uid = told.response_group_uid AND held.question_text = told.question_text
+        WHERE held.session = told.session AND held.question_text = told.question_text
     );
 
 -- The answers as the warehouse knew them at a moment: the data of a report that was made then. Called with moment: A moment, UTC.
@@ -1764,6 +1788,7 @@ WHERE (_vanished_at IS NULL OR _vanished_at > moment::TIMESTAMP)
 -- Call it as a table: FROM answer_segments('attribute:plan'), and join it to other views by response_group_uid and question_id.
 -- One row: one current answer; key (response_group_uid, question_id).
 -- Left out: answers that are deleted or have vanished at the service.
+-- A path is that of the field url, else that of meta.href; a text that is no address with a host has no path.
 -- Snapshots are those at the time of the answer (with_snapshots), custom metadata is that of link studies (with_custom_metadata).
 CREATE OR REPLACE MACRO "answer_segments"(segment) AS TABLE
 SELECT
@@ -1772,8 +1797,13 @@ SELECT
         WHEN segment = 'browser' THEN answer.meta_browser
         WHEN segment = 'os' THEN answer.meta_os
         WHEN segment = 'language' THEN answer.meta_language
-        WHEN segment = 'url_path' THEN
-            regexp_extract(coalesce(answer.url, answer.meta_href), '^(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*([^?#]*)', 1)
+        WHEN segment = 'url_path' THEN regexp_extract(
+            list_filter(
+                [answer.url, answer.meta_href],
+                lambda address: regexp_matches(address, '^\s*(?:(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#\s]+(?:[/?#]|\s*$)|[A-Za-z][A-Za-z0-9+.-]*:///)')
+            )[1],
+            '^\s*[^/?#]*//[^/?#\s]*([^?#]*?)\s*(?:[?#]|$)', 1
+        )
         WHEN segment = 'triggering_event' THEN snapshot.triggering_event
         WHEN starts_with(segment, 'attribute:') THEN attribute.value_text
         WHEN starts_with(segment, 'metadata:') THEN metadata.value_text
@@ -1906,13 +1936,17 @@ LEFT JOIN surveys AS survey ON survey.id = chosen.survey_id;
 -- The text answers and transcriptions that contain a text. Called with wanted: The text.
 -- Call it as a table: FROM search_answers('refund').
 -- One row: one answer of open_answers.
--- Case does not count, and there are no wildcards.
+-- Case does not count: ß is ss, and a final sigma is a sigma.
+-- There are no wildcards.
 -- Left out: answers that are deleted or have vanished at the service.
+-- A NUL counts as a blank, because the engine would end the text there.
 -- A DuckDB file with an index of words (full_text_search) has another definition of this macro, with the same columns: it finds whole words.
 CREATE OR REPLACE MACRO "search_answers"(wanted) AS TABLE
 SELECT response_group_uid, question_id, survey_id, question_text, created_at, source, answer, NULL::DOUBLE AS score
 FROM open_answers
-WHERE NOT is_empty AND contains(lower(answer), lower(wanted));
+WHERE NOT is_empty AND contains(
+    replace(lower(upper(nfc_normalize(replace(answer, chr(0), ' ')))), 'ß', 'ss'), replace(lower(upper(nfc_normalize(replace(wanted, chr(0), ' ')))), 'ß', 'ss')
+);
 
 -- How many rows of each survey changed between two moments, as scans saw it. Called with earlier: The earlier moment, UTC. later: The later moment, UTC.
 -- Call it as a table: FROM row_changes(TIMESTAMP '2026-04-01 00:00:00', TIMESTAMP '2026-04-08 00:00:00').

@@ -2,7 +2,7 @@
 --
 -- One row: one answer to an OPEN question, or one transcription; key (response_group_uid, question_id).
 -- Left out: answers that are deleted or have vanished at the service; skipped ones are there, and empty. Times are UTC.
--- Nothing here depends on a language. Two texts are the same if they differ only in case and in the blanks around them.
+-- Nothing here depends on a language. Two texts are the same if they differ only in case (ß is ss) and in the blanks around them.
 --
 -- Columns:
 --   response_group_uid: The session.
@@ -35,5 +35,5 @@ SELECT
     trimmed = '' AS is_empty,
     regexp_matches(trimmed, '(?i)https?://|www\.|[^\s@]+@[^\s@]+\.[^\s@]') AS has_link,
     CASE WHEN trimmed <> ''
-        THEN count(*) OVER (PARTITION BY survey_id, question_id, source, lower(trimmed)) END AS repeats
+        THEN count(*) OVER (PARTITION BY survey_id, question_id, source, replace(lower(upper(nfc_normalize(replace(trimmed, chr(0), ' ')))), 'ß', 'ss')) END AS repeats
 FROM measured

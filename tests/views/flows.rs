@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::NaiveDate;
+use unicode_normalization::UnicodeNormalization as _;
 
 use super::{
     recompute::Rows,
@@ -153,7 +154,7 @@ pub fn open_answers(truth: &Truth) -> Rows {
     }
     let trimmed = |text: &Cell| text.as_deref().unwrap_or_default().trim().to_owned();
     let same = |answer: &Answer, source: &str, text: &Cell| {
-        (answer.survey_id, answer.question_id, source.to_owned(), trimmed(text).to_lowercase())
+        (answer.survey_id, answer.question_id, source.to_owned(), folded(&trimmed(text)))
     };
     let mut repeats: BTreeMap<_, usize> = BTreeMap::new();
     for (answer, source, text) in &texts {
@@ -189,6 +190,12 @@ pub fn open_answers(truth: &Truth) -> Rows {
         ]
     };
     texts.iter().map(row).collect()
+}
+
+/// The text without regard to case, with a blank for NUL. Rust's capitals of `ß` are `SS`, and its lower-case letters
+/// have a final sigma.
+pub fn folded(text: &str) -> String {
+    text.nfc().collect::<String>().to_uppercase().to_lowercase().replace('ς', "σ").replace('\0', " ")
 }
 
 pub fn questions(truth: &Truth) -> Rows {

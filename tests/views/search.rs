@@ -46,6 +46,10 @@ const TEXTS: &[(&str, &str)] = &[
     ("once", "a refund for the slow export of a very long report that nobody reads"),
     ("inside", "refundable"),
     ("digits", "error 404 at 10:30"),
+    ("sharp", "Die Straße ist zu groß"),
+    ("sharp-capitals", "DIE STRASSE IST GROSS"),
+    ("sigma", "Μεγάλος δρόμος"),
+    ("sigma-capitals", "ΜΕΓΆΛΟΣ ΔΡΌΜΟΣ"),
 ];
 
 /// What is asked for, and the sessions that have all of its words.
@@ -75,6 +79,18 @@ const WANTED: &[(&str, &[&str])] = &[
     ("404", &["digits"]),
     ("10:30", &["digits"]),
     ("!?", &["points"]),
+];
+
+/// What is asked for in any case, and the sessions that have it, with and without an index.
+const WANTED_IN_ANY_CASE: &[(&str, &[&str])] = &[
+    ("strasse", &["sharp", "sharp-capitals"]),
+    ("Straße", &["sharp", "sharp-capitals"]),
+    ("STRAẞE", &["sharp", "sharp-capitals"]),
+    ("GROSS", &["sharp", "sharp-capitals"]),
+    ("δρόμος", &["sigma", "sigma-capitals"]),
+    ("ΔΡΌΜΟΣ", &["sigma", "sigma-capitals"]),
+    ("ΜΕΓΆΛΟΣ", &["sigma", "sigma-capitals"]),
+    ("δρο\u{301}μος", &["sigma", "sigma-capitals"]),
 ];
 
 fn long_word() -> String {
@@ -167,6 +183,7 @@ fn words_of_answers(service: &Service) -> BTreeMap<(String, String), Vec<String>
             }
             match words.last_mut() {
                 _ if stands_alone => words.push(String::new()),
+                Some(word) if matches!(letter, 'ß' | 'ẞ') => word.push_str("ss"),
                 Some(word) if letter.is_alphanumeric() => word.extend(letter.to_lowercase()),
                 _ => {}
             }
@@ -210,7 +227,7 @@ fn the_search_index_ranks_whole_words_best_first() {
     let done = place.run(&["backfill", "--from", &days_ago(DAYS + 2)]).expect(0);
     assert!(done.stderr.contains("made the index of words"), "{}", done.stderr);
     let warehouse = duckdb(&place);
-    for (wanted, expected) in WANTED {
+    for (wanted, expected) in WANTED.iter().chain(WANTED_IN_ANY_CASE) {
         let found: BTreeSet<String> =
             sessions(&warehouse, wanted).into_iter().filter(|session| session.starts_with("search-")).collect();
         assert_eq!(found, planted(expected), "{wanted}");
@@ -271,6 +288,9 @@ fn without_the_extension_the_plain_search_works_with_a_warning() {
         }
         let warehouse = duckdb(&place);
         assert_eq!(sessions(&warehouse, "REFUND"), wanted);
+        for (wanted, expected) in WANTED_IN_ANY_CASE {
+            assert_eq!(sessions(&warehouse, wanted), planted(expected), "{wanted}");
+        }
         assert_eq!(warehouse.text("SELECT count(score) FROM search_answers('refund')").as_deref(), Some("0"));
         assert_eq!(warehouse.text(SCHEMAS).as_deref(), Some("0"));
     };

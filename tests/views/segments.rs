@@ -2,14 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::json;
+use studysync_sandbox::ListName;
+
 use super::{
+    flows::folded,
     hostile_service,
     recompute::{Rows, by_question, cell, optional, parts, scale_of, score_cells},
     truth::{Answer, Truth, integer},
     two_nights,
     warehouse::{Warehouse, assert_same},
 };
-use crate::harness::{Cell, expected::Expected};
+use crate::harness::{Cell, Place, Service, days_ago, expected::Expected, small};
 
 const ANSWERS_MIN: usize = 5;
 
@@ -29,15 +33,27 @@ fn segments(truth: &Truth, expected: &Expected, segment: &str) -> Vec<Cell> {
         match segment {
             "triggering_event" => snapshots.get(&answer.session)?.row["triggering_event"].clone(),
             "url_path" => {
-                let url = answer.row["url"].clone().or_else(|| answer.row["meta_href"].clone())?;
-                let rest = url.split_once("//").map_or("", |(_, rest)| rest);
-                let path = rest.find('/').map_or("", |at| &rest[at..]);
-                Some(path.split(['?', '#']).next().unwrap_or_default().to_owned())
+                let addresses = [&answer.row["url"], &answer.row["meta_href"]];
+                addresses.into_iter().flatten().find_map(|address| path(address))
             }
             meta => answer.row[&format!("meta_{meta}")].clone(),
         }
     };
     truth.answers.iter().map(of).collect()
+}
+
+/// The path of an address with a host; `None` if the text is none.
+fn path(text: &str) -> Option<String> {
+    let (scheme, rest) = text.trim().split_once("//")?;
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "+.-".contains(letter);
+    let name = scheme.strip_suffix(':').unwrap_or(scheme);
+    let is_scheme = name.starts_with(|letter: char| letter.is_ascii_alphabetic()) && name.chars().all(is_letter);
+    let (host, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let is_host = !host.is_empty() && !host.contains(char::is_whitespace);
+    let is_file = is_scheme && host.is_empty() && path.starts_with('/');
+    let is_address = scheme.is_empty() || (is_scheme && scheme.len() > name.len());
+    (is_address && (is_host || is_file))
+        .then(|| path.split(['?', '#']).next().unwrap_or_default().trim_end().to_owned())
 }
 
 /// The answers of each segment.
@@ -212,16 +228,61 @@ fn the_text_search_treats_wildcards_as_plain_letters() {
     let (place, expected) = two_nights(&service);
     let truth = Truth::of(&expected);
     let open = super::flows::open_answers(&truth);
-    let words = ["e", "%", "_", "\\", "'", "THE", "ß", "", "no text has this"];
+    let words = ["e", "%", "_", "\\", "'", "THE", "ß", "SS", "σ", "", "no text has this"];
     for warehouse in Warehouse::all(&place).iter().take(2) {
         for word in words {
             let holds = |row: &&Vec<Cell>| {
                 row[8].as_deref() == Some("false")
-                    && row[6].as_deref().unwrap_or_default().to_lowercase().contains(&word.to_lowercase())
+                    && folded(row[6].as_deref().unwrap_or_default()).contains(&folded(word))
             };
             let wanted = open.iter().filter(holds).count();
             let sql = format!("SELECT count(*) FROM search_answers('{}')", word.replace('\'', "''"));
             assert_eq!(warehouse.text(&sql), cell(wanted), "{word}, {}", warehouse.name);
         }
+    }
+}
+
+/// A url, a meta.href, and the path.
+const PATHS: &[(&str, &str, Option<&str>)] = &[
+    ("https://a.example/b/c?x=/y#z", "https://h.example/h", Some("/b/c")),
+    ("https://a.example/", "https://h.example/h", Some("/")),
+    ("https://a.example", "https://h.example/h", Some("")),
+    ("https://a.example?next=//b.example/c", "", Some("")),
+    ("//a.example/b", "", Some("/b")),
+    ("app://screen/detail", "", Some("/detail")),
+    ("file:///b/c", "", Some("/b/c")),
+    (" https://a.example/b \n", "", Some("/b")),
+    ("", "https://h.example/h?x", Some("/h")),
+    ("   ", "https://h.example/h", Some("/h")),
+    ("n/a", "https://h.example/h", Some("/h")),
+    ("", "", None),
+    ("n/a", "unknown", None),
+    ("https://", "//", None),
+    ("mailto:a@b.example", "about:blank", None),
+    ("see https://a.example/b", "// a comment /b", None),
+    ("a.example/b", "/b", None),
+];
+
+#[test]
+fn a_text_that_is_no_address_has_no_path() {
+    let service = Service::start(small(30, 3));
+    for (number, (url, href, _)) in PATHS.iter().enumerate() {
+        let record = json!({
+            "createdAt": "2026-01-30T10:00:00Z", "updatedAt": "2026-01-30T10:00:00Z", "questionId": number, "questionType": "NPS",
+            "response": 9, "responseGroupUid": "paths", "surveyId": 901, "visitorId": 1, "url": url, "meta": {"href": href},
+        });
+        service.control().plant(ListName::Responses, &record.to_string(), None).unwrap();
+    }
+    let place = Place::new(&service);
+    place.report(&["backfill", "--from", &days_ago(3)], 0);
+    for warehouse in Warehouse::all(&place).iter().take(2) {
+        let sql = "SELECT segment_value FROM answer_segments('url_path') WHERE response_group_uid = 'paths' ORDER BY question_id";
+        let found: Vec<Cell> = warehouse.query(sql).into_iter().flatten().collect();
+        for ((url, href, path), found) in PATHS.iter().zip(&found) {
+            assert_eq!(found.as_deref(), *path, "{}: {url:?}, {href:?}", warehouse.name);
+            let expected = self::path(url).or_else(|| self::path(href));
+            assert_eq!(expected.as_deref(), *path, "the second computation: {url:?}, {href:?}");
+        }
+        assert_eq!(found.len(), PATHS.len());
     }
 }

@@ -1,7 +1,7 @@
 -- The text answers and transcriptions that contain every word of a text, best first.
 --
 -- Call it as a table: FROM search_answers('slow export').
--- One row: one answer of open_answers. A word is a sequence of letters and digits. Whole words match, in any order; case and accents do not count.
+-- One row: one answer of open_answers. A word is a sequence of letters and digits. Whole words match, in any order; case and accents do not count: ß is ss.
 -- Chinese, Japanese, Thai, Lao, Khmer and Burmese are written without blanks: there, a sequence of letters is found anywhere in an answer.
 -- A text without any letter or digit is searched for literally.
 -- Left out: answers that are deleted or have vanished at the service, and answers that were added since the last run made the index.
@@ -24,7 +24,7 @@ WITH wanted_words AS (
     FROM (
         SELECT unnest(string_split(regexp_replace(
             lower(strip_accents(regexp_replace(
-                wanted, '([\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])', ' \1 ', 'g'
+                replace(lower(upper(nfc_normalize(replace(wanted, chr(0), ' ')))), 'ß', 'ss'), '([\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])', ' \1 ', 'g'
             ))),
             '[^\p{L}\p{M}\p{N}]+', ' ', 'g'
         ), ' ')) AS word
@@ -65,8 +65,8 @@ found AS (
     WHERE NOT answers.is_empty
         -- Letters whose marks change the word, and those that stand without blanks, must be there as they were asked for.
         AND len(list_filter(
-            regexp_extract_all(lower(nfc_normalize(wanted)), '[^\p{Latin}\p{Greek}\p{Cyrillic}\p{Common}\p{Inherited}]+'),
-            lambda run: NOT contains(lower(nfc_normalize(answers.answer)), run)
+            regexp_extract_all(replace(lower(upper(nfc_normalize(replace(wanted, chr(0), ' ')))), 'ß', 'ss'), '[^\p{Latin}\p{Greek}\p{Cyrillic}\p{Common}\p{Inherited}]+'),
+            lambda run: NOT contains(replace(lower(upper(nfc_normalize(replace(answers.answer, chr(0), ' ')))), 'ß', 'ss'), run)
         )) = 0
     UNION ALL
     SELECT response_group_uid, question_id, survey_id, question_text, created_at, source, answer, NULL

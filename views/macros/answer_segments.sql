@@ -3,6 +3,7 @@
 -- Call it as a table: FROM answer_segments('attribute:plan'), and join it to other views by response_group_uid and question_id.
 -- One row: one current answer; key (response_group_uid, question_id).
 -- Left out: answers that are deleted or have vanished at the service.
+-- A path is that of the field url, else that of meta.href; a text that is no address with a host has no path.
 -- Snapshots are those at the time of the answer (with_snapshots), custom metadata is that of link studies (with_custom_metadata).
 --
 -- Parameters:
@@ -12,15 +13,20 @@
 -- Columns:
 --   response_group_uid: The session.
 --   question_id: The question.
---   segment_value: The segment; NULL when it is not known.
+--   segment_value: The segment; NULL when it is not known. The path of an address without a path is empty.
 SELECT
     answer.response_group_uid, answer.question_id,
     CASE
         WHEN segment = 'browser' THEN answer.meta_browser
         WHEN segment = 'os' THEN answer.meta_os
         WHEN segment = 'language' THEN answer.meta_language
-        WHEN segment = 'url_path' THEN
-            regexp_extract(coalesce(answer.url, answer.meta_href), '^(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#]*([^?#]*)', 1)
+        WHEN segment = 'url_path' THEN regexp_extract(
+            list_filter(
+                [answer.url, answer.meta_href],
+                lambda address: regexp_matches(address, '^\s*(?:(?:[A-Za-z][A-Za-z0-9+.-]*:)?//[^/?#\s]+(?:[/?#]|\s*$)|[A-Za-z][A-Za-z0-9+.-]*:///)')
+            )[1],
+            '^\s*[^/?#]*//[^/?#\s]*([^?#]*?)\s*(?:[?#]|$)', 1
+        )
         WHEN segment = 'triggering_event' THEN snapshot.triggering_event
         WHEN starts_with(segment, 'attribute:') THEN attribute.value_text
         WHEN starts_with(segment, 'metadata:') THEN metadata.value_text

@@ -35,7 +35,9 @@ pub(super) fn make(engine: &Engine, path: &Path) -> Result<bool, LoadError> {
     let texts = format!(
         "DROP SCHEMA IF EXISTS {INDEX_SCHEMA} CASCADE;
          CREATE TABLE {TEXTS_TABLE} AS
-         SELECT question_id || ' ' || response_group_uid AS name, regexp_replace(answer, '({WITHOUT_BLANKS})', ' \\1 ', 'g') AS words
+         SELECT
+             question_id || ' ' || response_group_uid AS name,
+             regexp_replace(replace(lower(upper(nfc_normalize(replace(answer, chr(0), ' ')))), 'ß', 'ss'), '({WITHOUT_BLANKS})', ' \\1 ', 'g') AS words
          FROM open_answers WHERE NOT is_empty"
     );
     // This statement is executed alone: the engine looks up the table when it parses the statement, so an earlier call

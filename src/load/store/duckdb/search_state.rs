@@ -17,7 +17,7 @@ pub(super) const INDEX_KEY: &str = "search_index";
 /// it.
 pub(super) const CURRENT_KEY: &str = "search_index_current";
 /// Version of the index. Each change to how the index is made or read must change the version.
-const VERSION: &str = "1";
+const VERSION: &str = "2";
 /// Tables whose rows are indexed.
 const INDEXED_TABLES: [&str; 2] = ["responses", "response_media"];
 
@@ -91,12 +91,12 @@ mod tests {
 
     #[test]
     fn an_index_is_current_only_with_mark_version_and_macro() {
-        let (ours, mark) = ((INDEX_KEY, "1 made after scan x"), (CURRENT_KEY, "true"));
+        let (ours, mark) = ((INDEX_KEY, "2 made after scan x"), (CURRENT_KEY, "true"));
         assert_eq!(state(&[], true), IndexState::Missing);
         assert_eq!(state(&[mark], true), IndexState::Missing);
         assert_eq!(state(&[ours, mark], true), IndexState::Current);
         assert_eq!(state(&[ours], true), IndexState::Old);
         assert_eq!(state(&[ours, mark], false), IndexState::Old);
-        assert_eq!(state(&[(INDEX_KEY, "2 made after scan x"), mark], true), IndexState::Old);
+        assert_eq!(state(&[(INDEX_KEY, "1 made after scan x"), mark], true), IndexState::Old);
     }
 }
