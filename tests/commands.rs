@@ -7,6 +7,7 @@ mod moved;
 mod outputs;
 mod planning;
 mod queries;
+mod query_types;
 mod secrets;
 mod signals;
 mod typos;

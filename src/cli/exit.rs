@@ -1,6 +1,6 @@
 //! The error of a command, with its exit code and its hint. Only this file prints the causes of an error.
 
-use std::io;
+use std::{borrow::Cow, io};
 
 use crate::{
     config::ConfigError,
@@ -115,7 +115,15 @@ impl CommandError {
     }
 
     /// Returns what the user can do about the error; `None` if the error itself says so, or nothing is known.
-    pub fn hint(&self) -> Option<&'static str> {
+    pub fn hint(&self) -> Option<Cow<'static, str>> {
+        match self {
+            CommandError::Query(LoadError::Column { hint, .. }) => Some(hint.clone().into()),
+            _ => self.known_hint().map(Cow::Borrowed),
+        }
+    }
+
+    /// Returns the hint of an error whose hint is always the same text.
+    fn known_hint(&self) -> Option<&'static str> {
         match self {
             CommandError::Erase(error) | CommandError::NotErased(error) => match error {
                 EraseError::Pipeline(error) => pipeline_hint(error),

@@ -71,6 +71,9 @@ pub enum LoadError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A format cannot hold a column of a query: change the query as the hint says.
+    #[error("the column {column} cannot be written: {why}")]
+    Column { column: String, why: String, hint: String },
     /// A query exceeded its time limit: change the query, or raise the limit.
     #[error("no answer within {} s", limit.as_secs_f64())]
     TimedOut { limit: std::time::Duration },

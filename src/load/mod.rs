@@ -34,7 +34,7 @@ pub use json_rows::{json_rows, read_parquet_file};
 pub use lock_wait::LockPatience;
 pub use open::{Opening, Place, start_engine};
 pub use persons::{CoOccurrence, Mention, PeopleFound, SearchReport};
-pub use reader::{QueryResult, Reader, ReaderLimits, Streamed, in_place, statements};
+pub use reader::{QueryResult, Reader, ReaderLimits, RowFormat, RowsQuery, Streamed, in_place, statements};
 pub use rows_file::ParquetRows;
 pub use scan::{Difference, Differences, Example, Pages};
 pub use store::{ParquetOptions, PartitionBy, TimeRange};

@@ -5,6 +5,8 @@
 //! names the process. A run cannot write a DuckDB file that a reader has open, so the reader should be closed after the
 //! query.
 
+mod columns;
+mod pivot;
 mod script;
 mod seal;
 mod timer;
@@ -30,6 +32,7 @@ use crate::{
     files,
     schema::{self, Table, ViewKind, quote_identifier, quote_text},
 };
+pub use columns::{RowFormat, RowsQuery};
 pub use script::{in_place, statements};
 use seal::check_reads_only;
 use timer::StatementTimer;
@@ -150,15 +153,29 @@ impl Reader {
         Ok(QueryResult { schema, batches: kept, truncated: streamed.truncated })
     }
 
-    /// Checks that a statement only reads, and that the tables, columns and functions that it names exist. Does not run
-    /// the statement.
+    /// Checks that a statement only reads, and that the tables, columns and functions that it names exist. Returns the
+    /// statement as the format needs it. Does not run the statement, except for the values of a PIVOT that lists none.
     ///
     /// # Errors
-    /// As [`Reader::query`].
-    pub fn check(&self, sql: &str) -> Result<(), LoadError> {
+    /// The errors of [`Reader::query`]; `Column` for a column that the format cannot hold.
+    pub fn plan(&self, sql: &str, format: RowFormat) -> Result<RowsQuery, LoadError> {
         check_reads_only(&self.connection, sql)?;
-        let prepared = self.connection.prepare(sql).map(drop);
-        prepared.map_err(LoadError::engine("run the query"))
+        let timer = self.timer()?;
+        let planned = timer.during(|| RowsQuery::new(&self.connection, sql, format));
+        if timer.is_used_up() { Err(LoadError::TimedOut { limit: self.statement_time }) } else { planned }
+    }
+
+    /// Runs a planned statement, as [`Reader::stream`] does. The batches have what the format can hold.
+    ///
+    /// # Errors
+    /// As [`Reader::stream`]; `Column` for a value that the format does not have.
+    pub fn stream_planned<E: From<LoadError>>(
+        &mut self,
+        query: &RowsQuery,
+        rows_max: usize,
+        mut take: impl FnMut(RecordBatch) -> Result<(), E>,
+    ) -> Result<Streamed, E> {
+        self.run(&query.sql, rows_max, |batch| take(query.present(&batch)?))
     }
 
     /// Runs one read-only statement and calls `take` with batches of its result, at most `rows_max` rows in total. The
@@ -170,11 +187,25 @@ impl Reader {
         &mut self,
         sql: &str,
         rows_max: usize,
-        mut take: impl FnMut(RecordBatch) -> Result<(), E>,
+        take: impl FnMut(RecordBatch) -> Result<(), E>,
     ) -> Result<Streamed, E> {
         check_reads_only(&self.connection, sql)?;
-        let timer = StatementTimer::new(self.connection.interrupt_handle(), self.statement_time)
-            .map_err(|source| LoadError::Engine { action: "run the query".into(), source: source.into() })?;
+        self.run(sql, rows_max, take)
+    }
+
+    fn timer(&self) -> Result<StatementTimer, LoadError> {
+        StatementTimer::new(self.connection.interrupt_handle(), self.statement_time)
+            .map_err(|source| LoadError::Engine { action: "run the query".into(), source: source.into() })
+    }
+
+    /// Runs a checked statement, as [`Reader::stream`] does.
+    fn run<E: From<LoadError>>(
+        &self,
+        sql: &str,
+        rows_max: usize,
+        mut take: impl FnMut(RecordBatch) -> Result<(), E>,
+    ) -> Result<Streamed, E> {
+        let timer = self.timer()?;
         let failed = |source| {
             if timer.is_used_up() {
                 LoadError::TimedOut { limit: self.statement_time }

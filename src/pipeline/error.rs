@@ -118,7 +118,8 @@ pub fn load_code(error: &LoadError) -> u8 {
         | LoadError::Newer { .. }
         | LoadError::Missing { .. }
         | LoadError::NotOurs { .. }
-        | LoadError::ForeignObject { .. } => 2,
+        | LoadError::ForeignObject { .. }
+        | LoadError::Column { .. } => 2,
         _ => 1,
     }
 }

@@ -158,3 +158,91 @@ fn a_printed_table_escapes_control_characters() {
     let none = run("SELECT 1 AS one WHERE false", &[]);
     assert!(none.stdout.contains("one") && none.stdout.ends_with("0 rows\n"), "{}", none.stdout);
 }
+
+#[test]
+fn query_runs_every_statement_that_only_reads() {
+    let (_service, place) = filled();
+    let pivot = "PIVOT (SELECT question_type, 1 AS one FROM responses) ON question_type USING sum(one)";
+    for sql in [
+        pivot,
+        "PIVOT (SELECT 'a' AS k, 1 AS v) ON k IN ('a', 'b') USING sum(v)",
+        "FROM (PIVOT (SELECT 'a' AS k, 1 AS v) ON k USING sum(v))",
+        "UNPIVOT (SELECT 1 AS a, 2 AS b) ON a, b INTO NAME name VALUE value",
+        "FROM (SELECT 1 AS a, 2 AS b) UNPIVOT (value FOR name IN (a, b))",
+        "EXPLAIN SELECT count(*) FROM responses",
+        "explain (FORMAT json) FROM responses",
+        "EXPLAIN /* why */ ANALYZE SELECT 1",
+        "EXPLAIN PIVOT (SELECT 'a' AS k, 1 AS v) ON k IN ('a') USING sum(v)",
+        "SUMMARIZE responses",
+        "SUMMARIZE SELECT 1 AS one",
+        "DESCRIBE responses",
+        "DESCRIBE SELECT 1 AS one",
+        "SHOW TABLES",
+        "SHOW ALL TABLES",
+        "SHOW DATABASES",
+        "SHOW responses",
+        "FROM responses LIMIT 1",
+        "TABLE surveys",
+        "VALUES (1), (2)",
+        "WITH one AS (SELECT 1 AS n) FROM one -- done",
+        "(SELECT 1) UNION ALL (SELECT 2)",
+    ] {
+        for (format, run) in [
+            ("json", Place::run as fn(&Place, &[&str]) -> Done),
+            ("parquet", Place::run),
+            ("csv", Place::run_on_parquet),
+        ] {
+            let out = place.path(&format!("rows.{format}")).display().to_string();
+            let done = run(&place, &["query", sql, "--out", &out]).expect(0);
+            assert!(done.stderr.is_empty() && std::fs::metadata(&out).unwrap().len() > 0, "{sql}: {}", done.stderr);
+        }
+    }
+    let counts = place.run(&["query", pivot, "--format", "json"]).expect(0).json();
+    let by_type = "SELECT count(*) FROM responses WHERE question_type = 'NPS'";
+    assert_eq!(counts["NPS"].as_i64(), Some(place.duckdb_tables().count(by_type)), "{counts}");
+    let plan = place.run(&["query", "EXPLAIN SELECT name FROM surveys WHERE id > 7"]).expect(0).stdout;
+    assert!(plan.lines().count() > 5 && plan.contains("┌─") && !plan.contains("\\n"), "{plan}");
+}
+
+#[test]
+fn no_form_of_a_read_can_write_or_call_a_function() {
+    let (_service, place) = filled();
+    let before = std::fs::read(place.duckdb()).unwrap();
+    for sql in [
+        "EXPLAIN DELETE FROM responses",
+        "EXPLAIN ANALYZE DELETE FROM responses",
+        "EXPLAIN ANALYZE (DELETE FROM responses)",
+        "EXPLAIN (FORMAT json) DELETE FROM responses",
+        "EXPLAIN (ANALYZE) INSERT INTO responses FROM responses",
+        "EXPLAIN EXPLAIN ANALYZE DELETE FROM responses",
+        "EXPLAIN ANALYZE COPY responses TO 'stolen.csv'",
+        "EXPLAIN ANALYZE SELECT getenv('HOME')",
+        "EXPLAIN ANALYZE CREATE TABLE t AS SELECT 1",
+        "EXPLAIN SET memory_limit = '100GB'",
+        "PIVOT (DELETE FROM responses RETURNING *) ON question_type USING count(*)",
+        "PIVOT (SELECT getenv('HOME') AS home) ON home USING count(*)",
+        "PIVOT responses ON getenv('HOME') USING count(*)",
+        "PIVOT responses ON question_type IN (SELECT getenv('HOME')) USING count(*)",
+        "PIVOT 'secret.csv' ON a USING count(*)",
+        "UNPIVOT (SELECT getenv('HOME') AS a) ON a",
+        "SUMMARIZE SELECT getenv('HOME')",
+        "SUMMARIZE 'secret.csv'",
+        "DESCRIBE SELECT getenv('HOME')",
+        "DESCRIBE FROM read_text('/etc/passwd')",
+        "SHOW TABLES; DELETE FROM responses",
+        "CREATE TABLE t AS PIVOT responses ON question_type USING count(*)",
+        "SHOW TABLES FROM nowhere",
+    ] {
+        for run in [Place::run, Place::run_on_parquet] {
+            let done = run(&place, &["query", sql]).expect(1);
+            assert!(
+                done.stdout.is_empty() && done.stderr.starts_with("error:"),
+                "{sql}: {} {}",
+                done.stdout,
+                done.stderr
+            );
+        }
+    }
+    assert!(before == std::fs::read(place.duckdb()).unwrap(), "a query wrote to the warehouse");
+    assert!(!place.path("stolen.csv").exists());
+}

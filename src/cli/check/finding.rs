@@ -1,5 +1,7 @@
 //! The result of one check.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use super::super::CommandError;
@@ -27,7 +29,7 @@ impl Finding {
     /// Returns the finding for an error, with the exit code and the hint of the error.
     pub fn error(what: &'static str, error: impl Into<CommandError>) -> Self {
         let error: CommandError = error.into();
-        let what_to_do = error.hint().map(str::to_owned);
+        let what_to_do = error.hint().map(Cow::into_owned);
         Self { what, is_well: false, exit_code: error.exit_code(), found: error.chain(), what_to_do }
     }
 

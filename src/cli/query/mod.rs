@@ -1,6 +1,7 @@
 //! `studysync query`: runs read-only SQL over the warehouse. `table` and `formats` write the rows.
 
 mod formats;
+mod moments;
 mod rows;
 mod table;
 
@@ -14,7 +15,7 @@ use clap::{Args, ValueEnum};
 
 use crate::{
     files::Access,
-    load::{LoadError, ReaderLimits, in_place, statements},
+    load::{LoadError, ReaderLimits, RowFormat, RowsQuery, in_place, statements},
     model::parse_duration,
     text,
 };
@@ -28,9 +29,11 @@ use super::{
 };
 use formats::{Csv, Json, Parquet};
 use rows::RowWriter;
-use table::{Layout, Table};
+use table::{Layout, Plan, Table};
 
 const ROWS_DEFAULT: usize = 1000;
+/// The extensions of files that have a format.
+const EXTENSIONS: &str = ".csv, .json, .ndjson, .jsonl, .parquet or .txt (a table)";
 /// Memory of the process besides the data of DuckDB: stacks of threads, code, and rows that are being written.
 const OWN_MEMORY_BYTES: u64 = 1 << 30;
 
@@ -62,7 +65,7 @@ pub(super) struct QueryArgs {
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Format of the rows [default: by the extension of --out (.csv, .json, .ndjson, .jsonl, .parquet), else table]
+    /// Format of the rows [default: by the extension of --out (csv, json, ndjson, jsonl, parquet, txt), else table]
     #[arg(long, value_enum)]
     format: Option<Format>,
 
@@ -97,14 +100,30 @@ enum Format {
 }
 
 impl Format {
-    /// Returns the format of a file by its extension; `None` if the extension is unknown.
-    fn of_file(file: &Path) -> Option<Format> {
-        let ending = file.extension()?.to_str()?.to_ascii_lowercase();
-        match ending.as_str() {
-            "csv" => Some(Format::Csv),
-            "json" | "ndjson" | "jsonl" => Some(Format::Json),
-            "parquet" => Some(Format::Parquet),
-            _ => None,
+    /// Returns the format of a file by its extension; `None` if the file has no extension.
+    ///
+    /// # Errors
+    /// `Usage` if the extension is unknown.
+    fn of_file(file: &Path) -> Result<Option<Format>, CommandError> {
+        let Some(extension) = file.extension() else { return Ok(None) };
+        match extension.to_string_lossy().to_ascii_lowercase().as_str() {
+            "csv" => Ok(Some(Format::Csv)),
+            "json" | "ndjson" | "jsonl" => Ok(Some(Format::Json)),
+            "parquet" => Ok(Some(Format::Parquet)),
+            "txt" => Ok(Some(Format::Table)),
+            unknown => Err(CommandError::Usage(format!(
+                "cannot write {}: no format has the extension .{unknown}: use {EXTENSIONS}, or name a format with --format",
+                file.display()
+            ))),
+        }
+    }
+
+    /// Returns what values the format can hold.
+    fn rows(self) -> RowFormat {
+        match self {
+            Format::Table | Format::Lines | Format::Csv => RowFormat::Text,
+            Format::Json => RowFormat::Json,
+            Format::Parquet => RowFormat::Parquet,
         }
     }
 
@@ -116,8 +135,9 @@ impl Format {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    fn writer(self, is_terminal: bool) -> Box<dyn RowWriter> {
+    fn writer(self, is_terminal: bool, is_plan: bool) -> Box<dyn RowWriter> {
         match self {
+            Format::Table | Format::Lines if is_plan => Box::new(Plan),
             Format::Table if is_terminal => Box::new(Table::new(Layout::Terminal)),
             Format::Table => Box::new(Table::new(Layout::Wide)),
             Format::Lines => Box::new(Table::new(Layout::Lines)),
@@ -160,7 +180,7 @@ pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError
     let settings = args.locations.settings(&context).build()?;
     settings.require_warehouse()?;
     let is_terminal = args.out.is_none() && context.printer.is_terminal();
-    let format = format_of(args);
+    let format = format_of(args)?;
     if format == Format::Parquet && is_terminal {
         let problem = "Parquet is not for a terminal: name a file with --out, or redirect the output";
         return Err(CommandError::Usage(problem.to_owned()));
@@ -178,18 +198,21 @@ pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError
     if statements.is_empty() {
         return Err(CommandError::Usage("there is no statement, only blanks and comments".to_owned()));
     }
-    for sql in statements.iter().filter(|_| statements.len() > 1) {
-        reader.check(sql).map_err(CommandError::Query)?;
+    let plan = |sql: &String| reader.plan(sql, format.rows()).map_err(CommandError::Query);
+    let queries: Vec<RowsQuery> = statements.iter().map(plan).collect::<Result<_, _>>()?;
+    for (name, new_name) in queries.iter().flat_map(|query| &query.renamed) {
+        write_stderr(&format!("two columns have the name {name}: one is written as {new_name}\n"));
     }
     let rows_max = args.rows.unwrap_or(if format.is_for_people() { ROWS_DEFAULT } else { usize::MAX });
     let is_truncated = write_to(args.out.as_deref(), Access::Private, &context.printer, |out| {
         let mut is_truncated = false;
-        for (at, sql) in statements.iter().enumerate() {
+        for (at, query) in queries.iter().enumerate() {
             if at > 0 && format != Format::Json {
                 out.write_all(b"\n")?;
             }
-            let mut writer = format.writer(is_terminal);
-            let streamed = reader.stream(sql, rows_max, |batch| Ok::<(), WriteError>(writer.write(out, &batch)?))?;
+            let mut writer = format.writer(is_terminal, query.is_plan);
+            let write = |batch| Ok::<(), WriteError>(writer.write(out, &batch)?);
+            let streamed = reader.stream_planned(query, rows_max, write)?;
             writer.finish(out)?;
             is_truncated |= streamed.truncated;
         }
@@ -203,8 +226,14 @@ pub(super) fn run(args: &QueryArgs, context: Context) -> Result<u8, CommandError
 
 /// Returns the format of --format, else the format of the file's extension, else a table. A message reports if the two
 /// formats differ.
-fn format_of(args: &QueryArgs) -> Format {
-    let of_file = args.out.as_deref().and_then(Format::of_file);
+///
+/// # Errors
+/// `Usage` if there is no --format, and the extension is unknown.
+fn format_of(args: &QueryArgs) -> Result<Format, CommandError> {
+    let of_file = match (args.out.as_deref().map(Format::of_file), args.format) {
+        (Some(Err(error)), None) => return Err(error),
+        (of_file, _) => of_file.and_then(Result::ok).flatten(),
+    };
     if let (Some(format), Some(of_file), Some(out)) = (args.format, of_file, &args.out)
         && format != of_file
     {
@@ -213,7 +242,7 @@ fn format_of(args: &QueryArgs) -> Format {
             "{name} is written as {format} because of --format, despite its extension for {of_file}\n"
         ));
     }
-    args.format.or(of_file).unwrap_or(Format::Table)
+    Ok(args.format.or(of_file).unwrap_or(Format::Table))
 }
 
 /// Reads the statements from the argument, the file or standard input.

@@ -14,7 +14,7 @@ use comfy_table::{ColumnConstraint, ContentArrangement, Width, presets};
 
 use crate::model::is_display_control;
 
-use super::rows::RowWriter;
+use super::{moments, rows::RowWriter};
 
 /// Maximum characters of a value. A longer value is cut, because a text can have megabytes.
 const CELL_CHARS_MAX: usize = 200;
@@ -122,6 +122,28 @@ impl Table {
     }
 }
 
+/// Writes the plan of EXPLAIN, which has lines.
+#[derive(Debug)]
+pub(super) struct Plan;
+
+impl RowWriter for Plan {
+    fn write(&mut self, out: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
+        let Some(column) = batch.columns().last() else { return Ok(()) };
+        let formatter = ArrayFormatter::try_new(column, &FormatOptions::default()).map_err(io::Error::other)?;
+        for row in 0..batch.num_rows() {
+            let text = formatter.value(row).try_to_string().map_err(io::Error::other)?;
+            for line in text.lines() {
+                writeln!(out, "{}", escaped(line.chars()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &mut dyn Write) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl RowWriter for Table {
     /// Stores the rows of a batch as texts. The first batch sets the names and types of the columns.
     fn write(&mut self, _: &mut dyn Write, batch: &RecordBatch) -> io::Result<()> {
@@ -136,7 +158,7 @@ impl RowWriter for Table {
         let formatters: Vec<ArrayFormatter<'_>> = batch
             .columns()
             .iter()
-            .map(|column| ArrayFormatter::try_new(column.as_ref(), &options))
+            .map(|column| moments::formatter(column.as_ref(), &options))
             .collect::<Result<_, _>>()
             .map_err(io::Error::other)?;
         for row in 0..batch.num_rows() {
@@ -195,18 +217,24 @@ fn is_number(word: &str) -> bool {
 /// Returns a value for display, and true if the value was cut.
 fn displayed(text: &str) -> (String, bool) {
     let mut letters = text.chars();
-    let mut cell = String::new();
-    for letter in letters.by_ref().take(CELL_CHARS_MAX) {
-        match is_display_control(letter) {
-            true => cell.extend(letter.escape_default()),
-            false => cell.push(letter),
-        }
-    }
+    let mut cell = escaped(letters.by_ref().take(CELL_CHARS_MAX));
     let is_cut = letters.next().is_some();
     if is_cut {
         cell.push('…');
     }
     (cell, is_cut)
+}
+
+/// Returns the letters with codes in place of control characters.
+fn escaped(letters: impl Iterator<Item = char>) -> String {
+    let mut text = String::new();
+    for letter in letters {
+        match is_display_control(letter) {
+            true => text.extend(letter.escape_default()),
+            false => text.push(letter),
+        }
+    }
+    text
 }
 
 #[cfg(test)]

@@ -2,31 +2,67 @@
 
 use std::ops::Range;
 
+/// A part of a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Token {
+    pub kind: TokenKind,
+    /// The bytes of the token in the script.
+    pub range: Range<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TokenKind {
+    /// White space, or a comment.
+    Blank,
+    /// A keyword, an unquoted name or a number.
+    Word,
+    /// A text in quotes, or a quoted name.
+    Quoted,
+    /// A semicolon, a parenthesis or another sign: one byte.
+    Sign(u8),
+}
+
+/// Splits a script into tokens, which cover it completely.
+pub(super) fn tokens(script: &str) -> impl Iterator<Item = Token> + '_ {
+    let bytes = script.as_bytes();
+    let mut position = 0;
+    std::iter::from_fn(move || {
+        let &byte = bytes.get(position)?;
+        let rest = &bytes[position..];
+        let run = |is_part: fn(u8) -> bool| rest.iter().take_while(|byte| is_part(**byte)).count();
+        let (length, kind) = match byte {
+            b'\'' => (text_length(rest, has_escapes(bytes, position)), TokenKind::Quoted),
+            b'"' => (1 + find(&rest[1..], b"\"").map_or(rest.len(), |end| end + 1), TokenKind::Quoted),
+            b'-' if rest.starts_with(b"--") => (find(rest, b"\n").unwrap_or(rest.len()), TokenKind::Blank),
+            b'/' if rest.starts_with(b"/*") => (comment_length(rest), TokenKind::Blank),
+            b'$' => match dollar_length(bytes, position) {
+                1 => (1, TokenKind::Sign(b'$')),
+                length => (length, TokenKind::Quoted),
+            },
+            _ if byte.is_ascii_whitespace() => (run(|byte| byte.is_ascii_whitespace()), TokenKind::Blank),
+            _ if can_be_in_name(byte) => (run(can_be_in_name), TokenKind::Word),
+            _ => (1, TokenKind::Sign(byte)),
+        };
+        let start = position;
+        position = (position + length).min(bytes.len());
+        Some(Token { kind, range: start..position })
+    })
+}
+
 /// Returns the byte range of each statement in the script. A range includes the comments before the statement and
 /// excludes its semicolon. Blanks and comments without a statement are left out.
 pub fn statements(script: &str) -> Vec<Range<usize>> {
-    let bytes = script.as_bytes();
-    let (mut ranges, mut start, mut has_token, mut position) = (Vec::new(), 0, false, 0);
-    while let Some(&byte) = bytes.get(position) {
-        let rest = &bytes[position..];
-        // Finds the length of the token at `position`. A blank, a comment or a semicolon is no token of a statement.
-        let (length, is_token) = match byte {
-            b';' => {
+    let (mut ranges, mut start, mut has_token) = (Vec::new(), 0, false);
+    for token in tokens(script) {
+        match token.kind {
+            TokenKind::Sign(b';') => {
                 if has_token {
-                    ranges.push(start..position);
+                    ranges.push(start..token.range.start);
                 }
-                (start, has_token) = (position + 1, false);
-                (1, false)
+                (start, has_token) = (token.range.end, false);
             }
-            b'\'' => (text_length(rest, has_escapes(bytes, position)), true),
-            b'"' => (1 + find(&rest[1..], b"\"").map_or(rest.len(), |end| end + 1), true),
-            b'-' if rest.starts_with(b"--") => (find(rest, b"\n").unwrap_or(rest.len()), false),
-            b'/' if rest.starts_with(b"/*") => (comment_length(rest), false),
-            b'$' => (dollar_length(bytes, position), true),
-            _ => (1, !byte.is_ascii_whitespace()),
-        };
-        has_token |= is_token;
-        position += length;
+            kind => has_token |= kind != TokenKind::Blank,
+        }
     }
     if has_token {
         ranges.push(start..script.len());
