@@ -191,6 +191,8 @@ fn the_documented_schedules_without_serve_work_verbatim() {
     // systemd: the unit's own command.
     let unit =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/systemd/studysync.service")).unwrap();
+    // systemd joins lines that end with a backslash, and reads `$$` as `$`.
+    let unit = unit.replace("\\\n", " ").replace("$$", "$");
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
     let start = start.replace("/usr/bin/studysync", &program.display().to_string());
     let start = start.replace("/etc/studysync", &folder);
