@@ -99,6 +99,10 @@ pub(super) struct SandboxArgs {
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     pub hostile_share: f64,
 
+    /// Bytes of text that each response carries in addition
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub text_bytes: u32,
+
     /// Faults as JSON; they win over the flags above. Example: '{"server_error":{"when":{"every":10}}}'
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub faults: String,
@@ -200,6 +204,7 @@ fn settings(args: &SandboxArgs) -> io::Result<Settings> {
         hostile_share: args.hostile_share,
         ties_per_ms: args.ties_per_ms,
         rough: (args.data == DataArg::Rough).then(Rough::default),
+        text_bytes: args.text_bytes,
         api_key: args.api_key.clone(),
         faults,
         ..Settings::default()

@@ -12,6 +12,8 @@ pub const RESPONSES_MAX: u64 = 20_000_000;
 pub const SURVEYS_MAX: u32 = 2000;
 /// Maximum days of history.
 pub const DAYS_MAX: u32 = 20_000;
+/// The largest allowed [`Settings::text_bytes`].
+pub const TEXT_BYTES_MAX: u32 = 16 << 20;
 
 /// How often rough data occurs, as shares from 0.0 to 1.0. Rough data obeys the contract, but evenly generated data
 /// never has it.
@@ -60,6 +62,9 @@ pub struct Settings {
     pub ties_per_ms: u32,
     /// The shares of rough data; `None` for none. See `world::rough`.
     pub rough: Option<Rough>,
+    /// Bytes of text that each response record carries in addition: in a text answer that is not empty, else in a field
+    /// that the contract does not know.
+    pub text_bytes: u32,
     /// The only accepted API key.
     pub api_key: String,
     /// Maximum requests in the log; the oldest are dropped.
@@ -82,6 +87,7 @@ impl Default for Settings {
             hostile_share: 0.0,
             ties_per_ms: 0,
             rough: None,
+            text_bytes: 0,
             api_key: "sandbox-key".into(),
             log_entries_max: 1_000_000,
             faults: Faults::default(),
@@ -100,6 +106,8 @@ impl Settings {
             format!("days: 1 to {DAYS_MAX}")
         } else if !(1..=SURVEYS_MAX).contains(&self.surveys) {
             format!("surveys: 1 to {SURVEYS_MAX}")
+        } else if self.text_bytes > TEXT_BYTES_MAX {
+            format!("text_bytes: at most {TEXT_BYTES_MAX}")
         } else if shares.iter().any(|share| !(0.0..=1.0).contains(share)) {
             "shares: 0.0 to 1.0".to_owned()
         } else if self.now_ms < 0 {

@@ -70,6 +70,7 @@ impl World {
             gone_visitors: HashSet::new(),
             next_serial: 0,
             rough: settings.rough,
+            more_text: words::text_of_bytes(settings.text_bytes as usize, seed),
         };
         // No survey has this wording. The hostile wordings have to be the last ones, because `make_hostile` finds them
         // by their position.

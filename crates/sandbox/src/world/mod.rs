@@ -130,6 +130,8 @@ pub(crate) struct World {
     next_serial: u32,
     /// The shares of rough data; `None` for none.
     rough: Option<Rough>,
+    /// The text that each response record carries in addition.
+    more_text: String,
 }
 
 impl World {

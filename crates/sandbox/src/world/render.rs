@@ -44,7 +44,7 @@ impl World {
         }
         self.write_question(out, row.wording);
         out.push(b',');
-        out.extend_from_slice(row.answer.as_bytes());
+        self.write_answer(out, row);
         self.write_session(out, row.session, row.survey_id);
         if let Some(visitor) = self.visitor_of(row.session) {
             visitor.write_identity(out);
@@ -53,6 +53,27 @@ impl World {
             self.write_optional(out, row, flags);
         }
         out.push(b'}');
+    }
+
+    /// Appends the answer member, with the additional text.
+    fn write_answer(&self, out: &mut Vec<u8>, row: &ResponseRow) {
+        let text_answer = row.answer.strip_prefix(r#""response":""#).and_then(|rest| rest.strip_suffix('"'));
+        // The serial makes each text different.
+        let more = || self.more_text.split_at_checked(row.serial as usize % 64).map_or("", |(_, text)| text);
+        match text_answer {
+            _ if self.more_text.is_empty() => out.extend_from_slice(row.answer.as_bytes()),
+            Some(text) if !text.is_empty() => {
+                out.extend_from_slice(format!(r#""response":"{text} "#).as_bytes());
+                out.extend_from_slice(more().as_bytes());
+                out.push(b'"');
+            }
+            _ => {
+                out.extend_from_slice(row.answer.as_bytes());
+                out.extend_from_slice(b",\"context\":\"");
+                out.extend_from_slice(more().as_bytes());
+                out.push(b'"');
+            }
+        }
     }
 
     /// Appends the question members of a record, with a comma before them.

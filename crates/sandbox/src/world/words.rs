@@ -128,3 +128,13 @@ pub(crate) fn theme(number: u64) -> (String, String) {
 
 /// The number of themes of each survey.
 pub(crate) const THEMES_PER_SURVEY: u64 = THEMES.len() as u64;
+
+/// Returns a text of about this many bytes: letters and digits, which JSON does not escape.
+pub(crate) fn text_of_bytes(bytes: usize, seed: u64) -> String {
+    let mut random = Random::new(seed, 9);
+    let mut text = String::with_capacity(bytes + 16);
+    while text.len() < bytes {
+        text.push_str(&format!("{:x} ", random.next()));
+    }
+    text
+}
