@@ -3,12 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::EraseError;
-use crate::model::{Identifier, IdentifierKind, Spellings, WrittenIdentifier};
+use crate::model::{IDENTIFIER_BYTES_MAX, Identifier, IdentifierKind, Spellings, WrittenIdentifier};
 
 /// The maximum number of identifiers in one request.
 pub const PEOPLE_MAX: usize = 10_000;
-/// The maximum length of an identifier, in bytes.
-const IDENTIFIER_BYTES_MAX: usize = 1024;
 
 /// Why people are erased.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

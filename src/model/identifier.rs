@@ -12,6 +12,9 @@ use super::{
     normal_forms::{composed, decomposed, mail_address, mail_address_in_ascii},
 };
 
+/// The maximum length of an identifier, in bytes. A longer text in the field of an identifier is some other text, and
+/// searches for it would take minutes.
+pub const IDENTIFIER_BYTES_MAX: usize = 1024;
 /// Placeholders that fill the field of an identifier and name nobody. The case of letters does not matter.
 const PLACEHOLDERS: [&str; 10] = [
     "anonymous",
@@ -108,11 +111,13 @@ pub fn merge_spellings(spellings: &mut Spellings, others: Spellings) {
 }
 
 impl WrittenIdentifier {
-    /// Parses the value of a field for identifiers of this kind. `None` if the value names nobody, or should be a mail
-    /// address and is none. The field of a visitor may contain the number or the UUID, whatever its declared kind.
+    /// Parses the value of a field for identifiers of this kind. `None` if the value names nobody, is longer than
+    /// [`IDENTIFIER_BYTES_MAX`], or should be a mail address and is none. The field of a visitor may contain the number
+    /// or the UUID, whatever its declared kind.
     pub fn read(kind: IdentifierKind, text: &str) -> Option<WrittenIdentifier> {
         let trimmed = text.trim();
-        if trimmed.is_empty() || PLACEHOLDERS.iter().any(|nobody| trimmed.eq_ignore_ascii_case(nobody)) {
+        let is_too_long = text.len() > IDENTIFIER_BYTES_MAX;
+        if trimmed.is_empty() || is_too_long || PLACEHOLDERS.iter().any(|nobody| trimmed.eq_ignore_ascii_case(nobody)) {
             return None;
         }
         let (kind, value, written) = match kind {
@@ -240,6 +245,12 @@ mod tests {
             for kind in IdentifierKind::ALL {
                 assert_eq!(Identifier::read(kind, nobody), None, "{nobody:?}");
             }
+        }
+        let longest = format!("{}@x.example", "a".repeat(IDENTIFIER_BYTES_MAX - 10));
+        for kind in IdentifierKind::ALL {
+            assert!(
+                Identifier::read(kind, &longest).is_some() && Identifier::read(kind, &format!("a{longest}")).is_none()
+            );
         }
         assert!(
             is_email_attribute("emailAddress") && is_email_attribute("E-Mail") && !is_email_attribute("email_verified")

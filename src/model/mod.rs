@@ -36,7 +36,9 @@ pub use duration::{format_duration, format_duration_short};
 pub use epoch::{EpochUnit, epoch_ms};
 pub use failpoints::{DurableStep, Failpoints};
 pub use flags::{Flag, FlagSet};
-pub use identifier::{Identifier, IdentifierKind, Spellings, WrittenIdentifier, is_email_attribute, merge_spellings};
+pub use identifier::{
+    IDENTIFIER_BYTES_MAX, Identifier, IdentifierKind, Spellings, WrittenIdentifier, is_email_attribute, merge_spellings,
+};
 pub use intervals::IntervalSet;
 pub use normal_forms::{composed, folded, unicode_domain, uuid_in_normal_form};
 pub use page_request::{EndStyle, EndStyles, PageRequest, PageToken, Proof};
