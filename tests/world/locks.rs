@@ -85,7 +85,7 @@ fn exit_5_a_locked_warehouse_times_out_as_configured() {
         let started = Instant::now();
         let done = place.run(&["sync"]).expect(5);
         assert!(started.elapsed() >= Duration::from_secs(1), "{mode}: nobody waited");
-        assert!(started.elapsed() < Duration::from_secs(30), "{mode}: {:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(60), "{mode}: {:?}", started.elapsed());
         assert_says(&done, &["warehouse.duckdb", &holder.pid(), "waiting up to 1 s", "lock_wait_secs"]);
         // The JSON of a run that cannot begin is that of the history.
         let report = place.report(&["sync"], 5);
@@ -126,7 +126,7 @@ fn ctrl_c_ends_the_wait_for_a_warehouse() {
     let started = Instant::now();
     rustix::process::kill_process(rustix::process::Pid::from_child(&run), rustix::process::Signal::INT).unwrap();
     assert_eq!(run.wait().unwrap().code(), Some(5));
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
 }
 
 #[test]

@@ -6,6 +6,7 @@ pub mod full_disk;
 mod hostile;
 mod little_memory;
 pub mod locks;
+mod long_values;
 mod read_only;
 mod refusals;
 mod shifting;
