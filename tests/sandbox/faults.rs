@@ -114,7 +114,7 @@ async fn cut_and_hung_bodies_fail_the_client() {
     let began = Instant::now();
     service.running.shutdown().await;
     assert!(hung.bytes().await.is_err());
-    assert!(began.elapsed() < Duration::from_secs(5), "a hung body does not keep the sandbox alive");
+    assert!(began.elapsed() < Duration::from_secs(60), "a hung body does not keep the sandbox alive");
 }
 
 #[tokio::test]

