@@ -73,7 +73,8 @@ fn teams(body: &Value) -> (u16, String) {
 
 #[test]
 fn each_kind_of_receiver_accepts_what_it_gets() {
-    let kinds: [(&str, fn(&Value) -> (u16, String)); 4] =
+    type Judge = fn(&Value) -> (u16, String);
+    let kinds: [(&str, Judge); 4] =
         [("slack", slack), ("google_chat", google_chat), ("discord", discord), ("teams", teams)];
     for (kind, judge) in kinds {
         let receiver = Receiver::start();

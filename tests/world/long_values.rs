@@ -134,11 +134,13 @@ fn p8_long_values_work_with_the_default_memory() {
 }
 
 #[test]
-fn p8_long_values_work_in_duckdb_with_the_least_memory() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p8_slow_long_values_work_in_duckdb_with_the_least_memory() {
     works_with_long_values(Place::without_parquet, "memory_limit_mb = 256", MIB, 4_000);
 }
 
 #[test]
-fn p8_long_values_work_in_parquet_with_the_least_memory() {
+#[ignore = "slow: run by `make test-slow`"]
+fn p8_slow_long_values_work_in_parquet_with_the_least_memory() {
     works_with_long_values(Place::without_duckdb, "memory_limit_mb = 256", MIB, 4_000);
 }
