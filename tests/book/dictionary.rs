@@ -153,3 +153,24 @@ fn the_pages_have_every_table_and_view() {
     }
     assert_generated("docs/reference/tables.md", &overview);
 }
+
+/// The readers compare the file exactly, at the end of CI; this one fails in a minute.
+#[test]
+fn the_dbt_sources_use_the_words_of_the_dictionary() {
+    let place = Place::at("http://127.0.0.1:1").without_config();
+    let dictionary = Done::from(place.bare(&["schema", "--format", "json"]).output().unwrap()).expect(0).json();
+    let sources = include_str!("../../examples/dbt/models/sources.yml").replace("''", "'");
+    let tables: Vec<&str> = sources.split("\n  - name: ").skip(1).collect();
+    assert!(tables.len() > 10, "{}", tables.len());
+    for described in tables {
+        let name = described.lines().next().unwrap();
+        let table = dictionary.as_array().unwrap().iter().find(|table| table["name"] == name).unwrap();
+        let notes = table["notes"].as_array().into_iter().flatten();
+        let columns = table["column"].as_array().unwrap().iter().map(|column| &column["comment"]);
+        for text in columns.chain(notes).chain([&table["comment"]]) {
+            let text = text.as_str().unwrap();
+            let hint = "run scripts/readers/dbt_sources.py write with the output of studysync schema --format json";
+            assert!(described.contains(text), "sources.yml, {name}, lacks {text:?}: {hint}");
+        }
+    }
+}
