@@ -7,10 +7,13 @@ use super::{
     Pages, ParseAgain, PeopleFound, RecordingOutcome, Replacement, RunRecord, SearchReport, Stamp, WantedRecordings,
     persons, scan,
     store::{BufferedStore, Store},
-    tables::{events, ledger, ranges, receipts, recordings, runs},
+    tables::{
+        events, ledger, ranges, receipts, recordings, runs,
+        status_changes::{self, SeenSurveys, StatusReport},
+    },
 };
 use crate::{
-    model::{Identifier, Scan, ScanId},
+    model::{Identifier, RunId, Scan, ScanId, Stream},
     person::IdentifierMatcher,
 };
 
@@ -27,6 +30,11 @@ pub struct Warehouse {
     uncommitted: Option<ScanId>,
     /// True if an error rolled back applied scans, and [`Warehouse::commit`] has not reported the loss yet.
     lost_uncommitted: bool,
+    /// The changes of status that stored webhook events report; `None` if the events must be read again.
+    reports: Option<Vec<StatusReport>>,
+    /// Only events that were stored up to this time count, in epoch milliseconds. Less than the maximum only during a
+    /// replay, which adds all events before the scans.
+    reports_until_ms: i64,
     /// Number of threads for [`Warehouse::search`].
     threads: usize,
 }
@@ -37,7 +45,15 @@ impl Warehouse {
     pub(in crate::load) fn new(store: Box<dyn Store>, buffer_bytes_max: usize, threads: u32) -> Self {
         let threads = usize::try_from(threads).unwrap_or(1);
         let store = BufferedStore::new(store, buffer_bytes_max);
-        Self { store, scans: None, uncommitted: None, lost_uncommitted: false, threads }
+        Self {
+            store,
+            scans: None,
+            uncommitted: None,
+            lost_uncommitted: false,
+            reports: None,
+            reports_until_ms: i64::MAX,
+            threads,
+        }
     }
 
     /// Returns the kind of the store, "duckdb" or "parquet": for people, and as a key in the checkpoints.
@@ -104,6 +120,10 @@ impl Warehouse {
         }
         let before = self.store.changes();
         let counts = scan::apply(&mut self.store, scan, pages, options.vanish)?;
+        if scan.scope.stream == Stream::Surveys {
+            let seen = SeenSurveys::of(scan, pages)?;
+            self.update_statuses(Some(&seen), Stamp { run_id: &scan.run_id, at_ms: scan.started_ms })?;
+        }
         let wrote = self.store.changes() > before || options.record_unchanged;
         if wrote {
             ledger::add(&mut self.store, scan, &counts, options.proof)?;
@@ -111,6 +131,48 @@ impl Warehouse {
             self.uncommitted = Some(scan.id.clone());
         }
         Ok(Applied { counts, wrote, already_applied: false })
+    }
+
+    /// Derives the status changes of surveys from the stored surveys and webhook events. `seen` are the surveys of a
+    /// scan that was just applied.
+    fn update_statuses(&mut self, seen: Option<&SeenSurveys>, stamp: Stamp<'_>) -> Result<(), LoadError> {
+        let reports = match self.reports.take() {
+            Some(reports) => reports,
+            None => status_changes::stored_reports(&mut self.store)?,
+        };
+        let count = reports.partition_point(|report| report.applied_ms <= self.reports_until_ms);
+        let updated = status_changes::update(&mut self.store, reports.get(..count).unwrap_or_default(), seen, stamp);
+        self.reports = Some(reports);
+        updated
+    }
+
+    /// Lets the copied events count that were stored up to `until_ms` (epoch milliseconds), as they counted when they
+    /// were stored. A replay calls this before each scan, with the time at which the scan was committed.
+    pub fn replay_events(&mut self, until_ms: i64) -> Result<(), LoadError> {
+        let replayed = self.replay_status_reports(until_ms);
+        if replayed.is_err() {
+            self.rollback();
+        }
+        replayed
+    }
+
+    /// Derives the status changes again after each group of events that were stored together.
+    fn replay_status_reports(&mut self, until_ms: i64) -> Result<(), LoadError> {
+        if self.reports.is_none() {
+            self.reports = Some(status_changes::stored_reports(&mut self.store)?);
+        }
+        let since_ms = self.reports_until_ms;
+        let of_range = |report: &&StatusReport| since_ms < report.applied_ms && report.applied_ms <= until_ms;
+        let reports = self.reports.iter().flatten().filter(of_range);
+        let mut groups: Vec<(i64, RunId)> =
+            reports.map(|report| (report.applied_ms, RunId(report.run_id.clone()))).collect();
+        groups.dedup();
+        for (at_ms, run_id) in &groups {
+            self.reports_until_ms = *at_ms;
+            self.update_statuses(None, Stamp { run_id, at_ms: *at_ms })?;
+        }
+        self.reports_until_ms = self.reports_until_ms.max(until_ms);
+        Ok(())
     }
 
     /// Makes applied scans durable. A call is cheap if nothing changed.
@@ -143,7 +205,7 @@ impl Warehouse {
     /// Undoes all changes since the last commit, and notes if applied scans are among them.
     fn rollback(&mut self) {
         self.lost_uncommitted |= self.uncommitted.take().is_some();
-        self.scans = None;
+        (self.scans, self.reports) = (None, None);
         self.store.rollback();
     }
 
@@ -219,13 +281,16 @@ impl Warehouse {
     /// Adds webhook events and the status changes in them, in one transaction. Events that are stored already are
     /// skipped. Returns the number of added events.
     pub fn add_events(&mut self, events: &EventRows) -> Result<u64, LoadError> {
+        self.reports = None;
         self.change(|store| events::add(store, events))
     }
 
     /// Copies the webhook events of another warehouse into this one, which must have none. Each body is parsed again,
-    /// to fill columns and tables that are newer than the stored rows. Returns the number of events.
+    /// to fill columns and tables that are newer than the stored rows. The statuses that the events report count only
+    /// after [`Warehouse::replay_events`]. Returns the number of events.
     pub fn copy_events(&mut self, from: &mut Warehouse, parse_again: &ParseAgain<'_>) -> Result<u64, LoadError> {
         from.commit_pending()?;
+        (self.reports, self.reports_until_ms) = (None, i64::MIN);
         self.change(|store| events::copy(&mut from.store, store, parse_again))
     }
 

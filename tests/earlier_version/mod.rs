@@ -21,13 +21,14 @@ use crate::{
 };
 
 /// Tables that the version which made the place did not know, or knew with fewer columns.
-const NEWER_TABLES: [&str; 10] = [
+const NEWER_TABLES: [&str; 11] = [
     "erasures",
     "response_custom_metadata",
     "response_media",
     "survey_constraint_history",
     "survey_question_history",
     "survey_question_option_history",
+    "survey_status_changes",
     "theme_history",
     "visitor_snapshot_history",
     "webhook_events",

@@ -49,6 +49,7 @@ macro_rules! conformance_tests {
             others: p1_a_session_of_weeks_has_each_of_its_snapshots_once
             others: an_edited_snapshot_replaces_its_attributes
             others: surveys_keep_every_version
+            others: p4_a_scan_ends_what_a_webhook_alone_said
             others: p4_no_version_ends_before_it_began
             others: p1_commits_that_wait_for_publish_go_together
             others: p1_themes_that_lose_a_collision_are_rejects

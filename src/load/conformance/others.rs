@@ -2,7 +2,7 @@
 
 use super::{
     Lab,
-    pages::{Answer, answer, day, page, scan, survey_page, theme_page, with_rejects},
+    pages::{Answer, answer, day, page, scan, status_events, survey_page, theme_page, with_rejects},
 };
 use crate::{
     load::{CommitOptions, RowCounts, RunRecord, VanishPolicy},
@@ -153,6 +153,47 @@ pub(in crate::load) fn surveys_keep_every_version(lab: &mut Lab) {
     assert_eq!(lab.rows(changes)[4..], ["2 | NULL | PAUSED | scan | 03:00"]);
     assert_eq!(lab.rows(questions), ["1 | 1 | q1 newer", "2 | 1 | r"]);
     assert_eq!(lab.rows("SELECT id, _vanished_at FROM surveys ORDER BY ALL"), ["1 | NULL", "2 | NULL"]);
+}
+
+pub(in crate::load) fn p4_a_scan_ends_what_a_webhook_alone_said(lab: &mut Lab) {
+    let scan = |hour| scan(Stream::Surveys, hour, -1000, 1000, FlagSet::EMPTY);
+    let at = |hours: i64| day(100) + hours * 3_600_000;
+    let changes = "SELECT survey_id, old_status, new_status, seen_by, (changed_at::VARCHAR)[12:16], (scanned_at::VARCHAR)[12:16], _run_id
+                   FROM survey_status_changes WHERE old_status IS NOT NULL ORDER BY survey_id, changed_at";
+    let live = survey_page(&[(1, "IN_PROGRESS", &["q"]), (2, "IN_PROGRESS", &["r"]), (3, "DRAFT", &[])]);
+    lab.apply(&scan(1), std::slice::from_ref(&live));
+    // Survey 1 was paused and resumed, and the second webhook is lost. Survey 2 was paused. Survey 3 is only told about
+    // by a webhook whose predecessor is lost.
+    let told = status_events(
+        3,
+        &[
+            ("a", 1, at(2), "IN_PROGRESS", "PAUSED"),
+            ("b", 2, at(2), "IN_PROGRESS", "PAUSED"),
+            ("c", 3, at(2), "PAUSED", "COMPLETED"),
+            ("d", 4, at(2), "DRAFT", "PAUSED"),
+        ],
+    );
+    assert_eq!(lab.warehouse().add_events(&told).unwrap(), 4);
+    lab.warehouse().publish().unwrap();
+    let reported = ["1 | IN_PROGRESS | PAUSED | webhook | 02:00 | NULL | run-3", "2 | IN_PROGRESS | PAUSED | webhook | 02:00 | NULL | run-3"];
+    assert_eq!(lab.rows(changes), reported);
+    // No row of surveys changes, and the scan contradicts survey 1. Survey 2 is not listed, and nothing is known.
+    lab.vanish = VanishPolicy::Ignore;
+    let only_live = survey_page(&[(1, "IN_PROGRESS", &["q"]), (3, "DRAFT", &[])]);
+    let applied = lab.apply(&scan(4), std::slice::from_ref(&only_live));
+    assert!(applied.wrote && applied.counts.updated == 0, "{applied:?}");
+    let ended = "1 | PAUSED | IN_PROGRESS | scan | 04:00 | 04:00 | run-4";
+    assert_eq!(lab.rows(changes), [reported[0], ended, reported[1]]);
+    assert!(!lab.apply(&scan(5), std::slice::from_ref(&only_live)).wrote);
+    let paused = survey_page(&[(1, "IN_PROGRESS", &["q"]), (2, "PAUSED", &["r"]), (3, "DRAFT", &[])]);
+    lab.apply(&scan(6), std::slice::from_ref(&paused));
+    let confirmed = "2 | IN_PROGRESS | PAUSED | both | 02:00 | 06:00 | run-6";
+    assert_eq!(lab.rows(changes), [reported[0], ended, confirmed]);
+    // The same again changes nothing, also after the warehouse was opened again.
+    lab.reopen();
+    lab.warehouse().add_events(&told).unwrap();
+    assert!(!lab.apply(&scan(7), std::slice::from_ref(&paused)).wrote);
+    assert_eq!(lab.rows(changes), [reported[0], ended, confirmed]);
 }
 
 pub(in crate::load) fn p4_no_version_ends_before_it_began(lab: &mut Lab) {

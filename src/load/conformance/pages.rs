@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
+    load::EventRows,
     model::{
-        DAY_MS, Flag, FlagSet, FlatPage, Reject, RunId, Scan, ScanId, Scope, Stream, TableBatch, Window, key_hashes,
+        DAY_MS, Flag, FlagSet, FlatEvents, FlatPage, Reject, RunId, Scan, ScanId, Scope, Stream, TableBatch, Window, key_hashes,
     },
     schema,
 };
@@ -177,6 +178,18 @@ pub(in crate::load) fn survey_page(surveys: &[(i64, &str, &[&str])]) -> FlatPage
         records: surveys.len(),
         ..FlatPage::default()
     })
+}
+
+/// Builds webhook events about changes of status, each given by key, survey, day of the receipt, old and new status. The
+/// run and the time at which they are stored are those of a scan at hour `hour`.
+pub(in crate::load) fn status_events(hour: i64, events: &[(&str, i64, i64, &str, &str)]) -> EventRows {
+    let rows = events.iter().enumerate().map(|(at, (key, survey, received_ms, old, new))| {
+        json!({"event_key": key, "kind": "study_status_changed", "survey_id": survey, "received_at": received_ms * 1000,
+            "old_status": old, "status": new, "body_hash": key, "raw": "{}", "_record": at})
+    });
+    let events = batch("webhook_events", rows.collect()).unwrap().rows;
+    let Scan { run_id, started_ms, .. } = scan(Stream::Surveys, hour, -1000, 1000, FlagSet::EMPTY);
+    EventRows { flat: FlatEvents { events, questions: None }, run_id, applied_ms: started_ms }
 }
 
 /// Builds a page of themes of one response of day 0, each given by id and theme.

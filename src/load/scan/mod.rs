@@ -100,7 +100,7 @@ pub(in crate::load) fn apply(
 }
 
 /// Reads the pages again and writes the changes of each page. After the last page, writes the changes that need all
-/// pages: versions, status changes of surveys, and collision losers of responses.
+/// pages: versions of surveys and users, and collision losers of responses.
 fn write_pages(store: &mut BufferedStore, pages: &dyn Pages, input: WriteInput<'_>) -> Result<WriteResult, LoadError> {
     let WriteInput { scan, staged, classification, old, .. } = input;
     let base = staged.base;
@@ -111,7 +111,7 @@ fn write_pages(store: &mut BufferedStore, pages: &dyn Pages, input: WriteInput<'
     match scan.scope.stream {
         Stream::Surveys => {
             let vanished = vanished()?;
-            surveys::write(store, scan, base, &written, &old.rows, &vanished)?;
+            surveys::write(store, scan, base, &written, &vanished)?;
             versions::write(store, scan, base, &written, &vanished)?;
         }
         Stream::Users => versions::write(store, scan, base, &written, &vanished()?)?,

@@ -38,7 +38,7 @@ pub(super) fn write(
     for table in version_tables_of(&base.name) {
         let mut parent_keys = KeySet::new(parent_key_columns(table, base));
         parent_keys.add(&parent_keys_of(table, base, vanished)?)?;
-        written.changed.iter().try_for_each(|(rows, _)| parent_keys.add(&parent_keys_of(table, base, rows)?))?;
+        written.changed.iter().try_for_each(|rows| parent_keys.add(&parent_keys_of(table, base, rows)?))?;
         let of_table = written.version_rows.iter().filter(|(name, _)| *name == table.name.as_str());
         let scanned: Vec<&RecordBatch> = of_table.map(|(_, rows)| rows).collect();
         write_versions(store, scan, table, &parent_keys, &scanned)?;

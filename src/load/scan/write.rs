@@ -72,9 +72,8 @@ impl RowReplacement {
 #[derive(Debug, Default)]
 pub(super) struct WriteResult {
     pub counts: RowCounts,
-    /// The new and changed records, one batch for each page; empty for streams without tables of versions. Each batch
-    /// comes with the index in [`OldRows::rows`] of the row that each record replaces; `None` for a new record.
-    pub changed: Vec<(RecordBatch, Vec<Option<usize>>)>,
+    /// The new and changed records, one batch for each page; empty for streams without tables of versions.
+    pub changed: Vec<RecordBatch>,
     /// The child rows of the records in `changed` whose versions are stored. Each batch comes with the name of the
     /// table of versions.
     pub version_rows: Vec<(&'static str, RecordBatch)>,
@@ -443,19 +442,18 @@ impl<'a> ScanWriter<'a> {
         changes: &[RowReplacement],
     ) -> Result<(), LoadError> {
         let base = self.base();
-        let replaced = |row: usize| changes.iter().find(|change| change.row == row).map(|change| change.old);
-        let is_written =
-            |row: usize| matches!(record_changes.get(row), Some(RecordChange::New)) || replaced(row).is_some();
+        let is_written = |row: usize| {
+            matches!(record_changes.get(row), Some(RecordChange::New)) || changes.iter().any(|change| change.row == row)
+        };
         let written = rows_where(base, rows, is_written)?;
         let records = RecordSet::of(&written)?;
-        let replaced = (0..rows.num_rows()).filter(|row| is_written(*row)).map(replaced).collect();
         for versions in version_tables_of(&base.name) {
             // A table of versions without a child table is filled by `flatten` under its own name.
             if let Some(rows) = page.table(versions.versions_of.as_deref().unwrap_or(&versions.name)) {
                 self.written.version_rows.push((&versions.name, records.rows_of(versions, rows)?));
             }
         }
-        self.written.changed.push((written, replaced));
+        self.written.changed.push(written);
         Ok(())
     }
 }

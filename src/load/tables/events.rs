@@ -15,7 +15,7 @@ use crate::{
         error::invalid_rows,
         store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, number_column, text_column},
     },
-    model::DAY_MS,
+    model::{DAY_MS, EventKind},
     schema::{Origin, RECORD_COLUMN, Table},
 };
 
@@ -39,7 +39,11 @@ pub(in crate::load) fn add(store: &mut BufferedStore, events: &EventRows) -> Res
     change.add(rows.clone());
     store.change(change)?;
     add_questions(store, &new, events.flat.questions.as_ref(), stamp)?;
-    status_changes::add(store, &rows, stamp)?;
+    let mut kinds = text_column(&rows, "kind")?.iter().flatten();
+    if kinds.any(|kind| kind == EventKind::StudyStatusChanged.name()) {
+        let reports = status_changes::stored_reports(store)?;
+        status_changes::update(store, &reports, None, stamp)?;
+    }
     Ok(rows.num_rows() as u64)
 }
 
@@ -153,7 +157,7 @@ mod tests {
         },
         *,
     };
-    use crate::model::{EventKind, FlatEvents, RunId};
+    use crate::model::{FlatEvents, RunId};
 
     const DAY_US: i64 = DAY_MS * 1000;
 
@@ -277,11 +281,12 @@ mod tests {
     #[test]
     fn a_reported_change_follows_the_last_known_one() {
         let (_shelf, mut store) = memory();
-        let seen: [(&str, Cell<'_>); 4] = [
+        let seen: [(&str, Cell<'_>); 5] = [
             ("survey_id", Cell::Integer(1)),
             ("changed_at", Cell::Moment(1000)),
             ("new_status", Cell::Text("DRAFT")),
             ("seen_by", Cell::Text("scan")),
+            ("scanned_at", Cell::Moment(1000)),
         ];
         put(&mut store, "survey_status_changes", &[&seen]);
         let delivered = events(
@@ -309,12 +314,13 @@ mod tests {
     fn a_change_seen_by_a_scan_first_is_one_row_at_the_earlier_time() {
         let (_shelf, mut store) = memory();
         for (at_us, old, new) in [(1000, Cell::Null, "DRAFT"), (9000, Cell::Text("DRAFT"), "LIVE")] {
-            let seen: [(&str, Cell<'_>); 5] = [
+            let seen: [(&str, Cell<'_>); 6] = [
                 ("survey_id", Cell::Integer(1)),
                 ("changed_at", Cell::Moment(at_us)),
                 ("old_status", old),
                 ("new_status", Cell::Text(new)),
                 ("seen_by", Cell::Text("scan")),
+                ("scanned_at", Cell::Moment(at_us)),
             ];
             put(&mut store, "survey_status_changes", &[&seen]);
         }

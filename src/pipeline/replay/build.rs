@@ -11,7 +11,7 @@ use std::{
 use crate::{
     archive::read_pages,
     load::{LoadError, Pages, Warehouse},
-    model::{Activity, FlatPage, TimeAccount},
+    model::{Activity, FlatPage, Stream, TimeAccount},
 };
 
 use super::{
@@ -28,11 +28,13 @@ use super::{
 const QUEUED_STEPS_MAX: usize = 256;
 
 /// How a build opens and completes its warehouses.
-pub(super) struct BuildPlan<Open, Complete> {
+pub(super) struct BuildPlan<Open, Begin, Complete> {
     /// The number of warehouses that `open` returns.
     pub warehouses: usize,
     /// Opens the new warehouses, while the first pages are read.
     pub open: Open,
+    /// Adds the webhook events to a warehouse, before its first scan: the status of a survey depends on their order.
+    pub begin: Begin,
     /// Completes a warehouse that has all scans: adds the data that the archive lacks, and publishes the warehouse.
     pub complete: Complete,
 }
@@ -47,12 +49,13 @@ pub(super) fn build<Data: Sync>(
     plan: BuildPlan<
         impl FnOnce() -> Result<(Vec<Warehouse>, Data), PipelineError>,
         impl Fn(&mut Warehouse, &Data) -> Result<(), LoadError> + Sync,
+        impl Fn(&mut Warehouse, &Data) -> Result<(), LoadError> + Sync,
     >,
 ) -> Result<Option<(Vec<Warehouse>, Data)>, PipelineError> {
     let ReplayContext { account, stop, progress, .. } = *context;
     let filter = context.filter();
-    let BuildPlan { warehouses, open, complete } = plan;
-    let complete = &complete;
+    let BuildPlan { warehouses, open, begin, complete } = plan;
+    let (begin, complete) = (&begin, &complete);
     progress.scans.store(scans.len() as u64, Ordering::Relaxed);
     let (writers, queues): (Vec<_>, Vec<_>) = (0..warehouses).map(|_| sync_channel(QUEUED_STEPS_MAX)).unzip();
     let mut opened = None;
@@ -72,7 +75,10 @@ pub(super) fn build<Data: Sync>(
         for (destination, steps) in destinations.iter_mut().zip(queues) {
             let complete = move |destination: &mut Warehouse| complete(destination, data);
             let writer = Writer { filter, account };
-            handles.push(scope.spawn(move || writer.write(destination, &steps, complete)));
+            handles.push(scope.spawn(move || {
+                begin(destination, data).map_err(failed(destination.name()))?;
+                writer.write(destination, &steps, complete)
+            }));
         }
         let read =
             reader.join().map_err(|_| PipelineError::WorkerPanicked("the thread that reads the archive".to_owned()))?;
@@ -112,6 +118,9 @@ impl Writer<'_> {
             match step {
                 WriterStep::Page(page, reservation) => buffer.push(page, &reservation),
                 WriterStep::Commit(archived, options) => {
+                    if archived.scan.scope.stream == Stream::Surveys {
+                        destination.replay_events(archived.note.ordinal).map_err(failed(name))?;
+                    }
                     let pages = ScanPages { buffer: &buffer, archived: &archived, filter: self.filter };
                     let applied = destination.apply(&archived.scan, &pages, &options).map_err(failed(name))?;
                     buffer.clear();
@@ -124,7 +133,10 @@ impl Writer<'_> {
                         destination.publish().map_err(failed(name))?;
                     }
                 }
-                WriterStep::Complete => complete(destination).map_err(failed(name))?,
+                WriterStep::Complete => {
+                    destination.replay_events(i64::MAX).map_err(failed(name))?;
+                    complete(destination).map_err(failed(name))?;
+                }
             }
         }
         Ok(())

@@ -48,6 +48,7 @@ pub(super) fn replay(context: ReplayContext<'_>, archive: &Archive) -> Result<Re
     let plan = BuildPlan {
         warehouses: context.settings.warehouse.names().len(),
         open: || open(&context),
+        begin: copy_events,
         complete: copy_unarchived,
     };
     let Some((mut rebuilt, unarchived)) = build(&context, &context.scans, plan)? else {
@@ -124,23 +125,32 @@ struct OldWarehouse {
     path: PathBuf,
 }
 
-/// Copies the unarchived data into a new warehouse: webhook events, runs, receipts of erasures, and users' tables and
-/// indexes. Publishes the new warehouse. Without an old warehouse, copies only runs and receipts.
-fn copy_unarchived(destination: &mut Warehouse, unarchived: &Unarchived) -> Result<(), LoadError> {
-    let data = unarchived.get(destination.name());
-    let UnarchivedData { runs, receipts, old } =
-        data.ok_or_else(|| LoadError::Bug(format!("no unarchived data of {}", destination.name())))?;
-    if let Some(old) = old {
+/// Copies the webhook events of the old warehouse into a new one. Does nothing without an old warehouse.
+fn copy_events(destination: &mut Warehouse, unarchived: &Unarchived) -> Result<(), LoadError> {
+    if let Some(old) = &data_of(destination, unarchived)?.old {
         let mut old = old.warehouse.lock().unwrap_or_else(PoisonError::into_inner);
         destination.copy_events(&mut old, &flatten_stored_events)?;
         old.publish()?;
     }
+    Ok(())
+}
+
+/// Copies the other unarchived data into a new warehouse: runs, receipts of erasures, and users' tables and indexes.
+/// Publishes the new warehouse. Without an old warehouse, copies only runs and receipts.
+fn copy_unarchived(destination: &mut Warehouse, unarchived: &Unarchived) -> Result<(), LoadError> {
+    let UnarchivedData { runs, receipts, old } = data_of(destination, unarchived)?;
     runs.chunks(RECORDS_AT_ONCE).try_for_each(|runs| destination.record_runs(runs))?;
     receipts.chunks(RECORDS_AT_ONCE).try_for_each(|receipts| destination.record_erasures(receipts))?;
     if let Some(old) = old {
         destination.import_foreign(&old.path)?;
     }
     destination.publish()
+}
+
+/// Returns the unarchived data of a warehouse.
+fn data_of<'a>(destination: &Warehouse, unarchived: &'a Unarchived) -> Result<&'a UnarchivedData, LoadError> {
+    let name = destination.name();
+    unarchived.get(name).ok_or_else(|| LoadError::Bug(format!("no unarchived data of {name}")))
 }
 
 /// Returns true for a file with events that a killed replay of an earlier version of the program left.

@@ -142,7 +142,8 @@ fn build_range(context: &ReplayContext<'_>, scans: &[ArchivedScan]) -> Result<Op
     let opening = opening(context.settings, context.identity, &System::default());
     let range = place.open(&opening, None).map_err(failed("replayed"))?;
     let open = || Ok((vec![range], ()));
-    let plan = BuildPlan { warehouses: 1, open, complete: |range: &mut Warehouse, _: &()| range.publish() };
+    let begin = |_: &mut Warehouse, _: &()| Ok(());
+    let plan = BuildPlan { warehouses: 1, open, begin, complete: |range: &mut Warehouse, _: &()| range.publish() };
     let built = build(context, scans, plan)?;
     Ok(built.and_then(|(warehouses, ())| warehouses.into_iter().next()))
 }
