@@ -64,6 +64,8 @@ const VIEWS: &[(&str, &str)] = files!("views":
     "current_maxdiff_items",
     "current_themes",
     "current_user_attributes",
+    "response_versions",
+    "theme_versions",
     "questions",
     "question_versions",
     "response_question_versions",

@@ -21,9 +21,10 @@ use crate::{
 };
 
 /// Tables that the version which made the place did not know, or knew with fewer columns.
-const NEWER_TABLES: [&str; 11] = [
+const NEWER_TABLES: [&str; 12] = [
     "erasures",
     "response_custom_metadata",
+    "response_history",
     "response_media",
     "survey_constraint_history",
     "survey_question_history",

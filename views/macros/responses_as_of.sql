@@ -41,39 +41,10 @@
 --   meta_extra: JSON of the other fields of meta.
 --   custom_metadata: customMetadata of link studies, JSON as sent.
 --   extra: JSON of the fields that have no column.
-WITH ended_later AS (
-    -- The version that stood is the first that ended after the moment; of an answer without one, today's.
-    SELECT * FROM response_history
-    WHERE reason <> 'collision' AND valid_to > moment::TIMESTAMP
-    QUALIFY row_number() OVER (PARTITION BY response_group_uid, question_id ORDER BY valid_to, _row_hash) = 1
-),
-gone_before AS (
-    -- Answers that had vanished by the moment; some of them came back later.
-    SELECT response_group_uid, question_id FROM response_history
-    WHERE reason <> 'collision' AND valid_to <= moment::TIMESTAMP
-    GROUP BY response_group_uid, question_id
-    HAVING arg_max(reason, valid_to) = 'vanished'
-),
-versions AS (
-    SELECT later.* EXCLUDE (valid_to, reason), today._first_seen_at, NULL::TIMESTAMP AS _vanished_at
-    FROM ended_later AS later
-    LEFT JOIN responses AS today
-        ON today.response_group_uid = later.response_group_uid AND today.question_id = later.question_id
-    UNION ALL BY NAME
-    SELECT today.* EXCLUDE (_flags), today._synced_at AS valid_from
-    FROM responses AS today
-    ANTI JOIN ended_later AS later
-        ON later.response_group_uid = today.response_group_uid AND later.question_id = today.question_id
-)
 SELECT
-    version.response_group_uid, version.question_id, survey_id, visitor_id, visitor_uuid,
-    nullif(external_user_id, '') AS external_user_id, nullif(partner_anonymous_id, '') AS partner_anonymous_id,
+    response_group_uid, question_id, survey_id, visitor_id, visitor_uuid, external_user_id, partner_anonymous_id,
     question_type, question_text, created_at, updated_at, answer_text, answer_number, answer_bool, answer_json, is_skipped,
     selected_indexes, url, meta_browser, meta_os, meta_language, meta_href, meta_user_agent, meta_client_width,
     meta_client_height, meta_screen_width, meta_screen_height, meta_extra, custom_metadata, extra
-FROM versions AS version
-LEFT JOIN gone_before AS gone
-    ON gone.response_group_uid = version.response_group_uid AND gone.question_id = version.question_id
-WHERE deleted_at IS NULL AND (_vanished_at IS NULL OR _vanished_at > moment::TIMESTAMP)
-    -- A version that was written later and has no other before it stood already, unless it is one that came back.
-    AND (valid_from <= moment::TIMESTAMP OR (_first_seen_at <= moment::TIMESTAMP AND gone.question_id IS NULL))
+FROM response_versions
+WHERE deleted_at IS NULL AND valid_from <= moment::TIMESTAMP AND (valid_to IS NULL OR valid_to > moment::TIMESTAMP)

@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::{
     Lab,
-    pages::{Answer, answer, day, page, scan},
+    pages::{Answer, answer, day, page, scan, survey_page, theme_page},
 };
 use crate::{
     load::VanishPolicy,
@@ -55,7 +55,8 @@ impl Model {
                         || row.record.text != record.text
                         || (new_url && row.flags.contains(Flag::WithUrls))
                         || (new_deletion && row.flags.contains(Flag::WithDeletedResponses));
-                    if is_edited {
+                    // A row that had vanished has no version for the time in which it was gone.
+                    if is_edited && !row.is_vanished {
                         let reason = if is_deleted { "deleted" } else { "edited" };
                         *self.history.entry((record.group.clone(), reason)).or_default() += 1;
                     }
@@ -83,6 +84,12 @@ impl Model {
                 *self.history.entry((group.clone(), "vanished")).or_default() += 1;
             }
         }
+    }
+
+    /// Returns the answers that are neither deleted nor vanished, in the form of [`as_of`].
+    fn standing(&self) -> Vec<String> {
+        let is_there = |row: &&Row| !row.is_vanished && row.record.deleted_ms.is_none();
+        self.rows.values().filter(is_there).map(|row| format!("{} | {}", row.record.group, row.record.text)).collect()
     }
 
     /// Returns the rows and the numbers of ended versions, in the form of the queries in [`histories`].
@@ -168,6 +175,8 @@ fn histories(lab: &mut Lab, seed: u64, uncommitted_share: f64) {
         "SELECT response_group_uid, reason, count(*) FROM response_history GROUP BY ALL ORDER BY ALL";
     let mut random = StdRng::seed_from_u64(seed);
     let (mut service, mut model) = (BTreeMap::new(), Model::default());
+    // What stood after each scan, by the start of the scan.
+    let mut nights: Vec<(i64, Vec<String>)> = Vec::new();
     lab.vanish = VanishPolicy::Accept;
     for step in 0..STEPS {
         (0..12).for_each(|_| change(&mut service, &mut random, step));
@@ -184,6 +193,7 @@ fn histories(lab: &mut Lab, seed: u64, uncommitted_share: f64) {
         let pages: Vec<_> = chunks.iter().map(|chunk| page(chunk)).collect();
         let scan = scan(Stream::Responses, step, first, end, flags);
         model.apply(&visible, flags, first, end);
+        nights.push((scan.started_ms, model.standing()));
         if step + 1 < STEPS && random.random_bool(uncommitted_share) {
             lab.apply_uncommitted(&scan, &pages);
             continue;
@@ -193,4 +203,128 @@ fn histories(lab: &mut Lab, seed: u64, uncommitted_share: f64) {
         assert_eq!(found, model.lines(), "after step {step}: days {first} to {end}, flags '{flags}'");
     }
     assert!(model.history.len() > 20, "the histories are rich enough to tell: {}", model.history.len());
+    for (started_ms, standing) in &nights {
+        for at_ms in [*started_ms, started_ms + 1_800_000] {
+            assert_eq!(lab.rows(&as_of(at_ms)), *standing, "as of {at_ms}");
+        }
+    }
+    assert_eq!(lab.rows(&as_of(nights[0].0 - 1)), Vec::<String>::new());
+    assert!(lab.count("SELECT count(*) FROM response_versions WHERE begun_by = 'returned'") > 5);
+    for (at, (earlier_ms, before)) in nights.iter().enumerate() {
+        for (later_ms, after) in &nights[at + 1..] {
+            let counted = lab.rows(&changes("answers", *earlier_ms, *later_ms));
+            let expected = format!("{} | {} | 0", before.len(), after.len());
+            assert!(counted.is_empty() || counted == [expected.as_str()], "{counted:?}, not {expected}");
+            assert!(before == after || !counted.is_empty(), "from {earlier_ms} to {later_ms}");
+        }
+    }
+}
+
+/// Returns the query for the answers that stood at a moment.
+fn as_of(at_ms: i64) -> String {
+    format!("SELECT response_group_uid, answer_text FROM responses_as_of(make_timestamp({at_ms}000)) ORDER BY ALL")
+}
+
+/// Returns the query for the numbers of rows before and after, and by how much the changes between do not add up.
+fn changes(rows: &str, earlier_ms: i64, later_ms: i64) -> String {
+    let (before, after) = (format!("{rows}_before"), format!("{rows}_after"));
+    let counts = match rows {
+        "answers" => "new_answers + returned - deleted - vanished".to_owned(),
+        rows => format!("new_{rows} + returned_{rows} - vanished_{rows}"),
+    };
+    format!(
+        "SELECT sum({before}), sum({after}), sum(abs({before} + {counts} - {after}))
+         FROM row_changes(make_timestamp({earlier_ms}000), make_timestamp({later_ms}000)) HAVING count(*) > 0"
+    )
+}
+
+/// Themes by id, and surveys by id with status and questions, at one night.
+#[derive(Clone, Default)]
+struct Night {
+    themes: BTreeMap<i64, String>,
+    surveys: BTreeMap<i64, (&'static str, Vec<String>)>,
+}
+
+impl Night {
+    /// Makes one random change: creates, edits or removes a theme or a survey. What is removed may come back.
+    fn change(&mut self, random: &mut StdRng, night: i64) {
+        let id = random.random_range(1..9);
+        let text = format!("night {}", if random.random_bool(0.5) { 0 } else { night });
+        if random.random_bool(0.5) {
+            match random.random_range(0..3) {
+                0 => drop(self.themes.remove(&id)),
+                _ => drop(self.themes.insert(id, text)),
+            }
+        } else {
+            let statuses = ["DRAFT", "IN_PROGRESS", "PAUSED"];
+            match (random.random_range(0..4), self.surveys.get_mut(&id)) {
+                (0, _) => drop(self.surveys.remove(&id)),
+                (1, Some(survey)) => survey.0 = statuses[random.random_range(0..3)],
+                (2, Some(survey)) => survey.1[0] = text,
+                (3, Some(survey)) if survey.1.len() < 4 => survey.1.insert(random.random_range(0..2), text),
+                _ => drop(self.surveys.insert(id, ("DRAFT", vec![text]))),
+            }
+        }
+    }
+
+    /// Returns the results of the queries of `moments` at this night.
+    fn rows(&self) -> [Vec<String>; 3] {
+        let questions = self.surveys.iter().flat_map(|(id, (_, questions))| {
+            questions.iter().zip(1..).map(move |(question, at)| format!("{id} | {at} | {question}"))
+        });
+        [
+            self.themes.iter().map(|(id, theme)| format!("{id} | {theme}")).collect(),
+            self.surveys.iter().map(|(id, (status, _))| format!("{id} | {status}")).collect(),
+            questions.collect(),
+        ]
+    }
+}
+
+pub(in crate::load) fn p4_as_of_equals_a_model_at_every_moment(lab: &mut Lab) {
+    let mut random = StdRng::seed_from_u64(20_261_127);
+    lab.vanish = VanishPolicy::Accept;
+    let (mut nights, mut tonight) = (Vec::new(), Night::default());
+    for night in 0..13_i64 {
+        (0..if night == 0 { 30 } else { 6 }).for_each(|_| tonight.change(&mut random, night));
+        let themes: Vec<(i64, &str)> = tonight.themes.iter().map(|(id, theme)| (*id, theme.as_str())).collect();
+        let questions: Vec<(i64, &str, Vec<&str>)> = (tonight.surveys.iter())
+            .map(|(id, (status, questions))| (*id, *status, questions.iter().map(String::as_str).collect()))
+            .collect();
+        let surveys: Vec<(i64, &str, &[&str])> =
+            questions.iter().map(|(id, status, questions)| (*id, *status, questions.as_slice())).collect();
+        lab.apply(&scan(Stream::Themes, night * 24, 0, 1, FlagSet::EMPTY), &[theme_page(&themes)]);
+        let surveys_scan = scan(Stream::Surveys, night * 24, -1000, 1000, FlagSet::EMPTY);
+        lab.apply(&surveys_scan, &[survey_page(&surveys)]);
+        nights.push((surveys_scan.started_ms, tonight.clone()));
+    }
+    for (started_ms, night) in &nights {
+        for at_ms in [*started_ms, started_ms + 86_399_999] {
+            let moment = format!("(make_timestamp({at_ms}000)) ORDER BY ALL");
+            let found = [
+                format!("SELECT id, theme FROM themes_as_of{moment}"),
+                format!("SELECT id, status FROM surveys_as_of{moment}"),
+                format!("SELECT survey_id, question_ordinal, question_text FROM questions_as_of{moment}"),
+            ];
+            assert_eq!(found.map(|sql| lab.rows(&sql)), night.rows(), "as of {at_ms}");
+        }
+    }
+    for (at, (earlier_ms, before)) in nights.iter().enumerate() {
+        for (later_ms, after) in &nights[at + 1..] {
+            let themes = lab.rows(&format!(
+                "{} AND sum(new_themes + changed_themes + vanished_themes + returned_themes) > 0",
+                changes("themes", *earlier_ms, *later_ms)
+            ));
+            let expected = format!("{} | {} | 0", before.themes.len(), after.themes.len());
+            assert!(themes.is_empty() || themes == [expected.as_str()], "{themes:?}, not {expected}");
+            let surveys = lab.rows(&changes("surveys", *earlier_ms, *later_ms));
+            assert!(surveys.iter().all(|row| row.ends_with(" | 0")), "{surveys:?}");
+        }
+    }
+    for table in ["theme_history", "survey_history"] {
+        let kinds = match table {
+            "theme_history" => "SELECT count(DISTINCT begun_by || coalesce(ended_by, '')) FROM theme_versions",
+            _ => "SELECT count(DISTINCT id) FROM survey_history WHERE NOT is_current",
+        };
+        assert!(lab.count(kinds) > 5, "{table} is rich enough to tell");
+    }
 }

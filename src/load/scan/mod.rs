@@ -23,6 +23,7 @@ mod pages;
 mod record_set;
 mod records;
 mod rejects;
+mod returned;
 mod row_difference;
 mod snapshots;
 mod staged;
@@ -107,6 +108,7 @@ fn write_pages(store: &mut BufferedStore, pages: &dyn Pages, input: WriteInput<'
     let mut writer = ScanWriter::begin(store, input)?;
     pages.for_each(&mut |page| writer.write_page(store, page))?;
     let mut written = writer.written;
+    returned::mark(store, scan, base, &written.returned)?;
     let vanished = || old.take(base, classification.vanished.iter().copied());
     match scan.scope.stream {
         Stream::Surveys => {

@@ -41,13 +41,14 @@ pub(super) fn null(column: &Column, rows: usize) -> ArrayRef {
 }
 
 /// Returns the array for a column that has the same value in every row of the scan; `None` if the value depends on the
-/// row. `_vanished_at` is NULL, because a written row has not vanished.
+/// row. `_vanished_at` is NULL, because a written row has not vanished; `returned_at` is NULL, because a row whose version
+/// has just ended has not returned since.
 pub(super) fn stamp(scan: &Scan, column: &Column, rows: usize) -> Option<ArrayRef> {
     match column.name.as_str() {
         "_run_id" => Some(text(&scan.run_id.0, rows)),
         "_synced_at" => Some(started(scan, rows)),
         "_flags" => Some(Arc::new(Int64Array::from_value(scan.flags.bits().into(), rows))),
-        "_vanished_at" => Some(null(column, rows)),
+        "_vanished_at" | "returned_at" => Some(null(column, rows)),
         _ => None,
     }
 }

@@ -12,6 +12,7 @@ use super::{
     filled_tables::{includes_child, is_requested},
     record_set::RecordSet,
     records::{Record, rows_where},
+    returned::vanished_rows,
     row_difference::{Comparer, RowDifference},
     snapshots::NewSnapshots,
     staged::StagedScan,
@@ -79,7 +80,9 @@ pub(super) struct WriteResult {
     pub version_rows: Vec<(&'static str, RecordBatch)>,
     /// The rows of the records that lost a collision, one batch for each page with such records.
     pub collision_losers: Vec<RecordBatch>,
-    /// Hashes of key and content of the stored rows that were edited and went to the history. Collected only if the
+    /// The stored rows that had vanished and returned, as they were before, one batch for each page.
+    pub returned: Vec<RecordBatch>,
+    /// Hashes of key and content of the stored rows that were edited, and are in the history. Collected only if the
     /// scan has collision losers.
     pub edited: HashSet<(u128, i64)>,
 }
@@ -165,9 +168,9 @@ impl<'a> ScanWriter<'a> {
         self.write_history(store, &rows, "vanished")
     }
 
-    /// Removes duplicate rows with their child rows. A duplicate row goes to the history, unless the scan returned a
-    /// record with the same key and content. In this case the content is not lost: the current record or a collision
-    /// loser with this content is stored.
+    /// Removes duplicate rows with their child rows. A duplicate row goes to the history, unless the history has it
+    /// already because it had vanished, or the scan returned a record with the same key and content. Then the current
+    /// record or a collision loser with this content is stored.
     fn remove_duplicate_rows(&mut self, store: &mut BufferedStore) -> Result<(), LoadError> {
         if self.input.classification.duplicate_rows.is_empty() {
             return Ok(());
@@ -188,8 +191,8 @@ impl<'a> ScanWriter<'a> {
         let returned: HashSet<(u128, i64)> =
             current.map(|(record, _)| content(record)).chain(collision_losers.map(content)).collect();
         let mut is_ended = self.input.classification.duplicate_rows.iter().map(|index| {
-            let row = self.input.stored.rows.get(*index);
-            row.is_none_or(|row| row.content.is_none_or(|content| !returned.contains(&(row.key, content))))
+            let Some(row) = self.input.stored.rows.get(*index) else { return true };
+            row.vanished_us.is_none() && !row.content.is_some_and(|content| returned.contains(&(row.key, content)))
         });
         let ended = rows_where(base, &rows, |_| is_ended.next().unwrap_or(true))?;
         self.write_history(store, &ended, "edited")
@@ -241,6 +244,7 @@ impl<'a> ScanWriter<'a> {
         change.add(changed.clone());
         store.change(change)?;
         self.write_edits_to_history(store, &old, &changes)?;
+        self.written.returned.push(vanished_rows(base, &old)?);
         let writes = PageWrites { rows, new: &new, old: &old, changed: &changed, changes: &changes };
         self.write_children(store, page, &writes)?;
         if self.keeps_versions {
@@ -359,8 +363,9 @@ impl<'a> ScanWriter<'a> {
         })
     }
 
-    /// Writes the replaced rows that were edited or soft-deleted to the history, and counts the soft-deleted ones. If
-    /// the scan has collision losers, adds the hashes of these rows to [`WriteResult::edited`].
+    /// Writes the replaced rows that were edited or soft-deleted to the history, and counts the soft-deleted ones. The
+    /// history has the rows that had vanished already: they have no version for the time in which they were gone. If
+    /// the scan has collision losers, adds the hashes of all these rows to [`WriteResult::edited`].
     fn write_edits_to_history(
         &mut self,
         store: &mut BufferedStore,
@@ -372,7 +377,8 @@ impl<'a> ScanWriter<'a> {
             let is_ended =
                 |row: usize| changes.get(row).is_some_and(|change| change.kind == ChangeKind::Edited { is_deletion });
             let ended = rows_where(base, old, is_ended)?;
-            self.write_history(store, &ended, reason)?;
+            let vanished = time_column(&ended, "_vanished_at")?;
+            self.write_history(store, &rows_where(base, &ended, |row| vanished.is_null(row))?, reason)?;
             if is_deletion {
                 self.written.counts.soft_deleted += ended.num_rows() as u64;
             }
