@@ -71,10 +71,10 @@ CREATE OR REPLACE VIEW "response_custom_metadata" AS FROM query(getvariable('stu
 
 -- Earlier versions of rows of responses, as they stood from valid_from until valid_to.
 SET VARIABLE studysync_response_history = (SELECT CASE WHEN count(*) > 0 THEN
-    'SELECT "response_group_uid", "question_id", "survey_id", "visitor_id", "visitor_uuid", "external_user_id", "partner_anonymous_id", "question_type", "question_text", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", make_timestamp(epoch_us("deleted_at")) AS "deleted_at", "answer_text", "answer_number", "answer_bool", "answer_json", "is_skipped", "selected_indexes", "url", "meta_browser", "meta_os", "meta_language", "meta_href", "meta_user_agent", "meta_client_width", "meta_client_height", "meta_screen_width", "meta_screen_height", "meta_extra", "custom_metadata", "extra", "_row_hash", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "reason", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
+    'SELECT "response_group_uid", "question_id", "survey_id", "visitor_id", "visitor_uuid", "external_user_id", "partner_anonymous_id", "question_type", "question_text", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", make_timestamp(epoch_us("deleted_at")) AS "deleted_at", "answer_text", "answer_number", "answer_bool", "answer_json", "is_skipped", "selected_indexes", "url", "meta_browser", "meta_os", "meta_language", "meta_href", "meta_user_agent", "meta_client_width", "meta_client_height", "meta_screen_width", "meta_screen_height", "meta_extra", "custom_metadata", "extra", "_row_hash", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "reason", make_timestamp(epoch_us("returned_at")) AS "returned_at", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/response_history/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
 ELSE
-    'SELECT NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "question_id", NULL::BIGINT AS "survey_id", NULL::BIGINT AS "visitor_id", NULL::VARCHAR AS "visitor_uuid", NULL::VARCHAR AS "external_user_id", NULL::VARCHAR AS "partner_anonymous_id", NULL::VARCHAR AS "question_type", NULL::VARCHAR AS "question_text", NULL::TIMESTAMP AS "created_at", NULL::TIMESTAMP AS "updated_at", NULL::TIMESTAMP AS "deleted_at", NULL::VARCHAR AS "answer_text", NULL::DOUBLE AS "answer_number", NULL::BOOLEAN AS "answer_bool", NULL::VARCHAR AS "answer_json", NULL::BOOLEAN AS "is_skipped", NULL::BIGINT[] AS "selected_indexes", NULL::VARCHAR AS "url", NULL::VARCHAR AS "meta_browser", NULL::VARCHAR AS "meta_os", NULL::VARCHAR AS "meta_language", NULL::VARCHAR AS "meta_href", NULL::VARCHAR AS "meta_user_agent", NULL::BIGINT AS "meta_client_width", NULL::BIGINT AS "meta_client_height", NULL::BIGINT AS "meta_screen_width", NULL::BIGINT AS "meta_screen_height", NULL::VARCHAR AS "meta_extra", NULL::VARCHAR AS "custom_metadata", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP AS "valid_from", NULL::TIMESTAMP AS "valid_to", NULL::VARCHAR AS "reason", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
+    'SELECT NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "question_id", NULL::BIGINT AS "survey_id", NULL::BIGINT AS "visitor_id", NULL::VARCHAR AS "visitor_uuid", NULL::VARCHAR AS "external_user_id", NULL::VARCHAR AS "partner_anonymous_id", NULL::VARCHAR AS "question_type", NULL::VARCHAR AS "question_text", NULL::TIMESTAMP AS "created_at", NULL::TIMESTAMP AS "updated_at", NULL::TIMESTAMP AS "deleted_at", NULL::VARCHAR AS "answer_text", NULL::DOUBLE AS "answer_number", NULL::BOOLEAN AS "answer_bool", NULL::VARCHAR AS "answer_json", NULL::BOOLEAN AS "is_skipped", NULL::BIGINT[] AS "selected_indexes", NULL::VARCHAR AS "url", NULL::VARCHAR AS "meta_browser", NULL::VARCHAR AS "meta_os", NULL::VARCHAR AS "meta_language", NULL::VARCHAR AS "meta_href", NULL::VARCHAR AS "meta_user_agent", NULL::BIGINT AS "meta_client_width", NULL::BIGINT AS "meta_client_height", NULL::BIGINT AS "meta_screen_width", NULL::BIGINT AS "meta_screen_height", NULL::VARCHAR AS "meta_extra", NULL::VARCHAR AS "custom_metadata", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP AS "valid_from", NULL::TIMESTAMP AS "valid_to", NULL::VARCHAR AS "reason", NULL::TIMESTAMP AS "returned_at", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
 END FROM glob(getvariable('studysync_root') || '/response_history/*/data.parquet'));
 CREATE OR REPLACE VIEW "response_history" AS FROM query(getvariable('studysync_response_history'));
 
@@ -177,12 +177,12 @@ ELSE
 END FROM glob(getvariable('studysync_root') || '/survey_constraint_history/data.parquet'));
 CREATE OR REPLACE VIEW "survey_constraint_history" AS FROM query(getvariable('studysync_survey_constraint_history'));
 
--- Changes of a survey's status, as scans and webhooks reported them. A webhook adds no row if its old status is not the last known one; the next scan then does.
+-- Changes of a survey's status, derived from the versions of surveys that scans saw and from the webhooks. A webhook counts from its moment if its old status is the status at this moment, until a scan sees another status.
 SET VARIABLE studysync_survey_status_changes = (SELECT CASE WHEN count(*) > 0 THEN
-    'SELECT "survey_id", make_timestamp(epoch_us("changed_at")) AS "changed_at", "old_status", "new_status", "seen_by", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
+    'SELECT "survey_id", make_timestamp(epoch_us("changed_at")) AS "changed_at", "old_status", "new_status", "seen_by", make_timestamp(epoch_us("scanned_at")) AS "scanned_at", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/survey_status_changes/data.parquet'', union_by_name = true, hive_partitioning = false)'
 ELSE
-    'SELECT NULL::BIGINT AS "survey_id", NULL::TIMESTAMP AS "changed_at", NULL::VARCHAR AS "old_status", NULL::VARCHAR AS "new_status", NULL::VARCHAR AS "seen_by", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
+    'SELECT NULL::BIGINT AS "survey_id", NULL::TIMESTAMP AS "changed_at", NULL::VARCHAR AS "old_status", NULL::VARCHAR AS "new_status", NULL::VARCHAR AS "seen_by", NULL::TIMESTAMP AS "scanned_at", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
 END FROM glob(getvariable('studysync_root') || '/survey_status_changes/data.parquet'));
 CREATE OR REPLACE VIEW "survey_status_changes" AS FROM query(getvariable('studysync_survey_status_changes'));
 
@@ -197,10 +197,10 @@ CREATE OR REPLACE VIEW "themes" AS FROM query(getvariable('studysync_themes'));
 
 -- Earlier versions of rows of themes, as they stood from valid_from until valid_to: other names, descriptions, answers.
 SET VARIABLE studysync_theme_history = (SELECT CASE WHEN count(*) > 0 THEN
-    'SELECT "id", "response_group_uid", "question_id", "survey_id", "visitor_id", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", "question_text", "question_type", "response", "theme", "theme_description", "extra", "_row_hash", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "reason", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
+    'SELECT "id", "response_group_uid", "question_id", "survey_id", "visitor_id", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", "question_text", "question_type", "response", "theme", "theme_description", "extra", "_row_hash", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "reason", make_timestamp(epoch_us("returned_at")) AS "returned_at", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/theme_history/*/data.parquet'', union_by_name = true, hive_partitioning = true)'
 ELSE
-    'SELECT NULL::BIGINT AS "id", NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "question_id", NULL::BIGINT AS "survey_id", NULL::BIGINT AS "visitor_id", NULL::TIMESTAMP AS "created_at", NULL::TIMESTAMP AS "updated_at", NULL::VARCHAR AS "question_text", NULL::VARCHAR AS "question_type", NULL::VARCHAR AS "response", NULL::VARCHAR AS "theme", NULL::VARCHAR AS "theme_description", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP AS "valid_from", NULL::TIMESTAMP AS "valid_to", NULL::VARCHAR AS "reason", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
+    'SELECT NULL::BIGINT AS "id", NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "question_id", NULL::BIGINT AS "survey_id", NULL::BIGINT AS "visitor_id", NULL::TIMESTAMP AS "created_at", NULL::TIMESTAMP AS "updated_at", NULL::VARCHAR AS "question_text", NULL::VARCHAR AS "question_type", NULL::VARCHAR AS "response", NULL::VARCHAR AS "theme", NULL::VARCHAR AS "theme_description", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP AS "valid_from", NULL::TIMESTAMP AS "valid_to", NULL::VARCHAR AS "reason", NULL::TIMESTAMP AS "returned_at", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
 END FROM glob(getvariable('studysync_root') || '/theme_history/*/data.parquet'));
 CREATE OR REPLACE VIEW "theme_history" AS FROM query(getvariable('studysync_theme_history'));
 
@@ -441,6 +441,189 @@ SELECT
     attribute.valid_from AS known_since
 FROM user_attributes AS attribute
 WHERE attribute.is_current;
+
+-- Every version of every answer: what the warehouse knew, and from when until when.
+-- One row: one version of one answer; key (response_group_uid, question_id, version).
+-- Left out: the time in which an answer had vanished, records that lost a collision, and people who were erased.
+-- Times are UTC, and are the starts of the scans that saw the changes.
+-- An answer that only gained optional columns has no new version.
+-- A deleted answer has a version for the time in which it is deleted.
+-- responses_as_of has the versions of one moment.
+CREATE OR REPLACE VIEW "response_versions" AS
+WITH marked AS (
+    -- Earlier versions of the program wrote a version for the time in which a row had vanished: it begins when the version before vanished.
+    SELECT
+        * REPLACE (
+            CASE
+                WHEN reason <> 'vanished' THEN NULL
+                WHEN returned_at IS NULL AND lead(valid_from) OVER ended = valid_to THEN lead(valid_to) OVER ended
+                ELSE returned_at
+            END AS returned_at
+        ),
+        coalesce(
+            lag(reason) OVER ended = 'vanished' AND lag(returned_at) OVER ended IS NULL AND lag(valid_to) OVER ended = valid_from, false
+        ) AS is_gap
+    FROM response_history
+    WHERE reason <> 'collision'
+    WINDOW ended AS (PARTITION BY response_group_uid, question_id ORDER BY valid_to, valid_from, _row_hash)
+),
+ended AS (
+    SELECT * FROM marked WHERE NOT is_gap
+),
+last_ended AS (
+    SELECT
+        response_group_uid, question_id, count(*) AS versions, max(valid_to) AS valid_to,
+        arg_max(reason, (valid_to, valid_from, _row_hash)) AS reason,
+        arg_max({'at': returned_at}, (valid_to, valid_from, _row_hash)).at AS returned_at,
+        arg_max({'at': deleted_at}, (valid_to, valid_from, _row_hash)).at AS deleted_at,
+        arg_max({'id': survey_id}, (valid_to, valid_from, _row_hash)).id AS survey_id
+    FROM ended
+    GROUP BY response_group_uid, question_id
+),
+first_seen AS (
+    SELECT today.response_group_uid, today.question_id, min(today._first_seen_at) AS seen_at
+    FROM responses AS today
+    SEMI JOIN last_ended AS had
+        ON had.response_group_uid = today.response_group_uid AND had.question_id = today.question_id
+    GROUP BY today.response_group_uid, today.question_id
+),
+earlier AS (
+    SELECT
+        was.*, row_number() OVER ended AS version, lag(was.valid_to) OVER ended AS ended_before,
+        lag(was.reason) OVER ended AS reason_before, lag(was.returned_at) OVER ended AS returned_before,
+        lag(was.deleted_at) OVER ended AS deleted_before, lag(was.survey_id) OVER ended AS survey_before, found.seen_at
+    FROM ended AS was
+    LEFT JOIN first_seen AS found
+        ON found.response_group_uid = was.response_group_uid AND found.question_id = was.question_id
+    WINDOW ended AS (PARTITION BY was.response_group_uid, was.question_id ORDER BY was.valid_to, was.valid_from, was._row_hash)
+),
+latest AS (
+    SELECT
+        today.*, coalesce(had.versions, 0) + 1 AS version, today._vanished_at AS valid_to, had.valid_to AS ended_before,
+        had.reason AS reason_before, had.returned_at AS returned_before, had.deleted_at AS deleted_before,
+        had.survey_id AS survey_before, today._first_seen_at AS seen_at, today._synced_at AS valid_from,
+        CASE WHEN today._vanished_at IS NOT NULL THEN 'vanished' END AS reason
+    FROM responses AS today
+    LEFT JOIN last_ended AS had
+        ON had.response_group_uid = today.response_group_uid AND had.question_id = today.question_id
+    -- The last version of an answer that has vanished is in the history.
+    WHERE today._vanished_at IS NULL OR had.valid_to IS NULL OR had.valid_to < today._vanished_at
+),
+versions AS (
+    SELECT * EXCLUDE (is_gap, returned_at) FROM earlier
+    UNION ALL BY NAME
+    SELECT * EXCLUDE (_first_seen_at, _vanished_at, _flags) FROM latest
+)
+SELECT
+    response_group_uid, question_id, survey_id, visitor_id, visitor_uuid,
+    nullif(external_user_id, '') AS external_user_id, nullif(partner_anonymous_id, '') AS partner_anonymous_id,
+    question_type, question_text, created_at, updated_at, answer_text, answer_number, answer_bool, answer_json, is_skipped,
+    selected_indexes, url, meta_browser, meta_os, meta_language, meta_href, meta_user_agent, meta_client_width,
+    meta_client_height, meta_screen_width, meta_screen_height, meta_extra, custom_metadata, extra, deleted_at, version,
+    CASE
+        WHEN ended_before IS NULL THEN least(seen_at, valid_from)
+        WHEN reason_before = 'vanished' THEN coalesce(returned_before, greatest(ended_before, valid_from))
+        ELSE ended_before
+    END AS valid_from,
+    valid_to,
+    CASE
+        WHEN ended_before IS NULL THEN 'new'
+        WHEN deleted_at IS NOT NULL AND deleted_before IS NULL THEN 'deleted'
+        WHEN reason_before = 'vanished' OR (deleted_at IS NULL AND deleted_before IS NOT NULL) THEN 'returned'
+        WHEN survey_id IS DISTINCT FROM survey_before THEN 'moved'
+        ELSE 'edited'
+    END AS begun_by,
+    reason AS ended_by, survey_before
+FROM versions;
+
+-- Every version of every theme on an answer: what the warehouse knew, and from when until when.
+-- One row: one version of one theme on one answer; key (id, response_group_uid, question_id, version).
+-- Left out: the time in which a theme had vanished, and people who were erased.
+-- Whether the answer was deleted or had vanished does not matter.
+-- Times are UTC, and are the starts of the scans that saw the changes.
+-- themes_as_of has the versions of one moment.
+CREATE OR REPLACE VIEW "theme_versions" AS
+WITH marked AS (
+    -- Earlier versions of the program wrote a version for the time in which a row had vanished: it begins when the version before vanished.
+    SELECT
+        * REPLACE (
+            CASE
+                WHEN reason <> 'vanished' THEN NULL
+                WHEN returned_at IS NULL AND lead(valid_from) OVER ended = valid_to THEN lead(valid_to) OVER ended
+                ELSE returned_at
+            END AS returned_at
+        ),
+        coalesce(
+            lag(reason) OVER ended = 'vanished' AND lag(returned_at) OVER ended IS NULL AND lag(valid_to) OVER ended = valid_from, false
+        ) AS is_gap
+    FROM theme_history
+    WINDOW ended AS (PARTITION BY id, response_group_uid, question_id ORDER BY valid_to, valid_from, _row_hash)
+),
+ended AS (
+    SELECT * FROM marked WHERE NOT is_gap
+),
+last_ended AS (
+    SELECT
+        id, response_group_uid, question_id, count(*) AS versions, max(valid_to) AS valid_to,
+        arg_max(reason, (valid_to, valid_from, _row_hash)) AS reason,
+        arg_max({'at': returned_at}, (valid_to, valid_from, _row_hash)).at AS returned_at,
+        arg_max({'id': survey_id}, (valid_to, valid_from, _row_hash)).id AS survey_id
+    FROM ended
+    GROUP BY id, response_group_uid, question_id
+),
+first_seen AS (
+    SELECT today.id, today.response_group_uid, today.question_id, min(today._first_seen_at) AS seen_at
+    FROM themes AS today
+    SEMI JOIN last_ended AS had
+        ON had.id = today.id AND had.response_group_uid = today.response_group_uid AND had.question_id = today.question_id
+    GROUP BY today.id, today.response_group_uid, today.question_id
+),
+earlier AS (
+    SELECT
+        was.*, row_number() OVER ended AS version, lag(was.valid_to) OVER ended AS ended_before,
+        lag(was.reason) OVER ended AS reason_before, lag(was.returned_at) OVER ended AS returned_before,
+        lag(was.survey_id) OVER ended AS survey_before, found.seen_at
+    FROM ended AS was
+    LEFT JOIN first_seen AS found
+        ON found.id = was.id AND found.response_group_uid = was.response_group_uid AND found.question_id = was.question_id
+    WINDOW ended AS (
+        PARTITION BY was.id, was.response_group_uid, was.question_id ORDER BY was.valid_to, was.valid_from, was._row_hash
+    )
+),
+latest AS (
+    SELECT
+        today.*, coalesce(had.versions, 0) + 1 AS version, today._vanished_at AS valid_to, had.valid_to AS ended_before,
+        had.reason AS reason_before, had.returned_at AS returned_before, had.survey_id AS survey_before,
+        today._first_seen_at AS seen_at, today._synced_at AS valid_from,
+        CASE WHEN today._vanished_at IS NOT NULL THEN 'vanished' END AS reason
+    FROM themes AS today
+    LEFT JOIN last_ended AS had
+        ON had.id = today.id AND had.response_group_uid = today.response_group_uid AND had.question_id = today.question_id
+    -- The last version of a theme that has vanished is in the history.
+    WHERE today._vanished_at IS NULL OR had.valid_to IS NULL OR had.valid_to < today._vanished_at
+),
+versions AS (
+    SELECT * EXCLUDE (is_gap, returned_at) FROM earlier
+    UNION ALL BY NAME
+    SELECT * EXCLUDE (_first_seen_at, _vanished_at) FROM latest
+)
+SELECT
+    id, response_group_uid, question_id, survey_id, visitor_id, created_at AS found_at, theme, theme_description, response,
+    version,
+    CASE
+        WHEN ended_before IS NULL THEN least(seen_at, valid_from)
+        WHEN reason_before = 'vanished' THEN coalesce(returned_before, greatest(ended_before, valid_from))
+        ELSE ended_before
+    END AS valid_from,
+    valid_to,
+    CASE
+        WHEN ended_before IS NULL THEN 'new'
+        WHEN reason_before = 'vanished' THEN 'returned'
+        WHEN survey_id IS DISTINCT FROM survey_before THEN 'moved'
+        ELSE 'edited'
+    END AS begun_by,
+    reason AS ended_by, survey_before
+FROM versions;
 
 -- The questions of the current definition of every survey, with the scale that the definition gives a LIKERT question.
 -- One row: one question of one survey.
@@ -1682,42 +1865,13 @@ WHERE held.created_at >= span.first_told
 -- The time of the scan counts: an answer given before the moment and first found after it has no row, and people who were erased since have no rows.
 -- An answer that only gained optional columns since then shows them.
 CREATE OR REPLACE MACRO "responses_as_of"(moment) AS TABLE
-WITH ended_later AS (
-    -- The version that stood is the first that ended after the moment; of an answer without one, today's.
-    SELECT * FROM response_history
-    WHERE reason <> 'collision' AND valid_to > moment::TIMESTAMP
-    QUALIFY row_number() OVER (PARTITION BY response_group_uid, question_id ORDER BY valid_to, _row_hash) = 1
-),
-gone_before AS (
-    -- Answers that had vanished by the moment; some of them came back later.
-    SELECT response_group_uid, question_id FROM response_history
-    WHERE reason <> 'collision' AND valid_to <= moment::TIMESTAMP
-    GROUP BY response_group_uid, question_id
-    HAVING arg_max(reason, valid_to) = 'vanished'
-),
-versions AS (
-    SELECT later.* EXCLUDE (valid_to, reason), today._first_seen_at, NULL::TIMESTAMP AS _vanished_at
-    FROM ended_later AS later
-    LEFT JOIN responses AS today
-        ON today.response_group_uid = later.response_group_uid AND today.question_id = later.question_id
-    UNION ALL BY NAME
-    SELECT today.* EXCLUDE (_flags), today._synced_at AS valid_from
-    FROM responses AS today
-    ANTI JOIN ended_later AS later
-        ON later.response_group_uid = today.response_group_uid AND later.question_id = today.question_id
-)
 SELECT
-    version.response_group_uid, version.question_id, survey_id, visitor_id, visitor_uuid,
-    nullif(external_user_id, '') AS external_user_id, nullif(partner_anonymous_id, '') AS partner_anonymous_id,
+    response_group_uid, question_id, survey_id, visitor_id, visitor_uuid, external_user_id, partner_anonymous_id,
     question_type, question_text, created_at, updated_at, answer_text, answer_number, answer_bool, answer_json, is_skipped,
     selected_indexes, url, meta_browser, meta_os, meta_language, meta_href, meta_user_agent, meta_client_width,
     meta_client_height, meta_screen_width, meta_screen_height, meta_extra, custom_metadata, extra
-FROM versions AS version
-LEFT JOIN gone_before AS gone
-    ON gone.response_group_uid = version.response_group_uid AND gone.question_id = version.question_id
-WHERE deleted_at IS NULL AND (_vanished_at IS NULL OR _vanished_at > moment::TIMESTAMP)
-    -- A version that was written later and has no other before it stood already, unless it is one that came back.
-    AND (valid_from <= moment::TIMESTAMP OR (_first_seen_at <= moment::TIMESTAMP AND gone.question_id IS NULL));
+FROM response_versions
+WHERE deleted_at IS NULL AND valid_from <= moment::TIMESTAMP AND (valid_to IS NULL OR valid_to > moment::TIMESTAMP);
 
 -- The surveys as the warehouse knew them at a moment. Called with moment: A moment, UTC.
 -- Call it as a table: FROM surveys_as_of(TIMESTAMP '2026-04-01 00:00:00').
@@ -1748,41 +1902,9 @@ WHERE valid_from <= moment::TIMESTAMP AND (valid_to IS NULL OR valid_to > moment
 -- Left out: themes that no scan had found by then, or that had vanished; people who were erased since have no rows.
 -- What had become of the answers is not looked at: join responses_as_of for that.
 CREATE OR REPLACE MACRO "themes_as_of"(moment) AS TABLE
-WITH ended_later AS (
-    -- The version that stood is the first that ended after the moment; of a theme without one, today's.
-    SELECT * FROM theme_history
-    WHERE valid_to > moment::TIMESTAMP
-    QUALIFY row_number() OVER (PARTITION BY id, response_group_uid, question_id ORDER BY valid_to, _row_hash) = 1
-),
-gone_before AS (
-    SELECT id, response_group_uid, question_id FROM theme_history
-    WHERE valid_to <= moment::TIMESTAMP
-    GROUP BY id, response_group_uid, question_id
-    HAVING arg_max(reason, valid_to) = 'vanished'
-),
-versions AS (
-    SELECT later.* EXCLUDE (valid_to, reason), today._first_seen_at, NULL::TIMESTAMP AS _vanished_at
-    FROM ended_later AS later
-    LEFT JOIN themes AS today
-        ON today.id = later.id AND today.response_group_uid = later.response_group_uid
-        AND today.question_id = later.question_id
-    UNION ALL BY NAME
-    SELECT today.*, today._synced_at AS valid_from
-    FROM themes AS today
-    ANTI JOIN ended_later AS later
-        ON later.id = today.id AND later.response_group_uid = today.response_group_uid
-        AND later.question_id = today.question_id
-)
-SELECT
-    version.id, version.response_group_uid, version.question_id, survey_id, visitor_id, created_at AS found_at, theme,
-    theme_description, response
-FROM versions AS version
-LEFT JOIN gone_before AS gone
-    ON gone.id = version.id AND gone.response_group_uid = version.response_group_uid
-    AND gone.question_id = version.question_id
-WHERE (_vanished_at IS NULL OR _vanished_at > moment::TIMESTAMP)
-    -- A version that was written later and has no other before it stood already, unless it is one that came back.
-    AND (valid_from <= moment::TIMESTAMP OR (_first_seen_at <= moment::TIMESTAMP AND gone.id IS NULL));
+SELECT id, response_group_uid, question_id, survey_id, visitor_id, found_at, theme, theme_description, response
+FROM theme_versions
+WHERE valid_from <= moment::TIMESTAMP AND (valid_to IS NULL OR valid_to > moment::TIMESTAMP);
 
 -- The segment that each answer belongs to, for any way to divide answers into segments. Called with segment: browser, os, language, url_path, triggering_event, `attribute:` and the name of an attribute of the visitor's snapshot, or `metadata:` and a key of the custom metadata.
 -- Call it as a table: FROM answer_segments('attribute:plan'), and join it to other views by response_group_uid and question_id.
@@ -1953,43 +2075,93 @@ WHERE NOT is_empty AND contains(
 -- One row: one survey in which something changed; key survey_id, which is NULL for answers that name no survey.
 -- Left out: people who were erased since.
 -- A change counts if a scan saw it after the earlier moment and up to the later one.
+-- The counts add up: answers_before + new_answers + returned - deleted - vanished = answers_after; themes_before + new_themes + returned_themes - vanished_themes = themes_after; the same for surveys.
+-- An answer or theme that moves to another survey vanishes in one and is new in the other.
+-- An answer that is first found deleted is no new answer.
 CREATE OR REPLACE MACRO "row_changes"(earlier, later) AS TABLE
-WITH counted AS (
+WITH rows_of AS (
     SELECT
-        survey_id, count(*) AS new_answers, 0 AS edited, 0 AS deleted, 0 AS vanished, 0 AS new_themes, 0 AS changed_questions
-    FROM responses
-    WHERE _first_seen_at > earlier::TIMESTAMP AND _first_seen_at <= later::TIMESTAMP
-    GROUP BY survey_id
+        'answer' AS kind, survey_id, survey_before, valid_from, valid_to, begun_by, ended_by, deleted_at IS NULL AS is_there
+    FROM response_versions
+    UNION ALL
+    SELECT 'theme', survey_id, survey_before, valid_from, valid_to, begun_by, ended_by, true FROM theme_versions
     UNION ALL
     SELECT
-        survey_id, 0, count(*) FILTER (reason = 'edited'), count(*) FILTER (reason = 'deleted'),
-        count(*) FILTER (reason = 'vanished'), 0, 0
-    FROM response_history
-    WHERE valid_to > earlier::TIMESTAMP AND valid_to <= later::TIMESTAMP AND reason <> 'collision'
-    GROUP BY survey_id
+        'survey', id, id, valid_from, valid_to,
+        CASE
+            WHEN lag(valid_to) OVER versions IS NULL THEN 'new'
+            WHEN lag(valid_to) OVER versions < valid_from THEN 'returned'
+            ELSE 'edited'
+        END,
+        CASE WHEN valid_to < coalesce(lead(valid_from) OVER versions, TIMESTAMP 'infinity') THEN 'vanished' ELSE 'edited' END,
+        true
+    FROM survey_history
+    WINDOW versions AS (PARTITION BY id ORDER BY valid_from)
+),
+timed AS (
+    SELECT
+        *, valid_from > earlier::TIMESTAMP AND valid_from <= later::TIMESTAMP AS begins,
+        coalesce(valid_to > earlier::TIMESTAMP AND valid_to <= later::TIMESTAMP, false) AS ends,
+        is_there AND valid_from <= earlier::TIMESTAMP AND coalesce(valid_to > earlier::TIMESTAMP, true) AS was_there,
+        is_there AND valid_from <= later::TIMESTAMP AND coalesce(valid_to > later::TIMESTAMP, true) AS stays_there
+    FROM rows_of
+),
+counted AS (
+    SELECT
+        kind, survey_id,
+        count(*) FILTER (begins AND is_there AND begun_by IN ('new', 'moved')) AS new,
+        count(*) FILTER (begins AND begun_by = 'edited') AS edited,
+        count(*) FILTER (ends AND is_there AND ended_by = 'deleted') AS deleted,
+        count(*) FILTER (ends AND is_there AND ended_by = 'vanished') AS vanished,
+        count(*) FILTER (begins AND is_there AND begun_by = 'returned') AS returned,
+        count(*) FILTER (was_there) AS before,
+        count(*) FILTER (stays_there) AS after,
+        0 AS questions, 0 AS statuses
+    FROM timed
+    GROUP BY kind, survey_id
     UNION ALL
-    SELECT survey_id, 0, 0, 0, 0, count(*), 0
-    FROM themes
-    WHERE _first_seen_at > earlier::TIMESTAMP AND _first_seen_at <= later::TIMESTAMP
-    GROUP BY survey_id
+    SELECT kind, survey_before, 0, 0, 0, count(*), 0, 0, 0, 0, 0
+    FROM timed
+    WHERE begins AND begun_by = 'moved' AND is_there
+    GROUP BY kind, survey_before
     UNION ALL
-    SELECT survey_id, 0, 0, 0, 0, 0, count(DISTINCT coalesce(question_id, -question_ordinal))
+    SELECT 'question', survey_id, 0, 0, 0, 0, 0, 0, 0, count(DISTINCT coalesce(question_id, -question_ordinal)), 0
     FROM survey_question_history
     WHERE (valid_from > earlier::TIMESTAMP AND valid_from <= later::TIMESTAMP)
         OR (valid_to > earlier::TIMESTAMP AND valid_to <= later::TIMESTAMP)
     GROUP BY survey_id
     UNION ALL
-    SELECT survey_id, 0, 0, 0, 0, 0, 0
+    SELECT 'status', survey_id, 0, 0, 0, 0, 0, 0, 0, 0, count(*)
     FROM survey_status_changes
     WHERE changed_at > earlier::TIMESTAMP AND changed_at <= later::TIMESTAMP
+    GROUP BY survey_id
 ),
 summed AS (
     SELECT
-        survey_id, sum(new_answers)::BIGINT AS new_answers, sum(edited)::BIGINT AS edited, sum(deleted)::BIGINT AS deleted,
-        sum(vanished)::BIGINT AS vanished, sum(new_themes)::BIGINT AS new_themes,
-        sum(changed_questions)::BIGINT AS changed_questions
+        survey_id,
+        sum(new) FILTER (kind = 'answer') AS new_answers,
+        sum(edited) FILTER (kind = 'answer') AS edited,
+        sum(deleted) FILTER (kind = 'answer') AS deleted,
+        sum(vanished) FILTER (kind = 'answer') AS vanished,
+        sum(returned) FILTER (kind = 'answer') AS returned,
+        sum(before) FILTER (kind = 'answer') AS answers_before,
+        sum(after) FILTER (kind = 'answer') AS answers_after,
+        sum(new) FILTER (kind = 'theme') AS new_themes,
+        sum(edited) FILTER (kind = 'theme') AS changed_themes,
+        sum(vanished) FILTER (kind = 'theme') AS vanished_themes,
+        sum(returned) FILTER (kind = 'theme') AS returned_themes,
+        sum(before) FILTER (kind = 'theme') AS themes_before,
+        sum(after) FILTER (kind = 'theme') AS themes_after,
+        sum(new) FILTER (kind = 'survey') AS new_surveys,
+        sum(edited) FILTER (kind = 'survey') AS changed_surveys,
+        sum(vanished) FILTER (kind = 'survey') AS vanished_surveys,
+        sum(returned) FILTER (kind = 'survey') AS returned_surveys,
+        sum(before) FILTER (kind = 'survey') AS surveys_before,
+        sum(after) FILTER (kind = 'survey') AS surveys_after,
+        sum(questions) AS changed_questions
     FROM counted
     GROUP BY survey_id
+    HAVING sum(new + edited + deleted + vanished + returned + questions + statuses) > 0
 ),
 statuses AS (
     SELECT
@@ -2000,8 +2172,18 @@ statuses AS (
     GROUP BY survey_id
 )
 SELECT
-    summed.survey_id, survey.name AS survey_name, summed.new_answers, summed.edited, summed.deleted, summed.vanished,
-    summed.new_themes, summed.changed_questions, statuses.status_before, statuses.status_after
+    summed.survey_id, survey.name AS survey_name,
+    coalesce(new_answers, 0)::BIGINT AS new_answers, coalesce(edited, 0)::BIGINT AS edited,
+    coalesce(deleted, 0)::BIGINT AS deleted, coalesce(vanished, 0)::BIGINT AS vanished,
+    coalesce(new_themes, 0)::BIGINT AS new_themes, coalesce(changed_questions, 0)::BIGINT AS changed_questions,
+    statuses.status_before, statuses.status_after, coalesce(returned, 0)::BIGINT AS returned,
+    coalesce(answers_before, 0)::BIGINT AS answers_before, coalesce(answers_after, 0)::BIGINT AS answers_after,
+    coalesce(changed_themes, 0)::BIGINT AS changed_themes, coalesce(vanished_themes, 0)::BIGINT AS vanished_themes,
+    coalesce(returned_themes, 0)::BIGINT AS returned_themes, coalesce(themes_before, 0)::BIGINT AS themes_before,
+    coalesce(themes_after, 0)::BIGINT AS themes_after, coalesce(new_surveys, 0)::BIGINT AS new_surveys,
+    coalesce(changed_surveys, 0)::BIGINT AS changed_surveys, coalesce(vanished_surveys, 0)::BIGINT AS vanished_surveys,
+    coalesce(returned_surveys, 0)::BIGINT AS returned_surveys, coalesce(surveys_before, 0)::BIGINT AS surveys_before,
+    coalesce(surveys_after, 0)::BIGINT AS surveys_after
 FROM summed
 LEFT JOIN statuses ON statuses.survey_id = summed.survey_id
 LEFT JOIN surveys AS survey ON survey.id = summed.survey_id;

@@ -18,7 +18,7 @@ use super::{
 /// Maximum figures in the text; `--json` prints all figures.
 const FIGURES_SHOWN: usize = 60;
 /// Width of a survey's name, in columns of the terminal.
-const NAME_COLUMNS: usize = 24;
+const NAME_COLUMNS: usize = 22;
 // Width of the title of a question, in columns of the terminal.
 const TITLE_COLUMNS: usize = 70;
 // Width of the name of a figure, in columns of the terminal.
@@ -31,6 +31,9 @@ const LABEL_COLUMNS: usize = 26;
 /// The date of a change is that of the scan that found the change: an edit of Monday that a scan found on Tuesday
 /// counts on Tuesday. The command reads the DuckDB file if one is configured, else the Parquet files, and changes
 /// nothing. The SQL macros row_changes and figure_changes return the same.
+///
+/// before + new + returned - deleted - vanished = after. If the warehouse had its first load after --since, the
+/// command says so, and shows the changes since then.
 ///
 /// Exit codes: 0 shown, with or without changes; 1 the warehouse cannot be read; 2 usage or configuration;
 /// 5 a run has locked the warehouse.
@@ -67,7 +70,10 @@ pub(super) fn run(args: &DiffArgs, context: Context) -> Result<u8, CommandError>
 
 fn describe(changes: &Changes) -> String {
     let (since, until) = (&changes.since, &changes.until);
-    format!("changes that scans found from {since} to {until}\n{}{}", rows(changes), figures(changes))
+    let began = changes.warehouse_began.as_ref();
+    let began = began.map(|began| format!("the first load of this warehouse ended at {began}: changes since then\n"));
+    let began = began.unwrap_or_default();
+    format!("changes that scans found from {since} to {until}\n{began}{}{}", rows(changes), figures(changes))
 }
 
 /// Returns the changed rows as text, with a line for each survey and a total.
@@ -75,32 +81,38 @@ fn rows(changes: &Changes) -> String {
     if changes.rows.is_empty() {
         return "\nno row changed\n".to_owned();
     }
-    let mut text = format!(
-        "\n{:<24} {:>9} {:>7} {:>7} {:>8} {:>6} {:>9}\n",
-        "rows", "new", "edited", "deleted", "vanished", "themes", "questions"
-    );
+    let heads = ["before", "new", "returned", "deleted", "vanished", "after"].map(str::to_owned);
+    let mut text = format!("\n{}", line("answers", &heads));
     for row in &changes.rows {
-        text.push_str(&line(&name_of(row), row));
+        text.push_str(&lines(&name_of(row), row));
         if row.status_before != row.status_after {
             let status = |status: &Option<String>| status.as_deref().map_or_else(|| "none".to_owned(), sanitized);
             text.push_str(&format!("  status: {} to {}\n", status(&row.status_before), status(&row.status_after)));
         }
     }
     if changes.rows.len() > 1 {
-        text.push_str(&line("all", &changes.total()));
+        text.push_str(&lines("all", &changes.total()));
     }
     text
 }
 
-/// Returns the line of a survey, or of the total.
-fn line(name: &str, row: &RowChange) -> String {
-    let RowChange { new_answers, edited, deleted, vanished, new_themes, changed_questions, .. } = row;
-    let [new, edited, deleted, vanished, themes, questions] =
-        [new_answers, edited, deleted, vanished, new_themes, changed_questions].map(|count| grouped(*count));
-    format!(
-        "{} {new:>9} {edited:>7} {deleted:>7} {vanished:>8} {themes:>6} {questions:>9}\n",
-        fitted(name, NAME_COLUMNS)
-    )
+/// Returns the lines of a survey, or of the total: its answers, and what else changed.
+fn lines(name: &str, row: &RowChange) -> String {
+    let answers =
+        [row.answers_before, row.new_answers, row.returned, row.deleted, row.vanished, row.answers_after].map(grouped);
+    let mut text = line(name, &answers);
+    for (what, counts) in row.other_changes() {
+        let counts: Vec<String> = counts.iter().map(|(count, how)| format!("{} {how}", grouped(*count))).collect();
+        text.push_str(&format!("  {what}: {}\n", counts.join(", ")));
+    }
+    text
+}
+
+/// Returns a line of the table of answers.
+fn line(name: &str, cells: &[String; 6]) -> String {
+    let [before, new, returned, deleted, vanished, after] = cells;
+    let name = fitted(name, NAME_COLUMNS);
+    format!("{name} {before:>9} {new:>8} {returned:>8} {deleted:>7} {vanished:>8} {after:>9}\n")
 }
 
 fn name_of(row: &RowChange) -> String {

@@ -36,27 +36,75 @@ pub struct Changes {
     pub since: String,
     /// RFC 3339.
     pub until: String,
+    /// When the warehouse had its first load, if that was later than `since`: then the changes are those since then,
+    /// because all rows of the first load would count as new. RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warehouse_began: Option<String>,
     /// The surveys in which a row changed.
     pub rows: Vec<RowChange>,
     /// All figures, also unchanged ones, ordered by survey, question, figure and label.
     pub figures: Vec<FigureChange>,
 }
 
-/// The changed rows of a survey.
-#[derive(Clone, Debug, Serialize)]
-pub struct RowChange {
-    /// `None` for answers that name no survey.
-    pub survey_id: Option<i64>,
-    pub survey_name: Option<String>,
-    pub new_answers: i64,
-    pub edited: i64,
-    pub deleted: i64,
-    pub vanished: i64,
-    pub new_themes: i64,
-    pub changed_questions: i64,
-    pub status_before: Option<String>,
-    pub status_after: Option<String>,
+/// Defines [`RowChange`] with its counts: columns of the macro `row_changes`.
+macro_rules! row_change {
+    ($($count:ident),+ $(,)?) => {
+        /// The changed rows of a survey. The columns of the macro `row_changes` describe the counts.
+        #[derive(Clone, Debug, Default, Serialize)]
+        pub struct RowChange {
+            /// `None` for answers that name no survey.
+            pub survey_id: Option<i64>,
+            pub survey_name: Option<String>,
+            $(pub $count: i64,)+
+            pub status_before: Option<String>,
+            pub status_after: Option<String>,
+        }
+
+        /// The names of the counts.
+        const ROW_COUNTS: &[&str] = &[$(stringify!($count)),+];
+
+        impl RowChange {
+            /// Adds the counts of another survey.
+            fn add(&mut self, other: &Self) {
+                $(self.$count += other.$count;)+
+            }
+
+            /// Reads a row of the macro `row_changes`.
+            fn of(row: Row<'_>) -> Self {
+                Self {
+                    survey_id: row.integer("survey_id"),
+                    survey_name: row.text("survey_name"),
+                    $($count: row.count(stringify!($count)),)+
+                    status_before: row.text("status_before"),
+                    status_after: row.text("status_after"),
+                }
+            }
+        }
+    };
 }
+
+row_change!(
+    answers_before,
+    new_answers,
+    returned,
+    deleted,
+    vanished,
+    answers_after,
+    edited,
+    themes_before,
+    new_themes,
+    returned_themes,
+    vanished_themes,
+    themes_after,
+    changed_themes,
+    changed_questions,
+    surveys_before,
+    new_surveys,
+    returned_surveys,
+    vanished_surveys,
+    surveys_after,
+    changed_surveys,
+);
 
 /// A figure of a question at both times.
 #[derive(Clone, Debug, Serialize)]
@@ -106,22 +154,45 @@ impl FigureChange {
     }
 }
 
+impl RowChange {
+    /// Returns the changes besides the number of answers: what changed, and the counts that are not 0, each with how.
+    pub fn other_changes(&self) -> Vec<(&'static str, Vec<(i64, &'static str)>)> {
+        let all = [
+            ("answers", vec![(self.edited, "edited")]),
+            (
+                "themes",
+                vec![
+                    (self.new_themes, "new"),
+                    (self.changed_themes, "changed"),
+                    (self.vanished_themes, "vanished"),
+                    (self.returned_themes, "returned"),
+                ],
+            ),
+            ("questions", vec![(self.changed_questions, "changed")]),
+            (
+                "surveys",
+                vec![
+                    (self.new_surveys, "new"),
+                    (self.changed_surveys, "changed"),
+                    (self.vanished_surveys, "vanished"),
+                    (self.returned_surveys, "returned"),
+                ],
+            ),
+        ];
+        let some = all.into_iter().map(|(what, mut counts)| {
+            counts.retain(|(count, _)| *count != 0);
+            (what, counts)
+        });
+        some.filter(|(_, counts)| !counts.is_empty()).collect()
+    }
+}
+
 impl Changes {
     /// Returns the sums over all surveys.
     pub fn total(&self) -> RowChange {
-        let sum = |of: fn(&RowChange) -> i64| self.rows.iter().map(of).sum();
-        RowChange {
-            survey_id: None,
-            survey_name: None,
-            new_answers: sum(|row| row.new_answers),
-            edited: sum(|row| row.edited),
-            deleted: sum(|row| row.deleted),
-            vanished: sum(|row| row.vanished),
-            new_themes: sum(|row| row.new_themes),
-            changed_questions: sum(|row| row.changed_questions),
-            status_before: None,
-            status_after: None,
-        }
+        let mut total = RowChange::default();
+        self.rows.iter().for_each(|row| total.add(row));
+        total
     }
 }
 
@@ -131,12 +202,14 @@ impl Changes {
 /// The warehouse cannot be read, or lacks the macros. The next run adds them to a warehouse of an earlier version.
 pub fn changes(reader: &mut Reader, surveys: &[i64], between: ComparedTimes) -> Result<Changes, LoadError> {
     let of = survey_filter(surveys);
-    let moments =
-        [between.since_ms, between.until_ms].map(|at_ms| format!("make_timestamp({at_ms} * 1000)")).join(", ");
+    let began_ms = warehouse_began_ms(reader)?.filter(|began_ms| *began_ms > between.since_ms);
+    let since_ms = began_ms.unwrap_or(between.since_ms).min(between.until_ms);
+    let moments = [since_ms, between.until_ms].map(|at_ms| format!("make_timestamp({at_ms} * 1000)")).join(", ");
     let rows = format!(
-        "SELECT survey_id, {} AS survey_name, new_answers, edited, deleted, vanished, new_themes, changed_questions,
-             status_before, status_after FROM row_changes({moments}) WHERE {of} ORDER BY survey_id NULLS LAST",
-        shortened("survey_name")
+        "SELECT survey_id, {} AS survey_name, {}, status_before, status_after
+         FROM row_changes({moments}) WHERE {of} ORDER BY survey_id NULLS LAST",
+        shortened("survey_name"),
+        ROW_COUNTS.join(", ")
     );
     let figures = format!(
         "SELECT survey_id, {} AS survey_name, question_id, {} AS question_text, figure, {} AS label, answers_before, before,
@@ -149,25 +222,27 @@ pub fn changes(reader: &mut Reader, surveys: &[i64], between: ComparedTimes) -> 
     Ok(Changes {
         since: format_ms(between.since_ms),
         until: format_ms(between.now_ms.unwrap_or(between.until_ms)),
-        rows: query(reader, &rows, row_change)?,
+        warehouse_began: began_ms.map(format_ms),
+        rows: query(reader, &rows, RowChange::of)?,
         figures: query(reader, &figures, figure_change)?,
     })
 }
 
-/// Reads a row of the macro `row_changes`.
-fn row_change(row: Row<'_>) -> RowChange {
-    RowChange {
-        survey_id: row.integer("survey_id"),
-        survey_name: row.text("survey_name"),
-        new_answers: row.count("new_answers"),
-        edited: row.count("edited"),
-        deleted: row.count("deleted"),
-        vanished: row.count("vanished"),
-        new_themes: row.count("new_themes"),
-        changed_questions: row.count("changed_questions"),
-        status_before: row.text("status_before"),
-        status_after: row.text("status_after"),
-    }
+/// Returns the start of the last scan that belongs to the first load of the warehouse, rounded up to a millisecond. The
+/// first load is the first run that read answers and was done, and the runs before it. If no run was done, it is the
+/// first run that failed, because a stream that always fails must not hide the changes of the others. Returns `None` if
+/// the warehouse has no scan.
+fn warehouse_began_ms(reader: &mut Reader) -> Result<Option<i64>, LoadError> {
+    let sql = "WITH first AS (
+            SELECT coalesce(
+                min(run.run_id) FILTER (run.exit_code IN (0, 3)), min(run.run_id) FILTER (run.exit_code = 1)
+            ) AS run_id
+            FROM sync_runs AS run
+            SEMI JOIN sync_windows AS scan ON scan._run_id = run.run_id AND scan.stream = 'responses'
+        )
+        SELECT ((max(epoch_us(scan.scanned_at)) + 999) // 1000)::BIGINT AS began FROM sync_windows AS scan CROSS JOIN first
+        WHERE first.run_id IS NULL OR scan._run_id <= first.run_id";
+    Ok(query(reader, sql, |row| row.integer("began"))?.into_iter().flatten().next())
 }
 
 /// Reads a row of the macro `figure_changes`.

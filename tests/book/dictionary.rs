@@ -75,6 +75,8 @@ const SUBJECTS: &[Subject] = &[
             "surveys_as_of",
             "questions_as_of",
             "themes_as_of",
+            "response_versions",
+            "theme_versions",
             "row_changes",
             "figure_changes",
         ],

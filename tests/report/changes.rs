@@ -44,6 +44,12 @@ fn diff_prints_what_the_macros_return_as_text_and_json() {
         assert_eq!(told, tables.count(&format!("SELECT sum({column}) FROM row_changes({between})")), "{column}");
         assert!(told >= sum, "{column}: {told}");
     }
+    for row in rows {
+        let [before, new, returned, deleted, vanished, after] =
+            ["answers_before", "new_answers", "returned", "deleted", "vanished", "answers_after"]
+                .map(|count| row[count].as_i64().unwrap());
+        assert_eq!(before + new + returned - deleted - vanished, after, "{row}");
+    }
     assert_eq!(figures.len() as i64, tables.count(&format!("SELECT count(*) FROM figure_changes({between})")));
     let changed = figures.iter().filter(|figure| figure["before"]["value"] != figure["after"]["value"]).count();
     assert!(changed > 5);
@@ -56,6 +62,27 @@ fn diff_prints_what_the_macros_return_as_text_and_json() {
     // The same from Parquet.
     let parquet = place.run_on_parquet(&arguments).expect(0).stdout;
     assert_eq!(text, parquet);
+}
+
+#[test]
+fn diff_says_when_the_warehouse_began_after_since() {
+    let (_service, place) = two_nights();
+    let until = (NOW_MS + DAY_MS + 3_600_000).to_string();
+    let json = |since: &str| place.run(&["diff", "--since", since, "--until", &until, "--json"]).expect(0).json();
+    let (early, known) = (json("2020-01-01"), json(&since()));
+    // The first load is no change.
+    assert_eq!((&early["rows"], &early["figures"]), (&known["rows"], &known["figures"]));
+    let new: i64 = early["rows"].as_array().unwrap().iter().map(|row| row["new_answers"].as_i64().unwrap()).sum();
+    assert!((100..400).contains(&new), "{new}");
+    assert!(early["warehouse_began"].as_str().unwrap().starts_with("2026-01-31T08:0"), "{early}");
+    assert!(known.get("warehouse_began").is_none());
+    for run in [Place::run, Place::run_on_parquet] {
+        let text = run(&place, &["diff", "--since", "2020-01-01"]).expect(0).stdout;
+        assert!(text.contains("\nthe first load of this warehouse ended at 2026-01-31T08:0"), "{text}");
+        assert!(!run(&place, &["diff", "--since", &since()]).expect(0).stdout.contains("first load"));
+    }
+    let page = place.run(&["report", "--since", "2020-01-01"]).expect(0).stdout;
+    assert!(page.contains("The first load of this warehouse ended at"));
 }
 
 #[test]

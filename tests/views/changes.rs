@@ -175,11 +175,19 @@ fn wanted_rows(warehouse: &Warehouse, earlier: i64, later: i64) -> Rows {
             }
         }
     };
-    count("SELECT survey_id, epoch_us(_first_seen_at) FROM responses", &|_| Some(0));
-    count("SELECT survey_id, epoch_us(valid_to), reason FROM response_history", &|row| match row[2].as_deref() {
+    // What was deleted when it was found is no new answer, and cannot vanish.
+    let found = "WITH first AS (
+            SELECT response_group_uid, question_id, arg_min(deleted_at IS NOT NULL, valid_to) AS was_deleted FROM response_history
+            WHERE reason <> 'collision' GROUP BY ALL
+        )
+        SELECT survey_id, epoch_us(_first_seen_at), coalesce(was_deleted, deleted_at IS NOT NULL) FROM responses
+        LEFT JOIN first USING (response_group_uid, question_id)";
+    count(found, &|row| (row[2].as_deref() == Some("false")).then_some(0));
+    let ended = "SELECT survey_id, epoch_us(valid_to), reason, deleted_at FROM response_history";
+    count(ended, &|row| match row[2].as_deref() {
         Some("edited") => Some(1),
         Some("deleted") => Some(2),
-        Some("vanished") => Some(3),
+        Some("vanished") if row[3].is_none() => Some(3),
         _ => None,
     });
     count("SELECT survey_id, epoch_us(_first_seen_at) FROM themes", &|_| Some(4));
@@ -215,6 +223,26 @@ fn wanted_rows(warehouse: &Warehouse, earlier: i64, later: i64) -> Rows {
         std::iter::once(survey.clone()).chain(counts).chain(ends).collect()
     };
     counts.iter().map(row).collect()
+}
+
+/// What was before, what came and what went give what was after; which is what is current, if `is_until_today`.
+fn assert_adds_up(warehouse: &Warehouse, between: &str, is_until_today: bool) {
+    let sums = "answers_before + new_answers + returned - deleted - vanished <> answers_after
+         OR themes_before + new_themes + returned_themes - vanished_themes <> themes_after
+         OR surveys_before + new_surveys + returned_surveys - vanished_surveys <> surveys_after";
+    let wrong = warehouse.query(&format!("SELECT * FROM row_changes({between}) WHERE {sums}"));
+    assert!(wrong.is_empty(), "{}: {wrong:?}", warehouse.name);
+    let themes = "(FROM themes WHERE _vanished_at IS NULL)";
+    for (count, current) in [("answers_after", "current_responses"), ("themes_after", themes)] {
+        let sql = format!(
+            "SELECT change.survey_id, {count}, current.rows FROM row_changes({between}) AS change
+             LEFT JOIN (SELECT survey_id, count(*) AS rows FROM {current} GROUP BY survey_id) AS current
+                 ON current.survey_id IS NOT DISTINCT FROM change.survey_id
+             WHERE {count} <> coalesce(current.rows, 0)"
+        );
+        let wrong = if is_until_today { warehouse.query(&sql) } else { Rows::new() };
+        assert!(wrong.is_empty(), "{}: {current}: {wrong:?}", warehouse.name);
+    }
 }
 
 #[test]
@@ -284,6 +312,7 @@ fn changes_between_nights_equal_a_second_computation() {
                 "SELECT survey_id, new_answers, edited, deleted, vanished, new_themes, changed_questions, status_before, status_after
                  FROM row_changes({between})"
             );
+            assert_adds_up(warehouse, &between, later == 2);
             let wanted = wanted_rows(warehouse, us(earlier), us(later));
             assert_same(&what, &wanted, &warehouse.query(&sql));
             let sum = |column: usize| wanted.iter().map(|row| number(&row[column])).sum::<i64>();

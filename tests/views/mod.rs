@@ -4,6 +4,7 @@
 mod changes;
 mod examples;
 mod flows;
+mod histories;
 mod history;
 mod planted;
 mod recompute;
@@ -92,7 +93,7 @@ fn every_view_equals_a_second_computation_in_any_time_zone() {
     let truth = Truth::of(&expected);
     let views = recomputed(&truth);
     let names: Vec<&str> = views.iter().map(|(name, _)| name.as_str()).collect();
-    // What webhooks told is compared in `tests/serve`, versions and times in `versions.rs`.
+    // What webhooks told is compared in `tests/serve`, versions and times in `versions.rs` and `histories.rs`.
     let elsewhere = [
         "nps_answers",
         "webhook_mismatches",
@@ -100,6 +101,8 @@ fn every_view_equals_a_second_computation_in_any_time_zone() {
         "response_rates",
         "question_versions",
         "response_question_versions",
+        "response_versions",
+        "theme_versions",
         "survey_status_timeline",
     ];
     let is_row_by_row = |name: &&String| name.starts_with("current_") || elsewhere.contains(&name.as_str());
@@ -317,7 +320,10 @@ fn every_view_pushes_a_survey_filter_down_to_the_scan() {
     for warehouse in Warehouse::all(&place).iter().filter(|warehouse| warehouse.name.ends_with("UTC")) {
         let mut checked = 0;
         // What webhooks told is laid beside all answers.
-        let beside_all = ["webhook_mismatches", "session_stages", "response_rates"];
+        let webhooks = ["webhook_mismatches", "session_stages", "response_rates"];
+        // A row can move to another survey, so all its versions are read.
+        let versions = ["response_versions", "theme_versions"];
+        let beside_all = [&webhooks[..], &versions].concat();
         for name in warehouse::view_names().into_iter().filter(|name| !beside_all.contains(&name.as_str())) {
             let has_survey =
                 format!("SELECT count(*) FROM (DESCRIBE SELECT * FROM {name}) WHERE column_name = 'survey_id'");

@@ -175,7 +175,10 @@ pub(in crate::load) fn p4_a_scan_ends_what_a_webhook_alone_said(lab: &mut Lab) {
     );
     assert_eq!(lab.warehouse().add_events(&told).unwrap(), 4);
     lab.warehouse().publish().unwrap();
-    let reported = ["1 | IN_PROGRESS | PAUSED | webhook | 02:00 | NULL | run-3", "2 | IN_PROGRESS | PAUSED | webhook | 02:00 | NULL | run-3"];
+    let reported = [
+        "1 | IN_PROGRESS | PAUSED | webhook | 02:00 | NULL | run-3",
+        "2 | IN_PROGRESS | PAUSED | webhook | 02:00 | NULL | run-3",
+    ];
     assert_eq!(lab.rows(changes), reported);
     // No row of surveys changes, and the scan contradicts survey 1. Survey 2 is not listed, and nothing is known.
     lab.vanish = VanishPolicy::Ignore;

@@ -9,7 +9,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     load::EventRows,
     model::{
-        DAY_MS, Flag, FlagSet, FlatEvents, FlatPage, Reject, RunId, Scan, ScanId, Scope, Stream, TableBatch, Window, key_hashes,
+        DAY_MS, Flag, FlagSet, FlatEvents, FlatPage, Reject, RunId, Scan, ScanId, Scope, Stream, TableBatch, Window,
+        key_hashes,
     },
     schema,
 };
@@ -180,8 +181,8 @@ pub(in crate::load) fn survey_page(surveys: &[(i64, &str, &[&str])]) -> FlatPage
     })
 }
 
-/// Builds webhook events about changes of status, each given by key, survey, day of the receipt, old and new status. The
-/// run and the time at which they are stored are those of a scan at hour `hour`.
+/// Builds webhook events about changes of status, each given by key, survey, time of the receipt, old and new status.
+/// The run and the time at which they are stored are those of a scan at hour `hour`.
 pub(in crate::load) fn status_events(hour: i64, events: &[(&str, i64, i64, &str, &str)]) -> EventRows {
     let rows = events.iter().enumerate().map(|(at, (key, survey, received_ms, old, new))| {
         json!({"event_key": key, "kind": "study_status_changed", "survey_id": survey, "received_at": received_ms * 1000,

@@ -203,39 +203,46 @@ fn histories(lab: &mut Lab, seed: u64, uncommitted_share: f64) {
         assert_eq!(found, model.lines(), "after step {step}: days {first} to {end}, flags '{flags}'");
     }
     assert!(model.history.len() > 20, "the histories are rich enough to tell: {}", model.history.len());
-    for (started_ms, standing) in &nights {
-        for at_ms in [*started_ms, started_ms + 1_800_000] {
-            assert_eq!(lab.rows(&as_of(at_ms)), *standing, "as of {at_ms}");
-        }
-    }
-    assert_eq!(lab.rows(&as_of(nights[0].0 - 1)), Vec::<String>::new());
-    assert!(lab.count("SELECT count(*) FROM response_versions WHERE begun_by = 'returned'") > 5);
-    for (at, (earlier_ms, before)) in nights.iter().enumerate() {
-        for (later_ms, after) in &nights[at + 1..] {
-            let counted = lab.rows(&changes("answers", *earlier_ms, *later_ms));
-            let expected = format!("{} | {} | 0", before.len(), after.len());
-            assert!(counted.is_empty() || counted == [expected.as_str()], "{counted:?}, not {expected}");
-            assert!(before == after || !counted.is_empty(), "from {earlier_ms} to {later_ms}");
-        }
-    }
+    assert_nights(lab, "response_group_uid, answer_text", "responses", &nights);
+    assert!(lab.count("SELECT count(*) FROM response_versions WHERE begun_by = 'returned'") > 0);
+    let counts: Vec<(i64, usize)> = nights.iter().map(|(started_ms, rows)| (*started_ms, rows.len())).collect();
+    assert_changes_add_up(lab, "answers", "new_answers + returned - deleted - vanished", &counts);
 }
 
-/// Returns the query for the answers that stood at a moment.
-fn as_of(at_ms: i64) -> String {
-    format!("SELECT response_group_uid, answer_text FROM responses_as_of(make_timestamp({at_ms}000)) ORDER BY ALL")
-}
-
-/// Returns the query for the numbers of rows before and after, and by how much the changes between do not add up.
-fn changes(rows: &str, earlier_ms: i64, later_ms: i64) -> String {
-    let (before, after) = (format!("{rows}_before"), format!("{rows}_after"));
-    let counts = match rows {
-        "answers" => "new_answers + returned - deleted - vanished".to_owned(),
-        rows => format!("new_{rows} + returned_{rows} - vanished_{rows}"),
+/// Compares an `*_as_of` macro with what the nights had: at each night, half an hour later, and before the first night.
+fn assert_nights(lab: &Lab, columns: &str, table: &str, nights: &[(i64, Vec<String>)]) {
+    let later = nights
+        .iter()
+        .flat_map(|(started_ms, rows)| [*started_ms, started_ms + 1_800_000].map(|at_ms| (at_ms, rows.as_slice())));
+    let moments: Vec<(i64, &[String])> = std::iter::once((nights[0].0 - 1, [].as_slice())).chain(later).collect();
+    let query = |(at_ms, _): &(i64, _)| {
+        format!("SELECT {at_ms} AS at_ms, {columns} FROM {table}_as_of(make_timestamp({at_ms}000))")
     };
-    format!(
-        "SELECT sum({before}), sum({after}), sum(abs({before} + {counts} - {after}))
-         FROM row_changes(make_timestamp({earlier_ms}000), make_timestamp({later_ms}000)) HAVING count(*) > 0"
-    )
+    let query: Vec<String> = moments.iter().map(query).collect();
+    let found = lab.rows(&format!("{} ORDER BY ALL", query.join(" UNION ALL ")));
+    let expected = moments.iter().flat_map(|(at_ms, rows)| rows.iter().map(move |row| format!("{at_ms} | {row}")));
+    assert_eq!(found, expected.collect::<Vec<_>>(), "{table}_as_of");
+}
+
+/// Asserts that `row_changes` counts the rows of two nights, and that the changes between add up. Compares each night
+/// with the next one, and the first with the last one. `nights` have the start of each night and its number of rows,
+/// and `changes` are the columns that lead from the rows before to the rows after.
+fn assert_changes_add_up(lab: &Lab, rows: &str, changes: &str, nights: &[(i64, usize)]) {
+    let pairs = nights.windows(2).map(|pair| (pair[0], pair[1]));
+    let pairs: Vec<_> = pairs.chain([(nights[0], nights[nights.len() - 1])]).collect();
+    let query = |((earlier_ms, _), (later_ms, _)): &((i64, usize), (i64, usize))| {
+        format!(
+            "SELECT {earlier_ms}, {later_ms}, coalesce(sum({rows}_after - {rows}_before), 0),
+                 coalesce(sum(abs({rows}_before + {changes} - {rows}_after)), 0)
+             FROM row_changes(make_timestamp({earlier_ms}000), make_timestamp({later_ms}000))"
+        )
+    };
+    let query: Vec<String> = pairs.iter().map(query).collect();
+    let found = lab.rows(&query.join(" UNION ALL "));
+    let expected = pairs.iter().map(|((earlier_ms, before), (later_ms, after))| {
+        format!("{earlier_ms} | {later_ms} | {} | 0", *after as i64 - *before as i64)
+    });
+    assert_eq!(found, expected.collect::<Vec<_>>(), "{rows}");
 }
 
 /// Themes by id, and surveys by id with status and questions, at one night.
@@ -297,29 +304,18 @@ pub(in crate::load) fn p4_as_of_equals_a_model_at_every_moment(lab: &mut Lab) {
         lab.apply(&surveys_scan, &[survey_page(&surveys)]);
         nights.push((surveys_scan.started_ms, tonight.clone()));
     }
-    for (started_ms, night) in &nights {
-        for at_ms in [*started_ms, started_ms + 86_399_999] {
-            let moment = format!("(make_timestamp({at_ms}000)) ORDER BY ALL");
-            let found = [
-                format!("SELECT id, theme FROM themes_as_of{moment}"),
-                format!("SELECT id, status FROM surveys_as_of{moment}"),
-                format!("SELECT survey_id, question_ordinal, question_text FROM questions_as_of{moment}"),
-            ];
-            assert_eq!(found.map(|sql| lab.rows(&sql)), night.rows(), "as of {at_ms}");
-        }
-    }
-    for (at, (earlier_ms, before)) in nights.iter().enumerate() {
-        for (later_ms, after) in &nights[at + 1..] {
-            let themes = lab.rows(&format!(
-                "{} AND sum(new_themes + changed_themes + vanished_themes + returned_themes) > 0",
-                changes("themes", *earlier_ms, *later_ms)
-            ));
-            let expected = format!("{} | {} | 0", before.themes.len(), after.themes.len());
-            assert!(themes.is_empty() || themes == [expected.as_str()], "{themes:?}, not {expected}");
-            let surveys = lab.rows(&changes("surveys", *earlier_ms, *later_ms));
-            assert!(surveys.iter().all(|row| row.ends_with(" | 0")), "{surveys:?}");
-        }
-    }
+    let of = |which: usize| -> Vec<(i64, Vec<String>)> {
+        nights.iter().map(|(started_ms, night)| (*started_ms, night.rows()[which].clone())).collect()
+    };
+    let [themes, surveys, questions] = [of(0), of(1), of(2)];
+    assert_nights(lab, "id, theme", "themes", &themes);
+    assert_nights(lab, "id, status", "surveys", &surveys);
+    assert_nights(lab, "survey_id, question_ordinal, question_text", "questions", &questions);
+    let counts = |rows: &[(i64, Vec<String>)]| -> Vec<(i64, usize)> {
+        rows.iter().map(|(started_ms, rows)| (*started_ms, rows.len())).collect()
+    };
+    assert_changes_add_up(lab, "themes", "new_themes + returned_themes - vanished_themes", &counts(&themes));
+    assert_changes_add_up(lab, "surveys", "new_surveys + returned_surveys - vanished_surveys", &counts(&surveys));
     for table in ["theme_history", "survey_history"] {
         let kinds = match table {
             "theme_history" => "SELECT count(DISTINCT begun_by || coalesce(ended_by, '')) FROM theme_versions",

@@ -41,8 +41,8 @@ pub(super) fn null(column: &Column, rows: usize) -> ArrayRef {
 }
 
 /// Returns the array for a column that has the same value in every row of the scan; `None` if the value depends on the
-/// row. `_vanished_at` is NULL, because a written row has not vanished; `returned_at` is NULL, because a row whose version
-/// has just ended has not returned since.
+/// row. `_vanished_at` is NULL, because a written row has not vanished; `returned_at` is NULL, because a row whose
+/// version has just ended has not returned since.
 pub(super) fn stamp(scan: &Scan, column: &Column, rows: usize) -> Option<ArrayRef> {
     match column.name.as_str() {
         "_run_id" => Some(text(&scan.run_id.0, rows)),

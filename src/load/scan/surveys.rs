@@ -22,8 +22,8 @@ use crate::{
     schema::Table,
 };
 
-/// Writes versions of the surveys that are new, changed or vanished. `vanished` are the rows that vanished. Does nothing
-/// if no survey is new, changed or vanished.
+/// Writes versions of the surveys that are new, changed or vanished. `vanished` are the rows that vanished. Does
+/// nothing if no survey is new, changed or vanished.
 pub(super) fn write(
     store: &mut BufferedStore,
     scan: &Scan,

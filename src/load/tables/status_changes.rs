@@ -12,8 +12,8 @@ use std::{
 
 use arrow::array::StringArray;
 
-use self::derive::{Observation, SCAN, StatusChange, derive};
 pub(in crate::load) use self::derive::StatusReport;
+use self::derive::{Observation, SCAN, StatusChange, derive};
 use super::{
     access::each_row,
     cells::{Cell, Row, RowBuilder, Stamp},
@@ -116,9 +116,8 @@ pub(in crate::load) fn update(
         let scanned = seen.filter(|seen| seen.ids.contains(survey_id)).map(|seen| seen.started_us);
         let derived = derive(&survey.observations(scanned), &survey.reports);
         let stale: Vec<&StatusChange> = survey.stored.iter().filter(|stored| !derived.contains(stored)).collect();
-        let has_stale_key = |change: &StatusChange| {
-            stale.iter().any(|stale| stale.at_us == change.at_us && stale.new == change.new)
-        };
+        let has_stale_key =
+            |change: &StatusChange| stale.iter().any(|stale| stale.at_us == change.at_us && stale.new == change.new);
         let missing = derived.iter().filter(|change| !survey.stored.contains(change) || has_stale_key(change));
         missing.clone().try_for_each(|change| added.add(|name| cell(name, *survey_id, change, stamp)))?;
         stale.iter().try_for_each(|change| removed.add(|name| cell(name, *survey_id, change, stamp)))?;
@@ -187,7 +186,8 @@ impl Evidence<'_> {
 
     /// Returns the version that was current at a moment.
     fn version_at(&self, at_us: i64) -> Option<&Version> {
-        let is_current = |version: &&Version| version.from_us <= at_us && version.to_us.is_none_or(|to_us| at_us < to_us);
+        let is_current =
+            |version: &&Version| version.from_us <= at_us && version.to_us.is_none_or(|to_us| at_us < to_us);
         self.versions.iter().find(is_current)
     }
 }

@@ -11,6 +11,9 @@ pub(super) fn changes(changes: &Changes) -> Markup {
         "changes",
         html! {
             p.meta { "From " time { (changes.since) } " to " time { (changes.until) } ", as the scans found them." }
+            @if let Some(began) = &changes.warehouse_began {
+                p.meta { "The first load of this warehouse ended at " time { (began) } ": these are the changes since then." }
+            }
             (rows(changes))
             (figures(changes))
         },
@@ -22,7 +25,17 @@ fn rows(changes: &Changes) -> Markup {
     if changes.rows.is_empty() {
         return nothing("No row changed.");
     }
-    let heads = ["Survey", "New answers", "Edited", "Deleted", "Vanished", "New themes", "Changed questions", "Status"];
+    let heads = [
+        "Survey",
+        "Answers before",
+        "New",
+        "Returned",
+        "Deleted",
+        "Vanished",
+        "Answers after",
+        "Other changes",
+        "Status",
+    ];
     let total = changes.total();
     let shown = html! {
         @for row in &changes.rows { (row_markup(row, survey_name(row.survey_id, row.survey_name.as_deref()))) }
@@ -33,12 +46,19 @@ fn rows(changes: &Changes) -> Markup {
 
 /// Renders the row of a survey, or of the total. `name` is its heading.
 fn row_markup(row: &RowChange, name: Markup) -> Markup {
+    let others: Vec<String> = (row.other_changes().into_iter())
+        .map(|(what, counts)| {
+            let counts: Vec<String> = counts.iter().map(|(count, how)| format!("{} {how}", grouped(*count))).collect();
+            format!("{what}: {}", counts.join(", "))
+        })
+        .collect();
     html! {
         tr {
             th scope="row" { (name) }
-            @for count in [row.new_answers, row.edited, row.deleted, row.vanished, row.new_themes, row.changed_questions] {
+            @for count in [row.answers_before, row.new_answers, row.returned, row.deleted, row.vanished, row.answers_after] {
                 td { (grouped(count)) }
             }
+            td { (others.join("; ")) }
             td {
                 @if row.status_before != row.status_after {
                     (service_text_or(row.status_before.as_deref(), "none")) " to " (service_text_or(row.status_after.as_deref(), "none"))

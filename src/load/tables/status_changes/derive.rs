@@ -162,9 +162,9 @@ impl Timeline {
 }
 
 impl Observation {
-    /// Returns the moment, known to the service, at which the survey got its status. Returns `None` if the service knows
-    /// none that is after `after_us` and not after the scan, which began at `scan_us`. `old` is the status before;
-    /// `is_first` is true for the first status of the survey.
+    /// Returns the moment, known to the service, at which the survey got its status. Returns `None` if the service
+    /// knows none that is after `after_us` and not after the scan, which began at `scan_us`. `old` is the status
+    /// before; `is_first` is true for the first status of the survey.
     fn moment_after(&self, old: Option<&str>, is_first: bool, after_us: Option<i64>, scan_us: i64) -> Option<i64> {
         let moment_us = match self.status.as_deref()? {
             "IN_PROGRESS" => self.launched_us,

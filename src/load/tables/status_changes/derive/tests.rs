@@ -10,13 +10,7 @@ const DAY_US: i64 = DAY_MS * 1000;
 fn change(at_us: i64, from_to: &str, seen_by: &str, scanned_us: impl Into<Option<i64>>) -> StatusChange {
     let (old, new) = from_to.split_once('>').unwrap();
     let status = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    StatusChange {
-        at_us,
-        old: status(old),
-        new: status(new),
-        seen_by: seen_by.into(),
-        scanned_us: scanned_us.into(),
-    }
+    StatusChange { at_us, old: status(old), new: status(new), seen_by: seen_by.into(), scanned_us: scanned_us.into() }
 }
 
 fn report(at_us: i64, from_to: &str) -> StatusReport {
