@@ -300,8 +300,9 @@ fn select_files(root: &Path, table: &Table) -> String {
         .map(|column| column.column_type.select_from_file(&quote_identifier(&column.name)))
         .collect();
     format!(
-        "SELECT {} FROM read_parquet({}, union_by_name = true, hive_partitioning = false)",
+        "SELECT {} FROM ({} FROM read_parquet({}, union_by_name = true, hive_partitioning = false))",
         columns.join(", "),
+        table.columns_of_files(),
         quote_text(&glob)
     )
 }

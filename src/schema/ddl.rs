@@ -28,9 +28,26 @@ impl ColumnType {
             _ => quoted.to_owned(),
         }
     }
+
+    /// Returns the type that the engine reads from a Parquet file.
+    fn in_file(self) -> &'static str {
+        match self {
+            ColumnType::Timestamp => "TIMESTAMP WITH TIME ZONE",
+            _ => self.duckdb(),
+        }
+    }
 }
 
 impl Table {
+    /// Returns the begin of a relation that is `UNION ALL BY NAME` with Parquet files of the table: it has all columns
+    /// and no rows. Without it, a column is an error if no file has it, because all files are of an earlier version.
+    pub fn columns_of_files(&self) -> String {
+        let columns = self.columns.iter();
+        let columns = columns
+            .map(|column| format!("NULL::{} AS {}", column.column_type.in_file(), quote_identifier(&column.name)));
+        format!("SELECT {} WHERE false UNION ALL BY NAME", columns.collect::<Vec<_>>().join(", "))
+    }
+
     /// Returns `CREATE TABLE IF NOT EXISTS`. The table has no primary key: an index would take more than a third of the
     /// load time, and `load` keeps keys unique.
     pub fn create_sql(&self) -> String {

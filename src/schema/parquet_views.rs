@@ -39,8 +39,9 @@ fn table_sql(table: &Table) -> String {
         None => ("", String::new(), String::new()),
     };
     let files = format!("/{}/{folders}data.parquet", table.name);
-    let some = format!("SELECT {}{partition} FROM read_parquet(''", column_list(ColumnType::select_from_file));
-    let options = format!("{files}', union_by_name = true, hive_partitioning = {})", table.partition.is_some());
+    let (columns, all_columns) = (column_list(ColumnType::select_from_file), table.columns_of_files());
+    let some = format!("SELECT {columns}{partition} FROM ({all_columns} FROM read_parquet(''");
+    let options = format!("{files}', union_by_name = true, hive_partitioning = {}))", table.partition.is_some());
     let none = format!("SELECT {}{no_partition} WHERE false", column_list(no_value));
     let variable = quote_text(&format!("studysync_{}", table.name));
     let name = quote_identifier(&table.name);

@@ -16,7 +16,7 @@ use std::{path::Path, process::Command};
 use studysync_sandbox::{ChangeRequest, Rough, Settings};
 
 use crate::{
-    harness::{KEY, Place, Service, all_contracts, assert_equal_in},
+    harness::{KEY, Place, Service, Tables, all_contracts, assert_equal_in},
     replay::Before,
 };
 
@@ -103,6 +103,16 @@ fn p2_replay_rebuilds_a_warehouse_of_an_earlier_version() {
         assert_eq!(is.count(keys), is.rows("response_custom_metadata").len() as i64, "{name}");
         assert!(is.count(keys) > 0);
     }
+}
+
+#[test]
+fn p1_parquet_files_without_a_new_column_are_readable() {
+    let place = left_behind();
+    let count = "SELECT count(*) AS n FROM response_history WHERE returned_at IS NULL";
+    let found = place.run_on_parquet(&["query", count, "--format", "csv"]).expect(0).stdout;
+    let found: i64 = found.lines().nth(1).unwrap().parse().unwrap();
+    assert!(found > 30);
+    assert_eq!(Tables::parquet_with_views(&place.parquet()).count(count), found);
 }
 
 #[test]
