@@ -14,6 +14,7 @@ pub mod clock;
 mod files;
 mod json;
 pub mod page;
+mod process_group;
 pub mod redact;
 pub mod text;
 

@@ -162,7 +162,7 @@ fn serve_code(error: &ServeError) -> u8 {
         ServeError::Pipeline(error) => error.exit_code(),
         ServeError::State(error) => state_code(error),
         ServeError::AlreadyRunning { .. } => 5,
-        ServeError::Listen { .. } | ServeError::Thread(_) => 1,
+        ServeError::Listen { .. } | ServeError::DaemonPanicked | ServeError::Thread(_) => 1,
     }
 }
 

@@ -44,6 +44,7 @@ use crate::{
     config::OtlpSettings,
     files,
     otlp::OtlpExporter,
+    process_group,
     telemetry::{self, LogFormat},
 };
 
@@ -76,6 +77,7 @@ pub fn main() -> ExitCode {
     telemetry::init(format, level, progress.clone(), otlp.layer());
     let context = Context { config: cli.config, printer: Printer::stdout(), progress, is_quiet: cli.quiet };
     let outcome = run(cli.command, context);
+    process_group::kill_all();
     otlp.finish();
     ExitCode::from(outcome.unwrap_or_else(|error| error.report()))
 }

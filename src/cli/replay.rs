@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::{
     model::{Stream, Window},
-    pipeline::{Replay, ReplayProgress, ReplayReport, ReplayRequest},
+    pipeline::{Replay, ReplayProgress, ReplayReport, ReplayRequest, until_stopped},
 };
 
 use super::{
@@ -60,13 +60,12 @@ pub(super) async fn run(args: ReplayArgs, context: Context) -> Result<u8, Comman
     let (stop, replay_progress) = (signals.token(), Arc::new(ReplayProgress::default()));
     let shown = Arc::clone(&replay_progress);
     let progress_line = progress::show_text(&context, move || progress_text(&shown));
-    let replayed = tokio::task::spawn_blocking(move || {
-        Replay::open(settings, request).map(|replay| replay.execute(&stop, &replay_progress))
-    });
-    let replayed = replayed.await;
+    let replay = until_stopped(&stop, move || Replay::open(settings, request)).await??;
+    let token = stop.clone();
+    let replayed = tokio::task::spawn_blocking(move || replay.execute(&token, &replay_progress)).await;
     drop(signals);
     drop(progress_line);
-    let (report, outcome) = replayed.map_err(CommandError::panicked)??;
+    let (report, outcome) = replayed.map_err(CommandError::panicked)?;
     let reported = context.report(args.json, &report, summary);
     outcome?;
     reported?;

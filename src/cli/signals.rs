@@ -8,6 +8,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::process_group;
+
 /// Handles signals until it is dropped. The first signal cancels a token, so that the run stops in order. A second
 /// Ctrl-C or SIGTERM ends the process at once, which loses no committed data either.
 pub(super) struct SignalHandler {
@@ -71,7 +73,18 @@ async fn stop_on_signal(signals: io::Result<Signals>, on_hangup: OnHangup, stop:
     stop.cancel();
     // A closed terminal sends SIGHUP twice, by the kernel and by the shell. A supervisor may send it after SIGTERM.
     while signals.next().await == Received::Hangup {}
+    process_group::kill_all();
     std::process::exit(130);
+}
+
+/// Ends the program at the first signal, and with it the commands that it started: for a command that changes nothing.
+pub(super) fn end_on_signal() {
+    tokio::spawn(async {
+        if next_signal().await.is_ok() {
+            process_group::kill_all();
+            std::process::exit(130);
+        }
+    });
 }
 
 /// Waits for the next Ctrl-C, SIGTERM or SIGHUP.

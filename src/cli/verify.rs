@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::{
     load::Difference,
-    pipeline::{Progress, Verify, VerifyReport, VerifyRequest},
+    pipeline::{Progress, Verify, VerifyReport, VerifyRequest, until_stopped},
 };
 
 use super::{
@@ -81,7 +81,8 @@ pub(super) async fn run(args: VerifyArgs, context: Context) -> Result<u8, Comman
         keys_max: if args.all_keys { ALL_KEYS } else { args.keys },
     };
     let (signals, progress) = (SignalHandler::start(), Arc::new(Progress::default()));
-    let verify = Verify::open(settings, request, signals.token(), Arc::clone(&progress))?;
+    let (stop, shown) = (signals.token(), Arc::clone(&progress));
+    let verify = until_stopped(&signals.token(), move || Verify::open(settings, request, stop, shown)).await??;
     let progress_line = progress::show_run(&context, progress, verify.source());
     let (report, outcome) = verify.execute().await;
     drop(progress_line);

@@ -3,7 +3,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read as _},
+    io::{self, IsTerminal as _, Read as _},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc,
@@ -12,6 +12,7 @@ use std::{
 
 use super::{ConfigError, environment::variable, error::invalid};
 use crate::{
+    process_group::ProcessGroup,
     redact::{ApiKey, bare_secret},
     text,
 };
@@ -35,8 +36,9 @@ const SECRET_KEYS: [&str; 13] = [
 /// A missing file whose name has at least this length and no dot may be a key that was written in place of a path.
 const KEY_BYTES_MIN: usize = 16;
 
-/// Time limit of a command that prints a secret. A secret manager may first ask for a fingerprint or a code.
-const COMMAND_WAIT: Duration = Duration::from_secs(60);
+/// Time limit of a file with a secret, which may be on a network mount, and of a command that prints a secret, which
+/// may first ask for a fingerprint or a code.
+const SECRET_WAIT: Duration = Duration::from_secs(60);
 /// Interval between two checks if a command has ended.
 const COMMAND_POLL: Duration = Duration::from_millis(10);
 /// Time limit for the output of a command to close after the command has ended.
@@ -113,11 +115,11 @@ pub(super) fn read_secret(
 ) -> Result<ApiKey, ConfigError> {
     let (text, origin) = match source {
         SecretSource::File(path) => {
-            let read = File::open(path).and_then(text::read);
-            (read.map_err(|source| key_file_error(path, source))?, format!("file {}", path.display()))
+            let text = file_text(path, SECRET_WAIT).map_err(|source| key_file_error(path, source))?;
+            (text, format!("file {}", path.display()))
         }
         // The command line is not shown, because it may contain a secret itself.
-        SecretSource::Command(line) => (command_output(line, key, COMMAND_WAIT)?, format!("the command {key}")),
+        SecretSource::Command(line) => (command_output(line, key, SECRET_WAIT)?, format!("the command {key}")),
         SecretSource::Variable(name) => {
             (variable(name).ok_or_else(|| missing(name))?, format!("environment variable {name}"))
         }
@@ -135,43 +137,48 @@ pub(super) fn read_secret(
     Ok(ApiKey::new(bare, origin))
 }
 
+/// Reads a file. Fails if the file does not answer within the limit, for example a pipe that nobody writes.
+fn file_text(path: &Path, wait_max: Duration) -> io::Result<String> {
+    let owned = path.to_owned();
+    let read = on_thread(move || File::open(owned).and_then(text::read)).recv_timeout(wait_max);
+    read.unwrap_or_else(|_| {
+        let why = format!("it does not answer within {} s", wait_max.as_secs());
+        Err(io::Error::new(io::ErrorKind::TimedOut, why))
+    })
+}
+
+/// Does work that may block for ever on a thread of its own. Returns the receiver of its result.
+fn on_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> mpsc::Receiver<T> {
+    let (sender, result) = mpsc::channel();
+    // The send fails if nobody waits any more.
+    std::thread::spawn(move || drop(sender.send(work())));
+    result
+}
+
 /// Runs a command line and returns its output. The command shares stderr and the terminal with this program, so that it
 /// can ask for a password.
 ///
 /// Time and size of the output are limited. The limits also hold if the command closes its output and keeps running, or
-/// if a process that it started keeps the output open. `key` is the configuration key, for error messages. Fails if the
+/// if a process that it started keeps the output open. At a limit, the command is killed with the processes that it
+/// started, so that nobody waits for their output. `key` is the configuration key, for error messages. Fails if the
 /// command fails or prints too much.
 fn command_output(line: &str, key: &str, wait_max: Duration) -> Result<String, ConfigError> {
     let failed = |problem: String| invalid(key, problem);
     let mut command = Command::new("/bin/sh");
     command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| failed(format!("cannot start /bin/sh: {error}")))?;
-    let (sender, output) = mpsc::channel();
-    if let Some(stdout) = child.stdout.take() {
-        std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            let read = stdout.take(COMMAND_BYTES_MAX + 1).read_to_end(&mut bytes);
-            // The send fails if the time limit has passed and nobody receives.
-            sender.send(read.map(|_| bytes)).ok();
-        });
-    }
-    let until = Instant::now() + wait_max;
-    let exit_status =
-        wait_until(&mut child, until).map_err(|error| failed(format!("cannot wait for the command: {error}")))?;
-    let Some(status) = exit_status else {
-        child.kill().ok();
-        child.wait().ok();
-        let secs = wait_max.as_secs();
-        return Err(failed(format!("the command did not end within {secs} s; its shell was killed")));
+    let group = ProcessGroup::default();
+    // A group of its own cannot ask a person at the terminal, because the terminal stops its reads.
+    let started = match io::stdin().is_terminal() {
+        true => group.spawn_on_terminal(&mut command),
+        false => group.spawn(&mut command),
     };
-    let time_left = until.saturating_duration_since(Instant::now()).min(OUTPUT_WAIT);
-    let bytes = output.recv_timeout(time_left).map_err(|_| {
-        failed(
-            "the command ended, and a process that it started keeps its output open: it must only print the key"
-                .to_owned(),
-        )
-    })?;
-    let bytes = bytes.map_err(|error| failed(format!("cannot read the output of the command: {error}")))?;
+    let mut child = started.map_err(|error| failed(format!("cannot start /bin/sh: {error}")))?;
+    let bytes = read_output(&mut child, &group, wait_max);
+    if bytes.is_err() {
+        group.kill();
+    }
+    let status = group.reap(&mut child).map_err(|error| failed(format!("cannot wait for the command: {error}")))?;
+    let bytes = bytes.map_err(failed)?;
     if bytes.len() as u64 > COMMAND_BYTES_MAX {
         return Err(failed(format!("the command printed more than {COMMAND_BYTES_MAX} bytes: that is no key")));
     }
@@ -181,15 +188,29 @@ fn command_output(line: &str, key: &str, wait_max: Duration) -> Result<String, C
     text::read(bytes.as_slice()).map_err(|_| failed("the output of the command is not text".to_owned()))
 }
 
-/// Waits until a process ends. Returns `None` if the process still runs at the moment `until`.
-fn wait_until(child: &mut Child, until: Instant) -> io::Result<Option<ExitStatus>> {
-    loop {
-        match child.try_wait()? {
-            Some(status) => return Ok(Some(status)),
-            None if Instant::now() >= until => return Ok(None),
-            None => std::thread::sleep(COMMAND_POLL),
+/// Reads the output of a command until the command has ended and its output is closed. Fails with a sentence at a
+/// limit.
+fn read_output(child: &mut Child, group: &ProcessGroup, wait_max: Duration) -> Result<Vec<u8>, String> {
+    let stdout = child.stdout.take();
+    let output = on_thread(move || {
+        let mut bytes = Vec::new();
+        let read = stdout.map_or(Ok(0), |stdout| stdout.take(COMMAND_BYTES_MAX + 1).read_to_end(&mut bytes));
+        read.map(|_| bytes)
+    });
+    let until = Instant::now() + wait_max;
+    while !group.has_ended().map_err(|error| format!("cannot wait for the command: {error}"))? {
+        if Instant::now() >= until {
+            let secs = wait_max.as_secs();
+            return Err(format!("the command did not end within {secs} s; it was killed"));
         }
+        std::thread::sleep(COMMAND_POLL);
     }
+    let time_left = until.saturating_duration_since(Instant::now()).min(OUTPUT_WAIT);
+    let bytes = output.recv_timeout(time_left).map_err(|_| {
+        "the command ended, and a process that it started kept its output open until it was killed: the command must only \
+         print the key"
+    })?;
+    bytes.map_err(|error| format!("cannot read the output of the command: {error}"))
 }
 
 fn exit_description(status: ExitStatus) -> String {
@@ -251,6 +272,15 @@ mod tests {
     }
 
     #[test]
+    fn a_key_file_that_does_not_answer_ends_with_its_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key.txt");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let problem = file_text(&path, Duration::from_millis(100)).unwrap_err();
+        assert_eq!(problem.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
     fn p11_a_key_written_in_place_of_its_path_is_not_shown() {
         let file = |path: &str| read_secret(&SecretSource::File(path.into()), "", no_key).unwrap_err();
         for error in [file("/etc/studysync/sk_live_0123456789abcdef"), no_key("sk_live_0123456789abcdef")] {
@@ -284,7 +314,7 @@ mod tests {
             ("sleep 30", "within 1 s"),
             ("echo s3cr3t; exec >&-; sleep 30", "within 1 s"),
             ("trap '' TERM; sleep 30; echo s3cr3t", "within 1 s"),
-            ("echo s3cr3t; sleep 30 &", "keeps its output open"),
+            ("echo s3cr3t; sleep 30 &", "kept its output open"),
             ("head -c 70000 /dev/zero", "more than 65536 bytes"),
         ] {
             let problem = printed(line, 1).unwrap_err();

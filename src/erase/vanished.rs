@@ -8,7 +8,7 @@ use super::{Erase, EraseError, EraseRequest, Receipt};
 use crate::{
     config::Settings,
     model::DAY_MS,
-    pipeline::{CLOCK_SKEW, System},
+    pipeline::{CLOCK_SKEW, System, until_stopped},
     state::State,
 };
 
@@ -20,7 +20,8 @@ pub async fn erase_vanished(
     system: System,
 ) -> Result<Option<(Receipt, PathBuf)>, EraseError> {
     let Some(days) = settings.erase_vanished_after_days else { return Ok(None) };
-    let planned = tokio::task::spawn_blocking(move || {
+    let token = stop.clone();
+    let planned = until_stopped(&token, move || {
         // `_vanished_at` is a time of the service's clock, so the difference of the clocks is added.
         let state = State::open_read_only(&settings.state_path)?;
         let skew_ms = state.map(|state| state.behaviour::<i64>(CLOCK_SKEW)).transpose()?.flatten();
@@ -30,8 +31,7 @@ pub async fn erase_vanished(
         let plan = erase.plan()?;
         Ok::<_, EraseError>((erase, plan))
     });
-    let (erase, plan) =
-        planned.await.map_err(|error| crate::pipeline::PipelineError::WorkerPanicked(error.to_string()))??;
+    let (erase, plan) = planned.await??;
     if plan.identifiers.named.is_empty() {
         return Ok(None);
     }

@@ -2,16 +2,16 @@
 
 use std::{
     io::{self, Read as _, Write as _},
-    os::unix::process::CommandExt as _,
-    process::{Child, Command, ExitStatus, Stdio},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process_group};
-
-use crate::config::{Settings, private_variables};
+use crate::{
+    config::{Settings, private_variables},
+    process_group::ProcessGroup,
+};
 
 use super::message::Message;
 
@@ -24,11 +24,11 @@ const STDERR_WAIT: Duration = Duration::from_millis(200);
 
 /// Kills the command and its children when dropped.
 #[derive(Debug, Default)]
-pub(super) struct KillOnDrop(ProcessGuard);
+pub(super) struct KillOnDrop(ProcessGroup);
 
 impl KillOnDrop {
     /// Returns the guard to pass to [`run`].
-    pub fn guard(&self) -> ProcessGuard {
+    pub fn guard(&self) -> ProcessGroup {
         self.0.clone()
     }
 }
@@ -39,63 +39,12 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// Starts, polls and kills one process group. Clones share the process.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ProcessGuard(Arc<Mutex<ProcessState>>);
-
-#[derive(Debug, Default)]
-enum ProcessState {
-    #[default]
-    NotStarted,
-    /// The process group of the running command. The leader of the group was not reaped yet, so no other process has
-    /// this number.
-    Running(Pid),
-    Ended,
-}
-
-impl ProcessGuard {
-    fn state(&self) -> MutexGuard<'_, ProcessState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Starts the command. Fails if [`ProcessGuard::kill`] was called before.
-    fn spawn(&self, command: &mut Command) -> io::Result<Child> {
-        let mut state = self.state();
-        if matches!(*state, ProcessState::Ended) {
-            return Err(io::Error::from(io::ErrorKind::Interrupted));
-        }
-        let child = command.spawn()?;
-        *state = ProcessState::Running(Pid::from_child(&child));
-        Ok(child)
-    }
-
-    /// Returns the exit status if the command has ended.
-    fn try_wait(&self, child: &mut Child) -> io::Result<Option<ExitStatus>> {
-        let mut state = self.state();
-        let status = child.try_wait()?;
-        if status.is_some() {
-            *state = ProcessState::Ended;
-        }
-        Ok(status)
-    }
-
-    /// Kills the process group if the command runs. The command can no longer be started afterwards.
-    fn kill(&self) {
-        let mut state = self.state();
-        if let ProcessState::Running(group) = *state {
-            // The call fails if the group has just ended.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-        *state = ProcessState::Ended;
-    }
-}
-
 /// Runs the command with the message as input and variables. Kills the command and its children at the time limit.
 /// Blocks the thread.
 ///
 /// # Errors
 /// A text that says why: the command cannot be run, failed, or reached the time limit.
-pub(super) fn run(settings: &Settings, message: &Message, guard: &ProcessGuard) -> Result<(), String> {
+pub(super) fn run(settings: &Settings, message: &Message, guard: &ProcessGroup) -> Result<(), String> {
     let notify = &settings.notify;
     let Some((program, arguments)) = notify.command.split_first() else { return Ok(()) };
     let mut command = Command::new(program);
@@ -111,7 +60,7 @@ pub(super) fn run(settings: &Settings, message: &Message, guard: &ProcessGuard) 
         command.env_remove(variable);
     }
     command.envs(message.variables());
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = guard.spawn(&mut command).map_err(|error| format!("cannot run {program}: {error}"))?;
     // The input is written on a thread, because the command may never read it.
     if let Some(mut input) = child.stdin.take() {
@@ -120,18 +69,18 @@ pub(super) fn run(settings: &Settings, message: &Message, guard: &ProcessGuard) 
     }
     let stderr = read_stderr(&mut child);
     let started = Instant::now();
-    loop {
-        match guard.try_wait(&mut child) {
-            Ok(Some(status)) if status.success() => return Ok(()),
-            Ok(Some(status)) => return Err(format!("{program} ended with {status}{}", stderr_suffix(&stderr))),
-            Ok(None) if started.elapsed() < notify.timeout => thread::sleep(POLL_EVERY),
-            Ok(None) => {
-                guard.kill();
-                let _ = child.wait();
-                return Err(format!("{program} was killed after {} s", notify.timeout.as_secs()));
-            }
-            Err(error) => return Err(format!("cannot wait for {program}: {error}")),
+    let cannot_wait = |error: io::Error| format!("cannot wait for {program}: {error}");
+    while !guard.has_ended().map_err(cannot_wait)? {
+        if started.elapsed() >= notify.timeout {
+            guard.kill();
+            let _ = guard.reap(&mut child);
+            return Err(format!("{program} was killed after {} s", notify.timeout.as_secs()));
         }
+        thread::sleep(POLL_EVERY);
+    }
+    match guard.reap(&mut child).map_err(cannot_wait)? {
+        status if status.success() => Ok(()),
+        status => Err(format!("{program} ended with {status}{}", stderr_suffix(&stderr))),
     }
 }
 

@@ -21,7 +21,7 @@ use super::{
     assemble::{identity, suppression},
     drift::DriftSource,
     shared_destination::SharedDestination,
-    threads::blocking,
+    threads::{blocking, until_stopped},
 };
 
 /// The maximum number of deliveries in a batch.
@@ -54,8 +54,8 @@ pub async fn flush_deliveries(
     stop: &CancellationToken,
     publishes: bool,
 ) -> Result<FlushResult, PipelineError> {
-    let (settings, system, stop) = (settings.clone(), system.clone(), stop.clone());
-    blocking(move || flush(&settings, &system, &stop, publishes)).await?
+    let (settings, system, token) = (settings.clone(), system.clone(), stop.clone());
+    until_stopped(stop, move || flush(&settings, &system, &token, publishes)).await?
 }
 
 /// Applies the pending deliveries; see [`flush_deliveries`]. Does nothing if there is no inbox, or if nothing is

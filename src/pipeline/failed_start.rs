@@ -16,6 +16,21 @@ pub struct FailedStart {
     pub report: Box<RunReport>,
 }
 
+impl FailedStart {
+    /// Creates the report of a run that has no session and failed now. Does not record the run.
+    pub(super) fn new(
+        settings: &Settings,
+        command: &'static str,
+        started_ms: i64,
+        error: PipelineError,
+        system: &System,
+    ) -> FailedStart {
+        let times = RunTimes { started_ms, finished_ms: system.clock.now_ms() };
+        let report = RunReport::failed_start(RunId::with_rng(started_ms, &system.rng), command, times, &error);
+        FailedStart { error, report: Box::new(report.with_lists_of(settings)) }
+    }
+}
+
 impl From<FailedStart> for PipelineError {
     fn from(failed: FailedStart) -> PipelineError {
         failed.error
@@ -45,26 +60,25 @@ pub(super) fn record_failed_start(
     error: PipelineError,
     system: &System,
 ) -> FailedStart {
-    let times = RunTimes { started_ms, finished_ms: system.clock.now_ms() };
-    let report = RunReport::failed_start(RunId::with_rng(started_ms, &system.rng), command, times, &error);
-    let report = Box::new(report.with_lists_of(settings));
+    let failed = FailedStart::new(settings, command, started_ms, error, system);
     // A state file that could not be opened a moment ago cannot be opened now either.
-    let is_unusable = matches!(&error, PipelineError::State(error) if !matches!(error, StateError::Leased { .. }));
+    let is_unusable =
+        matches!(&failed.error, PipelineError::State(error) if !matches!(error, StateError::Leased { .. }));
     if !is_unusable && settings.state_path.try_exists().unwrap_or(false) {
-        record(settings, &report, times, system);
+        record(settings, &failed.report, started_ms, system);
     }
-    FailedStart { error, report }
+    failed
 }
 
 /// Stores the report in the history of runs. An error is only logged.
-fn record(settings: &Settings, report: &RunReport, times: RunTimes, system: &System) {
+fn record(settings: &Settings, report: &RunReport, started_ms: i64, system: &System) {
     let Ok(identity) = identity(settings) else { return };
     let recorded = State::open(&settings.state_path, &identity.base_url, &identity.environment).and_then(|state| {
         let state = state.with_failpoints(system.failpoints.clone());
         let text = serde_json::to_string(report).unwrap_or_default();
-        state.begin_run(&report.run_id, report.header.command, times.started_ms)?;
+        state.begin_run(&report.run_id, report.header.command, started_ms)?;
         let (outcome, exit_code) = (report.header.outcome.name(), i64::from(report.header.exit_code));
-        state.finish_run(&report.run_id, times.finished_ms, outcome, exit_code, &text)
+        state.finish_run(&report.run_id, system.clock.now_ms(), outcome, exit_code, &text)
     });
     if let Err(error) = recorded {
         tracing::debug!(why = chain(&error), "cannot record that the run failed");

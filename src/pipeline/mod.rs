@@ -95,5 +95,6 @@ pub use sample::{SAMPLE_REQUESTS_MAX, Sample, sample};
 pub use service_profile::{KnownBehaviour, MEASURE_REQUESTS_MAX, Measured, known_behaviours, measure_service_profile};
 pub use session::Session;
 pub use system::System;
+pub use threads::until_stopped;
 pub use unknown_surveys::{SurveyNames, UnknownSurveys};
 pub use verify::{StreamRange, VerifiedWindow, Verify, VerifyReport, VerifyRequest, VerifyTotals};

@@ -24,7 +24,7 @@ use super::{
     shared_destination::SharedDestination,
     sync_context::SyncContext,
     system::System,
-    threads::in_parallel,
+    threads::{in_parallel, until_stopped},
 };
 
 /// Name of the behaviour that stores how far the service's clock is ahead of this machine's clock, in milliseconds.
@@ -52,8 +52,26 @@ impl Run {
         Run::open_in(settings, request, stop, progress, System::default()).await
     }
 
-    /// [`Run::open`] with this [`System`] instead of the machine's.
+    /// [`Run::open`] with this [`System`] instead of the machine's. Opens the run on a thread of its own, because every
+    /// step may block for long: a key command, a file of a network mount, a warehouse that another process has open.
     pub async fn open_in(
+        settings: Settings,
+        request: Request,
+        stop: CancellationToken,
+        progress: Arc<Progress>,
+        system: System,
+    ) -> Result<Run, FailedStart> {
+        let (started_ms, command, token) = (system.clock.now_ms(), request.command, stop.clone());
+        let (of_failure, system_of_failure) = (settings.clone(), system.clone());
+        let opened = until_stopped(&stop, move || Run::open_blocking(settings, request, token, progress, system)).await;
+        // A start that was left behind is not recorded, because the state file may be what does not answer.
+        opened.unwrap_or_else(|error| {
+            Err(FailedStart::new(&of_failure, command, started_ms, error, &system_of_failure))
+        })
+    }
+
+    /// [`Run::open_in`] on the calling thread, which it blocks.
+    fn open_blocking(
         settings: Settings,
         request: Request,
         stop: CancellationToken,

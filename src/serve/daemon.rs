@@ -81,7 +81,7 @@ impl Daemon {
             JobDelays { jitter_ms: millis(serve.jitter), wake_ms: millis(serve.wake), flush_ms: millis(serve.flush) };
         Ok(Daemon {
             jobs: DueJobs::new(schedule, delays, system.rng.clone(), done_tick_ms, now_ms),
-            notifier: Notifier::new(&settings, health_rules(&settings, now_ms)?),
+            notifier: Notifier::start(&settings, health_rules(&settings, now_ms)?).map_err(ServeError::Thread)?,
             settings,
             system,
             state,

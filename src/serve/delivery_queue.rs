@@ -93,12 +93,12 @@ impl DeliveryQueue {
         answered.await.unwrap_or(Err(StoreError::WriteFailed))
     }
 
-    /// Tests if a delivery could be stored now. Returns `None` without a test if the queue is full: the queued
-    /// deliveries show the result themselves.
-    pub(super) async fn probe(&self) -> Option<bool> {
+    /// Tests if a delivery could be stored now. Returns the receiver of the result; `None`, without a test, if the
+    /// queue is full: the queued deliveries show the result themselves.
+    pub(super) fn probe(&self) -> Option<oneshot::Receiver<bool>> {
         let (answer, answered) = oneshot::channel();
         self.0.try_send(WriterRequest::Probe(answer)).ok()?;
-        answered.await.ok()
+        Some(answered)
     }
 }
 

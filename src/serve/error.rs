@@ -29,6 +29,9 @@ pub enum ServeError {
     OpenStatusPage { listen: SocketAddr },
     #[error("another `studysync serve` uses the inbox {}", inbox.display())]
     AlreadyRunning { inbox: PathBuf },
+    /// A fault of the program.
+    #[error("the thread that does the runs stopped")]
+    DaemonPanicked,
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
 }

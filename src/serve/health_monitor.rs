@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::Mutex;
+use tokio::{
+    sync::{Mutex, oneshot},
+    time::timeout,
+};
 
 use crate::{
     clock::Clock,
@@ -16,7 +19,7 @@ use crate::{
     sync_status::{Health, HealthRules, MAX_LAG, SyncStatus},
 };
 
-use super::{Counter, DeliveryQueue, Schedule, ServeError, ServeState};
+use super::{Counter, DeliveryQueue, Schedule, ServeError, ServeState, timely_read::TimelyRead};
 
 /// The checkpoints are read again after this time, however many requests come.
 const STATUS_MAX_AGE: Duration = Duration::from_secs(1);
@@ -24,6 +27,10 @@ const STATUS_MAX_AGE: Duration = Duration::from_secs(1);
 const PROBE_EVERY: Duration = Duration::from_secs(30);
 /// Interval between two tests while deliveries cannot be stored.
 const PROBE_EVERY_FAILING: Duration = Duration::from_secs(2);
+/// How long a request waits for the result of a test.
+const PROBE_WAIT: Duration = Duration::from_millis(500);
+/// Time after which a test without a result has failed.
+const PROBE_MAX: Duration = Duration::from_secs(10);
 /// How much later than its tick a scheduled run may end before a stream counts as behind.
 const LATE_MS: i64 = 2 * HOUR_MS;
 /// Consecutive failed runs that are tolerated, because a failed run is retried.
@@ -40,8 +47,17 @@ pub struct HealthMonitor {
     pub(super) clock: Clock,
     pub(super) state: Arc<ServeState>,
     queue: DeliveryQueue,
-    cached_status: Mutex<Option<(Instant, Arc<StatusResult>)>>,
-    last_probe: Mutex<Option<Instant>>,
+    status: TimelyRead<StatusResult>,
+    probe: Mutex<Probe>,
+}
+
+/// The tests whether deliveries can be stored.
+#[derive(Debug, Default)]
+struct Probe {
+    /// When the last test began.
+    begun: Option<Instant>,
+    /// Receives the result of the test under way.
+    result: Option<oneshot::Receiver<bool>>,
 }
 
 impl HealthMonitor {
@@ -52,22 +68,16 @@ impl HealthMonitor {
         queue: DeliveryQueue,
     ) -> Result<HealthMonitor, ServeError> {
         let rules = health_rules(settings, clock.now_ms())?;
-        let (cached_status, last_probe) = (Mutex::default(), Mutex::default());
-        Ok(HealthMonitor { settings: settings.clone(), rules, clock, state, queue, cached_status, last_probe })
+        let (status, probe) = Default::default();
+        Ok(HealthMonitor { settings: settings.clone(), rules, clock, state, queue, status, probe })
     }
 
-    /// Returns the status that is derived from the checkpoints, at most a second old.
+    /// Returns the status that is derived from the checkpoints, at most a second old if the checkpoints answer.
     pub(super) async fn sync_status(&self) -> Arc<StatusResult> {
-        let mut cached = self.cached_status.lock().await;
-        if let Some((_, status)) = cached.as_ref().filter(|(read, _)| read.elapsed() < STATUS_MAX_AGE) {
-            return Arc::clone(status);
-        }
         let (settings, now_ms) = (self.settings.clone(), self.clock.now_ms());
-        let read =
-            tokio::task::spawn_blocking(move || SyncStatus::read(&settings, now_ms).map_err(|error| chain(&error)));
-        let status = Arc::new(read.await.unwrap_or_else(|error| Err(error.to_string())));
-        *cached = Some((Instant::now(), Arc::clone(&status)));
-        status
+        let read = move || SyncStatus::read(&settings, now_ms).map_err(|error| chain(&error));
+        let late = || Err("the state file does not answer".to_owned());
+        self.status.get(|_, age| age < STATUS_MAX_AGE, read, late).await
     }
 
     /// Derives the health from the status and from the state in memory.
@@ -86,13 +96,22 @@ impl HealthMonitor {
     }
 
     /// Returns true if deliveries can be stored. The storage is tested at intervals. After a failure, a proxy may send
-    /// no more deliveries, and then only a test shows that storing works again.
+    /// no more deliveries, and then only a test shows that storing works again. A test that does not end in
+    /// [`PROBE_MAX`] has failed.
     pub(super) async fn can_store(&self) -> bool {
-        let mut last_probe = self.last_probe.lock().await;
+        let mut probe = self.probe.lock().await;
+        let Probe { begun, result } = &mut *probe;
         let interval = if self.state.can_store() { PROBE_EVERY } else { PROBE_EVERY_FAILING };
-        if last_probe.is_none_or(|last_probe| last_probe.elapsed() >= interval) {
-            self.queue.probe().await;
-            *last_probe = Some(Instant::now());
+        if result.is_none() && begun.is_none_or(|begun| begun.elapsed() >= interval) {
+            (*begun, *result) = (Some(Instant::now()), self.queue.probe());
+        }
+        // Requests that come later do not wait again.
+        let wait = PROBE_WAIT.saturating_sub(begun.map_or(Duration::ZERO, |begun| begun.elapsed()));
+        let Some(pending) = result else { return self.state.can_store() };
+        match timeout(wait, pending).await {
+            Ok(_) => *result = None,
+            Err(_) if begun.is_some_and(|begun| begun.elapsed() >= PROBE_MAX) => return false,
+            Err(_) => {}
         }
         self.state.can_store()
     }

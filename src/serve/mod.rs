@@ -22,6 +22,7 @@ mod schedule;
 mod serve_state;
 mod server;
 mod status_page;
+mod timely_read;
 
 pub use daemon::Daemon;
 pub use delivery_queue::{DeliveryQueue, Storage};

@@ -21,8 +21,7 @@ use super::HealthMonitor;
 /// Answers 200 while the health is good, else 503. The body lists every reason, those that fail and those that only
 /// inform.
 pub(super) async fn health(State(monitor): State<Arc<HealthMonitor>>) -> Response {
-    let can_store = monitor.can_store().await;
-    let sync_status = monitor.sync_status().await;
+    let (can_store, sync_status) = tokio::join!(monitor.can_store(), monitor.sync_status());
     let health = monitor.health(&sync_status);
     let sync_status = sync_status.as_ref().as_ref().ok();
     let daemon = monitor.state.status();

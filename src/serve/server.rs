@@ -1,15 +1,15 @@
 //! Starts and stops the parts of `serve`: the receiver, the pages and the daemon.
 
-use std::{fs::File, net::SocketAddr, sync::Arc};
+use std::{fs::File, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::oneshot, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Clock,
     config::{ServeSettings, Settings},
-    pipeline::{System, identity},
+    pipeline::{System, identity, until_stopped},
     redact::ApiKey,
     state::Inbox,
 };
@@ -20,6 +20,9 @@ use super::{
     receiver::{Receiver, router},
     status_page::{self, Access, StatusPage},
 };
+
+/// How long the start of `serve` waits for the service's key.
+const KEY_WAIT: Duration = Duration::from_secs(2);
 
 /// A `serve` that listens and is ready to run.
 pub struct Server {
@@ -33,32 +36,19 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the inbox and listens. No request is sent to the service yet.
+    /// Opens the inbox and listens. No request is sent to the service yet. `stop` ends the opening, because a file or a
+    /// key command may not answer.
     ///
     /// # Errors
     /// The configuration is invalid, the address is taken, or another `serve` uses the same state file.
-    pub async fn bind(settings: Settings, system: System) -> Result<Server, ServeError> {
-        let identity = identity(&settings).map_err(ServeError::Pipeline)?;
+    pub async fn bind(settings: Settings, system: System, stop: &CancellationToken) -> Result<Server, ServeError> {
+        identity(&settings).map_err(ServeError::Pipeline)?;
         settings.require_warehouse().map_err(ServeError::Config)?;
-        // A missing key fails here, and not at the first run in the middle of the night.
-        settings.api_key().map_err(ServeError::Config)?;
-        let token: Option<ApiKey> =
-            settings.serve.webhook.is_some().then(|| settings.serve.token()).transpose().map_err(ServeError::Config)?;
-        let access = status_page_access(&settings.serve)?;
-        let state_path = &settings.state_path;
-        let inbox = Inbox::open(state_path, &identity.base_url, &identity.environment);
-        let mut inbox = inbox.map_err(ServeError::State)?;
-        let lock = Inbox::lock(state_path).map_err(ServeError::State)?;
-        let lock = lock.ok_or_else(|| ServeError::AlreadyRunning { inbox: inbox.path().to_owned() })?;
-        inbox.set_destinations(&settings.warehouse.names()).map_err(ServeError::State)?;
+        check_api_key(&settings, stop).await?;
         let listen = settings.serve.listen;
+        let opened = until_stopped(stop, move || Opened::open(settings, system)).await;
+        let Opened { receiver, monitor, daemon, access, lock } = opened.map_err(ServeError::Pipeline)??;
         let listener = TcpListener::bind(listen).await.map_err(|source| ServeError::Listen { listen, source })?;
-        let state = Arc::new(ServeState::new(system.clock.now_ms()));
-        let daemon = Daemon::new(settings.clone(), system.clone(), Arc::clone(&state))?;
-        let queue = DeliveryQueue::start(Storage::Inbox(inbox), Arc::clone(&state)).map_err(ServeError::Thread)?;
-        let monitor = HealthMonitor::new(&settings, system.clock.clone(), Arc::clone(&state), queue.clone())?;
-        let receiver = Receiver::new(settings.serve.webhook.clone(), token, queue, state, system.clock);
-        let (receiver, monitor) = (Arc::new(receiver), Arc::new(monitor));
         Ok(Server { listener, receiver, monitor, daemon, access, _lock: lock })
     }
 
@@ -69,16 +59,19 @@ impl Server {
 
     /// Serves until `stop` is cancelled. The current requests are still answered, and the current run ends in order.
     ///
+    /// The daemon has a thread and a runtime of its own, so that nothing that a run waits for can delay an answer.
+    ///
     /// # Errors
-    /// The daemon cannot read the inbox.
+    /// The daemon cannot read the inbox, or no thread can be started.
     pub async fn run(self, stop: CancellationToken) -> Result<(), ServeError> {
         let Server { listener, receiver, monitor, daemon, access, _lock } = self;
         let page = access.map(|access| StatusPage::new(Arc::clone(&monitor), access, stop.clone()));
         let page_routes = page.map(status_page::router).unwrap_or_default();
         let router = router(Arc::clone(&receiver), Some(monitor), page_routes);
+        let ended = start_daemon(daemon, stop.clone()).map_err(ServeError::Thread)?;
         let connections = serve_connections(listener, router, Arc::clone(receiver.state()), stop.clone());
         let daemon = async {
-            let result = daemon.run(stop.clone()).await;
+            let result = ended.await.unwrap_or_else(|_| Err(ServeError::DaemonPanicked));
             // Without the daemon, nothing writes deliveries to the warehouses.
             stop.cancel();
             result
@@ -88,6 +81,67 @@ impl Server {
         // warehouses.
         result
     }
+}
+
+/// The parts of a [`Server`] that do not listen.
+struct Opened {
+    receiver: Arc<Receiver>,
+    monitor: Arc<HealthMonitor>,
+    daemon: Daemon,
+    access: Option<Access>,
+    lock: File,
+}
+
+impl Opened {
+    /// Reads the tokens and opens the inbox. Blocks the thread.
+    fn open(settings: Settings, system: System) -> Result<Opened, ServeError> {
+        let identity = identity(&settings).map_err(ServeError::Pipeline)?;
+        let token: Option<ApiKey> =
+            settings.serve.webhook.is_some().then(|| settings.serve.token()).transpose().map_err(ServeError::Config)?;
+        let access = status_page_access(&settings.serve)?;
+        let state_path = &settings.state_path;
+        let inbox = Inbox::open(state_path, &identity.base_url, &identity.environment);
+        let mut inbox = inbox.map_err(ServeError::State)?;
+        let lock = Inbox::lock(state_path).map_err(ServeError::State)?;
+        let lock = lock.ok_or_else(|| ServeError::AlreadyRunning { inbox: inbox.path().to_owned() })?;
+        inbox.set_destinations(&settings.warehouse.names()).map_err(ServeError::State)?;
+        let state = Arc::new(ServeState::new(system.clock.now_ms()));
+        let daemon = Daemon::new(settings.clone(), system.clone(), Arc::clone(&state))?;
+        let queue = DeliveryQueue::start(Storage::Inbox(inbox), Arc::clone(&state)).map_err(ServeError::Thread)?;
+        let monitor = HealthMonitor::new(&settings, system.clock.clone(), Arc::clone(&state), queue.clone())?;
+        let receiver = Receiver::new(settings.serve.webhook.clone(), token, queue, state, system.clock);
+        Ok(Opened { receiver: Arc::new(receiver), monitor: Arc::new(monitor), daemon, access, lock })
+    }
+}
+
+/// Reads the service's key, so that a missing key fails here, and not at the first run in the middle of the night. A key
+/// that does not come within [`KEY_WAIT`] is left to the runs, because deliveries must not wait for it.
+async fn check_api_key(settings: &Settings, stop: &CancellationToken) -> Result<(), ServeError> {
+    let settings = settings.clone();
+    match timeout(KEY_WAIT, until_stopped(stop, move || settings.api_key())).await {
+        Ok(read) => read.map_err(ServeError::Pipeline)?.map(drop).map_err(ServeError::Config),
+        Err(_) => {
+            tracing::warn!("the key of the service does not come; serve starts without it, and every run reads it");
+            Ok(())
+        }
+    }
+}
+
+/// Starts the daemon on a thread and a runtime of its own. Returns the receiver of its result.
+fn start_daemon(
+    daemon: Daemon,
+    stop: CancellationToken,
+) -> std::io::Result<oneshot::Receiver<Result<(), ServeError>>> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let (done, ended) = oneshot::channel();
+    std::thread::Builder::new().name("daemon".to_owned()).spawn(move || {
+        let result = runtime.block_on(daemon.run(stop));
+        // A thread that still waits for a file must not delay the end of the program.
+        runtime.shutdown_background();
+        // The send fails only if the server was dropped.
+        let _ = done.send(result);
+    })?;
+    Ok(ended)
 }
 
 /// Checks that `serve` could offer its status page: its token can be read, and the page is not open to everybody.

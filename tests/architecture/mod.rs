@@ -26,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("files", &[]),
     ("json", &["model"]),
     ("page", &["json"]),
+    ("process_group", &[]),
     ("redact", &[]),
     ("text", &[]),
     ("telemetry", &[]),
@@ -39,7 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("person", &["model", "files", "json", "page", "schema", "text"]),
     ("load", &["model", "files", "json", "schema", "person"]),
     ("recordings", &["model", "files"]),
-    ("config", &["model", "files", "plan", "redact", "text"]),
+    ("config", &["model", "files", "plan", "process_group", "redact", "text"]),
     (
         "pipeline",
         &[
@@ -83,7 +84,21 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sync_status", &["model", "config", "source", "state", "pipeline"]),
     ("metrics", &["files", "sync_status"]),
     ("otlp", &["config", "source", "metrics", "telemetry"]),
-    ("notify", &["model", "files", "config", "redact", "source", "pipeline", "sync_status", "metrics", "otlp"]),
+    (
+        "notify",
+        &[
+            "model",
+            "files",
+            "config",
+            "process_group",
+            "redact",
+            "source",
+            "pipeline",
+            "sync_status",
+            "metrics",
+            "otlp",
+        ],
+    ),
     (
         "serve",
         &[

@@ -10,6 +10,7 @@ mod nights;
 mod rates;
 pub mod schedules;
 mod status_page;
+mod waits;
 mod watching;
 
 use std::{

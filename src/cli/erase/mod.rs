@@ -13,7 +13,7 @@ use clap::Args;
 use crate::{
     erase::{DELAY_SECONDS_MAX, Erase, EraseError, EraseRequest, read_people},
     model::IdentifierKind,
-    pipeline::{System, flush_deliveries},
+    pipeline::{System, flush_deliveries, until_stopped},
 };
 
 use super::{
@@ -125,13 +125,13 @@ pub(super) async fn run(args: EraseArgs, context: Context) -> Result<u8, Command
     }
     // A dry run needs neither the service nor a key.
     let request = EraseRequest { local_only: request.local_only || args.dry_run, ..request };
-    let stop = signals.token();
-    let planned = tokio::task::spawn_blocking(move || {
+    let (token, stop) = (signals.token(), signals.token());
+    let planned = until_stopped(&token, move || {
         let mut erase = Erase::open(settings, request, stop)?;
         let plan = erase.plan()?;
         Ok::<_, EraseError>((erase, plan))
     });
-    let (erase, plan) = planned.await.map_err(CommandError::panicked)?.map_err(CommandError::NotErased)?;
+    let (erase, plan) = planned.await?.map_err(CommandError::NotErased)?;
     if args.dry_run {
         context.printer.print_value(args.json, &PlanJson::of(&plan), |_| plan::describe(&plan))?;
         let identifiers = &plan.identifiers;

@@ -10,6 +10,7 @@ use super::super::{
     CommandError, Context,
     check::{short_lived_source, store_rate_limits},
     runtime::on_runtime,
+    signals::end_on_signal,
 };
 
 /// Maximum requests of all samples together, far above the usual number.
@@ -38,6 +39,7 @@ pub(super) fn probe(
 ) -> Result<ProbeResult, CommandError> {
     let failed = |error| CommandError::Pipeline(PipelineError::Source(error));
     on_runtime(async {
+        end_on_signal();
         let source = short_lived_source(settings, Some(REQUESTS_MAX))?;
         let base_url = settings.service.base_url.as_deref().unwrap_or_default();
         context.message(&format!("requesting a sample from {base_url} ...\n"));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use crate::{
-    pipeline::{InputFormat, Push, PushFormat, PushInput, PushReport, PushRequest, push_dry},
+    pipeline::{InputFormat, Push, PushFormat, PushInput, PushReport, PushRequest, push_dry, until_stopped},
     text::Encoding,
 };
 
@@ -133,7 +133,8 @@ pub(super) async fn run(args: PushArgs, context: Context) -> Result<u8, CommandE
         true => (push_dry(&settings, &request)?, Ok(())),
         false => {
             let signals = SignalHandler::start();
-            let push = Push::open(settings, request, signals.token())?;
+            let stop = signals.token();
+            let push = until_stopped(&signals.token(), move || Push::open(settings, request, stop)).await??;
             let _line = progress::show_text(&context, progress_text(&push));
             push.execute().await
         }

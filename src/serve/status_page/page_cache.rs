@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::sync_status::RunSummary;
 
 use super::{
-    super::HealthMonitor,
+    super::{HealthMonitor, timely_read::TimelyRead},
     access::Access,
     checkpoint_data::CheckpointData,
     page_data::PageData,
@@ -33,16 +33,16 @@ pub struct StatusPage {
     pub listeners: Arc<Semaphore>,
     /// Ends `/events`.
     pub stop: CancellationToken,
-    checkpoints: Mutex<Option<CachedCheckpoints>>,
+    checkpoints: TimelyRead<CachedCheckpoints>,
     rendered: Mutex<Option<RenderedPage>>,
 }
 
 /// The values that were last read from the checkpoints.
+#[derive(Default)]
 struct CachedCheckpoints {
-    read: Instant,
     /// The newest run when the checkpoints were read.
     last_run: Option<RunSummary>,
-    data: Arc<CheckpointData>,
+    data: CheckpointData,
 }
 
 /// The page as it was last rendered.
@@ -57,7 +57,7 @@ impl StatusPage {
     /// Returns a page that has read nothing yet. `stop` ends `/events`.
     pub fn new(monitor: Arc<HealthMonitor>, access: Access, stop: CancellationToken) -> StatusPage {
         let listeners = Arc::new(Semaphore::new(LISTENERS_MAX));
-        StatusPage { monitor, access, listeners, stop, checkpoints: Mutex::default(), rendered: Mutex::default() }
+        StatusPage { monitor, access, listeners, stop, checkpoints: TimelyRead::default(), rendered: Mutex::default() }
     }
 
     /// Returns the page, at most a second old.
@@ -69,7 +69,7 @@ impl StatusPage {
         let sync_status = self.monitor.sync_status().await;
         let last_run = sync_status.as_ref().as_ref().ok().and_then(|status| status.last_run.clone());
         let checkpoints = self.checkpoints(last_run).await;
-        let data = PageData::new(&self.monitor, &sync_status, &checkpoints, self.monitor.clock.now_ms());
+        let data = PageData::new(&self.monitor, &sync_status, &checkpoints.data, self.monitor.clock.now_ms());
         let parts = parts(&data);
         let page = RenderedPage { rendered: Instant::now(), data: Arc::new(data), parts: Arc::new(parts) };
         *cached = Some(page.clone());
@@ -78,17 +78,15 @@ impl StatusPage {
 
     /// Returns the values of the checkpoints. If they cannot be read, the values are empty, and the health shows the
     /// error. `last_run` is the newest run; a new one makes the cached values stale.
-    async fn checkpoints(&self, last_run: Option<RunSummary>) -> Arc<CheckpointData> {
-        let mut cached = self.checkpoints.lock().await;
-        let is_fresh =
-            |cached: &&CachedCheckpoints| cached.read.elapsed() < CHECKPOINTS_MAX_AGE && cached.last_run == last_run;
-        if let Some(cached) = cached.as_ref().filter(is_fresh) {
-            return Arc::clone(&cached.data);
-        }
+    async fn checkpoints(&self, last_run: Option<RunSummary>) -> Arc<CachedCheckpoints> {
         let (settings, now_ms) = (self.monitor.settings.clone(), self.monitor.clock.now_ms());
-        let read = tokio::task::spawn_blocking(move || CheckpointData::read(&settings, now_ms)).await;
-        let data = Arc::new(read.ok().and_then(Result::ok).unwrap_or_default());
-        *cached = Some(CachedCheckpoints { read: Instant::now(), last_run, data: Arc::clone(&data) });
-        data
+        let of_run = last_run.clone();
+        let is_fresh =
+            move |cached: &CachedCheckpoints, age| age < CHECKPOINTS_MAX_AGE && cached.last_run == last_run;
+        let read = move || {
+            let data = CheckpointData::read(&settings, now_ms).unwrap_or_default();
+            CachedCheckpoints { last_run: of_run, data }
+        };
+        self.checkpoints.get(is_fresh, read, CachedCheckpoints::default).await
     }
 }
