@@ -22,7 +22,7 @@ use crate::{
         IdentifierKey, IdentifierMatcher, SUPPRESSION_MARGIN_MS, SuppressionEntry, SuppressionList,
         identifying_fields_of_table, text_of_bytes,
     },
-    pipeline::{self, CLOCK_SKEW, PipelineError, Session, System},
+    pipeline::{self, PipelineError, Session, System},
     recordings::Recordings,
     schema::table,
     source::Source,
@@ -162,7 +162,7 @@ impl Erase {
     /// find no record of the people. A resumed erasure keeps the start of the suppression, and the time ranges that its
     /// first attempt found.
     fn suppress(&mut self, plan: &Plan, journal: &mut Journal) -> Result<(), EraseError> {
-        let skew_ms = self.session.state().behaviour::<i64>(CLOCK_SKEW)?.map_or(0, |(skew_ms, _)| skew_ms);
+        let skew_ms = pipeline::clock_skew_ms(&self.session.state(), self.session.now_ms())?.unwrap_or(0);
         let service_ms = self.source.as_ref().and_then(Source::service_now_ms);
         let now_ms = service_ms.unwrap_or(self.session.now_ms() + skew_ms);
         let from_ms = *journal.suppressed_from_ms.get_or_insert(now_ms);

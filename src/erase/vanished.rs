@@ -8,7 +8,7 @@ use super::{Erase, EraseError, EraseRequest, Receipt};
 use crate::{
     config::Settings,
     model::DAY_MS,
-    pipeline::{CLOCK_SKEW, System, until_stopped},
+    pipeline::{System, chain, clock_skew_ms, until_stopped},
     state::State,
 };
 
@@ -24,8 +24,9 @@ pub async fn erase_vanished(
     let planned = until_stopped(&token, move || {
         // `_vanished_at` is a time of the service's clock, so the difference of the clocks is added.
         let state = State::open_read_only(&settings.state_path)?;
-        let skew_ms = state.map(|state| state.behaviour::<i64>(CLOCK_SKEW)).transpose()?.flatten();
-        let now_ms = system.clock.now_ms() + skew_ms.map_or(0, |(skew_ms, _)| skew_ms);
+        let here_ms = system.clock.now_ms();
+        let skew_ms = state.map(|state| clock_skew_ms(&state, here_ms)).transpose()?.flatten();
+        let now_ms = here_ms + skew_ms.unwrap_or(0);
         let request = EraseRequest::vanished(now_ms.saturating_sub(i64::from(days) * DAY_MS));
         let mut erase = Erase::open_in(settings, request, stop, system)?;
         let plan = erase.plan()?;

@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use crate::sync_status::{Health, SyncStatus, reason_codes};
+use crate::{
+    model::is_in_future,
+    sync_status::{Health, SyncStatus, reason_codes},
+};
 
 use super::MetricValues;
 
@@ -20,7 +23,8 @@ pub fn add_sync_status(values: &mut MetricValues, status: &SyncStatus, health: &
         values.set_time("last_success_timestamp_seconds", &[command], Some(*at_ms));
     }
     if let Some(last) = &status.last_ended {
-        values.set_time("last_run_timestamp_seconds", &[], Some(last.ended_ms()));
+        let ended_ms = Some(last.ended_ms()).filter(|ended_ms| !is_in_future(*ended_ms, status.now_ms));
+        values.set_time("last_run_timestamp_seconds", &[], ended_ms);
         if let Some(exit_code) = last.exit_code {
             values.set("last_run_exit_code", &[], exit_code as f64);
         }

@@ -49,7 +49,8 @@ pub use service_profile::{ListOrder, RetryAfterForm, RowTime, ThemeTime, Ties, n
 pub use stream::Stream;
 pub use survey_status::{StatusFilter, StatusSpelling, SurveyStatus};
 pub use time::{
-    DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, format_ms, parse_date, parse_duration, parse_moment, parse_month,
+    DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, format_ms, is_in_future, is_recent, parse_date, parse_duration,
+    parse_moment, parse_month,
 };
 pub use time_account::{Activity, ActivityGuard, TimeAccount, TimeParts};
 pub use user_lookup::{PersonLookup, USER_ID_BYTES_MAX, can_request_user};

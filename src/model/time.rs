@@ -13,6 +13,20 @@ pub const HOUR_MS: i64 = 60 * MINUTE_MS;
 /// Milliseconds in a UTC day.
 pub const DAY_MS: i64 = 24 * HOUR_MS;
 
+/// Maximum difference between two right clocks.
+const CLOCKS_DIFFER_MS_MAX: i64 = HOUR_MS;
+
+/// Returns true if a stored time is further in the future than right clocks differ. So it comes from a clock that was
+/// ahead and was set right, and proves nothing about the time since then.
+pub fn is_in_future(at_ms: i64, now_ms: i64) -> bool {
+    at_ms > now_ms.saturating_add(CLOCKS_DIFFER_MS_MAX)
+}
+
+/// Returns true if a stored time is less than `age_max_ms` old. A time in the future is not: see [`is_in_future`].
+pub fn is_recent(at_ms: i64, now_ms: i64, age_max_ms: i64) -> bool {
+    now_ms.saturating_sub(at_ms) < age_max_ms && !is_in_future(at_ms, now_ms)
+}
+
 /// Formats a time: `2026-01-31` at midnight, otherwise RFC 3339, with milliseconds if they are not zero.
 pub fn format_ms(at_ms: i64) -> String {
     let Some(moment) = DateTime::from_timestamp_millis(at_ms) else {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::NotifyEvent,
-    model::DAY_MS,
+    model::{DAY_MS, is_in_future},
     pipeline::RunReason,
     sync_status::{FailedRun, RunSummary},
 };
@@ -24,6 +24,8 @@ pub(super) enum RunState {
 
 /// The maximum age of a killed run that is notified. An older one is no news any more.
 const KILLED_MS_MAX: i64 = 7 * DAY_MS;
+/// Maximum killed runs that are remembered: as many as the history of runs has.
+const KILLED_RUNS_MAX: usize = 1000;
 
 /// The facts outside a run that decide which events the run causes.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +57,8 @@ pub(super) struct NotifiedState {
     pub failed: FailedRun,
     /// The start of the newest killed run that was considered, epoch milliseconds.
     pub killed_ms: i64,
+    /// The killed runs that were considered, the newest last.
+    pub killed_run_ids: Vec<String>,
     /// The run that was considered last.
     pub run_id: String,
 }
@@ -80,7 +84,14 @@ impl NotifiedState {
     /// an old run, or for a run that was considered before.
     pub fn events_for_killed_run(&mut self, run: &RunSummary, context: &RunContext) -> Vec<NotifyEvent> {
         let is_recent = context.now_ms.saturating_sub(run.started_ms) < KILLED_MS_MAX;
-        if run.started_ms <= self.killed_ms || !is_recent {
+        // A start in the future is that of a clock that was ahead, and is later than every other run's.
+        let is_before = run.started_ms <= self.killed_ms && !is_in_future(self.killed_ms, context.now_ms);
+        let is_known = is_before || self.killed_run_ids.contains(&run.run_id);
+        if !self.killed_run_ids.contains(&run.run_id) {
+            self.killed_run_ids.push(run.run_id.clone());
+            self.killed_run_ids.drain(..self.killed_run_ids.len().saturating_sub(KILLED_RUNS_MAX));
+        }
+        if is_known || !is_recent {
             return Vec::new();
         }
         self.killed_ms = run.started_ms;
@@ -280,6 +291,25 @@ mod tests {
         assert_eq!(events(1, 24 * 8), 0, "a week ago");
         assert_eq!((events(200, 201), events(200, 260)), (1, 0));
         assert_eq!((events(202, 203), events(224, 225)), (0, 1), "the same reason, and the next night");
+    }
+
+    #[test]
+    fn a_killed_run_of_the_future_hides_no_later_one() {
+        let mut state = NotifiedState { at_ms: -1, ..NotifiedState::default() };
+        let mut events = |started_hours: i64, now_hours: i64| {
+            let run = RunSummary {
+                run_id: started_hours.to_string(),
+                started_ms: started_hours * HOUR_MS,
+                reason: Some(RunReason::RunKilled),
+                ..RunSummary::default()
+            };
+            let now_ms = now_hours * HOUR_MS;
+            let context = RunContext { is_tolerated: true, unresolved_failure: None, again_after: DAY, now_ms };
+            state.events_for_killed_run(&run, &context).len()
+        };
+        assert_eq!(events(90_000, 90_001), 1, "the clock is ten years ahead");
+        assert_eq!((events(90_000, 100), events(101, 102)), (0, 1), "it was set right, and another run was killed");
+        assert_eq!((events(90_000, 200), events(101, 200)), (0, 0), "each was notified");
     }
 
     #[test]

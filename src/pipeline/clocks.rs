@@ -3,7 +3,7 @@
 
 use crate::{
     flatten::flatten_page,
-    model::{DAY_MS, DriftRules, FlagSet, PageRequest, Scope, Stream, Window, format_ms},
+    model::{DAY_MS, DriftRules, FlagSet, HOUR_MS, PageRequest, Scope, Stream, Window, format_ms, is_in_future},
     source::{Answer, Range, Source, SourceError},
 };
 
@@ -123,11 +123,9 @@ impl Run {
         Ok(behind_ms < 0 || agreed.is_none_or(|(agreed_ms, _)| behind_ms > agreed_ms + AGREED_TOLERANCE_MS))
     }
 
-    /// Returns this machine's time at the start of the latest earlier run, or `None` for a first run.
+    /// Returns the latest time of this machine at the start of an earlier run, or `None` for a first run.
     fn latest_here_ms(&self) -> Result<Option<i64>, PipelineError> {
-        // The latest run of the history may be this one.
-        let latest = self.context.state().runs(2)?;
-        Ok(latest.into_iter().find(|run| run.run_id != self.session.run_id.0).map(|run| run.started_ms))
+        Ok(self.context.state().latest_start_ms(&self.session.run_id)?)
     }
 
     /// Adds a note if the service's clock is wrong, with the range that the run does not read for this reason. A clock
@@ -137,6 +135,7 @@ impl Run {
         let here_ms = self.session.now_ms();
         let behind_ms = here_ms - service_ms;
         if !self.is_clock_suspect(behind_ms)? {
+            self.note_own_clock(behind_ms);
             return Ok(());
         }
         let latest_here_ms = self.latest_here_ms()?;
@@ -158,9 +157,15 @@ impl Run {
         let mismatch = match comparison {
             ClockComparison::Wrong(mismatch) => mismatch,
             ClockComparison::Plausible if behind_ms > DIFFERENCE_MAX_MS => {
-                return Ok(self.context.state().remember_behaviour(AGREED_BEHIND, &behind_ms, here_ms)?);
+                self.context.state().remember_behaviour(AGREED_BEHIND, &behind_ms, here_ms)?;
+                self.note_own_clock(behind_ms);
+                return Ok(());
             }
-            ClockComparison::Plausible | ClockComparison::Unknown => return Ok(()),
+            ClockComparison::Plausible => {
+                self.note_own_clock(behind_ms);
+                return Ok(());
+            }
+            ClockComparison::Unknown => return Ok(()),
         };
         let names = windowed().map(Stream::name).collect::<Vec<_>>().join(" and ");
         let note = match mismatch {
@@ -180,5 +185,26 @@ impl Run {
         tracing::error!("{note}");
         self.findings.add_attention_note(note);
         Ok(())
+    }
+
+    /// Adds a note if this machine's clock differs from the service's, against which nothing was found. `behind_ms` is
+    /// how far the service's clock is behind this machine's. Windows follow the service's clock, so only times of runs
+    /// may be wrong, and the run needs no attention.
+    fn note_own_clock(&mut self, behind_ms: i64) {
+        let apart_ms = behind_ms.saturating_abs();
+        if !is_in_future(apart_ms, 0) {
+            return;
+        }
+        let (here, relation) = (format_ms(self.session.now_ms()), if behind_ms > 0 { "ahead of" } else { "behind" });
+        let apart = match apart_ms > DAY_MS {
+            true => format!("{:.1} days", apart_ms as f64 / DAY_MS as f64),
+            false => format!("{:.1} hours", apart_ms as f64 / HOUR_MS as f64),
+        };
+        let note = format!(
+            "this machine's clock says {here}, {apart} {relation} the service's clock. Windows follow the service's clock; the \
+             times of runs are wrong until this machine's clock is set right"
+        );
+        tracing::warn!("{note}");
+        self.findings.notes.push(note);
     }
 }

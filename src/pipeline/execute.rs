@@ -7,10 +7,10 @@ use crate::{load::RunRecord, model::Stream, source::SourceError};
 
 use super::{
     OPEN_END_MS, PeopleSelection, PipelineError, Run, RunReport, ScopeBacklog, backlog,
+    clock_skew::CLOCK_SKEW,
     commit::first_error,
     limits::storing_retry_after,
     reconcile::{Resumed, resume},
-    run::CLOCK_SKEW,
     spans,
     threads::blocking,
     window_queue::WindowQueue,
@@ -161,7 +161,10 @@ impl Run {
         // In parallel, because each warehouse has its own thread.
         let published = join_all(self.destinations.iter().map(|destination| self.publish(destination))).await;
         let outcome = first_error(published.into_iter());
-        let expired = self.context.source.service_now_ms().map(|now_ms| self.context.archive.expire(now_ms));
+        // A page is removed once it is old by both clocks, because a clock that is ahead would remove every page.
+        let here_ms = self.session.now_ms();
+        let expired =
+            self.context.source.service_now_ms().map(|now_ms| self.context.archive.expire(now_ms.min(here_ms)));
         if let Some(Err(error)) = expired {
             let note = format!("old pages could not be removed from the archive: {error}");
             tracing::warn!("{note}");

@@ -49,6 +49,17 @@ impl RetryAfterWait {
         state.remember_behaviour(RETRY_AFTER_WAIT, &self, now_ms)
     }
 
+    /// Returns the wait by the clock of `now_ms`. A wait that was received in the future, because the clock was set
+    /// back since, begins anew: nobody knows how much of it is over. [`recall`] stores the new times, so that the wait
+    /// ends.
+    fn anchored(self, now_ms: i64) -> Self {
+        if self.received_ms <= now_ms {
+            return self;
+        }
+        let length_ms = self.until_ms.saturating_sub(self.received_ms);
+        Self::new(now_ms, now_ms.saturating_add(length_ms))
+    }
+
     /// Returns the remaining wait, or `None` if the wait is over. A clock that was set back does not extend the wait.
     fn remaining(self, now_ms: i64) -> Option<Duration> {
         let remaining_ms = self.until_ms.saturating_sub(now_ms.max(self.received_ms));
@@ -65,15 +76,23 @@ pub fn recall(
 ) -> Result<Option<LearnedRate>, StateError> {
     if !ignores_stored_retry_after {
         let now_ms = settings.clock.now_ms();
-        settings.not_before = RetryAfterWait::stored(state)?.and_then(|wait| wait.remaining(now_ms));
+        let stored = RetryAfterWait::stored(state)?;
+        let wait = stored.map(|wait| wait.anchored(now_ms));
+        if let (Some(wait), true) = (wait, wait != stored)
+            && let Err(error) = wait.store(state, now_ms)
+        {
+            // A command that only reads cannot store it; the next run does.
+            tracing::debug!(why = super::error::chain(&error), "cannot store the end of Retry-After");
+        }
+        settings.not_before = wait.and_then(|wait| wait.remaining(now_ms));
     }
     Ok(state.behaviour(LEARNED_RATE)?.map(|(learned, _)| learned))
 }
 
 /// Returns the end of the stored `Retry-After` wait in epoch milliseconds, or `None` if it is over.
 pub fn retry_after_until_ms(state: &State, now_ms: i64) -> Result<Option<i64>, StateError> {
-    let wait = RetryAfterWait::stored(state)?.filter(|wait| wait.remaining(now_ms).is_some());
-    Ok(wait.map(|wait| wait.until_ms))
+    let wait = RetryAfterWait::stored(state)?.map(|wait| wait.anchored(now_ms));
+    Ok(wait.filter(|wait| wait.remaining(now_ms).is_some()).map(|wait| wait.until_ms))
 }
 
 /// Stores the learned rate and the `Retry-After` wait of this process, for the next one. Ends a stored wait if the
@@ -154,6 +173,14 @@ mod tests {
         assert_eq!(remaining_hours(wait, 3 * HOUR_MS), None);
         assert_eq!(remaining_hours(wait, i64::MAX), None);
         assert_eq!(remaining_hours(wait, -1000 * HOUR_MS), Some(3), "a clock that was set back extends the wait");
+        let anchored = wait.anchored(-1000 * HOUR_MS);
+        assert_eq!(
+            remaining_hours(anchored, -999 * HOUR_MS),
+            Some(2),
+            "the wait of a clock that was set back has no end"
+        );
+        assert_eq!(remaining_hours(anchored, -997 * HOUR_MS), None);
+        assert_eq!(wait.anchored(HOUR_MS), wait);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 mod assemble;
 mod backlog;
+mod clock_skew;
 mod clocks;
 mod commit;
 mod commit_note;
@@ -63,6 +64,7 @@ mod window_queue;
 
 pub use assemble::{archive, full_text_search, identity, open_warehouses, source_settings, warehouse_folders};
 pub use backlog::{ScopeBacklog, backlog};
+pub use clock_skew::clock_skew_ms;
 pub use clocks::{ClockComparison, ClockSample, compare_clocks};
 pub use deliveries::{FlushResult, flush_deliveries};
 pub use drift::{DriftReport, drift_lines};
@@ -90,7 +92,7 @@ pub use replay::{
 pub use report::{Reached, RunReport, StreamReport};
 pub use report_header::{ReportHeader, RunTimes};
 pub use request::{OPEN_END_MS, PeopleSelection, Request};
-pub use run::{CLOCK_SKEW, Run};
+pub use run::Run;
 pub use sample::{SAMPLE_REQUESTS_MAX, Sample, sample};
 pub use service_profile::{KnownBehaviour, MEASURE_REQUESTS_MAX, Measured, known_behaviours, measure_service_profile};
 pub use session::Session;

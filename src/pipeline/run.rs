@@ -16,6 +16,7 @@ use super::{
     PipelineError, Progress, Request, Session,
     assemble::{identity, source_settings, start_engine},
     backlog::first_sync_since,
+    clock_skew::{CLOCK_SKEW, clock_skew_ms},
     failed_start::{FailedStart, record_failed_start},
     findings::Findings,
     reconcile::check_ledgers,
@@ -26,9 +27,6 @@ use super::{
     system::System,
     threads::{in_parallel, until_stopped},
 };
-
-/// Name of the behaviour that stores how far the service's clock is ahead of this machine's clock, in milliseconds.
-pub const CLOCK_SKEW: &str = "clock_skew_ms";
 
 /// A run that holds the lease.
 pub struct Run {
@@ -65,9 +63,8 @@ impl Run {
         let (of_failure, system_of_failure) = (settings.clone(), system.clone());
         let opened = until_stopped(&stop, move || Run::open_blocking(settings, request, token, progress, system)).await;
         // A start that was left behind is not recorded, because the state file may be what does not answer.
-        opened.unwrap_or_else(|error| {
-            Err(FailedStart::new(&of_failure, command, started_ms, error, &system_of_failure))
-        })
+        opened
+            .unwrap_or_else(|error| Err(FailedStart::new(&of_failure, command, started_ms, error, &system_of_failure)))
     }
 
     /// [`Run::open_in`] on the calling thread, which it blocks.
@@ -113,8 +110,7 @@ impl Run {
     /// Returns how far the service's clock was ahead of this machine's clock at the last comparison, in milliseconds.
     /// Returns 0 if they were never compared.
     pub(super) fn clock_skew_ms(&self) -> Result<i64, PipelineError> {
-        let skew = self.context.state().behaviour::<i64>(CLOCK_SKEW)?;
-        Ok(skew.map_or(0, |(skew_ms, _)| skew_ms))
+        Ok(clock_skew_ms(&self.context.state(), self.session.now_ms())?.unwrap_or(0))
     }
 
     /// Stores the difference between the clocks, and returns the service's time. `None` stands for a service without a

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{
     clock::Clock,
-    model::{DAY_MS, Stream, ThemeTime, behaviour_names},
+    model::{DAY_MS, Stream, ThemeTime, behaviour_names, is_recent},
     state::State,
 };
 
@@ -37,7 +37,7 @@ impl ThemeTimes {
     /// Loads the meaning that earlier runs measured.
     pub fn load(state: &State, clock: Clock) -> Result<ThemeTimes, PipelineError> {
         let known = state.behaviour::<ThemeTime>(behaviour_names::THEMES_FILTERED_BY)?;
-        let is_due = known.is_none_or(|(_, at_ms)| clock.now_ms() - at_ms > MEASURE_AGE_MAX_MS);
+        let is_due = known.is_none_or(|(_, at_ms)| !is_recent(at_ms, clock.now_ms(), MEASURE_AGE_MAX_MS));
         let known = known.map(|(time, _)| time);
         Ok(ThemeTimes(Arc::new(Mutex::new(Inner { clock, known, is_recent: !is_due, is_due }))))
     }

@@ -4,15 +4,12 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::model::{CoverageInterval, FlagSet, HOUR_MS, IntervalSet, MINUTE_MS, NEEDS_RECHECK_MS, Scope, Window};
+use crate::model::{CoverageInterval, FlagSet, IntervalSet, MINUTE_MS, NEEDS_RECHECK_MS, Scope, Window, is_in_future};
 
 use super::RescanRules;
 
 /// New windows end at multiples of this time, so that two runs in short succession create no tiny windows.
 const GRID_MS: i64 = 5 * MINUTE_MS;
-/// Maximum difference between the clocks of the service's machines. A scan time further in the future comes from a
-/// wrong clock, so the interval with this scan time is scanned again.
-const CLOCKS_DIFFER_MS_MAX: i64 = HOUR_MS;
 
 /// The settings of a scope that decide what is due.
 #[derive(Clone, Debug)]
@@ -150,7 +147,8 @@ fn due_for_sync(
     let mut all = vec![Due { window: Window::new(bounding_range.end_ms, end_ms), reason: Reason::New }];
     let mut rescans = rules.rescan.bands(now_ms).into_iter().map(|(band, fresh_from_ms)| {
         let is_stale = move |interval: &&CoverageInterval| {
-            interval.scanned_ms < fresh_from_ms || interval.scanned_ms > now_ms + CLOCKS_DIFFER_MS_MAX
+            // A wrong clock stamped a scan of the future.
+            interval.scanned_ms < fresh_from_ms || is_in_future(interval.scanned_ms, now_ms)
         };
         let stale = covered.iter().filter(is_stale);
         let windows: IntervalSet = stale.map(|interval| interval.window.intersect(band)).collect();

@@ -114,10 +114,11 @@ impl Daemon {
                     // deliveries in the inbox.
                     break;
                 }
-                let done = self.jobs.complete(job, outcome, self.system.clock.now_ms());
+                let ended_ms = self.system.clock.now_ms();
+                let done = self.jobs.complete(job, outcome, ended_ms);
                 self.schedule_entry.done_tick_ms = done.or(self.schedule_entry.done_tick_ms);
                 if self.has_unpublished {
-                    self.jobs.flush_by(self.published_ms + PUBLISH_EVERY_MS);
+                    self.jobs.flush_by(self.published_ms.min(ended_ms) + PUBLISH_EVERY_MS);
                 }
             } else {
                 let wait_ms = next.map_or(i64::MAX, |(due_ms, _)| due_ms - now_ms);
@@ -239,7 +240,7 @@ impl Daemon {
     /// the flush is tried again later.
     async fn flush(&mut self, stop: &CancellationToken) -> JobOutcome {
         let now_ms = self.system.clock.now_ms();
-        let publishes = now_ms - self.published_ms >= PUBLISH_EVERY_MS;
+        let publishes = has_passed(PUBLISH_EVERY_MS, self.published_ms, now_ms);
         self.set_running("flush", now_ms);
         let flushed = flush_deliveries(&self.settings, &self.system, stop, publishes).await;
         let error_text = flushed.as_ref().err().map(|error| chain(error));
@@ -294,7 +295,7 @@ impl Daemon {
         }
         let now_ms = self.system.clock.now_ms();
         // Counting reads every stored delivery. Between two counts the receiver adds new deliveries to the last count.
-        if self.counted_ms.is_none_or(|counted_ms| now_ms - counted_ms >= COUNT_EVERY_MS) {
+        if self.counted_ms.is_none_or(|counted_ms| has_passed(COUNT_EVERY_MS, counted_ms, now_ms)) {
             let pending = self.inbox.count_pending()?;
             self.state.update_status(|status| status.pending = pending);
             self.counted_ms = Some(now_ms);
@@ -373,6 +374,11 @@ fn outcome_words(outcome: JobOutcome) -> &'static str {
         JobOutcome::Skipped => "the run is skipped; the next one starts at the next time of the schedule",
     }
 }
+/// Returns true if this interval has passed since `last_ms`, or if the clock was set back since.
+fn has_passed(interval_ms: i64, last_ms: i64, now_ms: i64) -> bool {
+    !(0..interval_ms).contains(&(now_ms - last_ms))
+}
+
 
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)

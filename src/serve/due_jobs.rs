@@ -19,6 +19,9 @@ const ATTEMPTS_MAX: u32 = 10;
 /// record.
 const WINDOW_GRID_MS: i64 = 5 * MINUTE_MS;
 
+/// A clock that goes back by less was only corrected; then nothing is planned anew.
+const CORRECTION_MS_MAX: i64 = MINUTE_MS;
+
 /// A job of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Job {
@@ -79,6 +82,8 @@ pub struct DueJobs {
     tick: Option<Tick>,
     wakes: BTreeMap<Stream, Wake>,
     flush_due_ms: Option<i64>,
+    /// The latest time since the clock was last set back.
+    latest_ms: i64,
 }
 
 impl DueJobs {
@@ -91,7 +96,8 @@ impl DueJobs {
         done_tick_ms: Option<i64>,
         now_ms: i64,
     ) -> DueJobs {
-        let mut jobs = DueJobs { schedule, delays, rng, tick: None, wakes: BTreeMap::new(), flush_due_ms: None };
+        let (wakes, latest_ms) = (BTreeMap::new(), now_ms);
+        let mut jobs = DueJobs { schedule, delays, rng, tick: None, wakes, flush_due_ms: None, latest_ms };
         jobs.tick = jobs.tick_after(done_tick_ms.unwrap_or(now_ms), now_ms);
         jobs
     }
@@ -100,6 +106,8 @@ impl DueJobs {
     /// newest missed tick, which is due now; otherwise it is the next tick. `None` without a schedule.
     fn tick_after(&self, done_ms: i64, now_ms: i64) -> Option<Tick> {
         let schedule = self.schedule.as_ref()?;
+        // A tick of the future was done by a clock that was ahead. It moves no other tick.
+        let done_ms = if done_ms > now_ms + CORRECTION_MS_MAX { now_ms } else { done_ms };
         if let Some(tick_ms) = schedule.last(now_ms).filter(|tick_ms| *tick_ms > done_ms) {
             return Some(Tick { tick_ms, due_ms: now_ms, attempts: 0 });
         }
@@ -114,8 +122,13 @@ impl DueJobs {
     }
 
     /// Returns the next job and when it is due; `None` if no job is planned. Of several due jobs a scheduled run comes
-    /// first, because it includes the other jobs.
-    pub fn next(&self, now_ms: i64) -> Option<(i64, Job)> {
+    /// first, because it includes the other jobs. If the clock was set back, plans anew before.
+    pub fn next(&mut self, now_ms: i64) -> Option<(i64, Job)> {
+        let back_ms = self.latest_ms.saturating_sub(now_ms);
+        self.latest_ms = if back_ms > CORRECTION_MS_MAX { now_ms } else { self.latest_ms.max(now_ms) };
+        if back_ms > CORRECTION_MS_MAX {
+            self.set_back(back_ms, now_ms);
+        }
         let sync = self.tick.map(|tick| (tick.due_ms, Job::Sync { tick_ms: tick.tick_ms }));
         let flush = self.flush_due_ms.map(|due_ms| (due_ms, Job::Flush));
         let wake_ms = self.wakes.values().map(|wake| wake.due_ms).min();
@@ -127,6 +140,24 @@ impl DueJobs {
         let all = [sync, flush, wake];
         let due = all.iter().flatten().find(|(due_ms, _)| *due_ms <= now_ms).cloned();
         due.or_else(|| all.into_iter().flatten().min_by_key(|(due_ms, _)| *due_ms))
+    }
+
+    /// Plans anew after the clock was set back by `back_ms`: the ticks by the schedule, and all other jobs after the
+    /// delay that remained.
+    fn set_back(&mut self, back_ms: i64, now_ms: i64) {
+        self.tick = match self.tick {
+            // A retry keeps its delay.
+            Some(Tick { due_ms, attempts, .. }) if attempts > 0 => {
+                let tick_ms = self.schedule.as_ref().and_then(|schedule| schedule.last(now_ms)).unwrap_or(now_ms);
+                Some(Tick { tick_ms, due_ms: due_ms.saturating_sub(back_ms), attempts })
+            }
+            _ => self.tick_after(now_ms, now_ms),
+        };
+        for wake in self.wakes.values_mut() {
+            wake.due_ms = wake.due_ms.saturating_sub(back_ms);
+            wake.last_due_ms = wake.last_due_ms.saturating_sub(back_ms);
+        }
+        self.flush_due_ms = self.flush_due_ms.map(|due_ms| due_ms.saturating_sub(back_ms));
     }
 
     /// Plans a wake-up, because a delivery mentioned a record of this stream. In a windowed stream, the record can be

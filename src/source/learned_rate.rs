@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::is_recent;
+
 /// How long a stored rate is valid: 30 days, so that nightly and weekly runs start with it.
 const VALID_MS: i64 = 30 * 24 * 3_600_000;
 
@@ -15,8 +17,8 @@ pub struct LearnedRate {
 }
 
 impl LearnedRate {
-    /// Returns the rate; `None` if no rate was learned, or if the rate is older than 30 days.
+    /// Returns the rate; `None` if no rate was learned, or if the rate is older than 30 days, or of the future.
     pub(super) fn valid(self, now_ms: i64) -> Option<f64> {
-        self.requests_per_sec.filter(|_| now_ms.saturating_sub(self.measured_ms) < VALID_MS)
+        self.requests_per_sec.filter(|_| is_recent(self.measured_ms, now_ms, VALID_MS))
     }
 }

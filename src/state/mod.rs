@@ -57,6 +57,7 @@ const MIGRATIONS: &[M<'_>] = &[
     M::up(include_str!("../../state/0005_known_pages.sql")),
     M::up(include_str!("../../state/0006_no_known_pages.sql")),
     M::up(include_str!("../../state/0007_trait_evidence.sql")),
+    M::up(include_str!("../../state/0008_runs_in_order.sql")),
 ];
 
 /// The checkpoint database.

@@ -2,13 +2,10 @@
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::model::{DurableStep, PersonLookup};
+use crate::model::{DurableStep, PersonLookup, is_in_future};
 
 use super::{State, StateError};
 
-/// The largest difference between clocks of the service's machines. A stored request that is further in the future was
-/// recorded with a wrong clock, and counts as never made.
-const CLOCK_SKEW_MS_MAX: i64 = crate::model::HOUR_MS;
 /// The status of an answer with a user.
 const FOUND: u16 = 200;
 
@@ -27,7 +24,8 @@ impl RefreshIntervals {
     /// Returns true if a user that was requested at `asked_ms` with this status is due.
     fn is_due(&self, asked_ms: i64, status: u16) -> bool {
         let after_ms = if status == FOUND { self.refresh_after_ms } else { self.ask_again_after_ms };
-        asked_ms.saturating_add(after_ms) <= self.now_ms || asked_ms > self.now_ms.saturating_add(CLOCK_SKEW_MS_MAX)
+        // A request of the future was recorded with a wrong clock, and counts as never made.
+        asked_ms.saturating_add(after_ms) <= self.now_ms || is_in_future(asked_ms, self.now_ms)
     }
 }
 

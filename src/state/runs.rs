@@ -1,8 +1,9 @@
-//! The history of runs, for `status`.
+//! The history of runs, for `status`. The order of runs is the order in which they were added, because times of a clock
+//! that was ahead lie in the future.
 
 use std::{collections::BTreeMap, ops::ControlFlow};
 
-use crate::model::{DurableStep, RunId};
+use crate::model::{DurableStep, RunId, is_in_future};
 
 use super::{RunEnd, State, StateError};
 
@@ -46,8 +47,7 @@ impl State {
         self.hit(DurableStep::RunBegun)?;
         let sql = "INSERT INTO runs (run_id, command, started_ms) VALUES (?1, ?2, ?3)";
         self.database.execute(sql, (&run_id.0, command, started_ms))?;
-        let sql =
-            "DELETE FROM runs WHERE run_id IN (SELECT run_id FROM runs ORDER BY started_ms DESC LIMIT -1 OFFSET ?1)";
+        let sql = "DELETE FROM runs WHERE ordinal <= (SELECT max(ordinal) FROM runs) - ?1";
         self.database.execute(sql, [RUNS_KEPT]).map(drop)
     }
 
@@ -87,7 +87,7 @@ impl State {
     /// Calls `visit` with each run, newest first, until `visit` returns `Break`.
     pub fn visit_runs(&self, mut visit: impl FnMut(RunEntry) -> ControlFlow<()>) -> Result<(), StateError> {
         let sql = "SELECT run_id, command, started_ms, finished_ms, outcome, exit_code, report FROM runs \
-                   ORDER BY started_ms DESC, run_id DESC";
+                   ORDER BY ordinal DESC";
         let mut statement = self.database.connection.prepare(sql).map_err(self.database.failed("read"))?;
         let kept_end = RunEnd::read(self.path());
         let rows = statement.query_map([], |row| {
@@ -110,11 +110,17 @@ impl State {
         Ok(())
     }
 
+    /// Returns the latest start of a run by this machine's clock, without the run `except`; `None` without other runs.
+    pub fn latest_start_ms(&self, except: &RunId) -> Result<Option<i64>, StateError> {
+        self.database.query_row("SELECT max(started_ms) FROM runs WHERE run_id <> ?1", [&except.0], |row| row.get(0))
+    }
+
     /// Returns for each command when the newest successful run ended, in epoch milliseconds by this machine. A run with
-    /// exit code 0 or 3 is successful: it stored everything that was due.
-    pub fn last_successes(&self) -> Result<BTreeMap<String, i64>, StateError> {
-        let sql = "SELECT command, max(finished_ms) FROM runs WHERE exit_code IN (0, 3) AND finished_ms IS NOT NULL \
-                   GROUP BY command";
-        Ok(self.database.query_all(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?.into_iter().collect())
+    /// exit code 0 or 3 is successful: it stored everything that was due. A run that ended in the future is left out.
+    pub fn last_successes(&self, now_ms: i64) -> Result<BTreeMap<String, i64>, StateError> {
+        let sql = "SELECT command, finished_ms FROM runs WHERE exit_code IN (0, 3) AND finished_ms IS NOT NULL \
+                   ORDER BY ordinal";
+        let successes: Vec<(String, i64)> = self.database.query_all(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(successes.into_iter().filter(|(_, ended_ms)| !is_in_future(*ended_ms, now_ms)).collect())
     }
 }

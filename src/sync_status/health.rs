@@ -135,7 +135,7 @@ impl Health {
     /// Adds a reason for each stream that is further behind than the rules allow.
     fn add_lags(&mut self, status: &SyncStatus, settings: &Settings, rules: HealthRules) {
         // Before the first successful run every stream is behind. This is expected and no reason.
-        let (Some(max_lag), true) = (rules.max_lag, status.last_success.is_some()) else { return };
+        let (Some(max_lag), true) = (rules.max_lag, status.has_succeeded) else { return };
         let check = LagCheck::new(settings, max_lag, &status.scope_lags);
         // A stream that was just switched on is incomplete until its first run, which is no failure.
         let late = check.sentences().map(|(scope, text)| HealthReason::new(BEHIND, scope.lag_secs.is_some(), text));

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, ops::ControlFlow};
 
 use crate::{
     config::Settings,
-    pipeline::{CLOCK_SKEW, LEARNED_RATE, RunReason, RunReport, RunTimes, retry_after_until_ms},
+    model::is_in_future,
+    pipeline::{LEARNED_RATE, RunReason, RunReport, RunTimes, clock_skew_ms, retry_after_until_ms},
     source::LearnedRate,
     state::{Inbox, PendingDeliveries, RunEntry, State, StateError},
 };
@@ -26,8 +27,10 @@ pub struct SyncStatus {
     pub last_run: Option<RunSummary>,
     /// The newest sync run that ended or was killed.
     pub last_ended: Option<RunSummary>,
-    /// The newest successful sync run: everything that was due is in the warehouse.
+    /// The newest successful sync run that did not end in the future: everything that was due is in the warehouse.
     pub last_success: Option<RunSummary>,
+    /// True if a sync run has succeeded, whatever its time.
+    pub has_succeeded: bool,
     /// The newest failed sync run that is not resolved.
     pub last_failure: Option<RunSummary>,
     /// The number of failed sync runs that are not resolved.
@@ -64,7 +67,7 @@ impl SyncStatus {
     /// Reads the status from the checkpoints. Measures lags by the service's clock, or by this machine's clock if no
     /// difference of the clocks is stored.
     fn from_state(settings: &Settings, state: &State, now_ms: i64) -> Result<SyncStatus, StateError> {
-        let skew_ms = state.behaviour::<i64>(CLOCK_SKEW)?.map_or(0, |(skew_ms, _)| skew_ms);
+        let skew_ms = clock_skew_ms(state, now_ms)?.unwrap_or(0);
         let scope_lags = scope_lags(settings, state, now_ms.saturating_add(skew_ms))?;
         let learned = state.behaviour::<LearnedRate>(LEARNED_RATE)?;
         let mut status = SyncStatus {
@@ -115,7 +118,7 @@ impl SyncStatus {
     /// Reads the history of runs, newest first, into the fields about runs.
     fn read_history(&mut self, state: &State) -> Result<(), StateError> {
         let holder = state.current_holder()?;
-        self.last_success_ms = state.last_successes()?;
+        self.last_success_ms = state.last_successes(self.now_ms)?;
         let mut successes: Vec<RunSummary> = Vec::new();
         // Runs are visited newest first. The visit stops at a success that resolves every earlier failure and is not
         // the newest sync run. A kill before the newest run may not have been notified yet.
@@ -134,9 +137,16 @@ impl SyncStatus {
             }
             if run.is_success() {
                 let resolves_all = run.resolves(&FailedRun::default()) && !self.is_last_ended(&run);
-                self.last_success.get_or_insert_with(|| run.clone());
+                self.has_succeeded = true;
+                if !is_in_future(run.ended_ms(), self.now_ms) {
+                    self.last_success.get_or_insert_with(|| run.clone());
+                }
                 successes.push(run);
-                return if resolves_all { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+                return if resolves_all && self.last_success.is_some() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                };
             }
             let failed = run.as_failed();
             let mut earlier_successes = successes.iter().filter(|success| !self.is_last_ended(success));

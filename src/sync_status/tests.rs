@@ -172,6 +172,31 @@ fn killed_runs_are_listed_until_two_runs_succeed() {
 }
 
 #[test]
+fn runs_of_a_clock_that_was_ahead_are_not_the_last_ones() {
+    let mut history = History::new();
+    let years_ms = 87_600 * HOUR_MS;
+    history.ended("sync", 0, "{}");
+    history.at_ms += years_ms;
+    history.ended("sync", 0, "{}").failed("disk_full", 1).ended("sync", 0, "{}");
+    // The clock is set right, and the nights fail.
+    history.at_ms = 100 * HOUR_MS;
+    history.failed("service_failed", 1);
+    let status = history.status();
+    assert_eq!(status.last_run.unwrap().reason.map(crate::pipeline::RunReason::name), Some("service_failed"));
+    assert_eq!(status.failures_in_a_row, 1);
+    assert_eq!(status.last_success.unwrap().started_ms, HOUR_MS, "a success in the future proves nothing");
+    assert_eq!(status.last_success_ms, [("sync".to_owned(), HOUR_MS + 1)].into());
+    assert_eq!(history.health(0)[0], ("service_failed", true));
+    // The other way round: failures of that time do not stay for ever.
+    let mut history = History::new();
+    history.at_ms = years_ms;
+    history.failed("service_failed", 1).failed("service_failed", 1);
+    history.at_ms = 100 * HOUR_MS;
+    history.ended("sync", 0, r#"{"requests":{"total":9}}"#);
+    assert_eq!((history.status().failures_in_a_row, history.status().last_success.is_some()), (0, true));
+}
+
+#[test]
 fn reports_of_earlier_versions_are_read() {
     let mut history = History::new();
     history.ended("sync", 1, r#"{"error":"it broke"}"#);

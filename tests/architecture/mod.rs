@@ -82,7 +82,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("sync_status", &["model", "config", "source", "state", "pipeline"]),
-    ("metrics", &["files", "sync_status"]),
+    ("metrics", &["model", "files", "sync_status"]),
     ("otlp", &["config", "source", "metrics", "telemetry"]),
     (
         "notify",

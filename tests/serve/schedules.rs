@@ -199,3 +199,17 @@ fn the_documented_schedules_without_serve_work_verbatim() {
     shell(&format!("STUDYSYNC_API_KEY={KEY} {start}")).expect(0);
     assert!(place.duckdb_tables().count("SELECT count(*) FROM responses") > 200);
 }
+
+#[test]
+fn a_tick_that_was_done_in_the_future_hides_no_other_tick() {
+    let service = Service::start(small(60, 3));
+    let place = place_for(&service, NIGHTLY);
+    // The clock was ten years ahead, and serve did a tick of that time.
+    last_run_was(&place, &service, -3650);
+    let serving = Serving::start(&place);
+    until("a plan", || serving.health()["next_run_at"].is_string());
+    let health = serving.health();
+    let next_ms = studysync::model::parse_date(health["next_run_at"].as_str().unwrap()).unwrap();
+    assert!(next_ms <= studysync::clock::now_ms() + DAY_MS, "{health}");
+    assert_eq!(serving.stop(), 0);
+}

@@ -211,3 +211,35 @@ fn p1_p6_a_wrong_local_clock_loses_nothing() {
     run_at(&place, "-20y", &["sync"]).expect(0);
     assert_live_rows(&place, &service, "rebuilt from ledgers whose scans were stamped by all those clocks");
 }
+
+#[test]
+fn runs_of_a_clock_that_was_ahead_hide_no_later_failure() {
+    if !can_move_this_machine_s_clock() {
+        return;
+    }
+    let service = Service::start(small(60, DAYS));
+    let told =
+        "[metrics]\ntextfile = \"m.prom\"\n[notify]\ncommand = [\"sh\", \"-c\", \"echo $STUDYSYNC_EVENT >> told\"]\n";
+    let place = Place::new(&service).without_parquet().with_config(told);
+    let value = |name: &str| {
+        let text = std::fs::read_to_string(place.path("m.prom")).unwrap();
+        let line = text.lines().find(|line| line.starts_with(&format!("studysync_{name}"))).map(str::to_owned);
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+    };
+    let done = run_at(&place, "+3650d", &["sync"]).expect(0);
+    assert!(done.stderr.contains("days ahead of the service's clock"), "{}", done.stderr);
+    // The clock is set right, and the night fails.
+    let mut command = place.command(&["sync"]);
+    Done::from(command.env(crate::harness::KEY_VARIABLE, "another").output().unwrap()).expect(4);
+    assert_eq!(value("last_run_exit_code"), Some(4.0));
+    assert!(value("last_run_timestamp_seconds").unwrap() <= studysync::clock::now_ms() as f64 / 1000.0);
+    assert_eq!(value("last_success_timestamp_seconds"), None, "a success in the future proves nothing");
+    assert_eq!(std::fs::read_to_string(place.path("told")).unwrap(), "failed\n");
+    let status = place.run(&["status", "--json"]).expect(0).json();
+    assert_eq!(status["runs"][0]["exit_code"], 4, "{status:#}");
+    // And the next success is one again.
+    place.run(&["sync"]).expect(0);
+    assert_eq!(value("last_run_exit_code"), Some(0.0));
+    assert!(value("last_success_timestamp_seconds").is_some());
+    assert_eq!(std::fs::read_to_string(place.path("told")).unwrap(), "failed\nrecovered\n");
+}

@@ -14,7 +14,7 @@ use crate::{
     clock,
     config::Settings,
     model::{Ties, Window, behaviour_names},
-    pipeline::{self, CLOCK_SKEW, Sample, ScopeBacklog},
+    pipeline::{self, Sample, ScopeBacklog},
     plan::{Cutter, estimate, minutes},
     state::{State, StateError},
 };
@@ -93,7 +93,7 @@ impl StoredValues {
         let now_ms = clock::now_ms();
         let until_ms = pipeline::retry_after_until_ms(state, now_ms)?;
         Ok(StoredValues {
-            clock_skew_ms: state.behaviour::<i64>(CLOCK_SKEW)?.map_or(0, |(skew_ms, _)| skew_ms),
+            clock_skew_ms: pipeline::clock_skew_ms(state, now_ms)?.unwrap_or(0),
             unfinished_scans: state.unfinished_scans()?.len(),
             ties: state.behaviour::<Ties>(behaviour_names::TIES)?.map_or(Ties::Unknown, |(ties, _)| ties),
             wait: until_ms.map(|until_ms| RateLimitWait::new(until_ms, now_ms, settings.throttle.patience)),

@@ -4,7 +4,7 @@ use crate::{
     clock,
     config::Settings,
     model::Window,
-    pipeline::{CLOCK_SKEW, LEARNED_RATE, known_behaviours, retry_after_until_ms},
+    pipeline::{LEARNED_RATE, clock_skew_ms, known_behaviours, retry_after_until_ms},
     source::LearnedRate,
     state::{RunEntry, State, StateError},
     sync_status::{RunSummary, is_selected},
@@ -32,8 +32,9 @@ pub(super) struct ServiceClock {
 
 impl ServiceClock {
     pub fn read(state: &State) -> Result<ServiceClock, StateError> {
-        let skew_ms = state.behaviour::<i64>(CLOCK_SKEW)?.map(|(skew_ms, _)| skew_ms);
-        Ok(ServiceClock { now_ms: clock::now_ms() + skew_ms.unwrap_or(0), skew_ms })
+        let here_ms = clock::now_ms();
+        let skew_ms = clock_skew_ms(state, here_ms)?;
+        Ok(ServiceClock { now_ms: here_ms + skew_ms.unwrap_or(0), skew_ms })
     }
 }
 

@@ -82,7 +82,7 @@ fn stream(
         missing: covered.gaps_in(bounding_range).iter().map(TimeRangeJson::of).collect(),
         in_doubt: rechecks.iter().map(|interval| TimeRangeJson::of(&interval.window)).collect(),
         rows: counter.count(scope),
-        lag_secs: lag_secs(bounding_range.end_ms, now_ms),
+        lag_secs: lag_secs(&coverage, now_ms).unwrap_or((now_ms - bounding_range.start_ms).max(0) / 1000),
         oldest_scan: format_second(oldest_ms),
     }))
 }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    model::{DAY_MS, FlagSet},
+    model::{DAY_MS, FlagSet, is_in_future},
     recordings::{MissingReason, MissingRecording, PartialFile, Recordings, UploadOutcome},
     source::{
         DownloadOutcome, DownloadRequest, DownloadStart, Failure, OTHER_VERSION_STATUS, PartialDownload, Source, Stop,
@@ -166,7 +166,9 @@ impl Fetcher {
         }
         let retry = usize::try_from(missing.attempts.saturating_sub(1)).ok();
         let days = retry.and_then(|index| RETRY_DAYS.get(index));
-        days.is_some_and(|days| self.clock.now_ms() >= missing.asked_ms.saturating_add(days * DAY_MS))
+        let now_ms = self.clock.now_ms();
+        let is_over = |days: &i64| now_ms >= missing.asked_ms.saturating_add(days * DAY_MS);
+        days.is_some_and(|days| is_over(days) || is_in_future(missing.asked_ms, now_ms))
     }
 
     /// Stores the result of following a link, and returns the result of the recording. `attempts` is the number of

@@ -10,7 +10,7 @@ use crate::{
     flatten::flatten_page,
     model::{
         DAY_MS, DriftRules, FlagSet, PageRequest, Scope, StatusFilter, StatusSpelling, Stream, SurveyStatus, Window,
-        behaviour_names,
+        behaviour_names, is_recent,
     },
     source::{Answer, Range, Source},
     state::State,
@@ -60,7 +60,7 @@ impl KnownStatuses {
         let spelling = state.behaviour::<String>(behaviour_names::SURVEY_STATUS_FORM)?;
         let lists_all = state.behaviour(behaviour_names::SURVEYS_LISTED_WHOLE)?;
         let spelling = spelling.and_then(|(spelling, at_ms)| match spelling.as_str() {
-            NONE => (now_ms - at_ms < MEASURE_AGE_MAX_MS).then_some(None),
+            NONE => is_recent(at_ms, now_ms, MEASURE_AGE_MAX_MS).then_some(None),
             spelling => serde_json::from_value(spelling.into()).ok().map(Some),
         });
         Ok(KnownStatuses { spelling, lists_all: lists_all.map(|(lists_all, _)| lists_all) })

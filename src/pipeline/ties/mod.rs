@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{
     clock::Clock,
-    model::{DAY_MS, Scan, Scope, Stream, Ties, Window, behaviour_names, format_ms},
+    model::{DAY_MS, Scan, Scope, Stream, Ties, Window, behaviour_names, format_ms, is_recent},
     plan::page_boundaries::{BoundarySampler, ScanBoundaries},
     state::State,
 };
@@ -110,7 +110,7 @@ impl TieWatch {
     fn begin_measure(&self, stream: Stream) -> bool {
         let mut inner = self.inner();
         let now_ms = inner.clock.now_ms();
-        let is_old = inner.measured_ms.is_none_or(|at_ms| now_ms - at_ms > MEASURE_AGE_MAX_MS);
+        let is_old = inner.measured_ms.is_none_or(|at_ms| !is_recent(at_ms, now_ms, MEASURE_AGE_MAX_MS));
         let is_due = stream == Stream::Responses && (inner.belief == Ties::Unknown || is_old);
         if !is_due || inner.is_measuring || inner.attempts >= ATTEMPTS_MAX {
             return false;

@@ -100,7 +100,7 @@ fn hints_wait_until_their_records_can_be_read() {
     assert_eq!(jobs.next(first_ms).unwrap().0, first_ms + 10 * MINUTE_MS);
     let job = jobs.next(first_ms + 10 * MINUTE_MS).unwrap().1;
     jobs.complete(&job, JobOutcome::Finished, first_ms + 10 * MINUTE_MS);
-    assert_eq!(jobs.next(first_ms).unwrap().1, sync(TWO_MS));
+    assert_eq!(jobs.next(first_ms + 10 * MINUTE_MS).unwrap().1, sync(TWO_MS));
 }
 
 #[test]
@@ -121,4 +121,44 @@ fn a_delivery_is_flushed_before_a_later_planned_flush() {
     jobs.flush_by(MIDNIGHT_MS + 15 * MINUTE_MS);
     jobs.add_delivery(MIDNIGHT_MS);
     assert_eq!(jobs.next(MIDNIGHT_MS).unwrap().0, MIDNIGHT_MS + 30_000);
+}
+
+#[test]
+fn a_tick_that_a_clock_ahead_has_done_moves_no_other_tick() {
+    let years_ms = 3650 * DAY_MS;
+    // The process starts with a tick in the future that is done.
+    let mut jobs = due_jobs(Some(TWO_MS + years_ms), TWO_MS - HOUR_MS);
+    assert_eq!(jobs.next(TWO_MS - HOUR_MS), Some((TWO_MS, sync(TWO_MS))));
+    // The clock goes back while the process sleeps, and while a run is under way.
+    for is_in_run in [false, true] {
+        let mut jobs = due_jobs(Some(TWO_MS + years_ms - DAY_MS), TWO_MS + years_ms - HOUR_MS);
+        let (due_ms, job) = jobs.next(TWO_MS + years_ms - HOUR_MS).unwrap();
+        assert_eq!(due_ms, TWO_MS + years_ms);
+        let now_ms = TWO_MS + HOUR_MS;
+        if is_in_run {
+            jobs.next(TWO_MS + years_ms).unwrap();
+            jobs.complete(&job, JobOutcome::Finished, now_ms);
+        }
+        assert_eq!(jobs.next(now_ms), Some((TWO_MS + DAY_MS, sync(TWO_MS + DAY_MS))), "in a run: {is_in_run}");
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_back_keeps_the_delays_of_other_jobs() {
+    let ahead_ms = TWO_MS + 3650 * DAY_MS;
+    let mut jobs = due_jobs(Some(ahead_ms), ahead_ms);
+    jobs.add_delivery(ahead_ms);
+    jobs.add_hint(Stream::Surveys, 0, ahead_ms);
+    let now_ms = TWO_MS + 10_000;
+    // Ten seconds of the wait are over by neither clock, so the complete delay remains.
+    assert_eq!(jobs.next(now_ms), Some((now_ms + 30_000, Job::Flush)));
+    jobs.complete(&Job::Flush, JobOutcome::Finished, now_ms + 30_000);
+    assert_eq!(jobs.next(now_ms + 30_000), Some((now_ms + MINUTE_MS, Job::Wake { streams: vec![Stream::Surveys] })));
+    // A retry keeps its delay too, and its attempts.
+    let mut jobs = due_jobs(Some(ahead_ms - DAY_MS), ahead_ms);
+    assert_eq!(jobs.complete(&sync(ahead_ms), JobOutcome::Retry { not_before_ms: None }, ahead_ms), None);
+    assert_eq!(jobs.next(now_ms), Some((now_ms + RETRY_MS, sync(TWO_MS))));
+    // A correction of some seconds changes nothing.
+    let mut jobs = due_jobs(Some(TWO_MS), TWO_MS + 1);
+    assert_eq!(jobs.next(TWO_MS - 1000), Some((TWO_MS + DAY_MS, sync(TWO_MS + DAY_MS))));
 }

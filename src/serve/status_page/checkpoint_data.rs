@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     config::Settings,
     model::{DAY_MS, TimeParts},
-    pipeline::{CLOCK_SKEW, DriftReport, ScopeBacklog, backlog},
+    pipeline::{DriftReport, ScopeBacklog, backlog, clock_skew_ms},
     report::{CoverageState, ScopeCoverage, format::day_text, squares::class},
     state::{State, StateError},
     sync_status::{RunSummary, lag_secs},
@@ -121,8 +121,8 @@ impl CheckpointData {
     /// The checkpoints cannot be read.
     pub fn read(settings: &Settings, now_ms: i64) -> Result<CheckpointData, StateError> {
         let state = State::open_read_only(&settings.state_path)?;
-        let skew = state.as_ref().map(|state| state.behaviour::<i64>(CLOCK_SKEW)).transpose()?.flatten();
-        let service_now_ms = now_ms.saturating_add(skew.map_or(0, |(skew_ms, _)| skew_ms));
+        let skew_ms = state.as_ref().map(|state| clock_skew_ms(state, now_ms)).transpose()?.flatten();
+        let service_now_ms = now_ms.saturating_add(skew_ms.unwrap_or(0));
         let scopes = backlog(settings, state.as_ref(), None, service_now_ms)?;
         Ok(CheckpointData {
             streams_left_out: scopes.len().saturating_sub(SCOPES_MAX),
@@ -141,7 +141,7 @@ fn scope_status(backlog: &ScopeBacklog, now_ms: i64) -> ScopeStatus {
     ScopeStatus {
         stream: backlog.scope.stream.name(),
         survey_id: backlog.scope.survey_id,
-        lag_secs: range.map(|range| lag_secs(range.end_ms, now_ms)),
+        lag_secs: lag_secs(&backlog.covered, now_ms),
         complete_from: range.filter(|_| is_windowed).map(|range| Timestamp(range.start_ms)),
         complete_until: range.map(|range| Timestamp(range.end_ms)),
         days: if is_windowed { days(&coverage, now_ms) } else { Vec::new() },

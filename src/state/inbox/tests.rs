@@ -49,6 +49,17 @@ fn an_undated_body_is_new_after_another_body() {
 }
 
 #[test]
+fn p1_an_undated_body_is_new_after_the_clock_was_set_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut inbox = open(&folder);
+    let years_ms = 3650 * DAY_MS;
+    let mut store = |received_ms| inbox.store(&[delivery("paused", Some("survey 7"), received_ms)]).unwrap()[0];
+    assert_eq!(store(years_ms), DeliveryReceipt::Stored);
+    assert_eq!(store(years_ms + 1000), DeliveryReceipt::Duplicate, "the service repeats it");
+    assert_eq!(store(1000), DeliveryReceipt::Stored, "paused again, after the clock was set right");
+}
+
+#[test]
 fn p9_an_acknowledged_body_leaves_no_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let mut inbox = open(&folder);
