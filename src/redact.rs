@@ -12,12 +12,33 @@ use secrecy::{ExposeSecret, SecretString};
 pub struct ApiKey {
     secret: SecretString,
     origin: String,
+    /// The keys that this one has replaced.
+    former: Vec<SecretString>,
 }
 
 impl ApiKey {
     /// Creates a secret. `origin` is for messages: "environment variable STUDYSYNC_API_KEY" or "file /etc/key".
     pub fn new(secret: impl Into<String>, origin: impl Into<String>) -> Self {
-        Self { secret: SecretString::from(secret.into()), origin: origin.into() }
+        Self { secret: SecretString::from(secret.into()), origin: origin.into(), former: Vec::new() }
+    }
+
+    /// Returns this key as the successor of another one, which [`ApiKey::removed_from`] then removes too.
+    #[must_use]
+    pub fn replacing(mut self, former: &ApiKey) -> Self {
+        self.former = former.former.clone();
+        self.former.push(former.secret.clone());
+        self
+    }
+
+    /// Returns true if both have the same secret.
+    pub fn is_same(&self, other: &ApiKey) -> bool {
+        self.expose() == other.expose()
+    }
+
+    /// Returns a text with `[key]` in place of the secret and of every secret that it has replaced.
+    pub fn removed_from(&self, text: &str) -> String {
+        let secrets = self.former.iter().chain([&self.secret]).map(ExposeSecret::expose_secret);
+        secrets.filter(|secret| !secret.is_empty()).fold(text.to_owned(), |text, secret| text.replace(secret, "[key]"))
     }
 
     /// Returns the secret itself, for a request or a comparison. The result must never be printed.
@@ -129,5 +150,7 @@ mod tests {
         let key = ApiKey::new("s3cr3t", "environment variable STUDYSYNC_API_KEY");
         assert!(!format!("{key:?} {key}").contains("s3cr3t"));
         assert!(format!("{key}").contains("STUDYSYNC_API_KEY"));
+        let next = ApiKey::new("an0ther", "a test").replacing(&key);
+        assert_eq!(next.removed_from("s3cr3t an0ther other"), "[key] [key] other");
     }
 }

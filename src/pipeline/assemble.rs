@@ -12,10 +12,10 @@ use crate::{
         ReaderLimits, StartedEngine, Warehouse, start_engine as engine_at,
     },
     person::{Suppression, SuppressionError, SuppressionList},
-    source::{AuthForm, SourceError, SourceSettings, checked_address},
+    source::{AuthForm, KeyReader, SourceError, SourceSettings, checked_address},
 };
 
-use super::{PipelineError, System, memory::MemoryShares};
+use super::{PipelineError, System, error::chain, memory::MemoryShares};
 
 /// Returns the settings of the client that sends the requests. The deadline counts from now.
 pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineError> {
@@ -27,6 +27,7 @@ pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineEr
         AuthChoice::Bearer => (AuthForm::Bearer, AuthForm::Bearer),
         AuthChoice::ApiKey => (AuthForm::ApiKey, AuthForm::ApiKey),
     };
+    source.key_reader = key_reader(settings);
     source.timeout = settings.service.timeout;
     source.in_flight_max = settings.throttle.in_flight_max;
     source.requests_per_sec_max = settings.throttle.requests_per_sec_max;
@@ -34,6 +35,19 @@ pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineEr
     source.requests_max = settings.max_requests;
     source.deadline = settings.deadline.map(|deadline| tokio::time::Instant::now() + deadline);
     Ok(source)
+}
+
+/// Returns what reads the key once more if the service refuses it. Returns `None` for an environment variable, which
+/// cannot change during a run.
+fn key_reader(settings: &Settings) -> Option<KeyReader> {
+    if settings.service.api_key_source.variable().is_some() {
+        return None;
+    }
+    let settings = settings.clone();
+    Some(KeyReader::new(move || {
+        let read = settings.api_key();
+        read.inspect_err(|error| tracing::warn!(why = chain(error), "cannot read the key once more")).ok()
+    }))
 }
 
 /// Returns the service and environment to which state, archive and warehouses are bound (promise P10).

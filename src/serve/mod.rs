@@ -9,6 +9,7 @@
 //! The module `pipeline` does the scans and flushes, as for single commands. A webhook only starts a run earlier.
 //! Without the webhook the next run finds the same records, so a lost webhook costs only time.
 
+mod changing_secret;
 mod connections;
 mod daemon;
 mod delivery_queue;

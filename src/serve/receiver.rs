@@ -21,12 +21,13 @@ use tokio::{
 use crate::{
     clock::Clock,
     flatten::{body_hash, summarize_body},
-    redact::{ApiKey, bare_secret},
+    redact::bare_secret,
     state::{DeliveryReceipt, NewDelivery},
 };
 
 use super::{
-    Counter, DeliveryQueue, HealthMonitor, ServeState, connections::Connection, delivery_queue::StoreError, monitoring,
+    Counter, DeliveryQueue, HealthMonitor, ServeState, changing_secret::ChangingSecret, connections::Connection,
+    delivery_queue::StoreError, monitoring,
 };
 
 /// The largest accepted body. The text of [`Refusal::TooLarge`] names it as 1 MiB. A survey's answers are far smaller.
@@ -46,7 +47,7 @@ const NOT_STORED_RETRY_SECS: &str = "30";
 pub(super) struct Receiver {
     /// `None` if no deliveries are received.
     path: Option<String>,
-    token: Option<ApiKey>,
+    token: Option<ChangingSecret>,
     queue: DeliveryQueue,
     state: Arc<ServeState>,
     clock: Clock,
@@ -56,7 +57,7 @@ pub(super) struct Receiver {
 impl Receiver {
     pub fn new(
         path: Option<String>,
-        token: Option<ApiKey>,
+        token: Option<ChangingSecret>,
         queue: DeliveryQueue,
         state: Arc<ServeState>,
         clock: Clock,
@@ -64,26 +65,26 @@ impl Receiver {
         Receiver { path, token, queue, state, clock, body_memory: Arc::new(Semaphore::new(BODIES_BYTES_MAX)) }
     }
 
+    /// Returns the secret, to follow its changes.
+    pub fn secret(&self) -> Option<ChangingSecret> {
+        self.token.clone()
+    }
+
     pub fn state(&self) -> &Arc<ServeState> {
         &self.state
     }
 
-    /// Returns true if the header has the secret. The duration of the comparison reveals at most the secret's length.
-    fn is_authorised(&self, headers: &HeaderMap) -> bool {
-        let sent = headers.get(header::AUTHORIZATION).map(header::HeaderValue::as_bytes);
-        let Some((scheme, sent)) = sent.and_then(|value| value.split_at_checked(b"Bearer ".len())) else {
-            return false;
-        };
+    /// Returns true if the header has the secret. If it has another one, the secret is read again, because it may have
+    /// changed.
+    async fn is_authorised(&self, headers: &HeaderMap) -> bool {
         let Some(token) = &self.token else { return false };
-        // The service sends "Bearer" before the configured secret. The secret itself may begin with "Bearer" too.
-        let sent = std::str::from_utf8(sent).map_or(sent, |sent| bare_secret(sent).0.as_bytes()).trim_ascii();
-        scheme.eq_ignore_ascii_case(b"Bearer ") && bool::from(sent.ct_eq(token.expose().as_bytes()))
+        has_secret(token, headers) || (token.has_changed().await && has_secret(token, headers))
     }
 
     /// Checks, reads and stores a delivery. Returns when the delivery is durable, or why it was refused. The connection
     /// is protected from eviction while its delivery is stored.
     async fn accept(&self, connection: &Connection, request: Request) -> Result<DeliveryReceipt, Refusal> {
-        if !self.is_authorised(request.headers()) {
+        if !self.is_authorised(request.headers()).await {
             return Err(Refusal::WrongSecret);
         }
         if self.state.pending_bytes() >= INBOX_BYTES_MAX {
@@ -130,6 +131,17 @@ impl Receiver {
     }
 }
 
+/// Returns true if the header has a valid secret. The duration of the comparison reveals at most the secret's length.
+fn has_secret(token: &ChangingSecret, headers: &HeaderMap) -> bool {
+    let sent = headers.get(header::AUTHORIZATION).map(header::HeaderValue::as_bytes);
+    let Some((scheme, sent)) = sent.and_then(|value| value.split_at_checked(b"Bearer ".len())) else {
+        return false;
+    };
+    // The service sends "Bearer" before the configured secret. The secret itself may begin with "Bearer" too.
+    let sent = std::str::from_utf8(sent).map_or(sent, |sent| bare_secret(sent).0.as_bytes()).trim_ascii();
+    scheme.eq_ignore_ascii_case(b"Bearer ") && token.any(|token| bool::from(sent.ct_eq(token.expose().as_bytes())))
+}
+
 /// Returns the routes of `serve`. `monitor` is `None` where only deliveries are received. `page` has the routes of the
 /// status page.
 pub(super) fn router(receiver: Arc<Receiver>, monitor: Option<Arc<HealthMonitor>>, page: Router) -> Router {
@@ -142,7 +154,11 @@ pub(super) fn router(receiver: Arc<Receiver>, monitor: Option<Arc<HealthMonitor>
     };
     let routes = page.merge(monitor.map(monitoring_routes).unwrap_or_default());
     match &receiver.path {
-        Some(path) => routes.merge(Router::new().route(path, post(receive)).with_state(Arc::clone(&receiver))),
+        // The path is that of the configuration: a segment like `:id` stands for itself.
+        Some(path) => {
+            let routes = routes.without_v07_checks();
+            routes.route(path, post(receive).with_state(Arc::clone(&receiver)))
+        }
         None => routes,
     }
 }

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Clock,
-    config::{ServeSettings, Settings},
+    config::{ConfigError, SecretSource, ServeSettings, Settings},
     pipeline::{System, identity, until_stopped},
     redact::ApiKey,
     state::Inbox,
@@ -16,6 +16,7 @@ use crate::{
 
 use super::{
     Daemon, DeliveryQueue, HealthMonitor, ServeError, ServeState, Storage,
+    changing_secret::ChangingSecret,
     connections::serve_connections,
     receiver::{Receiver, router},
     status_page::{self, Access, StatusPage},
@@ -46,9 +47,13 @@ impl Server {
         settings.require_warehouse().map_err(ServeError::Config)?;
         check_api_key(&settings, stop).await?;
         let listen = settings.serve.listen;
+        let installation = installation(&settings);
         let opened = until_stopped(stop, move || Opened::open(settings, system)).await;
         let Opened { receiver, monitor, daemon, access, lock } = opened.map_err(ServeError::Pipeline)??;
-        let listener = TcpListener::bind(listen).await.map_err(|source| ServeError::Listen { listen, source })?;
+        let unusable = |source| ServeError::Listen { listen, source };
+        let listener = TcpListener::bind(listen).await.map_err(unusable)?;
+        let port = listener.local_addr().map_err(unusable)?.port();
+        let access = access.map(|access| access.with_cookie_of(port, &installation));
         Ok(Server { listener, receiver, monitor, daemon, access, _lock: lock })
     }
 
@@ -65,9 +70,13 @@ impl Server {
     /// The daemon cannot read the inbox, or no thread can be started.
     pub async fn run(self, stop: CancellationToken) -> Result<(), ServeError> {
         let Server { listener, receiver, monitor, daemon, access, _lock } = self;
+        let access_secret = access.as_ref().and_then(Access::secret);
         let page = access.map(|access| StatusPage::new(Arc::clone(&monitor), access, stop.clone()));
         let page_routes = page.map(status_page::router).unwrap_or_default();
         let router = router(Arc::clone(&receiver), Some(monitor), page_routes);
+        for secret in receiver.secret().into_iter().chain(access_secret) {
+            tokio::spawn(secret.follow());
+        }
         let ended = start_daemon(daemon, stop.clone()).map_err(ServeError::Thread)?;
         let connections = serve_connections(listener, router, Arc::clone(receiver.state()), stop.clone());
         let daemon = async {
@@ -96,8 +105,9 @@ impl Opened {
     /// Reads the tokens and opens the inbox. Blocks the thread.
     fn open(settings: Settings, system: System) -> Result<Opened, ServeError> {
         let identity = identity(&settings).map_err(ServeError::Pipeline)?;
-        let token: Option<ApiKey> =
-            settings.serve.webhook.is_some().then(|| settings.serve.token()).transpose().map_err(ServeError::Config)?;
+        let serve = settings.serve.clone();
+        let open_token = || ChangingSecret::open(&settings.serve.token_source, move || serve.token());
+        let token = settings.serve.webhook.is_some().then(open_token).transpose().map_err(ServeError::Config)?;
         let access = status_page_access(&settings.serve)?;
         let state_path = &settings.state_path;
         let inbox = Inbox::open(state_path, &identity.base_url, &identity.environment);
@@ -114,8 +124,15 @@ impl Opened {
     }
 }
 
-/// Reads the service's key, so that a missing key fails here, and not at the first run in the middle of the night. A key
-/// that does not come within [`KEY_WAIT`] is left to the runs, because deliveries must not wait for it.
+/// Returns a text that differs between installations, also if they run in containers with the same paths.
+fn installation(settings: &Settings) -> String {
+    let service = &settings.service;
+    let path = std::path::absolute(&settings.state_path).unwrap_or_else(|_| settings.state_path.clone());
+    format!("{}\n{}\n{}", service.base_url.as_deref().unwrap_or_default(), service.environment, path.display())
+}
+
+/// Reads the service's key, so that a missing key fails here, and not at the first run in the middle of the night. A
+/// key that does not come within [`KEY_WAIT`] is left to the runs, because deliveries must not wait for it.
 async fn check_api_key(settings: &Settings, stop: &CancellationToken) -> Result<(), ServeError> {
     let settings = settings.clone();
     match timeout(KEY_WAIT, until_stopped(stop, move || settings.api_key())).await {
@@ -128,10 +145,7 @@ async fn check_api_key(settings: &Settings, stop: &CancellationToken) -> Result<
 }
 
 /// Starts the daemon on a thread and a runtime of its own. Returns the receiver of its result.
-fn start_daemon(
-    daemon: Daemon,
-    stop: CancellationToken,
-) -> std::io::Result<oneshot::Receiver<Result<(), ServeError>>> {
+fn start_daemon(daemon: Daemon, stop: CancellationToken) -> std::io::Result<oneshot::Receiver<Result<(), ServeError>>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (done, ended) = oneshot::channel();
     std::thread::Builder::new().name("daemon".to_owned()).spawn(move || {
@@ -157,7 +171,12 @@ fn status_page_access(settings: &ServeSettings) -> Result<Option<Access>, ServeE
     if !settings.has_status_page {
         return Ok(None);
     }
-    let token = settings.status_token().map_err(ServeError::Config)?;
+    let serve = settings.clone();
+    let missing = || ConfigError::NoStatusToken { variable: String::new() };
+    let read = move || serve.status_token()?.ok_or_else(missing);
+    let has_token = settings.status_token().map_err(ServeError::Config)?.is_some();
+    let token = has_token.then(|| ChangingSecret::open(&settings.status_token_source, read));
+    let token = token.transpose().map_err(ServeError::Config)?;
     let listen = settings.listen;
     if token.is_none() && !listen.ip().is_loopback() {
         return Err(ServeError::OpenStatusPage { listen });
@@ -176,6 +195,8 @@ pub async fn serve_receiver(
     let clock = Clock::default();
     let state = Arc::new(ServeState::new(clock.now_ms()));
     let queue = DeliveryQueue::start(storage, Arc::clone(&state)).map_err(ServeError::Thread)?;
+    let source = SecretSource::Variable(String::new());
+    let token = ChangingSecret::open(&source, move || Ok(token.clone())).map_err(ServeError::Config)?;
     let receiver = Receiver::new(Some("/webhook".to_owned()), Some(token), queue, Arc::clone(&state), clock);
     serve_connections(listener, router(Arc::new(receiver), None, Router::new()), state, stop).await;
     Ok(())

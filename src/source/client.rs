@@ -4,7 +4,7 @@ use std::{sync::Once, time::Duration};
 
 use reqwest::{
     Client, ClientBuilder, Url,
-    header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue},
+    header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderValue},
     redirect,
 };
 
@@ -13,6 +13,7 @@ use super::{
     error_cause::cause_of,
     settings::{AuthForm, SourceSettings, USER_AGENT},
 };
+use crate::redact::ApiKey;
 
 /// The time to establish a connection, including TLS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -21,10 +22,10 @@ const POOL_IDLE: Duration = Duration::from_secs(50);
 /// Maximum header lines of an answer. hyper's read buffer bounds their size (about 400 KiB).
 const HEADERS_MAX: usize = 100;
 
-/// Builds the client for the configured address, with the key in its default headers.
+/// Builds the client for the configured address. The key is not in its default headers, because it may change.
 pub(super) fn build(settings: &SourceSettings) -> Result<Client, SettingsError> {
-    let builder = base_builder(&settings.user_agent, headers(settings)?, settings.timeout)
-        .pool_max_idle_per_host(settings.in_flight_max);
+    let builder =
+        base_builder(&settings.user_agent, headers(), settings.timeout).pool_max_idle_per_host(settings.in_flight_max);
     let builder = if settings.is_plain_http() {
         // A proxy would send plain http, and the key with it, off this machine. Plain http needs no certificates, and
         // loading the system's certificates is slow.
@@ -61,19 +62,16 @@ fn base_builder(user_agent: &str, headers: HeaderMap, timeout: Duration) -> Clie
         .pool_idle_timeout(POOL_IDLE)
 }
 
-/// Builds the default headers of every request to the service, with the key.
-fn headers(settings: &SourceSettings) -> Result<HeaderMap, SettingsError> {
-    let mut headers = HeaderMap::new();
-    headers.insert(AUTHORIZATION, authorization(settings, settings.auth)?);
-    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
-    Ok(headers)
+/// Builds the default headers of every request to the service.
+fn headers() -> HeaderMap {
+    let json = HeaderValue::from_static("application/json");
+    HeaderMap::from_iter([(ACCEPT, json), (ACCEPT_ENCODING, HeaderValue::from_static("gzip"))])
 }
 
 /// Builds the value of the `Authorization` header. Fails if the key is empty or not valid in a header.
-pub(super) fn authorization(settings: &SourceSettings, form: AuthForm) -> Result<HeaderValue, SettingsError> {
-    let unusable = |problem| SettingsError::UnusableKey { origin: settings.key.origin().to_owned(), problem };
-    let key = settings.key.expose();
+pub(super) fn authorization(key: &ApiKey, form: AuthForm) -> Result<HeaderValue, SettingsError> {
+    let unusable = |problem| SettingsError::UnusableKey { origin: key.origin().to_owned(), problem };
+    let key = key.expose();
     if key.trim().is_empty() {
         return Err(unusable("is empty"));
     }

@@ -63,10 +63,7 @@ fn prefix(body: &[u8]) -> String {
 /// Returns a text on one line, with control characters escaped and at most `chars_max` characters. The key is removed
 /// before the text is cut, because half a key is a secret too.
 pub(super) fn presentable(text: &str, key: &ApiKey, chars_max: usize) -> String {
-    let text = match key.expose() {
-        "" => text.to_owned(),
-        secret => text.replace(secret, "[key]"),
-    };
+    let text = key.removed_from(text);
     let mut shown = String::new();
     for (count, letter) in text.trim().chars().enumerate() {
         if count == chars_max {

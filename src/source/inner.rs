@@ -14,14 +14,12 @@ use super::{
 use crate::{
     clock::Clock,
     model::{StatusFilter, Stream},
-    redact::ApiKey,
 };
 
 /// The connections, the gate and what the run has learned about the service.
 #[derive(Debug)]
 pub(super) struct Inner {
     pub base_url: Url,
-    pub key: ApiKey,
     pub backoff: Backoff,
     pub clock: Clock,
     /// The request rate that earlier runs learned.

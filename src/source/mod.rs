@@ -24,7 +24,9 @@ mod token_lifetimes;
 
 mod client;
 mod connection;
+mod credentials;
 mod error_cause;
+mod key_reader;
 mod lists_seen;
 mod tls_problem;
 mod transport;
@@ -56,6 +58,7 @@ pub use self::{
         DownloadOutcome, DownloadRequest, DownloadSink, DownloadStart, OTHER_VERSION_STATUS, PartialDownload, host_of,
     },
     error::{Failure, LoopCause, SettingsError, SourceError, Stop},
+    key_reader::KeyReader,
     learned_rate::LearnedRate,
     list_call::{Answer, Range},
     probe::Probe,

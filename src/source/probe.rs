@@ -76,9 +76,12 @@ impl Inner {
             Some(SourceError::Forbidden { status, url, message, .. }) if are_web_pages => {
                 SourceError::Blocked { status, url, message }
             }
-            Some(SourceError::Forbidden { status, url, message, .. }) => {
-                SourceError::KeyRefused { status, origin: self.key.origin().to_owned(), url, message }
-            }
+            Some(SourceError::Forbidden { status, url, message, .. }) => SourceError::KeyRefused {
+                status,
+                origin: self.wire.credentials.current().key.origin().to_owned(),
+                url,
+                message,
+            },
             Some(error) => error,
             // `errors` has one entry per list.
             None => SourceError::NotFound { url: self.base_url.to_string() },

@@ -62,7 +62,6 @@ impl Source {
         let inner = Inner {
             base_url: client::base_url(&settings)?,
             wire: Wire::new(&settings, gate)?,
-            key: settings.key,
             backoff: settings.backoff,
             clock: settings.clock,
             learned,

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::{
     backoff::Backoff,
     error::{SettingsError, SourceError},
+    key_reader::KeyReader,
     transport::Transport,
 };
 use crate::{clock::Clock, model::Rng, redact::ApiKey};
@@ -59,6 +60,8 @@ pub struct SourceSettings {
     pub base_url: String,
     /// The key.
     pub key: ApiKey,
+    /// Reads the key once more after the service has refused it; `None` if the key cannot change during the run.
+    pub key_reader: Option<KeyReader>,
     /// The form of the key in list calls.
     pub auth: AuthForm,
     /// The form of the key in requests about users.
@@ -106,6 +109,7 @@ impl SourceSettings {
         Ok(Self {
             base_url: checked_address(base_url)?,
             key,
+            key_reader: None,
             auth: AuthForm::default(),
             user_auth: AuthForm::ApiKey,
             timeout: TIMEOUT_DEFAULT,

@@ -11,6 +11,7 @@ use tokio::time::{Duration, Instant, timeout};
 
 use super::{
     body,
+    credentials::SentKey,
     error::{Failure, Stop},
     excerpt,
     gate::Permit,
@@ -58,9 +59,22 @@ pub(super) enum UserRequestOutcome {
 }
 
 impl Wire {
-    /// Waits for the gate, sends one request and reads the answer. `Err` means that nothing was sent. If the run stops
-    /// during an upsert, waits at most [`GRACE`] for the answer.
+    /// Waits for the gate, sends one request and reads the answer. If the service refuses the key, and the key has been
+    /// changed, the request is sent again. `Err` means that nothing was sent. If the run stops during an upsert, waits
+    /// at most [`GRACE`] for the answer.
     pub async fn call(&self, call: &UserRequest) -> Result<UserRequestOutcome, Stop> {
+        loop {
+            let used = self.credentials.current();
+            let outcome = self.call_with(&used, call).await?;
+            let is_about_key = matches!(&outcome, UserRequestOutcome::Answered { status: 401 | 403, .. });
+            if !is_about_key || !self.has_another_key(&used).await.unwrap_or(false) {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    /// [`Wire::call`] with this key.
+    async fn call_with(&self, key: &SentKey, call: &UserRequest) -> Result<UserRequestOutcome, Stop> {
         let permit = match call.body {
             None => self.gate.permit().await?,
             // An upsert does not wait at a blocked gate: the caller has recorded it as sent, and undoes the record.
@@ -73,7 +87,8 @@ impl Wire {
         let mut tally = Tally::new(self, false);
         let started = Instant::now();
         let called = {
-            let mut exchange = std::pin::pin!(timeout(self.timeout, self.exchange_call(call, &permit, &mut tally)));
+            let mut exchange =
+                std::pin::pin!(timeout(self.timeout, self.exchange_call(key, call, &permit, &mut tally)));
             let ended = match self.gate.unless_stopped(exchange.as_mut()).await {
                 Ok(ended) => Ok(ended),
                 Err(stop) if call.body.is_none() => Err(stop),
@@ -93,9 +108,15 @@ impl Wire {
 
     /// Sends the request, reads the answer and classifies it. Tells the gate if the request was accepted or rate
     /// limited.
-    async fn exchange_call(&self, call: &UserRequest, permit: &Permit, tally: &mut Tally<'_>) -> UserRequestOutcome {
+    async fn exchange_call(
+        &self,
+        key: &SentKey,
+        call: &UserRequest,
+        permit: &Permit,
+        tally: &mut Tally<'_>,
+    ) -> UserRequestOutcome {
         let mut request = Request::new(call.method.clone(), call.url.clone());
-        request.headers_mut().insert(AUTHORIZATION, self.user_auth.clone());
+        request.headers_mut().insert(AUTHORIZATION, key.user_auth.clone());
         if let Some(body) = &call.body {
             request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             *request.body_mut() = Some(body.clone().into());
@@ -110,26 +131,10 @@ impl Wire {
             return UserRequestOutcome::Redirected { status: status.as_u16(), location: self.location(&reply) };
         }
         if !status.is_success() {
-            return match self.read_error(&mut reply, tally).await {
-                RequestOutcome::Rejected(no) => UserRequestOutcome::Answered {
-                    status: no.status,
-                    body: Bytes::new(),
-                    message: no.message,
-                    is_html: no.is_html,
-                },
-                RequestOutcome::Failed(Failure::Status { status, .. }) => {
-                    UserRequestOutcome::Failed(Failure::Status { status, message: String::new() })
-                }
-                RequestOutcome::Failed(failure) => UserRequestOutcome::Failed(failure),
-                // Not reached: `read_error` returns only `Rejected` and `Failed`.
-                RequestOutcome::Page(_)
-                | RequestOutcome::Broken { .. }
-                | RequestOutcome::Posted { .. }
-                | RequestOutcome::RateLimited
-                | RequestOutcome::Redirected { .. } => UserRequestOutcome::RateLimited,
-            };
+            return refused(self.read_error(&mut reply, tally).await);
         }
-        let read = body::read(&mut reply, self.body_limits, &self.key, &mut tally.read_bytes).await;
+        let read =
+            body::read(&mut reply, self.body_limits, &self.credentials.current().key, &mut tally.read_bytes).await;
         let answered = |body| UserRequestOutcome::Answered {
             status: status.as_u16(),
             body,
@@ -150,6 +155,28 @@ impl Wire {
                 }
             },
         }
+    }
+}
+
+/// Returns the outcome of a call for an answer that [`Wire::read_error`] has read.
+fn refused(outcome: RequestOutcome) -> UserRequestOutcome {
+    match outcome {
+        RequestOutcome::Rejected(no) => UserRequestOutcome::Answered {
+            status: no.status,
+            body: Bytes::new(),
+            message: no.message,
+            is_html: no.is_html,
+        },
+        RequestOutcome::Failed(Failure::Status { status, .. }) => {
+            UserRequestOutcome::Failed(Failure::Status { status, message: String::new() })
+        }
+        RequestOutcome::Failed(failure) => UserRequestOutcome::Failed(failure),
+        // Not reached: `read_error` returns only `Rejected` and `Failed`.
+        RequestOutcome::Page(_)
+        | RequestOutcome::Broken { .. }
+        | RequestOutcome::Posted { .. }
+        | RequestOutcome::RateLimited
+        | RequestOutcome::Redirected { .. } => UserRequestOutcome::RateLimited,
     }
 }
 

@@ -208,7 +208,7 @@ impl Inner {
             UserRequestOutcome::Answered { status: status @ (401 | 403), is_html: false, .. } => {
                 Err(SourceError::KeyRefused {
                     status,
-                    origin: self.key.origin().to_owned(),
+                    origin: self.wire.credentials.current().key.origin().to_owned(),
                     url: self.user_address("").to_string(),
                     message: String::new(),
                 })

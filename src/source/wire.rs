@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use reqwest::{
     Client, Method, Request, StatusCode,
-    header::{CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION},
 };
 use tokio::time::{Instant, timeout};
 
@@ -17,6 +17,7 @@ use super::{
     address::Address,
     body::{self, BodyLimits},
     client,
+    credentials::{Credentials, SentKey},
     envelope::{self, Envelope},
     error::{Failure, SettingsError, Stop},
     excerpt,
@@ -32,7 +33,6 @@ use super::{
 use crate::{
     clock::Clock,
     model::{Activity, RetryAfterForm},
-    redact::ApiKey,
 };
 
 /// Maximum bytes read of an error body.
@@ -102,14 +102,12 @@ pub(super) struct Wire {
     pub download_client: OnceLock<Result<Client, String>>,
     transport: Transport,
     machine_clock: Clock,
-    pub key: ApiKey,
+    pub credentials: Credentials,
     pub timeout: Duration,
     pub body_limits: BodyLimits,
     pub gate: Gate,
     pub clock: ServiceClock,
     pub counters: Counters,
-    /// The `Authorization` header of requests about users.
-    pub user_auth: HeaderValue,
     /// The form of the latest `Retry-After`; `None` if the run was not rate limited.
     pub refusal_form: Mutex<Option<RetryAfterForm>>,
     pub surveys_path: SurveysPath,
@@ -135,13 +133,12 @@ impl Wire {
             download_client: OnceLock::new(),
             transport: settings.transport.clone(),
             machine_clock: settings.clock.clone(),
-            key: settings.key.clone(),
+            credentials: Credentials::new(settings)?,
             timeout: settings.timeout,
             body_limits: BodyLimits { bytes_max: settings.body_bytes_max, idle: settings.idle_timeout },
             gate,
             clock: ServiceClock::default(),
             counters: Counters::default(),
-            user_auth: client::authorization(settings, settings.user_auth)?,
             refusal_form: Mutex::default(),
             surveys_path: SurveysPath::new(settings.surveys_are_studies),
             lists_seen: ListsSeen::default(),
@@ -150,13 +147,31 @@ impl Wire {
     }
 
     /// Waits for the gate, sends one request and reads the answer. A request that takes longer than the time-out is
-    /// `Failed`. `Err` means that the run has to stop.
+    /// `Failed`. If the service refuses the key, and the key has been changed, the request is sent again. `Err` means
+    /// that the run has to stop.
     pub async fn ask(&self, address: &Address) -> Result<RequestOutcome, Stop> {
+        loop {
+            let used = self.credentials.current();
+            let outcome = self.ask_with(&used, address).await?;
+            let is_about_key = matches!(&outcome, RequestOutcome::Rejected(rejection) if rejection.is_about_key());
+            if !is_about_key || !self.has_another_key(&used).await? {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    /// Reads the key once more, because the service refused this one. Returns true if another key is in use now.
+    pub(super) async fn has_another_key(&self, refused: &SentKey) -> Result<bool, Stop> {
+        self.gate.unless_stopped(self.credentials.has_changed_since(refused)).await
+    }
+
+    /// [`Wire::ask`] with this key.
+    async fn ask_with(&self, key: &SentKey, address: &Address) -> Result<RequestOutcome, Stop> {
         let permit = self.gate.permit().await?;
         let _booked = self.gate.account().enter(Activity::Network);
         let mut tally = Tally::new(self, address.is_tie_probe);
         let started = Instant::now();
-        let exchange = timeout(self.timeout, self.exchange(address, &permit, &mut tally, started));
+        let exchange = timeout(self.timeout, self.exchange(key, address, &permit, &mut tally, started));
         let outcome = self
             .gate
             .unless_stopped(exchange)
@@ -180,12 +195,13 @@ impl Wire {
     /// measured. A 413 on a GET is `Failed`, because a smaller page may succeed.
     async fn exchange(
         &self,
+        key: &SentKey,
         address: &Address,
         permit: &Permit,
         tally: &mut Tally<'_>,
         started: Instant,
     ) -> RequestOutcome {
-        let request = match &address.posted {
+        let mut request = match &address.posted {
             None => Request::new(Method::GET, address.url.clone()),
             Some(body) => {
                 let mut request = Request::new(Method::POST, address.url.clone());
@@ -194,6 +210,7 @@ impl Wire {
                 request
             }
         };
+        request.headers_mut().insert(AUTHORIZATION, key.auth.clone());
         let mut response = match self.send(request, permit, tally).await {
             SendOutcome::Replied(response) => response,
             SendOutcome::RateLimited => return RequestOutcome::RateLimited,
@@ -201,7 +218,9 @@ impl Wire {
         };
         let (status, date_ms) = (response.status(), service_clock::date_ms(response.headers()));
         if status.is_success() && address.posted.is_some() {
-            let read = body::read(&mut response, self.body_limits, &self.key, &mut tally.read_bytes).await;
+            let read =
+                body::read(&mut response, self.body_limits, &self.credentials.current().key, &mut tally.read_bytes)
+                    .await;
             return read
                 .map_or_else(RequestOutcome::Failed, |body| RequestOutcome::Posted { body, service_now_ms: date_ms });
         }
@@ -282,12 +301,13 @@ impl Wire {
 
     /// Reads a body and parses its envelope. Fails if the body is not a page.
     async fn read_page(&self, response: &mut Reply, tally: &mut Tally<'_>) -> Result<(Bytes, Envelope), Failure> {
-        let body = body::read(response, self.body_limits, &self.key, &mut tally.read_bytes).await?;
+        let body =
+            body::read(response, self.body_limits, &self.credentials.current().key, &mut tally.read_bytes).await?;
         match envelope::parse(&body) {
             Ok(envelope) => Ok((body, envelope)),
             Err(problem) => {
                 let content_type = content_type(response.headers());
-                let came = excerpt::describe_body(content_type, &body, &self.key);
+                let came = excerpt::describe_body(content_type, &body, &self.credentials.current().key);
                 let is_html = excerpt::is_html(content_type, &body);
                 Err(if is_html { Failure::Html { came } } else { Failure::NoPage { problem, came } })
             }
@@ -298,13 +318,18 @@ impl Wire {
     /// read, the message is empty.
     pub(super) async fn read_error(&self, response: &mut Reply, tally: &mut Tally<'_>) -> RequestOutcome {
         let limits = BodyLimits { bytes_max: ERROR_BODY_BYTES_MAX, idle: ERROR_BODY_IDLE };
-        let body = body::read(response, limits, &self.key, &mut tally.read_bytes).await.unwrap_or_default();
+        let body = body::read(response, limits, &self.credentials.current().key, &mut tally.read_bytes)
+            .await
+            .unwrap_or_default();
         let status = response.status();
         let is_html = excerpt::is_html(content_type(response.headers()), &body);
         let message = if is_html {
-            format!("a web page ({})", excerpt::describe_body(content_type(response.headers()), &body, &self.key))
+            format!(
+                "a web page ({})",
+                excerpt::describe_body(content_type(response.headers()), &body, &self.credentials.current().key)
+            )
         } else {
-            excerpt::message(&body, &self.key)
+            excerpt::message(&body, &self.credentials.current().key)
         };
         let is_passing = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY);
         let status = status.as_u16();
@@ -326,7 +351,7 @@ impl Wire {
         let _ = url.set_password(None);
         url.set_query(None);
         url.set_fragment(None);
-        excerpt::presentable(url.as_str(), &self.key, LOCATION_CHARS_MAX)
+        excerpt::presentable(url.as_str(), &self.credentials.current().key, LOCATION_CHARS_MAX)
     }
 }
 

@@ -1,6 +1,7 @@
 //! `serve` as the service and hostile clients see it: the real binary on a real socket.
 //! Nights run in simulated time (`nights`).
 
+mod changed_secrets;
 mod deliveries;
 mod health;
 mod hostile;

@@ -95,6 +95,11 @@ impl Control {
         Ok(())
     }
 
+    /// Accepts this key instead of the current one, from the next request on.
+    pub fn set_api_key(&self, key: &str) {
+        self.service.set_api_key(key);
+    }
+
     /// Changes some of the faults by a JSON merge patch, and returns all faults. Fails if the patch or the result is
     /// invalid.
     pub fn merge_faults(&self, patch: Value) -> Result<Faults, String> {

@@ -10,10 +10,12 @@ use std::{
 use axum::http::{HeaderMap, header};
 use ring::hmac;
 use subtle::ConstantTimeEq as _;
+use xxhash_rust::xxh3::xxh3_64;
 
+use super::super::changing_secret::ChangingSecret;
 use crate::redact::{ApiKey, bare_secret};
 
-/// The cookie of a browser that has sent the token.
+/// The begin of the name of the cookie of a browser that has sent the token.
 const COOKIE: &str = "studysync_status";
 /// How long the cookie is valid.
 const COOKIE_SECS: u32 = 30 * 24 * 3600;
@@ -37,7 +39,9 @@ pub enum AccessDenied {
 /// Checks who may see the page.
 #[derive(Debug)]
 pub struct Access {
-    token: Option<ApiKey>,
+    token: Option<ChangingSecret>,
+    /// The name of the cookie.
+    cookie: String,
     guesses: Mutex<Guesses>,
 }
 
@@ -49,19 +53,52 @@ struct Guesses {
 }
 
 impl Access {
-    pub fn new(token: Option<ApiKey>) -> Access {
-        Access { token, guesses: Mutex::new(Guesses { since: Instant::now(), wrong: 0 }) }
+    pub fn new(token: Option<ChangingSecret>) -> Access {
+        let guesses = Mutex::new(Guesses { since: Instant::now(), wrong: 0 });
+        Access { token, cookie: COOKIE.to_owned(), guesses }
     }
 
-    /// Checks whether a request may see the page.
+    /// Gives the cookie a name of its own. A browser sends the cookies of a host to every port of the host, so another
+    /// server on this host must not have the same name. `installation` is what only this installation has: behind
+    /// containers or a proxy, two servers may have the same port.
+    #[must_use]
+    pub fn with_cookie_of(mut self, port: u16, installation: &str) -> Access {
+        self.cookie = format!("{COOKIE}_{port}_{:08x}", xxh3_64(installation.as_bytes()) >> 32);
+        self
+    }
+
+    /// Returns the token, to follow its changes.
+    pub fn secret(&self) -> Option<ChangingSecret> {
+        self.token.clone()
+    }
+
+    /// Checks whether a request may see the page. If it has another token, the token is read again, because it may have
+    /// changed.
     ///
     /// # Errors
     /// The reason why the request may not see the page.
-    pub fn check(&self, headers: &HeaderMap) -> Result<(), AccessDenied> {
+    pub async fn check(&self, headers: &HeaderMap) -> Result<(), AccessDenied> {
+        match self.check_known(headers) {
+            Err(AccessDenied::NoToken) if headers.contains_key(header::AUTHORIZATION) && self.has_changed().await => {
+                self.check_known(headers)
+            }
+            checked => checked,
+        }
+    }
+
+    async fn has_changed(&self) -> bool {
+        match &self.token {
+            Some(token) => token.has_changed().await,
+            None => false,
+        }
+    }
+
+    /// [`Access::check`] with the tokens that are known.
+    fn check_known(&self, headers: &HeaderMap) -> Result<(), AccessDenied> {
         let Some(token) = &self.token else {
             return if is_of_this_machine(headers) { Ok(()) } else { Err(AccessDenied::OtherHost) };
         };
-        if has_cookie(headers, &cookie_value(token)) {
+        if token.any(|token| self.has_cookie(headers, &cookie_value(token))) {
             return Ok(());
         }
         let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -76,17 +113,29 @@ impl Access {
     ///
     /// # Errors
     /// The reason if the token is wrong.
-    pub fn sign_in(&self, sent: &str, is_secure: bool) -> Result<String, AccessDenied> {
+    pub async fn sign_in(&self, sent: &str, is_secure: bool) -> Result<String, AccessDenied> {
         let token = self.token.as_ref().ok_or(AccessDenied::NoToken)?;
-        self.compare(token, sent)?;
+        match self.compare(token, sent) {
+            Err(AccessDenied::NoToken) if token.has_changed().await => self.compare(token, sent)?,
+            compared => compared?,
+        }
         let secure = if is_secure { "; Secure" } else { "" };
-        let value = cookie_value(token);
-        Ok(format!("{COOKIE}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={COOKIE_SECS}{secure}"))
+        let value = cookie_value(&token.current());
+        let name = &self.cookie;
+        Ok(format!("{name}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={COOKIE_SECS}{secure}"))
+    }
+
+    /// Returns true if the request has the cookie with this value.
+    fn has_cookie(&self, headers: &HeaderMap, wanted: &str) -> bool {
+        let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+        let cookies = lines.flat_map(|line| line.split(';')).filter_map(|cookie| cookie.trim().split_once('='));
+        let mut values = cookies.filter(|(name, _)| *name == self.cookie).map(|(_, value)| value);
+        values.any(|value| bool::from(value.as_bytes().ct_eq(wanted.as_bytes())))
     }
 
     /// Compares the token `sent` with the configured one, and counts wrong tokens. After too many wrong tokens in a
     /// minute, no token is compared. The duration of the comparison reveals at most the token's length.
-    fn compare(&self, token: &ApiKey, sent: &str) -> Result<(), AccessDenied> {
+    fn compare(&self, token: &ChangingSecret, sent: &str) -> Result<(), AccessDenied> {
         let mut guesses = self.guesses.lock().unwrap_or_else(PoisonError::into_inner);
         let elapsed = guesses.since.elapsed();
         if elapsed >= MINUTE {
@@ -94,7 +143,8 @@ impl Access {
         } else if guesses.wrong >= WRONG_MAX {
             return Err(AccessDenied::TooManyGuesses { secs: (MINUTE - elapsed).as_secs() + 1 });
         }
-        if bool::from(bare_secret(sent).0.as_bytes().ct_eq(token.expose().as_bytes())) {
+        let sent = bare_secret(sent).0.as_bytes();
+        if token.any(|token| bool::from(sent.ct_eq(token.expose().as_bytes()))) {
             return Ok(());
         }
         guesses.wrong += 1;
@@ -124,16 +174,10 @@ fn cookie_value(token: &ApiKey) -> String {
     hmac::sign(&key, COOKIE_CONTEXT).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns true if the request has the cookie with this value.
-fn has_cookie(headers: &HeaderMap, wanted: &str) -> bool {
-    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
-    let cookies = lines.flat_map(|line| line.split(';')).filter_map(|cookie| cookie.trim().split_once('='));
-    cookies.filter(|(name, _)| *name == COOKIE).any(|(_, value)| bool::from(value.as_bytes().ct_eq(wanted.as_bytes())))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::SecretSource;
 
     const TOKEN: &str = "status-t0ken-of-the-tests";
 
@@ -144,7 +188,7 @@ mod tests {
     #[test]
     fn without_a_token_only_names_of_this_machine_are_served() {
         let access = Access::new(None);
-        let check = |host: &str| access.check(&headers(&[(header::HOST, host)]));
+        let check = |host: &str| access.check_known(&headers(&[(header::HOST, host)]));
         for host in ["localhost", "LocalHost:8788", "127.0.0.1:9", "127.1.2.3", "[::1]:8788", "[::1]", "::1"] {
             assert_eq!(check(host), Ok(()), "{host}");
         }
@@ -153,29 +197,48 @@ mod tests {
         {
             assert_eq!(check(host), Err(AccessDenied::OtherHost), "{host}");
         }
-        assert_eq!(access.check(&HeaderMap::new()), Err(AccessDenied::OtherHost));
+        assert_eq!(access.check_known(&HeaderMap::new()), Err(AccessDenied::OtherHost));
     }
 
-    #[test]
-    fn p11_token_or_cookie_give_access_and_guesses_are_limited() {
-        let access = Access::new(Some(ApiKey::new(TOKEN, "a test")));
-        let bearer = |token: &str| access.check(&headers(&[(header::AUTHORIZATION, &format!("Bearer {token}"))]));
+    #[tokio::test]
+    async fn p11_token_or_cookie_give_access_and_guesses_are_limited() {
+        let source = SecretSource::Variable(String::new());
+        let token = ChangingSecret::open(&source, || Ok(ApiKey::new(TOKEN, "a test"))).unwrap();
+        let access = Access::new(Some(token));
+        let bearer = |token: &str| access.check_known(&headers(&[(header::AUTHORIZATION, &format!("Bearer {token}"))]));
         assert_eq!(bearer(TOKEN), Ok(()));
-        assert_eq!(access.check(&headers(&[(header::HOST, "localhost")])), Err(AccessDenied::NoToken));
-        let cookie = access.sign_in(&format!(" {TOKEN}\n"), true).unwrap();
+        assert_eq!(access.check(&headers(&[(header::HOST, "localhost")])).await, Err(AccessDenied::NoToken));
+        let cookie = access.sign_in(&format!(" {TOKEN}\n"), true).await.unwrap();
         assert!(
             !cookie.contains(TOKEN) && cookie.ends_with("; Secure") && cookie.contains("HttpOnly; SameSite=Strict")
         );
         let pair = cookie.split(';').next().unwrap();
-        let by_cookie = |pair: &str| access.check(&headers(&[(header::COOKIE, &format!("a=b; {pair}"))]));
+        let by_cookie = |pair: &str| access.check_known(&headers(&[(header::COOKIE, &format!("a=b; {pair}"))]));
         assert_eq!(by_cookie(pair), Ok(()));
         assert_eq!(by_cookie(&pair.replace('=', "=0")), Err(AccessDenied::NoToken));
         for guess in 0..WRONG_MAX {
             assert_eq!(bearer(&TOKEN[..guess as usize]), Err(AccessDenied::NoToken));
         }
-        for refused in [bearer(TOKEN), access.sign_in(TOKEN, false).map(drop)] {
+        for refused in [bearer(TOKEN), access.sign_in(TOKEN, false).await.map(drop)] {
             assert!(matches!(refused, Err(AccessDenied::TooManyGuesses { secs: 1..=60 })), "{refused:?}");
         }
         assert_eq!(by_cookie(pair), Ok(()), "the cookie stays valid");
+    }
+
+    #[tokio::test]
+    async fn servers_on_one_host_have_cookies_of_their_own() {
+        let source = SecretSource::Variable(String::new());
+        let token = ChangingSecret::open(&source, || Ok(ApiKey::new(TOKEN, "a test"))).unwrap();
+        let mut names = std::collections::BTreeSet::new();
+        for (port, installation) in [(8788, "a"), (8789, "a"), (8788, "b")] {
+            let access = Access::new(Some(token.clone())).with_cookie_of(port, installation);
+            let cookie = access.sign_in(TOKEN, false).await.unwrap();
+            let pair = cookie.split(';').next().unwrap();
+            // The browser sends the other servers' cookies too.
+            let sent = headers(&[(header::COOKIE, &format!("studysync_status=00; {pair}; x=y"))]);
+            assert_eq!(access.check(&sent).await, Ok(()));
+            names.insert(pair.split('=').next().unwrap().to_owned());
+        }
+        assert_eq!(names.len(), 3, "{names:?}");
     }
 }

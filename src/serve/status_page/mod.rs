@@ -86,7 +86,8 @@ async fn script() -> Response {
 async fn guard(State(page): State<Arc<StatusPage>>, request: Request, next: Next) -> Response {
     // The route refuses every method but GET and HEAD.
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-    match page.access.check(request.headers()) {
+    let checked = page.access.check(request.headers()).await;
+    match checked {
         _ if !is_read => next.run(request).await,
         Ok(()) => next.run(request).await,
         Err(reason) => refused(reason, request.uri().path() == "/"),
@@ -106,7 +107,7 @@ async fn sign_in(State(page): State<Arc<StatusPage>>, request: Request) -> Respo
     let Ok(Ok(Form(form))) = timeout(FORM_WAIT, Form::<LoginForm>::from_request(request, &())).await else {
         return (StatusCode::BAD_REQUEST, "the form has one field: token\n").into_response();
     };
-    match page.access.sign_in(&form.token, is_secure) {
+    match page.access.sign_in(&form.token, is_secure).await {
         // A relative path, because a proxy may serve the page below another path.
         Ok(cookie) => {
             (StatusCode::SEE_OTHER, [(header::LOCATION, "./".to_owned()), (header::SET_COOKIE, cookie)]).into_response()

@@ -54,7 +54,7 @@ pub(crate) struct Service {
     pub(crate) clock: Clock,
     pub(crate) log: RequestLog,
     pub(crate) stop: CancellationToken,
-    api_key: String,
+    api_key: Mutex<String>,
     world: RwLock<World>,
     faults: Mutex<Arc<Faults>>,
     strikes: Mutex<Strikes>,
@@ -77,7 +77,7 @@ impl Service {
             clock: Clock::new(settings.now_ms, settings.frozen_clock),
             log: RequestLog::new(settings.log_entries_max),
             stop: CancellationToken::new(),
-            api_key: settings.api_key,
+            api_key: Mutex::new(settings.api_key),
             world: RwLock::new(world),
             faults: Mutex::new(Arc::new(settings.faults)),
             strikes: Mutex::default(),
@@ -123,7 +123,12 @@ impl Service {
             ("api-key", Auth::Strict) => is_user_path,
             _ => false,
         };
-        is_form_right && key.trim() == self.api_key
+        is_form_right && key.trim() == *lock(&self.api_key)
+    }
+
+    /// Accepts this key instead of the current one.
+    pub(crate) fn set_api_key(&self, key: &str) {
+        *lock(&self.api_key) = key.to_owned();
     }
 
     /// Makes the reply to a request. Applies in this order: latency, due purges, authorization, rate limit, scheduled
