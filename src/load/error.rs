@@ -107,6 +107,10 @@ impl LoadError {
                 let path = PathBuf::from(quoted(&message).unwrap_or("the engine's files"));
                 return LoadError::Full { path, source: io::Error::new(io::ErrorKind::StorageFull, message) };
             }
+            if message.contains(TOO_MANY_FILES) {
+                let path = PathBuf::from(quoted(&message).unwrap_or("the engine's files"));
+                return LoadError::Io { action: "open", path, source: too_many_files() };
+            }
             // The message becomes the source, because it has every detail. The source of a DuckDB error is only a
             // constant code.
             LoadError::Engine { action: action.to_owned(), source: message.into() }
@@ -168,6 +172,14 @@ pub(super) fn invalid(what: &str) -> impl Fn(ArrowError) -> LoadError + Copy + u
 pub(super) fn is_full(message: &str) -> bool {
     let signs = ["No space left on device", "Disk quota exceeded", "File too large", "max_temp_directory_size"];
     signs.iter().any(|sign| message.contains(sign))
+}
+
+/// Text of the operating system in messages of the engine: the process has too many files open.
+pub(super) const TOO_MANY_FILES: &str = "Too many open files";
+
+/// Returns the error of the operating system for [`TOO_MANY_FILES`].
+pub(super) fn too_many_files() -> io::Error {
+    rustix::io::Errno::MFILE.into()
 }
 
 /// Returns the path in a message of the engine: the first text in double quotes, if the text contains a path separator.

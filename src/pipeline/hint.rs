@@ -3,6 +3,8 @@
 
 use std::{io, path::Path};
 
+use rustix::io::Errno;
+
 use crate::{
     archive::ArchiveError,
     load::LoadError,
@@ -58,6 +60,8 @@ const LOCKS: &str = "move it to a file system that supports file locks: a local 
 const WRITABLE: &str = "make the folder writable for this user, or name another path";
 const DAMAGED: &str =
     "restore it from a backup, or move it away and run the same command again, which pulls its rows again";
+const OPEN_FILES: &str = "raise the limit of open files of this program: LimitNOFILE= in a unit of systemd, `ulimit -n` in a shell. No file \
+     is damaged";
 const BUG: &str =
     "report this bug of studysync with the message; nothing committed is lost, and the command can be run again";
 
@@ -100,6 +104,7 @@ pub fn refusal_hint(path: &Path, error: &io::Error, access: FileAccess) -> Optio
         };
     }
     match error.kind() {
+        _ if matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE)) => Some(OPEN_FILES),
         PermissionDenied if path.try_exists().is_err() => {
             Some(hint!("let this user enter the folders above it, or run the command as the user who owns them"))
         }

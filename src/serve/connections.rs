@@ -1,5 +1,8 @@
 //! Accepts connections and limits their number and duration. If there are too many connections, a new connection
 //! replaces an old one, so that idle connections cannot keep deliveries out.
+//!
+//! Every connection is an open file. Connections leave enough open files to the runs, because DuckDB's engine aborts the
+//! process if it cannot open a file at the wrong moment.
 
 use std::{
     collections::BTreeMap,
@@ -17,6 +20,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
+use rustix::process::{Resource, getrlimit};
 use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinSet,
@@ -26,9 +30,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Counter, ServeState};
 
-/// Maximum open connections. Together with the files of a run they stay below 1,024 file handles, a common limit of a
-/// process.
+/// Maximum open connections if the process may open many files.
 const CONNECTIONS_MAX: usize = 512;
+/// Minimum open connections, however few files the process may open.
+const CONNECTIONS_MIN: usize = 16;
+/// Open files that connections leave to the rest of the process. A run with both warehouses opens about 30, and more
+/// while it merges files.
+const OPEN_FILES_RESERVED: u64 = 128;
+/// Below this limit of open files, connections take files that a run may need.
+const OPEN_FILES_MIN: u64 = OPEN_FILES_RESERVED + CONNECTIONS_MIN as u64;
 /// The longest time for the head of a request, and for an idle connection.
 const HEAD_WAIT: Duration = Duration::from_secs(10);
 /// The largest head of a request.
@@ -67,18 +77,49 @@ impl Drop for EvictionGuard<'_> {
 }
 
 /// The open connections by number. An older connection has a smaller number.
-#[derive(Default)]
 struct Connections {
     open: Mutex<BTreeMap<u64, Arc<Connection>>>,
     next_id: AtomicU64,
+/// How many connections `serve` accepts at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimit {
+    pub connections: usize,
+    /// The limit of open files of the process; `None` without a limit.
+    pub open_files: Option<u64>,
+}
+
+impl ConnectionLimit {
+    /// Returns what the limit of open files of this process leaves.
+    pub fn of_process() -> ConnectionLimit {
+        ConnectionLimit::new(getrlimit(Resource::Nofile).current)
+    }
+
+    fn new(open_files: Option<u64>) -> ConnectionLimit {
+        let left = open_files.map(|files| files.saturating_sub(OPEN_FILES_RESERVED));
+        let left = left.map_or(CONNECTIONS_MAX, |left| usize::try_from(left).unwrap_or(usize::MAX));
+        ConnectionLimit { connections: left.clamp(CONNECTIONS_MIN, CONNECTIONS_MAX), open_files }
+    }
+
+    /// Returns true if connections and a run together may need more open files than the limit.
+    pub fn is_too_low(&self) -> bool {
+        self.open_files.is_some_and(|files| files < OPEN_FILES_MIN)
+    }
+
+    /// Returns true if the limit of open files leaves fewer connections than usual.
+    pub fn is_reduced(&self) -> bool {
+        self.connections < CONNECTIONS_MAX
+    }
+}
+
 }
 
 impl Connections {
+    max: usize,
     /// Adds a connection. If there are too many, evicts the oldest connection that stores no delivery. Returns `None`
     /// if all connections store deliveries.
     fn admit(&self, state: &ServeState) -> Option<(u64, Arc<Connection>)> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.len() >= CONNECTIONS_MAX {
+        if open.len() >= self.max {
             let idle = open.iter().find(|(_, connection)| !connection.is_storing.load(Ordering::Acquire));
             let id = idle.map(|(id, _)| *id)?;
             if let Some(connection) = open.remove(&id) {
@@ -105,7 +146,13 @@ pub(super) async fn serve_connections(
     state: Arc<ServeState>,
     stop: CancellationToken,
 ) {
-    let connections = Arc::new(Connections::default());
+    let limit = ConnectionLimit::of_process();
+    if limit.is_reduced() {
+        let (open_files, connections) = (limit.open_files, limit.connections);
+        tracing::warn!(open_files, connections, "the limit of open files is low: fewer connections at the same time");
+    }
+    let connections =
+        Arc::new(Connections { max: limit.connections, open: Mutex::default(), next_id: AtomicU64::new(0) });
     let mut tasks = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -164,5 +211,21 @@ async fn serve(stream: TcpStream, router: Router, connection: &Arc<Connection>, 
             serving.as_mut().graceful_shutdown();
             let _ = timeout(STOP_WAIT, serving).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_take_what_the_limit_of_open_files_leaves() {
+        let limit = |files| ConnectionLimit::new(Some(files));
+        for (files, connections) in [(64, 16), (144, 16), (256, 128), (639, 511), (640, 512), (1 << 20, 512)] {
+            assert_eq!(limit(files).connections, connections, "{files}");
+        }
+        assert_eq!(ConnectionLimit::new(None).connections, 512);
+        assert!(limit(143).is_too_low() && !limit(144).is_too_low() && limit(144).is_reduced());
+        assert!(!limit(640).is_reduced() && !ConnectionLimit::new(None).is_too_low());
     }
 }

@@ -25,6 +25,7 @@ mod server;
 mod status_page;
 mod timely_read;
 
+pub use connections::ConnectionLimit;
 pub use daemon::Daemon;
 pub use delivery_queue::{DeliveryQueue, Storage};
 pub use due_jobs::{DueJobs, Job, JobDelays, JobOutcome};

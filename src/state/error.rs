@@ -116,8 +116,10 @@ impl StateError {
                 if matches!(error.code, ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) =>
             {
                 // Opening the file would be wrong here: closing it again releases SQLite's locks of this process.
-                match rustix::fs::access(&path, rustix::fs::Access::READ_OK) {
-                    Err(errno @ Errno::ACCESS) => StateError::Inaccessible { path, source: errno.into() },
+                match rustix::fs::access(&path, rustix::fs::Access::READ_OK).and_then(|()| has_file_handle()) {
+                    Err(errno @ (Errno::ACCESS | Errno::MFILE | Errno::NFILE)) => {
+                        StateError::Inaccessible { path, source: errno.into() }
+                    }
                     _ => StateError::ReadOnly { path, source },
                 }
             }
@@ -129,6 +131,11 @@ impl StateError {
             _ => StateError::Sqlite { action, path, source },
         }
     }
+}
+
+/// Fails if this process cannot open another file. SQLite does not say so.
+fn has_file_handle() -> Result<(), Errno> {
+    rustix::io::dup(std::io::stderr()).map(drop)
 }
 
 impl From<LockError> for StateError {

@@ -3,6 +3,7 @@
 
 mod changed_secrets;
 mod deliveries;
+mod few_files;
 mod health;
 mod hostile;
 mod kills;
@@ -50,7 +51,12 @@ pub struct Serving {
 impl Serving {
     /// Starts it and waits until it listens.
     pub fn start(place: &Place) -> Serving {
-        let mut child = place.command(&["serve"]).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        Serving::of(place.command(&["serve"]))
+    }
+
+    /// Starts `serve` by this command and waits until it listens.
+    pub fn of(mut command: std::process::Command) -> Serving {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listening on http://").unwrap_or_else(|| panic!("it said {line:?}"));

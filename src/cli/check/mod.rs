@@ -22,20 +22,22 @@ use super::{
     flags::{LimitArgs, LocationArgs},
     printer::Printer,
     service_profile::describe_measured,
+    signals::end_on_signal,
 };
 use finding::Finding;
 pub(super) use service::{short_lived_source, store_rate_limits};
 
 /// Checks whose failure does not prevent measuring the service profile. A list that fails only leaves its own
 /// behaviours unknown.
-const NOT_NEEDED_BY_PROFILE: [&str; 8] =
-    ["archive", "warehouse", "search", "recordings", "disk", "serve", "metrics", "notify"];
+const NOT_NEEDED_BY_PROFILE: [&str; 9] =
+    ["archive", "warehouse", "search", "recordings", "disk", "open files", "serve", "metrics", "notify"];
 
 /// Checks everything that a run needs, with a hint for each failure.
 ///
 /// The checks: the service answers and accepts the key, the clocks agree, proxy and certificates work, state, archive,
 /// warehouse and the copy for readers can be written, the disks have room, and `serve` could start. They take some
-/// seconds and pull no data. With `full_text_search` the command also loads DuckDB's extension.
+/// seconds and pull no data. A low limit of open files is named too. With `full_text_search` the command also loads
+/// DuckDB's extension.
 ///
 /// With --service-profile the command also measures behaviours that the service's documents leave open: the order of
 /// lists, the meaning of `start` and `end`, how a list ends, rows that share a millisecond at a page boundary, the
@@ -47,7 +49,7 @@ const NOT_NEEDED_BY_PROFILE: [&str; 8] =
 /// With --notify the command sends a test message to the command and the webhook of `[notify]`.
 ///
 /// Exit codes: 0 all checks passed; 1 a check failed; 2 usage or configuration; 3 a clock is days off; 4 key refused; 5
-/// another run holds the lease; 6 rate limited: try later.
+/// another run holds the lease; 6 rate limited: try later; 130 interrupted.
 #[derive(Args, Debug)]
 pub(super) struct CheckArgs {
     /// Also measure behaviours of the service that its documents leave open
@@ -115,6 +117,7 @@ impl Findings<'_> {
 pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, CommandError> {
     let settings = args.locations.settings(&context).limits(&args.limits).build()?;
     settings.base_url()?;
+    end_on_signal();
     let mut findings = Findings { printer: (!args.json).then_some(&context.printer), list: Vec::new() };
     findings.add(network::findings())?;
     findings.add(service::findings(&settings, &context).await)?;
@@ -126,6 +129,7 @@ pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, Command
     findings.add(disk::findings(&settings))?;
     findings.add(storage::recordings(&settings))?;
     findings.add(storage::full_text_search(&settings))?;
+    findings.add(serve::open_files())?;
     findings.add([serve::finding(&settings)])?;
     findings.add(notifications::findings(&settings))?;
     if args.notify {

@@ -4,10 +4,25 @@ use std::{io, net::TcpListener};
 
 use crate::{
     config::Settings,
-    serve::{check_schedule, check_status_page},
+    serve::{ConnectionLimit, check_schedule, check_status_page},
 };
 
 use super::{super::CommandError, finding::Finding};
+
+/// Returns a finding about the limit of open files, if it is lower than `serve` needs for all its connections.
+pub(super) fn open_files() -> Option<Finding> {
+    let limit = ConnectionLimit::of_process();
+    let files = limit.open_files.filter(|_| limit.is_reduced())?;
+    let hint = "raise it: LimitNOFILE= in a unit of systemd, `ulimit -n` in a shell";
+    let found = format!(
+        "this process may open only {files} files: with such a limit, serve takes {} connections at the same time",
+        limit.connections
+    );
+    Some(match limit.is_too_low() {
+        true => Finding::problem("open files", format!("{found}, and a run may lack files"), hint, 1),
+        false => Finding { what_to_do: Some(hint.to_owned()), ..Finding::ok("open files", found) },
+    })
+}
 
 /// Returns a finding about the schedule, the secret of webhooks, the status page and the address of `serve`.
 pub(super) fn finding(settings: &Settings) -> Finding {

@@ -8,7 +8,11 @@ use std::{
 use super::names::CATALOG;
 use crate::{
     files,
-    load::{LoadError, engine::Engine, error::is_full},
+    load::{
+        LoadError,
+        engine::Engine,
+        error::{TOO_MANY_FILES, is_full, too_many_files},
+    },
     model::DurableStep,
     schema::quote_text,
 };
@@ -148,6 +152,10 @@ fn explained(error: duckdb::Error, action: &str, path: &Path) -> LoadError {
     }
     if ACCESS_DENIED.iter().any(|sign| message.contains(sign)) {
         return LoadError::io("open", &path)(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    // Before the signs of damage: without a free file handle the engine cannot read a commit log, which is no damage.
+    if message.contains(TOO_MANY_FILES) {
+        return LoadError::io("open", &path)(too_many_files());
     }
     if let Some(sign) = DAMAGE.iter().find(|sign| message.contains(**sign)) {
         tracing::debug!(sign, message);

@@ -19,13 +19,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use parquet::file::metadata::ParquetMetaDataReader;
+use parquet::{errors::ParquetError, file::metadata::ParquetMetaDataReader};
 use serde::{Deserialize, Serialize};
 
 use super::{
     disk::Disk,
     lock,
     partition::{Partition, PartitionBy},
+    rows_reader::unreadable,
 };
 use crate::{
     files,
@@ -301,8 +302,11 @@ fn absolute(path: &Path) -> Result<(PathBuf, String), LoadError> {
 /// Returns the number of rows in a file, or `None` if the footer cannot be read.
 fn rows_of(path: &Path) -> Result<Option<i64>, LoadError> {
     let file = File::open(path).map_err(LoadError::io("open", path))?;
-    let footer = ParquetMetaDataReader::new().parse_and_finish(&file);
-    Ok(footer.ok().map(|footer| footer.file_metadata().num_rows()))
+    match ParquetMetaDataReader::new().parse_and_finish(&file) {
+        Ok(footer) => Ok(Some(footer.file_metadata().num_rows())),
+        Err(error @ ParquetError::External(_)) => Err(unreadable(path, error)),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Returns true if the folder has no entries.

@@ -215,9 +215,12 @@ fn group_range(group: &RowGroupMetaData, column: Option<usize>) -> Option<TimeRa
 
 /// Returns the error for a file that cannot be read: [`LoadError::Io`] if the error came from outside of the Parquet
 /// reader, such as the file system, or else [`LoadError::Damaged`].
-fn unreadable(path: &Path, error: ParquetError) -> LoadError {
+pub(super) fn unreadable(path: &Path, error: ParquetError) -> LoadError {
     match error {
-        ParquetError::External(source) => LoadError::io("read", path)(std::io::Error::other(source)),
+        ParquetError::External(source) => {
+            let source = source.downcast().map_or_else(std::io::Error::other, |source| *source);
+            LoadError::io("read", path)(source)
+        }
         error => LoadError::Damaged { path: path.to_owned(), why: format!("it cannot be read: {error}") },
     }
 }

@@ -8,9 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use parquet::file::metadata::ParquetMetaDataReader;
+use parquet::{errors::ParquetError, file::metadata::ParquetMetaDataReader};
 
-use super::{partition::Partition, root::Root};
+use super::{partition::Partition, root::Root, rows_reader::unreadable};
 use crate::{
     load::{LoadError, store::TimeRange},
     schema::{Table, tables},
@@ -141,9 +141,11 @@ pub(super) fn read_footer(root: &Root, path: &Path) -> Result<FooterNotes, LoadE
     let damaged =
         |why: String| LoadError::Damaged { path: root.path().to_owned(), why: format!("{below_root}: {why}") };
     let file = File::open(path).map_err(LoadError::io("open", path))?;
-    let footer = ParquetMetaDataReader::new()
-        .parse_and_finish(&file)
-        .map_err(|error| damaged(format!("its footer cannot be read: {error}")))?;
+    let footer = ParquetMetaDataReader::new().parse_and_finish(&file).map_err(|error| match error {
+        // The file system refused a read, for example for want of file handles.
+        error @ ParquetError::External(_) => unreadable(path, error),
+        error => damaged(format!("its footer cannot be read: {error}")),
+    })?;
     let notes = footer.file_metadata().key_value_metadata();
     let applied_part = notes
         .and_then(|notes| notes.iter().find(|note| note.key == APPLIED_PART_KEY))
