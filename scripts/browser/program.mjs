@@ -1,7 +1,7 @@
 // The program under test: a sandbox as the service, a folder, and `serve`.
 
 import { spawn, spawnSync } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -56,6 +56,13 @@ export class Program {
     const done = spawnSync(this.#path, args, { cwd: this.folder, env: { ...this.environment, ...environment }, encoding: "utf8" });
     if (done.status !== code) throw new Error(`${args.join(" ")} ended with ${done.status}: ${done.stderr}`);
     return done;
+  }
+
+  // The connections to `serve` that are open now; an idle one is closed after ten seconds.
+  connections() {
+    const port = Number(new URL(this.address).port).toString(16).toUpperCase().padStart(4, "0");
+    const lines = readFileSync("/proc/net/tcp", "utf8").split("\n").map((line) => line.trim().split(/\s+/));
+    return lines.filter(([, local, , state]) => local?.endsWith(`:${port}`) && state === "01").length;
   }
 
   stop() {

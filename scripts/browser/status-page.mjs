@@ -131,6 +131,31 @@ try {
     await picture(page, "calendar-by-keyboard");
   });
 
+  await test("nine tabs of one browser are live, and hidden ones have no stream", async (open) => {
+    const { page } = await open(address);
+    const tabs = [page];
+    while (tabs.length < 9) {
+      const tab = await page.context().newPage();
+      await tab.goto(address, { timeout: 10_000 });
+      tabs.push(tab);
+    }
+    for (const tab of tabs) await tab.getByText("Live.").waitFor({ timeout: 10_000 });
+    const setHidden = (tab, hidden) => tab.evaluate((value) => {
+      Object.defineProperty(document, "hidden", { value, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, hidden);
+    const streams = async () => {
+      await page.waitForTimeout(12_000);
+      return under.connections();
+    };
+    assert.equal(await streams(), 1, "one stream for all tabs");
+    for (const tab of tabs) await setHidden(tab, true);
+    assert.equal(await streams(), 0, "no stream without a visible tab");
+    await setHidden(tabs[3], false);
+    assert.equal(await streams(), 1);
+    assert.match(await tabs[3].locator("#live").innerText(), /Live/);
+  });
+
   await test("a stopped serve shows as a lost connection", async (open, problems) => {
     const { page } = await open(address);
     await page.getByText("Live.").waitFor();

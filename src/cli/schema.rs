@@ -5,7 +5,7 @@ use comfy_table::{ColumnConstraint, ContentArrangement, Table as Grid, Width, pr
 
 use crate::schema::{Column, Dictionary, parquet_views_sql};
 
-use super::{CommandError, Context};
+use super::{CommandError, Context, query::terminal_width};
 
 /// Prints the data dictionary: tables, views and columns.
 ///
@@ -61,9 +61,9 @@ pub(super) fn run(args: &SchemaArgs, context: Context) -> Result<u8, CommandErro
 
 /// Returns a line for each table and view.
 fn overview(dictionary: &Dictionary) -> String {
-    let mut tables = grid();
+    let mut tables = grid(terminal_width());
     tables.add_rows(dictionary.tables().iter().map(|table| [&table.name, &table.grain]));
-    let mut views = grid();
+    let mut views = grid(terminal_width());
     views.add_rows(dictionary.views().iter().map(|view| [&view.name, &view.comment]));
     format!("Tables, and the meaning of one row:\n{tables}\n\nViews:\n{views}\n\nColumns: studysync schema TABLE\n")
 }
@@ -79,7 +79,7 @@ fn details(dictionary: &Dictionary) -> String {
             table.grain,
             table.key.join(", ")
         ));
-        let mut columns = grid();
+        let mut columns = grid(terminal_width());
         columns.add_rows(
             table.columns.iter().map(|column| [column.name.clone(), type_of(column), column.comment.clone()]),
         );
@@ -87,7 +87,7 @@ fn details(dictionary: &Dictionary) -> String {
     }
     for view in dictionary.views() {
         text.push_str(&format!("{}{}: {}\n{}\n", view.name, view.call(), view.comment, view.notes.join("\n")));
-        let mut columns = grid();
+        let mut columns = grid(terminal_width());
         columns.add_rows(view.parameters.iter().chain(&view.columns).map(|column| [&column.name, &column.comment]));
         text.push_str(&format!("{columns}\n\n"));
     }
@@ -100,10 +100,35 @@ fn type_of(column: &Column) -> String {
     format!("{}{null}", column.column_type.duckdb())
 }
 
-/// Returns an empty grid, whose first column is never narrower than a name and whose other columns wrap.
-fn grid() -> Grid {
+/// Width of the narrowest terminal for which columns wrap: a name, and some words.
+const WRAPPED_COLUMNS_MIN: u16 = 48;
+
+/// Returns an empty grid, whose first column is never narrower than a name and whose other columns wrap. A terminal
+/// that is very narrow, or whose width is not known, gets lines that do not wrap.
+fn grid(terminal_columns: Option<u16>) -> Grid {
     let mut grid = Grid::new();
-    grid.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    grid.load_preset(presets::NOTHING);
+    if let Some(columns) = terminal_columns.filter(|columns| *columns >= WRAPPED_COLUMNS_MIN) {
+        grid.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns);
+    }
     grid.set_constraints([ColumnConstraint::LowerBoundary(Width::Fixed(24))]);
     grid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_width_of_a_terminal_gives_a_readable_grid() {
+        let text = |columns| {
+            let mut grid = grid(columns);
+            grid.add_rows([["responses", "one answered question of a person"], ["a_name_of_24_characters_", "b"]]);
+            grid.to_string()
+        };
+        assert_eq!(text(None).lines().count(), 2, "no width is known, so nothing wraps");
+        for columns in 1..200 {
+            assert!(text(Some(columns)).contains("responses"), "{columns}");
+        }
+    }
 }

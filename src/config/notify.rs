@@ -12,6 +12,7 @@ use crate::{
 use super::{
     error::{ConfigError, invalid},
     secret::{SecretSource, read_secret},
+    tilde::expand_tilde,
 };
 
 const AGAIN_AFTER: &str = "23h";
@@ -200,6 +201,8 @@ pub(super) fn resolve(
     from_folder: impl Fn(PathBuf) -> PathBuf,
 ) -> Result<NotifySettings, ConfigError> {
     let command = table.command.unwrap_or_default();
+    let command = command.into_iter().enumerate().map(|(at, text)| command_path(at == 0, text, &from_folder));
+    let command = command.collect::<Result<Vec<_>, _>>()?;
     if command.first().is_some_and(|program| program.trim().is_empty()) {
         return Err(invalid("[notify] command", "its first text is the program, and must not be empty"));
     }
@@ -236,6 +239,22 @@ fn kind(name: &str) -> Result<ReceiverKind, ConfigError> {
     known.map(|(kind, _)| kind).ok_or_else(|| invalid("[notify] kind", format!("'{name}' is none of {}", names())))
 }
 
+/// Returns a text of the command. A path that begins with `~/`, `./` or `../` is like every path of the file: `~` is
+/// the home folder, and other paths are relative to the file. So is a program with a `/`. All other texts stay.
+fn command_path(
+    is_program: bool,
+    text: String,
+    from_folder: impl Fn(PathBuf) -> PathBuf,
+) -> Result<String, ConfigError> {
+    let is_path = ["~/", "./", "../"].iter().any(|begin| text.starts_with(begin)) || (is_program && text.contains('/'));
+    if !is_path {
+        return Ok(text);
+    }
+    let path = expand_tilde(PathBuf::from(&text)).map_err(|problem| invalid("[notify] command", problem))?;
+    let path = from_folder(path).into_os_string();
+    path.into_string().map_err(|_| invalid("[notify] command", format!("'{text}' leads to a path that is not UTF-8")))
+}
+
 /// Returns the events with these names; all events if the key is not set. Fails for an empty list or an unknown name.
 fn events(names: Option<Vec<String>>) -> Result<Vec<NotifyEvent>, ConfigError> {
     let Some(names) = names else { return Ok(NotifyEvent::CHOICES.to_vec()) };
@@ -255,7 +274,7 @@ pub(super) fn template() -> String {
     format!(
         r#"[notify]
 # Notifications: when a run fails, needs attention, or succeeds after failures. `studysync check --notify` sends a test message.
-# A program with its arguments. It gets the run JSON on standard input, and the environment variables STUDYSYNC_EVENT, STUDYSYNC_OUTCOME,
+# A program with its arguments; ~/ is your home, ./ and ../ begin at the folder of this file. It gets the run JSON on standard input, and the environment variables STUDYSYNC_EVENT, STUDYSYNC_OUTCOME,
 # STUDYSYNC_EXIT_CODE and STUDYSYNC_SUMMARY.
 # command = ["/usr/local/bin/tell", "studysync"]
 # A webhook: a POST of JSON. A chat gets what it shows; another receiver gets `text`, `event`, `health` and `run`.
@@ -276,4 +295,26 @@ pub(super) fn template() -> String {
 # attempts = {ATTEMPTS}
 "#
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_a_command_are_those_of_the_file() {
+        let expanded = |texts: &[&str]| {
+            let texts = texts.iter().map(|text| (*text).to_owned()).collect();
+            let table = NotifyTable { command: Some(texts), ..NotifyTable::default() };
+            resolve(table, |path| PathBuf::from("/etc/studysync").join(path)).map(|settings| settings.command)
+        };
+        let home = crate::config::environment::variable("HOME").unwrap();
+        assert_eq!(expanded(&["./tell", "now"]).unwrap(), ["/etc/studysync/./tell", "now"]);
+        assert_eq!(expanded(&["bin/tell", "a/b"]).unwrap(), ["/etc/studysync/bin/tell", "a/b"]);
+        assert_eq!(expanded(&["~/tell", "--at=~/x"]).unwrap(), [format!("{home}/tell"), "--at=~/x".to_owned()]);
+        assert_eq!(expanded(&["sh", "~/tell.sh"]).unwrap(), ["sh".to_owned(), format!("{home}/tell.sh")]);
+        assert_eq!(expanded(&["sh", "../tell.sh"]).unwrap(), ["sh", "/etc/studysync/../tell.sh"]);
+        assert_eq!(expanded(&["/bin/tell", "~", "."]).unwrap(), ["/bin/tell", "~", "."]);
+        assert!(expanded(&["$HOME/tell"]).unwrap_err().to_string().contains("[notify] command"));
+    }
 }

@@ -207,11 +207,33 @@ fn webhook_path(path: Option<String>) -> Result<Option<String>, ConfigError> {
         let problem = format!("'{path}' is not a path such as {WEBHOOK_PATH}, nor '{OFF}'");
         return Err(invalid("[serve] webhook", problem));
     }
+    if let Some(problem) = path_problem(&path) {
+        return Err(invalid("[serve] webhook", format!("'{path}' {problem}")));
+    }
     if RESERVED_PATHS.contains(&path.as_str()) {
         let problem = format!("serve uses '{path}' itself: set another path, such as {WEBHOOK_PATH}");
         return Err(invalid("[serve] webhook", problem));
     }
     Ok(Some(path))
+}
+
+/// Returns why no request can have this path; `None` if one can. Clients send a path as it stands in the address, so a
+/// path that a client would send in another form would never match.
+fn path_problem(path: &str) -> Option<String> {
+    if path.split('/').any(|segment| matches!(segment, "." | "..")) {
+        return Some("has a part . or .., which clients remove before they send a path".to_owned());
+    }
+    let is_escape = |rest: &[u8]| rest.len() >= 2 && rest[..2].iter().all(u8::is_ascii_hexdigit);
+    let mut escapes = path.match_indices('%');
+    if escapes.any(|(at, _)| !is_escape(&path.as_bytes()[at + 1..])) {
+        return Some("has a % without two hexadecimal digits: write the sign % as %25".to_owned());
+    }
+    let is_usual = |letter: char| letter.is_ascii_alphanumeric() || "/-._~!$&'()+,;=:@%".contains(letter);
+    path.chars().find(|letter| !is_usual(*letter)).map(|letter| {
+        let mut bytes = [0; 4];
+        let escaped: String = letter.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")).collect();
+        format!("has the character {letter:?}, which clients send as {escaped}: write that")
+    })
 }
 
 /// Returns this section of the file that `init` writes.
@@ -255,4 +277,35 @@ pub(super) fn template() -> String {
 # status_token_command = "vault kv get -field=status secret/studysync"
 "#
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_webhook_path_can_be_requested_or_is_refused() {
+        let path = |path: &str| webhook_path(Some(path.to_owned())).map_err(|error| error.to_string());
+        for usual in ["/webhook", "/:id", "/a/:id/b", "/a%20b", "/w%C3%A9b", "/a.b/~c@d,e;f=(g)!", "/metrics/"] {
+            assert_eq!(path(usual).unwrap().as_deref(), Some(usual));
+        }
+        for (refused, why) in [
+            ("/w\u{e9}b", "%C3%A9"),
+            ("/a b", "%20"),
+            ("/a\"b", "%22"),
+            ("/a\\b", "%5C"),
+            ("/a\nb", "%0A"),
+            ("/50%", "%25"),
+            ("/a%2", "%25"),
+            ("/a/../b", ". or .."),
+            ("/./a", ". or .."),
+            ("/{id}", "is not a path"),
+            ("/*all", "is not a path"),
+            ("webhook", "is not a path"),
+            ("/metrics", "itself"),
+        ] {
+            let problem = path(refused).unwrap_err();
+            assert!(problem.contains(why), "{refused}: {problem}");
+        }
+    }
 }

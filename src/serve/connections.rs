@@ -1,8 +1,8 @@
 //! Accepts connections and limits their number and duration. If there are too many connections, a new connection
 //! replaces an old one, so that idle connections cannot keep deliveries out.
 //!
-//! Every connection is an open file. Connections leave enough open files to the runs, because DuckDB's engine aborts the
-//! process if it cannot open a file at the wrong moment.
+//! Every connection is an open file. Connections leave enough open files to the runs, because DuckDB's engine aborts
+//! the process if it cannot open a file at the wrong moment.
 
 use std::{
     collections::BTreeMap,
@@ -63,6 +63,11 @@ pub(super) struct Connection {
 pub(super) struct EvictionGuard<'a>(&'a AtomicBool);
 
 impl Connection {
+    /// Closes the connection, also while an answer is sent.
+    pub fn close(&self) {
+        self.evicted.cancel();
+    }
+
     /// Protects the connection from eviction until the returned guard is dropped.
     pub fn protect(&self) -> EvictionGuard<'_> {
         self.is_storing.store(true, Ordering::Release);
@@ -76,10 +81,6 @@ impl Drop for EvictionGuard<'_> {
     }
 }
 
-/// The open connections by number. An older connection has a smaller number.
-struct Connections {
-    open: Mutex<BTreeMap<u64, Arc<Connection>>>,
-    next_id: AtomicU64,
 /// How many connections `serve` accepts at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimit {
@@ -111,10 +112,14 @@ impl ConnectionLimit {
     }
 }
 
+/// The open connections by number. An older connection has a smaller number.
+struct Connections {
+    max: usize,
+    open: Mutex<BTreeMap<u64, Arc<Connection>>>,
+    next_id: AtomicU64,
 }
 
 impl Connections {
-    max: usize,
     /// Adds a connection. If there are too many, evicts the oldest connection that stores no delivery. Returns `None`
     /// if all connections store deliveries.
     fn admit(&self, state: &ServeState) -> Option<(u64, Arc<Connection>)> {

@@ -106,3 +106,26 @@ fn p8_idle_and_slow_connections_block_no_delivery() {
     serving.stop();
     assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM webhook_events"), 50);
 }
+
+#[test]
+fn a_path_with_a_colon_or_an_escape_receives_deliveries() {
+    let service = Service::start(small(20, 3));
+    for path in ["/:id", "/a/:b/%C3%A9"] {
+        let place = place_for(&service, &format!("{NO_SCHEDULE}webhook = \"{path}\"\n"));
+        let serving = Serving::start(&place);
+        let post = |path: &str| {
+            let body = answer_body(1);
+            let request =
+                format!("POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {SECRET}\r\nconnection: close\r\n");
+            status_of(&raw(
+                serving.address,
+                format!("{request}content-length: {}\r\n\r\n{body}", body.len()).as_bytes(),
+            ))
+        };
+        assert_eq!((post(path), post("/webhook"), post("/x")), (200, 404, 404), "{path}");
+        assert_eq!(serving.stop(), 0);
+    }
+    let place = place_for(&service, &format!("{NO_SCHEDULE}webhook = \"/a b\"\n"));
+    let refused = place.run(&["serve"]).expect(2);
+    assert!(refused.stderr.contains("%20"), "{}", refused.stderr);
+}

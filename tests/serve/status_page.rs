@@ -293,3 +293,50 @@ fn p8_the_number_of_event_streams_is_limited() {
     });
     serving.stop();
 }
+
+/// An open request for `/events`, and the head of its answer.
+fn follow(address: SocketAddr) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(format!("GET /events HTTP/1.1\r\nhost: {address}\r\n\r\n").as_bytes()).unwrap();
+    let (mut head, mut lines) = (String::new(), BufReader::new(stream.try_clone().unwrap()));
+    while !head.ends_with("\r\n\r\n") && lines.read_line(&mut head).unwrap() > 0 {}
+    (stream, head)
+}
+
+#[test]
+fn p8_slow_followers_that_read_nothing_lose_their_place() {
+    let service = Service::start(small(60, 3));
+    let serving = Serving::start(&place_for(&service, IDLE));
+    let followers: Vec<_> = (0..16).map(|_| follow(serving.address)).collect();
+    for (_, head) in &followers {
+        assert_eq!((status_of(head), header(head, "x-accel-buffering").as_deref()), (200, Some("no")), "{head}");
+    }
+    let (_, refused) = follow(serving.address);
+    assert!(status_of(&refused) == 503 && header(&refused, "retry-after").is_some(), "{refused}");
+    until("a place", || status_of(&follow(serving.address).1) == 200);
+    drop(followers);
+    assert_eq!(serving.stop(), 0);
+}
+
+#[test]
+fn two_servers_on_one_host_keep_their_sign_ins() {
+    let service = Service::start(small(60, 3));
+    let places = [0, 1].map(|_| place_for(&service, IDLE).with_env(TOKEN_VARIABLE, TOKEN));
+    let servings = places.each_ref().map(Serving::start);
+    let mut jar = BTreeMap::new();
+    for serving in &servings {
+        let form = "content-type: application/x-www-form-urlencoded\r\n";
+        let head = format!("host: localhost\r\n{form}");
+        let answer = ask(serving.address, "POST", "/login", &head, &format!("token={TOKEN}"));
+        let cookie = header(&answer, "set-cookie").unwrap();
+        let (name, value) = cookie.split(';').next().unwrap().split_once('=').unwrap();
+        // A browser keeps one cookie of a name for the host, whatever the port.
+        jar.insert(name.to_owned(), value.to_owned());
+    }
+    let cookies: Vec<_> = jar.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    for serving in servings {
+        let head = format!("cookie: {}\r\n", cookies.join("; "));
+        assert_eq!(status_of(&get(serving.address, "/api/status", &head)), 200, "{cookies:?}");
+        assert_eq!(serving.stop(), 0);
+    }
+}

@@ -34,6 +34,11 @@ pub(super) enum Layout {
     Lines,
 }
 
+/// Returns the width of the terminal; `None` without a terminal, and for one that does not know its width and says 0.
+pub(in crate::cli) fn terminal_width() -> Option<u16> {
+    comfy_table::Table::new().width().filter(|columns| *columns > 0)
+}
+
 /// Collects all rows, because the width of a column depends on all values of the column.
 #[derive(Debug)]
 pub(super) struct Table {
@@ -179,7 +184,7 @@ impl RowWriter for Table {
         let drawn = match self.layout {
             Layout::Lines => None,
             Layout::Wide => self.draw(None),
-            Layout::Terminal => self.draw(Some(comfy_table::Table::new().width().unwrap_or(u16::MAX))),
+            Layout::Terminal => self.draw(Some(terminal_width().unwrap_or(u16::MAX))),
         };
         match drawn {
             Some(table) => writeln!(out, "{table}")?,

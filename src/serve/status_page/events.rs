@@ -1,6 +1,9 @@
 //! Answers `/events`: sends the changed parts of the page as server-sent events. The event `parts` contains the markup
 //! of the changed parts by name; the first event contains all parts. The event `tick` says that the page is still up to
-//! date.
+//! date. The event `again` says that the stream ends in order, and that the browser should ask for a new one.
+//!
+//! If all places are taken, a browser gives its place up after a while, so that a browser that reads nothing cannot
+//! keep the others out.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,6 +13,7 @@ use std::{
 };
 
 use axum::{
+    Extension,
     extract::State,
     http::{StatusCode, header},
     response::{
@@ -19,8 +23,9 @@ use axum::{
 };
 use futures::stream;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::page_cache::StatusPage;
+use super::{super::connections::Connection, page_cache::StatusPage};
 
 /// Interval between two comparisons with the current page.
 const COMPARE_EVERY: Duration = Duration::from_secs(1);
@@ -28,6 +33,10 @@ const COMPARE_EVERY: Duration = Duration::from_secs(1);
 const TICK_EVERY: Duration = Duration::from_secs(10);
 /// `Retry-After` in seconds for a browser if too many browsers follow the page already.
 const RETRY_SECS: &str = "30";
+/// How long a browser keeps its place while all places are taken.
+const PLACE_KEPT: Duration = Duration::from_secs(30);
+/// How much longer a browser may take to end its stream, before its connection is closed.
+const END_WAIT: Duration = Duration::from_secs(5);
 
 /// A browser that follows the page.
 struct Listener {
@@ -35,28 +44,55 @@ struct Listener {
     /// The markup that was last sent, for each part by its name.
     sent: HashMap<&'static str, String>,
     last_sent: Option<Instant>,
+    begun: Instant,
+    has_ended: bool,
     _permit: OwnedSemaphorePermit,
+    /// Ends the watch over the connection.
+    _watch: DropGuard,
 }
 
 /// Answers with a stream of events.
-pub(super) async fn events(State(page): State<Arc<StatusPage>>) -> Response {
+pub(super) async fn events(
+    State(page): State<Arc<StatusPage>>,
+    Extension(connection): Extension<Arc<Connection>>,
+) -> Response {
     let Ok(permit) = Arc::clone(&page.listeners).try_acquire_owned() else {
         let retry = [(header::RETRY_AFTER, RETRY_SECS)];
         return (StatusCode::SERVICE_UNAVAILABLE, retry, "too many browsers follow this page already\n")
             .into_response();
     };
-    let listener = Listener { page, sent: HashMap::new(), last_sent: None, _permit: permit };
+    let ended = CancellationToken::new();
+    let (begun, watch) = (Instant::now(), ended.clone().drop_guard());
+    tokio::spawn(ended.run_until_cancelled_owned(close_if_stuck(Arc::clone(&page), connection, begun)));
+    let sent = HashMap::new();
+    let listener = Listener { page, sent, last_sent: None, begun, has_ended: false, _permit: permit, _watch: watch };
     let events = stream::unfold(listener, |mut listener| async {
         let event = listener.next().await?;
         Some((Ok::<Event, Infallible>(event), listener))
     });
-    Sse::new(events).into_response()
+    // nginx would collect the events before it passes them on.
+    ([("x-accel-buffering", "no")], Sse::new(events)).into_response()
+}
+
+/// Closes the connection of a browser that keeps its place too long, because it does not read the end of its stream.
+async fn close_if_stuck(page: Arc<StatusPage>, connection: Arc<Connection>, begun: Instant) {
+    while begun.elapsed() < PLACE_KEPT + END_WAIT || page.has_place() {
+        tokio::time::sleep(COMPARE_EVERY).await;
+    }
+    connection.close();
 }
 
 impl Listener {
     /// Waits for the next event. Returns `None` when `serve` stops.
     async fn next(&mut self) -> Option<Event> {
+        if self.has_ended {
+            return None;
+        }
         loop {
+            if self.last_sent.is_some() && self.begun.elapsed() >= PLACE_KEPT && !self.page.has_place() {
+                self.has_ended = true;
+                return Some(Event::default().event("again").data("another browser waits"));
+            }
             if self.last_sent.is_some() {
                 tokio::select! {
                     () = self.page.stop.cancelled() => return None,

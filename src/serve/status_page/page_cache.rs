@@ -60,6 +60,11 @@ impl StatusPage {
         StatusPage { monitor, access, listeners, stop, checkpoints: TimelyRead::default(), rendered: Mutex::default() }
     }
 
+    /// Returns true if another browser may follow the page.
+    pub fn has_place(&self) -> bool {
+        self.listeners.available_permits() > 0
+    }
+
     /// Returns the page, at most a second old.
     pub(super) async fn rendered(&self) -> RenderedPage {
         let mut cached = self.rendered.lock().await;
@@ -81,8 +86,7 @@ impl StatusPage {
     async fn checkpoints(&self, last_run: Option<RunSummary>) -> Arc<CachedCheckpoints> {
         let (settings, now_ms) = (self.monitor.settings.clone(), self.monitor.clock.now_ms());
         let of_run = last_run.clone();
-        let is_fresh =
-            move |cached: &CachedCheckpoints, age| age < CHECKPOINTS_MAX_AGE && cached.last_run == last_run;
+        let is_fresh = move |cached: &CachedCheckpoints, age| age < CHECKPOINTS_MAX_AGE && cached.last_run == last_run;
         let read = move || {
             let data = CheckpointData::read(&settings, now_ms).unwrap_or_default();
             CachedCheckpoints { last_run: of_run, data }
