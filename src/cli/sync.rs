@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock,
     config::Settings,
-    erase::{erase_vanished, log_erased},
+    erase::{attention_for, erase_vanished, log_erased},
     model::{Window, format_ms},
     notify::{EndedRun, after_run},
     pipeline::{
@@ -148,7 +148,8 @@ async fn run_request(
         Err(failed) => (context.print_json(is_json, &failed.report), Some(&failed.error)),
     };
     let times = RunTimes { started_ms, finished_ms: clock::now_ms() };
-    let (ended, rules) = (EndedRun::new(&settings, command, times, error), HealthRules::for_one_shot(&settings));
+    let ended = EndedRun::new(&settings, command, times, error).with_attention(attention_for(&erased));
+    let rules = HealthRules::for_one_shot(&settings);
     // After a signal, the next run sends the notifications that are not delivered yet.
     tokio::select! {
         () = after_run(&settings, &ended, rules) => {}

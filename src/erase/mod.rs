@@ -29,5 +29,5 @@ pub use plan::Plan;
 pub use purge::Purged;
 pub use receipt::Receipt;
 pub use request::{EraseRequest, PEOPLE_MAX, Reason, read_people};
-pub use vanished::{erase_vanished, log_erased};
+pub use vanished::{attention_for, erase_vanished, log_erased};
 pub use verify::{HardLinked, LocationResult, SearchReport};

@@ -14,11 +14,7 @@ use crate::{
 
 /// Erases sessions that vanished more than `erase_vanished_after_days` ago, and returns the receipt and its path.
 /// Returns `None` if there are no such sessions, or if the setting is unset.
-pub async fn erase_vanished(
-    settings: Settings,
-    stop: CancellationToken,
-    system: System,
-) -> Result<Option<(Receipt, PathBuf)>, EraseError> {
+pub async fn erase_vanished(settings: Settings, stop: CancellationToken, system: System) -> ErasedVanished {
     let Some(days) = settings.erase_vanished_after_days else { return Ok(None) };
     let token = stop.clone();
     let planned = until_stopped(&token, move || {
@@ -37,6 +33,22 @@ pub async fn erase_vanished(
         return Ok(None);
     }
     erase.apply(plan).await.map(Some)
+}
+
+/// The result of [`erase_vanished`].
+pub type ErasedVanished = Result<Option<(Receipt, PathBuf)>, EraseError>;
+
+/// Returns why somebody should look at the erasure, in a sentence; `None` if nobody has to. An interrupted erasure goes
+/// on after the next run.
+pub fn attention_for(erased: &ErasedVanished) -> Option<String> {
+    match erased {
+        Ok(Some((receipt, path))) if receipt.exit_code != 0 => {
+            Some(format!("the erasure of vanished sessions needs attention: see {}", path.display()))
+        }
+        Ok(_) => None,
+        Err(error) if error.exit_code() == 130 => None,
+        Err(error) => Some(format!("the vanished sessions were not erased: {}", chain(error))),
+    }
 }
 
 /// Logs an erasure of vanished sessions. `path` is the path of its receipt.

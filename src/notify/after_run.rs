@@ -21,6 +21,8 @@ pub struct EndedRun {
     moments: RunTimes,
     /// The report to use if the history of runs has no entry of this run; `None` for a run without an error.
     fallback_report: Option<RunReport>,
+    /// Why somebody should look at what was done after the run, in a sentence.
+    attention: Option<String>,
 }
 
 impl EndedRun {
@@ -34,7 +36,13 @@ impl EndedRun {
         let run_id = RunId::new(moments.started_ms);
         let fallback_report =
             error.map(|error| RunReport::failed_start(run_id, command, moments, error).with_lists_of(settings));
-        EndedRun { command, moments, fallback_report }
+        EndedRun { command, moments, fallback_report, attention: None }
+    }
+
+    /// Adds why somebody should look at what was done after the run, such as an erasure of vanished sessions.
+    #[must_use]
+    pub fn with_attention(self, attention: Option<String>) -> EndedRun {
+        EndedRun { attention, ..self }
     }
 }
 
@@ -80,6 +88,9 @@ fn status_with(settings: &Settings, run: &EndedRun) -> SyncStatus {
     let is_recorded = last.is_some_and(|last| last.command == run.command && last.started_ms >= run.moments.started_ms);
     if let Some(report) = run.fallback_report.as_ref().filter(|_| !is_recorded) {
         status.add_unrecorded_run(report, run.moments);
+    }
+    if let (Some(attention), Some(last), true) = (&run.attention, &mut status.last_ended, is_recorded) {
+        last.add_attention(attention);
     }
     status
 }

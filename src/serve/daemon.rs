@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::Settings,
-    erase::{erase_vanished, log_erased},
+    erase::{attention_for, erase_vanished, log_erased},
     flatten::summarize_body,
     model::{MINUTE_MS, Stream},
     notify::EndedRun,
@@ -204,13 +204,16 @@ impl Daemon {
         };
         let rate_limited_until_ms = report.as_ref().and_then(|report| report.limited_until_ms);
         let RunResult { job, outcome, mut error_text } = RunResult::new(report.as_ref(), error.as_ref());
+        let mut attention = None;
         if command == "sync" && outcome == Outcome::Done.name() {
-            error_text = erase_vanished_sessions(self.settings.clone(), stop, self.system.clone()).await;
+            attention = erase_vanished_sessions(self.settings.clone(), stop, self.system.clone()).await;
+            error_text.clone_from(&attention);
         }
         let finished_ms = self.system.clock.now_ms();
         if command == "sync" {
             let moments = RunTimes { started_ms, finished_ms };
-            self.notifier.after_run(EndedRun::new(&self.settings, command, moments, error.as_ref()));
+            let ended = EndedRun::new(&self.settings, command, moments, error.as_ref());
+            self.notifier.after_run(ended.with_attention(attention));
             let entry = &mut self.schedule_entry;
             (entry.last_started_ms, entry.last_finished_ms) = (Some(started_ms), Some(finished_ms));
             entry.last_outcome = Some(outcome.clone());
@@ -304,18 +307,14 @@ impl Daemon {
     }
 }
 
-/// Erases the sessions that vanished long ago, if the settings want it. Returns the error, if any: the next scheduled
-/// run tries again.
+/// Erases the sessions that vanished long ago, if the settings want it. Returns why somebody should look at it, if
+/// anything is wrong: the next scheduled run tries again.
 async fn erase_vanished_sessions(settings: Settings, stop: CancellationToken, system: System) -> Option<String> {
-    match erase_vanished(settings, stop, system).await {
-        Ok(None) => None,
-        Ok(Some((receipt, path))) => {
-            log_erased(&receipt, &path);
-            let is_complete = receipt.exit_code == 0;
-            (!is_complete).then(|| format!("the erasure of vanished sessions needs attention: see {}", path.display()))
-        }
-        Err(error) => Some(format!("the vanished sessions were not erased: {}", chain(&error))),
+    let erased = erase_vanished(settings, stop, system).await;
+    if let Ok(Some((receipt, path))) = &erased {
+        log_erased(receipt, path);
     }
+    attention_for(&erased)
 }
 
 /// Executes a run and logs its progress at intervals. Returns the report and the result of the run.
@@ -374,11 +373,11 @@ fn outcome_words(outcome: JobOutcome) -> &'static str {
         JobOutcome::Skipped => "the run is skipped; the next one starts at the next time of the schedule",
     }
 }
+
 /// Returns true if this interval has passed since `last_ms`, or if the clock was set back since.
 fn has_passed(interval_ms: i64, last_ms: i64, now_ms: i64) -> bool {
     !(0..interval_ms).contains(&(now_ms - last_ms))
 }
-
 
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)

@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{model::format_ms, pipeline::RunReason, state::RunEntry};
+use crate::{
+    model::format_ms,
+    pipeline::{Outcome, RunReason},
+    state::RunEntry,
+};
 
 /// One run of the history: its outcome, why it ended so, and what to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -107,6 +111,16 @@ impl RunSummary {
             has_sent_requests: report.requests.is_none_or(|requests| requests.total > 0),
             narrowed_to: report.narrowed_to,
         }
+    }
+
+    /// Adds a sentence about a finding that somebody should check, to a run that is done.
+    pub fn add_attention(&mut self, sentence: &str) {
+        if self.reason.is_none() {
+            (self.reason, self.exit_code) = (Some(RunReason::NeedsALook), Some(3));
+            self.outcome = Outcome::NeedsALook.name().to_owned();
+            self.why = Some(sentence.to_owned());
+        }
+        self.warnings.push(sentence.to_owned());
     }
 
     /// Returns true if this run resolves the failure of an earlier run. A run resolves a failure if it succeeded, sent

@@ -96,3 +96,37 @@ fn p9_a_night_of_serve_erases_vanished_people_too() {
     assert_eq!(found(&place, &needles), [""; 0]);
     assert_eq!(place.duckdb_tables().count("SELECT count(*) FROM erasures WHERE kind = 'vanished'"), 1);
 }
+
+#[test]
+fn an_erasure_that_does_not_work_is_notified() {
+    let service = Service::start(small(200, 8));
+    let told = "\n[notify]\ncommand = [\"sh\", \"-c\", \"echo $STUDYSYNC_EVENT $STUDYSYNC_SUMMARY >> told\"]\n";
+    let place = place_for(&service, &format!("{NIGHTLY}{GRACE}{told}"));
+    place.run(&["backfill", "--from", &days_ago(9)]).expect(0);
+    service.advance_days(1);
+    service.change(&ChangeRequest { seed: 5, vanish_visitors: 2, ..ChangeRequest::default() });
+    place.run(&["sync", "--accept-vanished"]).expect(0);
+    service.advance_days(6);
+    // An object of an analyst that cannot be copied into a new file.
+    let connection = crate::harness::connect();
+    connection.execute_batch(&format!("ATTACH '{}' AS mine; USE mine", place.duckdb().display())).unwrap();
+    connection
+        .execute_batch("CREATE SEQUENCE numbers; CREATE TABLE notes (n BIGINT DEFAULT nextval('mine.main.numbers'))")
+        .unwrap();
+    drop(connection);
+    let told = || std::fs::read_to_string(place.path("told")).unwrap_or_default();
+    last_run_was(&place, &service, 2);
+    let serving = Serving::start(&place);
+    until("the notification", || told().ends_with('\n'));
+    assert_eq!(serving.stop(), 0);
+    assert!(told().starts_with("needs_a_look the vanished sessions were not erased: "), "{}", told());
+    assert!(told().contains("the table notes"), "{}", told());
+    // The next night says the same, which is no news.
+    place.run(&["sync"]).expect(2);
+    assert_eq!(told().lines().count(), 1, "{}", told());
+    // A single run tells too.
+    std::fs::remove_file(place.path("told")).unwrap();
+    std::fs::remove_file(place.path("state/checkpoints.sqlite.notifications")).unwrap();
+    place.run(&["sync"]).expect(2);
+    assert!(told().starts_with("needs_a_look the vanished sessions were not erased: "), "{}", told());
+}
