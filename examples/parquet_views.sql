@@ -303,58 +303,378 @@ SELECT
 FROM responses
 WHERE deleted_at IS NULL AND _vanished_at IS NULL;
 
+-- The versions of every question: wording, options and position, in the order in which scans saw them.
+-- One row: one version of one question of one survey; key (survey_id, question_id, version).
+-- Left out: questions that no scan of surveys saw, and definitions without an id.
+-- Times are UTC.
+-- A scan sees a change some time after it was made, so shown_from and shown_until are only as exact as the interval between scans of surveys.
+-- For the version that an answer was given to see answer_versions.
+-- A survey that names a question twice: the first of them.
+CREATE OR REPLACE VIEW "question_versions" AS
+WITH defined AS (
+    SELECT *, coalesce(valid_to, TIMESTAMP '9999-12-31 23:59:59.999999') AS ends
+    FROM survey_question_history
+    WHERE question_id IS NOT NULL
+),
+-- Of definitions that stand at the same time the first counts; another counts from the end of the first.
+candidates AS (
+    SELECT *, valid_from AS begins FROM defined
+    UNION ALL
+    SELECT DISTINCT later.*, earlier.ends
+    FROM defined AS later
+    JOIN defined AS earlier
+        ON earlier.survey_id = later.survey_id AND earlier.question_id = later.question_id
+        AND earlier.question_ordinal < later.question_ordinal
+        AND earlier.ends > later.valid_from AND earlier.ends < later.ends
+),
+numbered AS (
+    SELECT
+        candidate.*, row_number() OVER question AS version, lead(candidate.begins) OVER question AS shown_until
+    FROM candidates AS candidate
+    ANTI JOIN defined AS earlier
+        ON earlier.survey_id = candidate.survey_id AND earlier.question_id = candidate.question_id
+        AND earlier.question_ordinal < candidate.question_ordinal
+        AND earlier.valid_from <= candidate.begins AND earlier.ends > candidate.begins
+    WINDOW question AS (PARTITION BY candidate.survey_id, candidate.question_id ORDER BY candidate.begins)
+),
+labelled AS (
+    SELECT
+        question.survey_id, question.question_ordinal, question.valid_from,
+        list(option.label ORDER BY option.option_ordinal) AS option_labels
+    FROM survey_question_history AS question
+    JOIN survey_question_option_history AS option
+        ON option.survey_id = question.survey_id AND option.question_ordinal = question.question_ordinal
+        AND option.valid_from <= question.valid_from
+        AND coalesce(option.valid_to, TIMESTAMP '9999-12-31 23:59:59.999999') > question.valid_from
+    GROUP BY question.survey_id, question.question_ordinal, question.valid_from
+)
+SELECT
+    numbered.survey_id, question_id, version, numbered.question_ordinal, question_type, question_text, intro_text,
+    left_label, right_label, options, options_properties, routing_options, begins AS valid_from,
+    least(valid_to, shown_until) AS valid_to,
+    CASE WHEN version > 1 THEN begins END AS shown_from, shown_until,
+    least(valid_to, shown_until) IS NULL AS is_current,
+    labelled.option_labels
+FROM numbered
+LEFT JOIN labelled
+    ON labelled.survey_id = numbered.survey_id AND labelled.question_ordinal = numbered.question_ordinal
+    AND labelled.valid_from = numbered.valid_from;
+
+-- The scale of every version of every LIKERT question whose definition has one.
+-- One row: one version of one question of one survey; key (survey_id, question_id, version).
+-- Left out: questions that no scan of surveys saw, and definitions without a scale: see likert_values for those.
+-- The scale comes from the options, if there are two or more.
+-- Else it is 1 to the property "range", if there is one.
+-- Options at an end whose label is no point are not part of the scale: "N/A", "Not applicable", "Don't know", "Prefer not to say" and their like, also in other languages; abbreviations such as "k.
+-- A."; a label without a number beside three or more points that are numbers.
+-- The values of the points are the integers that their labels begin with, if these go up or down by 1.
+-- Else they are the positions of the options, from 1: so it is for words, and for labels such as 18-24, 1-2 times or 5+ years.
+CREATE OR REPLACE VIEW "question_scales" AS
+WITH spelled AS (
+    SELECT
+        survey_id, question_id, version, option_labels AS labels,
+        try_cast(regexp_extract(options_properties, '"range"\s*:\s*"?([0-9]{1,2})\s*["},]', 1) AS BIGINT) AS value_range,
+        -- Without apostrophes, a number in front, and marks at the ends.
+        [regexp_replace(replace(replace(lower(label), '''', ''), '’', ''), '^[^\pL\pN]*([0-9]+[^\pL\pN]+)?(.*?)[^\pL\pN]*$', '\2', 's')
+            FOR label IN option_labels] AS words,
+        [try_cast(regexp_extract(label, '^\s*([+-]?[0-9]{1,4})([^0-9]|$)', 1) AS BIGINT) FOR label IN option_labels]
+            AS numbers,
+        -- The beginning of a range (1-2, 1 to 2), of a fraction, or of "5+".
+        [regexp_matches(label, '^\s*[+-]?[0-9]+([.,+]|\s*(-|–|—|−|~|〜|～|/|to|bis|à|a)\s*[+-]?[0-9]|\s*\+)')
+            FOR label IN option_labels] AS are_spans
+    FROM question_versions
+    WHERE question_type = 'LIKERT'
+),
+phrased AS (
+    SELECT
+        *, [regexp_matches(lower(label), '^[\s(\[]*\pL{1,2}([./\\]\s*\pL{1,2}){1,3}[.)\]\s]*$') FOR label IN labels] AS are_short,
+        [regexp_matches(word, '^((n ?[./\\]? ?a|na|nsp|unknown|undecided|unsure|(im |i am |am )?not sure|not relevant|none of (the above|these)|other)$|(n ?[./\\] ?a\b|(not|non|in)[ -]?applicable|(it |this )?(does ?nt|does not|did not|didnt) apply|(i |we )?(do not|dont|did not|didnt|cannot|can not|cant|could not|couldnt) (know|say|tell|judge|rate|answer|assess|evaluate|comment|remember|recall)|unable to |no (opinion|answer|response|comment|idea)\b|(i |id |i would |would )*(prefer|rather|choose|wish) (not|to not)\b|(i )?(decline|refuse)d? to )|(keine? (angaben?|antwort|meinung|aussage)|(ich )?wei(ß|ss) (ich |es )?nicht|(das )?kann ich nicht|nicht (zutreffend|anwendbar|relevant|beurteilbar)|entfällt|möchte ich nicht|sans (objet|opinion|avis|réponse)|non (applicable|concerné)|(je )?ne (sais|sait|se prononce) pas|ne sapplique pas|(je )?préfère ne pas|no (aplica|procede|corresponde|contesta|opina)|(yo )?no (lo )?s(é|abe)|prefiero no|sin (opinión|respuesta)|n[ãa]o (se aplica|aplicável|sei|sabe)|prefiro n[ãa]o|sem (opinião|resposta))|(non (applicabile|pertinente|saprei|si applica|so$)|preferisco non|nessuna opinione|niet van toepassing|weet (ik )?niet|geen (mening|antwoord)|(dat )?(zeg|wil) ik (liever )?niet|vet (ej|inte|ikke)|ved ikke|(ej|inte|ikke) (tillämpligt|aktuellt|aktuelt|relevant)|ingen (åsikt|mening)|(vil|ønsker|vill) (ikke|inte)|en osaa sanoa|en tiedä|ei koske|nie (dotyczy|wiem)|trudno powiedzieć|wolę nie|nevím|neviem|netýká se|nechci|bilmiyorum|fikrim yok|uygun değil|(söylemek|belirtmek) istemiyorum|nem (tudom|vonatkozik)|nu (știu|stiu|se aplică)|tidak (tahu|berlaku)|không (biết|áp dụng))|(не (знаю|применимо|хочу отвечать)|неприменимо|затрудняюсь|нет (мнения|ответа)|важко сказати|δεν (ξέρω|γνωρίζω)|(分|わ)から?ない|わかりません|該当(なし|しない)|答えたくない|回答しない|無回答|不(适用|適用|知道|清楚|愿|願)|[无無]意[见見]|해당 ?(사항 ?)?없음|모름|모르겠|잘 모르|لا (أعرف|ينطبق)|לא (יודע|רלוונטי)))') FOR word IN words] AS are_phrases
+    FROM spelled
+),
+-- "Don't know" is a point beside "Know it well", and "-" is one beside "+".
+told AS (
+    SELECT
+        *, array_to_string([words[place] FOR place IN range(1, len(labels) + 1) IF NOT are_phrases[place]], ' ') AS others,
+        len([word FOR word IN words IF word = '']) AS marks
+    FROM phrased
+),
+ends AS (
+    SELECT
+        *, [place FOR place IN range(1, len(labels) + 1) IF NOT coalesce(
+            CASE
+                WHEN words[place] = '' THEN marks = 1 AND regexp_matches(labels[place], '^\s*[-–—?./…]\s*$')
+                WHEN are_phrases[place] THEN NOT coalesce(contains(others, nullif(regexp_extract(
+                    words[place], '(sure|relevant|applicable|apply|know|opinion|answer|decide|remember|recall)', 1
+                ), '')), false)
+                ELSE are_short[place]
+            END, false)] AS points
+    FROM told
+),
+measured AS (
+    SELECT
+        *, list_min(points) AS first_point, list_max(points) AS last_point,
+        [place FOR place IN range(list_min(points), list_max(points) + 1)
+            IF numbers[place] IS NOT NULL AND NOT are_spans[place]] AS places
+    FROM ends
+),
+shaped AS (
+    SELECT
+        *, list_min(places) AS first_number, list_max(places) AS last_number,
+        list_min([numbers[place] FOR place IN places]) AS low, list_max([numbers[place] FOR place IN places]) AS high,
+        len(list_distinct([numbers[place] - place FOR place IN places])) = 1 AS goes_up,
+        len(list_distinct([numbers[place] + place FOR place IN places])) = 1 AS goes_down
+    FROM measured
+),
+-- Words on one side of three or more numbers are no points, unless they stand for a number that is missing.
+judged AS (
+    SELECT
+        *, len(places) >= 2 AND len(places) = last_number - first_number + 1 AND (goes_up OR goes_down) AND CASE
+            WHEN first_number = first_point AND last_number = last_point THEN true
+            WHEN len(places) < 3 OR (first_number > first_point AND last_number < last_point) THEN false
+            WHEN len([place FOR place IN range(first_point, last_point + 1) IF (place < first_number OR place > last_number)
+                AND regexp_matches(labels[place], '(?i)\pN|^\s*(no|none|never|nothing|zero|not at all)\b')]) > 0 THEN false
+            WHEN (first_number > first_point) = goes_up THEN low <= 1
+            ELSE true
+        END AS is_counted
+    FROM shaped
+),
+scaled AS (
+    SELECT
+        *, CASE WHEN is_counted THEN low ELSE first_point END AS lowest,
+        CASE WHEN is_counted THEN high ELSE last_point END AS highest,
+        CASE WHEN is_counted THEN first_number ELSE first_point END AS first_place,
+        CASE WHEN is_counted THEN last_number ELSE last_point END AS last_place,
+        CASE WHEN last_place >= first_place AND len(labels) >= 2 THEN 'options' WHEN value_range >= 2 THEN 'properties' END AS scale_source
+    FROM judged
+)
+SELECT
+    survey_id, question_id, version,
+    CASE scale_source WHEN 'options' THEN lowest ELSE 1 END AS scale_min,
+    CASE scale_source WHEN 'options' THEN highest ELSE value_range END AS scale_max,
+    scale_source,
+    -- An option that is no point is known by its own number, by its position, or by the next number of the sequence.
+    CASE WHEN scale_source = 'options' THEN [value
+        FOR value IN list_sort(list_distinct(flatten([
+            [numbers[place], place, CASE
+                WHEN is_counted AND goes_up THEN lowest + place - first_place
+                WHEN is_counted THEN highest - (place - first_place)
+            END]
+            FOR place IN range(1, len(labels) + 1) IF place < first_place OR place > last_place
+        ])))
+        IF value < lowest OR value > highest
+    ] END AS not_rated_values
+FROM scaled
+WHERE scale_source IS NOT NULL;
+
+-- The versions of every survey's set of questions: which questions it had, in which order, from when until when.
+-- One row: one version of one survey's set of questions; key (survey_id, set_version).
+-- Left out: surveys that no scan saw, definitions without an id, and the time in which a survey had no questions.
+-- Times are UTC.
+-- A question that is reworded, or gets other options, makes no version.
+-- A question that is named twice stands at its first position.
+CREATE OR REPLACE VIEW "survey_question_sets" AS
+WITH defined AS (
+    SELECT
+        survey_id, question_id, question_ordinal, valid_from, coalesce(valid_to, TIMESTAMP '9999-12-31 23:59:59.999999') AS ends
+    FROM survey_question_history
+    WHERE question_id IS NOT NULL
+),
+moments AS (
+    SELECT survey_id, valid_from AS moment FROM defined
+    UNION
+    SELECT survey_id, ends FROM defined
+),
+placed AS (
+    SELECT moments.survey_id, moments.moment, defined.question_id, min(defined.question_ordinal) AS question_ordinal
+    FROM moments
+    JOIN defined
+        ON defined.survey_id = moments.survey_id AND defined.valid_from <= moments.moment AND defined.ends > moments.moment
+    GROUP BY moments.survey_id, moments.moment, defined.question_id
+),
+sets AS (
+    SELECT survey_id, moment, list(question_id ORDER BY question_ordinal) AS question_ids
+    FROM placed
+    GROUP BY survey_id, moment
+),
+begun AS (
+    SELECT * FROM sets
+    QUALIFY question_ids IS DISTINCT FROM lag(question_ids) OVER (PARTITION BY survey_id ORDER BY moment)
+)
+SELECT
+    survey_id, row_number() OVER survey AS set_version, question_ids, moment AS valid_from,
+    CASE WHEN row_number() OVER survey > 1 THEN moment END AS shown_from,
+    lead(moment) OVER survey AS shown_until
+FROM begun
+WINDOW survey AS (PARTITION BY survey_id ORDER BY moment);
+
+-- Which version of its question each answer was given to: the rule for all views that judge an answer by its question.
+-- One row: one current answer; key (response_group_uid, question_id).
+-- Left out: answers that are deleted or have vanished at the service.
+-- Answers that name no survey have no version.
+-- The wording that came with the answer decides: of the versions with this wording, the one that was current when the answer was given.
+-- If no version has the wording, the time alone decides.
+-- An answer from before the first version belongs to the first version.
+-- A scan sees a change some time after it was made.
+-- So an answer with an option or value that only the next version has belongs to the next version.
+-- This is known of LIKERT, MULTIPLECHOICE and MULTIPLESELECT.
+-- The same rule finds the set of questions that a session was shown, by the questions that it answered: see session_stages.
+CREATE OR REPLACE VIEW "answer_versions" AS
+WITH answers AS (
+    SELECT
+        response_group_uid, question_id, survey_id, question_type, question_text, created_at, is_skipped, answer_number,
+        CASE
+            WHEN NOT is_skipped AND answer_text IS NOT NULL AND question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT')
+                THEN selected_indexes
+        END AS selected_indexes,
+        CASE
+            WHEN is_skipped OR answer_text IS NULL THEN NULL
+            WHEN question_type = 'MULTIPLECHOICE' THEN [answer_text]
+            WHEN question_type IS DISTINCT FROM 'MULTIPLESELECT' THEN NULL
+            WHEN starts_with(ltrim(answer_text), '[') AND json_valid(answer_text) THEN json_extract_string(answer_text, '$[*]')
+            -- One text beside several indexes names several options, or one of them.
+            WHEN len(selected_indexes) > 1 THEN NULL
+            ELSE [answer_text]
+        END AS chosen_labels
+    FROM current_responses
+),
+defined AS (
+    SELECT
+        version.survey_id, version.question_id, version.version, version.question_text, version.option_labels,
+        coalesce(version.shown_from, TIMESTAMP '0001-01-01 00:00:00') AS timed_from,
+        scale.scale_min, scale.scale_max, scale.scale_source, scale.not_rated_values,
+        list_concat(range(scale.scale_min, scale.scale_max + 1), scale.not_rated_values) AS scale_values,
+        count(*) OVER question > 1 AS has_changed
+    FROM question_versions AS version
+    LEFT JOIN question_scales AS scale
+        ON scale.survey_id = version.survey_id AND scale.question_id = version.question_id
+        AND scale.version = version.version
+    WINDOW question AS (PARTITION BY version.survey_id, version.question_id)
+),
+-- For each wording of a question that has changed, and without one (NULL) for all other answers: which version was shown when, and what
+-- the next one has that this one has not.
+spans AS (
+    SELECT
+        survey_id, question_id, wording, version,
+        CASE WHEN row_number() OVER worded = 1 THEN TIMESTAMP '0001-01-01 00:00:00' ELSE timed_from END AS begins,
+        coalesce(lead(timed_from) OVER worded, TIMESTAMP '9999-12-31 23:59:59.999999') AS ends,
+        lead(version) OVER worded AS next_version,
+        [label FOR label IN lead(option_labels) OVER worded IF NOT list_contains(coalesce(option_labels, []), label)] AS new_labels,
+        CASE WHEN scale_source IS NOT NULL THEN
+            [value::DOUBLE FOR value IN lead(scale_values) OVER worded IF NOT list_contains(scale_values, value)]
+        END AS new_values,
+        coalesce(len(option_labels), 0) AS options,
+        len(lead(option_labels) OVER worded) AS next_options,
+        question_text, scale_min, scale_max, scale_source, not_rated_values,
+        lead(scale_min) OVER worded AS next_min, lead(scale_max) OVER worded AS next_max,
+        lead(scale_source) OVER worded AS next_source, lead(not_rated_values) OVER worded AS next_not_rated
+    FROM (
+        SELECT *, NULL AS wording FROM defined
+        UNION ALL
+        SELECT *, question_text FROM defined WHERE has_changed AND question_text IS NOT NULL
+    )
+    WINDOW worded AS (PARTITION BY survey_id, question_id, wording ORDER BY version)
+),
+wordings AS (
+    SELECT survey_id, question_id, list(DISTINCT wording) AS wordings
+    FROM spans
+    WHERE wording IS NOT NULL
+    GROUP BY survey_id, question_id
+),
+placed AS (
+    SELECT
+        answer.*, span.* EXCLUDE (survey_id, question_id, question_text),
+        coalesce(span.question_text = answer.question_text, false) AS is_wording_shown,
+        CASE
+            WHEN span.next_version IS NULL THEN false
+            WHEN answer.question_type = 'LIKERT' THEN list_contains(span.new_values, answer.answer_number)
+            WHEN answer.question_type NOT IN ('MULTIPLECHOICE', 'MULTIPLESELECT') THEN false
+            WHEN answer.chosen_labels IS NULL THEN
+                list_max(answer.selected_indexes) BETWEEN span.options + 1 AND span.next_options
+            ELSE list_has_any(answer.chosen_labels, span.new_labels)
+        END AS is_next
+    FROM answers AS answer
+    LEFT JOIN wordings ON wordings.survey_id = answer.survey_id AND wordings.question_id = answer.question_id
+    LEFT JOIN spans AS span
+        ON span.survey_id = answer.survey_id AND span.question_id = answer.question_id
+        AND span.wording IS NOT DISTINCT FROM
+            CASE WHEN list_contains(wordings.wordings, answer.question_text) THEN answer.question_text END
+        AND answer.created_at >= span.begins AND answer.created_at < span.ends
+)
+SELECT
+    response_group_uid, question_id, survey_id,
+    CASE WHEN is_next THEN next_version ELSE version END AS version,
+    is_wording_shown, question_type, question_text, created_at, is_skipped, answer_number, chosen_labels,
+    CASE WHEN chosen_labels IS NULL OR len(chosen_labels) = len(selected_indexes) THEN selected_indexes END AS chosen_indexes,
+    CASE WHEN is_next THEN next_min ELSE scale_min END AS scale_min,
+    CASE WHEN is_next THEN next_max ELSE scale_max END AS scale_max,
+    CASE WHEN is_next THEN next_source ELSE scale_source END AS scale_source,
+    CASE WHEN is_next THEN next_not_rated ELSE not_rated_values END AS not_rated_values
+FROM placed;
+
+-- Which version of its question each answer was given to, for answers to questions that scans of surveys saw.
+-- One row: one current answer; key (response_group_uid, question_id).
+-- Joins answers to question_versions.
+-- The rule is that of answer_versions.
+-- Left out: answers to questions that no scan of surveys saw, and those that are deleted or have vanished.
+CREATE OR REPLACE VIEW "response_question_versions" AS
+SELECT response_group_uid, question_id, survey_id, version, is_wording_shown
+FROM answer_versions
+WHERE version IS NOT NULL;
+
 -- The chosen options of current answers (MULTIPLECHOICE, MULTIPLESELECT).
 -- One row: one chosen option of one answer.
 -- Left out: rows of answers that are deleted or have vanished at the service.
 -- Times are UTC.
--- If the service sent only indexes, or one text for several indexes, the label is that of the survey's option, provided that it is proven whether indexes begin with 0 or 1: by other answers with label and index, by an index 0, or by an index equal to the number of options.
--- Else it is the label that other answers to the question have for that index, if all agree.
+-- The label that the answer itself carries comes first, also from each element of a list, with or without indexes.
+-- If the service sent only indexes, or one text for several indexes, the label is that of the option in the version that the answer was given to (see answer_versions), provided that it is proven whether indexes of the question begin with 0 or 1: by other answers with label and index, by an index 0, or by an index equal to the number of options.
+-- Else it is the label that other answers to the same version have for that index, if all agree.
 -- Else it is not known.
 CREATE OR REPLACE VIEW "current_choices" AS
-WITH listed AS (
-    SELECT survey_id, question_id, list(label ORDER BY option_ordinal) AS labels
-    FROM (
-        SELECT survey_id, question_id, option_ordinal, arg_min(label, question_ordinal) AS label
-        FROM survey_question_options
-        WHERE question_id IS NOT NULL
-        GROUP BY survey_id, question_id, option_ordinal
-    )
-    GROUP BY survey_id, question_id
-),
-reported AS (
+WITH reported AS (
     SELECT
-        survey_id, question_id, selected_index,
+        survey_id, question_id, version, selected_index,
         CASE WHEN min(label) = max(label) THEN min(label) END AS label
-    FROM response_choices
-    WHERE selected_index IS NOT NULL
-    GROUP BY survey_id, question_id, selected_index
+    FROM (
+        SELECT
+            survey_id, question_id, version, unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index
+        FROM answer_versions
+        WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND chosen_indexes IS NOT NULL
+    )
+    GROUP BY survey_id, question_id, version, selected_index
+    QUALIFY bool_or(count(label) < count(*)) OVER (PARTITION BY survey_id, question_id)
 ),
 -- Evidence for the index of the first option: options that are sent with their index, and the ends of the range.
 signs AS (
     SELECT
-        reported.survey_id, reported.question_id, reported.selected_index, reported.label, listed.labels,
-        reported.selected_index - nullif(list_position(listed.labels, reported.label), 0) + 1 AS sign,
-        min(reported.selected_index) OVER question AS lowest,
-        max(reported.selected_index) OVER question AS highest
+        reported.survey_id, reported.question_id, reported.version, reported.selected_index, reported.label,
+        defined.option_labels AS labels,
+        reported.selected_index - nullif(list_position(defined.option_labels, reported.label), 0) + 1 AS sign,
+        min(reported.selected_index) OVER version_of AS lowest,
+        max(reported.selected_index) OVER version_of AS highest
     FROM reported
-    LEFT JOIN listed ON listed.survey_id = reported.survey_id AND listed.question_id = reported.question_id
-    WINDOW question AS (PARTITION BY reported.survey_id, reported.question_id)
+    LEFT JOIN question_versions AS defined
+        ON defined.survey_id = reported.survey_id AND defined.question_id = reported.question_id
+        AND defined.version = reported.version
+    WINDOW version_of AS (PARTITION BY reported.survey_id, reported.question_id, reported.version)
+),
+ranged AS (
+    SELECT
+        *, CASE
+            WHEN lowest = 0 AND highest < len(labels) THEN 0
+            WHEN lowest > 0 AND highest = len(labels) THEN 1
+        END AS range_sign
+    FROM signs
 ),
 weighed AS (
     SELECT
-        survey_id, question_id, selected_index, label, labels,
-        CASE
-            WHEN lowest = 0 AND highest < len(labels) THEN 0
-            WHEN lowest > 0 AND highest = len(labels) THEN 1
-        END AS range_sign,
-        least(range_sign, min(sign) OVER question) AS least_sign,
-        greatest(range_sign, max(sign) OVER question) AS greatest_sign
-    FROM signs
+        *, least(min(range_sign) OVER question, min(sign) OVER question) AS least_sign,
+        greatest(max(range_sign) OVER question, max(sign) OVER question) AS greatest_sign
+    FROM ranged
     WINDOW question AS (PARTITION BY survey_id, question_id)
 ),
 named AS (
     SELECT
-        survey_id, question_id, selected_index, label,
+        survey_id, question_id, version, selected_index, label,
         CASE
             WHEN least_sign = greatest_sign AND least_sign IN (0, 1) AND selected_index >= least_sign
                 THEN labels[selected_index - least_sign + 1]
@@ -368,14 +688,20 @@ SELECT
         WHEN part.label IS NOT NULL THEN 'answer'
         WHEN named.option_label IS NOT NULL THEN 'options'
         WHEN named.label IS NOT NULL THEN 'other answers'
-    END AS label_source
-FROM response_choices AS part
-ANTI JOIN (
-    SELECT response_group_uid, question_id FROM responses WHERE deleted_at IS NOT NULL OR _vanished_at IS NOT NULL
-) AS gone ON part.response_group_uid = gone.response_group_uid AND part.question_id = gone.question_id
+    END AS label_source,
+    part.version
+FROM (
+    SELECT
+        response_group_uid, question_id, survey_id, version, created_at,
+        unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index,
+        unnest(range(1, coalesce(len(chosen_labels), len(chosen_indexes)) + 1)) AS choice_ordinal
+    FROM answer_versions
+    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND NOT is_skipped
+) AS part
 LEFT JOIN named
     ON named.survey_id = part.survey_id AND named.question_id = part.question_id
-        AND named.selected_index = part.selected_index;
+    AND named.version IS NOT DISTINCT FROM part.version
+    AND named.selected_index = CASE WHEN part.label IS NULL THEN part.selected_index END;
 
 -- The rows of current matrix answers (MATRIX).
 -- One row: one row of the matrix of one answer.
@@ -625,114 +951,42 @@ SELECT
     reason AS ended_by, survey_before
 FROM versions;
 
+-- The questions of the current definition of every survey.
+-- One row: one question of one survey.
+-- A survey that names a question twice has one row for it, by the first.
+-- Left out: questions that are only known from answers, and definitions without an id.
+-- A survey that vanished keeps its last definition.
+CREATE OR REPLACE VIEW "current_questions" AS
+SELECT
+    survey_id, question_id, min(question_ordinal) AS question_ordinal,
+    arg_min(question_type, question_ordinal) AS question_type,
+    arg_min(question_text, question_ordinal) AS question_text,
+    arg_min(left_label, question_ordinal) AS left_label,
+    arg_min(right_label, question_ordinal) AS right_label
+FROM survey_questions
+WHERE question_id IS NOT NULL
+GROUP BY survey_id, question_id;
+
 -- The questions of the current definition of every survey, with the scale that the definition gives a LIKERT question.
 -- One row: one question of one survey.
 -- A survey that names a question twice has one row for it, by the first.
 -- Left out: questions that are only known from answers, and definitions without an id.
--- The scale comes from the options, if there are two or more: from the least to the greatest of the integers that their labels begin with, or 1 to their number if one has none.
--- Else it is 1 to the property "range", if there is one.
+-- The scale is that of the last version: see question_scales.
 CREATE OR REPLACE VIEW "questions" AS
-WITH defined AS (
-    SELECT
-        survey_id, question_id, min(question_ordinal) AS question_ordinal,
-        arg_min(question_type, question_ordinal) AS question_type,
-        arg_min(question_text, question_ordinal) AS question_text,
-        arg_min(left_label, question_ordinal) AS left_label,
-        arg_min(right_label, question_ordinal) AS right_label,
-        arg_min(options_properties, question_ordinal) AS options_properties
-    FROM survey_questions
-    WHERE question_id IS NOT NULL
-    GROUP BY survey_id, question_id
-),
-numbered AS (
-    SELECT
-        survey_id, question_ordinal,
-        try_cast(regexp_extract(label, '^\s*([+-]?[0-9]{1,4})([^0-9.,]|$)', 1) AS BIGINT) AS value
-    FROM survey_question_options
-),
-listed AS (
-    SELECT
-        survey_id, question_ordinal,
-        CASE WHEN count(value) = count(*) THEN min(value) ELSE 1 END AS lowest,
-        CASE WHEN count(value) = count(*) THEN max(value) ELSE count(*) END AS highest
-    FROM numbered
-    GROUP BY survey_id, question_ordinal
-    HAVING count(*) >= 2
-),
-named AS (
-    SELECT
-        defined.*, survey.name AS survey_name, listed.lowest, listed.highest,
-        try_cast(regexp_extract(options_properties, '"range"\s*:\s*"?([0-9]{1,2})\s*["},]', 1) AS BIGINT) AS value_range,
-        CASE
-            WHEN defined.question_type IS DISTINCT FROM 'LIKERT' THEN NULL
-            WHEN listed.highest IS NOT NULL THEN 'options'
-            WHEN value_range >= 2 THEN 'properties'
-        END AS scale_source
-    FROM defined
-    LEFT JOIN surveys AS survey ON survey.id = defined.survey_id
-    LEFT JOIN listed ON listed.survey_id = defined.survey_id AND listed.question_ordinal = defined.question_ordinal
+WITH last_versions AS (
+    SELECT survey_id, question_id, max(version) AS version FROM question_versions GROUP BY survey_id, question_id
 )
 SELECT
-    survey_id, question_id, survey_name, question_ordinal, question_type, question_text, left_label, right_label,
-    CASE scale_source WHEN 'options' THEN lowest WHEN 'properties' THEN 1 END AS scale_min,
-    CASE scale_source WHEN 'options' THEN highest WHEN 'properties' THEN value_range END AS scale_max,
-    scale_source
-FROM named;
-
--- The versions of every question: wording, options and position, in the order in which scans saw them.
--- One row: one version of one question of one survey; key (survey_id, question_id, version).
--- Left out: questions that no scan of surveys saw, and definitions without an id.
--- Times are UTC.
--- A scan sees a change some time after it was made, so shown_from and shown_until are only as exact as the interval between scans of surveys.
--- For the version that an answer was given to see response_question_versions.
--- A survey that names a question twice: the first of them.
-CREATE OR REPLACE VIEW "question_versions" AS
-WITH firsts AS (
-    SELECT * FROM survey_question_history
-    WHERE question_id IS NOT NULL
-    QUALIFY row_number() OVER (PARTITION BY survey_id, question_id, valid_from ORDER BY question_ordinal) = 1
-),
-numbered AS (
-    SELECT
-        *, row_number() OVER question AS version, lead(valid_from) OVER question AS shown_until
-    FROM firsts
-    WINDOW question AS (PARTITION BY survey_id, question_id ORDER BY valid_from)
-)
-SELECT
-    survey_id, question_id, version, question_ordinal, question_type, question_text, intro_text, left_label, right_label,
-    options, options_properties, routing_options, valid_from, valid_to,
-    CASE WHEN version > 1 THEN valid_from END AS shown_from, shown_until, is_current
-FROM numbered;
-
--- Which version of its question each answer was given to.
--- One row: one current answer; key (response_group_uid, question_id).
--- Joins answers to question_versions.
--- Left out: answers to questions that no scan of surveys saw, and those that are deleted or have vanished.
--- The wording that came with the answer decides: of the versions with this wording, the one that was current when the answer was given.
--- If no version has the wording, the time alone decides.
-CREATE OR REPLACE VIEW "response_question_versions" AS
-WITH ranged AS (
-    SELECT
-        survey_id, question_id, version, question_text,
-        coalesce(shown_from, TIMESTAMP '0001-01-01 00:00:00') AS shown_from,
-        coalesce(shown_until, TIMESTAMP '9999-12-31 23:59:59.999999') AS shown_until,
-        CASE WHEN row_number() OVER wording = 1 THEN TIMESTAMP '0001-01-01 00:00:00' ELSE valid_from END AS worded_from,
-        coalesce(lead(valid_from) OVER wording, TIMESTAMP '9999-12-31 23:59:59.999999') AS worded_until
-    FROM question_versions
-    WINDOW wording AS (PARTITION BY survey_id, question_id, question_text ORDER BY version)
-)
-SELECT
-    answer.response_group_uid, answer.question_id, answer.survey_id,
-    coalesce(worded.version, timed.version) AS version,
-    worded.version IS NOT NULL AS is_wording_shown
-FROM current_responses AS answer
-JOIN ranged AS timed
-    ON timed.survey_id = answer.survey_id AND timed.question_id = answer.question_id
-    AND answer.created_at >= timed.shown_from AND answer.created_at < timed.shown_until
-LEFT JOIN ranged AS worded
-    ON worded.survey_id = answer.survey_id AND worded.question_id = answer.question_id
-    AND worded.question_text = answer.question_text
-    AND answer.created_at >= worded.worded_from AND answer.created_at < worded.worded_until;
+    question.survey_id, question.question_id, survey.name AS survey_name, question.question_ordinal,
+    question.question_type, question.question_text, question.left_label, question.right_label,
+    scale.scale_min, scale.scale_max, scale.scale_source
+FROM current_questions AS question
+LEFT JOIN surveys AS survey ON survey.id = question.survey_id
+LEFT JOIN last_versions
+    ON last_versions.survey_id = question.survey_id AND last_versions.question_id = question.question_id
+LEFT JOIN question_scales AS scale
+    ON scale.survey_id = question.survey_id AND scale.question_id = question.question_id
+    AND scale.version = last_versions.version;
 
 -- The sessions in which visitors answered surveys.
 -- One row: one session of one survey; key (survey_id, response_group_uid).
@@ -856,11 +1110,16 @@ FROM scored;
 -- With few answers, or answers of one kind only, it is too small to be reliable.
 CREATE OR REPLACE VIEW "nps_by_day_per_question" AS
 WITH tallied AS (
-    SELECT
-        day, survey_id, question_id, score, count(*) AS answers,
-        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown
+    SELECT day, survey_id, question_id, score, count(*) AS answers, NULL AS shown
     FROM nps_answers
     GROUP BY day, survey_id, question_id, score
+    UNION ALL
+    SELECT
+        NULL, survey_id, question_id, NULL, NULL,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL)
+    FROM current_responses
+    WHERE question_type = 'NPS'
+    GROUP BY survey_id, question_id
 ),
 counted AS (
     SELECT
@@ -876,18 +1135,20 @@ scored AS (
     SELECT
         *, 100 * (promoters - detractors)::DOUBLE / responses AS nps,
         100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
-            / nullif(responses - 1, 0) / responses) AS standard_error
+            / nullif(responses - 1, 0) / responses) AS standard_error,
+        max(shown) OVER (PARTITION BY survey_id, question_id) AS last_shown
     FROM counted
+    QUALIFY day IS NOT NULL
 )
 SELECT
     scored.day, scored.survey_id, scored.question_id, survey.name AS survey_name,
-    coalesce(question.question_text, scored.shown.text) AS question_text,
+    coalesce(question.question_text, scored.last_shown.text) AS question_text,
     responses, promoters, passives, detractors, nps, standard_error,
     CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
     CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
 FROM scored
 LEFT JOIN surveys AS survey ON survey.id = scored.survey_id
-LEFT JOIN questions AS question
+LEFT JOIN current_questions AS question
     ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
 
 -- NPS by day, for each question; each visitor counts once.
@@ -900,19 +1161,22 @@ LEFT JOIN questions AS question
 -- With few answers, or answers of one kind only, it is too small to be reliable.
 CREATE OR REPLACE VIEW "nps_by_day_per_question_latest" AS
 WITH tallied AS (
-    SELECT
-        day, survey_id, question_id, score, count(*) AS answers,
-        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown
+    SELECT day, survey_id, question_id, score, count(*) AS answers, NULL AS shown
     FROM (
         SELECT
             day, survey_id, question_id, visitor_key,
-            arg_max(score, (created_at, response_group_uid, question_id)) AS score,
-            arg_max(question_text, (created_at, response_group_uid, question_id)) AS question_text,
-            max(created_at) AS created_at
+            arg_max(score, (created_at, response_group_uid, question_id)) AS score
         FROM nps_answers
         GROUP BY day, survey_id, question_id, visitor_key
     )
     GROUP BY day, survey_id, question_id, score
+    UNION ALL
+    SELECT
+        NULL, survey_id, question_id, NULL, NULL,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL)
+    FROM current_responses
+    WHERE question_type = 'NPS'
+    GROUP BY survey_id, question_id
 ),
 counted AS (
     SELECT
@@ -928,18 +1192,20 @@ scored AS (
     SELECT
         *, 100 * (promoters - detractors)::DOUBLE / responses AS nps,
         100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
-            / nullif(responses - 1, 0) / responses) AS standard_error
+            / nullif(responses - 1, 0) / responses) AS standard_error,
+        max(shown) OVER (PARTITION BY survey_id, question_id) AS last_shown
     FROM counted
+    QUALIFY day IS NOT NULL
 )
 SELECT
     scored.day, scored.survey_id, scored.question_id, survey.name AS survey_name,
-    coalesce(question.question_text, scored.shown.text) AS question_text,
+    coalesce(question.question_text, scored.last_shown.text) AS question_text,
     responses, promoters, passives, detractors, nps, standard_error,
     CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
     CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
 FROM scored
 LEFT JOIN surveys AS survey ON survey.id = scored.survey_id
-LEFT JOIN questions AS question
+LEFT JOIN current_questions AS question
     ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
 
 -- NPS by week, over all surveys.
@@ -1028,11 +1294,16 @@ FROM scored;
 -- With few answers, or answers of one kind only, it is too small to be reliable.
 CREATE OR REPLACE VIEW "nps_by_week_per_question" AS
 WITH tallied AS (
-    SELECT
-        week, survey_id, question_id, score, count(*) AS answers,
-        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown
+    SELECT week, survey_id, question_id, score, count(*) AS answers, NULL AS shown
     FROM nps_answers
     GROUP BY week, survey_id, question_id, score
+    UNION ALL
+    SELECT
+        NULL, survey_id, question_id, NULL, NULL,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL)
+    FROM current_responses
+    WHERE question_type = 'NPS'
+    GROUP BY survey_id, question_id
 ),
 counted AS (
     SELECT
@@ -1048,18 +1319,20 @@ scored AS (
     SELECT
         *, 100 * (promoters - detractors)::DOUBLE / responses AS nps,
         100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
-            / nullif(responses - 1, 0) / responses) AS standard_error
+            / nullif(responses - 1, 0) / responses) AS standard_error,
+        max(shown) OVER (PARTITION BY survey_id, question_id) AS last_shown
     FROM counted
+    QUALIFY week IS NOT NULL
 )
 SELECT
     scored.week, scored.survey_id, scored.question_id, survey.name AS survey_name,
-    coalesce(question.question_text, scored.shown.text) AS question_text,
+    coalesce(question.question_text, scored.last_shown.text) AS question_text,
     responses, promoters, passives, detractors, nps, standard_error,
     CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
     CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
 FROM scored
 LEFT JOIN surveys AS survey ON survey.id = scored.survey_id
-LEFT JOIN questions AS question
+LEFT JOIN current_questions AS question
     ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
 
 -- NPS by week, for each question; each visitor counts once.
@@ -1072,19 +1345,22 @@ LEFT JOIN questions AS question
 -- With few answers, or answers of one kind only, it is too small to be reliable.
 CREATE OR REPLACE VIEW "nps_by_week_per_question_latest" AS
 WITH tallied AS (
-    SELECT
-        week, survey_id, question_id, score, count(*) AS answers,
-        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown
+    SELECT week, survey_id, question_id, score, count(*) AS answers, NULL AS shown
     FROM (
         SELECT
             week, survey_id, question_id, visitor_key,
-            arg_max(score, (created_at, response_group_uid, question_id)) AS score,
-            arg_max(question_text, (created_at, response_group_uid, question_id)) AS question_text,
-            max(created_at) AS created_at
+            arg_max(score, (created_at, response_group_uid, question_id)) AS score
         FROM nps_answers
         GROUP BY week, survey_id, question_id, visitor_key
     )
     GROUP BY week, survey_id, question_id, score
+    UNION ALL
+    SELECT
+        NULL, survey_id, question_id, NULL, NULL,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL)
+    FROM current_responses
+    WHERE question_type = 'NPS'
+    GROUP BY survey_id, question_id
 ),
 counted AS (
     SELECT
@@ -1100,18 +1376,20 @@ scored AS (
     SELECT
         *, 100 * (promoters - detractors)::DOUBLE / responses AS nps,
         100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
-            / nullif(responses - 1, 0) / responses) AS standard_error
+            / nullif(responses - 1, 0) / responses) AS standard_error,
+        max(shown) OVER (PARTITION BY survey_id, question_id) AS last_shown
     FROM counted
+    QUALIFY week IS NOT NULL
 )
 SELECT
     scored.week, scored.survey_id, scored.question_id, survey.name AS survey_name,
-    coalesce(question.question_text, scored.shown.text) AS question_text,
+    coalesce(question.question_text, scored.last_shown.text) AS question_text,
     responses, promoters, passives, detractors, nps, standard_error,
     CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
     CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
 FROM scored
 LEFT JOIN surveys AS survey ON survey.id = scored.survey_id
-LEFT JOIN questions AS question
+LEFT JOIN current_questions AS question
     ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
 
 -- NPS by month, over all surveys.
@@ -1200,11 +1478,16 @@ FROM scored;
 -- With few answers, or answers of one kind only, it is too small to be reliable.
 CREATE OR REPLACE VIEW "nps_by_month_per_question" AS
 WITH tallied AS (
-    SELECT
-        month, survey_id, question_id, score, count(*) AS answers,
-        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown
+    SELECT month, survey_id, question_id, score, count(*) AS answers, NULL AS shown
     FROM nps_answers
     GROUP BY month, survey_id, question_id, score
+    UNION ALL
+    SELECT
+        NULL, survey_id, question_id, NULL, NULL,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL)
+    FROM current_responses
+    WHERE question_type = 'NPS'
+    GROUP BY survey_id, question_id
 ),
 counted AS (
     SELECT
@@ -1220,18 +1503,20 @@ scored AS (
     SELECT
         *, 100 * (promoters - detractors)::DOUBLE / responses AS nps,
         100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
-            / nullif(responses - 1, 0) / responses) AS standard_error
+            / nullif(responses - 1, 0) / responses) AS standard_error,
+        max(shown) OVER (PARTITION BY survey_id, question_id) AS last_shown
     FROM counted
+    QUALIFY month IS NOT NULL
 )
 SELECT
     scored.month, scored.survey_id, scored.question_id, survey.name AS survey_name,
-    coalesce(question.question_text, scored.shown.text) AS question_text,
+    coalesce(question.question_text, scored.last_shown.text) AS question_text,
     responses, promoters, passives, detractors, nps, standard_error,
     CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
     CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
 FROM scored
 LEFT JOIN surveys AS survey ON survey.id = scored.survey_id
-LEFT JOIN questions AS question
+LEFT JOIN current_questions AS question
     ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
 
 -- NPS by month, for each question; each visitor counts once.
@@ -1244,19 +1529,22 @@ LEFT JOIN questions AS question
 -- With few answers, or answers of one kind only, it is too small to be reliable.
 CREATE OR REPLACE VIEW "nps_by_month_per_question_latest" AS
 WITH tallied AS (
-    SELECT
-        month, survey_id, question_id, score, count(*) AS answers,
-        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown
+    SELECT month, survey_id, question_id, score, count(*) AS answers, NULL AS shown
     FROM (
         SELECT
             month, survey_id, question_id, visitor_key,
-            arg_max(score, (created_at, response_group_uid, question_id)) AS score,
-            arg_max(question_text, (created_at, response_group_uid, question_id)) AS question_text,
-            max(created_at) AS created_at
+            arg_max(score, (created_at, response_group_uid, question_id)) AS score
         FROM nps_answers
         GROUP BY month, survey_id, question_id, visitor_key
     )
     GROUP BY month, survey_id, question_id, score
+    UNION ALL
+    SELECT
+        NULL, survey_id, question_id, NULL, NULL,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL)
+    FROM current_responses
+    WHERE question_type = 'NPS'
+    GROUP BY survey_id, question_id
 ),
 counted AS (
     SELECT
@@ -1272,129 +1560,219 @@ scored AS (
     SELECT
         *, 100 * (promoters - detractors)::DOUBLE / responses AS nps,
         100 * sqrt(greatest(promoters + detractors - (promoters - detractors)::DOUBLE ** 2 / responses, 0)
-            / nullif(responses - 1, 0) / responses) AS standard_error
+            / nullif(responses - 1, 0) / responses) AS standard_error,
+        max(shown) OVER (PARTITION BY survey_id, question_id) AS last_shown
     FROM counted
+    QUALIFY month IS NOT NULL
 )
 SELECT
     scored.month, scored.survey_id, scored.question_id, survey.name AS survey_name,
-    coalesce(question.question_text, scored.shown.text) AS question_text,
+    coalesce(question.question_text, scored.last_shown.text) AS question_text,
     responses, promoters, passives, detractors, nps, standard_error,
     CASE WHEN standard_error IS NOT NULL THEN greatest(nps - 1.96 * standard_error, -100) END AS nps_low,
     CASE WHEN standard_error IS NOT NULL THEN least(nps + 1.96 * standard_error, 100) END AS nps_high
 FROM scored
 LEFT JOIN surveys AS survey ON survey.id = scored.survey_id
-LEFT JOIN questions AS question
+LEFT JOIN current_questions AS question
     ON question.survey_id = scored.survey_id AND question.question_id = scored.question_id;
+
+-- The values with which LIKERT questions were answered, each against the scale of the version that the answers were given to.
+-- One row: one value of one version of one question of one survey.
+-- Values that nobody chose have no row.
+-- Left out: skipped answers, values that are not whole, answers that are deleted or have vanished.
+-- Which version an answer was given to: answer_versions.
+-- Scales of definitions: question_scales.
+-- A version without a scale has that of the answers: the shortest usual scale that includes all integers from 0 to 10 with which such versions of the question were answered.
+-- Usual are 1 to 5, 7 and 10, and 0 to 4, 6 and 10.
+CREATE OR REPLACE VIEW "likert_values" AS
+WITH counted AS (
+    SELECT
+        survey_id, question_id, version, is_skipped, try_cast(answer_number AS BIGINT) AS value, count(*) AS answers,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown,
+        any_value(scale_min) AS scale_min, any_value(scale_max) AS scale_max, any_value(scale_source) AS scale_source,
+        any_value(not_rated_values) AS not_rated_values
+    FROM answer_versions
+    WHERE question_type = 'LIKERT' AND (answer_number IS NULL OR answer_number = floor(answer_number))
+    GROUP BY survey_id, question_id, version, is_skipped, value
+),
+defined AS (
+    SELECT
+        *, min(value) FILTER (scale_source IS NULL AND value BETWEEN 0 AND 10) OVER question AS lowest,
+        max(value) FILTER (scale_source IS NULL AND value BETWEEN 0 AND 10) OVER question AS highest,
+        max(shown) OVER question AS last_shown
+    FROM counted
+    WINDOW question AS (PARTITION BY survey_id, question_id)
+),
+usual AS (
+    SELECT
+        *, CASE WHEN lowest = 0 THEN 0 ELSE 1 END AS usual_min,
+        CASE WHEN highest <= usual_min + 4 THEN usual_min + 4 WHEN highest <= usual_min + 6 THEN usual_min + 6 ELSE 10 END AS usual_max
+    FROM defined
+),
+scaled AS (
+    SELECT
+        survey_id, question_id, version, value, answers, last_shown, not_rated_values,
+        CASE WHEN scale_source IS NULL AND highest IS NOT NULL THEN usual_min ELSE scale_min END AS scale_min,
+        CASE WHEN scale_source IS NULL AND highest IS NOT NULL THEN usual_max ELSE scale_max END AS scale_max,
+        CASE
+            WHEN scale_source IS NOT NULL THEN scale_source
+            WHEN lowest = usual_min AND highest = usual_max THEN 'observed'
+            WHEN highest IS NOT NULL THEN 'usual'
+        END AS scale_source
+    FROM usual
+    WHERE NOT is_skipped
+)
+SELECT
+    survey_id, question_id, version, value, answers,
+    CASE
+        WHEN value BETWEEN scale_min AND scale_max THEN 'point'
+        WHEN value IS NULL OR list_contains(not_rated_values, value) THEN 'not rated'
+        ELSE 'outside'
+    END AS kind,
+    scale_min, scale_max, scale_source, last_shown.text AS last_question_text
+FROM scaled;
 
 -- The distribution of the answers to every LIKERT question.
 -- One row: one value of one question of one survey.
 -- Values that nobody chose have no row.
--- Left out: skipped answers, values that are not whole or lie outside the scale, answers that are deleted or have vanished.
+-- Left out: skipped answers, values that are not whole, outside the scale or not rated (see likert_values), answers that are deleted or have vanished.
+-- Each answer is held against the scale of the version that it was given to (see answer_versions).
+-- If versions have different scales, their answers are in one distribution, and the columns show the scale of the last version: see likert_values for each version.
 CREATE OR REPLACE VIEW "likert_distribution" AS
 WITH counted AS (
     SELECT
-        survey_id, question_id, try_cast(answer_number AS BIGINT) AS value, count(*) AS answers,
-        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown
-    FROM current_responses
-    WHERE question_type = 'LIKERT' AND answer_number = floor(answer_number)
-    GROUP BY survey_id, question_id, value
+        survey_id, question_id, CASE WHEN kind = 'point' THEN value END AS value,
+        (sum(answers) FILTER (kind = 'point'))::BIGINT AS answers,
+        (sum(answers) FILTER (kind = 'not rated'))::BIGINT AS not_rated,
+        max({'version': coalesce(version, 0), 'min': scale_min, 'max': scale_max, 'source': scale_source})
+            FILTER (kind = 'point') AS scale,
+        max(last_question_text) AS last_text
+    FROM likert_values
+    GROUP BY ALL
 ),
-ranged AS (
+shared AS (
     SELECT
-        survey_id, question_id, min(answer_number)::BIGINT AS least, max(answer_number)::BIGINT AS most,
-        CASE WHEN min(answer_number) = 0 THEN 0 ELSE 1 END AS scale_min
-    FROM responses
-    WHERE question_type = 'LIKERT' AND answer_number = floor(answer_number) AND answer_number BETWEEN 0 AND 10
-    GROUP BY survey_id, question_id
-),
-observed AS (
-    SELECT
-        *, CASE WHEN most <= scale_min + 4 THEN scale_min + 4 WHEN most <= scale_min + 6 THEN scale_min + 6 ELSE 10 END
-            AS scale_max
-    FROM ranged
-),
-scaled AS (
-    SELECT
-        counted.survey_id, counted.question_id, survey.name AS survey_name, counted.value, counted.answers,
-        coalesce(question.question_text, (max(shown) OVER every).text) AS question_text,
-        coalesce(question.scale_min, observed.scale_min) AS scale_min,
-        coalesce(question.scale_max, observed.scale_max) AS scale_max,
-        CASE
-            WHEN question.scale_source IS NOT NULL THEN question.scale_source
-            WHEN observed.least = observed.scale_min AND observed.most = observed.scale_max THEN 'observed'
-            ELSE 'usual'
-        END AS scale_source
+        survey_id, question_id, value, answers, answers / sum(answers) OVER question AS share,
+        (coalesce(sum(not_rated) OVER question, 0))::BIGINT AS not_rated,
+        max(scale) OVER question AS last_scale, max(last_text) OVER question AS last_text
     FROM counted
-    LEFT JOIN observed
-        ON observed.survey_id = counted.survey_id AND observed.question_id = counted.question_id
-    LEFT JOIN surveys AS survey ON survey.id = counted.survey_id
-    LEFT JOIN questions AS question
-        ON question.survey_id = counted.survey_id AND question.question_id = counted.question_id
-    WINDOW every AS (PARTITION BY counted.survey_id, counted.question_id)
+    WINDOW question AS (PARTITION BY survey_id, question_id)
+    QUALIFY value IS NOT NULL
 )
 SELECT
-    survey_id, question_id, survey_name, question_text, value, answers,
-    answers / sum(answers) OVER (PARTITION BY survey_id, question_id) AS share,
-    scale_min, scale_max, scale_source
-FROM scaled
-WHERE value BETWEEN scale_min AND scale_max;
+    shared.survey_id, shared.question_id, survey.name AS survey_name,
+    coalesce(question.question_text, last_text) AS question_text,
+    value, answers, share, last_scale.min AS scale_min, last_scale.max AS scale_max, last_scale.source AS scale_source, not_rated
+FROM shared
+LEFT JOIN surveys AS survey ON survey.id = shared.survey_id
+LEFT JOIN current_questions AS question
+    ON question.survey_id = shared.survey_id AND question.question_id = shared.question_id;
 
 -- Top-two box and mean of every LIKERT question, against its own scale.
 -- One row: one question of one survey that has an answer within its scale.
--- Left out: skipped answers, values that are not whole or lie outside the scale (see likert_distribution), answers that are deleted or have vanished.
+-- Left out: skipped answers, values that are not whole, outside the scale or not rated (see likert_values), answers that are deleted or have vanished.
+-- Each answer is held against the scale of the version that it was given to (see answer_versions).
+-- If versions have different scales, the boxes are those of each answer's own scale, and the columns show the scale of the last version: see likert_values for each version.
 CREATE OR REPLACE VIEW "likert_top_two" AS
-WITH boxed AS (
+WITH counted AS (
     SELECT
-        survey_id, question_id, scale_min, scale_max, scale_source,
-        max(survey_name) AS survey_name, max(question_text) AS question_text,
-        sum(answers)::BIGINT AS answers,
-        sum(value * answers)::DOUBLE / sum(answers) AS mean,
-        coalesce(sum(answers) FILTER (value >= scale_max - 1), 0)::BIGINT AS top,
-        coalesce(sum(answers) FILTER (value <= scale_min + 1), 0)::BIGINT AS bottom
-    FROM likert_distribution
-    GROUP BY survey_id, question_id, scale_min, scale_max, scale_source
+        survey_id, question_id,
+        coalesce(sum(answers) FILTER (kind = 'point'), 0)::BIGINT AS answers,
+        coalesce(sum(answers) FILTER (kind = 'not rated'), 0)::BIGINT AS not_rated,
+        sum(value * answers) FILTER (kind = 'point')::DOUBLE AS total,
+        (sum(answers) FILTER (kind = 'point' AND scale_max - scale_min >= 2))::BIGINT AS boxed,
+        coalesce(sum(answers) FILTER (kind = 'point' AND scale_max - scale_min >= 2 AND value >= scale_max - 1), 0)::BIGINT AS top,
+        coalesce(sum(answers) FILTER (kind = 'point' AND scale_max - scale_min >= 2 AND value <= scale_min + 1), 0)::BIGINT AS bottom,
+        max({'version': coalesce(version, 0), 'min': scale_min, 'max': scale_max, 'source': scale_source})
+            FILTER (kind = 'point') AS scale,
+        max(last_question_text) AS last_text
+    FROM likert_values
+    GROUP BY survey_id, question_id
+    HAVING count(*) FILTER (kind = 'point') > 0
 )
 SELECT
-    survey_id, question_id, survey_name, question_text, answers, mean,
-    CASE WHEN scale_max - scale_min >= 2 THEN top END AS top_two,
-    CASE WHEN scale_max - scale_min >= 2 THEN top / answers END AS top_two_share,
-    CASE WHEN scale_max - scale_min >= 2 THEN bottom END AS bottom_two,
-    CASE WHEN scale_max - scale_min >= 2 THEN bottom / answers END AS bottom_two_share,
-    scale_min, scale_max, scale_source
-FROM boxed;
+    counted.survey_id, counted.question_id, survey.name AS survey_name,
+    coalesce(question.question_text, last_text) AS question_text,
+    answers, total / answers AS mean,
+    CASE WHEN boxed > 0 THEN top END AS top_two, top / boxed AS top_two_share,
+    CASE WHEN boxed > 0 THEN bottom END AS bottom_two, bottom / boxed AS bottom_two_share,
+    scale.min AS scale_min, scale.max AS scale_max, scale.source AS scale_source, boxed, not_rated
+FROM counted
+LEFT JOIN surveys AS survey ON survey.id = counted.survey_id
+LEFT JOIN current_questions AS question
+    ON question.survey_id = counted.survey_id AND question.question_id = counted.question_id;
 
 -- Which options were chosen, as a share of those who answered (MULTIPLECHOICE, MULTIPLESELECT).
 -- One row: one option of one question of one survey.
 -- Options that nobody chose have no row.
--- Left out: skipped answers, answers that are deleted or have vanished, answers that name no survey.
+-- Left out: skipped answers, answers that are deleted or have vanished.
 -- An option that one answer names twice counts once.
+-- An option that was renamed has a row for each of its wordings.
 -- The shares of a MULTIPLESELECT question add up to more than 1: each is a share of all who answered the question.
 CREATE OR REPLACE VIEW "choice_share" AS
-WITH chosen AS (
+WITH counted AS (
     SELECT
         survey_id, question_id, label, CASE WHEN label IS NULL THEN selected_index END AS selected_index,
-        count(DISTINCT response_group_uid) AS chosen
+        count(DISTINCT response_group_uid) AS chosen, NULL::BIGINT AS answered, NULL AS shown_answer
     FROM current_choices
     GROUP BY ALL
-),
-answered AS (
+    UNION ALL
     SELECT
-        survey_id, question_id, count(*) AS answered,
-        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown_answer
+        survey_id, question_id, NULL, NULL, NULL, count(*) FILTER (NOT is_skipped),
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL)
     FROM current_responses
-    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND NOT is_skipped
+    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT')
     GROUP BY survey_id, question_id
+),
+based AS (
+    SELECT
+        survey_id, question_id, label, selected_index, chosen, max(answered) OVER question AS answered,
+        max(shown_answer) OVER question AS shown_answer
+    FROM counted
+    WINDOW question AS (PARTITION BY survey_id, question_id)
+    QUALIFY chosen IS NOT NULL
 )
 SELECT
-    chosen.survey_id, chosen.question_id, survey.name AS survey_name,
-    coalesce(question.question_text, answered.shown_answer.text) AS question_text,
-    chosen.label, chosen.selected_index, chosen.chosen, answered.answered,
-    chosen.chosen / answered.answered AS share
-FROM chosen
-JOIN answered ON answered.survey_id = chosen.survey_id AND answered.question_id = chosen.question_id
-LEFT JOIN surveys AS survey ON survey.id = chosen.survey_id
-LEFT JOIN questions AS question
-    ON question.survey_id = chosen.survey_id AND question.question_id = chosen.question_id;
+    based.survey_id, based.question_id, survey.name AS survey_name,
+    coalesce(question.question_text, based.shown_answer.text) AS question_text,
+    based.label, based.selected_index, based.chosen, based.answered,
+    based.chosen / based.answered AS share
+FROM based
+LEFT JOIN surveys AS survey ON survey.id = based.survey_id
+LEFT JOIN current_questions AS question
+    ON question.survey_id = based.survey_id AND question.question_id = based.question_id;
+
+-- NPS, top-two box and choice shares of every question, one figure a row: what figure_changes compares.
+-- One row: one figure of one question of one survey; of choice shares, one option.
+-- Options that nobody chose have no row.
+-- Left out: questions without an answer that counts, answers that are deleted or have vanished.
+-- The figures are those of nps_answers, likert_top_two and choice_share.
+CREATE OR REPLACE VIEW "figures" AS
+WITH scores AS (
+    SELECT survey_id, question_id, count(*) AS answers, sum(worth) AS total, sum(worth * worth) AS squares
+    FROM (SELECT *, CASE WHEN score >= 9 THEN 100 WHEN score >= 7 THEN 0 ELSE -100 END AS worth FROM nps_answers)
+    GROUP BY survey_id, question_id
+),
+shares AS (
+    SELECT
+        survey_id, question_id, 'top_two_share' AS figure, NULL AS label, NULL AS selected_index, boxed AS answers,
+        top_two_share AS value
+    FROM likert_top_two
+    WHERE boxed > 0
+    UNION ALL
+    SELECT survey_id, question_id, 'choice_share', label, selected_index, answered, share FROM choice_share
+)
+SELECT
+    survey_id, question_id, 'nps' AS figure, NULL::VARCHAR AS label, NULL::BIGINT AS selected_index, answers,
+    total / answers AS value,
+    CASE WHEN answers > 1 THEN
+        sqrt(greatest(squares - total::DOUBLE ** 2 / answers, 0) / (answers - 1) / answers) END AS standard_error
+FROM scores
+UNION ALL
+SELECT
+    survey_id, question_id, figure, label, selected_index, answers, value,
+    CASE WHEN answers > 1 THEN sqrt(value * (1 - value) / answers) END
+FROM shares;
 
 -- How the rows of matrix questions were answered (MATRIX).
 -- One row: one column chosen in one row of one question of one survey.
@@ -1402,21 +1780,35 @@ LEFT JOIN questions AS question
 -- Left out: rows that were skipped, answers that are deleted or have vanished.
 CREATE OR REPLACE VIEW "matrix_distribution" AS
 WITH counted AS (
-    SELECT survey_id, question_id, row_label, column_label, max(column_number) AS column_number, count(*) AS answers
+    SELECT
+        survey_id, question_id, row_label, column_label, max(column_number) AS column_number, count(*) AS answers,
+        NULL AS shown_answer
     FROM current_matrix_cells
     WHERE column_label IS NOT NULL
     GROUP BY survey_id, question_id, row_label, column_label
+    UNION ALL
+    SELECT
+        survey_id, question_id, NULL, NULL, NULL, NULL,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL)
+    FROM current_responses
+    WHERE question_type = 'MATRIX'
+    GROUP BY survey_id, question_id
 ),
 based AS (
-    SELECT *, (sum(answers) OVER (PARTITION BY survey_id, question_id, row_label))::BIGINT AS answered FROM counted
+    SELECT
+        * EXCLUDE (shown_answer), (sum(answers) OVER (PARTITION BY survey_id, question_id, row_label))::BIGINT AS answered,
+        max(shown_answer) OVER (PARTITION BY survey_id, question_id) AS shown_answer
+    FROM counted
+    QUALIFY answers IS NOT NULL
 )
 SELECT
-    based.survey_id, based.question_id, survey.name AS survey_name, question.question_text,
+    based.survey_id, based.question_id, survey.name AS survey_name,
+    coalesce(question.question_text, based.shown_answer.text) AS question_text,
     based.row_label, based.column_label, based.column_number,
     based.answers, based.answered, based.answers / based.answered AS share
 FROM based
 LEFT JOIN surveys AS survey ON survey.id = based.survey_id
-LEFT JOIN questions AS question
+LEFT JOIN current_questions AS question
     ON question.survey_id = based.survey_id AND question.question_id = based.question_id;
 
 -- How options were ranked (RANKORDER).
@@ -1443,46 +1835,64 @@ summed AS (
         sum(first_places)::BIGINT AS first_places,
         sum(points)::BIGINT AS borda_points,
         sum(points / (options - 1) ORDER BY options) FILTER (options > 1)
-            / sum(answers) FILTER (options > 1) AS borda_score
+            / sum(answers) FILTER (options > 1) AS borda_score,
+        NULL AS shown_answer
     FROM counted
     GROUP BY survey_id, question_id, option_label
+    UNION ALL
+    SELECT
+        survey_id, question_id, NULL, NULL, NULL, NULL, NULL, NULL,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL)
+    FROM current_responses
+    WHERE question_type = 'RANKORDER'
+    GROUP BY survey_id, question_id
+),
+named AS (
+    SELECT
+        * EXCLUDE (shown_answer), max(shown_answer) OVER (PARTITION BY survey_id, question_id) AS shown_answer
+    FROM summed
+    QUALIFY answers IS NOT NULL
 )
 SELECT
-    summed.survey_id, summed.question_id, survey.name AS survey_name, question.question_text, summed.option_label,
+    named.survey_id, named.question_id, survey.name AS survey_name,
+    coalesce(question.question_text, named.shown_answer.text) AS question_text, named.option_label,
     answers, mean_rank, first_places, first_places / answers AS first_place_share, borda_points, borda_score
-FROM summed
-LEFT JOIN surveys AS survey ON survey.id = summed.survey_id
-LEFT JOIN questions AS question
-    ON question.survey_id = summed.survey_id AND question.question_id = summed.question_id;
+FROM named
+LEFT JOIN surveys AS survey ON survey.id = named.survey_id
+LEFT JOIN current_questions AS question
+    ON question.survey_id = named.survey_id AND question.question_id = named.question_id;
 
 -- Best-worst scores (MAXDIFF).
 -- One row: one item of one question of one survey that was shown at least once.
 -- Left out: rounds in which nothing was chosen, answers that are deleted or have vanished.
 -- The service sends left and right.
--- Which is best and which is worst is read off the question's two labels of today: one must speak of most, best, highest or top and the other of least, worst, lowest or bottom, and neither of anything contrary (not, never, dis..., un..., hate, annoy..., bad).
--- If they do not, best, worst and score are NULL.
+-- Which is best and which is worst is read off the two labels of the version that the answer was given to (see answer_versions): one must speak of most, best, highest or top and the other of least, worst, lowest or bottom, and neither of anything contrary (not, never, dis..., un..., hate, annoy..., bad).
+-- Answers to other versions are not in best, worst and score, which are NULL if there are no others.
 CREATE OR REPLACE VIEW "maxdiff_scores" AS
 WITH counted AS (
     SELECT
-        item.survey_id, item.question_id, item.option AS item, count(*) AS shown,
+        answer.survey_id, answer.question_id, answer.version, item.option AS item, count(*) AS shown,
         count(*) FILTER (item.selected = 'left') AS chosen_left,
         count(*) FILTER (item.selected = 'right') AS chosen_right
-    FROM current_maxdiff_items AS item
+    FROM response_maxdiff_items AS item
+    JOIN answer_versions AS answer
+        ON answer.response_group_uid = item.response_group_uid AND answer.question_id = item.question_id
+            AND answer.question_type = 'MAXDIFF'
     SEMI JOIN (SELECT response_group_uid, question_id, round FROM response_maxdiff_items WHERE selected IS NOT NULL) AS chosen
         ON chosen.response_group_uid = item.response_group_uid AND chosen.question_id = item.question_id
             AND chosen.round = item.round
-    GROUP BY item.survey_id, item.question_id, item.option
+    GROUP BY ALL
 ),
 spoken AS (
     SELECT
-        survey_id, question_id, question_text, left_label, right_label,
+        survey_id, question_id, version, left_label, right_label,
         regexp_matches(left_label, '(?i)\b(most|best|highest|top)\b') AS left_best,
         regexp_matches(left_label, '(?i)\b(least|worst|lowest|bottom)\b') AS left_worst,
         regexp_matches(right_label, '(?i)\b(most|best|highest|top)\b') AS right_best,
         regexp_matches(right_label, '(?i)\b(least|worst|lowest|bottom)\b') AS right_worst,
         regexp_matches(left_label || ' ' || right_label, '(?i)\b(not|never|(dis|un)[a-z]{3,}|hate|annoy[a-z]*|bad)\b')
             AS is_contrary
-    FROM questions
+    FROM question_versions
 ),
 told AS (
     SELECT
@@ -1493,23 +1903,46 @@ told AS (
         END AS best_side
     FROM spoken
 ),
+summed AS (
+    SELECT
+        counted.survey_id, counted.question_id, counted.item, sum(shown)::BIGINT AS shown,
+        sum(chosen_left)::BIGINT AS chosen_left, sum(chosen_right)::BIGINT AS chosen_right,
+        max({'version': coalesce(counted.version, 0), 'left': told.left_label, 'right': told.right_label}) AS labels,
+        (sum(shown) FILTER (best_side IS NOT NULL))::BIGINT AS scored,
+        (sum(CASE best_side WHEN 'left' THEN chosen_left WHEN 'right' THEN chosen_right END))::BIGINT AS best,
+        (sum(CASE best_side WHEN 'left' THEN chosen_right WHEN 'right' THEN chosen_left END))::BIGINT AS worst,
+        NULL AS shown_answer
+    FROM counted
+    LEFT JOIN told
+        ON told.survey_id = counted.survey_id AND told.question_id = counted.question_id AND told.version = counted.version
+    GROUP BY counted.survey_id, counted.question_id, counted.item
+    UNION ALL
+    SELECT
+        survey_id, question_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL)
+    FROM current_responses
+    WHERE question_type = 'MAXDIFF'
+    GROUP BY survey_id, question_id
+),
 named AS (
     SELECT
-        counted.*, survey.name AS survey_name, told.question_text, told.left_label, told.right_label,
-        CASE told.best_side WHEN 'left' THEN chosen_left WHEN 'right' THEN chosen_right END AS best,
-        CASE told.best_side WHEN 'left' THEN chosen_right WHEN 'right' THEN chosen_left END AS worst
-    FROM counted
-    LEFT JOIN surveys AS survey ON survey.id = counted.survey_id
-    LEFT JOIN told ON told.survey_id = counted.survey_id AND told.question_id = counted.question_id
+        * EXCLUDE (labels, shown_answer), max(labels) OVER question AS labels, max(shown_answer) OVER question AS shown_answer
+    FROM summed
+    WINDOW question AS (PARTITION BY survey_id, question_id)
+    QUALIFY shown IS NOT NULL
 )
 SELECT
-    survey_id, question_id, survey_name, question_text, item, shown, chosen_left, chosen_right, left_label, right_label,
-    best, worst, (best - worst) / shown AS score
-FROM named;
+    named.survey_id, named.question_id, survey.name AS survey_name,
+    coalesce(question.question_text, named.shown_answer.text) AS question_text, item, shown, chosen_left, chosen_right,
+    labels.left AS left_label, labels.right AS right_label, best, worst, (best - worst) / scored AS score
+FROM named
+LEFT JOIN surveys AS survey ON survey.id = named.survey_id
+LEFT JOIN current_questions AS question
+    ON question.survey_id = named.survey_id AND question.question_id = named.question_id;
 
 -- Themes of answers, by week of the answer.
 -- One row: one theme in one survey in one week.
--- Left out: themes that have vanished or name no survey, and those of answers that are deleted or have vanished.
+-- Left out: themes that have vanished, and those of answers that are deleted or have vanished.
 -- answers of several weeks, or of several surveys, may be added up; themed_answers of several themes may not.
 CREATE OR REPLACE VIEW "theme_trend" AS
 WITH dated AS (
@@ -1527,36 +1960,42 @@ SELECT
     counted.week, counted.survey_id, survey.name AS survey_name, counted.theme, counted.answers, based.themed_answers,
     counted.answers / based.themed_answers AS share
 FROM counted
-JOIN based ON based.week = counted.week AND based.survey_id = counted.survey_id
+JOIN based ON based.week = counted.week AND based.survey_id IS NOT DISTINCT FROM counted.survey_id
 LEFT JOIN surveys AS survey ON survey.id = counted.survey_id;
 
 -- How far visitors get in a survey: question by question, how many of its sessions were shown it and answered it.
 -- One row: one question of one survey that was shown at least once.
 -- Order by question_ordinal.
--- Left out: answers that are deleted or have vanished at the service, answers that name no survey.
+-- Left out: answers that are deleted or have vanished at the service.
 CREATE OR REPLACE VIEW "survey_funnel" AS
-WITH shown AS (
+WITH counted AS (
     SELECT
         survey_id, question_id, count(*) AS shown,
         count(*) FILTER (NOT is_skipped) AS answered,
         count(*) FILTER (is_skipped) AS skipped,
-        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown_answer
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown_answer,
+        NULL::BIGINT AS sessions
     FROM current_responses
     GROUP BY survey_id, question_id
+    UNION ALL
+    SELECT survey_id, NULL, NULL, NULL, NULL, NULL, count(DISTINCT response_group_uid)
+    FROM current_responses
+    GROUP BY survey_id
 ),
-held AS (
-    SELECT survey_id, count(DISTINCT response_group_uid) AS sessions FROM current_responses GROUP BY survey_id
+shown AS (
+    SELECT * EXCLUDE (sessions), max(sessions) OVER (PARTITION BY survey_id) AS sessions
+    FROM counted
+    QUALIFY question_id IS NOT NULL
 )
 SELECT
     shown.survey_id, survey.name AS survey_name, question.question_ordinal, shown.question_id,
     coalesce(question.question_text, shown.shown_answer.text) AS question_text,
-    held.sessions, shown.shown, shown.answered, shown.skipped,
-    shown.shown / held.sessions AS shown_share,
-    shown.answered / held.sessions AS answered_share
+    shown.sessions, shown.shown, shown.answered, shown.skipped,
+    shown.shown / shown.sessions AS shown_share,
+    shown.answered / shown.sessions AS answered_share
 FROM shown
-JOIN held ON held.survey_id = shown.survey_id
 LEFT JOIN surveys AS survey ON survey.id = shown.survey_id
-LEFT JOIN questions AS question ON question.survey_id = shown.survey_id AND question.question_id = shown.question_id;
+LEFT JOIN current_questions AS question ON question.survey_id = shown.survey_id AND question.question_id = shown.question_id;
 
 -- Answers, sessions and visitors by day and survey.
 -- One row: one survey on one day on which it was answered.
@@ -1603,7 +2042,7 @@ SELECT
     shown, answered, skipped, skipped / shown AS skipped_share, sent_null, sent_empty, sent_nothing
 FROM counted
 LEFT JOIN surveys AS survey ON survey.id = counted.survey_id
-LEFT JOIN questions AS question
+LEFT JOIN current_questions AS question
     ON question.survey_id = counted.survey_id AND question.question_id = counted.question_id;
 
 -- The answers in people's own words: texts, and what was said in recordings.
@@ -1682,6 +2121,7 @@ LEFT JOIN surveys AS survey ON survey.id = timed.survey_id;
 -- A webhook of a study without a session counts as a session of its own.
 -- A UUID in capitals or in braces is the same session as without.
 -- Webhooks are sent once and may be lost, and no list shows what was sent or seen: a stage without a time may have been reached.
+-- A session was shown the set of questions that was current when it began; or the next one, if it has an answer to a question that only the next one has: the rule of answer_versions.
 CREATE OR REPLACE VIEW "session_stages" AS
 WITH deliveries AS (
     SELECT
@@ -1715,29 +2155,23 @@ reported AS (
     FROM deliveries
     GROUP BY session
 ),
-placed AS (
-    SELECT
-        answer.response_group_uid, answer.survey_id, answer.created_at, answer.question_id, answer.is_skipped,
-        question.question_ordinal
-    FROM current_responses AS answer
-    LEFT JOIN questions AS question
-        ON question.survey_id = answer.survey_id AND question.question_id = answer.question_id
-),
 scanned AS (
     SELECT
         response_group_uid, max(survey_id) AS survey_id, min(created_at) AS begun_at,
         min(created_at) FILTER (NOT is_skipped) AS answered_at,
-        max(question_ordinal) AS last_ordinal,
-        min({'at': created_at, 'ordinal': coalesce(question_ordinal, 9223372036854775807), 'id': question_id}).id
-            AS first_question_id
-    FROM placed
+        list(question_id) AS shown_ids, list(created_at) AS shown_at
+    FROM current_responses
     GROUP BY response_group_uid
 ),
-ends AS (
+sets AS (
     SELECT
-        survey_id, max(question_ordinal) AS last_ordinal, arg_min(question_id, question_ordinal) AS first_question_id
-    FROM questions
-    GROUP BY survey_id
+        survey_id, set_version, question_ids,
+        coalesce(shown_from, TIMESTAMP '0001-01-01 00:00:00') AS begins,
+        coalesce(shown_until, TIMESTAMP '9999-12-31 23:59:59.999999') AS ends,
+        lead(set_version) OVER survey AS next_version, lead(question_ids) OVER survey AS next_ids,
+        [id FOR id IN lead(question_ids) OVER survey IF NOT list_contains(question_ids, id)] AS new_ids
+    FROM survey_question_sets
+    WINDOW survey AS (PARTITION BY survey_id ORDER BY set_version)
 ),
 joined AS (
     SELECT
@@ -1745,23 +2179,38 @@ joined AS (
         coalesce(scanned.survey_id, reported.survey_id) AS survey_id,
         least(scanned.begun_at, reported.begun_at) AS begun_at,
         reported.sent_at, reported.seen_at, least(scanned.answered_at, reported.answered_at) AS answered_at, reported.submitted_at,
-        scanned.last_ordinal, scanned.first_question_id, reported.platform, reported.sent_trigger, reported.answer_trigger,
+        scanned.begun_at AS shown_first_at, scanned.shown_ids, scanned.shown_at, reported.platform, reported.sent_trigger, reported.answer_trigger,
         CASE WHEN reported.begun_at IS NULL THEN 'scan' WHEN scanned.begun_at IS NULL AND NOT reported.is_listed THEN 'webhook' ELSE 'both' END
             AS known_by
     FROM scanned
     FULL JOIN reported
         ON reported.response_group_uid = coalesce(TRY_CAST(scanned.response_group_uid AS UUID)::VARCHAR, scanned.response_group_uid)
+),
+placed AS (
+    SELECT
+        joined.*,
+        CASE WHEN list_has_any(joined.shown_ids, sets.new_ids) THEN sets.next_version ELSE sets.set_version END AS question_set,
+        CASE WHEN list_has_any(joined.shown_ids, sets.new_ids) THEN sets.next_ids ELSE sets.question_ids END AS question_ids
+    FROM joined
+    LEFT JOIN sets
+        ON sets.survey_id = joined.survey_id AND joined.begun_at >= sets.begins AND joined.begun_at < sets.ends
 )
 SELECT
     joined.response_group_uid, joined.survey_id, joined.begun_at, joined.sent_at, joined.seen_at, joined.answered_at,
     joined.submitted_at,
-    joined.submitted_at IS NOT NULL OR coalesce(joined.last_ordinal >= ends.last_ordinal, false) AS is_completed,
+    joined.submitted_at IS NOT NULL OR coalesce(list_contains(joined.shown_ids, joined.question_ids[-1]), false) AS is_completed,
     coalesce(joined.sent_trigger, joined.answer_trigger, snapshot.triggering_event) AS triggering_event,
     coalesce(joined.platform, survey.platform) AS platform,
-    coalesce(joined.first_question_id, ends.first_question_id) AS first_question_id,
-    joined.known_by
-FROM joined
-LEFT JOIN ends ON ends.survey_id = joined.survey_id
+    -- Of answers at one time, the first by position in the set.
+    CASE
+        WHEN joined.shown_ids IS NULL THEN joined.question_ids[1]
+        ELSE list_min([
+            {'place': coalesce(nullif(list_position(joined.question_ids, shown_ids[i]), 0), 2147483647), 'id': shown_ids[i]}
+            FOR i IN range(1, len(shown_ids) + 1) IF shown_at[i] = shown_first_at
+        ]).id
+    END AS first_question_id,
+    joined.known_by, joined.question_set
+FROM placed AS joined
 LEFT JOIN surveys AS survey ON survey.id = joined.survey_id
 LEFT JOIN (
     SELECT response_group_uid, max(triggering_event) AS triggering_event FROM visitor_snapshots GROUP BY response_group_uid
@@ -1981,45 +2430,62 @@ LEFT JOIN surveys AS survey ON survey.id = counted.survey_id;
 -- Call it as a table: FROM likert_by_segment('os'), or FROM likert_by_segment('metadata:campaign', answers_min := 30).
 -- One row: one segment of one question of one survey.
 -- Order by survey_id, question_id, answers DESC.
--- Left out: skipped answers, values that are not whole or lie outside the scale (see likert_distribution), answers that are deleted or have vanished.
+-- Left out: skipped answers, values that are not whole, outside the scale or not rated (see likert_values), answers that are deleted or have vanished.
+-- Each answer is held against the scale of the version that it was given to, as in likert_top_two.
 -- A segment with fewer answers than answers_min has its count and no figure.
 CREATE OR REPLACE MACRO "likert_by_segment"(segment, answers_min := 5) AS TABLE
-WITH scaled AS (
-    SELECT answer.survey_id, answer.question_id, cut.segment_value, answer.answer_number AS value, scale.scale_min, scale.scale_max
-    FROM current_responses AS answer
-    JOIN likert_top_two AS scale
-        ON scale.survey_id = answer.survey_id AND scale.question_id = answer.question_id
+WITH valued AS (
+    SELECT
+        answer.survey_id, answer.question_id, cut.segment_value, answer.answer_number AS value, held.kind, held.version,
+        held.scale_min, held.scale_max, held.scale_max - held.scale_min >= 2 AS has_box
+    FROM answer_versions AS answer
+    JOIN likert_values AS held
+        ON held.survey_id IS NOT DISTINCT FROM answer.survey_id AND held.question_id = answer.question_id
+        AND held.version IS NOT DISTINCT FROM answer.version AND held.value IS NOT DISTINCT FROM answer.answer_number
     JOIN answer_segments(segment) AS cut
         ON cut.response_group_uid = answer.response_group_uid AND cut.question_id = answer.question_id
-    WHERE answer.question_type = 'LIKERT' AND answer.answer_number = floor(answer.answer_number)
-        AND answer.answer_number BETWEEN scale.scale_min AND scale.scale_max
+    WHERE answer.question_type = 'LIKERT' AND NOT answer.is_skipped AND held.kind <> 'outside'
 ),
 counted AS (
     SELECT
-        survey_id, question_id, segment_value, scale_min, scale_max, count(*) AS answers,
-        sum(value) AS total, sum(value * value) AS squares,
-        CASE WHEN scale_max - scale_min >= 2 THEN count(*) FILTER (value >= scale_max - 1) END AS top
-    FROM scaled
-    GROUP BY survey_id, question_id, segment_value, scale_min, scale_max
+        survey_id, question_id, segment_value, count(*) FILTER (kind = 'point') AS answers,
+        sum(value) FILTER (kind = 'point') AS total, sum(value * value) FILTER (kind = 'point') AS squares,
+        count(*) FILTER (kind = 'point' AND has_box) AS boxed,
+        count(*) FILTER (kind = 'point' AND has_box AND value >= scale_max - 1) AS top,
+        count(*) FILTER (kind = 'not rated') AS not_rated
+    FROM valued
+    GROUP BY survey_id, question_id, segment_value
+),
+scales AS (
+    SELECT
+        survey_id, question_id,
+        max({'version': coalesce(version, 0), 'min': scale_min, 'max': scale_max}) FILTER (kind = 'point') AS scale
+    FROM likert_values
+    GROUP BY survey_id, question_id
 ),
 shown AS (
-    SELECT *, CASE WHEN answers >= answers_min THEN answers END AS enough FROM counted
+    SELECT
+        *, CASE WHEN answers >= answers_min THEN answers END AS enough,
+        CASE WHEN answers >= answers_min THEN nullif(boxed, 0) END AS enough_boxed
+    FROM counted
 )
 SELECT
     shown.survey_id, shown.question_id, survey.name AS survey_name, shown.segment_value, shown.answers,
     total / enough AS mean,
     sqrt(greatest(squares - total ** 2 / enough, 0) / nullif(enough - 1, 0) / enough) AS mean_standard_error,
-    top / enough AS top_two_share,
-    sqrt((top / enough) * (1 - top / enough) / enough) AS top_two_standard_error,
-    shown.scale_min, shown.scale_max
+    top / enough_boxed AS top_two_share,
+    sqrt((top / enough_boxed) * (1 - top / enough_boxed) / enough_boxed) AS top_two_standard_error,
+    scales.scale.min AS scale_min, scales.scale.max AS scale_max, shown.not_rated
 FROM shown
-LEFT JOIN surveys AS survey ON survey.id = shown.survey_id;
+JOIN scales ON scales.survey_id IS NOT DISTINCT FROM shown.survey_id AND scales.question_id = shown.question_id
+LEFT JOIN surveys AS survey ON survey.id = shown.survey_id
+WHERE shown.answers > 0 OR shown.not_rated > 0;
 
 -- Which options were chosen by segment, as a share of those who answered (MULTIPLECHOICE, MULTIPLESELECT). Called with segment: How to divide the answers into segments; see answer_segments. answers_min := 5: Minimum answers of a segment; smaller segments have no row.
 -- Call it as a table: FROM choices_by_segment('language'), or FROM choices_by_segment('url_path', answers_min := 30).
 -- One row: one option of one question in one segment.
 -- Options that nobody in the segment chose have no row.
--- Left out: skipped answers, answers that are deleted or have vanished, answers that name no survey.
+-- Left out: skipped answers, answers that are deleted or have vanished.
 -- An option that one answer names twice counts once.
 -- Segments with fewer answers than answers_min are left out.
 CREATE OR REPLACE MACRO "choices_by_segment"(segment, answers_min := 5) AS TABLE
@@ -2031,7 +2497,6 @@ answered AS (
     FROM current_responses AS answer
     JOIN cut ON cut.response_group_uid = answer.response_group_uid AND cut.question_id = answer.question_id
     WHERE answer.question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND NOT answer.is_skipped
-        AND answer.survey_id IS NOT NULL
     GROUP BY ALL
     HAVING count(*) >= answers_min
 ),
@@ -2051,7 +2516,7 @@ SELECT
     sqrt((chosen.chosen / answered.answered) * (1 - chosen.chosen / answered.answered) / answered.answered) AS standard_error
 FROM chosen
 JOIN answered
-    ON answered.survey_id = chosen.survey_id AND answered.question_id = chosen.question_id
+    ON answered.survey_id IS NOT DISTINCT FROM chosen.survey_id AND answered.question_id = chosen.question_id
     AND answered.segment_value IS NOT DISTINCT FROM chosen.segment_value
 LEFT JOIN surveys AS survey ON survey.id = chosen.survey_id;
 
@@ -2188,115 +2653,553 @@ FROM summed
 LEFT JOIN statuses ON statuses.survey_id = summed.survey_id
 LEFT JOIN surveys AS survey ON survey.id = summed.survey_id;
 
+-- NPS, top-two box and choice shares as the view figures showed them at a moment. Called with moment: A moment, UTC.
+-- Call it as a table: FROM figures_as_of(TIMESTAMP '2026-04-01 00:00:00').
+-- The moment is UTC.
+-- One row: one figure of one question of one survey; of choice shares, one option.
+-- Options that nobody chose have no row.
+-- Left out: answers that responses_as_of leaves out: not yet found, deleted or gone at the moment, or of people who were erased since.
+-- Only what was known at the moment counts: the answers as they were, and the definitions of surveys that scans had seen.
+-- The figure of a moment is the same whenever it is asked for.
+CREATE OR REPLACE MACRO "figures_as_of"(moment) AS TABLE
+WITH known_questions AS (
+    SELECT * REPLACE (
+        CASE WHEN valid_to <= moment::TIMESTAMP THEN valid_to END AS valid_to,
+        valid_to IS NULL OR valid_to > moment::TIMESTAMP AS is_current
+    )
+    FROM survey_question_history WHERE valid_from <= moment::TIMESTAMP
+),
+known_options AS (
+    SELECT * REPLACE (
+        CASE WHEN valid_to <= moment::TIMESTAMP THEN valid_to END AS valid_to,
+        valid_to IS NULL OR valid_to > moment::TIMESTAMP AS is_current
+    )
+    FROM survey_question_option_history WHERE valid_from <= moment::TIMESTAMP
+),
+current_responses AS MATERIALIZED (
+    SELECT response_group_uid, question_id, survey_id, visitor_id, visitor_uuid, question_type, question_text,
+        created_at, answer_text, answer_number, is_skipped, selected_indexes
+    FROM responses_as_of(moment)
+),
+question_versions AS (
+WITH defined AS (
+    SELECT *, coalesce(valid_to, TIMESTAMP '9999-12-31 23:59:59.999999') AS ends
+    FROM known_questions
+    WHERE question_id IS NOT NULL
+),
+-- Of definitions that stand at the same time the first counts; another counts from the end of the first.
+candidates AS (
+    SELECT *, valid_from AS begins FROM defined
+    UNION ALL
+    SELECT DISTINCT later.*, earlier.ends
+    FROM defined AS later
+    JOIN defined AS earlier
+        ON earlier.survey_id = later.survey_id AND earlier.question_id = later.question_id
+        AND earlier.question_ordinal < later.question_ordinal
+        AND earlier.ends > later.valid_from AND earlier.ends < later.ends
+),
+numbered AS (
+    SELECT
+        candidate.*, row_number() OVER question AS version, lead(candidate.begins) OVER question AS shown_until
+    FROM candidates AS candidate
+    ANTI JOIN defined AS earlier
+        ON earlier.survey_id = candidate.survey_id AND earlier.question_id = candidate.question_id
+        AND earlier.question_ordinal < candidate.question_ordinal
+        AND earlier.valid_from <= candidate.begins AND earlier.ends > candidate.begins
+    WINDOW question AS (PARTITION BY candidate.survey_id, candidate.question_id ORDER BY candidate.begins)
+),
+labelled AS (
+    SELECT
+        question.survey_id, question.question_ordinal, question.valid_from,
+        list(option.label ORDER BY option.option_ordinal) AS option_labels
+    FROM known_questions AS question
+    JOIN known_options AS option
+        ON option.survey_id = question.survey_id AND option.question_ordinal = question.question_ordinal
+        AND option.valid_from <= question.valid_from
+        AND coalesce(option.valid_to, TIMESTAMP '9999-12-31 23:59:59.999999') > question.valid_from
+    GROUP BY question.survey_id, question.question_ordinal, question.valid_from
+)
+SELECT
+    numbered.survey_id, question_id, version, numbered.question_ordinal, question_type, question_text, intro_text,
+    left_label, right_label, options, options_properties, routing_options, begins AS valid_from,
+    least(valid_to, shown_until) AS valid_to,
+    CASE WHEN version > 1 THEN begins END AS shown_from, shown_until,
+    least(valid_to, shown_until) IS NULL AS is_current,
+    labelled.option_labels
+FROM numbered
+LEFT JOIN labelled
+    ON labelled.survey_id = numbered.survey_id AND labelled.question_ordinal = numbered.question_ordinal
+    AND labelled.valid_from = numbered.valid_from
+),
+question_scales AS (
+WITH spelled AS (
+    SELECT
+        survey_id, question_id, version, option_labels AS labels,
+        try_cast(regexp_extract(options_properties, '"range"\s*:\s*"?([0-9]{1,2})\s*["},]', 1) AS BIGINT) AS value_range,
+        -- Without apostrophes, a number in front, and marks at the ends.
+        [regexp_replace(replace(replace(lower(label), '''', ''), '’', ''), '^[^\pL\pN]*([0-9]+[^\pL\pN]+)?(.*?)[^\pL\pN]*$', '\2', 's')
+            FOR label IN option_labels] AS words,
+        [try_cast(regexp_extract(label, '^\s*([+-]?[0-9]{1,4})([^0-9]|$)', 1) AS BIGINT) FOR label IN option_labels]
+            AS numbers,
+        -- The beginning of a range (1-2, 1 to 2), of a fraction, or of "5+".
+        [regexp_matches(label, '^\s*[+-]?[0-9]+([.,+]|\s*(-|–|—|−|~|〜|～|/|to|bis|à|a)\s*[+-]?[0-9]|\s*\+)')
+            FOR label IN option_labels] AS are_spans
+    FROM question_versions
+    WHERE question_type = 'LIKERT'
+),
+phrased AS (
+    SELECT
+        *, [regexp_matches(lower(label), '^[\s(\[]*\pL{1,2}([./\\]\s*\pL{1,2}){1,3}[.)\]\s]*$') FOR label IN labels] AS are_short,
+        [regexp_matches(word, '^((n ?[./\\]? ?a|na|nsp|unknown|undecided|unsure|(im |i am |am )?not sure|not relevant|none of (the above|these)|other)$|(n ?[./\\] ?a\b|(not|non|in)[ -]?applicable|(it |this )?(does ?nt|does not|did not|didnt) apply|(i |we )?(do not|dont|did not|didnt|cannot|can not|cant|could not|couldnt) (know|say|tell|judge|rate|answer|assess|evaluate|comment|remember|recall)|unable to |no (opinion|answer|response|comment|idea)\b|(i |id |i would |would )*(prefer|rather|choose|wish) (not|to not)\b|(i )?(decline|refuse)d? to )|(keine? (angaben?|antwort|meinung|aussage)|(ich )?wei(ß|ss) (ich |es )?nicht|(das )?kann ich nicht|nicht (zutreffend|anwendbar|relevant|beurteilbar)|entfällt|möchte ich nicht|sans (objet|opinion|avis|réponse)|non (applicable|concerné)|(je )?ne (sais|sait|se prononce) pas|ne sapplique pas|(je )?préfère ne pas|no (aplica|procede|corresponde|contesta|opina)|(yo )?no (lo )?s(é|abe)|prefiero no|sin (opinión|respuesta)|n[ãa]o (se aplica|aplicável|sei|sabe)|prefiro n[ãa]o|sem (opinião|resposta))|(non (applicabile|pertinente|saprei|si applica|so$)|preferisco non|nessuna opinione|niet van toepassing|weet (ik )?niet|geen (mening|antwoord)|(dat )?(zeg|wil) ik (liever )?niet|vet (ej|inte|ikke)|ved ikke|(ej|inte|ikke) (tillämpligt|aktuellt|aktuelt|relevant)|ingen (åsikt|mening)|(vil|ønsker|vill) (ikke|inte)|en osaa sanoa|en tiedä|ei koske|nie (dotyczy|wiem)|trudno powiedzieć|wolę nie|nevím|neviem|netýká se|nechci|bilmiyorum|fikrim yok|uygun değil|(söylemek|belirtmek) istemiyorum|nem (tudom|vonatkozik)|nu (știu|stiu|se aplică)|tidak (tahu|berlaku)|không (biết|áp dụng))|(не (знаю|применимо|хочу отвечать)|неприменимо|затрудняюсь|нет (мнения|ответа)|важко сказати|δεν (ξέρω|γνωρίζω)|(分|わ)から?ない|わかりません|該当(なし|しない)|答えたくない|回答しない|無回答|不(适用|適用|知道|清楚|愿|願)|[无無]意[见見]|해당 ?(사항 ?)?없음|모름|모르겠|잘 모르|لا (أعرف|ينطبق)|לא (יודע|רלוונטי)))') FOR word IN words] AS are_phrases
+    FROM spelled
+),
+-- "Don't know" is a point beside "Know it well", and "-" is one beside "+".
+told AS (
+    SELECT
+        *, array_to_string([words[place] FOR place IN range(1, len(labels) + 1) IF NOT are_phrases[place]], ' ') AS others,
+        len([word FOR word IN words IF word = '']) AS marks
+    FROM phrased
+),
+ends AS (
+    SELECT
+        *, [place FOR place IN range(1, len(labels) + 1) IF NOT coalesce(
+            CASE
+                WHEN words[place] = '' THEN marks = 1 AND regexp_matches(labels[place], '^\s*[-–—?./…]\s*$')
+                WHEN are_phrases[place] THEN NOT coalesce(contains(others, nullif(regexp_extract(
+                    words[place], '(sure|relevant|applicable|apply|know|opinion|answer|decide|remember|recall)', 1
+                ), '')), false)
+                ELSE are_short[place]
+            END, false)] AS points
+    FROM told
+),
+measured AS (
+    SELECT
+        *, list_min(points) AS first_point, list_max(points) AS last_point,
+        [place FOR place IN range(list_min(points), list_max(points) + 1)
+            IF numbers[place] IS NOT NULL AND NOT are_spans[place]] AS places
+    FROM ends
+),
+shaped AS (
+    SELECT
+        *, list_min(places) AS first_number, list_max(places) AS last_number,
+        list_min([numbers[place] FOR place IN places]) AS low, list_max([numbers[place] FOR place IN places]) AS high,
+        len(list_distinct([numbers[place] - place FOR place IN places])) = 1 AS goes_up,
+        len(list_distinct([numbers[place] + place FOR place IN places])) = 1 AS goes_down
+    FROM measured
+),
+-- Words on one side of three or more numbers are no points, unless they stand for a number that is missing.
+judged AS (
+    SELECT
+        *, len(places) >= 2 AND len(places) = last_number - first_number + 1 AND (goes_up OR goes_down) AND CASE
+            WHEN first_number = first_point AND last_number = last_point THEN true
+            WHEN len(places) < 3 OR (first_number > first_point AND last_number < last_point) THEN false
+            WHEN len([place FOR place IN range(first_point, last_point + 1) IF (place < first_number OR place > last_number)
+                AND regexp_matches(labels[place], '(?i)\pN|^\s*(no|none|never|nothing|zero|not at all)\b')]) > 0 THEN false
+            WHEN (first_number > first_point) = goes_up THEN low <= 1
+            ELSE true
+        END AS is_counted
+    FROM shaped
+),
+scaled AS (
+    SELECT
+        *, CASE WHEN is_counted THEN low ELSE first_point END AS lowest,
+        CASE WHEN is_counted THEN high ELSE last_point END AS highest,
+        CASE WHEN is_counted THEN first_number ELSE first_point END AS first_place,
+        CASE WHEN is_counted THEN last_number ELSE last_point END AS last_place,
+        CASE WHEN last_place >= first_place AND len(labels) >= 2 THEN 'options' WHEN value_range >= 2 THEN 'properties' END AS scale_source
+    FROM judged
+)
+SELECT
+    survey_id, question_id, version,
+    CASE scale_source WHEN 'options' THEN lowest ELSE 1 END AS scale_min,
+    CASE scale_source WHEN 'options' THEN highest ELSE value_range END AS scale_max,
+    scale_source,
+    -- An option that is no point is known by its own number, by its position, or by the next number of the sequence.
+    CASE WHEN scale_source = 'options' THEN [value
+        FOR value IN list_sort(list_distinct(flatten([
+            [numbers[place], place, CASE
+                WHEN is_counted AND goes_up THEN lowest + place - first_place
+                WHEN is_counted THEN highest - (place - first_place)
+            END]
+            FOR place IN range(1, len(labels) + 1) IF place < first_place OR place > last_place
+        ])))
+        IF value < lowest OR value > highest
+    ] END AS not_rated_values
+FROM scaled
+WHERE scale_source IS NOT NULL
+),
+answer_versions AS (
+WITH answers AS (
+    SELECT
+        response_group_uid, question_id, survey_id, question_type, question_text, created_at, is_skipped, answer_number,
+        CASE
+            WHEN NOT is_skipped AND answer_text IS NOT NULL AND question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT')
+                THEN selected_indexes
+        END AS selected_indexes,
+        CASE
+            WHEN is_skipped OR answer_text IS NULL THEN NULL
+            WHEN question_type = 'MULTIPLECHOICE' THEN [answer_text]
+            WHEN question_type IS DISTINCT FROM 'MULTIPLESELECT' THEN NULL
+            WHEN starts_with(ltrim(answer_text), '[') AND json_valid(answer_text) THEN json_extract_string(answer_text, '$[*]')
+            -- One text beside several indexes names several options, or one of them.
+            WHEN len(selected_indexes) > 1 THEN NULL
+            ELSE [answer_text]
+        END AS chosen_labels
+    FROM current_responses
+),
+defined AS (
+    SELECT
+        version.survey_id, version.question_id, version.version, version.question_text, version.option_labels,
+        coalesce(version.shown_from, TIMESTAMP '0001-01-01 00:00:00') AS timed_from,
+        scale.scale_min, scale.scale_max, scale.scale_source, scale.not_rated_values,
+        list_concat(range(scale.scale_min, scale.scale_max + 1), scale.not_rated_values) AS scale_values,
+        count(*) OVER question > 1 AS has_changed
+    FROM question_versions AS version
+    LEFT JOIN question_scales AS scale
+        ON scale.survey_id = version.survey_id AND scale.question_id = version.question_id
+        AND scale.version = version.version
+    WINDOW question AS (PARTITION BY version.survey_id, version.question_id)
+),
+-- For each wording of a question that has changed, and without one (NULL) for all other answers: which version was shown when, and what
+-- the next one has that this one has not.
+spans AS (
+    SELECT
+        survey_id, question_id, wording, version,
+        CASE WHEN row_number() OVER worded = 1 THEN TIMESTAMP '0001-01-01 00:00:00' ELSE timed_from END AS begins,
+        coalesce(lead(timed_from) OVER worded, TIMESTAMP '9999-12-31 23:59:59.999999') AS ends,
+        lead(version) OVER worded AS next_version,
+        [label FOR label IN lead(option_labels) OVER worded IF NOT list_contains(coalesce(option_labels, []), label)] AS new_labels,
+        CASE WHEN scale_source IS NOT NULL THEN
+            [value::DOUBLE FOR value IN lead(scale_values) OVER worded IF NOT list_contains(scale_values, value)]
+        END AS new_values,
+        coalesce(len(option_labels), 0) AS options,
+        len(lead(option_labels) OVER worded) AS next_options,
+        question_text, scale_min, scale_max, scale_source, not_rated_values,
+        lead(scale_min) OVER worded AS next_min, lead(scale_max) OVER worded AS next_max,
+        lead(scale_source) OVER worded AS next_source, lead(not_rated_values) OVER worded AS next_not_rated
+    FROM (
+        SELECT *, NULL AS wording FROM defined
+        UNION ALL
+        SELECT *, question_text FROM defined WHERE has_changed AND question_text IS NOT NULL
+    )
+    WINDOW worded AS (PARTITION BY survey_id, question_id, wording ORDER BY version)
+),
+wordings AS (
+    SELECT survey_id, question_id, list(DISTINCT wording) AS wordings
+    FROM spans
+    WHERE wording IS NOT NULL
+    GROUP BY survey_id, question_id
+),
+placed AS (
+    SELECT
+        answer.*, span.* EXCLUDE (survey_id, question_id, question_text),
+        coalesce(span.question_text = answer.question_text, false) AS is_wording_shown,
+        CASE
+            WHEN span.next_version IS NULL THEN false
+            WHEN answer.question_type = 'LIKERT' THEN list_contains(span.new_values, answer.answer_number)
+            WHEN answer.question_type NOT IN ('MULTIPLECHOICE', 'MULTIPLESELECT') THEN false
+            WHEN answer.chosen_labels IS NULL THEN
+                list_max(answer.selected_indexes) BETWEEN span.options + 1 AND span.next_options
+            ELSE list_has_any(answer.chosen_labels, span.new_labels)
+        END AS is_next
+    FROM answers AS answer
+    LEFT JOIN wordings ON wordings.survey_id = answer.survey_id AND wordings.question_id = answer.question_id
+    LEFT JOIN spans AS span
+        ON span.survey_id = answer.survey_id AND span.question_id = answer.question_id
+        AND span.wording IS NOT DISTINCT FROM
+            CASE WHEN list_contains(wordings.wordings, answer.question_text) THEN answer.question_text END
+        AND answer.created_at >= span.begins AND answer.created_at < span.ends
+)
+SELECT
+    response_group_uid, question_id, survey_id,
+    CASE WHEN is_next THEN next_version ELSE version END AS version,
+    is_wording_shown, question_type, question_text, created_at, is_skipped, answer_number, chosen_labels,
+    CASE WHEN chosen_labels IS NULL OR len(chosen_labels) = len(selected_indexes) THEN selected_indexes END AS chosen_indexes,
+    CASE WHEN is_next THEN next_min ELSE scale_min END AS scale_min,
+    CASE WHEN is_next THEN next_max ELSE scale_max END AS scale_max,
+    CASE WHEN is_next THEN next_source ELSE scale_source END AS scale_source,
+    CASE WHEN is_next THEN next_not_rated ELSE not_rated_values END AS not_rated_values
+FROM placed
+),
+current_choices AS (
+WITH reported AS (
+    SELECT
+        survey_id, question_id, version, selected_index,
+        CASE WHEN min(label) = max(label) THEN min(label) END AS label
+    FROM (
+        SELECT
+            survey_id, question_id, version, unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index
+        FROM answer_versions
+        WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND chosen_indexes IS NOT NULL
+    )
+    GROUP BY survey_id, question_id, version, selected_index
+    QUALIFY bool_or(count(label) < count(*)) OVER (PARTITION BY survey_id, question_id)
+),
+-- Evidence for the index of the first option: options that are sent with their index, and the ends of the range.
+signs AS (
+    SELECT
+        reported.survey_id, reported.question_id, reported.version, reported.selected_index, reported.label,
+        defined.option_labels AS labels,
+        reported.selected_index - nullif(list_position(defined.option_labels, reported.label), 0) + 1 AS sign,
+        min(reported.selected_index) OVER version_of AS lowest,
+        max(reported.selected_index) OVER version_of AS highest
+    FROM reported
+    LEFT JOIN question_versions AS defined
+        ON defined.survey_id = reported.survey_id AND defined.question_id = reported.question_id
+        AND defined.version = reported.version
+    WINDOW version_of AS (PARTITION BY reported.survey_id, reported.question_id, reported.version)
+),
+ranged AS (
+    SELECT
+        *, CASE
+            WHEN lowest = 0 AND highest < len(labels) THEN 0
+            WHEN lowest > 0 AND highest = len(labels) THEN 1
+        END AS range_sign
+    FROM signs
+),
+weighed AS (
+    SELECT
+        *, least(min(range_sign) OVER question, min(sign) OVER question) AS least_sign,
+        greatest(max(range_sign) OVER question, max(sign) OVER question) AS greatest_sign
+    FROM ranged
+    WINDOW question AS (PARTITION BY survey_id, question_id)
+),
+named AS (
+    SELECT
+        survey_id, question_id, version, selected_index, label,
+        CASE
+            WHEN least_sign = greatest_sign AND least_sign IN (0, 1) AND selected_index >= least_sign
+                THEN labels[selected_index - least_sign + 1]
+        END AS option_label
+    FROM weighed
+)
+SELECT
+    part.response_group_uid, part.question_id, part.survey_id, part.created_at, part.choice_ordinal, part.selected_index,
+    coalesce(part.label, named.option_label, named.label) AS label,
+    CASE
+        WHEN part.label IS NOT NULL THEN 'answer'
+        WHEN named.option_label IS NOT NULL THEN 'options'
+        WHEN named.label IS NOT NULL THEN 'other answers'
+    END AS label_source,
+    part.version
+FROM (
+    SELECT
+        response_group_uid, question_id, survey_id, version, created_at,
+        unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index,
+        unnest(range(1, coalesce(len(chosen_labels), len(chosen_indexes)) + 1)) AS choice_ordinal
+    FROM answer_versions
+    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND NOT is_skipped
+) AS part
+LEFT JOIN named
+    ON named.survey_id = part.survey_id AND named.question_id = part.question_id
+    AND named.version IS NOT DISTINCT FROM part.version
+    AND named.selected_index = CASE WHEN part.label IS NULL THEN part.selected_index END
+),
+nps_answers AS (
+SELECT
+    response_group_uid, question_id, survey_id,
+    coalesce(visitor_id::VARCHAR, visitor_uuid, response_group_uid) AS visitor_key,
+    question_text, created_at,
+    created_at::DATE AS day,
+    date_trunc('week', created_at)::DATE AS week,
+    date_trunc('month', created_at)::DATE AS month,
+    answer_number AS score
+FROM current_responses
+WHERE question_type = 'NPS' AND answer_number IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+),
+likert_values AS (
+WITH counted AS (
+    SELECT
+        survey_id, question_id, version, is_skipped, try_cast(answer_number AS BIGINT) AS value, count(*) AS answers,
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL) AS shown,
+        any_value(scale_min) AS scale_min, any_value(scale_max) AS scale_max, any_value(scale_source) AS scale_source,
+        any_value(not_rated_values) AS not_rated_values
+    FROM answer_versions
+    WHERE question_type = 'LIKERT' AND (answer_number IS NULL OR answer_number = floor(answer_number))
+    GROUP BY survey_id, question_id, version, is_skipped, value
+),
+defined AS (
+    SELECT
+        *, min(value) FILTER (scale_source IS NULL AND value BETWEEN 0 AND 10) OVER question AS lowest,
+        max(value) FILTER (scale_source IS NULL AND value BETWEEN 0 AND 10) OVER question AS highest,
+        max(shown) OVER question AS last_shown
+    FROM counted
+    WINDOW question AS (PARTITION BY survey_id, question_id)
+),
+usual AS (
+    SELECT
+        *, CASE WHEN lowest = 0 THEN 0 ELSE 1 END AS usual_min,
+        CASE WHEN highest <= usual_min + 4 THEN usual_min + 4 WHEN highest <= usual_min + 6 THEN usual_min + 6 ELSE 10 END AS usual_max
+    FROM defined
+),
+scaled AS (
+    SELECT
+        survey_id, question_id, version, value, answers, last_shown, not_rated_values,
+        CASE WHEN scale_source IS NULL AND highest IS NOT NULL THEN usual_min ELSE scale_min END AS scale_min,
+        CASE WHEN scale_source IS NULL AND highest IS NOT NULL THEN usual_max ELSE scale_max END AS scale_max,
+        CASE
+            WHEN scale_source IS NOT NULL THEN scale_source
+            WHEN lowest = usual_min AND highest = usual_max THEN 'observed'
+            WHEN highest IS NOT NULL THEN 'usual'
+        END AS scale_source
+    FROM usual
+    WHERE NOT is_skipped
+)
+SELECT
+    survey_id, question_id, version, value, answers,
+    CASE
+        WHEN value BETWEEN scale_min AND scale_max THEN 'point'
+        WHEN value IS NULL OR list_contains(not_rated_values, value) THEN 'not rated'
+        ELSE 'outside'
+    END AS kind,
+    scale_min, scale_max, scale_source, last_shown.text AS last_question_text
+FROM scaled
+),
+likert_top_two AS (
+WITH counted AS (
+    SELECT
+        survey_id, question_id,
+        coalesce(sum(answers) FILTER (kind = 'point'), 0)::BIGINT AS answers,
+        coalesce(sum(answers) FILTER (kind = 'not rated'), 0)::BIGINT AS not_rated,
+        sum(value * answers) FILTER (kind = 'point')::DOUBLE AS total,
+        (sum(answers) FILTER (kind = 'point' AND scale_max - scale_min >= 2))::BIGINT AS boxed,
+        coalesce(sum(answers) FILTER (kind = 'point' AND scale_max - scale_min >= 2 AND value >= scale_max - 1), 0)::BIGINT AS top,
+        coalesce(sum(answers) FILTER (kind = 'point' AND scale_max - scale_min >= 2 AND value <= scale_min + 1), 0)::BIGINT AS bottom,
+        max({'version': coalesce(version, 0), 'min': scale_min, 'max': scale_max, 'source': scale_source})
+            FILTER (kind = 'point') AS scale,
+        max(last_question_text) AS last_text
+    FROM likert_values
+    GROUP BY survey_id, question_id
+    HAVING count(*) FILTER (kind = 'point') > 0
+)
+SELECT
+    counted.survey_id, counted.question_id, survey.name AS survey_name,
+    coalesce(question.question_text, last_text) AS question_text,
+    answers, total / answers AS mean,
+    CASE WHEN boxed > 0 THEN top END AS top_two, top / boxed AS top_two_share,
+    CASE WHEN boxed > 0 THEN bottom END AS bottom_two, bottom / boxed AS bottom_two_share,
+    scale.min AS scale_min, scale.max AS scale_max, scale.source AS scale_source, boxed, not_rated
+FROM counted
+LEFT JOIN surveys AS survey ON survey.id = counted.survey_id
+LEFT JOIN current_questions AS question
+    ON question.survey_id = counted.survey_id AND question.question_id = counted.question_id
+),
+choice_share AS (
+WITH counted AS (
+    SELECT
+        survey_id, question_id, label, CASE WHEN label IS NULL THEN selected_index END AS selected_index,
+        count(DISTINCT response_group_uid) AS chosen, NULL::BIGINT AS answered, NULL AS shown_answer
+    FROM current_choices
+    GROUP BY ALL
+    UNION ALL
+    SELECT
+        survey_id, question_id, NULL, NULL, NULL, count(*) FILTER (NOT is_skipped),
+        max({'at': created_at, 'text': question_text}) FILTER (question_text IS NOT NULL)
+    FROM current_responses
+    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT')
+    GROUP BY survey_id, question_id
+),
+based AS (
+    SELECT
+        survey_id, question_id, label, selected_index, chosen, max(answered) OVER question AS answered,
+        max(shown_answer) OVER question AS shown_answer
+    FROM counted
+    WINDOW question AS (PARTITION BY survey_id, question_id)
+    QUALIFY chosen IS NOT NULL
+)
+SELECT
+    based.survey_id, based.question_id, survey.name AS survey_name,
+    coalesce(question.question_text, based.shown_answer.text) AS question_text,
+    based.label, based.selected_index, based.chosen, based.answered,
+    based.chosen / based.answered AS share
+FROM based
+LEFT JOIN surveys AS survey ON survey.id = based.survey_id
+LEFT JOIN current_questions AS question
+    ON question.survey_id = based.survey_id AND question.question_id = based.question_id
+),
+figures AS (
+WITH scores AS (
+    SELECT survey_id, question_id, count(*) AS answers, sum(worth) AS total, sum(worth * worth) AS squares
+    FROM (SELECT *, CASE WHEN score >= 9 THEN 100 WHEN score >= 7 THEN 0 ELSE -100 END AS worth FROM nps_answers)
+    GROUP BY survey_id, question_id
+),
+shares AS (
+    SELECT
+        survey_id, question_id, 'top_two_share' AS figure, NULL AS label, NULL AS selected_index, boxed AS answers,
+        top_two_share AS value
+    FROM likert_top_two
+    WHERE boxed > 0
+    UNION ALL
+    SELECT survey_id, question_id, 'choice_share', label, selected_index, answered, share FROM choice_share
+)
+SELECT
+    survey_id, question_id, 'nps' AS figure, NULL::VARCHAR AS label, NULL::BIGINT AS selected_index, answers,
+    total / answers AS value,
+    CASE WHEN answers > 1 THEN
+        sqrt(greatest(squares - total::DOUBLE ** 2 / answers, 0) / (answers - 1) / answers) END AS standard_error
+FROM scores
+UNION ALL
+SELECT
+    survey_id, question_id, figure, label, selected_index, answers, value,
+    CASE WHEN answers > 1 THEN sqrt(value * (1 - value) / answers) END
+FROM shares
+)
+SELECT survey_id, question_id, figure, label, selected_index, answers, value, standard_error FROM figures;
+
 -- NPS, top-two box and choice shares as the warehouse knew them at two moments. Called with earlier: The earlier moment, UTC. later: The later moment, UTC.
 -- Call it as a table: FROM figure_changes(TIMESTAMP '2026-04-01 00:00:00', TIMESTAMP '2026-04-08 00:00:00').
 -- One row: one figure of one question of one survey.
 -- A question that has no answer that counts at either moment has no row.
--- Left out: answers that name no survey, that were deleted or gone at the moment, or whose people were erased since.
+-- Left out: answers that were deleted or gone at the moment, or whose people were erased since.
+-- Each side is figures_as_of its moment: versions, scales and options are those that were known then.
+-- So the figure of a moment stays the same, whatever arrives later.
 -- The answers of the earlier moment are among those of the later one, so the two errors do not add up to one of the change.
--- Scales are the current ones, see likert_top_two.
--- A chosen option is what most answers call its index; without an index, the text of the answer.
+-- An option that nobody had chosen at one of the moments has the share 0 there, if the question had an answer.
 CREATE OR REPLACE MACRO "figure_changes"(earlier, later) AS TABLE
-WITH known AS (
-    SELECT 'before' AS side, * FROM responses_as_of(earlier)
+WITH sides AS (
+    SELECT true AS is_before, * FROM figures_as_of(earlier)
     UNION ALL
-    SELECT 'after' AS side, * FROM responses_as_of(later)
-),
-scores AS (
-    SELECT side, survey_id, question_id, count(*) AS answers, sum(worth) AS total, sum(worth * worth) AS squares
-    FROM (
-        SELECT side, survey_id, question_id, CASE WHEN answer_number >= 9 THEN 100 WHEN answer_number >= 7 THEN 0 ELSE -100 END AS worth
-        FROM known
-        WHERE question_type = 'NPS' AND answer_number IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10) AND survey_id IS NOT NULL
-    )
-    GROUP BY side, survey_id, question_id
-),
-boxes AS (
-    SELECT
-        known.side, known.survey_id, known.question_id, count(*) AS answers,
-        count(*) FILTER (known.answer_number >= scale.scale_max - 1) / count(*) AS share
-    FROM known
-    JOIN likert_top_two AS scale ON scale.survey_id = known.survey_id AND scale.question_id = known.question_id
-    WHERE known.question_type = 'LIKERT' AND known.answer_number = floor(known.answer_number)
-        AND known.answer_number BETWEEN scale.scale_min AND scale.scale_max AND scale.scale_max - scale.scale_min >= 2
-    GROUP BY known.side, known.survey_id, known.question_id
-),
-called AS (
-    -- What most answers call an index; of names that are as frequent, the first.
-    SELECT survey_id, question_id, selected_index, label
-    FROM (
-        SELECT survey_id, question_id, selected_index, label, count(*) AS times
-        FROM response_choices
-        WHERE selected_index IS NOT NULL AND label IS NOT NULL
-        GROUP BY survey_id, question_id, selected_index, label
-    )
-    QUALIFY row_number() OVER (PARTITION BY survey_id, question_id, selected_index ORDER BY times DESC, label) = 1
-),
-answered AS (
-    SELECT side, survey_id, question_id, count(*) AS answers
-    FROM known
-    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND NOT is_skipped AND survey_id IS NOT NULL
-    GROUP BY side, survey_id, question_id
-),
-picked AS (
-    SELECT
-        side, response_group_uid, survey_id, question_id, answer_text,
-        unnest(CASE WHEN len(selected_indexes) > 0 THEN selected_indexes ELSE [NULL::BIGINT] END) AS selected_index
-    FROM known
-    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND NOT is_skipped AND survey_id IS NOT NULL
-),
-chosen AS (
-    SELECT
-        picked.side, picked.survey_id, picked.question_id,
-        coalesce(called.label, CASE WHEN picked.selected_index IS NULL THEN picked.answer_text END) AS label,
-        count(DISTINCT picked.response_group_uid) AS chosen
-    FROM picked
-    LEFT JOIN called
-        ON called.survey_id = picked.survey_id AND called.question_id = picked.question_id
-        AND called.selected_index = picked.selected_index
-    GROUP BY ALL
-),
-labels AS (
-    SELECT DISTINCT survey_id, question_id, label FROM chosen WHERE label IS NOT NULL
-),
-shares AS (
-    -- An option that nobody chose at one of the moments has the share 0 there.
-    SELECT
-        answered.side, answered.survey_id, answered.question_id, labels.label, answered.answers,
-        coalesce(chosen.chosen, 0) / answered.answers AS share
-    FROM answered
-    JOIN labels ON labels.survey_id = answered.survey_id AND labels.question_id = answered.question_id
-    LEFT JOIN chosen
-        ON chosen.side = answered.side AND chosen.survey_id = answered.survey_id AND chosen.question_id = answered.question_id
-        AND chosen.label = labels.label
-),
-figures AS (
-    SELECT
-        side, survey_id, question_id, 'nps' AS figure, NULL::VARCHAR AS label, answers, total / answers AS value,
-        sqrt(greatest(squares - total::DOUBLE ** 2 / answers, 0) / nullif(answers - 1, 0) / answers) AS error
-    FROM scores
-    UNION ALL
-    SELECT side, survey_id, question_id, 'top_two_share', NULL, answers, share, sqrt(share * (1 - share) / answers) FROM boxes
-    UNION ALL
-    SELECT side, survey_id, question_id, 'choice_share', label, answers, share, sqrt(share * (1 - share) / answers) FROM shares
+    SELECT false, * FROM figures_as_of(later)
 ),
 paired AS (
     SELECT
-        survey_id, question_id, figure, label,
-        coalesce(max(answers) FILTER (side = 'before'), 0) AS answers_before,
-        max(value) FILTER (side = 'before') AS before,
-        max(error) FILTER (side = 'before' AND answers > 1) AS before_error,
-        coalesce(max(answers) FILTER (side = 'after'), 0) AS answers_after,
-        max(value) FILTER (side = 'after') AS after,
-        max(error) FILTER (side = 'after' AND answers > 1) AS after_error
-    FROM figures
-    GROUP BY survey_id, question_id, figure, label
+        survey_id, question_id, figure, label, selected_index,
+        max(answers) FILTER (is_before) AS answers_before, max(value) FILTER (is_before) AS before,
+        max(standard_error) FILTER (is_before) AS before_error,
+        max(answers) FILTER (NOT is_before) AS answers_after, max(value) FILTER (NOT is_before) AS after,
+        max(standard_error) FILTER (NOT is_before) AS after_error
+    FROM sides
+    GROUP BY survey_id, question_id, figure, label, selected_index
+),
+based AS (
+    SELECT
+        *, max(answers_before) OVER question AS based_before, max(answers_after) OVER question AS based_after
+    FROM paired
+    WINDOW question AS (PARTITION BY survey_id, question_id, figure)
+),
+filled AS (
+    SELECT
+        survey_id, question_id, figure, label, selected_index, coalesce(based_before, 0) AS answers_before,
+        CASE WHEN based_before > 0 THEN coalesce(before, 0) END AS before,
+        CASE WHEN based_before > 1 THEN coalesce(before_error, 0) END AS before_error,
+        coalesce(based_after, 0) AS answers_after,
+        CASE WHEN based_after > 0 THEN coalesce(after, 0) END AS after,
+        CASE WHEN based_after > 1 THEN coalesce(after_error, 0) END AS after_error
+    FROM based
+),
+shown AS (
+    SELECT survey_id, question_id, max({'at': created_at, 'text': question_text}).text AS question_text
+    FROM current_responses
+    WHERE question_text IS NOT NULL AND question_type IN ('NPS', 'LIKERT', 'MULTIPLECHOICE', 'MULTIPLESELECT')
+    GROUP BY survey_id, question_id
 )
 SELECT
-    paired.survey_id, survey.name AS survey_name, paired.question_id, question.question_text, paired.figure, paired.label,
-    paired.answers_before, paired.before, paired.before_error, paired.answers_after, paired.after, paired.after_error,
-    paired.after - paired.before AS change
-FROM paired
-LEFT JOIN surveys AS survey ON survey.id = paired.survey_id
-LEFT JOIN questions AS question
-    ON question.survey_id = paired.survey_id AND question.question_id = paired.question_id;
+    filled.survey_id, survey.name AS survey_name, filled.question_id,
+    coalesce(question.question_text, shown.question_text) AS question_text, filled.figure, filled.label,
+    filled.answers_before, filled.before, filled.before_error, filled.answers_after, filled.after, filled.after_error,
+    filled.after - filled.before AS change, filled.selected_index
+FROM filled
+LEFT JOIN surveys AS survey ON survey.id = filled.survey_id
+LEFT JOIN current_questions AS question
+    ON question.survey_id = filled.survey_id AND question.question_id = filled.question_id
+LEFT JOIN shown ON shown.survey_id IS NOT DISTINCT FROM filled.survey_id AND shown.question_id = filled.question_id;

@@ -6,7 +6,7 @@
 -- Columns:
 --   response_group_uid: The session.
 --   question_id: The question; with response_group_uid the answer, as in current_responses.
---   survey_id: The survey.
+--   survey_id: The survey; NULL when the answer names none.
 --   created_at: When the answer was given.
 --   row_label: Label of the row.
 --   row_ordinal: Position of the row as sent, from 1.

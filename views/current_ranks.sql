@@ -6,7 +6,7 @@
 -- Columns:
 --   response_group_uid: The session.
 --   question_id: The question; with response_group_uid the answer, as in current_responses.
---   survey_id: The survey.
+--   survey_id: The survey; NULL when the answer names none.
 --   created_at: When the answer was given.
 --   option_label: Wording of the option.
 --   rank: Rank that the visitor gave, 1 is first; NULL when the option was not ranked.

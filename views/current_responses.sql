@@ -7,7 +7,7 @@
 -- Columns:
 --   response_group_uid: The session; answers that one visitor gave together share it.
 --   question_id: The question.
---   survey_id: The survey; NULL when the service sent none.
+--   survey_id: The survey; NULL when the answer names none.
 --   visitor_id: The service's number of the visitor.
 --   visitor_uuid: The visitor's id in webhooks and snapshots.
 --   external_user_id: Your own id of the visitor; NULL when there is none.

@@ -7,7 +7,7 @@
 --   id: Id as sent; whether it names the theme or the link is not documented.
 --   response_group_uid: The session.
 --   question_id: The question.
---   survey_id: The survey.
+--   survey_id: The survey; NULL when the theme names none.
 --   visitor_id: The visitor.
 --   found_at: When the service found the theme.
 --   answered_at: When the answer was given; found_at if the answer is not in the warehouse.

@@ -6,7 +6,7 @@
 --
 -- Columns:
 --   day: The day on which the answers were given, UTC.
---   survey_id: The survey.
+--   survey_id: The survey; NULL when the answers name none.
 --   survey_name: Name of the survey; NULL when it is not known.
 --   sessions: Sessions with an answer on the day.
 --   visitors: Visitors with an answer on the day, by the service's number.

@@ -7,7 +7,7 @@
 -- Columns:
 --   response_group_uid: The session.
 --   question_id: The question.
---   survey_id: The survey.
+--   survey_id: The survey; NULL when the answer names none.
 --   question_text: The wording that was shown.
 --   created_at: When the answer was given.
 --   source: text, or transcription.

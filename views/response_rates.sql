@@ -1,12 +1,12 @@
 -- How many of those who were sent a study saw, answered, submitted and completed it.
 --
--- One row: one survey on one day, by trigger, platform and first question. The counts may be added up; make shares anew from the sums.
--- Left out: sessions from before the first webhook of a study or an answer: what was sent then is not known. Without webhooks the view is empty.
--- Webhooks are sent once and may be lost: one_source_share is the share that one side alone knows. Sessions that scans have not reached yet
--- are not counted as known by webhooks alone.
+-- One row: one survey on one day, by trigger, platform and first question. The counts may be added up; make shares anew
+-- from the sums. Left out: sessions from before the first webhook of a study or an answer: what was sent then is not
+-- known. Without webhooks the view is empty. Webhooks are sent once and may be lost: one_source_share is the share that
+-- one side alone knows. Sessions that scans have not reached yet are not counted as known by webhooks alone.
 --
 -- Columns:
---   survey_id: The survey.
+--   survey_id: The survey; NULL when the answers name none.
 --   survey_name: Name of the survey; NULL when it is not known.
 --   day: The day of the first known event of the sessions, UTC.
 --   triggering_event: What made the service show the study.
@@ -17,7 +17,7 @@
 --   seen: Sessions for which a webhook reported that the study was seen.
 --   answered: Sessions in which a question was answered, and not only skipped.
 --   submitted: Sessions for which a webhook reported that the study was submitted.
---   completed: Sessions that were submitted, or answered up to the last question.
+--   completed: Sessions that were submitted, or reached the last question of the set of questions that they were shown.
 --   sent_and_seen: Sessions that are both sent and seen.
 --   sent_and_answered: Sessions that are both sent and answered.
 --   seen_rate: sent_and_seen as a share of sent, 0 to 1; NULL when none was sent.

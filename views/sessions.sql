@@ -5,7 +5,7 @@
 -- Where the answers of a session disagree about the visitor, the greatest value is used. Times are UTC.
 --
 -- Columns:
---   survey_id: The survey.
+--   survey_id: The survey; NULL when the answer names none.
 --   response_group_uid: The session.
 --   visitor_id: The service's number of the visitor.
 --   visitor_uuid: The visitor's id in webhooks and snapshots.

@@ -5,7 +5,7 @@
 -- A question that a session never reached has no answer at all, and is not a skip: see survey_funnel.
 --
 -- Columns:
---   survey_id: The survey.
+--   survey_id: The survey; NULL when the answers name none.
 --   question_id: The question.
 --   survey_name: Name of the survey; NULL when it is not known.
 --   question_text: The current wording; for a question that no survey defines, the wording shown last.
@@ -37,5 +37,5 @@ SELECT
     shown, answered, skipped, skipped / shown AS skipped_share, sent_null, sent_empty, sent_nothing
 FROM counted
 LEFT JOIN surveys AS survey ON survey.id = counted.survey_id
-LEFT JOIN questions AS question
+LEFT JOIN current_questions AS question
     ON question.survey_id = counted.survey_id AND question.question_id = counted.question_id

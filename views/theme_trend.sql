@@ -1,12 +1,12 @@
 -- Themes of answers, by week of the answer.
 --
 -- One row: one theme in one survey in one week.
--- Left out: themes that have vanished or name no survey, and those of answers that are deleted or have vanished.
+-- Left out: themes that have vanished, and those of answers that are deleted or have vanished.
 -- answers of several weeks, or of several surveys, may be added up; themed_answers of several themes may not.
 --
 -- Columns:
 --   week: The Monday with which the week begins (ISO weeks), UTC, by when the answer was given.
---   survey_id: The survey.
+--   survey_id: The survey; NULL when the themes name none.
 --   survey_name: Name of the survey; NULL when it is not known.
 --   theme: The theme.
 --   answers: Answers with this theme.
@@ -27,5 +27,5 @@ SELECT
     counted.week, counted.survey_id, survey.name AS survey_name, counted.theme, counted.answers, based.themed_answers,
     counted.answers / based.themed_answers AS share
 FROM counted
-JOIN based ON based.week = counted.week AND based.survey_id = counted.survey_id
+JOIN based ON based.week = counted.week AND based.survey_id IS NOT DISTINCT FROM counted.survey_id
 LEFT JOIN surveys AS survey ON survey.id = counted.survey_id

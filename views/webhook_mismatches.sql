@@ -5,7 +5,7 @@
 --
 -- Columns:
 --   known_by: webhook or scan: the source that has the answer.
---   survey_id: The survey.
+--   survey_id: The survey; NULL when the answer names none.
 --   response_group_uid: The session; a UUID in capitals or in braces is the same session as without.
 --   question_text: The wording under which it was answered; webhooks have no question_id.
 --   question_id: The question; NULL if only a webhook has the answer.

@@ -84,7 +84,7 @@ fn rows(changes: &Changes) -> String {
     let heads = ["before", "new", "returned", "deleted", "vanished", "after"].map(str::to_owned);
     let mut text = format!("\n{}", line("answers", &heads));
     for row in &changes.rows {
-        text.push_str(&lines(&name_of(row), row));
+        text.push_str(&lines(&survey_title(row.survey_id, row.survey_name.as_deref()), row));
         if row.status_before != row.status_after {
             let status = |status: &Option<String>| status.as_deref().map_or_else(|| "none".to_owned(), sanitized);
             text.push_str(&format!("  status: {} to {}\n", status(&row.status_before), status(&row.status_after)));
@@ -115,8 +115,8 @@ fn line(name: &str, cells: &[String; 6]) -> String {
     format!("{name} {before:>9} {new:>8} {returned:>8} {deleted:>7} {vanished:>8} {after:>9}\n")
 }
 
-fn name_of(row: &RowChange) -> String {
-    match (row.survey_id, &row.survey_name) {
+fn survey_title(survey_id: Option<i64>, name: Option<&str>) -> String {
+    match (survey_id, name) {
         (Some(id), Some(name)) => format!("{id} {}", sanitized(name)),
         (Some(id), None) => format!("survey {id}"),
         (None, _) => "no survey".to_owned(),
@@ -134,15 +134,16 @@ fn figures(changes: &Changes) -> String {
     for figure in changed.iter().take(FIGURES_SHOWN) {
         if question != Some((figure.survey_id, figure.question_id)) {
             question = Some((figure.survey_id, figure.question_id));
-            let survey = figure.survey_name.as_deref().map(sanitized).unwrap_or_default();
+            let survey = survey_title(figure.survey_id, figure.survey_name.as_deref());
             let wording = figure.question_text.as_deref().map(sanitized).unwrap_or_default();
-            let title = format!("{} {survey}, {} {wording}", figure.survey_id, figure.question_id);
+            let title = format!("{survey}, {} {wording}", figure.question_id);
             text.push_str(&format!("{}\n", fitted(&title, TITLE_COLUMNS).trim_end()));
         }
-        let name = match (figure.figure.as_str(), figure.label.as_deref()) {
-            ("nps", _) => "NPS".to_owned(),
-            ("top_two_share", _) => "top-two box".to_owned(),
-            (_, label) => format!("\"{}\"", sanitized(label.unwrap_or_default())),
+        let name = match (figure.figure.as_str(), &figure.label, figure.selected_index) {
+            ("nps", ..) => "NPS".to_owned(),
+            ("top_two_share", ..) => "top-two box".to_owned(),
+            (_, None, Some(index)) => format!("option with index {index}"),
+            (_, label, _) => format!("\"{}\"", sanitized(label.as_deref().unwrap_or_default())),
         };
         let change = figure.change.map(|change| signed(&figure.figure, change)).unwrap_or_default();
         let [before, after] = [figure.before, figure.after].map(|at| at.shown(&figure.figure));

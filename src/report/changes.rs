@@ -109,7 +109,8 @@ row_change!(
 /// A figure of a question at both times.
 #[derive(Clone, Debug, Serialize)]
 pub struct FigureChange {
-    pub survey_id: i64,
+    /// `None` for answers that name no survey.
+    pub survey_id: Option<i64>,
     pub survey_name: Option<String>,
     pub question_id: i64,
     pub question_text: Option<String>,
@@ -117,6 +118,8 @@ pub struct FigureChange {
     pub figure: String,
     /// The option of a choice share; `None` for other figures.
     pub label: Option<String>,
+    /// The index of the option as sent; only if its label is not known.
+    pub selected_index: Option<i64>,
     pub before: Figure,
     pub after: Figure,
     /// `None` if the figure exists at only one of the times.
@@ -212,9 +215,10 @@ pub fn changes(reader: &mut Reader, surveys: &[i64], between: ComparedTimes) -> 
         ROW_COUNTS.join(", ")
     );
     let figures = format!(
-        "SELECT survey_id, {} AS survey_name, question_id, {} AS question_text, figure, {} AS label, answers_before, before,
-             before_error, answers_after, after, after_error, change
-         FROM figure_changes({moments}) WHERE {of} ORDER BY survey_id, question_id, figure, label",
+        "SELECT survey_id, {} AS survey_name, question_id, {} AS question_text, figure, {} AS label, selected_index,
+             answers_before, before, before_error, answers_after, after, after_error, change
+         FROM figure_changes({moments}) WHERE {of}
+         ORDER BY survey_id NULLS LAST, question_id, figure, label NULLS LAST, selected_index",
         shortened("survey_name"),
         shortened("question_text"),
         shortened("label")
@@ -248,12 +252,13 @@ fn warehouse_began_ms(reader: &mut Reader) -> Result<Option<i64>, LoadError> {
 /// Reads a row of the macro `figure_changes`.
 fn figure_change(row: Row<'_>) -> FigureChange {
     FigureChange {
-        survey_id: row.count("survey_id"),
+        survey_id: row.integer("survey_id"),
         survey_name: row.text("survey_name"),
         question_id: row.count("question_id"),
         question_text: row.text("question_text"),
         figure: row.text("figure").unwrap_or_default(),
         label: row.text("label"),
+        selected_index: row.integer("selected_index"),
         before: Figure {
             answers: row.count("answers_before"),
             value: row.number("before"),

@@ -90,6 +90,8 @@ pub(super) struct Scale {
     pub max: i64,
     pub mean: f64,
     pub top_two_share: Option<f64>,
+    /// Answers that are no point of the scale.
+    pub not_rated: i64,
     /// For each value that was chosen: value, number of answers, share.
     pub values: Vec<(i64, i64, f64)>,
 }
@@ -283,7 +285,8 @@ fn nps(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), Load
 /// Reads the scales and values of LIKERT questions.
 fn scales(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), LoadError> {
     let sql = format!(
-        "SELECT survey_id, question_id, mean, top_two_share, scale_min::BIGINT AS scale_min, scale_max::BIGINT AS scale_max
+        "SELECT survey_id, question_id, mean, top_two_share, scale_min::BIGINT AS scale_min, scale_max::BIGINT AS scale_max,
+             not_rated
          FROM likert_top_two WHERE {of}"
     );
     let make = |row: Row<'_>| {
@@ -292,6 +295,7 @@ fn scales(reader: &mut Reader, of: &str, found: &mut ByQuestion) -> Result<(), L
             max: row.count("scale_max"),
             mean: row.number("mean").unwrap_or(0.0),
             top_two_share: row.number("top_two_share"),
+            not_rated: row.count("not_rated"),
             values: Vec::new(),
         };
         (key(row), scale)

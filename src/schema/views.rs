@@ -58,6 +58,11 @@ macro_rules! files {
 /// The views, each after the views that it reads.
 const VIEWS: &[(&str, &str)] = files!("views":
     "current_responses",
+    "question_versions",
+    "question_scales",
+    "survey_question_sets",
+    "answer_versions",
+    "response_question_versions",
     "current_choices",
     "current_matrix_cells",
     "current_ranks",
@@ -66,9 +71,8 @@ const VIEWS: &[(&str, &str)] = files!("views":
     "current_user_attributes",
     "response_versions",
     "theme_versions",
+    "current_questions",
     "questions",
-    "question_versions",
-    "response_question_versions",
     "sessions",
     "nps_answers",
     "nps_by_day",
@@ -83,9 +87,11 @@ const VIEWS: &[(&str, &str)] = files!("views":
     "nps_by_month_latest",
     "nps_by_month_per_question",
     "nps_by_month_per_question_latest",
+    "likert_values",
     "likert_distribution",
     "likert_top_two",
     "choice_share",
+    "figures",
     "matrix_distribution",
     "rank_summary",
     "maxdiff_scores",
@@ -110,6 +116,7 @@ const MACROS: &[(&str, &str)] = files!("views/macros":
     "choices_by_segment",
     "search_answers",
     "row_changes",
+    "figures_as_of",
     "figure_changes",
 );
 
@@ -124,8 +131,67 @@ static INDEXED_SEARCH: LazyLock<View> = LazyLock::new(|| {
 
 static PARSED: LazyLock<Vec<View>> = LazyLock::new(|| {
     let parse = |kind| move |(name, text): &(&str, &str)| parse(name, kind, text);
-    VIEWS.iter().map(parse(ViewKind::View)).chain(MACROS.iter().map(parse(ViewKind::Macro))).collect()
+    let views: Vec<View> = VIEWS.iter().map(parse(ViewKind::View)).collect();
+    let mut macros: Vec<View> = MACROS.iter().map(parse(ViewKind::Macro)).collect();
+    macros.iter_mut().for_each(|view| view.sql = with_views_as_of(&view.sql, &views));
+    [views, macros].concat()
 });
+
+/// What a macro writes in place of `WITH`, followed by the name of a view and `}`: the view as it was at the parameter
+/// `moment`.
+const AS_OF: &str = "{as_of ";
+
+/// The view of current answers, and its rows at a moment: only the columns that other views judge answers by.
+const ANSWERS: (&str, &str) = (
+    "current_responses",
+    "SELECT response_group_uid, question_id, survey_id, visitor_id, visitor_uuid, question_type, question_text,
+        created_at, answer_text, answer_number, is_skipped, selected_indexes
+    FROM responses_as_of(moment)",
+);
+
+/// The tables with the definitions of surveys, and the names of their rows at a moment.
+const DEFINITIONS: [(&str, &str); 2] =
+    [("survey_question_history", "known_questions"), ("survey_question_option_history", "known_options")];
+
+/// Replaces the mark [`AS_OF`] in the SQL of a macro by a `WITH` that defines the named view and the views that it
+/// reads, over the answers and definitions that were known at the moment. Within the macro their names stand for these
+/// definitions. So a view and its macro cannot differ, and a figure of a moment depends on nothing that came later.
+fn with_views_as_of(sql: &str, views: &[View]) -> String {
+    let marked = sql.split_once(AS_OF).and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
+    let Some((before, (name, after))) = marked else { return sql.to_owned() };
+    let mut queries: Vec<String> = (DEFINITIONS.iter())
+        .map(|(table, known)| {
+            format!(
+                "{known} AS (
+    SELECT * REPLACE (
+        CASE WHEN valid_to <= moment::TIMESTAMP THEN valid_to END AS valid_to,
+        valid_to IS NULL OR valid_to > moment::TIMESTAMP AS is_current
+    )
+    FROM {table} WHERE valid_from <= moment::TIMESTAMP
+)"
+            )
+        })
+        .collect();
+    queries.push(format!("{} AS MATERIALIZED (\n    {}\n)", ANSWERS.0, ANSWERS.1));
+    // A view comes after the views that it reads, so the views that are read are found from the last to the first.
+    let mut needed = vec![name.trim()];
+    for view in views.iter().rev().filter(|view| view.name != ANSWERS.0) {
+        if needed.contains(&view.name.as_str()) {
+            needed.extend(views.iter().map(|other| other.name.as_str()).filter(|other| view.has_word(other)));
+        }
+    }
+    // The texts and names of today, in views over other tables, stay what they are.
+    let mut dated = vec![ANSWERS.0];
+    dated.extend(DEFINITIONS.iter().map(|(table, _)| *table));
+    for view in views.iter().filter(|view| view.name != ANSWERS.0 && needed.contains(&view.name.as_str())) {
+        if dated.iter().any(|word| view.has_word(word)) {
+            let sql = DEFINITIONS.iter().fold(view.sql.clone(), |sql, (table, known)| sql.replace(table, known));
+            queries.push(format!("{} AS (\n{sql}\n)", view.name));
+            dated.push(&view.name);
+        }
+    }
+    format!("{before}WITH {}{after}", queries.join(",\n"))
+}
 
 /// Returns every view and macro, each after the views that it reads.
 pub fn views() -> &'static [View] {
@@ -207,8 +273,12 @@ impl View {
 
     /// Returns the views and macros whose names occur in the SQL of this view.
     pub fn reads(&self) -> impl Iterator<Item = &'static View> {
+        views().iter().filter(move |other| other.name != self.name && self.has_word(&other.name))
+    }
+
+    /// Returns true if a name occurs in the SQL of this view.
+    fn has_word(&self, name: &str) -> bool {
         let is_separator = |letter: char| !letter.is_ascii_alphanumeric() && letter != '_';
-        let words: Vec<&str> = self.sql.split(is_separator).collect();
-        views().iter().filter(move |other| other.name != self.name && words.contains(&other.name.as_str()))
+        self.sql.split(is_separator).any(|word| word == name)
     }
 }

@@ -2,7 +2,7 @@
 //! docs/contributing/simulator.md has its commands.
 
 mod checks;
-mod dice;
+pub mod dice;
 mod draw;
 mod killer;
 mod oracle;

@@ -57,19 +57,19 @@ pub fn theme_trend(truth: &Truth) -> Rows {
             share(answers.len(), base),
         ]
     };
-    themed.into_iter().filter(|((group, _), _)| group.1.is_some()).map(row).collect()
+    themed.into_iter().map(row).collect()
 }
 
 pub fn survey_funnel(truth: &Truth) -> Rows {
-    let mut sessions: BTreeMap<i64, BTreeSet<&str>> = BTreeMap::new();
+    let mut sessions: BTreeMap<Option<i64>, BTreeSet<&str>> = BTreeMap::new();
     for answer in &truth.answers {
-        sessions.entry(answer.survey_id.unwrap_or(i64::MIN)).or_default().insert(&answer.session);
+        sessions.entry(answer.survey_id).or_default().insert(&answer.session);
     }
     let row = |((survey_id, question_id), answers): ((Option<i64>, i64), Vec<&Answer>)| {
-        let sessions = sessions[&survey_id?].len();
+        let sessions = sessions[&survey_id].len();
         let skipped = answers.iter().filter(|answer| answer.is_skipped).count();
         let (shown, answered) = (answers.len(), answers.len() - skipped);
-        Some(vec![
+        vec![
             survey_id_cell(survey_id),
             truth.survey_name(survey_id),
             truth.definition(survey_id, question_id).map(|definition| definition.ordinal.to_string()),
@@ -81,9 +81,9 @@ pub fn survey_funnel(truth: &Truth) -> Rows {
             cell(skipped),
             share(shown, sessions),
             share(answered, sessions),
-        ])
+        ]
     };
-    by_question(truth).into_iter().filter_map(row).collect()
+    by_question(truth).into_iter().map(row).collect()
 }
 
 pub fn daily_breakdown(truth: &Truth) -> Rows {

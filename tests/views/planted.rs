@@ -40,6 +40,7 @@ fn themes() -> Vec<Value> {
         theme(3, "o1", 12, "Speed"),
         theme(4, "deleted", 1, "Speed"),
         theme(5, "unknown", 12, "Speed"),
+        with(theme(6, "u4", 5, "Speed"), "surveyId", json!("none")),
     ]
 }
 
@@ -198,6 +199,8 @@ fn parts() -> Vec<Value> {
 
 fn odd() -> Vec<Value> {
     let open = |session: &str, response: Value| answer(session, 12, "OPEN", MONDAY, response);
+    let unnamed_round =
+        json!([[{"id": 1, "option": "A", "selected": "left"}, {"id": 2, "option": "B", "selected": "right"}]]);
     let mut missing = open("o4", json!(null));
     missing.as_object_mut().unwrap().remove("response");
     vec![
@@ -212,5 +215,9 @@ fn odd() -> Vec<Value> {
         with(answer("u1", 1, "NPS", MONDAY, json!(9)), "surveyId", json!(999_999)),
         with(answer("u2", 1, "NPS", MONDAY, json!(2)), "surveyId", json!("none")),
         with(answer("u3", 9, "MULTIPLECHOICE", MONDAY, json!("Größe")), "surveyId", json!("none")),
+        with(answer("u4", 5, "LIKERT", MONDAY, json!(4)), "surveyId", json!("none")),
+        with(answer("u4", 10, "RANKORDER", MONDAY, json!({"A": 1, "B": 2})), "surveyId", json!("none")),
+        with(answer("u4", 11, "MATRIX", MONDAY, json!({"Speed": "5 - good"})), "surveyId", json!("none")),
+        with(answer("u4", 6, "MAXDIFF", MONDAY, unnamed_round), "surveyId", json!("none")),
     ]
 }

@@ -63,7 +63,7 @@ pub fn nps(truth: &Truth, cut: NpsCut) -> Rows {
         if let Some((survey_id, question_id)) = question {
             row.extend([optional(survey_id), cell(question_id)]);
             row.push(truth.survey_name(survey_id));
-            row.push(truth.wording(survey_id, question_id, answers.iter().copied()));
+            row.push(names(truth, (survey_id, question_id), "NPS")[3].clone());
         }
         row.extend(score_cells(&answers.iter().map(|answer| answer.number.unwrap()).collect::<Vec<_>>()));
         row
@@ -140,6 +140,8 @@ pub struct Scale {
     pub high: i64,
     source: &'static str,
     counts: BTreeMap<i64, usize>,
+    /// Answers that are no number.
+    pub not_rated: usize,
 }
 
 pub fn scale_of(truth: &Truth, (survey_id, question_id): Question, answers: &[&Answer]) -> Option<Scale> {
@@ -148,7 +150,8 @@ pub fn scale_of(truth: &Truth, (survey_id, question_id): Question, answers: &[&A
         *counts.entry(number as i64).or_insert(0) += 1;
     }
     let defined = truth.definition(survey_id, question_id).and_then(|definition| definition.scale);
-    let observed = survey_id.and_then(|survey_id| truth.likert_ranges.get(&(survey_id, question_id)).copied());
+    let observed = truth.likert_ranges.get(&(survey_id, question_id)).copied();
+    let not_rated = answers.iter().filter(|answer| answer.number.is_none() && !answer.is_skipped).count();
     let usual = |(least, most): (i64, i64)| {
         let lengths: [(i64, i64); 6] = [(0, 4), (0, 6), (0, 10), (1, 5), (1, 7), (1, 10)];
         let holds = |(low, high): &&(i64, i64)| (*low == 0) == (least == 0) && *high >= most;
@@ -157,7 +160,7 @@ pub fn scale_of(truth: &Truth, (survey_id, question_id): Question, answers: &[&A
     };
     let (low, high, source) = defined.or(observed.map(usual))?;
     counts.retain(|value, _| (low..=high).contains(value));
-    (!counts.is_empty()).then_some(Scale { low, high, source, counts })
+    (!counts.is_empty()).then_some(Scale { low, high, source, counts, not_rated })
 }
 
 fn likert(truth: &Truth) -> Vec<(Vec<Cell>, Scale)> {
@@ -165,14 +168,13 @@ fn likert(truth: &Truth) -> Vec<(Vec<Cell>, Scale)> {
     let mut scales = Vec::new();
     for (question, answers) in by_question(answers) {
         let Some(scale) = scale_of(truth, question, &answers) else { continue };
-        let whole = answers.iter().copied().filter(|answer| answer.number.is_some_and(|number| number.fract() == 0.0));
         let (survey_id, question_id) = question;
         scales.push((
             vec![
                 optional(survey_id),
                 cell(question_id),
                 truth.survey_name(survey_id),
-                truth.wording(survey_id, question_id, whole),
+                truth.wording(survey_id, question_id, answers),
             ],
             scale,
         ));
@@ -186,7 +188,7 @@ pub fn likert_distribution(truth: &Truth) -> Rows {
         let all: usize = scale.counts.values().sum();
         for (value, answers) in &scale.counts {
             let own = [cell(value), cell(answers), cell(*answers as f64 / all as f64)];
-            let scale = [cell(scale.low), cell(scale.high), cell(scale.source)];
+            let scale = [cell(scale.low), cell(scale.high), cell(scale.source), cell(scale.not_rated)];
             rows.push([names.clone(), own.to_vec(), scale.to_vec()].concat());
         }
     }
@@ -206,7 +208,9 @@ pub fn likert_top_two(truth: &Truth) -> Rows {
                 optional(has_box.then(|| of(values) as f64 / all as f64)),
             ]);
         }
+        let has_box = scale.high - scale.low >= 2;
         row.extend([cell(scale.low), cell(scale.high), cell(scale.source)]);
+        row.extend([optional(has_box.then_some(all)), cell(scale.not_rated)]);
         row
     };
     likert(truth).into_iter().map(row).collect()
@@ -233,11 +237,11 @@ pub fn choice_share(truth: &Truth) -> Rows {
         let is_choice = |answer: &&Answer| matches!(answer.kind.as_deref(), Some("MULTIPLECHOICE" | "MULTIPLESELECT"));
         let answered: Vec<&Answer> =
             answers.iter().copied().filter(is_choice).filter(|answer| !answer.is_skipped).collect();
-        if survey_id.is_none() || answered.is_empty() {
+        if answered.is_empty() {
             continue;
         }
         let name = truth.survey_name(survey_id);
-        let wording = truth.wording(survey_id, question_id, answered.iter().copied());
+        let wording = truth.wording(survey_id, question_id, answers.iter().copied().filter(is_choice));
         for ((label, index), sessions) in chosen {
             let share = sessions.len() as f64 / answered.len() as f64;
             let names = vec![optional(survey_id), cell(question_id), name.clone(), wording.clone(), label, index];
@@ -247,10 +251,13 @@ pub fn choice_share(truth: &Truth) -> Rows {
     rows
 }
 
-/// The first four columns of views over parts: the wording is that of the definition alone.
-fn names(truth: &Truth, (survey_id, question_id): Question) -> Vec<Cell> {
-    let definition = truth.definition(survey_id, question_id).cloned().unwrap_or_default();
-    vec![optional(survey_id), cell(question_id), truth.survey_name(survey_id), definition.wording]
+/// The first four columns of views over parts of answers.
+fn names(truth: &Truth, (survey_id, question_id): Question, kind: &str) -> Vec<Cell> {
+    let shown = truth.answers.iter().filter(|answer| {
+        (answer.survey_id, answer.question_id) == (survey_id, question_id) && answer.kind.as_deref() == Some(kind)
+    });
+    let wording = truth.wording(survey_id, question_id, shown);
+    vec![optional(survey_id), cell(question_id), truth.survey_name(survey_id), wording]
 }
 
 pub fn matrix_distribution(truth: &Truth) -> Rows {
@@ -266,7 +273,9 @@ pub fn matrix_distribution(truth: &Truth) -> Rows {
             let answered: usize = columns.values().map(|(_, answers)| answers).sum();
             for (column_label, (number, answers)) in columns {
                 let own = vec![cell(&row_label), cell(column_label), number, cell(answers), cell(answered)];
-                rows.push([names(truth, question), own, vec![cell(answers as f64 / answered as f64)]].concat());
+                rows.push(
+                    [names(truth, question, "MATRIX"), own, vec![cell(answers as f64 / answered as f64)]].concat(),
+                );
             }
         }
     }
@@ -298,7 +307,7 @@ pub fn rank_summary(truth: &Truth) -> Rows {
             let mean = ranks.iter().map(|(rank, _)| *rank as f64).sum::<f64>() / n;
             let own =
                 vec![cell(label), cell(ranks.len()), cell(mean), cell(first), cell(first as f64 / n), cell(points)];
-            rows.push([names(truth, question), own, vec![optional(score)]].concat());
+            rows.push([names(truth, question, "RANKORDER"), own, vec![optional(score)]].concat());
         }
     }
     rows
@@ -348,7 +357,7 @@ pub fn maxdiff_scores(truth: &Truth) -> Rows {
                 optional(probe_pages.map(|(_, worst)| worst)),
                 optional(probe_pages.map(|(best, worst)| (best - worst) as f64 / shown as f64)),
             ];
-            rows.push([names(truth, question), own, scores].concat());
+            rows.push([names(truth, question, "MAXDIFF"), own, scores].concat());
         }
     }
     rows

@@ -100,12 +100,12 @@ fn likert(truth: &Truth, groups: &BTreeMap<Cell, Vec<&Answer>>) -> Rows {
     for (segment, answers) in groups {
         let likert = answers.iter().filter(|answer| answer.kind.as_deref() == Some("LIKERT")).copied();
         for (question, answers) in by_question(likert) {
-            // The views join scales by survey.
-            let Some(scale) = scales.get(&question).filter(|_| question.0.is_some()) else { continue };
+            let Some(scale) = scales.get(&question) else { continue };
+            let not_rated = answers.iter().filter(|answer| answer.number.is_none() && !answer.is_skipped).count();
             let is_inside =
                 |number: &f64| number.fract() == 0.0 && (scale.low as f64..=scale.high as f64).contains(number);
             let values: Vec<f64> = answers.iter().filter_map(|answer| answer.number).filter(is_inside).collect();
-            if values.is_empty() {
+            if values.is_empty() && not_rated == 0 {
                 continue;
             }
             let n = values.len() as f64;
@@ -123,6 +123,7 @@ fn likert(truth: &Truth, groups: &BTreeMap<Cell, Vec<&Answer>>) -> Rows {
                 optional(has_box.then(|| (top * (1.0 - top) / n).sqrt())),
                 cell(scale.low),
                 cell(scale.high),
+                cell(not_rated),
             ];
             rows.push([names(truth, question, segment), figures].concat());
         }
@@ -138,10 +139,12 @@ fn choices(truth: &Truth, groups: &BTreeMap<Cell, Vec<&Answer>>) -> Rows {
                 matches!(answer.kind.as_deref(), Some("MULTIPLECHOICE" | "MULTIPLESELECT")) && !answer.is_skipped
             };
             let answered = answers.iter().filter(is_choice).count();
-            let (Some(survey_id), true) = (question.0, answered >= ANSWERS_MIN) else { continue };
+            if answered < ANSWERS_MIN {
+                continue;
+            }
             let mut chosen: BTreeMap<(Cell, Cell), std::collections::BTreeSet<&str>> = BTreeMap::new();
             for (answer, part) in parts(&answers, "response_choices") {
-                let known = || truth.label_of_index(survey_id, question.1, integer(part, "selected_index")?);
+                let known = || truth.label_of_index(question.0?, question.1, integer(part, "selected_index")?);
                 let label = part["label"].clone().or_else(known);
                 let index = if label.is_none() { part["selected_index"].clone() } else { None };
                 chosen.entry((label, index)).or_default().insert(&answer.session);
@@ -179,7 +182,8 @@ fn segment_figures_equal_a_second_computation() {
     cuts.extend(keys.iter().take(2).map(|key| format!("metadata:{key}")));
     cuts.push("attribute:nobody has it".to_owned());
     assert_eq!(cuts.len(), 10);
-    let warehouses = Warehouse::all(&place);
+    // Nothing here is a time.
+    let warehouses = Warehouse::in_utc(&place);
     let (mut with_figure, mut without) = (BTreeMap::new(), BTreeMap::new());
     for cut in &cuts {
         let segments = segments(&truth, &expected, cut);
@@ -190,8 +194,7 @@ fn segment_figures_equal_a_second_computation() {
         let wanted: Rows = answers
             .map(|(answer, segment)| vec![cell(&answer.session), cell(answer.question_id), segment.clone()])
             .collect();
-        // In one zone each: nothing here is a time.
-        for warehouse in warehouses.iter().take(2) {
+        for warehouse in &warehouses {
             let what = |name: &str| format!("{name}, {cut}, {}", warehouse.name);
             assert_same(&what("segments"), &wanted, &warehouse.query(&format!("FROM answer_segments('{quoted}')")));
             for (name, wanted) in [
@@ -211,7 +214,7 @@ fn segment_figures_equal_a_second_computation() {
     assert!(with_figure.len() == 3 && with_figure.values().all(|rows| *rows > 20), "{with_figure:?}");
     // Small segments have no NPS and no mean.
     assert!(without["nps_by_segment"] > 10 && without["likert_by_segment"] > 10, "{without:?}");
-    for warehouse in warehouses.iter().take(2) {
+    for warehouse in &warehouses {
         let all = "SELECT count(*) FROM nps_by_segment('os', answers_min := 1000000) WHERE nps IS NOT NULL";
         assert_eq!(warehouse.text(all).as_deref(), Some("0"));
         assert!(
@@ -229,7 +232,7 @@ fn the_text_search_treats_wildcards_as_plain_letters() {
     let truth = Truth::of(&expected);
     let open = super::flows::open_answers(&truth);
     let words = ["e", "%", "_", "\\", "'", "THE", "ß", "SS", "σ", "", "no text has this"];
-    for warehouse in Warehouse::all(&place).iter().take(2) {
+    for warehouse in &Warehouse::in_utc(&place) {
         for word in words {
             let holds = |row: &&Vec<Cell>| {
                 row[8].as_deref() == Some("false")

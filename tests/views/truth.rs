@@ -47,11 +47,11 @@ pub struct Truth {
     pub definitions: BTreeMap<(i64, i64), Definition>,
     pub survey_names: BTreeMap<i64, Option<String>>,
     pub themes: Vec<Theme>,
-    /// Least and greatest whole number of 0 to 10 that was ever answered to a LIKERT question, by survey and question.
-    pub likert_ranges: BTreeMap<(i64, i64), (i64, i64)>,
+    /// Least and greatest whole number of 0 to 10 among the answers to a LIKERT question, by survey and question.
+    pub likert_ranges: BTreeMap<(Option<i64>, i64), (i64, i64)>,
     /// Labels of options by survey, question and place from 1.
     pub options: BTreeMap<(i64, i64), BTreeMap<i64, String>>,
-    /// Index and label of each chosen option, also of answers that no longer stand, by survey and question.
+    /// Index and label of each chosen option, by survey and question.
     pub chosen: BTreeMap<(i64, i64), Vec<ChosenOption>>,
 }
 
@@ -91,8 +91,8 @@ impl Truth {
         for (key, entity) in expected.entities("responses") {
             let stands = entity.row["deleted_at"].is_none() && !entity.has_vanished;
             times.insert(key.clone(), stands.then(|| integer(&entity.row, "created_at").unwrap()));
-            truth.note_scale_and_choices(&answer(&entity.row, &entity.children));
             if stands {
+                truth.note_scale_and_choices(&answer(&entity.row, &entity.children));
                 truth.answers.push(answer(&entity.row, &entity.children));
             }
         }
@@ -137,14 +137,15 @@ impl Truth {
     }
 
     fn note_scale_and_choices(&mut self, answer: &Answer) {
-        let Some(survey_id) = answer.survey_id else { return };
-        let key = (survey_id, answer.question_id);
+        let key = (answer.survey_id, answer.question_id);
         let plausible = answer.number.filter(|number| number.fract() == 0.0 && (0.0..=10.0).contains(number));
         if let Some(number) = plausible.filter(|_| answer.kind.as_deref() == Some("LIKERT")) {
             let number = number as i64;
             let range = self.likert_ranges.entry(key).or_insert((number, number));
             *range = (range.0.min(number), range.1.max(number));
         }
+        let Some(survey_id) = answer.survey_id else { return };
+        let key = (survey_id, answer.question_id);
         for (_, row) in answer.parts.iter().filter(|(table, _)| *table == "response_choices") {
             if let Some(index) = integer(row, "selected_index") {
                 self.chosen.entry(key).or_default().push((index, row["label"].clone()));

@@ -25,17 +25,26 @@ pub fn view_names() -> Vec<String> {
 impl Warehouse {
     /// Both warehouses in every time zone; in one where the engine knows none.
     pub fn all(place: &Place) -> Vec<Warehouse> {
+        Warehouse::in_zones(place, &ZONES)
+    }
+
+    /// Both warehouses in UTC.
+    pub fn in_utc(place: &Place) -> Vec<Warehouse> {
+        Warehouse::in_zones(place, &ZONES[..1])
+    }
+
+    fn in_zones(place: &Place, zones: &[&str]) -> Vec<Warehouse> {
         let script = include_str!("../../examples/parquet_views.sql");
         let script = script.replacen("'warehouse-parquet'", &format!("'{}'", place.parquet().display()), 1);
         let attach = format!("ATTACH '{}' AS w (READ_ONLY); USE w.main", place.duckdb().display());
         let mut warehouses = Vec::new();
-        for zone in ZONES {
+        for zone in zones {
             for (kind, open) in [("DuckDB", &attach), ("Parquet", &script)] {
                 let connection = Connection::open_in_memory().unwrap();
                 connection.execute_batch("SET threads = 2; SET memory_limit = '1GB'").unwrap();
                 let knows = "SELECT count(*) FROM duckdb_settings() WHERE name = 'TimeZone'";
                 let knows: i64 = connection.query_row(knows, [], |row| row.get(0)).unwrap();
-                if knows == 0 && zone != "UTC" {
+                if knows == 0 && *zone != "UTC" {
                     continue;
                 }
                 if knows > 0 {
@@ -88,11 +97,23 @@ impl Warehouse {
         self.query(&format!("SELECT * {replaced} FROM {view}"))
     }
 
-    /// The plan of a query, without the blanks and lines of its drawing.
-    pub fn plan(&self, sql: &str) -> String {
-        let mut statement = self.connection.prepare(&format!("EXPLAIN {sql}")).unwrap();
+    /// The scans of tables in the plan of a query: the columns that each reads, and its filters.
+    pub fn scans(&self, sql: &str) -> Vec<[String; 2]> {
+        let mut statement = self.connection.prepare(&format!("EXPLAIN (FORMAT json) {sql}")).unwrap();
         let plan: String = statement.query_row([], |row| row.get(1)).unwrap();
-        plan.chars().filter(|letter| letter.is_ascii_graphic()).collect()
+        let mut scans = Vec::new();
+        let mut nodes: Vec<serde_json::Value> = vec![serde_json::from_str(&plan).unwrap()];
+        while let Some(node) = nodes.pop() {
+            let about = &node["extra_info"];
+            let is_scan = node["children"].as_array().is_some_and(Vec::is_empty);
+            if is_scan && about["Projections"] != serde_json::Value::Null {
+                let plain = |name: &str| about[name].to_string().replace(' ', "");
+                scans.push([plain("Projections"), plain("Filters")]);
+            }
+            let below = if node.is_array() { node.as_array() } else { node["children"].as_array() };
+            nodes.extend(below.into_iter().flatten().cloned());
+        }
+        scans
     }
 
     /// The first value of the first row.
@@ -123,7 +144,7 @@ pub fn difference(wanted: &Rows, found: &Rows) -> Option<String> {
     match wanted.iter().zip(&found).find(differs) {
         Some((want, have)) => Some(format!("{counts}\n  wanted {want:?}\n  found  {have:?}")),
         None if wanted.len() == found.len() => None,
-        None => Some(format!("{counts}; the last are {:?} and {:?}", wanted.last(), found.last())),
+        None => Some(format!("{counts}\n  last found  {:?}\n  last wanted {:?}", found.last(), wanted.last())),
     }
 }
 

@@ -2,7 +2,7 @@
 --
 -- Call it as a table: FROM choices_by_segment('language'), or FROM choices_by_segment('url_path', answers_min := 30).
 -- One row: one option of one question in one segment. Options that nobody in the segment chose have no row.
--- Left out: skipped answers, answers that are deleted or have vanished, answers that name no survey.
+-- Left out: skipped answers, answers that are deleted or have vanished.
 -- An option that one answer names twice counts once. Segments with fewer answers than answers_min are left out.
 --
 -- Parameters:
@@ -10,7 +10,7 @@
 --   answers_min := 5: Minimum answers of a segment; smaller segments have no row.
 --
 -- Columns:
---   survey_id: The survey.
+--   survey_id: The survey; NULL when the answers name none.
 --   question_id: The question.
 --   survey_name: Name of the survey; NULL when it is not known.
 --   segment_value: The segment; NULL when it is not known.
@@ -28,7 +28,6 @@ answered AS (
     FROM current_responses AS answer
     JOIN cut ON cut.response_group_uid = answer.response_group_uid AND cut.question_id = answer.question_id
     WHERE answer.question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND NOT answer.is_skipped
-        AND answer.survey_id IS NOT NULL
     GROUP BY ALL
     HAVING count(*) >= answers_min
 ),
@@ -48,6 +47,6 @@ SELECT
     sqrt((chosen.chosen / answered.answered) * (1 - chosen.chosen / answered.answered) / answered.answered) AS standard_error
 FROM chosen
 JOIN answered
-    ON answered.survey_id = chosen.survey_id AND answered.question_id = chosen.question_id
+    ON answered.survey_id IS NOT DISTINCT FROM chosen.survey_id AND answered.question_id = chosen.question_id
     AND answered.segment_value IS NOT DISTINCT FROM chosen.segment_value
 LEFT JOIN surveys AS survey ON survey.id = chosen.survey_id

@@ -1,16 +1,16 @@
 -- NPS of every question by segment.
 --
--- Call it as a table: FROM nps_by_segment('attribute:plan'), or FROM nps_by_segment('browser', answers_min := 30).
--- One row: one segment of one question of one survey. Order by survey_id, question_id, responses DESC.
--- Left out: skipped answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished.
--- A segment with fewer answers than answers_min has its count and no figure. Standard error as in nps_by_week.
+-- Call it as a table: FROM nps_by_segment('attribute:plan'), or FROM nps_by_segment('browser', answers_min := 30). One
+-- row: one segment of one question of one survey. Order by survey_id, question_id, responses DESC. Left out: skipped
+-- answers, numbers that are not whole or not within 0 to 10, answers that are deleted or have vanished. A segment with
+-- fewer answers than answers_min has its count and no figure. Standard error as in nps_by_week.
 --
 -- Parameters:
 --   segment: How to divide the answers into segments; see answer_segments.
 --   answers_min := 5: Minimum answers of a segment; smaller segments have no figures.
 --
 -- Columns:
---   survey_id: The survey.
+--   survey_id: The survey; NULL when the answers name none.
 --   question_id: The question.
 --   survey_name: Name of the survey; NULL when it is not known.
 --   segment_value: The segment; NULL when it is not known.

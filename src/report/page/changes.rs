@@ -86,7 +86,7 @@ fn figures(changes: &Changes) -> Markup {
         @for figure in changed.iter().take(CHANGES_MAX) {
             tr {
                 th scope="row" {
-                    (survey_name(Some(figure.survey_id), figure.survey_name.as_deref())) ": "
+                    (survey_name(figure.survey_id, figure.survey_name.as_deref())) ": "
                     (service_text_or(figure.question_text.as_deref(), &format!("question {}", figure.question_id)))
                 }
                 td { (figure_name(figure)) }
@@ -104,10 +104,11 @@ fn figures(changes: &Changes) -> Markup {
 }
 
 fn figure_name(figure: &FigureChange) -> Markup {
-    match (figure.figure.as_str(), figure.label.as_deref()) {
-        ("nps", _) => html! { "NPS" },
-        ("top_two_share", _) => html! { "top-two box" },
-        (_, Some(label)) => service_text(label),
-        (other, None) => html! { (other) },
+    match (figure.figure.as_str(), figure.label.as_deref(), figure.selected_index) {
+        ("nps", ..) => html! { "NPS" },
+        ("top_two_share", ..) => html! { "top-two box" },
+        (_, Some(label), _) => service_text(label),
+        (_, None, Some(index)) => html! { em { "option with index " (index) } },
+        (_, None, None) => html! { em { "no wording" } },
     }
 }

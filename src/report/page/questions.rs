@@ -75,8 +75,11 @@ fn nps(id: &str, answers: &Answers) -> Result<Markup, ReportError> {
 fn likert(scale: &Scale) -> Markup {
     let known: BTreeMap<i64, (i64, f64)> =
         scale.values.iter().map(|(value, answers, share)| (*value, (*answers, *share))).collect();
-    let values: Vec<i64> = match scale.max - scale.min < SCALE_VALUES_MAX {
-        true => (scale.min..=scale.max).rev().collect(),
+    // An earlier version of the question may have had a longer scale than the last one.
+    let lowest = known.keys().next().map_or(scale.min, |least| scale.min.min(*least));
+    let highest = known.keys().next_back().map_or(scale.max, |greatest| scale.max.max(*greatest));
+    let values: Vec<i64> = match highest - lowest < SCALE_VALUES_MAX {
+        true => (lowest..=highest).rev().collect(),
         false => known.keys().rev().copied().take(SCALE_VALUES_MAX as usize).collect(),
     };
     let rows = html! {
@@ -93,6 +96,7 @@ fn likert(scale: &Scale) -> Markup {
         p.note {
             "Mean " (decimal_two(scale.mean)) " on a scale of " (scale.min) " to " (scale.max)
             @if let Some(share) = scale.top_two_share { "; top two values " (percent(share)) }
+            @if scale.not_rated > 0 { "; not rated, such as N/A: " (grouped(scale.not_rated)) " answers, in no share" }
         }
     }
 }

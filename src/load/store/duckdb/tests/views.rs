@@ -101,11 +101,11 @@ fn foreign_objects_stay_and_views_that_read_them_are_skipped() {
     change(
         &path,
         &format!(
-            "{drops} DELETE FROM _studysync WHERE key LIKE 'view:%'; CREATE TABLE questions AS SELECT 7 AS theirs"
+            "{drops} DELETE FROM _studysync WHERE key LIKE 'view:%'; CREATE TABLE current_questions AS SELECT 7 AS theirs"
         ),
     );
     opened(&path);
-    assert_eq!(texts(&path, "SELECT theirs::VARCHAR FROM questions"), ["7"]);
+    assert_eq!(texts(&path, "SELECT theirs::VARCHAR FROM current_questions"), ["7"]);
     let there = texts(&path, "SELECT view_name FROM duckdb_views() WHERE NOT internal");
     assert!(there.contains(&"nps_by_week".to_owned()), "{there:?}");
     for name in ["nps_by_week_per_question", "likert_distribution", "likert_top_two"] {
@@ -114,7 +114,7 @@ fn foreign_objects_stay_and_views_that_read_them_are_skipped() {
     let before = std::fs::read(&path).unwrap();
     opened(&path);
     assert!(before == std::fs::read(&path).unwrap(), "the same, and nothing to write");
-    change(&path, "DROP TABLE questions");
+    change(&path, "DROP TABLE current_questions");
     opened(&path);
     assert_eq!(texts(&path, "SELECT count(*)::VARCHAR FROM likert_top_two"), ["0"], "and it comes when there is room");
 }

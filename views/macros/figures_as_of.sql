@@ -1,0 +1,22 @@
+-- NPS, top-two box and choice shares as the view figures showed them at a moment.
+--
+-- Call it as a table: FROM figures_as_of(TIMESTAMP '2026-04-01 00:00:00'). The moment is UTC.
+-- One row: one figure of one question of one survey; of choice shares, one option. Options that nobody chose have no
+-- row. Left out: answers that responses_as_of leaves out: not yet found, deleted or gone at the moment, or of people
+-- who were erased since. Only what was known at the moment counts: the answers as they were, and the definitions of
+-- surveys that scans had seen. The figure of a moment is the same whenever it is asked for.
+--
+-- Parameters:
+--   moment: A moment, UTC.
+--
+-- Columns:
+--   survey_id: The survey; NULL when the answers name none.
+--   question_id: The question.
+--   figure: nps (-100 to 100), top_two_share or choice_share (0 to 1).
+--   label: The option of a choice_share, as in choice_share; NULL for other figures.
+--   selected_index: Index of the option as sent; only if its label is not known.
+--   answers: Answers that count.
+--   value: The figure.
+--   standard_error: Its standard error; NULL for a single answer.
+{as_of figures}
+SELECT survey_id, question_id, figure, label, selected_index, answers, value, standard_error FROM figures
