@@ -31,6 +31,9 @@ pub(super) enum CommandError {
     /// An erasure failed before it removed anything.
     #[error("nobody was erased, and nothing was changed")]
     NotErased(#[source] EraseError),
+    /// The suppression of people could not be ended.
+    #[error("cannot end the suppression")]
+    NotEnded(#[source] EraseError),
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error(transparent)]
@@ -105,7 +108,9 @@ impl CommandError {
         match self {
             CommandError::Config(_) | CommandError::Usage(_) => 2,
             CommandError::Pipeline(error) => error.exit_code(),
-            CommandError::Erase(error) | CommandError::NotErased(error) => error.exit_code(),
+            CommandError::Erase(error) | CommandError::NotErased(error) | CommandError::NotEnded(error) => {
+                error.exit_code()
+            }
             CommandError::Load(error) | CommandError::Query(error) => load_code(error),
             CommandError::State(error) => state_code(error),
             CommandError::Serve(error) => serve_code(error),
@@ -125,11 +130,17 @@ impl CommandError {
     /// Returns the hint of an error whose hint is always the same text.
     fn known_hint(&self) -> Option<&'static str> {
         match self {
-            CommandError::Erase(error) | CommandError::NotErased(error) => match error {
-                EraseError::Pipeline(error) => pipeline_hint(error),
-                EraseError::Io { path, source, .. } => refusal_hint(path, source, FileAccess::Write),
-                _ => None,
-            },
+            CommandError::Erase(error) | CommandError::NotErased(error) | CommandError::NotEnded(error) => {
+                match error {
+                    EraseError::Pipeline(error) => pipeline_hint(error),
+                    EraseError::NotSuppressed(_) => Some(
+                        "name any identifier of the person, as in the erasure, or the id of an erasure: `studysync status --json` lists \
+                     them (erasures_waiting). An erasure that is not listed suppresses nobody",
+                    ),
+                    EraseError::Io { path, source, .. } => refusal_hint(path, source, FileAccess::Write),
+                    _ => None,
+                }
+            }
             CommandError::Pipeline(error) => pipeline_hint(error),
             CommandError::Load(LoadError::Locked { holder, .. }) if is_own_lock(holder.as_deref()) => Some(
                 "a run of studysync writes to it: try again when the run has ended; `publish` under [warehouse] keeps a copy that \

@@ -421,7 +421,7 @@ impl Erase {
 }
 
 /// Fails if the path of a warehouse or of the state file does not exist, because data of the people may be elsewhere.
-fn require_paths(settings: &Settings) -> Result<(), EraseError> {
+pub(super) fn require_paths(settings: &Settings) -> Result<(), EraseError> {
     let warehouses = settings.warehouse.duckdb.iter().chain(&settings.warehouse.parquet);
     match warehouses.chain([&settings.state_path]).find(|path| !path.try_exists().unwrap_or(true)) {
         Some(missing) => Err(EraseError::Names(format!(
@@ -434,7 +434,7 @@ fn require_paths(settings: &Settings) -> Result<(), EraseError> {
 
 /// Fails if the settings lack a warehouse that earlier runs filled and that still exists, because the people's data
 /// would stay in that warehouse.
-fn require_known_warehouses(settings: &Settings, state: &State) -> Result<(), EraseError> {
+pub(super) fn require_known_warehouses(settings: &Settings, state: &State) -> Result<(), EraseError> {
     let named = [("duckdb", &settings.warehouse.duckdb), ("parquet", &settings.warehouse.parquet)];
     for (name, path) in named {
         let Some(known) = state.destination(name)? else { continue };

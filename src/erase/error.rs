@@ -15,6 +15,9 @@ pub enum EraseError {
     /// The request cannot be carried out: a person or path that it names cannot be used.
     #[error("{0}")]
     Names(String),
+    /// Nobody with these ids is suppressed, so no suppression can end.
+    #[error("nobody is suppressed with {}", quoted(.0))]
+    NotSuppressed(Vec<String>),
     /// A file of the erasure cannot be read or written.
     #[error("cannot {action} {}", path.display())]
     Io {
@@ -44,10 +47,21 @@ impl EraseError {
     pub fn exit_code(&self) -> u8 {
         match self {
             EraseError::Pipeline(error) => error.exit_code(),
-            EraseError::Names(_) => 2,
+            EraseError::Names(_) | EraseError::NotSuppressed(_) => 2,
             EraseError::Io { .. } | EraseError::Journal { .. } => 1,
         }
     }
+}
+
+/// Returns the first 60 characters of a text, without characters that control a terminal.
+pub(super) fn shown(text: &str) -> String {
+    text.chars().filter(|letter| !crate::model::is_display_control(*letter)).take(60).collect()
+}
+
+/// Returns the ids for people, without characters that control a terminal.
+fn quoted(ids: &[String]) -> String {
+    let shown = ids.iter().map(|id| format!("'{}'", shown(id)));
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 impl From<ArchiveError> for EraseError {

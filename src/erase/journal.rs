@@ -138,6 +138,12 @@ impl Journals {
         Ok(self.files()?.into_iter().filter(|path| Some(path) != except.as_ref()).count())
     }
 
+    /// Returns true if the erasure with this id is unfinished.
+    pub fn is_unfinished(&self, erasure_id: &str) -> Result<bool, EraseError> {
+        let path = self.path(erasure_id);
+        path.try_exists().map_err(EraseError::io("look at", path))
+    }
+
     /// Creates a journal with these identifiers, or replaces the identifiers of `earlier`, the journal of an
     /// interrupted attempt. The journal is durable when this function returns. `named` are the people in the request.
     pub fn begin(

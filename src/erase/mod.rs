@@ -7,9 +7,11 @@
 //! - [`plan`]: what would be deleted; [`journal`]: state of an interrupted erasure.
 //! - [`purge`]: requests to the service; [`apply`]: the steps, in one function.
 //! - [`verify`]: the search; [`receipt`]: the proof; [`vanished`]: erasure of sessions that the service removed.
+//! - [`end`]: the end of the suppression of people who are back.
 
 mod apply;
 mod archive;
+mod end;
 mod error;
 mod journal;
 mod linked;
@@ -23,6 +25,7 @@ mod verify;
 
 pub use apply::{DELAY_SECONDS_MAX, Erase};
 pub use archive::ArchiveFound;
+pub use end::{EndReport, EndedErasure, end_suppression};
 pub use error::EraseError;
 pub use linked::{LinkedIdentifiers, NotFollowed};
 pub use plan::Plan;

@@ -84,6 +84,7 @@ impl Receipt {
             outcome: self.outcome.to_owned(),
             service_checked_ms: None,
             service_users_checked: None,
+            suppression_ended_ms: None,
             run_id: self.run_id.clone(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::EraseError;
+use super::{EraseError, error::shown};
 use crate::model::{IDENTIFIER_BYTES_MAX, Identifier, IdentifierKind, Spellings, WrittenIdentifier};
 
 /// The maximum number of identifiers in one request.
@@ -107,11 +107,6 @@ pub fn read_people(text: &str, request: &mut EraseRequest) -> Result<(), EraseEr
         request.add_person(kind, name.trim()).map_err(|error| wrong(error.to_string()))?;
     }
     Ok(())
-}
-
-/// Returns the first 60 characters of a text, without characters that control a terminal.
-fn shown(text: &str) -> String {
-    text.chars().filter(|letter| !crate::model::is_display_control(*letter)).take(60).collect()
 }
 
 #[cfg(test)]

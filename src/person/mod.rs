@@ -7,6 +7,7 @@
 //! - [`keyed_hash`]: hashes of identifiers
 //! - [`suppression_list`]: the erased people
 //! - [`suppression`]: keeps their records out of scans
+//! - [`suppression_end`]: ends that for people who are back
 //!
 //! This module does not decide which identifiers belong to one person, and deletes nothing. `erase` does both.
 
@@ -19,6 +20,7 @@ mod patterns;
 mod raw_spellings;
 mod redacted_page;
 mod suppression;
+mod suppression_end;
 mod suppression_list;
 
 pub use decoded_text::{can_hide_value, must_be_escaped, text_of_bytes};
@@ -29,5 +31,6 @@ pub use identifying_fields::{
 };
 pub use keyed_hash::{IdentifierKey, KeyedHash, SealedBytes};
 pub use redacted_page::{RedactedPage, remove_records};
-pub use suppression::{ExpirableErasure, Suppression};
+pub use suppression::{ExpirableErasure, LateRecords, Suppression};
+pub use suppression_end::EndedSuppression;
 pub use suppression_list::{SUPPRESSION_MARGIN_MS, SuppressionEntry, SuppressionList};

@@ -49,8 +49,15 @@ struct ScanFindings {
     found: HashMap<ScanId, HashSet<usize>>,
     /// True if the list differs from its file.
     is_changed: bool,
-    /// Number of records of people whom the service should have purged.
-    late_records: u64,
+    late: LateRecords,
+}
+
+/// The records that the service sent although it should have purged their people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LateRecords {
+    pub records: u64,
+    /// The ids of the erasures of these people.
+    pub erasure_ids: BTreeSet<String>,
 }
 
 /// An erasure whose purge delay is over and whose people later scans did not find.
@@ -73,7 +80,7 @@ impl Suppression {
                 }
             }
         }
-        let scans = ScanFindings { list, found: HashMap::new(), is_changed: false, late_records: 0 };
+        let scans = ScanFindings { list, found: HashMap::new(), is_changed: false, late: LateRecords::default() };
         Suppression(Some(Arc::new(ActiveList { key, owners, scans: Mutex::new(scans) })))
     }
 
@@ -145,9 +152,9 @@ impl Suppression {
         }
     }
 
-    /// Returns the number of records that the service sent although it should have purged the people.
-    pub fn late_records(&self) -> u64 {
-        self.0.as_ref().map_or(0, |active| active.scans().late_records)
+    /// Returns the records that the service sent although it should have purged the people.
+    pub fn late_records(&self) -> LateRecords {
+        self.0.as_ref().map(|active| active.scans().late.clone()).unwrap_or_default()
     }
 
     /// Returns the erasures that can expire. The caller must check first that the service no longer knows their user
@@ -186,14 +193,17 @@ impl ScanFindings {
         if let Some(scan_found) = self.found.get_mut(&scan.id) {
             scan_found.extend(found);
         }
+        let mut are_late = false;
         for index in found {
             let Some(entry) = self.list.entries.get_mut(*index) else { continue };
             entry.found_in(scan.scope.stream, scan.window);
             if scan.started_ms >= entry.until_ms {
-                self.late_records += records;
+                are_late = true;
+                self.late.erasure_ids.insert(entry.erasure_id.clone());
             }
             self.is_changed = true;
         }
+        self.late.records += if are_late { records } else { 0 };
     }
 }
 

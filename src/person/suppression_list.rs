@@ -59,8 +59,12 @@ impl SuppressionEntry {
 
     /// Decrypts the user ids.
     pub(super) fn user_ids(&self, key: &IdentifierKey) -> Vec<String> {
-        let opened = self.users.iter().filter_map(|sealed| key.open(&[USERS], &self.erasure_id, sealed));
-        opened.filter_map(|bytes| String::from_utf8(bytes).ok()).collect()
+        self.users.iter().filter_map(|sealed| self.open_user(key, sealed)).collect()
+    }
+
+    /// Decrypts a user id; `None` if it cannot be decrypted.
+    pub(super) fn open_user(&self, key: &IdentifierKey, sealed: &SealedBytes) -> Option<String> {
+        String::from_utf8(key.open(&[USERS], &self.erasure_id, sealed)?).ok()
     }
 
     /// Returns true if `until_ms` has passed, and later scans found no record in any window that had a record.
@@ -168,7 +172,7 @@ impl SuppressionList {
     }
 
     /// Writes the list durably.
-    pub(super) fn write(&self) -> Result<(), SuppressionError> {
+    pub fn write(&self) -> Result<(), SuppressionError> {
         let path = self.folder.join(LIST_FILE);
         let failed = SuppressionError::io("write", &path);
         let file = ListFile { format_version: FORMAT_VERSION, erasures: self.entries.clone() };

@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
     files,
@@ -36,10 +36,15 @@ impl Run {
     /// Errors only lead to notes.
     pub(super) async fn confirm_purges(&mut self, can_request: bool) {
         let late = self.context.suppression.late_records();
-        if late > 0 {
+        if late.records > 0 {
+            let ids: Vec<String> = late.erasure_ids.into_iter().collect();
             self.findings.add_attention_note(format!(
-                "the service still sends {late} records of people whom it should have purged by now; they were left out. If it \
-                 was never asked to purge them, run `studysync erase` for them without --local-only"
+                "the service still sends {} records of people whom it should have purged by now (erasure {}); they were left \
+                 out. If these people signed up again, run `studysync erase --end {}`. If the service was never asked to purge \
+                 them, run `studysync erase` for them without --local-only",
+                late.records,
+                ids.join(", "),
+                ids.join(" ")
             ));
         }
         let now_ms = self.context.source.service_now_ms().unwrap_or_else(|| self.session.now_ms());
@@ -59,8 +64,9 @@ impl Run {
                 PurgeCheck::StillKnown(users) => {
                     self.findings.add_attention_note(format!(
                         "the service still knows {users} users of the erasure {}, whom it should have purged by now; they are \
-                         kept out. Run `studysync erase` for them again, or ask whoever runs the service",
-                        over.erasure_id
+                         kept out. If they signed up again, run `studysync erase --end {}`. If not, run `studysync erase` for \
+                         them again, or ask whoever runs the service",
+                        over.erasure_id, over.erasure_id
                     ));
                     still_suppressed.insert(over.erasure_id);
                 }
@@ -110,7 +116,11 @@ impl Run {
     async fn confirm(&mut self, over: &ExpirableErasure) -> Result<(), String> {
         let (at_ms, users) = (self.session.now_ms(), over.user_ids.len());
         let path = self.session.settings.erasures_folder().join(format!("{}.json", over.erasure_id));
-        complete_file(&path, at_ms, users).map_err(|error| format!("{}: {error}", path.display()))?;
+        let check = json!({"checked_at": format_ms(at_ms), "users_not_known": users, "scans_met_nobody": true});
+        let completed = edit_receipt_file(&path, |receipt| {
+            receipt.insert("service_has_purged".to_owned(), check);
+        });
+        completed.map_err(|error| format!("{}: {error}", path.display()))?;
         for destination in &self.destinations {
             let erasure_id = over.erasure_id.clone();
             let completed =
@@ -122,17 +132,15 @@ impl Run {
     }
 }
 
-/// Adds the confirmation to the receipt file. Does nothing if the file does not exist. `users` is the number of users
-/// that were requested.
-fn complete_file(path: &Path, at_ms: i64, users: usize) -> std::io::Result<()> {
+/// Edits the file of a receipt, durably. Does nothing if the file does not exist.
+pub fn edit_receipt_file(path: &Path, edit: impl FnOnce(&mut Map<String, Value>)) -> std::io::Result<()> {
     let text = match std::fs::read(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         read => read?,
     };
     let mut receipt: Value = serde_json::from_slice(&text)?;
     if let Some(members) = receipt.as_object_mut() {
-        let check = json!({"checked_at": format_ms(at_ms), "users_not_known": users, "scans_met_nobody": true});
-        members.insert("service_has_purged".to_owned(), check);
+        edit(members);
     }
     files::write_private(path, &serde_json::to_vec_pretty(&receipt)?)
 }

@@ -3,9 +3,11 @@
 use super::{
     erase,
     grep::{Needle, found},
-    people::{ZOE, ZOE_MAIL, plant},
+    people::{SESSIONS, ZOE, ZOE_MAIL, identity, plant, record},
     receipt,
 };
+use studysync_sandbox::ListName;
+
 use crate::harness::{Place, Service, days_ago, small};
 
 /// A place that looks at all of history in every run, and an erasure whose delay at the service is an hour.
@@ -92,4 +94,72 @@ fn p9_an_unpurged_user_is_reported_and_stays_suppressed() {
     assert!(notes.contains("still knows 1 users of the erasure") && notes.contains(&id), "{notes}");
     let (file, waiting) = state(&place, &id);
     assert!(file.get("service_has_purged").is_none() && waiting[0]["people"] == 1, "{file:#} {waiting}");
+}
+
+/// The rows of the person's new session, by warehouse.
+fn new_rows(place: &Place, session: &str) -> Vec<i64> {
+    let sql = format!("SELECT count(*) FROM responses WHERE response_group_uid = '{session}'");
+    place.warehouses().iter().map(|(_, tables)| tables.count(&sql)).collect()
+}
+
+#[test]
+fn p9_a_person_who_signs_up_again_can_be_let_in() {
+    const AGAIN: &str = "aaaaaaaa-0000-4000-8000-00000000000f";
+    for by_erasure in [true, false] {
+        let (service, place, id) = erased();
+        service.advance_days(1);
+        place.run(&["sync"]).expect(0);
+        service.advance_days(3);
+        let person = format!(r#"{{"userId":"{ZOE}","email":"{ZOE_MAIL}","attributes":{{}}}}"#);
+        assert!(service.control().upsert_user(&person) < 300);
+        let who = identity(Some(ZOE), 880_009, "7c1c9d6e-0b7a-4c55-9a40-1d2e3f405999", AGAIN, Some(ZOE_MAIL));
+        service.control().plant(ListName::Responses, &record(AGAIN, 9001, &who, "I am back", 1), None).unwrap();
+        for _ in 0..2 {
+            let synced = place.run(&["sync", "--json"]).expect(3);
+            let notes = synced.json()["notes"].to_string();
+            let advice = format!("If these people signed up again, run `studysync erase --end {id}`");
+            assert!(notes.contains(&advice) && notes.contains("without --local-only"), "{notes}");
+            assert_eq!(new_rows(&place, AGAIN), [0, 0]);
+        }
+        let status = place.run(&["status"]).expect(0).stdout;
+        assert!(status.contains("studysync erase --end ID"), "{status}");
+
+        let refused = place.run(&["erase", "--end", "nobody-of-the-list"]).expect(2).stderr;
+        assert!(
+            refused.contains("cannot end the suppression: nobody is suppressed with 'nobody-of-the-list'"),
+            "{refused}"
+        );
+        assert!(refused.contains("hint: name any identifier of the person"), "{refused}");
+        let named = if by_erasure { id.as_str() } else { ZOE_MAIL };
+        let plan = place.run(&["erase", "--end", named, "--dry-run"]).expect(0).stdout;
+        assert!(plan.contains("identifiers would end"), "{plan}");
+        let (file, waiting) = state(&place, &id);
+        assert!(file.get("suppression_ended").is_none() && waiting[0]["people"] == 1, "{file:#} {waiting}");
+
+        let ended = place.run(&["erase", "--end", named]).expect(0).stdout;
+        assert!(ended.contains(&id) && ended.contains("store records of these people again"), "{ended}");
+        let (file, waiting) = state(&place, &id);
+        let note = &file["suppression_ended"][0];
+        assert!(note["at"].is_string() && note["identifiers_left"] == 0 && waiting.is_null(), "{file:#} {waiting}");
+        assert!(note["identifiers"].as_u64().unwrap() > 3, "{file:#}");
+        for (name, tables) in place.warehouses() {
+            let over =
+                "SELECT count(*) FROM erasures WHERE suppression_ended_at IS NOT NULL AND service_checked_at IS NULL";
+            assert_eq!(tables.count(over), 1, "{name}");
+        }
+        assert_eq!(new_rows(&place, AGAIN), [0, 0]);
+        // What was left out while its window was complete comes, too.
+        let place = place.with_config("");
+        place.run(&["sync"]).expect(0);
+        assert_eq!(new_rows(&place, AGAIN), [1, 1]);
+        place.run(&["erase", "--end", named]).expect(2);
+        // A lost list is no reason to stop any more: nobody is on it.
+        std::fs::remove_file(place.path("state/checkpoints.sqlite.erasures/suppressed.json")).unwrap();
+        place.run(&["sync"]).expect(0);
+        // The erased rows do not come back, and the person can be erased again.
+        assert_eq!(new_rows(&place, SESSIONS[0]), [0, 0]);
+        let again = erase(&place, &["--user-id", ZOE, "--delay-seconds", "3600"]);
+        assert_ne!(receipt(&again)["erasure_id"], id.as_str());
+        assert_eq!(new_rows(&place, AGAIN), [0, 0]);
+    }
 }

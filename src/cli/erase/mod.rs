@@ -1,5 +1,6 @@
 //! `studysync erase`: erases people, at the service and in all stored data.
 
+mod end;
 mod plan;
 mod receipt;
 
@@ -56,6 +57,10 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 ///
 /// The same command resumes an erasure that was interrupted. After a finished erasure it finds nothing.
 ///
+/// A person who signs up again while suppressed is left out, too. With --end ID the command erases nobody, and ends the
+/// suppression: scans, replays and webhooks store records of these people again, also old records that the service
+/// still sends. The receipt says when. ID is any identifier of the person, or the id of the erasure for all its people.
+///
 /// Exit codes: 0 done; 1 failed, the same command resumes; 2 usage or configuration; 3 done, but something needs
 /// attention (mentions by others, identifiers that were not followed; with --dry-run also identifiers without a match
 /// here); 4 key refused; 5 another run holds the lease, or another program the file; 6 stopped early at a deadline, a
@@ -77,6 +82,16 @@ pub(super) struct EraseArgs {
     /// A file of people, one per line: `user-id ID`, `email ADDRESS` or `visitor-id ID`
     #[arg(long, value_name = "PATH", help_heading = "Who")]
     file: Option<PathBuf>,
+
+    /// Erase nobody, and end the suppression of people who are back: an identifier of the person, or the erasure's id
+    #[arg(
+        long,
+        value_name = "ID",
+        num_args = 1..,
+        help_heading = "Who",
+        conflicts_with_all = ["user_ids", "emails", "visitor_ids", "file", "delay_seconds", "local_only", "redact_mentions"],
+    )]
+    end: Vec<String>,
 
     /// Delay before the service purges [default: the service's default, ten days]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=DELAY_SECONDS_MAX))]
@@ -110,8 +125,12 @@ pub(super) struct EraseArgs {
 }
 
 /// Plans the erasure, asks for confirmation, and erases. With --dry-run only prints the plan. Returns 130 if the user
-/// does not confirm.
+/// does not confirm. With --end, ends a suppression instead.
 pub(super) async fn run(args: EraseArgs, context: Context) -> Result<u8, CommandError> {
+    if !args.end.is_empty() {
+        let settings = args.locations.settings(&context).limits(&args.limits).build()?;
+        return end::run(settings, args.end, args.dry_run, args.json, context).await;
+    }
     let request = request(&args)?;
     if !args.dry_run && !args.yes && !io::stdin().is_terminal() {
         let problem = "there is no terminal to confirm the erasure: check the plan with --dry-run, then add --yes";
@@ -177,7 +196,9 @@ fn request(args: &EraseArgs) -> Result<EraseRequest, CommandError> {
             .map_err(|error| CommandError::Usage(format!("{}, {error}", path.display())))?;
     }
     match request.people.is_empty() {
-        true => Err(CommandError::Usage("name a person: --user-id, --email, --visitor-id or --file".to_owned())),
+        true => Err(CommandError::Usage(
+            "name a person: --user-id, --email, --visitor-id or --file; or end a suppression with --end".to_owned(),
+        )),
         false => Ok(request),
     }
 }

@@ -42,7 +42,8 @@ pub(super) fn describe(waiting: &[WaitingErasure]) -> String {
     };
     let erasures = if waiting.len() == 1 { "erasure waits" } else { "erasures wait" };
     format!(
-        "\n{} {erasures} for the service to purge: {people} named, suppressed until {until}, and until\n  complete scans meet none of them\n",
+        "\n{} {erasures} for the service to purge: {people} named, suppressed until {until}, and until\n  complete scans meet none of them. \
+         If somebody signed up again: studysync erase --end ID (of the person or the erasure)\n",
         waiting.len()
     )
 }

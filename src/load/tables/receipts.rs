@@ -44,14 +44,16 @@ pub struct ErasureRecord {
     pub service_checked_ms: Option<i64>,
     /// Number of user ids that this check requested from the service, which knew none of them; `None` until the check.
     pub service_users_checked: Option<i64>,
+    /// When `erase --end` ended the suppression of all people of the erasure; `None` if it did not.
+    pub suppression_ended_ms: Option<i64>,
     pub run_id: RunId,
 }
 
 impl ErasureRecord {
     /// Returns true if the people are kept out of scans, replays and webhooks, until a run finds that the service has
-    /// purged them.
+    /// purged them, or `erase --end` ends that.
     pub fn is_suppressed(&self) -> bool {
-        self.suppressed_from_ms.is_some() && self.service_checked_ms.is_none()
+        self.suppressed_from_ms.is_some() && self.service_checked_ms.is_none() && self.suppression_ended_ms.is_none()
     }
 }
 
@@ -86,6 +88,7 @@ fn cell<'a>(column: &str, record: &'a ErasureRecord) -> Cell<'a> {
         "outcome" => Cell::Text(&record.outcome),
         "service_checked_at" => record.service_checked_ms.map_or(Cell::Null, Cell::at_ms),
         "service_users_checked" => Cell::integer_or_null(record.service_users_checked),
+        "suppression_ended_at" => record.suppression_ended_ms.map_or(Cell::Null, Cell::at_ms),
         "_run_id" => Cell::Text(&record.run_id.0),
         _ => Cell::Null,
     }
@@ -111,6 +114,7 @@ fn receipt(row: Row<'_>) -> Result<ErasureRecord, LoadError> {
         outcome: row.text("outcome")?.to_owned(),
         service_checked_ms: row.moment_ms_or_null("service_checked_at")?,
         service_users_checked: row.integer_or_null("service_users_checked")?,
+        suppression_ended_ms: row.moment_ms_or_null("suppression_ended_at")?,
         run_id: RunId(row.text("_run_id")?.to_owned()),
     })
 }
@@ -138,6 +142,7 @@ mod tests {
             outcome: outcome.into(),
             service_checked_ms: None,
             service_users_checked: None,
+            suppression_ended_ms: None,
             run_id: RunId("run".into()),
         }
     }

@@ -110,7 +110,7 @@ fn p9_a_suppression_stays_until_a_later_scan_finds_nobody() {
         suppression.begin_scan(&scan);
         suppression.filtered(&scan, page);
         suppression.committed(&scan);
-        (suppression.expire(started_ms, &BTreeSet::new()).unwrap().len(), suppression.late_records())
+        (suppression.expire(started_ms, &BTreeSet::new()).unwrap().len(), suppression.late_records().records)
     };
     listed(folder.path());
     assert_eq!(scan_window(Window::new(0, 10), 999, none), (0, 0), "a scan before the end of the delay proves nothing");

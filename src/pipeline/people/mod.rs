@@ -94,7 +94,8 @@ impl Run {
             user_ids.into_iter().partition(|user_id| is_suppressed(&self.context.suppression, user_id));
         if !suppressed.is_empty() {
             self.findings.notes.push(format!(
-                "{} users were erased, and are not requested until the service has purged them",
+                "{} users were erased, and are not requested until the service has purged them. For users who signed up again, \
+                 run `studysync erase --end ID`",
                 suppressed.len()
             ));
         }

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// The reason in the results file why a row about an erased person was not sent.
-pub(super) const SUPPRESSED: &str = "this person was erased: nothing is sent until the service has purged them";
+pub(super) const SUPPRESSED: &str = "this person was erased: nothing is sent until the service has purged them. If they signed up again, run `studysync erase --end ID`";
 
 /// Returns true if the row's user id or one of its email addresses belongs to an erased person.
 pub(super) fn is_suppressed(suppression: &Suppression, upsert: &Upsert) -> bool {

@@ -1,0 +1,129 @@
+//! Ends the suppression of erased people, so that runs store their records again: [`end_suppression`]. The people may
+//! have signed up again, or the service will never purge them.
+
+use serde::Serialize;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    EraseError,
+    apply::{require_known_warehouses, require_paths},
+    journal::Journals,
+};
+use crate::{
+    config::Settings,
+    load::Warehouse,
+    model::format_ms,
+    person::{EndedSuppression, SuppressionList},
+    pipeline::{self, PipelineError, Session, System},
+};
+
+/// The erasures whose suppression ended, as a whole or in part.
+#[derive(Clone, Debug, Serialize)]
+pub struct EndReport {
+    /// True if nothing was changed.
+    pub dry_run: bool,
+    pub ended: Vec<EndedErasure>,
+}
+
+/// An erasure whose suppression ended, as a whole or in part.
+#[derive(Clone, Debug, Serialize)]
+pub struct EndedErasure {
+    pub erasure_id: String,
+    /// Number of identifiers that are no longer suppressed.
+    pub identifiers: usize,
+    /// Number of identifiers that stay suppressed; 0 if the suppression of the erasure is over.
+    pub identifiers_left: usize,
+}
+
+/// Ends the suppression of the people with these ids: of erasures, or identifiers of people. Sends nothing, and blocks
+/// the thread. With `dry_run`, only returns what would end.
+///
+/// The steps are in the order in which a kill loses nothing: the receipts say that the suppression ended, the windows
+/// with records that were left out become due again, and the suppression ends. The same call repeats the steps.
+///
+/// # Errors
+/// An id names nobody who is suppressed, or an erasure is unfinished. Then nothing is changed.
+pub fn end_suppression(
+    settings: &Settings,
+    ids: &[String],
+    dry_run: bool,
+    stop: &CancellationToken,
+) -> Result<EndReport, EraseError> {
+    let identity = pipeline::identity(settings)?;
+    settings.require_warehouse().map_err(PipelineError::Config)?;
+    require_paths(settings)?;
+    let session = Session::open(settings, &identity, "erase", &System::default())?;
+    require_known_warehouses(settings, &session.state())?;
+    let folder = settings.erasures_folder();
+    let mut list = SuppressionList::read(&folder)?;
+    let ended = list.end(ids).map_err(EraseError::NotSuppressed)?;
+    let journals = Journals::new(&folder, list.key()?, session.system.failpoints.clone());
+    for end in &ended {
+        if journals.is_unfinished(&end.erasure_id)? {
+            let why =
+                format!("the erasure {} was interrupted: repeat its command first, which resumes it", end.erasure_id);
+            return Err(EraseError::Names(why));
+        }
+    }
+    let report = EndReport { dry_run, ended: ended.iter().map(EndedErasure::of).collect() };
+    if dry_run {
+        return Ok(report);
+    }
+    let mut warehouses = session.warehouses(stop, None)?;
+    session.begin_run()?;
+    write_receipts(&session, &mut warehouses, &report)?;
+    for end in &ended {
+        require_rescans(&session, end)?;
+    }
+    list.write()?;
+    session.finish_run("done", 0, &serde_json::to_string(&report).unwrap_or_default())?;
+    Ok(report)
+}
+
+impl EndedErasure {
+    fn of(end: &EndedSuppression) -> EndedErasure {
+        EndedErasure { erasure_id: end.erasure_id.clone(), identifiers: end.identifiers, identifiers_left: end.left }
+    }
+}
+
+/// Adds the end of the suppression to the receipts: to their files, and to the tables if nobody of the erasure stays
+/// suppressed.
+fn write_receipts(session: &Session, warehouses: &mut [Warehouse], report: &EndReport) -> Result<(), EraseError> {
+    let now_ms = session.now_ms();
+    for end in &report.ended {
+        let path = session.settings.erasures_folder().join(format!("{}.json", end.erasure_id));
+        let note = json!({
+            "at": format_ms(now_ms),
+            "run_id": session.run_id,
+            "identifiers": end.identifiers,
+            "identifiers_left": end.identifiers_left,
+        });
+        pipeline::edit_receipt_file(&path, |receipt| {
+            let notes = receipt.entry("suppression_ended").or_insert_with(|| json!([]));
+            notes.as_array_mut().into_iter().for_each(|notes| notes.push(note.clone()));
+        })
+        .map_err(EraseError::io("write", &path))?;
+    }
+    let is_over = |id: &str| report.ended.iter().any(|end| end.erasure_id == id && end.identifiers_left == 0);
+    for warehouse in warehouses {
+        let name = warehouse.name();
+        let mut records = warehouse.erasures().map_err(EraseError::load(name))?;
+        records.retain(|record| is_over(&record.erasure_id));
+        records.iter_mut().for_each(|record| record.suppression_ended_ms = Some(now_ms));
+        let recorded = warehouse.record_erasures(&records).and_then(|()| warehouse.publish());
+        recorded.and_then(|_| warehouse.export_reader_copy()).map_err(EraseError::load(name))?;
+    }
+    Ok(())
+}
+
+/// Makes the windows due again in which scans may have left out records of the people.
+fn require_rescans(session: &Session, end: &EndedSuppression) -> Result<(), EraseError> {
+    let mut state = session.state();
+    for scope in state.covered_scopes()? {
+        for window in end.windows.get(&scope.stream).into_iter().flatten() {
+            state.mark_for_recheck(scope, *window)?;
+        }
+    }
+    Ok(())
+}
