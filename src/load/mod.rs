@@ -38,5 +38,7 @@ pub use reader::{QueryResult, Reader, ReaderLimits, RowFormat, RowsQuery, Stream
 pub use rows_file::ParquetRows;
 pub use scan::{Difference, Differences, Example, Pages};
 pub use store::{ParquetOptions, PartitionBy, TimeRange};
-pub use tables::{ErasureRecord, RecordingOutcome, Stamp, StoredRecording, WantedRecording, WantedRecordings};
+pub use tables::{
+    ErasureRecord, LostRecordings, RecordingOutcome, Stamp, StoredRecording, WantedRecording, WantedRecordings,
+};
 pub use warehouse::Warehouse;

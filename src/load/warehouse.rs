@@ -3,9 +3,9 @@
 use std::{collections::HashSet, path::Path};
 
 use super::{
-    Applied, CoOccurrence, CommitOptions, Differences, ErasureRecord, EventRows, LedgerEntry, LoadError, Mention,
-    Pages, ParseAgain, PeopleFound, RecordingOutcome, Replacement, RunRecord, SearchReport, Stamp, WantedRecordings,
-    persons, scan,
+    Applied, CoOccurrence, CommitOptions, Differences, ErasureRecord, EventRows, LedgerEntry, LoadError,
+    LostRecordings, Mention, Pages, ParseAgain, PeopleFound, RecordingOutcome, Replacement, RunRecord, SearchReport,
+    WantedRecordings, persons, scan,
     store::{BufferedStore, Store},
     tables::{
         events, ledger, ranges, receipts, recordings, runs,
@@ -385,14 +385,20 @@ impl Warehouse {
     }
 
     /// Writes the outcomes of fetches into the rows that link to the recordings, and returns the number of changed
-    /// rows. `stamp` is the run and its time by the service's clock. Without a stamp, the rows keep their earlier run
-    /// and time.
-    pub fn write_recording_outcomes(
+    /// rows.
+    pub fn write_recording_outcomes(&mut self, outcomes: &[RecordingOutcome]) -> Result<u64, LoadError> {
+        self.change(|store| recordings::write_outcomes(store, outcomes))
+    }
+
+    /// Returns the recordings that rows call stored and whose files are gone; at most `rows_max`, the newest.
+    /// `is_stored` returns true if the file with this path and size is there.
+    pub fn lost_recordings(
         &mut self,
-        outcomes: &[RecordingOutcome],
-        stamp: Option<Stamp<'_>>,
-    ) -> Result<u64, LoadError> {
-        self.change(|store| recordings::write_outcomes(store, outcomes, stamp))
+        is_stored: &dyn Fn(&str, u64) -> bool,
+        rows_max: usize,
+    ) -> Result<LostRecordings, LoadError> {
+        self.commit_pending()?;
+        recordings::lost(&mut self.store, is_stored, rows_max)
     }
 
     /// Creates a DuckDB file at `new_path` with the objects of this warehouse, users' objects included, but without

@@ -43,7 +43,7 @@ pub use intervals::IntervalSet;
 pub use normal_forms::{composed, folded, unicode_domain, uuid_in_normal_form};
 pub use page_request::{EndStyle, EndStyles, PageRequest, PageToken, Proof};
 pub use rng::Rng;
-pub use scan::{RunId, Scan, ScanId};
+pub use scan::{RowStamp, RunId, Scan, ScanId};
 pub use service_address::{host_and_port, is_same_service};
 pub use service_profile::{ListOrder, RetryAfterForm, RowTime, ThemeTime, Ties, names as behaviour_names};
 pub use stream::Stream;

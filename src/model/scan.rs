@@ -46,6 +46,14 @@ time_ordered_id! {
     ScanId
 }
 
+/// The run that wrote an outcome into the rows of the warehouses, and when. A replay writes it again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowStamp {
+    pub run_id: RunId,
+    /// Epoch milliseconds by the service's clock.
+    pub at_ms: i64,
+}
+
 /// A scan: everything that a warehouse needs to know to apply its pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scan {

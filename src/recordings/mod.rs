@@ -18,7 +18,7 @@ mod upload;
 
 pub use error::RecordingsError;
 pub use partial::{FileVersion, PartialFile};
-pub use upload::{MissingReason, MissingRecording, Recording, UploadKey, UploadOutcome};
+pub use upload::{MissingReason, MissingRecording, Recording, STORED, UploadKey, UploadOutcome};
 
 use std::{
     fs, io,
@@ -27,7 +27,7 @@ use std::{
 
 use crate::{
     files,
-    model::{DurableStep, Failpoints, Identifier, IdentifierKind},
+    model::{DurableStep, Failpoints, Identifier, IdentifierKind, RowStamp},
 };
 
 use error::failed;
@@ -69,21 +69,28 @@ impl Recordings {
     /// Returns the stored outcome of an upload. Returns `None` if no outcome is stored, if its file is no valid JSON,
     /// or if the recording is missing or has another size.
     pub fn find(&self, key: &UploadKey) -> Result<Option<UploadOutcome>, RecordingsError> {
+        Ok(self.noted(key)?.filter(|outcome| match outcome {
+            UploadOutcome::Stored(recording) => self.is_stored(&self.relative_path(key, recording), recording.bytes),
+            UploadOutcome::Missing(_) => true,
+        }))
+    }
+
+    /// Returns true if a recording has a file of this size. Also true if that cannot be found out.
+    pub fn is_stored(&self, relative_path: &Path, bytes: u64) -> bool {
+        let found = files::metadata(&self.root.join(relative_path));
+        found.map_or(true, |found| found.is_some_and(|found| found.len() == bytes))
+    }
+
+    /// Returns the noted outcome of an upload, also if the file of the recording is gone. Returns `None` if no outcome
+    /// is stored, or if its file is no valid JSON.
+    pub fn noted(&self, key: &UploadKey) -> Result<Option<UploadOutcome>, RecordingsError> {
         let path = self.outcome_path(key);
         let text = match fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text.map_err(failed("read", &path))?,
         };
         // A damaged outcome file only costs one more download.
-        let Ok(upload) = serde_json::from_slice(&text) else { return Ok(None) };
-        if let UploadOutcome::Stored(recording) = &upload {
-            let file = self.root.join(self.relative_path(key, recording));
-            let found = files::metadata(&file).map_err(failed("look at", &file))?;
-            if found.is_none_or(|found| found.len() != recording.bytes) {
-                return Ok(None);
-            }
-        }
-        Ok(Some(upload))
+        Ok(serde_json::from_slice(&text).ok())
     }
 
     /// Returns the path of a recording, relative to the folder of all recordings.
@@ -99,27 +106,25 @@ impl Recordings {
     }
 
     /// Moves a complete download to the path with the hash of its content, and writes the outcome of the upload. Both
-    /// are durable when this function returns. `media_type` is the type that the host sent.
+    /// are durable when this function returns. `media_type` is the type that the host sent. `written` returns
+    /// [`Recording::written`] for a hash.
     pub fn store(
         &self,
         key: &UploadKey,
         partial: PartialFile,
         media_type: Option<String>,
         now_ms: i64,
+        written: impl FnOnce(&str) -> Result<Option<RowStamp>, RecordingsError>,
     ) -> Result<Recording, RecordingsError> {
         let (sha256, bytes, from) = partial.finish()?;
-        let recording = Recording { sha256, bytes, media_type, fetched_ms: now_ms };
+        let written = written(&sha256)?;
+        let recording = Recording { sha256, bytes, media_type, fetched_ms: now_ms, written };
         let path = self.root.join(self.relative_path(key, &recording));
         self.failpoints.hit(DurableStep::RecordingKept).map_err(failed("keep", &path))?;
         files::replace(&from, &path).map_err(failed("keep", &path))?;
-        self.write_outcome(key, &UploadOutcome::Stored(recording.clone()))?;
+        self.note(key, &UploadOutcome::Stored(recording.clone()))?;
         PartialFile::forget(&self.root.join(folder_of(&key.session)).join(key.name()))?;
         Ok(recording)
-    }
-
-    /// Stores, durably, why an upload has no recording.
-    pub fn note_missing(&self, key: &UploadKey, missing: &MissingRecording) -> Result<(), RecordingsError> {
-        self.write_outcome(key, &UploadOutcome::Missing(missing.clone()))
     }
 
     /// Removes a partial download that will not be resumed.
@@ -127,8 +132,8 @@ impl Recordings {
         PartialFile::remove(&self.root.join(folder_of(&key.session)).join(key.name()))
     }
 
-    /// Writes the outcome of an upload, durably.
-    fn write_outcome(&self, key: &UploadKey, upload: &UploadOutcome) -> Result<(), RecordingsError> {
+    /// Writes the outcome of an upload next to the recordings, durably.
+    pub fn note(&self, key: &UploadKey, upload: &UploadOutcome) -> Result<(), RecordingsError> {
         use std::io::Write as _;
         let path = self.outcome_path(key);
         let write = || {

@@ -5,6 +5,7 @@ use std::fs;
 use tempfile::TempDir;
 
 use super::*;
+use crate::model::RunId;
 
 const SESSION: &str = "AAAAAAAA-0000-4000-8000-00000000000A";
 
@@ -24,7 +25,7 @@ fn stored(recordings: &Recordings, key: &UploadKey, content: &[u8]) -> Recording
     let mut partial = recordings.begin(key).unwrap();
     partial.restart(version("\"1\"")).unwrap();
     partial.write(content).unwrap();
-    recordings.store(key, partial, Some("video/mp4".to_owned()), 17).unwrap()
+    recordings.store(key, partial, Some("video/mp4".to_owned()), 17, |_| Ok(None)).unwrap()
 }
 
 fn files_below(root: &Path) -> Vec<PathBuf> {
@@ -92,7 +93,7 @@ fn p2_a_download_goes_on_with_the_version_that_it_has() {
     let mut partial = recordings.begin(&key).unwrap();
     assert_eq!((partial.bytes(), partial.version()), (2, version("\"1\"").as_ref()));
     partial.write(b"c").unwrap();
-    let recording = recordings.store(&key, partial, None, 1).unwrap();
+    let recording = recordings.store(&key, partial, None, 1, |_| Ok(None)).unwrap();
     assert!(recording.sha256.starts_with("ba7816bf") && recording.bytes == 3);
     assert_eq!(files_below(folder.path()).len(), 2, "the recording and its note");
     // Of a host that tells no version, a part is worth nothing.
@@ -107,7 +108,7 @@ fn p2_a_download_goes_on_with_the_version_that_it_has() {
     partial.write(b"xyz").unwrap();
     partial.restart(version("\"3\"")).unwrap();
     partial.write(b"abc").unwrap();
-    assert!(recordings.store(&key, partial, None, 1).unwrap().sha256.starts_with("ba7816bf"));
+    assert!(recordings.store(&key, partial, None, 1, |_| Ok(None)).unwrap().sha256.starts_with("ba7816bf"));
     recordings.begin(&key).unwrap();
     recordings.discard(&key).unwrap();
     assert_eq!(files_below(folder.path()).len(), 2);
@@ -122,7 +123,7 @@ fn p2_a_stop_before_any_step_leaves_what_can_be_gone_on_with() {
         let mut partial = stopped.begin(&key).unwrap();
         partial.restart(version("\"1\"")).unwrap();
         partial.write(b"abc").unwrap();
-        assert!(stopped.store(&key, partial, None, 1).is_err());
+        assert!(stopped.store(&key, partial, None, 1, |_| Ok(None)).is_err());
         let recordings = Recordings::at(folder.path(), Failpoints::default());
         assert_eq!(recordings.find(&key).unwrap(), None, "{stop_before:?}");
         stored(&recordings, &key, b"abc");
@@ -143,9 +144,12 @@ fn p9_all_of_a_session_goes_and_nothing_of_others() {
     partial.restart(version("\"1\"")).unwrap();
     partial.write(b"part").unwrap();
     drop(partial);
-    let missing = MissingRecording { reason: MissingReason::Refused, attempts: 1, asked_ms: 5, limit_bytes: None };
-    recordings.note_missing(&key(SESSION, 9, "u"), &missing).unwrap();
-    assert_eq!(recordings.find(&key(SESSION, 9, "u")).unwrap(), Some(UploadOutcome::Missing(missing)));
+    let written = Some(RowStamp { run_id: RunId("run".to_owned()), at_ms: 6 });
+    let missing =
+        MissingRecording { reason: MissingReason::Refused, attempts: 1, asked_ms: 5, limit_bytes: None, written };
+    let missing = UploadOutcome::Missing(missing);
+    recordings.note(&key(SESSION, 9, "u"), &missing).unwrap();
+    assert_eq!(recordings.find(&key(SESSION, 9, "u")).unwrap(), Some(missing));
     stored(&recordings, &key(other, 7, "u"), b"abc");
     let people = [session(SESSION), Identifier::read(IdentifierKind::UserId, SESSION).unwrap()];
     assert_eq!(recordings.count(&people).unwrap(), StoredRecordings { sessions: 1, files: 3, bytes: 3 + 7 + 4 });

@@ -4,7 +4,10 @@
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Identifier, IdentifierKind};
+use crate::model::{Identifier, IdentifierKind, RowStamp};
+
+/// The value of the column `recording_status` of a stored recording.
+pub const STORED: &str = "stored";
 
 /// Identifies an upload: the recording of one answer. A visitor who records an answer again makes another upload, with
 /// another key.
@@ -48,6 +51,41 @@ pub enum UploadOutcome {
     Missing(MissingRecording),
 }
 
+impl UploadOutcome {
+    /// Returns when the outcome was written into the rows. `None` in notes of earlier versions of the program.
+    pub fn written(&self) -> Option<&RowStamp> {
+        match self {
+            UploadOutcome::Stored(recording) => recording.written.as_ref(),
+            UploadOutcome::Missing(missing) => missing.written.as_ref(),
+        }
+    }
+
+    /// Returns the outcome with another [`UploadOutcome::written`].
+    #[must_use]
+    pub fn with_written(self, written: Option<RowStamp>) -> UploadOutcome {
+        match self {
+            UploadOutcome::Stored(recording) => UploadOutcome::Stored(Recording { written, ..recording }),
+            UploadOutcome::Missing(missing) => UploadOutcome::Missing(MissingRecording { written, ..missing }),
+        }
+    }
+
+    /// Returns the value of the column `recording_status`.
+    pub fn status(&self) -> &'static str {
+        match self {
+            UploadOutcome::Stored(_) => STORED,
+            UploadOutcome::Missing(missing) => missing.reason.name(),
+        }
+    }
+
+    /// Returns the hash of the stored recording.
+    pub fn sha256(&self) -> Option<&str> {
+        match self {
+            UploadOutcome::Stored(recording) => Some(&recording.sha256),
+            UploadOutcome::Missing(_) => None,
+        }
+    }
+}
+
 /// A stored recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recording {
@@ -58,6 +96,8 @@ pub struct Recording {
     pub media_type: Option<String>,
     /// When the download finished, epoch milliseconds.
     pub fetched_ms: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written: Option<RowStamp>,
 }
 
 /// A recording that could not be stored.
@@ -72,6 +112,8 @@ pub struct MissingRecording {
     /// The size limit that the file exceeds, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written: Option<RowStamp>,
 }
 
 /// Why a recording could not be stored.
@@ -89,6 +131,8 @@ pub enum MissingReason {
     /// The host failed or sent an inconsistent response. The next run tries again, after all recordings that were not
     /// tried yet.
     Failed,
+    /// The file was deleted here, and its answer at the service.
+    Lost,
 }
 
 impl MissingReason {
@@ -100,6 +144,7 @@ impl MissingReason {
             MissingReason::TooLarge => "too_large",
             MissingReason::BadLink => "bad_link",
             MissingReason::Failed => "failed",
+            MissingReason::Lost => "lost",
         }
     }
 }

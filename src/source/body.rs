@@ -81,7 +81,7 @@ pub(super) async fn read(
 
 /// Returns true if the headers announce gzip, and false for a body without compression. `Err` lists all encodings if
 /// they are not supported.
-fn is_gzip(headers: &HeaderMap) -> Result<bool, String> {
+pub(super) fn is_gzip(headers: &HeaderMap) -> Result<bool, String> {
     let values = headers.get_all(CONTENT_ENCODING).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
     let listed = values.collect::<Vec<_>>().join(", ").to_ascii_lowercase();
     let codings: Vec<&str> =

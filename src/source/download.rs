@@ -2,26 +2,28 @@
 //! no key. Each request needs a permit of the gate until the status of the answer is known. Answers of other hosts do
 //! not change the gate.
 
-use std::time::Duration;
+use std::{
+    io::{self, Write as _},
+    time::Duration,
+};
 
 use bytes::Bytes;
+use flate2::write::MultiGzDecoder;
 use reqwest::{
     Client, Method, Request, StatusCode, Url,
-    header::{
-        ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_RANGE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_RANGE,
-        LAST_MODIFIED, LOCATION, RANGE,
-    },
+    header::{HeaderValue, IF_RANGE, LOCATION, RANGE},
 };
 use tokio::time::{Instant, timeout};
 
 use super::{
+    address::is_loopback,
     client,
+    download_start::{DownloadStart, PartialDownload, UnusableBody, download_start},
     error::{Failure, Stop},
     error_cause::cause_of,
     gate::Permit,
-    settings::is_loopback,
     transport::Reply,
-    wire::{SendOutcome, Tally, Wire, content_type},
+    wire::{SendOutcome, Tally, Wire},
 };
 use crate::model::Activity;
 
@@ -31,9 +33,8 @@ const MIN_RATE_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum redirects of one download.
 const REDIRECTS_MAX: usize = 5;
 
-/// The status in the failure of a download that cannot resume, because the host has another version of the file. Hosts
-/// also answer with this status, to a range that their file does not have.
-pub const OTHER_VERSION_STATUS: u16 = 416;
+/// Compressed bytes that are unpacked at a time, to limit the memory: they become at most a thousand times as many.
+const GZIP_BYTES_AT_ONCE: usize = 1024;
 
 /// A download to start or resume.
 #[derive(Clone, Copy, Debug)]
@@ -45,32 +46,11 @@ pub struct DownloadRequest<'a> {
     pub partial: Option<PartialDownload<'a>>,
 }
 
-/// The stored part of a file.
-#[derive(Clone, Copy, Debug)]
-pub struct PartialDownload<'a> {
-    pub bytes: u64,
-    /// The [`DownloadStart::validator`] of the stored part.
-    pub validator: &'a str,
-}
-
 /// Returns the host and port of a link, to compare hosts. Empty if the text is not a URL.
 pub fn host_of(link: &str) -> String {
     let url = Url::parse(link).ok();
     url.map(|url| format!("{}:{:?}", url.host_str().unwrap_or_default(), url.port_or_known_default()))
         .unwrap_or_default()
-}
-
-/// What the headers of a download state about the file and its body.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DownloadStart {
-    /// The position in the file at which the body starts. The bytes before are stored already.
-    pub offset: u64,
-    /// Identifies this version of the file; `None` if the host does not support resuming.
-    pub validator: Option<String>,
-    /// Size of the complete file in bytes, if known.
-    pub length: Option<u64>,
-    /// Media type in lower case, without parameters.
-    pub media_type: Option<String>,
 }
 
 /// Receives the chunks of a file.
@@ -102,6 +82,9 @@ pub enum DownloadOutcome<E> {
     RateLimited,
     /// A failure that is worth a retry.
     Failed(Failure),
+    /// The host did not continue the stored part, or sent something else than it announced. A retry must request the
+    /// whole file.
+    UnusablePart(Failure),
     /// The sink stopped the download.
     Declined(E),
 }
@@ -114,6 +97,7 @@ enum DownloadResponse {
     BadLink(String),
     RateLimited,
     Failed(Failure),
+    UnusablePart(Failure),
 }
 
 impl Wire {
@@ -144,6 +128,7 @@ impl Wire {
                 DownloadResponse::BadLink(why) => return Ok(DownloadOutcome::BadLink(why)),
                 DownloadResponse::RateLimited => return Ok(DownloadOutcome::RateLimited),
                 DownloadResponse::Failed(failure) => return Ok(DownloadOutcome::Failed(failure)),
+                DownloadResponse::UnusablePart(failure) => return Ok(DownloadOutcome::UnusablePart(failure)),
             }
         }
         Ok(DownloadOutcome::BadLink(format!("it is redirected more than {REDIRECTS_MAX} times")))
@@ -190,14 +175,17 @@ impl Wire {
         tracing::debug!(status = status.as_u16(), host = url.host_str().unwrap_or_default(), "a recording");
         Ok(match status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => DownloadResponse::RateLimited,
-            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => failed_with(status),
-            // The stored part is of another version of the file: the caller discards the part and starts from the
-            // beginning.
-            StatusCode::RANGE_NOT_SATISFIABLE => failed_with(status),
+            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY => DownloadResponse::Failed(failure_of(status)),
+            // The host has another version of the file, or cannot send a part of it.
+            StatusCode::RANGE_NOT_SATISFIABLE | StatusCode::BAD_REQUEST | StatusCode::PRECONDITION_FAILED
+                if partial.is_some() =>
+            {
+                DownloadResponse::UnusablePart(failure_of(status))
+            }
             StatusCode::OK | StatusCode::PARTIAL_CONTENT => DownloadResponse::Replied(reply),
             _ if status.is_redirection() => classify_redirect(&reply, base),
             _ if status.is_client_error() => DownloadResponse::Refused(status.as_u16()),
-            _ => failed_with(status),
+            _ => DownloadResponse::Failed(failure_of(status)),
         })
     }
 
@@ -222,8 +210,9 @@ impl Wire {
         }
     }
 
-    /// Passes the body to `sink`. The outcome is `Failed` if the body stalls, is too slow, breaks off or has not the
-    /// announced length. `Err` means that the run has to stop.
+    /// Passes the body to `sink`, unpacked. The outcome is `Failed` if the body stalls, is too slow or breaks off, and
+    /// `UnusablePart` if it has not the announced length or is another part of the file than requested. `Err` means
+    /// that the run has to stop.
     async fn stream_body<S: DownloadSink>(
         &self,
         mut reply: Reply,
@@ -232,19 +221,26 @@ impl Wire {
         tally: &mut Tally<'_>,
     ) -> Result<DownloadOutcome<S::Error>, Stop> {
         let _booked = self.gate.account().enter(Activity::Network);
-        let start = match download_start(&reply, partial) {
+        let announced = download_start(reply.status(), reply.headers(), reply.content_length(), partial);
+        let (start, is_gzip) = match announced {
             Ok(start) => start,
-            Err(failure) => return Ok(DownloadOutcome::Failed(failure)),
+            Err(UnusableBody::Part(failure)) => return Ok(DownloadOutcome::UnusablePart(failure)),
+            Err(UnusableBody::Encoding(failure)) => return Ok(DownloadOutcome::Failed(failure)),
         };
         if let Err(declined) = sink.start(&start) {
             return Ok(DownloadOutcome::Declined(declined));
         }
+        let mut unpacked = is_gzip.then(|| MultiGzDecoder::new(Vec::new()));
         let mut offset = start.offset;
         let (mut interval_start, mut interval_offset) = (Instant::now(), offset);
         loop {
             let chunk = match self.next_chunk(&mut reply, offset).await? {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => break,
+                // A host that sends nothing of a part may send the whole file.
+                Err(failure) if start.offset > 0 && offset == start.offset => {
+                    return Ok(DownloadOutcome::UnusablePart(failure));
+                }
                 Err(failure) => return Ok(DownloadOutcome::Failed(failure)),
             };
             offset += chunk.len() as u64;
@@ -255,12 +251,21 @@ impl Wire {
                 (interval_start, interval_offset) = (Instant::now(), offset);
             }
             tally.read_bytes += chunk.len();
-            if let Err(declined) = sink.take(&chunk) {
-                return Ok(DownloadOutcome::Declined(declined));
+            let taken = match &mut unpacked {
+                None => sink.take(&chunk).map_err(DownloadOutcome::Declined),
+                Some(decoder) => unpack(decoder, &chunk, offset, sink),
+            };
+            if let Err(outcome) = taken {
+                return Ok(outcome);
             }
         }
+        if let Some(decoder) = unpacked.as_mut().filter(|_| offset > 0)
+            && let Err(outcome) = finish_unpacking(decoder, offset, sink)
+        {
+            return Ok(outcome);
+        }
         match start.length {
-            Some(length) if length != offset => Ok(DownloadOutcome::Failed(Failure::Cut {
+            Some(length) if length != offset => Ok(DownloadOutcome::UnusablePart(Failure::Cut {
                 bytes: as_size(offset),
                 detail: format!("{length} bytes were announced"),
             })),
@@ -283,14 +288,51 @@ impl Wire {
     /// Returns the client for links, which sends no key. The first call builds the client. `is_local`: the service and
     /// the link targets are on this machine.
     fn downloads(&self, is_local: bool) -> Result<&Client, Failure> {
-        let build = || client::build_for_links(self.timeout, is_local).map_err(|error| error.to_string());
+        let build =
+            || client::build_for_links(self.timeout, &self.proxies, is_local).map_err(|error| error.to_string());
         let built = self.download_client.get_or_init(build);
         built.as_ref().map_err(|error| Failure::Connect { detail: error.clone() })
     }
 }
 
-fn failed_with(status: StatusCode) -> DownloadResponse {
-    DownloadResponse::Failed(Failure::Status { status: status.as_u16(), message: String::new() })
+fn failure_of(status: StatusCode) -> Failure {
+    Failure::Status { status: status.as_u16(), message: String::new() }
+}
+
+/// Passes the unpacked bytes of a chunk to `sink`. `offset` is the number of bytes before the end of the chunk.
+fn unpack<S: DownloadSink>(
+    decoder: &mut MultiGzDecoder<Vec<u8>>,
+    chunk: &[u8],
+    offset: u64,
+    sink: &mut S,
+) -> Result<(), DownloadOutcome<S::Error>> {
+    for part in chunk.chunks(GZIP_BYTES_AT_ONCE) {
+        decoder.write_all(part).map_err(|error| DownloadOutcome::Failed(bad_gzip(offset, &error)))?;
+        take_unpacked(decoder, sink)?;
+    }
+    Ok(())
+}
+
+/// Passes the last unpacked bytes to `sink`. Fails if the gzip stream is incomplete.
+fn finish_unpacking<S: DownloadSink>(
+    decoder: &mut MultiGzDecoder<Vec<u8>>,
+    offset: u64,
+    sink: &mut S,
+) -> Result<(), DownloadOutcome<S::Error>> {
+    decoder.try_finish().map_err(|error| DownloadOutcome::Failed(bad_gzip(offset, &error)))?;
+    take_unpacked(decoder, sink)
+}
+
+fn take_unpacked<S: DownloadSink>(
+    decoder: &mut MultiGzDecoder<Vec<u8>>,
+    sink: &mut S,
+) -> Result<(), DownloadOutcome<S::Error>> {
+    let bytes = std::mem::take(decoder.get_mut());
+    if bytes.is_empty() { Ok(()) } else { sink.take(&bytes).map_err(DownloadOutcome::Declined) }
+}
+
+fn bad_gzip(offset: u64, error: &io::Error) -> Failure {
+    Failure::Cut { bytes: as_size(offset), detail: format!("the gzip stream is incomplete: {error}") }
 }
 
 /// Classifies a redirect: `Redirect` if the link in `Location` may be followed, otherwise `BadLink` with the reason.
@@ -317,77 +359,8 @@ fn checked_link(link: &str, base: &Url) -> Result<Url, String> {
     }
 }
 
-/// Reads the headers of an answer with status 200 or 206. Fails if a 206 does not continue the stored part up to the
-/// end of the file. Also fails if the body is compressed, because offsets would not be positions in the file.
-fn download_start(reply: &Reply, partial: Option<PartialDownload<'_>>) -> Result<DownloadStart, Failure> {
-    let headers = reply.headers();
-    let media_type = content_type(headers).split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let encoding = text_of(headers, &CONTENT_ENCODING).filter(|encoding| !encoding.eq_ignore_ascii_case("identity"));
-    if let Some(encoding) = encoding {
-        return Err(Failure::UnknownEncoding { encoding: encoding.chars().take(40).collect() });
-    }
-    let mut start = DownloadStart {
-        offset: 0,
-        validator: validator(headers),
-        length: reply.content_length(),
-        media_type: Some(media_type).filter(|media_type| !media_type.is_empty()),
-    };
-    if reply.status() == StatusCode::PARTIAL_CONTENT {
-        let tail = text_of(headers, &CONTENT_RANGE).and_then(content_range);
-        let tail =
-            tail.ok_or_else(|| bad_range("the answer names no range, or one that stops before the end of the file"))?;
-        let partial = partial.ok_or_else(|| bad_range("a part was sent that was not asked for"))?;
-        if tail.first != partial.bytes {
-            return Err(bad_range("the answer starts at another byte than requested"));
-        }
-        if start.validator.as_deref().is_some_and(|validator| validator != partial.validator) {
-            let message = "a part of another version was sent".to_owned();
-            return Err(Failure::Status { status: OTHER_VERSION_STATUS, message });
-        }
-        (start.offset, start.length) = (tail.first, Some(tail.length));
-    }
-    Ok(start)
-}
-
 fn as_size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
-}
-
-fn bad_range(detail: &str) -> Failure {
-    Failure::Cut { bytes: 0, detail: detail.to_owned() }
-}
-
-/// The last bytes of a file, as a `Content-Range` header announces them.
-#[derive(Debug, PartialEq, Eq)]
-struct FileTail {
-    /// The position of the first byte.
-    first: u64,
-    /// Size of the complete file in bytes.
-    length: u64,
-}
-
-/// Parses a `Content-Range` such as `bytes 100-199/200`. `None` if the file's length is unknown, or if the range stops
-/// before the end of the file.
-fn content_range(text: &str) -> Option<FileTail> {
-    let (range, length) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
-    let (first, last) = range.split_once('-')?;
-    let (first, last) = (first.trim().parse().ok()?, last.trim().parse::<u64>().ok()?);
-    let length = length.trim().parse().ok()?;
-    (last.checked_add(1)? == length).then_some(FileTail { first, length })
-}
-
-/// Returns a text that identifies the version of the file: its strong entity tag, or else the date of its last change.
-/// `None` if the headers have neither, or if the host does not send ranges.
-fn validator(headers: &HeaderMap) -> Option<String> {
-    if text_of(headers, &ACCEPT_RANGES).is_some_and(|units| units.trim().eq_ignore_ascii_case("none")) {
-        return None;
-    }
-    let tag = text_of(headers, &ETAG).filter(|tag| !tag.starts_with("W/"));
-    tag.or_else(|| text_of(headers, &LAST_MODIFIED)).map(str::to_owned)
-}
-
-fn text_of<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
-    headers.get(name).and_then(|value| value.to_str().ok())
 }
 
 #[cfg(test)]
@@ -403,29 +376,5 @@ mod tests {
             assert!(checked_link(link, &far).is_err(), "{link}");
         }
         assert!(checked_link("http://media.example/x", &here).is_err());
-    }
-
-    #[test]
-    fn ranges_are_read() {
-        assert_eq!(content_range("bytes 100-199/200"), Some(FileTail { first: 100, length: 200 }));
-        for text in ["bytes 0-9/*", "bytes 100-149/200", "bytes */200", "items 1-2/3", "bytes 1-2", ""] {
-            assert_eq!(content_range(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_weak_tag_is_no_validator() {
-        let headers = |pairs: &[(&'static str, &'static str)]| {
-            let mut headers = HeaderMap::new();
-            for (name, value) in pairs {
-                headers.insert(*name, HeaderValue::from_static(value));
-            }
-            headers
-        };
-        assert_eq!(validator(&headers(&[("etag", "\"a\"")])).as_deref(), Some("\"a\""));
-        assert_eq!(validator(&headers(&[("etag", "W/\"a\"")])), None);
-        let dated = [("etag", "W/\"a\""), ("last-modified", "Thu, 26 Nov 2026 08:00:00 GMT")];
-        assert_eq!(validator(&headers(&dated)).as_deref(), Some("Thu, 26 Nov 2026 08:00:00 GMT"));
-        assert_eq!(validator(&headers(&[("etag", "\"a\""), ("accept-ranges", "none")])), None);
     }
 }

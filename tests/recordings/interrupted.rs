@@ -27,6 +27,54 @@ fn p2_a_cut_download_resumes_at_its_last_byte() {
     }
 }
 
+#[test]
+fn p2_a_host_that_sends_another_range_sends_the_whole_file() {
+    for answer in [
+        RangeAnswer::Whole,
+        RangeAnswer::Earlier,
+        RangeAnswer::Fewer,
+        RangeAnswer::UnknownLength,
+        RangeAnswer::Unnamed,
+        RangeAnswer::Status200,
+        RangeAnswer::Status400,
+        RangeAnswer::Status500,
+    ] {
+        let service = Service::start(Settings { responses: 900, ..settings(Media::default()) });
+        let place = place(&service, ON);
+        // Every download is cut, so that something is there of some.
+        set(&service, &json!({"cut_body": {"when": {"every": 1, "path": "/media"}, "sent_share": 0.6}}));
+        let report = backfill(&place);
+        assert!(
+            report["recordings"]["waiting"].as_u64().unwrap() > 5 && !part_lengths(&place).is_empty(),
+            "{report:#}"
+        );
+        set(&service, &json!({"cut_body": {"when": {"every": 0}}, "media": {"range_answer": answer}}));
+        service.clear_log();
+        let report = place.report(&["sync"], 0);
+        assert_eq!(report["recordings"]["waiting"], 0, "{answer:?}: {report:#}");
+        let asked = requests(&service);
+        assert!(asked.len() <= links(&service).len() + 20, "{answer:?}: {} requests", asked.len());
+        assert!(part_lengths(&place).is_empty(), "{answer:?}");
+        assert_stored(&service, &place, 5);
+    }
+}
+
+#[test]
+fn p1_a_compressed_recording_is_unpacked() {
+    let service = Service::start(settings(Media::default()));
+    let contents: Vec<_> = links(&service).into_iter().map(|(key, link)| (key, content(&link))).collect();
+    set(&service, &json!({"media": {"is_gzip": true}}));
+    let place = place(&service, ON);
+    let report = backfill(&place);
+    assert_eq!(report["recordings"]["waiting"], 0, "{report:#}");
+    for (name, tables) in place.warehouses() {
+        let rows = rows(&tables);
+        for (key, content) in &contents {
+            assert_eq!(rows[key]["recording_sha256"].as_deref(), Some(sha256(content).as_str()), "{name}");
+        }
+    }
+}
+
 fn is_hung(entry: &LogEntry) -> bool {
     entry.fault.as_deref() == Some("hung_body")
 }

@@ -43,7 +43,7 @@ pub use faults::{
     RetryAfterForm, ServerError, SlowPages, StatusSpelling, SurveysAt, Ties, When,
 };
 pub use filtered_by::FilteredBy;
-pub use media::Media;
+pub use media::{Media, RangeAnswer};
 pub use record_faults::{BrokenRecords, RecordFault};
 pub use request_log::LogEntry;
 pub use service::UpsertedUser;

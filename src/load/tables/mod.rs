@@ -20,4 +20,4 @@ pub(in crate::load) mod status_changes;
 pub(in crate::load) use cells::Cell;
 pub use cells::Stamp;
 pub use receipts::ErasureRecord;
-pub use recordings::{RecordingOutcome, StoredRecording, WantedRecording, WantedRecordings};
+pub use recordings::{LostRecordings, RecordingOutcome, StoredRecording, WantedRecording, WantedRecordings};

@@ -15,19 +15,34 @@ use arrow::{
     compute::take_record_batch,
 };
 
-use super::cells::{Row, Stamp};
+use super::cells::Row;
 use crate::{
     load::{
         LoadError,
         contract::contract,
         error::invalid_rows,
-        store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, project, removal_columns, with_columns},
+        store::{
+            BufferedStore, Filter, KeySet, TableChange, TimeRange, clamped_us, project, removal_columns, with_columns,
+        },
     },
+    model::RowStamp,
     schema::Table,
 };
 
 const MEDIA: &str = "response_media";
 const RESPONSES: &str = "responses";
+/// The columns from which recordings are read.
+const COLUMNS: [&str; 9] = [
+    "response_group_uid",
+    "question_id",
+    "upload_id",
+    "download_url",
+    "created_at",
+    "recording_status",
+    "recording_sha256",
+    "recording_path",
+    "recording_bytes",
+];
 /// Largest number of recordings whose rows are looked up or changed together, to limit the memory.
 const ROWS_AT_ONCE: usize = 20_000;
 
@@ -42,8 +57,10 @@ pub struct WantedRecording {
     pub link: String,
     /// Creation time of the response, epoch microseconds.
     pub created_us: i64,
-    /// The outcome of an earlier fetch that stored no recording; `None` if there was no fetch.
+    /// The outcome of an earlier fetch; `None` if there was no fetch.
     pub status: Option<String>,
+    /// The hash of the stored recording, if its file is gone; otherwise `None`.
+    pub sha256: Option<String>,
     /// True if the response is soft-deleted or vanished, so that its recording must not be fetched.
     pub is_gone: bool,
 }
@@ -57,6 +74,17 @@ pub struct WantedRecordings {
     pub next_until_us: Option<i64>,
 }
 
+/// Recordings whose files are gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LostRecordings {
+    /// Number of recordings that the rows call stored.
+    pub stored: u64,
+    /// Number of these recordings whose files are gone.
+    pub lost: u64,
+    /// The newest of the lost recordings.
+    pub rows: Vec<WantedRecording>,
+}
+
 /// The outcome of fetching a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingOutcome {
@@ -66,6 +94,8 @@ pub struct RecordingOutcome {
     pub status: String,
     /// The stored recording; `None` if it was not stored.
     pub stored: Option<StoredRecording>,
+    /// The run that writes the outcome. `None` leaves the run and the time of the row as they are.
+    pub stamp: Option<RowStamp>,
 }
 
 /// A recording that was fetched and stored as a file.
@@ -91,20 +121,11 @@ pub(in crate::load) fn wanted(
     until_us: i64,
     rows_max: usize,
 ) -> Result<WantedRecordings, LoadError> {
-    let table = contract(MEDIA)?;
-    let columns = [
-        "response_group_uid",
-        "question_id",
-        "upload_id",
-        "download_url",
-        "created_at",
-        "recording_status",
-        "recording_sha256",
-    ];
     let mut wanted = Vec::new();
-    store.read(table, &columns, &Filter::all(), &mut |rows| {
+    store.read(contract(MEDIA)?, &COLUMNS, &Filter::all(), &mut |rows| {
         for index in 0..rows.num_rows() {
-            wanted.extend(wanted_row(Row { rows: &rows, index })?.filter(|row| row.created_us <= until_us));
+            let row = linked_row(Row { rows: &rows, index })?.filter(|row| row.sha256.is_none());
+            wanted.extend(row.filter(|row| row.created_us <= until_us));
             // Older recordings are dropped from time to time, to limit the memory.
             if wanted.len() >= rows_max.saturating_mul(2) {
                 keep_newest(&mut wanted, rows_max);
@@ -121,17 +142,48 @@ pub(in crate::load) fn wanted(
     Ok(WantedRecordings { rows: wanted, next_until_us })
 }
 
+/// Finds the recordings that rows call stored, and whose files are gone. `is_stored` returns true if the file with this
+/// path and size is there. Returns at most `rows_max` rows, the newest.
+pub(in crate::load) fn lost(
+    store: &mut BufferedStore,
+    is_stored: &dyn Fn(&str, u64) -> bool,
+    rows_max: usize,
+) -> Result<LostRecordings, LoadError> {
+    let mut found = LostRecordings::default();
+    store.read(contract(MEDIA)?, &COLUMNS, &Filter::all(), &mut |rows| {
+        for index in 0..rows.num_rows() {
+            let row = Row { rows: &rows, index };
+            let Some(path) = row.text_or_null("recording_path")? else { continue };
+            found.stored += 1;
+            let bytes = row.integer_or_null("recording_bytes")?.and_then(|bytes| u64::try_from(bytes).ok());
+            if is_stored(path, bytes.unwrap_or(0)) {
+                continue;
+            }
+            found.lost += 1;
+            found.rows.extend(linked_row(row)?);
+            if found.rows.len() >= rows_max.saturating_mul(2) {
+                keep_newest(&mut found.rows, rows_max);
+            }
+        }
+        Ok(())
+    })?;
+    keep_newest(&mut found.rows, rows_max);
+    for chunk in found.rows.chunks_mut(ROWS_AT_ONCE) {
+        mark_gone(store, chunk)?;
+    }
+    Ok(found)
+}
+
 /// Sorts recordings by creation time, newest first, and drops all but the first `rows_max`.
 fn keep_newest(wanted: &mut Vec<WantedRecording>, rows_max: usize) {
     wanted.sort_by_key(|wanted| Reverse(wanted.created_us));
     wanted.truncate(rows_max);
 }
 
-/// Returns the wanted recording of a row of `response_media`; `None` if the row has no link, or its recording is
-/// stored.
-fn wanted_row(row: Row<'_>) -> Result<Option<WantedRecording>, LoadError> {
+/// Returns the recording to which a row of `response_media` links; `None` if the row has no link.
+fn linked_row(row: Row<'_>) -> Result<Option<WantedRecording>, LoadError> {
     let link = row.text_or_null("download_url")?.filter(|link| !link.is_empty());
-    let (Some(link), None) = (link, row.text_or_null("recording_sha256")?) else { return Ok(None) };
+    let Some(link) = link else { return Ok(None) };
     Ok(Some(WantedRecording {
         response_group_uid: row.text("response_group_uid")?.to_owned(),
         question_id: row.integer("question_id")?,
@@ -139,6 +191,7 @@ fn wanted_row(row: Row<'_>) -> Result<Option<WantedRecording>, LoadError> {
         link: link.to_owned(),
         created_us: row.moment_us("created_at")?,
         status: row.text_or_null("recording_status")?.map(str::to_owned),
+        sha256: row.text_or_null("recording_sha256")?.map(str::to_owned),
         is_gone: false,
     }))
 }
@@ -166,13 +219,11 @@ fn mark_gone(store: &mut BufferedStore, wanted: &mut [WantedRecording]) -> Resul
     Ok(())
 }
 
-/// Writes the outcomes of fetches into the rows of `response_media`, and returns the number of changed rows. A changed
-/// row gets `stamp`; if `stamp` is `None`, it keeps its `_run_id` and `_synced_at`. An outcome is skipped if its row
-/// has this outcome already, has another upload, or does not exist.
+/// Writes the outcomes of fetches into the rows of `response_media`, and returns the number of changed rows. An outcome
+/// is skipped if its row has this outcome already, has another upload, or does not exist.
 pub(in crate::load) fn write_outcomes(
     store: &mut BufferedStore,
     outcomes: &[RecordingOutcome],
-    stamp: Option<Stamp<'_>>,
 ) -> Result<u64, LoadError> {
     let table = contract(MEDIA)?;
     let mut outcomes: Vec<&RecordingOutcome> = outcomes.iter().collect();
@@ -188,7 +239,7 @@ pub(in crate::load) fn write_outcomes(
                 let (rows, outcomes) = rows_to_change(table, &rows, &by_key)?;
                 written += outcomes.len() as u64;
                 change.remove(&project(&rows, &removal_columns(table))?)?;
-                change.add(with_outcomes(table, &rows, &outcomes, stamp)?);
+                change.add(with_outcomes(table, &rows, &outcomes)?);
             }
             store.change(change)?;
         }
@@ -252,7 +303,6 @@ fn with_outcomes(
     table: &'static Table,
     rows: &RecordBatch,
     outcomes: &[&RecordingOutcome],
-    stamp: Option<Stamp<'_>>,
 ) -> Result<RecordBatch, LoadError> {
     let stored = || outcomes.iter().map(|outcome| outcome.stored.as_ref());
     let texts = |text: fn(&StoredRecording) -> Option<&str>| -> ArrayRef {
@@ -260,6 +310,20 @@ fn with_outcomes(
     };
     let bytes = stored().map(|stored| stored.map(|stored| i64::try_from(stored.bytes).unwrap_or(i64::MAX)));
     let fetched = stored().map(|stored| stored.map(|stored| stored.fetched_ms.saturating_mul(1000)));
+    let (mut run_ids, mut synced) = (StringBuilder::new(), TimestampMicrosecondBuilder::new());
+    for (index, outcome) in outcomes.iter().enumerate() {
+        let row = Row { rows, index };
+        match &outcome.stamp {
+            Some(RowStamp { run_id, at_ms }) => {
+                run_ids.append_value(&run_id.0);
+                synced.append_value(clamped_us(at_ms.saturating_mul(1000)));
+            }
+            None => {
+                run_ids.append_option(row.text_or_null("_run_id")?);
+                synced.append_option(row.moment_us_or_null("_synced_at")?);
+            }
+        }
+    }
     let new: HashMap<&str, ArrayRef> = HashMap::from([
         (
             "recording_status",
@@ -270,21 +334,18 @@ fn with_outcomes(
         ("recording_path", texts(|stored| Some(&stored.path))),
         ("recording_bytes", Arc::new(bytes.collect::<Int64Array>())),
         ("recording_fetched_at", Arc::new(fetched.collect::<TimestampMicrosecondArray>())),
+        ("_run_id", Arc::new(run_ids.finish())),
+        ("_synced_at", Arc::new(synced.finish())),
     ]);
     let schema = rows.schema();
-    // The columns of the outcome and of the stamp are left out here, and added below.
-    let is_stamp = |name: &str| stamp.is_some() && matches!(name, "_run_id" | "_synced_at");
-    let is_kept = |name: &str| !new.contains_key(name) && !is_stamp(name);
-    let kept = schema.fields().iter().zip(rows.columns()).filter(|(field, _)| is_kept(field.name()));
+    // The new columns are left out here, and added below.
+    let kept = schema.fields().iter().zip(rows.columns()).filter(|(field, _)| !new.contains_key(field.name().as_str()));
     let columns = kept.map(|(field, column)| (field.name().as_str(), Arc::clone(column)));
     let changed = new.iter().map(|(name, column)| (*name, Arc::clone(column)));
     let rows =
         RecordBatch::try_from_iter_with_nullable(columns.chain(changed).map(|(name, column)| (name, column, true)));
     let rows = rows.map_err(invalid_rows(table))?;
-    match stamp {
-        Some(stamp) => stamp.stamp_rows(table, &rows),
-        None => with_columns(table, &table.full_schema(), &rows),
-    }
+    with_columns(table, &table.full_schema(), &rows)
 }
 
 #[cfg(test)]
@@ -369,14 +430,13 @@ mod tests {
                 path: "p".to_owned(),
                 fetched_ms: 1,
             }),
+            stamp: Some(RowStamp { run_id: RunId("now".to_owned()), at_ms: 3 }),
         };
         let other = WantedRecording { upload_id: Some("another".to_owned()), ..all[2].clone() };
         let gone = WantedRecording { response_group_uid: "nobody".to_owned(), ..all[2].clone() };
         let outcomes =
             [outcome(&all[0], Some("f")), outcome(&all[1], None), outcome(&other, Some("x")), outcome(&gone, None)];
-        let run_id = RunId("now".to_owned());
-        let stamp = || Some(Stamp { run_id: &run_id, at_ms: 3 });
-        assert_eq!(write_outcomes(&mut store, &outcomes, stamp()).unwrap(), 2);
+        assert_eq!(write_outcomes(&mut store, &outcomes).unwrap(), 2);
         let columns = ["response_group_uid", "recording_status", "recording_sha256", "recording_bytes", "_run_id"];
         let rows = shown(&mut store, MEDIA, &columns);
         assert_eq!(rows.len(), 5);
@@ -386,12 +446,21 @@ mod tests {
             let row = rows.iter().find(|row| row.starts_with(session)).unwrap();
             assert!(wanted.iter().all(|value| row.contains(value)), "{row}");
         }
-        assert_eq!(write_outcomes(&mut store, &outcomes, stamp()).unwrap(), 0, "the rows have these outcomes already");
+        assert_eq!(write_outcomes(&mut store, &outcomes).unwrap(), 0, "the rows have these outcomes already");
         let mut left = sessions(&mut store, i64::MAX, 10);
         left.sort();
         assert_eq!(left, ["a gone", "b gone", "c"]);
         // Without a stamp the rows keep theirs.
-        assert_eq!(write_outcomes(&mut store, &[outcome(&all[2], Some("c"))], None).unwrap(), 1);
+        let unstamped = RecordingOutcome { stamp: None, ..outcome(&all[2], Some("c")) };
+        assert_eq!(write_outcomes(&mut store, &[unstamped]).unwrap(), 1);
         assert!(shown(&mut store, MEDIA, &columns).iter().any(|row| row.contains("stored") && row.contains("before")));
+        // A file that is gone, or has another size, is found by its row.
+        let mut lost = |is_stored: &dyn Fn(&str, u64) -> bool| {
+            let found = lost(&mut store, is_stored, 1).unwrap();
+            let rows: Vec<_> = found.rows.into_iter().map(|row| (row.response_group_uid, row.sha256)).collect();
+            (found.stored, found.lost, rows)
+        };
+        assert_eq!(lost(&|path, bytes| (path, bytes) == ("p", 5)), (2, 0, vec![]));
+        assert_eq!(lost(&|_, _| false), (2, 2, vec![("d".to_owned(), Some("f".to_owned()))]));
     }
 }

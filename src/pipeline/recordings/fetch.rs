@@ -14,12 +14,9 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    model::{DAY_MS, FlagSet, is_in_future},
-    recordings::{MissingReason, MissingRecording, PartialFile, Recordings, UploadOutcome},
-    source::{
-        DownloadOutcome, DownloadRequest, DownloadStart, Failure, OTHER_VERSION_STATUS, PartialDownload, Source, Stop,
-        host_of,
-    },
+    model::{DAY_MS, FlagSet, RowStamp, RunId, is_in_future},
+    recordings::{MissingReason, MissingRecording, PartialFile, Recordings, RecordingsError, STORED, UploadOutcome},
+    source::{DownloadOutcome, DownloadRequest, DownloadStart, Failure, PartialDownload, Source, Stop, host_of},
 };
 
 /// The maximum number of attempts with one link. Each attempt resumes where the one before broke off.
@@ -45,11 +42,23 @@ pub(super) enum FetchResult {
     AnswerDeleted,
     /// The download failed in an earlier run. The recording is tried after all recordings that were never tried.
     Deferred,
-    /// This run does not fetch the recording, for this reason; the next run tries it again.
+    /// This run does not fetch the recording, for this reason; the next run tries it again. `outcome` is that of a
+    /// failed download.
     NextRun {
+        reason: String,
+        outcome: Option<UploadOutcome>,
+    },
+    /// The recording exceeds what the run may still download. The next run begins with it.
+    DoesNotFit {
         reason: String,
     },
     Stopped(Stop),
+}
+
+impl FetchResult {
+    fn next_run(reason: String) -> FetchResult {
+        FetchResult::NextRun { reason, outcome: None }
+    }
 }
 
 /// The hosts of recordings in this run, by host and port.
@@ -98,6 +107,7 @@ impl Hosts {
 pub(super) struct Fetcher {
     pub source: Source,
     pub recordings: Recordings,
+    pub run_id: RunId,
     pub clock: Clock,
     /// The flags of scans of responses.
     pub flags: FlagSet,
@@ -115,17 +125,17 @@ impl Fetcher {
     pub async fn fetch(&self, upload: &PendingDownload, includes_failed: bool) -> Result<FetchResult, PipelineError> {
         let earlier = match self.recordings.find(&upload.key)? {
             Some(UploadOutcome::Missing(missing)) if self.is_due(&missing) => Some(missing),
-            Some(outcome) => return Ok(FetchResult::Known(outcome)),
+            Some(outcome) => return Ok(FetchResult::Known(self.written_now(upload, outcome)?)),
             None => None,
         };
         if upload.row.is_gone {
-            return Ok(FetchResult::AnswerDeleted);
+            return self.without_answer(upload);
         }
         if earlier.as_ref().is_some_and(|missing| missing.reason == MissingReason::Failed) && !includes_failed {
             return Ok(FetchResult::Deferred);
         }
         if let Some(reason) = self.allowance.used_up_reason() {
-            return Ok(FetchResult::NextRun { reason });
+            return Ok(FetchResult::next_run(reason));
         }
         let attempts = earlier.map_or(0, |missing| missing.attempts);
         let link = &upload.row.link;
@@ -142,15 +152,15 @@ impl Fetcher {
                 self.finish(upload, result, attempts)
             }
             Ok(FreshLink::Link(_)) => self.finish(upload, LinkResult::Missing(first_reason), attempts),
-            Ok(FreshLink::Deleted) => Ok(FetchResult::AnswerDeleted),
+            Ok(FreshLink::Deleted) => self.without_answer(upload),
             Ok(FreshLink::NotListed) if self.is_listed_by_creation => {
                 self.finish(upload, LinkResult::Missing(first_reason), attempts)
             }
             Ok(FreshLink::NotListed) => {
                 let reason = "the service lists answers by another time than their creation, so no fresh link is found";
-                Ok(FetchResult::NextRun { reason: reason.to_owned() })
+                Ok(FetchResult::next_run(reason.to_owned()))
             }
-            Ok(FreshLink::Unknown(reason)) => Ok(FetchResult::NextRun { reason }),
+            Ok(FreshLink::Unknown(reason)) => Ok(FetchResult::next_run(reason)),
             Err(stop) => Ok(FetchResult::Stopped(stop)),
         }
     }
@@ -187,10 +197,11 @@ impl Fetcher {
             }
             LinkResult::Failed(reason) => {
                 // The partial file stays: the next run resumes the download.
-                self.store_missing(upload, MissingReason::Failed, attempts)?;
-                FetchResult::NextRun { reason }
+                let outcome = self.store_missing(upload, MissingReason::Failed, attempts)?;
+                FetchResult::NextRun { reason, outcome: Some(outcome) }
             }
-            LinkResult::NextRun(reason) => FetchResult::NextRun { reason },
+            LinkResult::NextRun(reason) => FetchResult::next_run(reason),
+            LinkResult::DoesNotFit(reason) => FetchResult::DoesNotFit { reason },
             LinkResult::Stopped(stop) => FetchResult::Stopped(stop),
         })
     }
@@ -203,14 +214,52 @@ impl Fetcher {
         attempts: u32,
     ) -> Result<UploadOutcome, PipelineError> {
         let limit_bytes = (reason == MissingReason::TooLarge).then_some(self.allowance.file_limit_bytes);
-        let missing = MissingRecording { reason, attempts, asked_ms: self.clock.now_ms(), limit_bytes };
-        self.recordings.note_missing(&upload.key, &missing)?;
-        Ok(UploadOutcome::Missing(missing))
+        let written = self.stamp(upload, reason.name(), None)?;
+        let missing = MissingRecording { reason, attempts, asked_ms: self.clock.now_ms(), limit_bytes, written };
+        let outcome = UploadOutcome::Missing(missing);
+        self.recordings.note(&upload.key, &outcome)?;
+        Ok(outcome)
+    }
+
+    /// Returns the result of a recording whose answer was deleted. If its file was stored and is gone, notes so.
+    fn without_answer(&self, upload: &PendingDownload) -> Result<FetchResult, PipelineError> {
+        if upload.row.sha256.is_none() {
+            return Ok(FetchResult::AnswerDeleted);
+        }
+        Ok(FetchResult::New(self.store_missing(upload, MissingReason::Lost, 1)?))
+    }
+
+    /// Returns the stamp of the rows if they get this outcome: of this run, or of the run that wrote the same outcome
+    /// before.
+    fn stamp(
+        &self,
+        upload: &PendingDownload,
+        status: &str,
+        sha256: Option<&str>,
+    ) -> Result<Option<RowStamp>, RecordingsError> {
+        if upload.has(status, sha256) {
+            return Ok(self.recordings.noted(&upload.key)?.and_then(|noted| noted.written().cloned()));
+        }
+        let at_ms = self.source.service_now_ms().unwrap_or_else(|| self.clock.now_ms());
+        Ok(Some(RowStamp { run_id: self.run_id.clone(), at_ms }))
+    }
+
+    /// Returns a known outcome with the stamp of this run, and notes the stamp. Returns the outcome as it is if the
+    /// rows have it already.
+    fn written_now(&self, upload: &PendingDownload, outcome: UploadOutcome) -> Result<UploadOutcome, PipelineError> {
+        if upload.has(outcome.status(), outcome.sha256()) {
+            return Ok(outcome);
+        }
+        let written = self.stamp(upload, outcome.status(), outcome.sha256())?;
+        let outcome = outcome.with_written(written);
+        self.recordings.note(&upload.key, &outcome)?;
+        Ok(outcome)
     }
 
     /// Downloads the recording at a link. After a failure of the host or the connection, makes up to [`ATTEMPTS_MAX`]
     /// attempts; any other result is final. Resumes the partial file of an earlier attempt or run if the host still has
-    /// the same version.
+    /// the same version. After an attempt in which the host sent nothing of the requested part, the next one requests
+    /// the whole file.
     async fn follow(&self, upload: &PendingDownload, link: &str) -> Result<LinkResult, PipelineError> {
         let closed_reason = || self.hosts.closed_reason(link);
         if let Some(reason) = closed_reason() {
@@ -218,14 +267,14 @@ impl Fetcher {
         }
         let partial = self.recordings.begin(&upload.key)?;
         let mut sink = Sink::new(partial, &self.allowance, &closed_reason);
-        let mut last = String::new();
+        let (mut last, mut resumes) = (String::new(), true);
         for attempt in 0..ATTEMPTS_MAX {
             if attempt > 0
                 && let Err(stop) = self.source.retry_delay(RETRY_DELAY).await
             {
                 return Ok(LinkResult::Stopped(stop));
             }
-            let version = sink.partial.version().cloned();
+            let version = sink.partial.version().filter(|_| resumes).cloned();
             let bytes = sink.partial.bytes();
             let from = version.as_ref().map(|version| PartialDownload { bytes, validator: &version.validator });
             let downloaded = match self.source.download(DownloadRequest { link, partial: from }, &mut sink).await {
@@ -234,7 +283,16 @@ impl Fetcher {
             };
             let result = match downloaded {
                 DownloadOutcome::Failed(failure) => {
-                    if matches!(failure, Failure::Status { status: OTHER_VERSION_STATUS, .. }) {
+                    // Some hosts fail for each range.
+                    let is_of_range = from.is_some() && matches!(failure, Failure::Status { .. });
+                    resumes = !is_of_range;
+                    last = failure.to_string();
+                    continue;
+                }
+                DownloadOutcome::UnusablePart(failure) => {
+                    // The stored bytes stay until the host sends the whole file, unless this answer added wrong ones.
+                    resumes = false;
+                    if sink.partial.bytes() != bytes {
                         sink.partial.restart(None)?;
                     }
                     last = failure.to_string();
@@ -271,7 +329,8 @@ impl Fetcher {
         if partial.bytes() == 0 {
             return Ok(LinkResult::Missing(MissingReason::NotMedia));
         }
-        let stored = self.recordings.store(&upload.key, partial, start.media_type, self.clock.now_ms())?;
+        let written = |sha256: &str| self.stamp(upload, STORED, Some(sha256));
+        let stored = self.recordings.store(&upload.key, partial, start.media_type, self.clock.now_ms(), written)?;
         Ok(LinkResult::Stored(UploadOutcome::Stored(stored)))
     }
 }
@@ -284,6 +343,8 @@ enum LinkResult {
     Failed(String),
     /// This run does not fetch the recording, for this reason; the next run tries it again.
     NextRun(String),
+    /// The recording exceeds what the run may still download.
+    DoesNotFit(String),
     Stopped(Stop),
 }
 
@@ -293,6 +354,7 @@ impl LinkResult {
         match declined {
             Declined::NotMedia => Ok(LinkResult::Missing(MissingReason::NotMedia)),
             Declined::TooLarge => Ok(LinkResult::Missing(MissingReason::TooLarge)),
+            Declined::DoesNotFit(reason) => Ok(LinkResult::DoesNotFit(reason)),
             Declined::NextRun(reason) => Ok(LinkResult::NextRun(reason)),
             Declined::File(error) => Err(PipelineError::Recordings(error)),
         }

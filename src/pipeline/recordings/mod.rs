@@ -5,12 +5,14 @@
 //! that no further state is needed. A kill loses at most a piece of a download. Rows that an edit or a replay wrote
 //! again get their outcome from the note files, without a request.
 //!
-//! [`fetch`] fetches one recording; [`fresh_link`] replaces an expired link. This file decides which recordings are
-//! fetched, and in which order. A pass goes once through the recordings without an outcome.
+//! [`fetch`] fetches one recording; [`fresh_link`] replaces an expired link; [`lost`] finds files that are gone. This
+//! file decides which recordings are fetched, and in which order. A pass goes once through the recordings without an
+//! outcome.
 
 mod fetch;
 mod folders;
 mod fresh_link;
+mod lost;
 mod pending_downloads;
 mod progress;
 mod sink;
@@ -22,7 +24,7 @@ use tokio::time::Instant;
 
 use crate::{
     config::RecordingsSettings,
-    load::{Stamp, Warehouse},
+    load::Warehouse,
     model::{Failpoints, RowTime, behaviour_names},
     recordings::{Recordings, UploadOutcome},
 };
@@ -42,6 +44,9 @@ pub use progress::RecordingsReport;
 const ROWS_AT_ONCE: usize = 20_000;
 /// Number of recordings in one chunk. After each chunk, outcomes are written into the rows if a batch is due.
 const CHUNK_UPLOADS: usize = 64;
+/// Name of the behaviour that stores the creation time of the recording with which the next run begins, in epoch
+/// microseconds: it did not fit into the limit of a run. Otherwise newer recordings could use up the limit each time.
+const BEGIN_WITH: &str = "recordings_begin_with";
 /// Interval between passes during a long run, because links expire.
 const PASS_INTERVAL: Duration = Duration::from_secs(300);
 
@@ -53,12 +58,18 @@ impl Run {
         if last_pass_at.elapsed() < PASS_INTERVAL {
             return Ok(());
         }
-        self.fetch_recordings().await
+        self.fetch_pass(false).await
     }
 
-    /// Fetches the pending recordings that this run has not tried, within the limits. A folder that cannot be written
-    /// leads to a note and does not fail the run.
+    /// Fetches the pending recordings that this run has not tried, and recordings whose files are gone, within the
+    /// limits.
     pub(super) async fn fetch_recordings(&mut self) -> Result<(), PipelineError> {
+        self.fetch_pass(true).await
+    }
+
+    /// Fetches the pending recordings that this run has not tried, within the limits. With `checks_files`, also those
+    /// whose files are gone. A folder that cannot be written leads to a note and does not fail the run.
+    async fn fetch_pass(&mut self, checks_files: bool) -> Result<(), PipelineError> {
         let settings = self.session.settings.recordings.clone();
         if !settings.is_enabled || self.recordings.is_broken || self.findings.stop.is_some() {
             return Ok(());
@@ -67,7 +78,7 @@ impl Run {
         let fetched = match fetcher.recordings.make_folder() {
             Ok(()) => {
                 remember_folder(&self.session.state(), &settings, self.session.now_ms())?;
-                self.fetch_all(&fetcher).await
+                self.fetch_all(&fetcher, checks_files).await
             }
             Err(error) => Err(PipelineError::Recordings(error)),
         };
@@ -93,6 +104,7 @@ impl Run {
         Ok(Fetcher {
             source: self.context.source.clone(),
             recordings: Recordings::at(&settings.path, self.session.system.failpoints.clone()),
+            run_id: self.session.run_id.clone(),
             clock: self.session.system.clock.clone(),
             flags: responses.map(|stream| stream.flags).unwrap_or_default(),
             is_listed_by_creation: filtered_by.is_none_or(|(time, _)| time == RowTime::Created),
@@ -105,13 +117,35 @@ impl Run {
         })
     }
 
-    /// Fetches all pending recordings, and writes the outcomes into the rows. Recordings that failed in an earlier run
-    /// are tried last.
-    async fn fetch_all(&mut self, fetcher: &Fetcher) -> Result<(), PipelineError> {
+    /// Fetches all pending recordings, and writes the outcomes into the rows. Begins with the recording that did not
+    /// fit into an earlier run. Recordings that failed in an earlier run are tried last.
+    async fn fetch_all(&mut self, fetcher: &Fetcher, checks_files: bool) -> Result<(), PipelineError> {
+        self.begin_with_largest(fetcher).await?;
+        if checks_files {
+            self.fetch_lost(fetcher).await?;
+        }
         if self.fetch_newest_first(fetcher, false).await? {
             self.fetch_newest_first(fetcher, true).await?;
         }
+        let next = self.recordings.did_not_fit_us.filter(|us| self.recordings.began_with_us != Some(*us));
+        if next.is_some() {
+            self.session.state().remember_behaviour(BEGIN_WITH, &next, self.session.now_ms())?;
+        }
         self.write_outcomes().await
+    }
+
+    /// Fetches the recordings that did not fit into an earlier run, one after the other: each may need the whole limit.
+    /// Only once in a run, and not again in the next one, so that they cannot keep others waiting either.
+    async fn begin_with_largest(&mut self, fetcher: &Fetcher) -> Result<(), PipelineError> {
+        let stored = self.session.state().behaviour::<Option<i64>>(BEGIN_WITH)?.and_then(|(us, _)| us);
+        let Some(created_us) = stored.filter(|_| self.recordings.began_with_us.is_none()) else { return Ok(()) };
+        self.recordings.began_with_us = Some(created_us);
+        self.session.state().remember_behaviour(BEGIN_WITH, &None::<i64>, self.session.now_ms())?;
+        let pending = self.pending_downloads(created_us).await?.downloads.into_iter();
+        for upload in pending.filter(|upload| upload.row.created_us == created_us) {
+            self.fetch_chunk(fetcher, &[upload], true).await?;
+        }
+        Ok(())
     }
 
     /// Fetches the pending recordings that this run has not tried, newest first. If `includes_failed` is false, defers
@@ -167,7 +201,15 @@ impl Run {
                     self.recordings.outcomes.extend(upload.outcome(&fetcher.recordings, &outcome));
                 }
                 Ok(FetchResult::AnswerDeleted) => {}
-                Ok(FetchResult::NextRun { reason }) => self.recordings.leave_to_next_run(reason),
+                Ok(FetchResult::NextRun { reason, outcome }) => {
+                    let outcome = outcome.and_then(|outcome| upload.outcome(&fetcher.recordings, &outcome));
+                    self.recordings.outcomes.extend(outcome);
+                    self.recordings.leave_to_next_run(reason);
+                }
+                Ok(FetchResult::DoesNotFit { reason }) => {
+                    self.recordings.did_not_fit_us.get_or_insert(upload.row.created_us);
+                    self.recordings.leave_to_next_run(reason);
+                }
                 Ok(FetchResult::Stopped(stop)) => {
                     self.recordings.leave_to_next_run(stop.to_string());
                     self.findings.stop = self.findings.stop.or(Some(stop));
@@ -190,12 +232,9 @@ impl Run {
         if outcomes.is_empty() {
             return Ok(());
         }
-        let now_ms = self.context.source.service_now_ms().unwrap_or_else(|| self.session.now_ms());
         for destination in &self.destinations {
-            let (outcomes, run_id) = (outcomes.clone(), self.session.run_id.clone());
-            let write = move |warehouse: &mut Warehouse| {
-                warehouse.write_recording_outcomes(&outcomes, Some(Stamp { run_id: &run_id, at_ms: now_ms }))
-            };
+            let outcomes = outcomes.clone();
+            let write = move |warehouse: &mut Warehouse| warehouse.write_recording_outcomes(&outcomes);
             self.findings.wrote |= destination.work(write).await? > 0;
             if destination.lock().should_compact() {
                 self.publish(destination).await?;
@@ -239,7 +278,7 @@ pub(super) fn apply_known_outcomes(
                 outcomes.push(outcome_of(&row, &key, &recordings, &upload));
             }
         }
-        warehouse.write_recording_outcomes(&outcomes, None).map_err(failed(name))?;
+        warehouse.write_recording_outcomes(&outcomes).map_err(failed(name))?;
     }
     Ok(())
 }

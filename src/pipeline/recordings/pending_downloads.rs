@@ -32,7 +32,9 @@ impl PendingDownloads {
     fn add(&mut self, row: WantedRecording) {
         let Some(key) = key_of(&row) else { return };
         match self.index_of.get(&key).and_then(|index| self.downloads.get_mut(*index)) {
-            Some(upload) => upload.rows_agree &= row.status == upload.row.status,
+            Some(upload) => {
+                upload.rows_agree &= (&row.status, &row.sha256) == (&upload.row.status, &upload.row.sha256);
+            }
             None => {
                 self.index_of.insert(key.clone(), self.downloads.len());
                 self.downloads.push(PendingDownload { key, row, rows_agree: true });
@@ -53,16 +55,20 @@ pub(super) struct PendingDownload {
     pub key: UploadKey,
     /// The row in the first warehouse that has the recording.
     pub row: WantedRecording,
-    /// True if the rows of all warehouses have the same status.
+    /// True if the rows of all warehouses have the same outcome.
     rows_agree: bool,
 }
 
 impl PendingDownload {
+    /// Returns true if all rows already have an outcome: this status, and the file with this hash.
+    pub fn has(&self, status: &str, sha256: Option<&str>) -> bool {
+        self.rows_agree && self.row.status.as_deref() == Some(status) && self.row.sha256.as_deref() == sha256
+    }
+
     /// Returns the outcome to write into the rows, or `None` if all rows already have this outcome.
     pub fn outcome(&self, recordings: &Recordings, upload: &UploadOutcome) -> Option<RecordingOutcome> {
-        let outcome = outcome_of(&self.row, &self.key, recordings, upload);
-        let is_written = self.rows_agree && self.row.status.as_ref() == Some(&outcome.status);
-        (!is_written).then_some(outcome)
+        let is_written = self.has(upload.status(), upload.sha256());
+        (!is_written).then(|| outcome_of(&self.row, &self.key, recordings, upload))
     }
 }
 
@@ -73,18 +79,16 @@ pub(super) fn outcome_of(
     recordings: &Recordings,
     upload: &UploadOutcome,
 ) -> RecordingOutcome {
-    let (status, stored) = match upload {
-        UploadOutcome::Missing(missing) => (missing.reason.name(), None),
-        UploadOutcome::Stored(recording) => {
-            let stored = StoredRecording {
-                sha256: recording.sha256.clone(),
-                bytes: recording.bytes,
-                media_type: recording.media_type.clone(),
-                path: recordings.relative_path(key, recording).display().to_string(),
-                fetched_ms: recording.fetched_ms,
-            };
-            ("stored", Some(stored))
-        }
+    let stored = match upload {
+        UploadOutcome::Missing(_) => None,
+        UploadOutcome::Stored(recording) => Some(StoredRecording {
+            sha256: recording.sha256.clone(),
+            bytes: recording.bytes,
+            media_type: recording.media_type.clone(),
+            path: recordings.relative_path(key, recording).display().to_string(),
+            fetched_ms: recording.fetched_ms,
+        }),
     };
-    RecordingOutcome { wanted: row.clone(), status: status.to_owned(), stored }
+    let (status, stamp) = (upload.status().to_owned(), upload.written().cloned());
+    RecordingOutcome { wanted: row.clone(), status, stored, stamp }
 }

@@ -43,6 +43,11 @@ pub struct RecordingsProgress {
     reasons: Vec<String>,
     /// When this run last went through the pending recordings; before that, when the first early pass was considered.
     pub last_pass_at: Option<Instant>,
+    /// The creation time of the recording with which this run began, in epoch microseconds; `None` if it began with the
+    /// newest one.
+    pub began_with_us: Option<i64>,
+    /// The creation time of the first recording that exceeded what the run could still download.
+    pub did_not_fit_us: Option<i64>,
     /// True if the folder of recordings cannot be used. The run then fetches no further recording.
     pub is_broken: bool,
 }

@@ -60,7 +60,7 @@ impl Allowance {
         let claimed_bytes = spending.claimed_bytes.saturating_add(bytes);
         if claimed_bytes > self.run_limit_bytes {
             spending.is_used_up = true;
-            return Err(Declined::NextRun(self.reason()));
+            return Err(Declined::DoesNotFit(self.reason()));
         }
         spending.claimed_bytes = claimed_bytes;
         Ok(())
@@ -74,7 +74,9 @@ pub(super) enum Declined {
     NotMedia,
     /// The file exceeds the limit of one recording.
     TooLarge,
-    /// The run has reached its limit, or another download found that the host refuses requests.
+    /// The file exceeds what the run may still download.
+    DoesNotFit(String),
+    /// Another download found that the host refuses requests.
     NextRun(String),
     File(RecordingsError),
 }

@@ -1,5 +1,9 @@
 //! Links that the service hands out: followed without the key, in parts, and never to where nobody should go.
 
+use std::io::Write as _;
+
+use flate2::{Compression, write::GzEncoder};
+
 use super::*;
 
 /// What came.
@@ -113,15 +117,17 @@ async fn p2_a_partial_file_is_resumed_only_if_the_range_fits() {
     ] {
         let mut sink = partial();
         let downloaded = download(&part(range, body).await, "/x", &mut sink, Some("\"1\"")).await;
-        assert!(matches!(downloaded, DownloadOutcome::Failed(_)) && sink.bytes == b"ab", "{range}: {downloaded:?}");
+        assert!(
+            matches!(downloaded, DownloadOutcome::UnusablePart(_)) && sink.bytes == b"ab",
+            "{range}: {downloaded:?}"
+        );
     }
     let unasked = download(&part("content-range: bytes 0-1/4", "ab").await, "/x", &mut Sink::default(), None).await;
-    assert!(matches!(unasked, DownloadOutcome::Failed(_)), "{unasked:?}");
+    assert!(matches!(unasked, DownloadOutcome::UnusablePart(_)), "{unasked:?}");
     // A host that sends a part of another version all the same, and one that packs.
     let other = part("content-range: bytes 2-3/4", "cd").await;
     let downloaded = download(&other, "/x", &mut partial(), Some("\"0\"")).await;
-    let is_other = matches!(downloaded, DownloadOutcome::Failed(Failure::Status { status: OTHER_VERSION_STATUS, .. }));
-    assert!(is_other, "{downloaded:?}");
+    assert!(matches!(downloaded, DownloadOutcome::UnusablePart(_)), "{downloaded:?}");
     let packed = Server::start(|_, _| Reply::Whole(answer(200, &["content-encoding: br"], "abc"))).await;
     let downloaded = download(&packed, "/x", &mut Sink::default(), None).await;
     assert!(matches!(downloaded, DownloadOutcome::Failed(Failure::UnknownEncoding { .. })), "{downloaded:?}");
@@ -130,6 +136,36 @@ async fn p2_a_partial_file_is_resumed_only_if_the_range_fits() {
     let mut sink = partial();
     assert!(matches!(download(&server, "/x", &mut sink, Some("\"1\"")).await, DownloadOutcome::Complete(_)));
     assert_eq!(sink.bytes, b"xyz");
+}
+
+#[tokio::test]
+async fn p1_a_compressed_file_is_unpacked() {
+    let content: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(&content).unwrap();
+    let packed = encoder.finish().unwrap();
+    let reply = |bytes: &[u8]| {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\netag: \"1\"\r\ncontent-length: {}\r\n\r\n",
+            bytes.len()
+        );
+        [head.as_bytes(), bytes].concat()
+    };
+    let whole = reply(&packed);
+    let server = Server::start(move |_, _| Reply::Whole(whole.clone())).await;
+    let mut sink = Sink { bytes: b"ab".to_vec(), ..Sink::default() };
+    let downloaded = download(&server, "/x", &mut sink, Some("\"1\"")).await;
+    let DownloadOutcome::Complete(start) = downloaded else { panic!("{downloaded:?}") };
+    assert!(sink.bytes == content && start.validator.is_none() && start.length.is_none(), "{start:?}");
+    // A stream that ends early is not complete, and neither is one with a wrong checksum.
+    let mut spoiled = packed.clone();
+    *spoiled.iter_mut().nth_back(6).unwrap() ^= 1;
+    for bytes in [&packed[..packed.len() / 2], &packed[..packed.len() - 1], &spoiled] {
+        let bytes = reply(bytes);
+        let server = Server::start(move |_, _| Reply::Whole(bytes.clone())).await;
+        let downloaded = download(&server, "/x", &mut Sink::default(), None).await;
+        assert!(matches!(downloaded, DownloadOutcome::Failed(Failure::Cut { .. })), "{downloaded:?}");
+    }
 }
 
 #[tokio::test]

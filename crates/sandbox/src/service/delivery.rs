@@ -1,17 +1,16 @@
 //! Turns a reply into an HTTP response: headers, compression, and bodies that a fault breaks off.
 
-use std::{convert::Infallible, io, io::Write as _};
+use std::{convert::Infallible, io};
 
 use axum::{
     body::{Body, Bytes},
     http::{HeaderMap, HeaderValue, Method, Response, header},
 };
-use flate2::{Compression, write::GzEncoder};
 use futures::{StreamExt as _, stream};
 
 use super::{
     super::{clock::date_header, request_log::Visit},
-    reply::{Delivery, Reply},
+    reply::{Delivery, Reply, gzip},
 };
 
 /// Smaller bodies are not compressed.
@@ -94,13 +93,6 @@ fn accepts_gzip(value: &str) -> bool {
         let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
         name.trim().eq_ignore_ascii_case("gzip") && weight.trim() != "q=0"
     })
-}
-
-fn gzip(body: &[u8]) -> Bytes {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 6), Compression::fast());
-    // Writing to a vector cannot fail.
-    let _ = encoder.write_all(body);
-    Bytes::from(encoder.finish().unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -9,8 +9,11 @@ use axum::{
 use memchr::memmem::find;
 
 use super::{
-    super::{media::Media, random::Random},
-    reply::Reply,
+    super::{
+        media::{Media, RangeAnswer},
+        random::Random,
+    },
+    reply::{Reply, gzip},
 };
 
 /// The host of links in generated rows.
@@ -55,7 +58,9 @@ pub(crate) fn with_links(body: &Bytes, media: &Media, request_host: &str) -> Byt
 fn content(upload: &str, media: &Media) -> Bytes {
     let seed = upload.bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
     let mut random = Random::new(seed, 3);
-    let bytes = usize::try_from(media.bytes + random.below(media.bytes / 2 + 1)).unwrap_or(usize::MAX);
+    let usual = media.bytes + random.below(media.bytes / 2 + 1);
+    let bytes = if upload == media.large_upload { media.large_bytes } else { usual };
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     let mut content = Vec::with_capacity(bytes + 32);
     // The first bytes of an MP4 file.
     content.extend_from_slice(b"\0\0\0\x18ftypmp42");
@@ -100,6 +105,10 @@ fn complete_or_part(upload: &str, headers: &HeaderMap, media: &Media) -> Reply {
     let content_type =
         if upload.ends_with(|last: char| last.is_ascii_digit()) { "video/mp4" } else { "audio/mpeg; codecs=mp3" };
     let reply = Reply { content_type: Some(content_type), ..Reply::json(StatusCode::OK, content.clone()) };
+    if media.is_gzip {
+        let extra = vec![(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"))];
+        return Reply { extra, body: gzip(&content), ..reply };
+    }
     if media.has_no_ranges {
         return reply;
     }
@@ -115,9 +124,27 @@ fn complete_or_part(upload: &str, headers: &HeaderMap, media: &Media) -> Reply {
         None => Reply { extra, ..reply },
         Some(from) if from >= content.len() => Reply::error(StatusCode::RANGE_NOT_SATISFIABLE, "no such range"),
         Some(from) => {
-            let range = format!("bytes {from}-{}/{}", content.len() - 1, content.len());
-            extra.push((header::CONTENT_RANGE, header_value(range)));
-            Reply { extra, status: StatusCode::PARTIAL_CONTENT, body: content.slice(from..), ..reply }
+            let (from, to) = match media.range_answer {
+                RangeAnswer::Whole => (0, content.len()),
+                RangeAnswer::Earlier => (from.saturating_sub(1), content.len()),
+                RangeAnswer::Fewer => (from, content.len() - 1),
+                _ => (from, content.len()),
+            };
+            let length = match media.range_answer {
+                RangeAnswer::UnknownLength => "*".to_owned(),
+                _ => content.len().to_string(),
+            };
+            if media.range_answer != RangeAnswer::Unnamed {
+                let range = format!("bytes {from}-{}/{length}", to.saturating_sub(1));
+                extra.push((header::CONTENT_RANGE, header_value(range)));
+            }
+            let status = match media.range_answer {
+                RangeAnswer::Status200 => StatusCode::OK,
+                RangeAnswer::Status400 => return Reply::bad_request("no range, please"),
+                RangeAnswer::Status500 => return Reply::error(StatusCode::INTERNAL_SERVER_ERROR, "internal error"),
+                _ => StatusCode::PARTIAL_CONTENT,
+            };
+            Reply { extra, status, body: content.slice(from..to.max(from)), ..reply }
         }
     }
 }

@@ -1,9 +1,20 @@
 //! The answer to a request, before it becomes an HTTP response.
 
+use std::io::Write as _;
+
 use axum::{
     body::Bytes,
     http::{HeaderName, HeaderValue, StatusCode},
 };
+use flate2::{Compression, write::GzEncoder};
+
+/// Compresses a body.
+pub(crate) fn gzip(body: &[u8]) -> Bytes {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 6), Compression::fast());
+    // Writing to a vector cannot fail.
+    let _ = encoder.write_all(body);
+    Bytes::from(encoder.finish().unwrap_or_default())
+}
 
 /// How the body is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
