@@ -48,7 +48,7 @@ pub(super) enum FetchResult {
         reason: String,
         outcome: Option<UploadOutcome>,
     },
-    /// The recording exceeds what the run may still download. The next run begins with it.
+    /// The recording exceeds what the run may still download.
     DoesNotFit {
         reason: String,
     },
@@ -135,7 +135,7 @@ impl Fetcher {
             return Ok(FetchResult::Deferred);
         }
         if let Some(reason) = self.allowance.used_up_reason() {
-            return Ok(FetchResult::next_run(reason));
+            return Ok(FetchResult::DoesNotFit { reason });
         }
         let attempts = earlier.map_or(0, |missing| missing.attempts);
         let link = &upload.row.link;

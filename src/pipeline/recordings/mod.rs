@@ -45,7 +45,8 @@ const ROWS_AT_ONCE: usize = 20_000;
 /// Number of recordings in one chunk. After each chunk, outcomes are written into the rows if a batch is due.
 const CHUNK_UPLOADS: usize = 64;
 /// Name of the behaviour that stores the creation time of the recording with which the next run begins, in epoch
-/// microseconds: it did not fit into the limit of a run. Otherwise newer recordings could use up the limit each time.
+/// microseconds: of those that the limit of a run left over, it waits the longest. Otherwise newer recordings could use
+/// up the limit each time.
 const BEGIN_WITH: &str = "recordings_begin_with";
 /// Interval between passes during a long run, because links expire.
 const PASS_INTERVAL: Duration = Duration::from_secs(300);
@@ -117,26 +118,26 @@ impl Run {
         })
     }
 
-    /// Fetches all pending recordings, and writes the outcomes into the rows. Begins with the recording that did not
-    /// fit into an earlier run. Recordings that failed in an earlier run are tried last.
+    /// Fetches all pending recordings, and writes the outcomes into the rows. Begins with the recording that waits the
+    /// longest for the limit. Recordings that failed in an earlier run are tried last.
     async fn fetch_all(&mut self, fetcher: &Fetcher, checks_files: bool) -> Result<(), PipelineError> {
-        self.begin_with_largest(fetcher).await?;
+        self.begin_with_longest_waiting(fetcher).await?;
         if checks_files {
             self.fetch_lost(fetcher).await?;
         }
         if self.fetch_newest_first(fetcher, false).await? {
             self.fetch_newest_first(fetcher, true).await?;
         }
-        let next = self.recordings.did_not_fit_us.filter(|us| self.recordings.began_with_us != Some(*us));
+        let next = self.recordings.longest_waiting_us;
         if next.is_some() {
             self.session.state().remember_behaviour(BEGIN_WITH, &next, self.session.now_ms())?;
         }
         self.write_outcomes().await
     }
 
-    /// Fetches the recordings that did not fit into an earlier run, one after the other: each may need the whole limit.
-    /// Only once in a run, and not again in the next one, so that they cannot keep others waiting either.
-    async fn begin_with_largest(&mut self, fetcher: &Fetcher) -> Result<(), PipelineError> {
+    /// Fetches the recording that the limit of an earlier run left over and that waits the longest: it may need the
+    /// whole limit. Only once in a run, and not again in the next one, so that it cannot keep others waiting either.
+    async fn begin_with_longest_waiting(&mut self, fetcher: &Fetcher) -> Result<(), PipelineError> {
         let stored = self.session.state().behaviour::<Option<i64>>(BEGIN_WITH)?.and_then(|(us, _)| us);
         let Some(created_us) = stored.filter(|_| self.recordings.began_with_us.is_none()) else { return Ok(()) };
         self.recordings.began_with_us = Some(created_us);
@@ -207,8 +208,7 @@ impl Run {
                     self.recordings.leave_to_next_run(reason);
                 }
                 Ok(FetchResult::DoesNotFit { reason }) => {
-                    self.recordings.did_not_fit_us.get_or_insert(upload.row.created_us);
-                    self.recordings.leave_to_next_run(reason);
+                    self.recordings.leave_for_limit(upload.row.created_us, reason);
                 }
                 Ok(FetchResult::Stopped(stop)) => {
                     self.recordings.leave_to_next_run(stop.to_string());

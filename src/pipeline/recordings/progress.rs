@@ -46,8 +46,8 @@ pub struct RecordingsProgress {
     /// The creation time of the recording with which this run began, in epoch microseconds; `None` if it began with the
     /// newest one.
     pub began_with_us: Option<i64>,
-    /// The creation time of the first recording that exceeded what the run could still download.
-    pub did_not_fit_us: Option<i64>,
+    /// The creation time of the oldest recording that the limit of the run left over, in epoch microseconds.
+    pub longest_waiting_us: Option<i64>,
     /// True if the folder of recordings cannot be used. The run then fetches no further recording.
     pub is_broken: bool,
 }
@@ -72,6 +72,14 @@ impl RecordingsProgress {
             let reasons = self.reasons.join("; ");
             format!("{waiting} recordings wait for the next run{}{reasons}", if reasons.is_empty() { "" } else { ": " })
         })
+    }
+
+    /// Counts a recording that the limit of the run left over. `created_us` is the creation time of its answer.
+    pub fn leave_for_limit(&mut self, created_us: i64, reason: String) {
+        if self.began_with_us != Some(created_us) {
+            self.longest_waiting_us = Some(self.longest_waiting_us.map_or(created_us, |oldest| oldest.min(created_us)));
+        }
+        self.leave_to_next_run(reason);
     }
 
     /// Counts a recording that waits for the next run. An empty reason is only counted.
