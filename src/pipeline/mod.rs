@@ -78,6 +78,7 @@ pub use named_surveys::{unknown_in_warehouse, unknown_surveys};
 pub use outcome::Outcome;
 pub use people::{PeopleDue, people_due, refresh_intervals};
 pub use progress::{Progress, Reach, Snapshot};
+pub use purged::edit_receipt_file;
 pub use push::{
     ErasedPeople, InputFormat, Push, PushFormat, PushInput, PushReport, PushRequest, PushRows, ResultsFound,
     clean_results, push_dry, search_results,

@@ -35,6 +35,7 @@ mod wire;
 mod address;
 mod body;
 mod download;
+mod download_start;
 pub mod envelope;
 mod excerpt;
 mod list_call;
@@ -54,9 +55,8 @@ mod stats;
 
 pub use self::client::install_crypto;
 pub use self::{
-    download::{
-        DownloadOutcome, DownloadRequest, DownloadSink, DownloadStart, OTHER_VERSION_STATUS, PartialDownload, host_of,
-    },
+    download::{DownloadOutcome, DownloadRequest, DownloadSink, host_of},
+    download_start::{DownloadStart, PartialDownload},
     error::{Failure, LoopCause, SettingsError, SourceError, Stop},
     key_reader::KeyReader,
     learned_rate::LearnedRate,
