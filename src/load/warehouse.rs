@@ -5,7 +5,7 @@ use std::{collections::HashSet, path::Path};
 use super::{
     Applied, CoOccurrence, CommitOptions, Differences, ErasureRecord, EventRows, LedgerEntry, LoadError,
     LostRecordings, Mention, Pages, ParseAgain, PeopleFound, RecordingOutcome, Replacement, RunRecord, SearchReport,
-    WantedRecordings, persons, scan,
+    Stamp, WantedRecordings, persons, scan,
     store::{BufferedStore, Store},
     tables::{
         events, ledger, ranges, receipts, recordings, runs,
