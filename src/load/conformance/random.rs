@@ -26,6 +26,9 @@ struct Row {
     /// The flags of the scan that wrote the row.
     flags: FlagSet,
     is_vanished: bool,
+    /// True if a scan that does not return deleted records wrote the row, and an earlier scan had found it deleted.
+    /// Whether the answer is deleted is not known until a scan returns deleted records.
+    is_deletion_unclear: bool,
 }
 
 /// What the warehouse should contain.
@@ -43,7 +46,7 @@ impl Model {
         for record in visible {
             match self.rows.get_mut(&record.group) {
                 None => {
-                    let row = Row { record: record.clone(), flags, is_vanished: false };
+                    let row = Row { record: record.clone(), flags, is_vanished: false, is_deletion_unclear: false };
                     self.rows.insert(record.group.clone(), row);
                 }
                 Some(row) => {
@@ -71,6 +74,8 @@ impl Model {
                         }
                         row.flags = flags;
                         row.is_vanished = false;
+                        row.is_deletion_unclear =
+                            !flags.contains(Flag::WithDeletedResponses) && row.record.deleted_ms.is_some();
                     }
                 }
             }
@@ -175,7 +180,7 @@ fn histories(lab: &mut Lab, seed: u64, uncommitted_share: f64) {
         "SELECT response_group_uid, reason, count(*) FROM response_history GROUP BY ALL ORDER BY ALL";
     let mut random = StdRng::seed_from_u64(seed);
     let (mut service, mut model) = (BTreeMap::new(), Model::default());
-    // What stood after each scan, by the start of the scan.
+    // What stood after each scan, by the start of the scan; only scans after which it is known.
     let mut nights: Vec<(i64, Vec<String>)> = Vec::new();
     lab.vanish = VanishPolicy::Accept;
     for step in 0..STEPS {
@@ -193,7 +198,9 @@ fn histories(lab: &mut Lab, seed: u64, uncommitted_share: f64) {
         let pages: Vec<_> = chunks.iter().map(|chunk| page(chunk)).collect();
         let scan = scan(Stream::Responses, step, first, end, flags);
         model.apply(&visible, flags, first, end);
-        nights.push((scan.started_ms, model.standing()));
+        if !model.rows.values().any(|row| row.is_deletion_unclear) {
+            nights.push((scan.started_ms, model.standing()));
+        }
         if step + 1 < STEPS && random.random_bool(uncommitted_share) {
             lab.apply_uncommitted(&scan, &pages);
             continue;
@@ -203,6 +210,7 @@ fn histories(lab: &mut Lab, seed: u64, uncommitted_share: f64) {
         assert_eq!(found, model.lines(), "after step {step}: days {first} to {end}, flags '{flags}'");
     }
     assert!(model.history.len() > 20, "the histories are rich enough to tell: {}", model.history.len());
+    assert!(nights.len() > 5, "only {} scans are clear", nights.len());
     assert_nights(lab, "response_group_uid, answer_text", "responses", &nights);
     assert!(lab.count("SELECT count(*) FROM response_versions WHERE begun_by = 'returned'") > 0);
     let counts: Vec<(i64, usize)> = nights.iter().map(|(started_ms, rows)| (*started_ms, rows.len())).collect();

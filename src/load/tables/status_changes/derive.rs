@@ -90,13 +90,16 @@ struct Timeline {
 
 impl Timeline {
     /// Adds reports that are sorted by time. Of reports of one moment, a report comes first whose old status is the
-    /// current status.
+    /// current status; of several, one that another report follows.
     fn add_reports(&mut self, reports: &[&StatusReport]) {
         for of_moment in reports.chunk_by(|one, other| one.at_us == other.at_us) {
             let mut waiting = of_moment.to_vec();
             while !waiting.is_empty() {
-                let follows = waiting.iter().position(|report| self.status() == Some(&report.old));
-                self.add_report(waiting.remove(follows.unwrap_or(0)));
+                let follows = |report: &&StatusReport| self.status() == Some(&report.old);
+                let has_next = |report: &StatusReport| waiting.iter().any(|next| next.old == report.new);
+                let next = waiting.iter().position(|report| follows(report) && has_next(report));
+                let next = next.or_else(|| waiting.iter().position(follows)).unwrap_or(0);
+                self.add_report(waiting.remove(next));
             }
         }
     }
