@@ -630,15 +630,21 @@ WHERE version IS NOT NULL;
 -- Else it is the label that other answers to the same version have for that index, if all agree.
 -- Else it is not known.
 CREATE OR REPLACE VIEW "current_choices" AS
-WITH reported AS (
+WITH answers AS (
+    SELECT
+        response_group_uid, question_id, survey_id, version, created_at, is_skipped, chosen_labels, chosen_indexes
+    FROM answer_versions
+    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT')
+),
+reported AS (
     SELECT
         survey_id, question_id, version, selected_index,
         CASE WHEN min(label) = max(label) THEN min(label) END AS label
     FROM (
         SELECT
             survey_id, question_id, version, unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index
-        FROM answer_versions
-        WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND chosen_indexes IS NOT NULL
+        FROM answers
+        WHERE chosen_indexes IS NOT NULL
     )
     GROUP BY survey_id, question_id, version, selected_index
     QUALIFY bool_or(count(label) < count(*)) OVER (PARTITION BY survey_id, question_id)
@@ -695,8 +701,8 @@ FROM (
         response_group_uid, question_id, survey_id, version, created_at,
         unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index,
         unnest(range(1, coalesce(len(chosen_labels), len(chosen_indexes)) + 1)) AS choice_ordinal
-    FROM answer_versions
-    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND NOT is_skipped
+    FROM answers
+    WHERE NOT is_skipped
 ) AS part
 LEFT JOIN named
     ON named.survey_id = part.survey_id AND named.question_id = part.question_id
@@ -2922,15 +2928,21 @@ SELECT
 FROM placed
 ),
 current_choices AS (
-WITH reported AS (
+WITH answers AS (
+    SELECT
+        response_group_uid, question_id, survey_id, version, created_at, is_skipped, chosen_labels, chosen_indexes
+    FROM answer_versions
+    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT')
+),
+reported AS (
     SELECT
         survey_id, question_id, version, selected_index,
         CASE WHEN min(label) = max(label) THEN min(label) END AS label
     FROM (
         SELECT
             survey_id, question_id, version, unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index
-        FROM answer_versions
-        WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND chosen_indexes IS NOT NULL
+        FROM answers
+        WHERE chosen_indexes IS NOT NULL
     )
     GROUP BY survey_id, question_id, version, selected_index
     QUALIFY bool_or(count(label) < count(*)) OVER (PARTITION BY survey_id, question_id)
@@ -2987,8 +2999,8 @@ FROM (
         response_group_uid, question_id, survey_id, version, created_at,
         unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index,
         unnest(range(1, coalesce(len(chosen_labels), len(chosen_indexes)) + 1)) AS choice_ordinal
-    FROM answer_versions
-    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND NOT is_skipped
+    FROM answers
+    WHERE NOT is_skipped
 ) AS part
 LEFT JOIN named
     ON named.survey_id = part.survey_id AND named.question_id = part.question_id

@@ -6,6 +6,7 @@
 //! query.
 
 mod columns;
+mod parquet_views;
 mod pivot;
 mod script;
 mod seal;
@@ -28,11 +29,9 @@ use super::{
     engine::{common_config, pin_to_utc},
     store::duckdb::{Claim, explain},
 };
-use crate::{
-    files,
-    schema::{self, Table, ViewKind, quote_identifier, quote_text},
-};
+use crate::schema::quote_text;
 pub use columns::{RowFormat, RowsQuery};
+use parquet_views::ParquetViews;
 pub use script::{in_place, statements};
 use seal::check_reads_only;
 use timer::StatementTimer;
@@ -65,6 +64,7 @@ impl Default for ReaderLimits {
 /// A read-only connection to a warehouse.
 pub struct Reader {
     connection: Connection,
+    parquet_views: Option<ParquetViews>,
     statement_time: Duration,
     /// Keeps this process from opening the DuckDB file for writing. Dropped after the connection, because fields are
     /// dropped in their order.
@@ -119,9 +119,7 @@ impl Reader {
             .map_err(failed)?;
         let connection = Connection::open_in_memory_with_flags(config).map_err(failed)?;
         pin_to_utc(&connection)?;
-        if let Some(root) = parquet {
-            attach_parquet(&connection, root, duckdb.is_none())?;
-        }
+        let parquet_views = parquet.map(|root| attach_parquet(&connection, root, duckdb.is_none())).transpose()?;
         let claim = duckdb.map(|path| attach_duckdb(&connection, path)).transpose()?;
         let catalog = if duckdb.is_some() { DUCKDB_CATALOG } else { PARQUET_CATALOG };
         if duckdb.is_some() || parquet.is_some() {
@@ -131,7 +129,7 @@ impl Reader {
         let allow = parquet.map(|root| format!("SET allowed_directories = [{}];", quote_text(&folder_text(root))));
         let seal = "SET enable_external_access = false; SET lock_configuration = true";
         connection.execute_batch(&format!("{}{seal}", allow.unwrap_or_default())).map_err(failed)?;
-        Ok(Reader { connection, statement_time: limits.statement_time, _claim: claim })
+        Ok(Reader { connection, parquet_views, statement_time: limits.statement_time, _claim: claim })
     }
 
     /// Runs one read-only statement and returns at most `rows_max` rows.
@@ -161,7 +159,7 @@ impl Reader {
     pub fn plan(&self, sql: &str, format: RowFormat) -> Result<RowsQuery, LoadError> {
         check_reads_only(&self.connection, sql)?;
         let timer = self.timer()?;
-        let planned = timer.during(|| RowsQuery::new(&self.connection, sql, format));
+        let planned = timer.during(|| self.with_views(sql, || RowsQuery::new(&self.connection, sql, format)));
         if timer.is_used_up() { Err(LoadError::TimedOut { limit: self.statement_time }) } else { planned }
     }
 
@@ -193,6 +191,17 @@ impl Reader {
         self.run(sql, rows_max, take)
     }
 
+    /// Plans a statement after the views over Parquet files that it names were created. If that fails, the statement may
+    /// name a view in another way, so all views are created and it is planned again.
+    fn with_views<T>(&self, sql: &str, plan: impl Fn() -> Result<T, LoadError>) -> Result<T, LoadError> {
+        let Some(views) = &self.parquet_views else { return plan() };
+        views.create_named(&self.connection, sql)?;
+        match plan() {
+            Err(_) if matches!(views.create_all(&self.connection), Ok(true)) => plan(),
+            planned => planned,
+        }
+    }
+
     fn timer(&self) -> Result<StatementTimer, LoadError> {
         StatementTimer::new(self.connection.interrupt_handle(), self.statement_time)
             .map_err(|source| LoadError::Engine { action: "run the query".into(), source: source.into() })
@@ -213,7 +222,8 @@ impl Reader {
                 LoadError::engine("run the query")(source)
             }
         };
-        let mut statement = timer.during(|| self.connection.prepare(sql)).map_err(failed)?;
+        let prepare = || self.connection.prepare(sql).map_err(failed);
+        let mut statement = timer.during(|| self.with_views(sql, prepare))?;
         // The iterator that `stream_arrow` returns panics if the engine fails. `step` reads the same stream and returns
         // the error.
         timer.during(|| statement.stream_arrow([]).map(drop)).map_err(failed)?;
@@ -271,71 +281,13 @@ fn attach_duckdb(connection: &Connection, path: &Path) -> Result<Claim, LoadErro
     Ok(claim)
 }
 
-/// Creates a catalog with a view for each table over its Parquet files, and with the views of this program. `is_alone`
-/// is true if no DuckDB file is attached.
-fn attach_parquet(connection: &Connection, root: &Path, is_alone: bool) -> Result<(), LoadError> {
+/// Creates a catalog for the views over Parquet files. `is_alone` is true if no DuckDB file is attached.
+fn attach_parquet(connection: &Connection, root: &Path, is_alone: bool) -> Result<ParquetViews, LoadError> {
     LoadError::require_folder(root)?;
-    let mut statements = vec![format!("ATTACH ':memory:' AS {PARQUET_CATALOG}; USE {PARQUET_CATALOG}.main")];
-    for table in schema::tables() {
-        let rows = if has_files(root, table)? { select_files(root, table) } else { select_no_rows(table) };
-        let name = quote_identifier(&table.name);
-        statements.push(format!("CREATE VIEW {name} AS {rows}"));
-    }
-    // A macro looks tables up in the catalog of the query, which is the DuckDB file if one is attached. So no macro is
-    // created next to a DuckDB file.
-    let views = schema::views().iter().filter(|view| is_alone || view.kind == ViewKind::View);
-    statements.extend(views.map(schema::View::create_sql));
-    statements.push("USE memory.main".to_owned());
-    connection.execute_batch(&statements.join(";\n")).map_err(explain("open the warehouse", root))
-}
-
-/// Returns the SELECT of all rows in the Parquet files of a table. The engine expands the glob for each query, so a
-/// query sees files that were published after the reader was opened, if the table had a file then.
-fn select_files(root: &Path, table: &Table) -> String {
-    let partitions = if table.partition.is_some() { "*/" } else { "" };
-    let glob = format!("{}{}/{partitions}{PARQUET_FILE}", folder_text(root), table.name);
-    let columns: Vec<String> = table
-        .columns
-        .iter()
-        .map(|column| column.column_type.select_from_file(&quote_identifier(&column.name)))
-        .collect();
-    format!(
-        "SELECT {} FROM ({} FROM read_parquet({}, union_by_name = true, hive_partitioning = false))",
-        columns.join(", "),
-        table.columns_of_files(),
-        quote_text(&glob)
-    )
-}
-
-/// Returns a SELECT with the columns of the table and no rows, for a table without files.
-fn select_no_rows(table: &Table) -> String {
-    let columns: Vec<String> = table
-        .columns
-        .iter()
-        .map(|column| format!("NULL::{} AS {}", column.column_type.duckdb(), quote_identifier(&column.name)))
-        .collect();
-    format!("SELECT {} WHERE false", columns.join(", "))
-}
-
-/// Returns true if a table has a Parquet file. Fails if this user may not read a folder, because the engine would skip
-/// the folder silently.
-fn has_files(root: &Path, table: &Table) -> Result<bool, LoadError> {
-    let folder = root.join(&table.name);
-    let is_file = |path: &Path| match files::metadata(path) {
-        Ok(found) => Ok(found.is_some_and(|found| found.is_file())),
-        Err(source) => Err(LoadError::io("read", path)(source)),
-    };
-    let Some(_) = table.partition else { return is_file(&folder.join(PARQUET_FILE)) };
-    let failed = LoadError::io("read", &folder);
-    let partitions = match std::fs::read_dir(&folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-        partitions => partitions.map_err(failed)?,
-    };
-    let mut has_any = false;
-    for partition in partitions {
-        has_any |= is_file(&partition.map_err(failed)?.path().join(PARQUET_FILE))?;
-    }
-    Ok(has_any)
+    connection
+        .execute_batch(&format!("ATTACH ':memory:' AS {PARQUET_CATALOG}"))
+        .map_err(explain("open the warehouse", root))?;
+    ParquetViews::new(root, is_alone)
 }
 
 /// Returns the path of the folder as the engine compares it with paths of files: absolute, with a slash at the end.

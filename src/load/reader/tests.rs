@@ -5,7 +5,10 @@ use duckdb::Connection;
 use tempfile::TempDir;
 
 use super::*;
-use crate::load::conformance::opened_duckdb;
+use crate::{
+    load::conformance::opened_duckdb,
+    schema::{self, quote_identifier},
+};
 
 fn warehouse() -> (TempDir, PathBuf) {
     let folder = TempDir::new().unwrap();
@@ -241,4 +244,50 @@ fn every_table_function_is_known_or_refused() {
         let refusal = format!("{:?}", reader.query(sql, 1).unwrap_err());
         assert!(refusal.contains("is not for a question"), "{sql}: {refusal}");
     }
+}
+
+/// Returns the number of views that exist in the catalog of the Parquet files.
+fn views_over_parquet(reader: &Reader) -> i64 {
+    let sql = "SELECT count(*) FROM duckdb_views() WHERE database_name = 'parquet' AND NOT internal";
+    reader.connection.query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn a_reader_creates_only_the_views_over_parquet_that_a_query_names() {
+    let folder = TempDir::new().unwrap();
+    let mut reader = Reader::open(None, Some(folder.path())).unwrap();
+    for (sql, exist) in
+        [("SELECT 1", 0), ("FROM responses", 1), ("FROM surveys, Responses", 2), ("FROM current_responses", 3)]
+    {
+        reader.query(sql, 10).unwrap();
+        assert_eq!(views_over_parquet(&reader), exist, "{sql}");
+    }
+}
+
+#[test]
+fn every_spelling_of_a_view_over_parquet_finds_it() {
+    let (_duckdb_folder, duckdb) = warehouse();
+    let folder = TempDir::new().unwrap();
+    let all = (schema::tables().len()
+        + schema::views().iter().filter(|view| view.kind == schema::ViewKind::View).count()) as i64;
+    for duckdb in [None, Some(duckdb.as_path())] {
+        for sql in [
+            "SELECT count(*) FROM parquet.figures",
+            "SELECT count(*) FROM PARQUET.main.\"Figures\"",
+            "SELECT count(*) FROM query_table('parquet.figures')",
+            "SELECT count(*) FROM query_table('par' || 'quet.fig' || 'ures')",
+        ] {
+            let mut reader = Reader::open(duckdb, Some(folder.path())).unwrap();
+            assert_eq!(reader.query(sql, 10).unwrap().rows(), 1, "{sql}");
+            assert_eq!(reader.query(sql, 10).unwrap().rows(), 1, "{sql}");
+        }
+        for sql in ["SHOW ALL TABLES", "SELECT * FROM duckdb_views()", "SELECT * FROM information_schema.tables"] {
+            let mut reader = Reader::open(duckdb, Some(folder.path())).unwrap();
+            assert!(reader.query(sql, 10_000).unwrap().rows() as i64 >= all, "{sql}");
+            assert_eq!(views_over_parquet(&reader), all, "{sql}");
+        }
+    }
+    let mut reader = Reader::open(None, Some(folder.path())).unwrap();
+    let error = reader.query("FROM figure", 10).unwrap_err();
+    assert!(format!("{error:?}").contains("Did you mean \\\"figures\\\"?"), "{error:?}");
 }

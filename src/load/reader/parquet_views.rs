@@ -1,0 +1,153 @@
+//! The views over Parquet files, which a reader creates when a query names them. The engine plans a view when it is
+//! created, with all views below it: all of them take seconds, where a query needs few.
+
+use std::{
+    cell::Cell,
+    path::{Path, PathBuf},
+};
+
+use duckdb::Connection;
+
+use super::{DUCKDB_CATALOG, PARQUET_CATALOG, PARQUET_FILE, folder_text};
+use crate::{
+    files,
+    load::{LoadError, store::duckdb::explain},
+    schema::{self, Table, ViewKind, quote_identifier, quote_text},
+};
+
+/// Beginnings of the words with which a query lists views.
+const LISTS: [&str; 6] = ["show", "information_schema", "duckdb_", "pg_", "pragma_", "sqlite_"];
+
+/// The views and macros over the Parquet files of a warehouse.
+pub(super) struct ParquetViews {
+    root: PathBuf,
+    /// Catalog in which queries look names up.
+    catalog: &'static str,
+    /// Each after the views that it reads.
+    views: Vec<ParquetView>,
+}
+
+struct ParquetView {
+    name: String,
+    create_sql: String,
+    exists: Cell<bool>,
+}
+
+impl ParquetViews {
+    /// Prepares a view for each table over its files, and the views of this program. `is_alone` is true if no DuckDB
+    /// file is attached.
+    pub(super) fn new(root: &Path, is_alone: bool) -> Result<ParquetViews, LoadError> {
+        let view = |name: &str, create_sql| ParquetView { name: name.to_owned(), create_sql, exists: Cell::new(false) };
+        let mut views = Vec::new();
+        for table in schema::tables() {
+            let rows = if has_files(root, table)? { select_files(root, table) } else { select_no_rows(table) };
+            let name = quote_identifier(&table.name);
+            views.push(view(&table.name, format!("CREATE OR REPLACE VIEW {name} AS {rows}")));
+        }
+        // A macro looks tables up in the catalog of the query, which is the DuckDB file if one is attached. So no macro
+        // is created next to a DuckDB file.
+        let of_program = schema::views().iter().filter(|view| is_alone || view.kind == ViewKind::View);
+        views.extend(of_program.map(|found| view(&found.name, found.create_sql())));
+        let catalog = if is_alone { PARQUET_CATALOG } else { DUCKDB_CATALOG };
+        Ok(ParquetViews { root: root.to_owned(), catalog, views })
+    }
+
+    /// Creates the views that a query names, and the views that these read.
+    pub(super) fn create_named(&self, connection: &Connection, sql: &str) -> Result<(), LoadError> {
+        let sql = sql.to_ascii_lowercase();
+        if words(&sql).any(|word| LISTS.iter().any(|list| word.starts_with(list))) {
+            return self.create_all(connection).map(drop);
+        }
+        let mut named = Vec::new();
+        if self.catalog == PARQUET_CATALOG || words(&sql).any(|word| word == PARQUET_CATALOG) {
+            let mut texts = vec![sql.as_str()];
+            for view in self.views.iter().rev() {
+                if texts.iter().any(|text| words(text).any(|word| word == view.name)) {
+                    texts.push(&view.create_sql);
+                    named.push(view);
+                }
+            }
+        }
+        self.create(connection, named.into_iter().rev()).map(drop)
+    }
+
+    /// Creates the views that do not exist. Returns false if all exist.
+    pub(super) fn create_all(&self, connection: &Connection) -> Result<bool, LoadError> {
+        self.create(connection, self.views.iter())
+    }
+
+    fn create<'a>(
+        &self,
+        connection: &Connection,
+        views: impl Iterator<Item = &'a ParquetView>,
+    ) -> Result<bool, LoadError> {
+        let missing: Vec<&ParquetView> = views.filter(|view| !view.exists.get()).collect();
+        if missing.is_empty() {
+            return Ok(false);
+        }
+        let failed = explain("open the warehouse", &self.root);
+        let use_catalog = |catalog| connection.execute_batch(&format!("USE {catalog}.main"));
+        let create = |view: &&ParquetView| {
+            connection.execute_batch(&view.create_sql)?;
+            view.exists.set(true);
+            Ok(())
+        };
+        let created = use_catalog(PARQUET_CATALOG).and_then(|()| missing.iter().try_for_each(create));
+        use_catalog(self.catalog).and(created).map_err(failed)?;
+        Ok(true)
+    }
+}
+
+/// Returns the unquoted names and the words of texts in SQL.
+fn words(sql: &str) -> impl Iterator<Item = &str> {
+    sql.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+}
+
+/// Returns the SELECT of all rows in the Parquet files of a table. The engine expands the glob for each query, so a
+/// query sees files that were published after the reader was opened, if the table had a file then.
+fn select_files(root: &Path, table: &Table) -> String {
+    let partitions = if table.partition.is_some() { "*/" } else { "" };
+    let glob = format!("{}{}/{partitions}{PARQUET_FILE}", folder_text(root), table.name);
+    let columns: Vec<String> = table
+        .columns
+        .iter()
+        .map(|column| column.column_type.select_from_file(&quote_identifier(&column.name)))
+        .collect();
+    format!(
+        "SELECT {} FROM ({} FROM read_parquet({}, union_by_name = true, hive_partitioning = false))",
+        columns.join(", "),
+        table.columns_of_files(),
+        quote_text(&glob)
+    )
+}
+
+/// Returns a SELECT with the columns of the table and no rows, for a table without files.
+fn select_no_rows(table: &Table) -> String {
+    let columns: Vec<String> = table
+        .columns
+        .iter()
+        .map(|column| format!("NULL::{} AS {}", column.column_type.duckdb(), quote_identifier(&column.name)))
+        .collect();
+    format!("SELECT {} WHERE false", columns.join(", "))
+}
+
+/// Returns true if a table has a Parquet file. Fails if this user may not read a folder, because the engine would skip
+/// the folder silently.
+fn has_files(root: &Path, table: &Table) -> Result<bool, LoadError> {
+    let folder = root.join(&table.name);
+    let is_file = |path: &Path| match files::metadata(path) {
+        Ok(found) => Ok(found.is_some_and(|found| found.is_file())),
+        Err(source) => Err(LoadError::io("read", path)(source)),
+    };
+    let Some(_) = table.partition else { return is_file(&folder.join(PARQUET_FILE)) };
+    let failed = LoadError::io("read", &folder);
+    let partitions = match std::fs::read_dir(&folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        partitions => partitions.map_err(failed)?,
+    };
+    let mut has_any = false;
+    for partition in partitions {
+        has_any |= is_file(&partition.map_err(failed)?.path().join(PARQUET_FILE))?;
+    }
+    Ok(has_any)
+}
