@@ -3,7 +3,7 @@
 
 use studysync_sandbox::{ChangeRequest, Faults};
 
-use crate::harness::{DAY_MS, Place, Service, Tables, days_ago, expected::Expected, small};
+use crate::harness::{DAY_MS, Place, Service, Tables, days_ago, expected::Expected, notes, small};
 
 const DAYS: u32 = 60;
 
@@ -33,7 +33,7 @@ fn p1_a_warehouse_left_out_of_a_run_catches_up() {
     place.report(&["backfill", "--from", &recent], 0);
     place.run_on_parquet(&["backfill", "--from", &all]).expect(0);
     let report = place.report(&["backfill", "--from", &all], 0);
-    assert!(!report["notes"].as_array().unwrap().is_empty(), "{report}");
+    assert!(!notes(&report).is_empty(), "{report}");
     assert_both_hold(&place, &service, "after both took part again");
 
     // A night that only Parquet saw: its edits reach DuckDB the next time.

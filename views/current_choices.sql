@@ -20,21 +20,15 @@
 --     is not known.
 --   version: The version of the question that the answer was given to; NULL for a question that no scan of surveys saw.
 -- Only where an answer to the question has an index and no label.
-WITH answers AS (
-    SELECT
-        response_group_uid, question_id, survey_id, version, created_at, is_skipped, chosen_labels, chosen_indexes
-    FROM answer_versions
-    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT')
-),
-reported AS (
+WITH reported AS (
     SELECT
         survey_id, question_id, version, selected_index,
         CASE WHEN min(label) = max(label) THEN min(label) END AS label
     FROM (
         SELECT
             survey_id, question_id, version, unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index
-        FROM answers
-        WHERE chosen_indexes IS NOT NULL
+        FROM answer_versions
+        WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND chosen_indexes IS NOT NULL
     )
     GROUP BY survey_id, question_id, version, selected_index
     QUALIFY bool_or(count(label) < count(*)) OVER (PARTITION BY survey_id, question_id)
@@ -91,8 +85,8 @@ FROM (
         response_group_uid, question_id, survey_id, version, created_at,
         unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index,
         unnest(range(1, coalesce(len(chosen_labels), len(chosen_indexes)) + 1)) AS choice_ordinal
-    FROM answers
-    WHERE NOT is_skipped
+    FROM answer_versions
+    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND NOT is_skipped
 ) AS part
 LEFT JOIN named
     ON named.survey_id = part.survey_id AND named.question_id = part.question_id

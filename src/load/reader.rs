@@ -31,16 +31,13 @@ use super::{
 };
 use crate::schema::quote_text;
 pub use columns::{RowFormat, RowsQuery};
-use parquet_views::ParquetViews;
+use parquet_views::{PARQUET_CATALOG, ParquetViews, folder_text};
 pub use script::{in_place, statements};
 use seal::check_reads_only;
 use timer::StatementTimer;
 
-/// Catalog names of the attached DuckDB file, and of the views over Parquet files.
+/// Catalog name of the attached DuckDB file.
 const DUCKDB_CATALOG: &str = "warehouse";
-const PARQUET_CATALOG: &str = "parquet";
-/// Name of the file of a partition, and of the file of a table without partitions.
-const PARQUET_FILE: &str = "data.parquet";
 
 /// Defaults of [`ReaderLimits`].
 const MEMORY_LIMIT_BYTES: u64 = 1 << 30;
@@ -119,9 +116,9 @@ impl Reader {
             .map_err(failed)?;
         let connection = Connection::open_in_memory_with_flags(config).map_err(failed)?;
         pin_to_utc(&connection)?;
-        let parquet_views = parquet.map(|root| attach_parquet(&connection, root, duckdb.is_none())).transpose()?;
-        let claim = duckdb.map(|path| attach_duckdb(&connection, path)).transpose()?;
         let catalog = if duckdb.is_some() { DUCKDB_CATALOG } else { PARQUET_CATALOG };
+        let parquet_views = parquet.map(|root| attach_parquet(&connection, root, catalog)).transpose()?;
+        let claim = duckdb.map(|path| attach_duckdb(&connection, path)).transpose()?;
         if duckdb.is_some() || parquet.is_some() {
             connection.execute_batch(&format!("USE {catalog}.main")).map_err(failed)?;
         }
@@ -191,8 +188,8 @@ impl Reader {
         self.run(sql, rows_max, take)
     }
 
-    /// Plans a statement after the views over Parquet files that it names were created. If that fails, the statement may
-    /// name a view in another way, so all views are created and it is planned again.
+    /// Creates the views over Parquet files that a statement names, and plans it. If that fails, the statement may name
+    /// a view in another way, so all views are created and it is planned again.
     fn with_views<T>(&self, sql: &str, plan: impl Fn() -> Result<T, LoadError>) -> Result<T, LoadError> {
         let Some(views) = &self.parquet_views else { return plan() };
         views.create_named(&self.connection, sql)?;
@@ -281,19 +278,13 @@ fn attach_duckdb(connection: &Connection, path: &Path) -> Result<Claim, LoadErro
     Ok(claim)
 }
 
-/// Creates a catalog for the views over Parquet files. `is_alone` is true if no DuckDB file is attached.
-fn attach_parquet(connection: &Connection, root: &Path, is_alone: bool) -> Result<ParquetViews, LoadError> {
+/// Creates a catalog for the views over Parquet files. Queries look names up in `catalog`.
+fn attach_parquet(connection: &Connection, root: &Path, catalog: &'static str) -> Result<ParquetViews, LoadError> {
     LoadError::require_folder(root)?;
     connection
         .execute_batch(&format!("ATTACH ':memory:' AS {PARQUET_CATALOG}"))
         .map_err(explain("open the warehouse", root))?;
-    ParquetViews::new(root, is_alone)
-}
-
-/// Returns the path of the folder as the engine compares it with paths of files: absolute, with a slash at the end.
-fn folder_text(root: &Path) -> String {
-    let absolute: PathBuf = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
-    format!("{}/", absolute.to_string_lossy().trim_end_matches('/'))
+    ParquetViews::new(root, catalog)
 }
 
 impl QueryResult {

@@ -163,11 +163,11 @@ fn with_views_as_of(sql: &str, views: &[View]) -> String {
         .map(|(table, known)| {
             format!(
                 "{known} AS (
-    SELECT * REPLACE (
-        CASE WHEN valid_to <= moment::TIMESTAMP THEN valid_to END AS valid_to,
-        valid_to IS NULL OR valid_to > moment::TIMESTAMP AS is_current
+    SELECT * REPLACE (valid_to IS NULL AS is_current)
+    FROM (
+        SELECT * REPLACE (CASE WHEN valid_to <= moment::TIMESTAMP THEN valid_to END AS valid_to)
+        FROM {table} WHERE valid_from <= moment::TIMESTAMP
     )
-    FROM {table} WHERE valid_from <= moment::TIMESTAMP
 )"
             )
         })

@@ -337,6 +337,12 @@ impl Done {
     }
 }
 
+/// The notes of a report, without the one that the clock of the sandbox is months behind.
+pub fn notes(report: &Value) -> Vec<&str> {
+    let notes = report["notes"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    notes.filter(|note| !note.starts_with("this machine's clock says ")).collect()
+}
+
 /// The value of a metric in a text for Prometheus, by its name and its own labels (`run_windows{stream="themes"}`).
 /// Every series must also have the labels of the installation.
 pub fn sample(text: &str, name: &str) -> Option<f64> {

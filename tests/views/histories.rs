@@ -376,12 +376,12 @@ fn assert_statuses(warehouse: &Warehouse, nights: &[Night], changes: &[Change]) 
             write!(statuses, "({id}, make_timestamp({}000), '{}'),", night_ms(night) + HOUR_MS, survey.status).unwrap();
         }
     }
-    let statuses = format!("{}) AS truth(id, at, status)", statuses.trim_end_matches(','));
+    let statuses = format!("{}) AS truth(id, seen_at, status)", statuses.trim_end_matches(','));
     // What a scan saw is right, whatever webhooks said; and the three places agree.
     let wrong = format!(
         "WITH truth AS ({statuses})
-         SELECT truth.id, truth.at, truth.status, change.new_status FROM truth
-         ASOF LEFT JOIN survey_status_changes AS change ON change.survey_id = truth.id AND change.changed_at <= truth.at
+         SELECT truth.id, truth.seen_at, truth.status, change.new_status FROM truth
+         ASOF LEFT JOIN survey_status_changes AS change ON change.survey_id = truth.id AND change.changed_at <= truth.seen_at
          WHERE change.new_status IS DISTINCT FROM truth.status"
     );
     assert_eq!(lines(warehouse, &wrong), Vec::<String>::new(), "{}", warehouse.name);
@@ -393,8 +393,8 @@ fn assert_statuses(warehouse: &Warehouse, nights: &[Night], changes: &[Change]) 
         let sql = format!(
             "WITH truth AS ({statuses})
              SELECT survey_id, status_before, status_after FROM row_changes(make_timestamp({0}000), make_timestamp({1}000))
-             JOIN truth AS earlier ON earlier.id = survey_id AND earlier.at = make_timestamp({0}000)
-             JOIN truth AS later ON later.id = survey_id AND later.at = make_timestamp({1}000)
+             JOIN truth AS earlier ON earlier.id = survey_id AND earlier.seen_at = make_timestamp({0}000)
+             JOIN truth AS later ON later.id = survey_id AND later.seen_at = make_timestamp({1}000)
              WHERE status_before IS DISTINCT FROM earlier.status OR status_after IS DISTINCT FROM later.status",
             night_ms(later - 1) + HOUR_MS,
             night_ms(later) + HOUR_MS

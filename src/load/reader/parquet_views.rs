@@ -8,13 +8,16 @@ use std::{
 
 use duckdb::Connection;
 
-use super::{DUCKDB_CATALOG, PARQUET_CATALOG, PARQUET_FILE, folder_text};
 use crate::{
     files,
     load::{LoadError, store::duckdb::explain},
     schema::{self, Table, ViewKind, quote_identifier, quote_text},
 };
 
+/// Catalog name of the views over Parquet files.
+pub(super) const PARQUET_CATALOG: &str = "parquet";
+/// Name of the file of a partition, and of the file of a table without partitions.
+const PARQUET_FILE: &str = "data.parquet";
 /// Beginnings of the words with which a query lists views.
 const LISTS: [&str; 6] = ["show", "information_schema", "duckdb_", "pg_", "pragma_", "sqlite_"];
 
@@ -34,9 +37,8 @@ struct ParquetView {
 }
 
 impl ParquetViews {
-    /// Prepares a view for each table over its files, and the views of this program. `is_alone` is true if no DuckDB
-    /// file is attached.
-    pub(super) fn new(root: &Path, is_alone: bool) -> Result<ParquetViews, LoadError> {
+    /// Prepares a view for each table over its files, and the views of this program. Queries look names up in `catalog`.
+    pub(super) fn new(root: &Path, catalog: &'static str) -> Result<ParquetViews, LoadError> {
         let view = |name: &str, create_sql| ParquetView { name: name.to_owned(), create_sql, exists: Cell::new(false) };
         let mut views = Vec::new();
         for table in schema::tables() {
@@ -44,11 +46,10 @@ impl ParquetViews {
             let name = quote_identifier(&table.name);
             views.push(view(&table.name, format!("CREATE OR REPLACE VIEW {name} AS {rows}")));
         }
-        // A macro looks tables up in the catalog of the query, which is the DuckDB file if one is attached. So no macro
-        // is created next to a DuckDB file.
+        // A macro looks tables up in the catalog of the query. If that is another one, there is no macro.
+        let is_alone = catalog == PARQUET_CATALOG;
         let of_program = schema::views().iter().filter(|view| is_alone || view.kind == ViewKind::View);
         views.extend(of_program.map(|found| view(&found.name, found.create_sql())));
-        let catalog = if is_alone { PARQUET_CATALOG } else { DUCKDB_CATALOG };
         Ok(ParquetViews { root: root.to_owned(), catalog, views })
     }
 
@@ -150,4 +151,10 @@ fn has_files(root: &Path, table: &Table) -> Result<bool, LoadError> {
         has_any |= is_file(&partition.map_err(failed)?.path().join(PARQUET_FILE))?;
     }
     Ok(has_any)
+}
+
+/// Returns the path of the folder as the engine compares it with paths of files: absolute, with a slash at the end.
+pub(super) fn folder_text(root: &Path) -> String {
+    let absolute: PathBuf = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
+    format!("{}/", absolute.to_string_lossy().trim_end_matches('/'))
 }

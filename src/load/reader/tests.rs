@@ -253,7 +253,7 @@ fn views_over_parquet(reader: &Reader) -> i64 {
 }
 
 #[test]
-fn a_reader_creates_only_the_views_over_parquet_that_a_query_names() {
+fn a_query_creates_only_the_views_over_parquet_that_it_names() {
     let folder = TempDir::new().unwrap();
     let mut reader = Reader::open(None, Some(folder.path())).unwrap();
     for (sql, exist) in
