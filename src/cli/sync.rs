@@ -23,7 +23,7 @@ use super::{
     flags::{LimitArgs, LocationArgs, SelectionArgs, SettingsBuilder, check_range, parse_moment},
     progress,
     signals::{SignalHandler, next_signal},
-    wording::{nonzero_counts, outcome_words, stopped_line},
+    wording::{hint_line, nonzero_counts, outcome_words, stopped_line},
 };
 
 /// Pulls new data and re-scans closed windows: the nightly job.
@@ -250,6 +250,7 @@ fn summary(report: &RunReport) -> String {
     }
     for failure in &report.failures {
         text.push_str(&format!("  FAILED {} {}: {}\n", failure.stream, failure.window, failure.error));
+        text.push_str(&hint_line(failure.hint.as_deref()));
     }
     for note in &report.notes {
         text.push_str(&format!("  note: {note}\n"));

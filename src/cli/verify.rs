@@ -14,7 +14,7 @@ use super::{
     flags::{LimitArgs, LocationArgs, SelectionArgs, check_range, parse_moment, warn_of_unknown_surveys},
     progress,
     signals::SignalHandler,
-    wording::scope_name,
+    wording::{hint_line, scope_name},
 };
 
 /// Keys that are listed by default for each window and kind of difference.
@@ -127,6 +127,7 @@ fn describe(report: &VerifyReport) -> String {
     }
     for failure in &report.failures {
         text.push_str(&format!("FAILED {} {}: {}\n", failure.stream, failure.window, failure.error));
+        text.push_str(&hint_line(failure.hint.as_deref()));
     }
     for note in &report.notes {
         text.push_str(&format!("note: {note}\n"));

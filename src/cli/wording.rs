@@ -30,6 +30,11 @@ pub(super) fn stopped_line(reason: Option<&String>) -> String {
     reason.map(line).unwrap_or_default()
 }
 
+/// Returns the line with the hint of a failure; empty without a hint.
+pub(super) fn hint_line(hint: Option<&str>) -> String {
+    hint.map(|hint| format!("    hint: {hint}\n")).unwrap_or_default()
+}
+
 /// Returns an outcome's name without underscores: `needs a look`.
 pub(super) fn outcome_words(outcome: &str) -> String {
     outcome.replace('_', " ")

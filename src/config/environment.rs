@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::redact::ApiKey;
+
 /// Returns the value of a variable; `None` if the variable is not set or not UTF-8.
 #[expect(clippy::disallowed_methods, reason = "the environment is read here and nowhere else")]
 pub(super) fn variable(name: &str) -> Option<String> {
@@ -39,14 +41,15 @@ pub(super) fn shown_variable(name: &str) -> &str {
     }
 }
 
-/// The variables that change how this machine reaches the service.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The variables that change how this machine reaches the service. Empty variables count as not set.
+#[derive(Clone, Debug, Default)]
 pub struct NetworkVariables {
-    /// The name of the variable that sets a proxy, and the proxy's address without user and password; `None` if no
-    /// variable does.
-    pub proxy: Option<(String, String)>,
-    /// The hosts that are reached without the proxy; `None` if the variable is not set.
-    pub no_proxy: Option<String>,
+    /// The proxy of https addresses, with the name of its variable; the address may contain a password.
+    pub https_proxy: Option<ApiKey>,
+    /// The proxy of http addresses, with the name of its variable.
+    pub http_proxy: Option<ApiKey>,
+    /// The hosts that are reached without a proxy; empty if the variable is not set.
+    pub no_proxy: String,
     /// The file of trusted certificate authorities; `None` if the variable is not set.
     pub certificates: Option<PathBuf>,
 }
@@ -57,42 +60,20 @@ pub fn program_folders() -> Vec<PathBuf> {
     std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
 }
 
-/// Reads the variables that set the proxy and the trusted certificates, so that `check` can show them. The proxy's user
-/// and password are left out.
+/// Reads the variables that set the proxies and the trusted certificates. A value that is not UTF-8 is read with
+/// replacement characters, so that it is refused like any other value that is no address.
+#[expect(clippy::disallowed_methods, reason = "the environment is read here and nowhere else")]
 pub fn network_variables() -> NetworkVariables {
-    let set = |name: &&str| variable(name).filter(|value| !value.is_empty()).map(|value| ((*name).to_owned(), value));
-    let proxy = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"].iter().find_map(set);
+    let value = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().trim().to_owned());
+    let first = |names: &[&'static str]| {
+        let mut set = names.iter().filter_map(|name| Some((*name, value(name)?)));
+        set.find(|(_, value)| !value.is_empty())
+    };
+    let proxy = |names: &[&'static str]| first(names).map(|(name, address)| ApiKey::new(address, name));
     NetworkVariables {
-        proxy: proxy.map(|(name, address)| (name, without_credentials(&address))),
-        no_proxy: ["NO_PROXY", "no_proxy"].iter().find_map(set).map(|(_, hosts)| hosts),
-        certificates: ["SSL_CERT_FILE"].iter().find_map(set).map(|(_, path)| PathBuf::from(path)),
-    }
-}
-
-/// Returns the address of a proxy without the user and password before its host.
-fn without_credentials(address: &str) -> String {
-    let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
-    let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-    let is_host = |letter: char| letter.is_ascii_alphanumeric() || "-._:[]/".contains(letter);
-    if host.is_empty() || !host.chars().all(is_host) {
-        return "an address that cannot be parsed".to_owned();
-    }
-    if scheme.is_empty() { host.to_owned() } else { format!("{scheme}://{host}") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn p11_the_password_of_a_proxy_is_not_shown() {
-        for (address, shown) in [
-            ("http://proxy.example:3128", "http://proxy.example:3128"),
-            ("http://me:s3cr3t@proxy.example:3128", "http://proxy.example:3128"),
-            ("me:s3@cr3t@proxy.example", "proxy.example"),
-            ("::::bad s3cr3t", "an address that cannot be parsed"),
-        ] {
-            assert_eq!(without_credentials(address), shown);
-        }
+        https_proxy: proxy(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]),
+        http_proxy: proxy(&["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"]),
+        no_proxy: first(&["NO_PROXY", "no_proxy"]).map(|(_, hosts)| hosts).unwrap_or_default(),
+        certificates: std::env::var_os("SSL_CERT_FILE").filter(|path| !path.is_empty()).map(PathBuf::from),
     }
 }

@@ -1,7 +1,9 @@
 //! The service profile: behaviours that the service's documentation leaves open and that runs measure. This file
 //! defines the names and values as they are stored; `pipeline::service_profile` measures them.
 //!
-//! A behaviour decides how much to request, and never makes a window complete (promise P3).
+//! A behaviour decides how much to request, and never makes a window complete (promise P3). The exceptions are the two
+//! about 404, `taken_as_empty` and `not_found_end`: they store a proof, and what relied on it is read again when it
+//! fails.
 
 use std::fmt;
 
@@ -9,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 /// Names under which the state file stores behaviours.
 pub mod names {
+    use crate::model::Stream;
+
     /// The [`super::Ties`].
     pub const TIES: &str = "ties";
     /// The [`super::ListOrder`] of responses.
@@ -57,6 +61,26 @@ pub mod names {
     pub const SURVEYS_LISTED_WHOLE: &str = "surveys_listed_whole";
     /// The last [`super::RetryAfterForm`] that the service sent.
     pub const RETRY_AFTER: &str = "retry_after";
+
+    /// Returns the name of the behaviour whether a list that answers every request with 404 is taken as empty: a
+    /// boolean. False after the list has answered.
+    pub fn taken_as_empty(list: Stream) -> &'static str {
+        match list {
+            Stream::Responses => "responses_taken_as_empty",
+            Stream::Surveys => "surveys_taken_as_empty",
+            Stream::Themes | Stream::Users => "themes_taken_as_empty",
+        }
+    }
+
+    /// Returns the name of the behaviour that a 404 for a page token is the end of the list if the last page has fewer
+    /// rows than this number. 0 if that was contradicted.
+    pub fn not_found_end(list: Stream) -> &'static str {
+        match list {
+            Stream::Responses => "responses_end_404_below",
+            Stream::Surveys => "surveys_end_404_below",
+            Stream::Themes | Stream::Users => "themes_end_404_below",
+        }
+    }
 }
 
 /// How the service handles ties at a page boundary: rows that share one millisecond of creation time.

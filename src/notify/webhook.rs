@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::{
     config::{ReceiverKind, Settings},
     model::is_display_control,
+    pipeline::proxies,
     redact::ApiKey,
     source::install_crypto,
 };
@@ -58,8 +59,10 @@ pub(super) async fn post(settings: &Settings, message: &Message) -> Result<(), S
     let misconfigured = |why: String| SendError { why, kind: FailureKind::Configuration };
     let url = settings.notify.url().map_err(|error| misconfigured(error.to_string()))?;
     let Some(url) = url else { return Ok(()) };
+    let proxies = proxies().map_err(|error| misconfigured(crate::pipeline::chain(&error)))?;
     install_crypto();
-    let client = Client::builder()
+    let client = proxies
+        .apply(Client::builder())
         .user_agent(concat!("studysync/", env!("CARGO_PKG_VERSION")))
         .redirect(Policy::none())
         .timeout(settings.notify.timeout)

@@ -6,13 +6,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     archive::{Archive, ArchiveSettings},
-    config::{ArchiveChoice, AuthChoice, Settings, WarehouseSettings},
+    config::{ArchiveChoice, AuthChoice, NetworkVariables, Settings, WarehouseSettings, network_variables},
     load::{
         ErasureRecord, FullTextSearch, Identity, LoadError, LockPatience, Opening, PartitionBy, Place, Reader,
         ReaderLimits, StartedEngine, Warehouse, start_engine as engine_at,
     },
     person::{Suppression, SuppressionError, SuppressionList},
-    source::{AuthForm, KeyReader, SourceError, SourceSettings, checked_address},
+    source::{AuthForm, KeyReader, Proxies, SourceError, SourceSettings, checked_address},
 };
 
 use super::{PipelineError, System, error::chain, memory::MemoryShares};
@@ -28,6 +28,7 @@ pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineEr
         AuthChoice::ApiKey => (AuthForm::ApiKey, AuthForm::ApiKey),
     };
     source.key_reader = key_reader(settings);
+    source.proxies = proxies()?;
     source.timeout = settings.service.timeout;
     source.in_flight_max = settings.throttle.in_flight_max;
     source.requests_per_sec_max = settings.throttle.requests_per_sec_max;
@@ -48,6 +49,16 @@ fn key_reader(settings: &Settings) -> Option<KeyReader> {
         let read = settings.api_key();
         read.inspect_err(|error| tracing::warn!(why = chain(error), "cannot read the key once more")).ok()
     }))
+}
+
+/// Returns the proxies that the environment names.
+///
+/// # Errors
+/// `UnusableProxy` if a variable has no usable address: requests must not go directly instead.
+pub fn proxies() -> Result<Proxies, PipelineError> {
+    let NetworkVariables { https_proxy, http_proxy, no_proxy, .. } = network_variables();
+    let proxies = Proxies::new(https_proxy.as_ref(), http_proxy.as_ref(), &no_proxy);
+    proxies.map_err(|error| PipelineError::Source(SourceError::from(error)))
 }
 
 /// Returns the service and environment to which state, archive and warehouses are bound (promise P10).

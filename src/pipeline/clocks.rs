@@ -5,6 +5,7 @@ use crate::{
     flatten::flatten_page,
     model::{DAY_MS, DriftRules, FlagSet, HOUR_MS, PageRequest, Scope, Stream, Window, format_ms, is_in_future},
     source::{Answer, Range, Source, SourceError},
+    state::{State, StateError},
 };
 
 use super::{PipelineError, Run, backlog::page_rows, ties::moments_of};
@@ -112,15 +113,20 @@ pub async fn compare_clocks(
     })
 }
 
+/// Returns true if the service's clock is days off, and no run found that it agrees with the rows at about this
+/// difference. `behind_ms` is how far the service's clock is behind; negative for a clock that is ahead.
+pub fn is_clock_in_doubt(state: &State, behind_ms: i64) -> Result<bool, StateError> {
+    if behind_ms.abs() <= DIFFERENCE_MAX_MS {
+        return Ok(false);
+    }
+    let agreed = state.behaviour::<i64>(AGREED_BEHIND)?;
+    Ok(behind_ms < 0 || agreed.is_none_or(|(agreed_ms, _)| behind_ms > agreed_ms + AGREED_TOLERANCE_MS))
+}
+
 impl Run {
-    /// Returns true if the service's clock must be checked: it is days off, and was not found to agree with the rows at
-    /// about this difference. `behind_ms` is how far the service's clock is behind; negative for a clock that is ahead.
+    /// Returns true if the service's clock must be checked: see [`is_clock_in_doubt`].
     pub(super) fn is_clock_suspect(&self, behind_ms: i64) -> Result<bool, PipelineError> {
-        if behind_ms.abs() <= DIFFERENCE_MAX_MS {
-            return Ok(false);
-        }
-        let agreed = self.context.state().behaviour::<i64>(AGREED_BEHIND)?;
-        Ok(behind_ms < 0 || agreed.is_none_or(|(agreed_ms, _)| behind_ms > agreed_ms + AGREED_TOLERANCE_MS))
+        Ok(is_clock_in_doubt(&self.context.state(), behind_ms)?)
     }
 
     /// Returns the latest time of this machine at the start of an earlier run, or `None` for a first run.

@@ -144,12 +144,15 @@ pub struct Failure {
     pub window: String,
     /// The error and its causes.
     pub error: String,
+    /// What to do about the error, where something is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 impl Failure {
     pub(super) fn new(scope: Scope, window: crate::model::Window, error: &dyn std::error::Error) -> Self {
         let window = window.to_string();
-        Self { stream: scope.stream.name(), survey_id: scope.survey_id, window, error: chain(error) }
+        Self { stream: scope.stream.name(), survey_id: scope.survey_id, window, error: chain(error), hint: None }
     }
 
     /// Returns the failure on one line, for the summary of a run.

@@ -59,6 +59,7 @@ impl Run {
             self.findings.leave_unfinished([Stream::Users]);
         }
         self.note_boundaries();
+        let worked = worked.and(self.note_lists());
         let published = self.publish_all().await;
         let outcome = worked.and(published);
         self.confirm_purges(outcome.is_ok() && self.findings.stop.is_none()).await;
@@ -89,7 +90,7 @@ impl Run {
     }
 
     /// Returns the streams with a list (all but users) that the settings select.
-    fn lists(&self) -> Vec<Stream> {
+    pub(super) fn lists(&self) -> Vec<Stream> {
         self.session.settings.streams.iter().map(|stream| stream.stream).collect()
     }
 
@@ -117,6 +118,9 @@ impl Run {
             Err(error) => return Err(PipelineError::Source(error)),
         };
         self.check_clock(now_ms).await?;
+        if self.findings.stop.is_none() {
+            self.ask_empty_lists().await?;
+        }
         if self.findings.stop.is_some() {
             return Ok(None);
         }

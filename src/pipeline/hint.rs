@@ -139,7 +139,7 @@ fn archive_hint(error: &ArchiveError) -> Option<&'static str> {
     }
 }
 
-fn source_hint(error: &SourceError) -> Option<&'static str> {
+pub(super) fn source_hint(error: &SourceError) -> Option<&'static str> {
     match error {
         SourceError::KeyRefused { .. } => Some(
             "check the key and that it belongs to this environment of the service; for users also its form: auth under [service]",
@@ -151,7 +151,14 @@ fn source_hint(error: &SourceError) -> Option<&'static str> {
         SourceError::Forbidden { .. } => Some(
             "ask the operator of the service whether this key may read that, and the operator of your proxy or firewall what it blocks",
         ),
-        SourceError::NotFound { .. } => Some("check --base-url, with its path: it is the address before /v1/responses"),
+        SourceError::ListGone { .. } => Some(
+            "ask the operator of the service whether the key may still read this list; if all its rows were really deleted, run \
+             `studysync sync --accept-vanished`",
+        ),
+        SourceError::NotFound { .. } => Some(
+            "check --base-url, with its path: it is the address before /v1/responses. If the environment is new and the service answers \
+             404 for empty lists, try again when it has a survey",
+        ),
         SourceError::Unreachable { last: Failure::Tls { problem, .. }, .. } if problem.is_certificate() => {
             Some(CERTIFICATE)
         }
@@ -167,6 +174,10 @@ fn source_hint(error: &SourceError) -> Option<&'static str> {
             Some("check that --base-url is the service itself, and not a web page or a proxy")
         }
         SourceError::Settings(SettingsError::Client { .. }) => Some(CERTIFICATE),
+        SourceError::Settings(SettingsError::UnusableProxy { .. }) => Some(
+            "write http://HOST:PORT (or https://, socks5://, socks5h://, socks4://, socks4a://; special characters of a user or password as %XX), \
+             or unset the variable for requests without a proxy",
+        ),
         _ => None,
     }
 }

@@ -11,9 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     clock::Clock,
-    source::{LearnedRate, Source, SourceSettings},
+    source::{KnownLists, LearnedRate, Source, SourceSettings},
     state::{State, StateError},
 };
+
+use super::known_lists::recall_lists;
 
 /// Name of the behaviour that stores the learned rate between runs.
 pub const LEARNED_RATE: &str = "learned_rate";
@@ -68,7 +70,7 @@ impl RetryAfterWait {
 }
 
 /// Reads what earlier processes stored: puts a remaining `Retry-After` wait into the settings of the client, unless
-/// `ignores_stored_retry_after` is set, and returns the learned rate.
+/// `ignores_stored_retry_after` is set, and what is known about the lists. Returns the learned rate.
 pub fn recall(
     state: &State,
     settings: &mut SourceSettings,
@@ -86,6 +88,10 @@ pub fn recall(
         }
         settings.not_before = wait.and_then(|wait| wait.remaining(now_ms));
     }
+    let known_lists = recall_lists(state)?;
+    // With --accept-vanished, a list may be empty although it had rows.
+    let with_rows = if settings.accepts_gone_lists { Vec::new() } else { known_lists.with_rows };
+    settings.known_lists = KnownLists { with_rows, ..known_lists };
     Ok(state.behaviour(LEARNED_RATE)?.map(|(learned, _)| learned))
 }
 

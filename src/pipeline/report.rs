@@ -170,7 +170,8 @@ impl RunReport {
     /// ended the run, and `stop` says why the run was stopped early.
     pub(super) fn with_reason(mut self, error: Option<&PipelineError>, stop: Option<Stop>) -> RunReport {
         self.reason = RunReason::of(self.header.outcome, error, stop);
-        self.hint = error.and_then(pipeline_hint).map(str::to_owned);
+        let hint = error.and_then(pipeline_hint).map(str::to_owned);
+        self.hint = hint.or_else(|| self.failures.first().filter(|_| error.is_none())?.hint.clone());
         self.why = match self.header.outcome {
             Outcome::Done => None,
             Outcome::NeedsALook => Some(self.looks.join("; ")),

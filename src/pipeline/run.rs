@@ -76,7 +76,7 @@ impl Run {
         system: System,
     ) -> Result<Run, FailedStart> {
         let (started_ms, command) = (system.clock.now_ms(), request.command);
-        let leased = lease_and_engine(&settings, command, &system);
+        let leased = lease_and_engine(&settings, &request, &system);
         let (leased, source_settings) =
             leased.map_err(|error| record_failed_start(&settings, command, started_ms, error, &system))?;
         let LeasedSession { session, damaged, engine } = leased;
@@ -173,16 +173,17 @@ struct LeasedSession {
 /// engine is in the [`LeasedSession`], because the lease is then taken and the run can be recorded.
 fn lease_and_engine(
     settings: &Settings,
-    command: &'static str,
+    request: &Request,
     system: &System,
 ) -> Result<(LeasedSession, SourceSettings), PipelineError> {
-    let source_settings = source_settings(settings)?;
+    let mut source_settings = source_settings(settings)?;
+    source_settings.accepts_gone_lists = request.accept_vanished;
     let identity = identity(settings)?;
     settings.require_warehouse()?;
     // The engine takes longest to start, and needs no file that another run may have locked.
     let (opened, engine) = in_parallel(
         "takes the lease",
-        || Session::open_or_replace_damaged(settings, &identity, command, system),
+        || Session::open_or_replace_damaged(settings, &identity, request.command, system),
         || start_engine(settings, system),
     );
     let (session, damaged) = opened??;

@@ -11,7 +11,9 @@ use crate::{
     source::SourceError,
 };
 
-use super::{Failure, PipelineError, Progress, findings::Findings, pull::PullError, scan::CompletedScan};
+use super::{
+    Failure, PipelineError, Progress, findings::Findings, hint::source_hint, pull::PullError, scan::CompletedScan,
+};
 
 /// Consecutive failures of a stream's windows after which the run leaves the stream to the next run. If the service
 /// cannot be reached at all, the run ends.
@@ -196,7 +198,7 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
     /// the run if the service could not be reached.
     fn window_failed(&mut self, task: &ScanTask<W::Purpose>, error: SourceError, findings: &mut Findings) {
         tracing::error!(window = %task.window, scope = %task.scope, %error, "the window failed");
-        findings.failures.push(Failure::new(task.scope, task.window, &error));
+        findings.failures.push(failure(task.scope, task.window, &error));
         let stream = task.scope.stream;
         let consecutive = self.consecutive_failures.entry(stream).or_default();
         *consecutive += 1;
@@ -222,7 +224,7 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
         let ScanTask { scope, window, .. } = *task;
         let NoteWords { undeliverable, around, given_up } = W::WORDS;
         tracing::error!(%window, %scope, %error, "the service cannot deliver these rows");
-        findings.failures.push(Failure::new(scope, window, error));
+        findings.failures.push(failure(scope, window, error));
         findings.notes.push(format!(
             "the rows of {scope} in {window} {undeliverable}: the service cannot deliver them in pages of any size. {around}"
         ));
@@ -253,6 +255,11 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
     pub fn into_outcome(self) -> (W, Result<(), PipelineError>) {
         (self.windows, self.outcome)
     }
+}
+
+/// Creates the failure of a window that the service did not deliver, with the hint of its error.
+fn failure(scope: Scope, window: Window, error: &SourceError) -> Failure {
+    Failure { hint: source_hint(error).map(str::to_owned), ..Failure::new(scope, window, error) }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     clock::Clock,
     config::{ConfigError, SecretSource, ServeSettings, Settings},
-    pipeline::{System, identity, until_stopped},
+    pipeline::{System, identity, proxies, until_stopped},
     redact::ApiKey,
     state::Inbox,
 };
@@ -46,6 +46,7 @@ impl Server {
         identity(&settings).map_err(ServeError::Pipeline)?;
         settings.require_warehouse().map_err(ServeError::Config)?;
         check_api_key(&settings, stop).await?;
+        proxies().map_err(ServeError::Pipeline)?;
         let listen = settings.serve.listen;
         let installation = installation(&settings);
         let opened = until_stopped(stop, move || Opened::open(settings, system)).await;

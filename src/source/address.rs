@@ -4,6 +4,8 @@
 //! every row of the half-open window `[start_ms, end_ms)`. Therefore requests use `start = start_ms - 1` and `end =
 //! end_ms`. The range is at most two milliseconds too wide; the pipeline decides about rows outside the window.
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use reqwest::Url;
 use xxhash_rust::xxh3::xxh3_64;
@@ -121,6 +123,12 @@ pub(super) fn with_statuses(at: Address, filter: &StatusFilter) -> Address {
     url.set_query(Some(&query));
     let joint = if shown.contains('?') { '&' } else { '?' };
     Address { url, shown: format!("{shown}{joint}{text}"), ..at }
+}
+
+/// Returns true if the host is this machine: a loopback address or the name `localhost`.
+pub(super) fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Returns a text that stands for a page token in messages: a hash, which cannot be used as a token.

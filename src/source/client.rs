@@ -11,6 +11,7 @@ use reqwest::{
 use super::{
     error::SettingsError,
     error_cause::cause_of,
+    proxies::Proxies,
     settings::{AuthForm, SourceSettings, USER_AGENT},
 };
 use crate::redact::ApiKey;
@@ -31,17 +32,17 @@ pub(super) fn build(settings: &SourceSettings) -> Result<Client, SettingsError> 
         // loading the system's certificates is slow.
         builder.no_proxy().tls_certs_only([])
     } else {
-        builder.https_only(true)
+        settings.proxies.apply(builder).https_only(true)
     };
     builder.build().map_err(|error| SettingsError::Client { reason: cause_of(error) })
 }
 
 /// Builds the client for links that the service returns. This client sends no key and decompresses nothing. `is_local`:
 /// the service and the link targets are on this machine.
-pub(super) fn build_for_links(timeout: Duration, is_local: bool) -> Result<Client, SettingsError> {
+pub(super) fn build_for_links(timeout: Duration, proxies: &Proxies, is_local: bool) -> Result<Client, SettingsError> {
     let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]);
     let builder = base_builder(USER_AGENT, headers, timeout);
-    let builder = if is_local { builder.no_proxy() } else { builder.https_only(true) };
+    let builder = if is_local { builder.no_proxy() } else { proxies.apply(builder).https_only(true) };
     builder.build().map_err(|error| SettingsError::Client { reason: cause_of(error) })
 }
 

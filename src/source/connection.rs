@@ -62,7 +62,7 @@ fn find_problem(error: &(dyn Error + 'static)) -> Option<ConnectProblem> {
             return Some(ConnectProblem::Explained("the name of the host is not known"));
         }
         if text.contains("tunnel") || text.contains("proxy") {
-            return Some(ConnectProblem::Explained("the proxy of HTTPS_PROXY refuses the connection"));
+            return Some(ConnectProblem::Explained("the proxy refuses the connection"));
         }
         next = error.source();
     }

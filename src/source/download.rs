@@ -16,12 +16,12 @@ use reqwest::{
 use tokio::time::{Instant, timeout};
 
 use super::{
+    address::is_loopback,
     client,
     download_start::{DownloadStart, PartialDownload, UnusableBody, download_start},
     error::{Failure, Stop},
     error_cause::cause_of,
     gate::Permit,
-    settings::is_loopback,
     transport::Reply,
     wire::{SendOutcome, Tally, Wire},
 };
@@ -288,7 +288,8 @@ impl Wire {
     /// Returns the client for links, which sends no key. The first call builds the client. `is_local`: the service and
     /// the link targets are on this machine.
     fn downloads(&self, is_local: bool) -> Result<&Client, Failure> {
-        let build = || client::build_for_links(self.timeout, is_local).map_err(|error| error.to_string());
+        let build =
+            || client::build_for_links(self.timeout, &self.proxies, is_local).map_err(|error| error.to_string());
         let built = self.download_client.get_or_init(build);
         built.as_ref().map_err(|error| Failure::Connect { detail: error.clone() })
     }

@@ -28,6 +28,11 @@ pub enum SourceError {
     #[error("the service refused {url} (status {status}) but accepts the key elsewhere{}", body_of(message))]
     Forbidden { status: u16, url: String, message: String, is_html: bool },
 
+    /// 404 from a list, also without a range, although the warehouses have rows of it. Nothing is known to be deleted:
+    /// the key may have lost a permission, or the service an address.
+    #[error("the service answered {url} with 404 as if the list were empty, although it had rows before")]
+    ListGone { url: String },
+
     /// 404 from a list that no answer of the run proves to exist.
     #[error("the service answered {url} with 404, and no other answer shows that this list exists")]
     NotFound { url: String },
@@ -291,6 +296,10 @@ pub enum SettingsError {
     /// The key is empty or not valid in a header.
     #[error("the key from {origin} {problem}")]
     UnusableKey { origin: String, problem: &'static str },
+    /// A variable names a proxy that cannot be used. The message does not repeat the value, because it may contain a
+    /// password.
+    #[error("the environment variable {variable} {problem}")]
+    UnusableProxy { variable: String, problem: &'static str },
     /// A number is out of its allowed range.
     #[error("{name} must be {requirement}")]
     OutOfRange { name: &'static str, requirement: &'static str },

@@ -3,11 +3,14 @@
 use std::sync::{Mutex, PoisonError};
 
 use reqwest::Url;
+use tokio::time::Instant;
 
 use super::{
     address::{self, Address},
     backoff::Backoff,
     learned_rate::LearnedRate,
+    list_ends::ListEnds,
+    settings::KnownLists,
     token_lifetimes::TokenLifetimes,
     wire::Wire,
 };
@@ -25,12 +28,19 @@ pub(super) struct Inner {
     /// The request rate that earlier runs learned.
     pub learned: LearnedRate,
     pub token_lifetimes: TokenLifetimes,
+    pub list_ends: ListEnds,
+    pub known_lists: KnownLists,
     /// The survey statuses to request; `None` leaves the choice to the service.
     pub statuses: Mutex<Option<StatusFilter>>,
     pub wire: Wire,
 }
 
 impl Inner {
+    /// Returns the service's time in epoch milliseconds, or this machine's if the service has sent none.
+    pub fn now_ms(&self) -> i64 {
+        self.wire.clock.now_ms(Instant::now()).unwrap_or_else(|| self.clock.now_ms())
+    }
+
     /// Adds the requested survey statuses to the address of a list call, if the list is that of surveys.
     pub fn listed_at(&self, stream: Stream, at: Address) -> Address {
         let statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);

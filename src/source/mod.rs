@@ -27,7 +27,9 @@ mod connection;
 mod credentials;
 mod error_cause;
 mod key_reader;
+mod list_ends;
 mod lists_seen;
+mod proxies;
 mod tls_problem;
 mod transport;
 mod wire;
@@ -61,11 +63,13 @@ pub use self::{
     key_reader::KeyReader,
     learned_rate::LearnedRate,
     list_call::{Answer, Range},
+    list_ends::NotFoundEnd,
     probe::Probe,
+    proxies::Proxies,
     purge::{PURGE_DELETIONS_MAX, PurgeAnswer, PurgeRequest},
     request_wait::{RequestWait, WaitReason},
     service::Source,
-    settings::{AuthForm, SourceSettings, checked_address},
+    settings::{AuthForm, KnownLists, SourceSettings, checked_address},
     stats::RequestStats,
     tls_problem::TlsProblem,
     transport::{Reply, Transport},

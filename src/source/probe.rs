@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::{
     address::{self, Address},
     error::{Failure, SourceError, Stop},
@@ -24,6 +26,17 @@ pub struct Probe {
     pub service_now_ms: Option<i64>,
     /// The list that answered.
     pub list: Stream,
+}
+
+/// The answer of a list to an invalid request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// The list refused the request, or answered it.
+    Refused,
+    /// Status 500.
+    Failed,
+    /// Any other answer.
+    None,
 }
 
 impl Probe {
@@ -59,7 +72,42 @@ impl Inner {
             }
             errors.push(error);
         }
-        Err(self.error_of_all_lists(errors))
+        let error = self.error_of_all_lists(errors);
+        let is_missing = matches!(error, SourceError::NotFound { .. });
+        match if is_missing { self.probe_empty_service().await? } else { None } {
+            Some(probe) => Ok(probe),
+            None => Err(error),
+        }
+    }
+
+    /// Looks for a list that refuses an invalid request, after every list was answered with 404. In a new environment
+    /// all lists may be empty, and some services answer 404 for an empty list. `None` if no list refuses the request:
+    /// the address may be wrong.
+    ///
+    /// Status 500 is a refusal too if the warehouses have no row: the list did something else with the request than
+    /// with the valid one.
+    async fn probe_empty_service(&self) -> Result<Option<Probe>, SourceError> {
+        for list in Stream::LISTS {
+            let started = Instant::now();
+            let refused = self.ask_nonsense(list).await?;
+            let is_failure = refused == Refusal::Failed && self.known_lists.with_rows.is_empty();
+            if refused == Refusal::Refused || is_failure {
+                self.wire.lists_seen.note_existing(list);
+                return Ok(Some(Probe::new(started.elapsed(), self.wire.clock.now_ms(Instant::now()), list)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sends an invalid request to a list. A refusal proves that the list exists, and so does a page.
+    async fn ask_nonsense(&self, list: Stream) -> Result<Refusal, SourceError> {
+        let address = address::of_nonsense(&self.base_url, list);
+        Ok(match fetch(&self.wire, self.backoff, &address, true).await? {
+            FetchOutcome::Page(_) => Refusal::Refused,
+            FetchOutcome::Rejected(rejection) if is_refusal_of_a_list(&rejection) => Refusal::Refused,
+            FetchOutcome::Failed { last: Failure::Status { status: 500, .. }, .. } => Refusal::Failed,
+            FetchOutcome::Rejected(_) | FetchOutcome::Failed { .. } => Refusal::None,
+        })
     }
 
     /// Chooses the error to report if no list answered with a page. If every list that exists refused the request with
@@ -150,40 +198,54 @@ impl Inner {
         self.wire.gate.retry_delay(wait).await
     }
 
-    /// Returns true if this run has proof that the list exists, so that a 404 means an empty result. The proof is a
-    /// page of the list. A refusal with 400 or 422 is a proof too, if some list has answered with a page. If no list
-    /// has answered so far, all lists are probed, and an error of this probe is returned.
-    pub(super) async fn list_exists(&self, list: Stream) -> Result<bool, SourceError> {
+    /// Succeeds if a 404 of this list is an empty result, because the list exists. The proof is a page of the list
+    /// a short time ago. Without one, the list is requested without a range, and each answer decides:
+    ///
+    /// - A page, or a refusal of the request as invalid: the list exists.
+    /// - 404, although the list has answered in this run: [`SourceError::ListGone`].
+    /// - 404, and an invalid request is refused: the list exists, and is empty.
+    /// - 404 also for the invalid request: the list is taken as empty if another list answers, which proves address and
+    ///   key. But not if the warehouses have rows of the list ([`SourceError::ListGone`]). A list that is taken as
+    ///   empty and answers with a page later is read again from its first window.
+    ///
+    /// If no list has answered so far, all lists are probed, and an error of this probe is returned.
+    pub(super) async fn require_list(&self, list: Stream) -> Result<(), SourceError> {
         let seen = &self.wire.lists_seen;
         let _asking = seen.asking.lock().await;
-        if seen.has(list) {
-            return Ok(true);
+        if seen.is_settled(list) {
+            return Ok(());
         }
-        let exists = match fetch(&self.wire, self.backoff, &address::of_probe(&self.base_url, list), true).await? {
-            FetchOutcome::Page(_) => return Ok(true),
-            FetchOutcome::Rejected(rejection) => is_refusal_of_a_list(&rejection),
-            FetchOutcome::Failed { .. } => false,
+        let whole = address::of_probe(&self.base_url, list);
+        let url = whole.shown.clone();
+        let is_missing = match fetch(&self.wire, self.backoff, &whole, false).await? {
+            FetchOutcome::Page(_) => return Ok(()),
+            FetchOutcome::Failed { last, attempts } => return Err(last.give_up(url, attempts)),
+            FetchOutcome::Rejected(rejection) if rejection.status == 404 && !rejection.is_html => true,
+            FetchOutcome::Rejected(rejection) if is_refusal_of_a_list(&rejection) => false,
+            FetchOutcome::Rejected(rejection) => return Err(self.rejection_error(rejection, url)),
         };
-        let nonsense = address::of_nonsense(&self.base_url, list);
-        let exists = exists
-            || match fetch(&self.wire, self.backoff, &nonsense, true).await? {
-                FetchOutcome::Page(_) => true,
-                FetchOutcome::Rejected(rejection) => is_refusal_of_a_list(&rejection),
-                FetchOutcome::Failed { .. } => false,
-            };
-        if exists && seen.is_empty() {
+        if is_missing && seen.has_answered(list) {
+            return Err(SourceError::ListGone { url });
+        }
+        let was_empty = self.known_lists.empty.contains(&list);
+        let exists = !is_missing || (!was_empty && self.ask_nonsense(list).await? == Refusal::Refused);
+        if seen.is_empty() {
             self.probe().await?;
         }
         if exists {
-            seen.note(Some(list));
+            seen.note_existing(list);
+        } else if self.known_lists.with_rows.contains(&list) && !was_empty {
+            return Err(SourceError::ListGone { url });
+        } else {
+            seen.note_empty(list);
         }
-        Ok(exists)
+        Ok(())
     }
 
-    /// Requests the rows of the last minute from a list, as a run requests a window. A 404 is a success if the list is
-    /// known to exist. Fails as a run would.
+    /// Requests the rows of the last minute from a list, as a run requests a window. A 404 is a success if it is an
+    /// empty result. Fails as a run would.
     pub(super) async fn try_list(&self, list: Stream) -> Result<(), SourceError> {
-        let now_ms = self.wire.clock.now_ms(tokio::time::Instant::now()).unwrap_or_else(|| self.clock.now_ms());
+        let now_ms = self.now_ms();
         let window = Window::new(now_ms - MINUTE_MS, now_ms);
         let (scope, flags) = (Scope::all(list), FlagSet::EMPTY);
         let request = PageRequest { scope, window, flags, page_rows: 1, token: None };
@@ -192,10 +254,9 @@ impl Inner {
             FetchOutcome::Page(_) => Ok(()),
             FetchOutcome::Rejected(rejection) => {
                 let may_be_empty = rejection.status == 404 && !rejection.is_html;
-                if may_be_empty && self.list_exists(list).await? {
-                    Ok(())
-                } else {
-                    Err(self.rejection_error(rejection, address.shown))
+                match may_be_empty {
+                    true => self.require_list(list).await,
+                    false => Err(self.rejection_error(rejection, address.shown)),
                 }
             }
             FetchOutcome::Failed { last, attempts } => Err(last.give_up(address.shown, attempts)),

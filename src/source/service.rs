@@ -17,6 +17,7 @@ use super::{
     inner::Inner,
     learned_rate::LearnedRate,
     list_call::{self, Answer, Range},
+    list_ends::{ListEnds, NotFoundEnd},
     probe::Probe,
     purge::{self, PurgeAnswer, PurgeRequest},
     request_wait::RequestWait,
@@ -66,6 +67,8 @@ impl Source {
             clock: settings.clock,
             learned,
             token_lifetimes: TokenLifetimes::default(),
+            list_ends: ListEnds::new(&settings.known_lists.ends),
+            known_lists: settings.known_lists,
             statuses: Mutex::default(),
         };
         Ok(Source { inner: Arc::new(inner) })
@@ -86,6 +89,36 @@ impl Source {
     /// The error with which a run would fail to read the list.
     pub async fn try_list(&self, list: Stream) -> Result<(), SourceError> {
         self.inner.try_list(list).await
+    }
+
+    /// Requests a list without a range, unless the run knows about it already. Afterwards [`Source::has_answered`] or
+    /// [`Source::is_taken_as_empty`] says what came.
+    ///
+    /// # Errors
+    /// The error with which a run would fail to read the list.
+    pub async fn ask_whole_list(&self, list: Stream) -> Result<(), SourceError> {
+        if self.has_answered(list) { Ok(()) } else { self.inner.require_list(list).await }
+    }
+
+    /// Returns true if the list has answered a request of this run with a page.
+    pub fn has_answered(&self, list: Stream) -> bool {
+        self.inner.wire.lists_seen.has_answered(list)
+    }
+
+    /// Returns true if the list answers every request with 404, also without a range, and counts as empty because
+    /// other lists answer.
+    pub fn is_taken_as_empty(&self, list: Stream) -> bool {
+        self.inner.wire.lists_seen.is_taken_as_empty(list)
+    }
+
+    /// Returns what earlier runs and this run have proven about the 404 at the end of lists.
+    pub fn not_found_end(&self, list: Stream) -> NotFoundEnd {
+        self.inner.list_ends.known(list)
+    }
+
+    /// Returns true if earlier runs took the list as empty.
+    pub fn was_taken_as_empty(&self, list: Stream) -> bool {
+        self.inner.known_lists.empty.contains(&list)
     }
 
     /// Starts a walk, which reads the pages of one window in the service's order. `request.token` resumes an earlier

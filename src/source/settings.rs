@@ -1,18 +1,25 @@
 //! The settings of a source, and the checks that need no network. This module reads no file and no environment
 //! variable.
 
-use std::{net::IpAddr, time::Duration};
+use std::time::Duration;
 
 use reqwest::Url;
 use tokio::time::Instant;
 
 use super::{
+    address::is_loopback,
     backoff::Backoff,
     error::{SettingsError, SourceError},
     key_reader::KeyReader,
+    list_ends::NotFoundEnd,
+    proxies::Proxies,
     transport::Transport,
 };
-use crate::{clock::Clock, model::Rng, redact::ApiKey};
+use crate::{
+    clock::Clock,
+    model::{Rng, Stream},
+    redact::ApiKey,
+};
 
 /// Maximum attempts for one page at one size. A 429 does not count as an attempt (promise P5).
 pub const ATTEMPTS_MAX: u32 = 6;
@@ -50,6 +57,17 @@ impl AuthForm {
             AuthForm::ApiKey => "API-Key",
         }
     }
+}
+
+/// What earlier runs know about the lists of the service.
+#[derive(Clone, Debug, Default)]
+pub struct KnownLists {
+    /// Lists that answered every request with 404, and never with a page.
+    pub empty: Vec<Stream>,
+    /// Lists of which the warehouses have rows. Such a list is never taken as empty because of a 404 alone.
+    pub with_rows: Vec<Stream>,
+    /// What is proven about the 404 at the end of lists.
+    pub ends: Vec<(Stream, NotFoundEnd)>,
 }
 
 /// The settings of a source. [`SourceSettings::new`] fills in the defaults.
@@ -92,6 +110,12 @@ pub struct SourceSettings {
     pub user_agent: String,
     /// True if an earlier run found the list of surveys at `/v1/studies` only.
     pub surveys_are_studies: bool,
+    /// True if a list that had rows may answer 404 to every request: the user accepts that all its rows are gone.
+    pub accepts_gone_lists: bool,
+    /// What earlier runs know about the lists.
+    pub known_lists: KnownLists,
+    /// The proxies of requests to other machines.
+    pub proxies: Proxies,
     /// Sends the requests: the network, or the handler of a test.
     pub transport: Transport,
     /// This machine's clock.
@@ -124,6 +148,9 @@ impl SourceSettings {
             attempts_max: ATTEMPTS_MAX,
             user_agent: USER_AGENT.to_owned(),
             surveys_are_studies: false,
+            accepts_gone_lists: false,
+            known_lists: KnownLists::default(),
+            proxies: Proxies::default(),
             transport: Transport::default(),
             clock: Clock::default(),
             rng: Rng::default(),
@@ -185,12 +212,6 @@ pub fn checked_address(text: &str) -> Result<String, SettingsError> {
         }
     }
     Ok(url.as_str().trim_end_matches('/').to_owned())
-}
-
-/// Returns true if the host is this machine: a loopback address or the name `localhost`.
-pub(super) fn is_loopback(host: &str) -> bool {
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::{
     fetch::FetchOutcome,
     guards::{Guards, NotFoundMeaning},
     inner::Inner,
+    list_ends::LastPage,
     page_size::PageSize,
     wire::{ReceivedPage, Rejection},
 };
@@ -72,6 +73,8 @@ pub struct Walk {
     token_at: Instant,
     /// The age at which the current page token was first answered with 404; `None` if it was not.
     not_found_at: Option<Duration>,
+    /// The last page of the walk; `None` before the first one.
+    last_page: Option<LastPage>,
     /// True after [`Walk::resolve_end`] with false: the next call restarts the window.
     is_end_denied: bool,
     /// True if the window is one millisecond.
@@ -106,6 +109,7 @@ impl Walk {
             is_answering: false,
             token_at: Instant::now(),
             not_found_at: None,
+            last_page: None,
             is_end_denied: false,
             is_of_moment,
             address_of,
@@ -152,6 +156,10 @@ impl Walk {
     /// Answers a [`WalkStep::UnprovenEnd`]. If `is_end`, the list has ended with the last page; otherwise the next call
     /// of [`Walk::next`] restarts the window.
     pub fn resolve_end(&mut self, is_end: bool) {
+        if let Some(last) = self.last_page {
+            let now_ms = self.source.clock.now_ms();
+            self.source.list_ends.record_proof(self.request.scope.stream, last, is_end, now_ms);
+        }
         if is_end {
             self.end = Some(EndStyle::NotFound);
         } else {
@@ -200,6 +208,9 @@ impl Walk {
         if let Some(pages) = self.guards.pages_from_start() {
             self.source.token_lifetimes.record_page(self.request.scope.stream, pages, age);
         }
+        let page = LastPage { rows: envelope.rows as u64, limit: self.size.limit() };
+        let (stream, before) = (self.request.scope.stream, self.last_page.replace(page));
+        self.source.list_ends.record_page(stream, page, before, self.source.clock.now_ms());
         self.end = envelope.end;
         let request_token = std::mem::replace(&mut self.request.token, envelope.next.clone());
         Ok(WalkStep::Page(Page {
@@ -218,7 +229,8 @@ impl Walk {
         if self.request.token.is_none() {
             // A web page with status 404 comes from a wrong address and proves nothing about the window.
             let may_be_empty = rejection.status == 404 && !rejection.is_html;
-            if may_be_empty && self.source.list_exists(self.request.scope.stream).await? {
+            if may_be_empty {
+                self.source.require_list(self.request.scope.stream).await?;
                 self.end = Some(EndStyle::NotFound);
                 return Ok(self.end.map(WalkStep::End));
             }
@@ -226,6 +238,11 @@ impl Walk {
         }
         let Rejection { status, message, is_html, .. } = rejection;
         if status == 404 && !is_html {
+            let (stream, now_ms) = (self.request.scope.stream, self.source.clock.now_ms());
+            if self.last_page.is_some_and(|last| self.source.list_ends.is_end(stream, last, now_ms)) {
+                self.end = Some(EndStyle::NotFound);
+                return Ok(self.end.map(WalkStep::End));
+            }
             let was_not_found = self.not_found_at.is_some();
             let age = *self.not_found_at.get_or_insert_with(|| self.token_at.elapsed());
             if self.is_token_alive(age) {
@@ -257,7 +274,7 @@ impl Walk {
         // The service's message is shown by the caller; it does not belong in a log.
         tracing::warn!(scope = %self.request.scope, window = %self.request.window, cause, "restarting window");
         self.request.token = None;
-        self.not_found_at = None;
+        (self.not_found_at, self.last_page) = (None, None);
         WalkStep::Restarted { reason }
     }
 

@@ -23,6 +23,7 @@ use super::{
     excerpt,
     gate::{Gate, Permit},
     lists_seen::ListsSeen,
+    proxies::Proxies,
     retry_after,
     service_clock::{self, ServiceClock},
     settings::SourceSettings,
@@ -100,6 +101,8 @@ pub(super) struct Wire {
     client: Client,
     /// The client for links of the service, built for the first link.
     pub download_client: OnceLock<Result<Client, String>>,
+    /// The proxies of links to other machines.
+    pub proxies: Proxies,
     transport: Transport,
     machine_clock: Clock,
     pub credentials: Credentials,
@@ -111,7 +114,7 @@ pub(super) struct Wire {
     /// The form of the latest `Retry-After`; `None` if the run was not rate limited.
     pub refusal_form: Mutex<Option<RetryAfterForm>>,
     pub surveys_path: SurveysPath,
-    /// The lists that are known to exist: those that have answered with a page, or that refused a request as invalid.
+    /// What the run has seen of the lists.
     pub lists_seen: ListsSeen,
     /// Maximum attempts for one page.
     pub attempts_max: u32,
@@ -131,6 +134,7 @@ impl Wire {
         Ok(Self {
             client: client::build(settings)?,
             download_client: OnceLock::new(),
+            proxies: settings.proxies.clone(),
             transport: settings.transport.clone(),
             machine_clock: settings.clock.clone(),
             credentials: Credentials::new(settings)?,
@@ -227,7 +231,7 @@ impl Wire {
         if status.is_success() {
             match self.read_page(&mut response, tally).await {
                 Ok((body, envelope)) => {
-                    self.lists_seen.note(address.list);
+                    self.lists_seen.note_page(address.list);
                     let broken = envelope.broken;
                     let latency = started.elapsed();
                     let page = Box::new(ReceivedPage { body, envelope, service_now_ms: date_ms, latency });

@@ -7,38 +7,29 @@ use serde::Serialize;
 
 use crate::{
     config::Settings,
-    model::{CoverageInterval, Scope, Stream, format_duration, is_in_future},
+    model::{Scope, Stream, format_duration},
     state::{State, StateError},
 };
+
+use super::PresentTime;
 
 /// The lag of one scope that has coverage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScopeLag {
     pub stream: Stream,
     pub survey_id: Option<i64>,
-    /// Seconds from the end of the newest complete window to the service's time. Earlier windows may be missing. 0 if
-    /// the coverage ends in the future.
+    /// Seconds from the end of the newest complete window to the [`PresentTime`]. Earlier windows may be missing.
     pub lag_secs: i64,
 }
 
-/// Returns the lag of every scope that has coverage of today or earlier and that `--stream` and `--survey` select.
-/// `now_ms` is the service's time.
-pub fn scope_lags(settings: &Settings, state: &State, now_ms: i64) -> Result<Vec<ScopeLag>, StateError> {
+/// Returns the lag of every scope that has coverage and that `--stream` and `--survey` select.
+pub fn scope_lags(settings: &Settings, state: &State, present: PresentTime) -> Result<Vec<ScopeLag>, StateError> {
     let mut lags = Vec::new();
     for scope in state.covered_scopes()?.into_iter().filter(|scope| is_selected(settings, *scope)) {
-        let Some(lag_secs) = lag_secs(&state.coverage(scope)?, now_ms) else { continue };
+        let Some(lag_secs) = present.lag_secs(&state.intervals(scope)?) else { continue };
         lags.push(ScopeLag { stream: scope.stream, survey_id: scope.survey_id, lag_secs });
     }
     Ok(lags)
-}
-
-/// Returns the seconds from the end of the coverage to now; 0 if the coverage ends in the future. An interval whose
-/// scan is in the future does not count: a clock that was ahead stamped it, so it proves nothing about today. Returns
-/// `None` if no interval counts.
-pub fn lag_secs(coverage: &[CoverageInterval], now_ms: i64) -> Option<i64> {
-    let is_of_past = |interval: &&CoverageInterval| !is_in_future(interval.scanned_ms, now_ms);
-    let end_ms = coverage.iter().filter(is_of_past).map(|interval| interval.window.end_ms).max()?;
-    Some(now_ms.saturating_sub(end_ms).max(0) / 1000)
 }
 
 /// Returns true if `--stream` and `--survey` select the scope. Every `--survey` selects the scopes of all surveys.
@@ -138,28 +129,10 @@ impl LagCheck {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        config::{Overrides, resolve},
-        model::{FlagSet, HOUR_MS, Window},
-    };
+    use crate::config::{Overrides, resolve};
 
     fn lag(stream: Stream, survey_id: Option<i64>, lag_secs: i64) -> ScopeLag {
         ScopeLag { stream, survey_id, lag_secs }
-    }
-
-    #[test]
-    fn coverage_of_the_future_is_no_proof_of_freshness() {
-        let interval = |end_hours: i64, scanned_hours: i64| CoverageInterval {
-            window: Window::new(0, end_hours * HOUR_MS),
-            flags: FlagSet::EMPTY,
-            scanned_ms: scanned_hours * HOUR_MS,
-            rows: 1,
-        };
-        let now_ms = 100 * HOUR_MS;
-        assert_eq!(lag_secs(&[interval(90, 90)], now_ms), Some(10 * 3600));
-        assert_eq!(lag_secs(&[interval(90, 90), interval(101, 101)], now_ms), Some(0), "clocks differ a little");
-        assert_eq!(lag_secs(&[interval(90, 90), interval(9000, 9000)], now_ms), Some(10 * 3600), "a clock was ahead");
-        assert_eq!(lag_secs(&[interval(9000, 9000)], now_ms), None);
     }
 
     #[test]

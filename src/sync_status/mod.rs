@@ -5,11 +5,13 @@
 
 mod health;
 mod lag;
+mod present_time;
 mod run_summary;
 mod status;
 
 pub use health::{Health, HealthReason, HealthRules, MAX_LAG, reason_codes};
-pub use lag::{LagCheck, LateScope, ScopeLag, StreamLag, is_selected, lag_secs, scope_lags, stream_lags};
+pub use lag::{LagCheck, LateScope, ScopeLag, StreamLag, is_selected, scope_lags, stream_lags};
+pub use present_time::PresentTime;
 pub use run_summary::{FailedRun, RunSummary};
 pub use status::SyncStatus;
 

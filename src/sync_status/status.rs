@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, ops::ControlFlow};
 use crate::{
     config::Settings,
     model::is_in_future,
-    pipeline::{LEARNED_RATE, RunReason, RunReport, RunTimes, clock_skew_ms, retry_after_until_ms},
+    pipeline::{LEARNED_RATE, RunReason, RunReport, RunTimes, retry_after_until_ms},
     source::LearnedRate,
     state::{Inbox, PendingDeliveries, RunEntry, State, StateError},
 };
 
-use super::{FailedRun, RunSummary, ScopeLag, StreamLag, scope_lags, stream_lags};
+use super::{FailedRun, PresentTime, RunSummary, ScopeLag, StreamLag, scope_lags, stream_lags};
 
 /// The commands that bring the warehouse up to date. In this file, a "sync run" is a run of one of these commands.
 /// `wake` is not in the list: a wake-up reads only the streams that a webhook named, so its success proves nothing
@@ -64,11 +64,9 @@ impl SyncStatus {
         }
     }
 
-    /// Reads the status from the checkpoints. Measures lags by the service's clock, or by this machine's clock if no
-    /// difference of the clocks is stored.
+    /// Reads the status from the checkpoints. Measures lags by the [`PresentTime`].
     fn from_state(settings: &Settings, state: &State, now_ms: i64) -> Result<SyncStatus, StateError> {
-        let skew_ms = clock_skew_ms(state, now_ms)?.unwrap_or(0);
-        let scope_lags = scope_lags(settings, state, now_ms.saturating_add(skew_ms))?;
+        let scope_lags = scope_lags(settings, state, PresentTime::read(state, now_ms)?)?;
         let learned = state.behaviour::<LearnedRate>(LEARNED_RATE)?;
         let mut status = SyncStatus {
             now_ms,

@@ -139,7 +139,7 @@ const CRATE_HOMES: &[(&str, &[&str])] = &[
     ("encoding_rs", &["text"]),
     ("plotters", &["report"]),
     ("hyper", &["serve"]),
-    ("hyper_util", &["serve"]),
+    ("hyper_util", &["serve", "source/proxies.rs"]),
     ("http_body_util", &["serve"]),
     ("croner", &["serve"]),
     ("chrono_tz", &["serve"]),

@@ -123,6 +123,45 @@ fn p3_a_clock_that_is_weeks_off_is_reported() {
 }
 
 #[test]
+fn p3_a_wrong_clock_of_the_service_is_a_lag() {
+    let now_ms = studysync::clock::now_ms();
+    let hour_ms = 3_600_000;
+    let service = Service::start(Settings { now_ms: now_ms - hour_ms, frozen_clock: false, ..small(300, DAYS) });
+    service.control().advance_clock(hour_ms as u64);
+    let from = (now_ms - 60 * DAY_MS).to_string();
+    for (off_days, nights) in [(-40, 1), (40, 2)] {
+        let skew: Skew = Arc::new(Mutex::new(Some(off_days * DAY_MS)));
+        let server = behind_a_clock(&service, &skew);
+        let place = Place::at(server.base_url()).without_parquet().with_env("STUDYSYNC_METRICS_TEXTFILE", "m.prom");
+        place.run(&["backfill", "--from", &from]).expect(3);
+        // Everything up to the wrong time was read, and nothing of the answers since then.
+        if nights == 2 {
+            std::thread::sleep(std::time::Duration::from_secs(2));
+            place.run(&["sync"]).expect(3);
+        }
+        let limit = if nights == 1 { "39d" } else { "1s" };
+        let late = place.run(&["status", "--max-lag", limit, "--stream", "responses"]).expect(3).stdout;
+        let words = if nights == 1 { "BEHIND  responses: 40 days behind" } else { "BEHIND  responses: " };
+        assert!(late.contains(words), "{late}");
+        let all = place.run(&["status"]).expect(0).stdout;
+        assert!(all.contains("and may be wrong: lags are by this machine's clock"), "{all}");
+        if nights == 1 {
+            assert!(all.contains("lag 40 days"), "{all}");
+            place.run(&["sync"]).expect(3);
+            let metrics = std::fs::read_to_string(place.path("m.prom")).unwrap();
+            let lag =
+                metrics.lines().find(|line| line.starts_with("studysync_lag_seconds") && line.contains("responses"));
+            let secs: f64 = lag.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+            assert!(secs >= (40 * DAY_MS / 1000) as f64, "{metrics}");
+        }
+        *skew.lock().unwrap() = Some(0);
+        place.run(&["sync"]).expect(0);
+        let well = place.run(&["status", "--max-lag", "1h"]);
+        assert_eq!(well.code, 0, "{off_days}: the clock is right again: {}", well.stdout);
+    }
+}
+
+#[test]
 fn p6_a_service_with_old_rows_is_asked_once_for_newer_ones() {
     let service = Service::start(small(60, 3));
     let place = Place::new(&service).without_parquet();

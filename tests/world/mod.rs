@@ -2,6 +2,7 @@
 //! case ends with a message that names the cause and the action, loses nothing, and the next run repairs what it can.
 
 mod clocks;
+mod empty_lists;
 pub mod full_disk;
 mod hostile;
 mod little_memory;

@@ -86,7 +86,8 @@ fn check(base_url: &str, environment: &[(&str, &str)]) -> Done {
     }
     let mut command = place.command(&["check"]);
     let proxies = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"];
-    for name in proxies.into_iter().chain(["SSL_CERT_FILE", "SSL_CERT_DIR"]) {
+    let proxies = proxies.into_iter().chain(["HTTP_PROXY", "http_proxy"]);
+    for name in proxies.chain(["SSL_CERT_FILE", "SSL_CERT_DIR"]) {
         if environment.iter().all(|(known, _)| *known != name) {
             command.env_remove(name);
         }
@@ -192,14 +193,7 @@ fn https_proxy_sets_the_proxy() {
             return;
         }
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
-        let upstream = TcpStream::connect(("127.0.0.1", to)).unwrap();
-        let (mut from, mut back) = (stream.try_clone().unwrap(), upstream.try_clone().unwrap());
-        std::thread::spawn(move || {
-            let _ = std::io::copy(&mut from, &mut back);
-            let _ = back.shutdown(Shutdown::Write);
-        });
-        let _ = std::io::copy(&mut &upstream, &mut stream);
-        let _ = stream.shutdown(Shutdown::Both);
+        tunnel(stream, to);
     });
     let (address, trusted) = (format!("http://127.0.0.1:{}", proxy.port), authority());
     let through = [("SSL_CERT_FILE", trusted.as_str()), ("HTTPS_PROXY", address.as_str())];
@@ -208,4 +202,80 @@ fn https_proxy_sets_the_proxy() {
     assert!(proxy.count() > 0);
     // A proxy that refuses is told as one.
     assert_told(&check("https://elsewhere.test", &through), &["proxy", "HTTPS_PROXY"]);
+}
+
+/// Copies the bytes of both directions until both are closed.
+fn tunnel(mut stream: TcpStream, to: u16) {
+    let upstream = TcpStream::connect(("127.0.0.1", to)).unwrap();
+    let (mut from, mut back) = (stream.try_clone().unwrap(), upstream.try_clone().unwrap());
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut from, &mut back);
+        let _ = back.shutdown(Shutdown::Write);
+    });
+    let _ = std::io::copy(&mut &upstream, &mut stream);
+    let _ = stream.shutdown(Shutdown::Both);
+}
+
+#[test]
+fn all_proxy_may_name_a_socks_proxy() {
+    let service = Service::start(small(60, 3));
+    let secret = https(&service, "good.pem");
+    let to = secret.port;
+    let proxy = Port::start(move |mut stream| {
+        // The greeting with its methods, then version 5, CONNECT, a name of so many bytes, and a port.
+        let mut greeting = [0; 2];
+        if stream.read_exact(&mut greeting).is_err() {
+            return;
+        }
+        stream.read_exact(&mut vec![0; greeting[1].into()]).unwrap();
+        stream.write_all(&[5, 0]).unwrap();
+        let mut head = [0; 5];
+        stream.read_exact(&mut head).unwrap();
+        assert_eq!(head[..4], [5, 1, 0, 3], "the name is resolved by the proxy");
+        let mut name = vec![0; usize::from(head[4]) + 2];
+        stream.read_exact(&mut name).unwrap();
+        assert!(name.starts_with(b"service.test"));
+        stream.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).unwrap();
+        tunnel(stream, to);
+    });
+    let (address, trusted) = (format!("socks5h://127.0.0.1:{}", proxy.port), authority());
+    let done = check("https://service.test", &[("SSL_CERT_FILE", &trusted), ("ALL_PROXY", &address)]);
+    assert_eq!(done.code, 0, "{} {}", done.stdout, done.stderr);
+    assert!(proxy.count() > 0 && done.stdout.contains(&format!("go through {address} (ALL_PROXY)")), "{}", done.stdout);
+}
+
+#[test]
+fn p11_a_proxy_that_cannot_be_used_is_refused() {
+    let service = Service::start(small(60, 3));
+    let variables = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy"];
+    let values = [
+        "ftp://me:s3cr3t@p.example:1",
+        "http://",
+        ":::",
+        "http://me:s3cr3t@p.example:99999",
+        "a s3cr3t b",
+        "http://p.example/s3cr3t.pac",
+    ];
+    for (variable, value) in variables.into_iter().zip(values) {
+        let place = Place::new(&service).without_parquet().with_env(variable, value);
+        for command in
+            [["check"].as_slice(), &["sync"], &["verify"], &["plan", "--probe"], &["serve", "--listen", "127.0.0.1:0"]]
+        {
+            let done = place.run(command).expect(2);
+            let told = format!("{}{}", done.stdout, done.stderr);
+            assert!(told.contains(variable) && told.contains("hint: write http://HOST:PORT"), "{command:?}: {told}");
+            assert!(!told.contains("s3cr3t") && !told.contains("ok   proxy"), "{command:?}: {told}");
+        }
+        assert_eq!(service.log().len(), 0, "{variable}: nothing is sent another way");
+    }
+    // An empty variable is none, and one that another replaces is not used.
+    let place = Place::new(&service)
+        .with_env("HTTPS_PROXY", "")
+        .with_env("https_proxy", "http://p.example:1")
+        .with_env("ALL_PROXY", ":::");
+    let told = place.run(&["check"]).expect(2).stdout;
+    assert!(told.contains("ALL_PROXY"), "it is the proxy of http addresses: {told}");
+    let told = place.with_env("HTTP_PROXY", "p.example:2").run(&["check"]).expect(0).stdout;
+    let way = "ok   proxy      requests to 127.0.0.1 go directly, and those to other hosts go through http://p.example:1 (https_proxy)";
+    assert!(told.contains(way), "{told}");
 }

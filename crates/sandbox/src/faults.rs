@@ -299,6 +299,11 @@ pub struct Faults {
     pub trailing_empty_page: bool,
     /// True if an empty list is answered with 404.
     pub not_found_when_empty: bool,
+    /// The lists (`responses`, `surveys`, `themes`) that answer every request with 404, as for a key that may not read
+    /// them.
+    pub missing_lists: Vec<String>,
+    /// The status of the response to an invalid query. Default 400.
+    pub invalid_query_status: u16,
     /// True if rows whose filtered time equals `start` are left out.
     pub exclusive_start: bool,
     /// True if rows whose filtered time equals `end` are left out.
@@ -389,6 +394,8 @@ impl Default for Faults {
             themes_end_mark: None,
             trailing_empty_page: false,
             not_found_when_empty: false,
+            missing_lists: Vec::new(),
+            invalid_query_status: 400,
             exclusive_start: false,
             exclusive_end: false,
             theme_lag_ms: 0,
@@ -442,12 +449,13 @@ impl Faults {
     /// Fails if a status, `default_page_rows` or `rate_limit.per_second` is out of range. The error names the value.
     pub(crate) fn validate(&self) -> Result<(), String> {
         let statuses = [
+            ("invalid_query", self.invalid_query_status),
             ("server_error", self.server_error.status),
             ("lost_answer", self.lost_answer.status),
             ("dead_tokens", self.dead_tokens.status),
         ];
         if let Some((name, status)) = statuses.iter().find(|(_, status)| !(400..=599).contains(status)) {
-            return Err(format!("{name}.status is {status}; it must be 400 to 599"));
+            return Err(format!("the status of {name} is {status}; it must be 400 to 599"));
         }
         let slow = self.slow_pages.status;
         let checks = [
@@ -476,25 +484,4 @@ fn merge(target: &mut serde_json::Value, patch: serde_json::Value) {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_patch_changes_only_what_it_names() {
-        let before = Faults { gzip: true, ..Faults::default() };
-        let after = before.merged(json!({"html": {"when": {"count": 2}}, "order": "oldest_first"})).unwrap();
-        assert_eq!((after.html.when.count, after.order), (2, Order::OldestFirst));
-        assert_eq!(Faults { html: Plain::default(), order: Order::NewestFirst, ..after.clone() }, before);
-        assert!(!after.merged(json!({"gzip": null})).unwrap().gzip, "null is the default");
-        assert!(before.merged(json!({"gizp": true})).unwrap_err().to_string().contains("gizp"));
-    }
-
-    #[test]
-    fn a_status_that_is_none_is_refused() {
-        let faults = Faults::default().merged(json!({"server_error": {"status": 200}})).unwrap();
-        assert!(faults.validate().unwrap_err().contains("server_error"));
-        assert_eq!(Faults::default().validate(), Ok(()));
-    }
-}
+mod tests;

@@ -119,7 +119,7 @@ pub(super) async fn run(args: CheckArgs, context: Context) -> Result<u8, Command
     settings.base_url()?;
     end_on_signal();
     let mut findings = Findings { printer: (!args.json).then_some(&context.printer), list: Vec::new() };
-    findings.add(network::findings())?;
+    findings.add(network::findings(&settings))?;
     findings.add(service::findings(&settings, &context).await)?;
     findings.add([storage::state(&settings), storage::archive(&settings)])?;
     // Exit code 5 means that a run holds the lease. The run also locks the warehouse, so the warehouse is not checked.

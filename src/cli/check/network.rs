@@ -3,7 +3,10 @@
 
 use std::{fs::File, io::Read as _, path::Path};
 
-use crate::config::{NetworkVariables, network_variables};
+use crate::{
+    config::{Settings, network_variables},
+    pipeline,
+};
 
 use super::finding::Finding;
 
@@ -11,13 +14,13 @@ const CERTIFICATE_BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Returns a finding for the proxy and one for the certificates, if variables set them.
-pub(super) fn findings() -> Vec<Finding> {
-    let NetworkVariables { proxy, no_proxy, certificates } = network_variables();
-    let proxy = proxy.map(|(variable, address)| {
-        let except = no_proxy.map(|hosts| format!(", except for {hosts}")).unwrap_or_default();
-        Finding::ok("proxy", format!("requests go through {address} ({variable}){except}"))
-    });
-    let certificates = certificates.map(|path| certificates_in(&path));
+pub(super) fn findings(settings: &Settings) -> Vec<Finding> {
+    let base_url = settings.service.base_url.as_deref().unwrap_or_default();
+    let proxy = match pipeline::proxies() {
+        Ok(proxies) => proxies.describe(base_url).map(|way| Finding::ok("proxy", way)),
+        Err(error) => Some(Finding::error("proxy", error)),
+    };
+    let certificates = network_variables().certificates.map(|path| certificates_in(&path));
     proxy.into_iter().chain(certificates).collect()
 }
 

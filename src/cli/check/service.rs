@@ -9,7 +9,7 @@ use crate::{
     config::Settings,
     model::TimeAccount,
     pipeline::{self, ClockComparison, PipelineError},
-    source::{Source, SourceError},
+    source::{SettingsError, Source, SourceError},
     state::State,
 };
 
@@ -30,6 +30,8 @@ const SKEW_MS_MAX: i64 = 60_000;
 pub(super) async fn findings(settings: &Settings, context: &Context) -> Vec<Finding> {
     let source = match short_lived_source(settings, None) {
         Ok(source) => source,
+        // The finding about the proxy says so.
+        Err(PipelineError::Source(SourceError::Settings(SettingsError::UnusableProxy { .. }))) => return Vec::new(),
         Err(error) => return vec![Finding::error("service", error)],
     };
     let base_url = settings.service.base_url.as_deref().unwrap_or_default();
@@ -95,8 +97,13 @@ async fn probe(source: &Source, settings: &Settings, base_url: &str) -> Vec<Find
     ];
     let lists = settings.streams.iter().map(|stream| stream.stream).filter(|list| *list != probe.list);
     for list in lists {
-        if let Err(error) = source.try_list(list).await {
-            findings.push(Finding::error(list.name(), PipelineError::Source(error)));
+        match source.try_list(list).await {
+            Err(error) => findings.push(Finding::error(list.name(), PipelineError::Source(error))),
+            Ok(()) if source.is_taken_as_empty(list) => findings.push(Finding::ok(
+                list.name(),
+                "every request is answered with 404, so the list counts as empty; if it should not be, ask whether the key may read it",
+            )),
+            Ok(()) => {}
         }
     }
     findings

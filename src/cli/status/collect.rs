@@ -4,10 +4,10 @@ use crate::{
     clock,
     config::Settings,
     model::Window,
-    pipeline::{LEARNED_RATE, clock_skew_ms, known_behaviours, retry_after_until_ms},
+    pipeline::{LEARNED_RATE, known_behaviours, retry_after_until_ms},
     source::LearnedRate,
     state::{RunEntry, State, StateError},
-    sync_status::{RunSummary, is_selected},
+    sync_status::{PresentTime, RunSummary, is_selected},
 };
 
 use super::{
@@ -23,21 +23,6 @@ use super::{
 /// Maximum recent runs that `status` shows.
 const RUNS_SHOWN: u32 = 5;
 
-/// The service's time, estimated from this machine's clock.
-pub(super) struct ServiceClock {
-    pub now_ms: i64,
-    /// Milliseconds by which the service's clock is ahead; `None` if no run has measured the difference.
-    pub skew_ms: Option<i64>,
-}
-
-impl ServiceClock {
-    pub fn read(state: &State) -> Result<ServiceClock, StateError> {
-        let here_ms = clock::now_ms();
-        let skew_ms = clock_skew_ms(state, here_ms)?;
-        Ok(ServiceClock { now_ms: here_ms + skew_ms.unwrap_or(0), skew_ms })
-    }
-}
-
 /// Returns the status, without the result of --max-lag. `range` is the range whose proofs are requested; `None` for the
 /// complete coverage.
 pub(super) fn collect(
@@ -46,8 +31,9 @@ pub(super) fn collect(
     range: Option<Window>,
     erasures_waiting: Vec<WaitingErasure>,
 ) -> Result<Status, StateError> {
-    let ServiceClock { now_ms, skew_ms } = ServiceClock::read(state)?;
-    let streams = streams(settings, state, now_ms)?;
+    let present = PresentTime::read(state, clock::now_ms())?;
+    let now_ms = present.now_ms;
+    let streams = streams(settings, state, present)?;
     let unfinished =
         state.unfinished_scans()?.into_iter().filter(|unfinished| is_selected(settings, unfinished.scan.scope));
     let unfinished = unfinished.map(|unfinished| ScanStatus {
@@ -75,7 +61,8 @@ pub(super) fn collect(
         under_way: unfinished.collect(),
         requests_per_sec: state.behaviour::<LearnedRate>(LEARNED_RATE)?.and_then(|(rate, _)| rate.requests_per_sec),
         no_request_before: retry_after_until_ms(state, clock::now_ms())?.map(format_second),
-        clock_skew_ms: skew_ms,
+        clock_skew_ms: present.skew_ms,
+        clock_in_doubt: present.is_in_doubt,
         lag: None,
         traits: known_behaviours(state)?,
         runs: runs.collect(),

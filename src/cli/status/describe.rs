@@ -60,7 +60,8 @@ fn service_line(status: &Status) -> String {
 fn describe_stream(stream: &StreamStatus) -> String {
     let unknown = || "rows unknown (the warehouse cannot be read now)".to_owned();
     let rows = stream.rows.map_or_else(unknown, |rows| format!("{rows} rows"));
-    let (name, lag) = (scope_name(stream.stream, stream.survey_id), format_duration(stream.lag_secs.unsigned_abs()));
+    let name = scope_name(stream.stream, stream.survey_id);
+    let lag = stream.lag_secs.map_or("unknown".to_owned(), |secs| format_duration(secs.unsigned_abs()));
     let mut text = format!("\n{name}: {rows}, lag {lag}, oldest scan {}\n", stream.oldest_scan);
     for range in &stream.complete {
         let since = range.complete_since.as_ref().map(|since| format!("   since {since}")).unwrap_or_default();
@@ -126,7 +127,8 @@ fn describe_limits(status: &Status) -> String {
     }
     if let Some(skew_ms) = status.clock_skew_ms.filter(|skew_ms| skew_ms.abs() >= SKEW_MS_MIN) {
         let (secs, relation) = (skew_ms.abs() as f64 / 1000.0, if skew_ms > 0 { "ahead of" } else { "behind" });
-        text.push_str(&format!("the service's clock is {secs:.1} s {relation} this machine's\n"));
+        let doubt = if status.clock_in_doubt { ", and may be wrong: lags are by this machine's clock" } else { "" };
+        text.push_str(&format!("the service's clock is {secs:.1} s {relation} this machine's{doubt}\n"));
     }
     text
 }

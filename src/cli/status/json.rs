@@ -33,6 +33,8 @@ pub(super) struct Status {
     pub no_request_before: Option<String>,
     /// Milliseconds by which the service's clock is ahead of this machine's clock; `None` if unknown.
     pub clock_skew_ms: Option<i64>,
+    /// True if the service's clock is days off and not known to be right. Lags are then measured by this machine's.
+    pub clock_in_doubt: bool,
     /// The result of --max-lag; `None` without --max-lag.
     #[serde(flatten)]
     pub lag: Option<LagCheck>,

@@ -15,18 +15,19 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::{
+    clock,
     config::Settings,
     model::{Window, parse_duration},
     pipeline::chain,
     state::{State, StateError},
-    sync_status::{LagCheck, scope_lags},
+    sync_status::{LagCheck, PresentTime, scope_lags},
 };
 
 use super::{
     CommandError, Context,
     flags::{LocationArgs, SelectionArgs, check_range, parse_moment, warn_of_unknown_surveys},
 };
-use collect::{ServiceClock, collect};
+use collect::collect;
 use describe::{describe, describe_range};
 
 /// Shows coverage, lag, recent runs and pending work.
@@ -109,6 +110,6 @@ fn range_of(args: &StatusArgs) -> Result<Option<Window>, CommandError> {
 }
 
 fn lag(settings: &Settings, state: &State, max_lag: Duration) -> Result<LagCheck, StateError> {
-    let now_ms = ServiceClock::read(state)?.now_ms;
-    Ok(LagCheck::new(settings, max_lag, &scope_lags(settings, state, now_ms)?))
+    let present = PresentTime::read(state, clock::now_ms())?;
+    Ok(LagCheck::new(settings, max_lag, &scope_lags(settings, state, present)?))
 }

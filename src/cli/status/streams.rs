@@ -6,7 +6,7 @@ use crate::{
     config::Settings,
     model::{CoverageInterval, IntervalSet, NEEDS_RECHECK_MS, Scope, Window, format_ms},
     state::{ProvenInterval, State, StateError},
-    sync_status::{is_selected, lag_secs},
+    sync_status::{PresentTime, is_selected},
 };
 
 use super::{super::wording::format_second, rows::RowCounter};
@@ -25,8 +25,9 @@ pub(super) struct StreamStatus {
     pub in_doubt: Vec<TimeRangeJson>,
     /// Number of rows in the table of the stream, or of the survey; `None` if the warehouse cannot be read now.
     pub rows: Option<u64>,
-    /// Seconds from the end of the newest complete window to the service's time.
-    pub lag_secs: i64,
+    /// Seconds from the end of the newest complete window to the service's time. `None` if every scan began in the
+    /// future, by a clock that was wrong.
+    pub lag_secs: Option<i64>,
     /// The earliest time of a range's last scan, without ranges that need a recheck. The current time if all need one.
     pub oldest_scan: String,
 }
@@ -47,12 +48,16 @@ impl TimeRangeJson {
     }
 }
 
-/// Returns the status of each selected stream with coverage. `now_ms` is the service's time.
-pub(super) fn streams(settings: &Settings, state: &State, now_ms: i64) -> Result<Vec<StreamStatus>, StateError> {
+/// Returns the status of each selected stream with coverage.
+pub(super) fn streams(
+    settings: &Settings,
+    state: &State,
+    present: PresentTime,
+) -> Result<Vec<StreamStatus>, StateError> {
     let mut counter = RowCounter::open(&settings.warehouse);
     let mut streams = Vec::new();
     for scope in state.covered_scopes()?.into_iter().filter(|scope| is_selected(settings, *scope)) {
-        streams.extend(stream(state, scope, &mut counter, now_ms)?);
+        streams.extend(stream(state, scope, &mut counter, present)?);
     }
     Ok(streams)
 }
@@ -62,9 +67,10 @@ fn stream(
     state: &State,
     scope: Scope,
     counter: &mut RowCounter,
-    now_ms: i64,
+    present: PresentTime,
 ) -> Result<Option<StreamStatus>, StateError> {
-    let coverage = state.coverage(scope)?;
+    let intervals = state.intervals(scope)?;
+    let coverage: Vec<CoverageInterval> = intervals.iter().map(|stored| stored.interval).collect();
     let covered: IntervalSet = coverage.iter().map(|interval| interval.window).collect();
     let Some(bounding_range) = covered.bounding_range() else { return Ok(None) };
     let proofs = state.proofs(scope)?;
@@ -74,7 +80,7 @@ fn stream(
     };
     let (rechecks, scanned): (Vec<&CoverageInterval>, Vec<&CoverageInterval>) =
         coverage.iter().partition(|interval| interval.scanned_ms == NEEDS_RECHECK_MS);
-    let oldest_ms = scanned.iter().map(|interval| interval.scanned_ms).min().unwrap_or(now_ms);
+    let oldest_ms = scanned.iter().map(|interval| interval.scanned_ms).min().unwrap_or(present.now_ms);
     Ok(Some(StreamStatus {
         stream: scope.stream.name(),
         survey_id: scope.survey_id,
@@ -82,7 +88,7 @@ fn stream(
         missing: covered.gaps_in(bounding_range).iter().map(TimeRangeJson::of).collect(),
         in_doubt: rechecks.iter().map(|interval| TimeRangeJson::of(&interval.window)).collect(),
         rows: counter.count(scope),
-        lag_secs: lag_secs(&coverage, now_ms).unwrap_or((now_ms - bounding_range.start_ms).max(0) / 1000),
+        lag_secs: present.lag_secs(&intervals),
         oldest_scan: format_second(oldest_ms),
     }))
 }

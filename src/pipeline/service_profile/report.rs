@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    model::behaviour_names,
+    model::{Stream, behaviour_names},
     state::{State, StateError},
 };
 
@@ -45,7 +45,10 @@ pub(super) const SURVEY_RANGE_BEHAVIOURS: [&str; 3] = [
 pub(super) fn all() -> impl Iterator<Item = &'static str> {
     let of_lists = RESPONSES_BEHAVIOURS.into_iter().chain(THEMES_BEHAVIOURS);
     let of_surveys = STATUS_BEHAVIOURS.into_iter().chain(SURVEY_RANGE_BEHAVIOURS);
-    of_lists.chain(of_surveys).chain([
+    let of_404 = Stream::LISTS
+        .into_iter()
+        .flat_map(|list| [behaviour_names::taken_as_empty(list), behaviour_names::not_found_end(list)]);
+    of_lists.chain(of_surveys).chain(of_404).chain([
         behaviour_names::USER_TIME_UNIT,
         behaviour_names::ENVIRONMENT_IDS,
         behaviour_names::RETRY_AFTER,

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     config::Settings,
-    model::{DAY_MS, TimeParts},
-    pipeline::{DriftReport, ScopeBacklog, backlog, clock_skew_ms},
+    model::{DAY_MS, Scope, TimeParts},
+    pipeline::{DriftReport, ScopeBacklog, backlog},
     report::{CoverageState, ScopeCoverage, format::day_text, squares::class},
     state::{State, StateError},
-    sync_status::{RunSummary, lag_secs},
+    sync_status::{PresentTime, RunSummary},
 };
 
 use super::timestamp::Timestamp;
@@ -121,19 +121,31 @@ impl CheckpointData {
     /// The checkpoints cannot be read.
     pub fn read(settings: &Settings, now_ms: i64) -> Result<CheckpointData, StateError> {
         let state = State::open_read_only(&settings.state_path)?;
-        let skew_ms = state.as_ref().map(|state| clock_skew_ms(state, now_ms)).transpose()?.flatten();
-        let service_now_ms = now_ms.saturating_add(skew_ms.unwrap_or(0));
+        let present = state.as_ref().map(|state| PresentTime::read(state, now_ms)).transpose()?;
+        let service_now_ms = now_ms.saturating_add(present.and_then(|present| present.skew_ms).unwrap_or(0));
         let scopes = backlog(settings, state.as_ref(), None, service_now_ms)?;
+        let streams = scopes.iter().take(SCOPES_MAX).map(|backlog| {
+            let lag_secs = state.as_ref().zip(present).map(|(state, present)| lag_secs(state, present, backlog.scope));
+            Ok(scope_status(backlog, lag_secs.transpose()?.flatten(), service_now_ms))
+        });
         Ok(CheckpointData {
             streams_left_out: scopes.len().saturating_sub(SCOPES_MAX),
-            streams: scopes.iter().take(SCOPES_MAX).map(|scope| scope_status(scope, service_now_ms)).collect(),
+            streams: streams.collect::<Result<_, StateError>>()?,
             runs: state.as_ref().map(runs).transpose()?.unwrap_or_default(),
         })
     }
 }
 
-/// Returns the coverage, the lag and the due windows of a scope.
-fn scope_status(backlog: &ScopeBacklog, now_ms: i64) -> ScopeStatus {
+/// Returns the lag of a scope; `None` if nothing is complete. A range that is complete for all surveys is complete for
+/// each single survey.
+fn lag_secs(state: &State, present: PresentTime, scope: Scope) -> Result<Option<i64>, StateError> {
+    let of_scope = present.lag_secs(&state.intervals(scope)?);
+    let of_all = present.lag_secs(&state.intervals(Scope::all(scope.stream))?);
+    Ok(of_scope.into_iter().chain(of_all).min())
+}
+
+/// Returns the coverage and the due windows of a scope.
+fn scope_status(backlog: &ScopeBacklog, lag_secs: Option<i64>, now_ms: i64) -> ScopeStatus {
     let coverage = ScopeCoverage::from_intervals(backlog.scope, &backlog.covered);
     let coverage = coverage.due_again(backlog.due.iter().map(|due| due.window));
     let range = coverage.bounding_range();
@@ -141,7 +153,7 @@ fn scope_status(backlog: &ScopeBacklog, now_ms: i64) -> ScopeStatus {
     ScopeStatus {
         stream: backlog.scope.stream.name(),
         survey_id: backlog.scope.survey_id,
-        lag_secs: lag_secs(&backlog.covered, now_ms),
+        lag_secs,
         complete_from: range.filter(|_| is_windowed).map(|range| Timestamp(range.start_ms)),
         complete_until: range.map(|range| Timestamp(range.end_ms)),
         days: if is_windowed { days(&coverage, now_ms) } else { Vec::new() },

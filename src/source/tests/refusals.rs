@@ -43,17 +43,31 @@ async fn p3_a_404_from_every_list_is_no_empty_result() {
 }
 
 #[tokio::test]
-async fn p3_a_404_from_one_list_is_no_empty_result() {
+async fn p3_a_404_from_one_list_is_empty_unless_it_had_rows() {
     let server = Server::start(|_, target| match target.starts_with("/v1/themes") {
         true => json(404, ""),
         false => page(1, None),
     })
     .await;
-    let source = server.source();
+    let with_rows = |with_rows: &[Stream]| {
+        let known_lists = KnownLists { with_rows: with_rows.to_vec(), ..KnownLists::default() };
+        source(SourceSettings { known_lists, ..server.settings() })
+    };
+    let source = with_rows(&[Stream::Responses]);
     source.probe().await.unwrap();
     assert_eq!(follow(&mut source.walk(responses())).await.unwrap(), ["1", "Null"]);
+    assert_eq!(follow(&mut source.walk(themes())).await.unwrap(), ["NotFound"]);
+    assert!(source.is_taken_as_empty(Stream::Themes) && !source.is_taken_as_empty(Stream::Responses));
+    let source = with_rows(&[Stream::Themes]);
     let error = walk_error(&source, themes()).await;
-    assert!(matches!(&error, SourceError::NotFound { url } if url.contains("/v1/themes")), "{error}");
+    assert!(matches!(&error, SourceError::ListGone { url } if url.contains("/v1/themes")), "{error}");
+    assert!(!source.is_taken_as_empty(Stream::Themes));
+    // One request without a range settles it, and one that is invalid.
+    assert_eq!(server.targets().iter().filter(|target| target.starts_with("/v1/themes")).count(), 6);
+    // No other list answers, and none refuses an invalid request: the address may be wrong.
+    let nothing = Server::start(|_, _| json(404, "")).await;
+    let error = walk_error(&nothing.source(), themes()).await;
+    assert!(matches!(error, SourceError::NotFound { .. }), "{error}");
 }
 
 #[tokio::test]

@@ -40,9 +40,15 @@ struct Page {
 impl Service {
     /// Answers a list call.
     pub(super) async fn list(&self, list: List, uri: &Uri, faults: &Faults) -> Reply {
+        if faults.missing_lists.iter().any(|name| uri.path().ends_with(name.as_str())) {
+            return Reply::error(StatusCode::NOT_FOUND, "not found").struck_by("missing_lists");
+        }
         let query = match ListQuery::parse(list, uri, faults) {
             Ok(query) => query,
-            Err(message) => return Reply::bad_request(&message),
+            Err(message) => {
+                let status = StatusCode::from_u16(faults.invalid_query_status).unwrap_or(StatusCode::BAD_REQUEST);
+                return Reply::error(status, &message);
+            }
         };
         self.pause((faults.latency.per_row_us * query.page_rows as u64).div_ceil(1000)).await;
         if faults.slow_pages.above_rows > 0 && query.page_rows > faults.slow_pages.above_rows {
