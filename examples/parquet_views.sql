@@ -312,7 +312,9 @@ WHERE deleted_at IS NULL AND _vanished_at IS NULL;
 -- A survey that names a question twice: the first of them.
 CREATE OR REPLACE VIEW "question_versions" AS
 WITH defined AS (
-    SELECT *, coalesce(valid_to, TIMESTAMP '9999-12-31 23:59:59.999999') AS ends
+    SELECT
+        survey_id, question_id, question_ordinal, valid_from,
+        coalesce(valid_to, TIMESTAMP '9999-12-31 23:59:59.999999') AS ends
     FROM survey_question_history
     WHERE question_id IS NOT NULL
 ),
@@ -349,13 +351,16 @@ labelled AS (
     GROUP BY question.survey_id, question.question_ordinal, question.valid_from
 )
 SELECT
-    numbered.survey_id, question_id, version, numbered.question_ordinal, question_type, question_text, intro_text,
+    numbered.survey_id, numbered.question_id, version, numbered.question_ordinal, question_type, question_text, intro_text,
     left_label, right_label, options, options_properties, routing_options, begins AS valid_from,
     least(valid_to, shown_until) AS valid_to,
     CASE WHEN version > 1 THEN begins END AS shown_from, shown_until,
     least(valid_to, shown_until) IS NULL AS is_current,
     labelled.option_labels
 FROM numbered
+JOIN survey_question_history AS question
+    ON question.survey_id = numbered.survey_id AND question.question_ordinal = numbered.question_ordinal
+    AND question.valid_from = numbered.valid_from
 LEFT JOIN labelled
     ON labelled.survey_id = numbered.survey_id AND labelled.question_ordinal = numbered.question_ordinal
     AND labelled.valid_from = numbered.valid_from;
@@ -630,21 +635,15 @@ WHERE version IS NOT NULL;
 -- Else it is the label that other answers to the same version have for that index, if all agree.
 -- Else it is not known.
 CREATE OR REPLACE VIEW "current_choices" AS
-WITH answers AS (
-    SELECT
-        response_group_uid, question_id, survey_id, version, created_at, is_skipped, chosen_labels, chosen_indexes
-    FROM answer_versions
-    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT')
-),
-reported AS (
+WITH reported AS (
     SELECT
         survey_id, question_id, version, selected_index,
         CASE WHEN min(label) = max(label) THEN min(label) END AS label
     FROM (
         SELECT
             survey_id, question_id, version, unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index
-        FROM answers
-        WHERE chosen_indexes IS NOT NULL
+        FROM answer_versions
+        WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND chosen_indexes IS NOT NULL
     )
     GROUP BY survey_id, question_id, version, selected_index
     QUALIFY bool_or(count(label) < count(*)) OVER (PARTITION BY survey_id, question_id)
@@ -701,8 +700,8 @@ FROM (
         response_group_uid, question_id, survey_id, version, created_at,
         unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index,
         unnest(range(1, coalesce(len(chosen_labels), len(chosen_indexes)) + 1)) AS choice_ordinal
-    FROM answers
-    WHERE NOT is_skipped
+    FROM answer_versions
+    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND NOT is_skipped
 ) AS part
 LEFT JOIN named
     ON named.survey_id = part.survey_id AND named.question_id = part.question_id
@@ -2669,18 +2668,18 @@ LEFT JOIN surveys AS survey ON survey.id = summed.survey_id;
 -- The figure of a moment is the same whenever it is asked for.
 CREATE OR REPLACE MACRO "figures_as_of"(moment) AS TABLE
 WITH known_questions AS (
-    SELECT * REPLACE (
-        CASE WHEN valid_to <= moment::TIMESTAMP THEN valid_to END AS valid_to,
-        valid_to IS NULL OR valid_to > moment::TIMESTAMP AS is_current
+    SELECT * REPLACE (valid_to IS NULL AS is_current)
+    FROM (
+        SELECT * REPLACE (CASE WHEN valid_to <= moment::TIMESTAMP THEN valid_to END AS valid_to)
+        FROM survey_question_history WHERE valid_from <= moment::TIMESTAMP
     )
-    FROM survey_question_history WHERE valid_from <= moment::TIMESTAMP
 ),
 known_options AS (
-    SELECT * REPLACE (
-        CASE WHEN valid_to <= moment::TIMESTAMP THEN valid_to END AS valid_to,
-        valid_to IS NULL OR valid_to > moment::TIMESTAMP AS is_current
+    SELECT * REPLACE (valid_to IS NULL AS is_current)
+    FROM (
+        SELECT * REPLACE (CASE WHEN valid_to <= moment::TIMESTAMP THEN valid_to END AS valid_to)
+        FROM survey_question_option_history WHERE valid_from <= moment::TIMESTAMP
     )
-    FROM survey_question_option_history WHERE valid_from <= moment::TIMESTAMP
 ),
 current_responses AS MATERIALIZED (
     SELECT response_group_uid, question_id, survey_id, visitor_id, visitor_uuid, question_type, question_text,
@@ -2689,7 +2688,9 @@ current_responses AS MATERIALIZED (
 ),
 question_versions AS (
 WITH defined AS (
-    SELECT *, coalesce(valid_to, TIMESTAMP '9999-12-31 23:59:59.999999') AS ends
+    SELECT
+        survey_id, question_id, question_ordinal, valid_from,
+        coalesce(valid_to, TIMESTAMP '9999-12-31 23:59:59.999999') AS ends
     FROM known_questions
     WHERE question_id IS NOT NULL
 ),
@@ -2726,13 +2727,16 @@ labelled AS (
     GROUP BY question.survey_id, question.question_ordinal, question.valid_from
 )
 SELECT
-    numbered.survey_id, question_id, version, numbered.question_ordinal, question_type, question_text, intro_text,
+    numbered.survey_id, numbered.question_id, version, numbered.question_ordinal, question_type, question_text, intro_text,
     left_label, right_label, options, options_properties, routing_options, begins AS valid_from,
     least(valid_to, shown_until) AS valid_to,
     CASE WHEN version > 1 THEN begins END AS shown_from, shown_until,
     least(valid_to, shown_until) IS NULL AS is_current,
     labelled.option_labels
 FROM numbered
+JOIN known_questions AS question
+    ON question.survey_id = numbered.survey_id AND question.question_ordinal = numbered.question_ordinal
+    AND question.valid_from = numbered.valid_from
 LEFT JOIN labelled
     ON labelled.survey_id = numbered.survey_id AND labelled.question_ordinal = numbered.question_ordinal
     AND labelled.valid_from = numbered.valid_from
@@ -2928,21 +2932,15 @@ SELECT
 FROM placed
 ),
 current_choices AS (
-WITH answers AS (
-    SELECT
-        response_group_uid, question_id, survey_id, version, created_at, is_skipped, chosen_labels, chosen_indexes
-    FROM answer_versions
-    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT')
-),
-reported AS (
+WITH reported AS (
     SELECT
         survey_id, question_id, version, selected_index,
         CASE WHEN min(label) = max(label) THEN min(label) END AS label
     FROM (
         SELECT
             survey_id, question_id, version, unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index
-        FROM answers
-        WHERE chosen_indexes IS NOT NULL
+        FROM answer_versions
+        WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND chosen_indexes IS NOT NULL
     )
     GROUP BY survey_id, question_id, version, selected_index
     QUALIFY bool_or(count(label) < count(*)) OVER (PARTITION BY survey_id, question_id)
@@ -2999,8 +2997,8 @@ FROM (
         response_group_uid, question_id, survey_id, version, created_at,
         unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index,
         unnest(range(1, coalesce(len(chosen_labels), len(chosen_indexes)) + 1)) AS choice_ordinal
-    FROM answers
-    WHERE NOT is_skipped
+    FROM answer_versions
+    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND NOT is_skipped
 ) AS part
 LEFT JOIN named
     ON named.survey_id = part.survey_id AND named.question_id = part.question_id

@@ -26,7 +26,9 @@
 --   is_current: True if this is the current version.
 --   option_labels: Wordings of the options, in their order; NULL for a question without options.
 WITH defined AS (
-    SELECT *, coalesce(valid_to, TIMESTAMP '9999-12-31 23:59:59.999999') AS ends
+    SELECT
+        survey_id, question_id, question_ordinal, valid_from,
+        coalesce(valid_to, TIMESTAMP '9999-12-31 23:59:59.999999') AS ends
     FROM survey_question_history
     WHERE question_id IS NOT NULL
 ),
@@ -63,13 +65,16 @@ labelled AS (
     GROUP BY question.survey_id, question.question_ordinal, question.valid_from
 )
 SELECT
-    numbered.survey_id, question_id, version, numbered.question_ordinal, question_type, question_text, intro_text,
+    numbered.survey_id, numbered.question_id, version, numbered.question_ordinal, question_type, question_text, intro_text,
     left_label, right_label, options, options_properties, routing_options, begins AS valid_from,
     least(valid_to, shown_until) AS valid_to,
     CASE WHEN version > 1 THEN begins END AS shown_from, shown_until,
     least(valid_to, shown_until) IS NULL AS is_current,
     labelled.option_labels
 FROM numbered
+JOIN survey_question_history AS question
+    ON question.survey_id = numbered.survey_id AND question.question_ordinal = numbered.question_ordinal
+    AND question.valid_from = numbered.valid_from
 LEFT JOIN labelled
     ON labelled.survey_id = numbered.survey_id AND labelled.question_ordinal = numbered.question_ordinal
     AND labelled.valid_from = numbered.valid_from

@@ -12,11 +12,7 @@ mod script;
 mod seal;
 mod timer;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch},

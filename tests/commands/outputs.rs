@@ -139,6 +139,7 @@ fn status_shows_coverage_lag_and_runs_without_a_request() {
         sorted_keys(&status),
         [
             "base_url",
+            "clock_in_doubt",
             "clock_skew_ms",
             "drift",
             "drift_unlisted",

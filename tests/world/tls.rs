@@ -258,9 +258,13 @@ fn p11_a_proxy_that_cannot_be_used_is_refused() {
     ];
     for (variable, value) in variables.into_iter().zip(values) {
         let place = Place::new(&service).without_parquet().with_env(variable, value);
-        for command in
-            [["check"].as_slice(), &["sync"], &["verify"], &["plan", "--probe"], &["serve", "--listen", "127.0.0.1:0"]]
-        {
+        for command in [
+            ["check"].as_slice(),
+            &["sync"],
+            &["verify", "--from", "2026-01-01"],
+            &["plan", "--probe"],
+            &["serve", "--listen", "127.0.0.1:0"],
+        ] {
             let done = place.run(command).expect(2);
             let told = format!("{}{}", done.stdout, done.stderr);
             assert!(told.contains(variable) && told.contains("hint: write http://HOST:PORT"), "{command:?}: {told}");

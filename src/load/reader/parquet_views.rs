@@ -17,7 +17,7 @@ use crate::{
 /// Catalog name of the views over Parquet files.
 pub(super) const PARQUET_CATALOG: &str = "parquet";
 /// Name of the file of a partition, and of the file of a table without partitions.
-const PARQUET_FILE: &str = "data.parquet";
+pub(super) const PARQUET_FILE: &str = "data.parquet";
 /// Beginnings of the words with which a query lists views.
 const LISTS: [&str; 6] = ["show", "information_schema", "duckdb_", "pg_", "pragma_", "sqlite_"];
 
@@ -37,7 +37,8 @@ struct ParquetView {
 }
 
 impl ParquetViews {
-    /// Prepares a view for each table over its files, and the views of this program. Queries look names up in `catalog`.
+    /// Prepares a view for each table over its files, and the views of this program. `catalog` is where queries look
+    /// names up.
     pub(super) fn new(root: &Path, catalog: &'static str) -> Result<ParquetViews, LoadError> {
         let view = |name: &str, create_sql| ParquetView { name: name.to_owned(), create_sql, exists: Cell::new(false) };
         let mut views = Vec::new();

@@ -1,10 +1,12 @@
 //! Which statements a reader runs, and which it refuses.
 
+use std::path::PathBuf;
+
 use arrow::{array::AsArray, datatypes::Int64Type, util::pretty::pretty_format_batches};
 use duckdb::Connection;
 use tempfile::TempDir;
 
-use super::*;
+use super::{parquet_views::PARQUET_FILE, *};
 use crate::{
     load::conformance::opened_duckdb,
     schema::{self, quote_identifier},
