@@ -27,7 +27,7 @@ const REFRESH_EVERY_MS: i64 = MINUTE_MS;
 /// A task of the thread.
 #[derive(Debug)]
 enum Task {
-    AfterRun(EndedRun),
+    AfterRun(Box<EndedRun>),
     /// Rewrite the textfile and send pending messages, at this time.
     Refresh(i64),
 }
@@ -61,7 +61,7 @@ impl Notifier {
 
     /// Notifies about a scheduled run that has ended.
     pub fn after_run(&mut self, run: EndedRun) {
-        self.send(Task::AfterRun(run));
+        self.send(Task::AfterRun(Box::new(run)));
     }
 
     /// Rewrites the textfile and sends pending messages, if a minute has passed and the thread has nothing to do.

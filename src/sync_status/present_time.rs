@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(lag_days(time(40, true), &nights), Some(3));
         // This machine's clock was set back behind the scans, or the scans had a clock that was ahead.
         let future = interval(NOW - 9 * DAY_MS, NOW + 2 * DAY_MS, NOW + 2 * DAY_MS);
-        assert_eq!(lag_days(time(0, false), &[future.clone()]), None);
+        assert_eq!(lag_days(time(0, false), std::slice::from_ref(&future)), None);
         assert_eq!(lag_days(time(0, false), &[interval(0, NOW - 9 * DAY_MS, NOW - 9 * DAY_MS), future]), Some(9));
         // A difference of minutes is none.
         assert_eq!(lag_days(time(0, false), &[interval(0, NOW + 60_000, NOW + 60_000)]), Some(0));
