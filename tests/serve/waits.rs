@@ -28,8 +28,11 @@ const FOR_EVER: &str = "[warehouse]\nlock_wait_secs = 3600\n";
 /// What keeps the wait going until it is dropped.
 type Held = Box<dyn Any>;
 
+/// Begins a wait.
+type Hold = fn(&Place) -> Held;
+
 /// Each step that opens a run, and what makes it wait for ever.
-const HOLDS: &[(&str, fn(&Place) -> Held)] = &[
+const HOLDS: &[(&str, Hold)] = &[
     ("an analyst has the DuckDB file", |place| Box::new(Holder::of(place, "reads"))),
     ("another process writes the Parquet folder", |place| locked(&place.parquet().join(".studysync/lock"))),
     ("the key file does not answer", |place| pipe(&place.path("key.txt"))),

@@ -97,23 +97,22 @@ impl Warehouse {
         self.query(&format!("SELECT * {replaced} FROM {view}"))
     }
 
-    /// The scans of tables in the plan of a query: the columns that each reads, and its filters.
+    /// The scans of tables in the plan of a query: the columns that each reads, and its filters. The engine reads the
+    /// plan, which is nested deeper than other readers of JSON accept.
     pub fn scans(&self, sql: &str) -> Vec<[String; 2]> {
-        let mut statement = self.connection.prepare(&format!("EXPLAIN (FORMAT json) {sql}")).unwrap();
-        let plan: String = statement.query_row([], |row| row.get(1)).unwrap();
-        let mut scans = Vec::new();
-        let mut nodes: Vec<serde_json::Value> = vec![serde_json::from_str(&plan).unwrap()];
-        while let Some(node) = nodes.pop() {
-            let about = &node["extra_info"];
-            let is_scan = node["children"].as_array().is_some_and(Vec::is_empty);
-            if is_scan && about["Projections"] != serde_json::Value::Null {
-                let plain = |name: &str| about[name].to_string().replace(' ', "");
-                scans.push([plain("Projections"), plain("Filters")]);
-            }
-            let below = if node.is_array() { node.as_array() } else { node["children"].as_array() };
-            nodes.extend(below.into_iter().flatten().cloned());
-        }
-        scans
+        let plan: String =
+            self.connection.query_row(&format!("EXPLAIN (FORMAT json) {sql}"), [], |row| row.get(1)).unwrap();
+        let part =
+            |name| format!("coalesce(replace(json_extract(value, '$.extra_info.{name}')::VARCHAR, ' ', ''), 'null')");
+        let scans = format!(
+            "SELECT {}, {} FROM json_tree(?::VARCHAR)
+             WHERE type = 'OBJECT' AND json_array_length(value, '$.children') = 0 AND json_exists(value, '$.extra_info.Projections')",
+            part("Projections"),
+            part("Filters")
+        );
+        let mut statement = self.connection.prepare(&scans).unwrap();
+        let rows = statement.query_map([plan], |row| Ok([row.get(0)?, row.get(1)?])).unwrap();
+        rows.map(Result::unwrap).collect()
     }
 
     /// The first value of the first row.

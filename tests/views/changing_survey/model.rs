@@ -61,6 +61,9 @@ fn is_of_the_next(answer: &Answer, current: &Question, next: &Question) -> bool 
     }
 }
 
+/// Survey, question, and the label or the index of an option.
+type ChosenOption = (Option<i64>, i64, Cell, Option<i64>);
+
 impl Known {
     fn versions(&self, id: i64) -> Vec<Version<'_>> {
         let mut versions: Vec<Version> = Vec::new();
@@ -208,7 +211,7 @@ impl Known {
     }
 
     /// Who chose each option.
-    fn choosers(&self) -> BTreeMap<(Option<i64>, i64, Cell, Option<i64>), BTreeSet<&str>> {
+    fn choosers(&self) -> BTreeMap<ChosenOption, BTreeSet<&str>> {
         let mut choosers: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
         for (answer, _, index, label) in self.choices() {
             let index = index.filter(|_| label.is_none());
