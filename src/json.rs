@@ -21,10 +21,12 @@
 //! The scanner reads 2.4 GB/s. Compiled for a processor with AVX2, the fastest library still needs 1.29 times as long.
 //! simd-json does not return the exact texts of values, so its tape is less than half of the work.
 
+mod canonical;
 pub(crate) mod moments;
 mod special_bytes;
 mod values;
 
+pub(crate) use self::canonical::{is_canonical, is_same_value, without_query, write_canonical};
 use self::special_bytes::{CHUNK_BYTES, special_bytes};
 pub(crate) use self::values::{
     Entry, escape_invalid_utf8, is_empty_container, json_in_string, read_boolean, read_digits, read_entries,

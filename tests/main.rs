@@ -28,6 +28,7 @@ mod serve;
 mod service_profile;
 mod simulation;
 mod source;
+mod spellings;
 mod ties;
 mod truth;
 mod users;

@@ -227,6 +227,7 @@ fn summary(report: &RunReport) -> String {
             (counts.rows_read, "read"),
             (counts.inserted, "new"),
             (counts.updated, "changed"),
+            (counts.filled_in, "filled in"),
             (counts.soft_deleted, "of them deleted"),
             (counts.vanished, "vanished"),
             (counts.unchanged, "unchanged"),

@@ -11,7 +11,7 @@ use super::{
     table_builder::TableBuilder,
 };
 use crate::{
-    json::{self, Entry},
+    json::Entry,
     model::{DriftRules, TableBatch},
 };
 
@@ -26,24 +26,6 @@ wire_fields! {
         VideoUrl = "videoUrl",
         UpdatedAt = "updatedAt",
     }
-}
-
-/// Returns a text for the content hash: the members of a recording without the query strings of its links. `None` if no
-/// link has a query string, or if `response` is not an object. The service signs the links anew for every scan, and a
-/// new signature must not count as an edit of the answer.
-pub(super) fn without_signatures(response: &str) -> Option<String> {
-    let mut entries = Vec::new();
-    json::read_entries(response, &mut entries)?;
-    let is_link = |entry: &Entry<'_>| ["downloadUrl", "videoUrl"].contains(&entry.key);
-    let query_start = |entry: &Entry<'_>| entry.value.find('?').filter(|_| is_link(entry));
-    if !entries.iter().any(|entry| query_start(entry).is_some()) {
-        return None;
-    }
-    let without_query = |entry: &Entry<'_>| {
-        let value = query_start(entry).and_then(|query_start| entry.value.get(..query_start)).unwrap_or(entry.value);
-        format!("{}:{value}", entry.key)
-    };
-    Some(entries.iter().map(without_query).collect::<Vec<_>>().join(","))
 }
 
 /// The rows of `response_media`.
@@ -89,28 +71,5 @@ impl<'a> MediaTable<'a> {
 
     pub(super) fn finish_into(self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
         self.table.finish_into(batches)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_new_signature_of_a_link_is_no_edit() {
-        let recording = |link: &str, transcription: &str| {
-            format!(
-                r#"{{"downloadUrl":"{link}","transcription":"{transcription}","uploadId":"u","videoUrl":"https://m/v"}}"#
-            )
-        };
-        let compared = |link: &str, transcription: &str| without_signatures(&recording(link, transcription));
-        let signed = compared("https://m/d?sig=1", "what?");
-        assert!(signed.is_some());
-        assert_eq!(signed, compared("https://m/d?sig=2&at=9", "what?"));
-        assert_ne!(signed, compared("https://m/e?sig=1", "what?"));
-        assert_ne!(signed, compared("https://m/d?sig=1", "what? 2"));
-        assert_eq!(compared("https://m/d", "what?"), None, "the exact text is compared");
-        assert_eq!(without_signatures("[1]"), None);
-        assert_eq!(without_signatures(r#"{"downloadUrl":null}"#), None);
     }
 }

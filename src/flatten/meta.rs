@@ -72,7 +72,7 @@ impl<'a> MetaColumns<'a> {
         drift.drain_fields(record, "meta.screen.", &mut self.size);
         row.bigint("meta_screen_width", width);
         row.bigint("meta_screen_height", height);
-        row.text("meta_extra", self.fields.extra.write());
+        row.json("meta_extra", self.fields.extra.write());
         drift.drain_fields(record, "meta.", &mut self.fields);
         is_object
     }

@@ -22,6 +22,7 @@ use arrow::{
     datatypes::Int64Type,
     error::ArrowError,
 };
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
     json::{self, Entry},
@@ -125,6 +126,14 @@ pub fn flatten_page(stream: Stream, body: &[u8], rules: DriftRules) -> Result<Fl
             Ok(FlatPage { absent: text.map(users::read_absent).unwrap_or_default(), ..flat })
         }
     }
+}
+
+/// Returns the hash of the value of a rejected record: the same however the service spells the JSON. A text that is not
+/// JSON is hashed as it is.
+pub fn reject_hash(reject: &Reject) -> u128 {
+    let mut value = Vec::with_capacity(reject.raw.len());
+    json::write_canonical(&reject.raw, &[], &mut value);
+    xxh3_128(&value)
 }
 
 /// The tables of a stream under construction.

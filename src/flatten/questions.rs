@@ -84,10 +84,10 @@ impl<'a> QuestionTables<'a> {
         row.text("intro_text", texts.intro_text.as_deref());
         row.text("left_label", texts.left_label.as_deref());
         row.text("right_label", texts.right_label.as_deref());
-        row.text("options", fields.json(Wire::Options));
-        row.text("options_properties", fields.json(Wire::OptionsProperties));
-        row.text("routing_options", fields.json(Wire::RoutingOptions));
-        row.text("extra", fields.extra.write());
+        row.json("options", fields.json(Wire::Options));
+        row.json("options_properties", fields.json(Wire::OptionsProperties));
+        row.json("routing_options", fields.json(Wire::RoutingOptions));
+        row.json("extra", fields.extra.write());
         row.end_row(record);
 
         let options = fields.json(Wire::Options).and_then(json::read_items).unwrap_or_default();
@@ -98,7 +98,7 @@ impl<'a> QuestionTables<'a> {
             row.bigint("option_ordinal", Some(option_ordinal));
             row.bigint("question_id", question_id);
             row.text("label", option_label(option).as_deref());
-            row.text("option_json", Some(option));
+            row.json("option_json", Some(option));
             row.end_row(record);
         }
         let stored = without_discarded(entries, &fields.drift, fields.rules);

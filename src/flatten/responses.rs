@@ -10,7 +10,6 @@ use super::{
     attributes::append_attributes,
     drift::DriftLog,
     fields::{Fields, KeyError, wire_fields},
-    media::without_signatures,
     meta::MetaColumns,
     question_type::{QuestionType, report_new_type},
     snapshots::SnapshotTables,
@@ -104,7 +103,7 @@ impl<'a> RecordTables<'a> for ResponseTables<'a> {
         report_new_type(&mut self.drift, record, "questionType", question_type.as_deref());
         self.append_answer(&key, QuestionType::of(question_type.as_deref()));
         self.append_context(&key);
-        self.responses.text("extra", self.fields.extra.write());
+        self.responses.json("extra", self.fields.extra.write());
         self.responses.row_hash();
         self.drift.drain_fields(record, "", &mut self.fields);
         Ok(self.responses.end_row(record))
@@ -144,10 +143,7 @@ impl<'a> ResponseTables<'a> {
         row.text("answer_text", answer.text.as_deref());
         row.double("answer_number", answer.number);
         row.boolean("answer_bool", answer.boolean);
-        match response.filter(|_| question_type == QuestionType::VideoVoice).and_then(without_signatures) {
-            Some(compared) => row.text_compared_as("answer_json", response, &compared),
-            None => row.text("answer_json", response),
-        }
+        row.json("answer_json", response);
         row.boolean("is_skipped", Some(answer.is_skipped));
         row.bigints("selected_indexes", has_indexes.then_some(&self.selected_indexes));
     }
@@ -162,7 +158,7 @@ impl<'a> ResponseTables<'a> {
             fields.add_clash_to_extra(Wire::Meta);
         }
         let metadata = fields.json(Wire::CustomMetadata);
-        row.text("custom_metadata", metadata);
+        row.json("custom_metadata", metadata);
         append_attributes(&mut self.custom_metadata, key.record, metadata, &mut self.entries, |row| key.begin_row(row));
         if let Some(snapshot) = fields.json(Wire::VisitorSnapshot)
             && self.snapshots.add(key, snapshot, &mut self.drift).is_none()

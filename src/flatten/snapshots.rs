@@ -112,7 +112,7 @@ impl<'a> SnapshotTables<'a> {
 
     /// Appends the batches of both tables. Snapshots of one session with equal content become one row.
     pub(super) fn finish_into(mut self, batches: &mut Vec<TableBatch>) -> Result<(), ArrowError> {
-        // The earliest snapshots come first. Of texts with equal content but another order of fields, the first one
+        // The earliest snapshots come first. Of texts with equal values and other spellings, the first one
         // gives the row its key.
         self.snapshots.sort_by_key(|snapshot| (snapshot.key.created_at, snapshot.key.record));
         let mut seen = HashSet::with_capacity(self.snapshots.len());
@@ -147,10 +147,10 @@ fn append_row(row: &mut TableBuilder, key: &AnswerKey, snapshot: &Snapshot, hash
     row.text("visitor_id", snapshot.visitor_id.as_deref());
     row.text("external_user_id", snapshot.external_user_id.as_deref());
     row.text("triggering_event", snapshot.triggering_event.as_deref());
-    row.text("attributes", snapshot.attributes);
-    row.text("event_properties", snapshot.event_properties);
-    row.text("events", snapshot.events);
-    row.text("extra", snapshot.extra.as_deref());
+    row.json("attributes", snapshot.attributes);
+    row.json("event_properties", snapshot.event_properties);
+    row.json("events", snapshot.events);
+    row.json("extra", snapshot.extra.as_deref());
     row.bigint("_row_hash", Some(hash));
     row.end_row(key.record);
 }
@@ -190,18 +190,21 @@ fn content_hash(snapshot: &Snapshot, survey_id: Option<i64>) -> i64 {
         content.bigint(column_name_hash("survey_id"), survey_id);
     }
     let texts = [
-        ("visitor_id", snapshot.visitor_id.as_deref()),
-        ("external_user_id", snapshot.external_user_id.as_deref()),
-        ("triggering_event", snapshot.triggering_event.as_deref()),
+        ("visitor_id", &snapshot.visitor_id),
+        ("external_user_id", &snapshot.external_user_id),
+        ("triggering_event", &snapshot.triggering_event),
+    ];
+    for (name, value) in texts.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))) {
+        content.text(column_name_hash(name), value);
+    }
+    let values = [
         ("attributes", snapshot.attributes),
         ("event_properties", snapshot.event_properties),
         ("events", snapshot.events),
         ("extra", snapshot.extra.as_deref()),
     ];
-    for (name, value) in texts {
-        if let Some(value) = value {
-            content.text(column_name_hash(name), value);
-        }
+    for (name, value) in values.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+        content.written_text(column_name_hash(name), |bytes| json::write_canonical(value, &[], bytes));
     }
     content.hash_64()
 }

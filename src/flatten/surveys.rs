@@ -1,6 +1,6 @@
 //! The stream of surveys: `surveys`, their questions with the options, and their constraints.
 //!
-//! The row hash also covers the exact texts of `questions` and `constraints`, because a changed survey replaces the
+//! The row hash also covers the complete values of `questions` and `constraints`, because a changed survey replaces the
 //! rows of these tables. The hash excludes members that the drift rules discard.
 //!
 //! If `questions` or `constraints` is not a list, or has an item that is not an object, `extra` stores the complete
@@ -135,11 +135,13 @@ impl<'a> RecordTables<'a> for SurveyTables<'a> {
             tables.append_constraint(record, id, ordinal, entries)
         });
         let (fields, row) = (&mut self.fields, &mut self.surveys);
-        row.text("extra", fields.extra.write());
+        row.json("extra", fields.extra.write());
         for field in [Wire::Questions, Wire::Constraints] {
             if let Some(raw) = fields.json(field) {
                 let stored = self.lists_without_discarded.iter().find(|(list, _)| list.slot() == field.slot());
-                row.content.text(column_name_hash(field.name()), stored.map_or(raw, |(_, stored)| stored));
+                let raw = stored.map_or(raw, |(_, stored)| stored);
+                let list = column_name_hash(field.name());
+                row.content.written_text(list, |bytes| json::write_canonical(raw, &[], bytes));
             }
         }
         row.row_hash();
@@ -214,7 +216,7 @@ impl<'a> SurveyTables<'a> {
         }
         row.text("event", fields.text(ConstraintField::Event).as_deref());
         row.double("value", fields.double(ConstraintField::Value));
-        row.text("extra", fields.extra.write());
+        row.json("extra", fields.extra.write());
         row.end_row(record);
         let stored = without_discarded(entries, &fields.drift, fields.rules);
         self.drift.drain_fields(record, "constraints[].", fields);

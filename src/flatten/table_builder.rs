@@ -2,7 +2,8 @@
 //!
 //! The builder also hashes the key and the content of each row of a base table. The contract decides which columns are
 //! content: columns with values as the service sent them (`origin = "wire"`), and the JSON of fields without a column.
-//! Computed columns are not hashed, so that a better computation does not make every row look edited.
+//! Computed columns are not hashed, so that a better computation does not make every row look edited. JSON is hashed in
+//! its canonical spelling, because another order of members or another escape is no edit.
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use arrow::{
 };
 
 use crate::{
+    json::write_canonical,
     model::{RowContent, TableBatch, column_name_hash},
     schema::{Column, ColumnType, RECORD_COLUMN, ROW_HASH_COLUMN, Table, TableKind, table},
 };
@@ -53,6 +55,8 @@ struct ColumnBuilder {
     /// The hash of the column's name, which is hashed together with each value.
     mark: u32,
     hash_target: HashTarget,
+    /// Members with links that the service signs anew for each request.
+    signed_links: &'static [String],
     cells: Cells,
 }
 
@@ -68,6 +72,7 @@ enum HashTarget {
 #[derive(Debug)]
 enum Cells {
     Text(StringBuilder),
+    Json(StringBuilder),
     Bigint(Int64Builder),
     Double(Float64Builder),
     Boolean(BooleanBuilder),
@@ -78,9 +83,8 @@ enum Cells {
 impl Cells {
     fn new(column_type: ColumnType, rows: usize) -> Self {
         match column_type {
-            ColumnType::Text | ColumnType::Json => {
-                Cells::Text(StringBuilder::with_capacity(rows, rows * TEXT_BYTES_GUESS))
-            }
+            ColumnType::Text => Cells::Text(StringBuilder::with_capacity(rows, rows * TEXT_BYTES_GUESS)),
+            ColumnType::Json => Cells::Json(StringBuilder::with_capacity(rows, rows * TEXT_BYTES_GUESS)),
             ColumnType::Bigint => Cells::Bigint(Int64Builder::with_capacity(rows)),
             ColumnType::Double => Cells::Double(Float64Builder::with_capacity(rows)),
             ColumnType::Boolean => Cells::Boolean(BooleanBuilder::with_capacity(rows)),
@@ -94,7 +98,7 @@ impl Cells {
     /// Returns the column without unused memory, because buffered pages are limited by their memory.
     fn finish(&mut self) -> ArrayRef {
         match self {
-            Cells::Text(builder) => shrunk(builder.finish()),
+            Cells::Text(builder) | Cells::Json(builder) => shrunk(builder.finish()),
             Cells::Bigint(builder) => shrunk(builder.finish()),
             Cells::Double(builder) => shrunk(builder.finish()),
             Cells::Boolean(builder) => shrunk(builder.finish()),
@@ -121,33 +125,31 @@ fn hash_target(table: &Table, column: &Column) -> HashTarget {
     }
 }
 
-/// Appends a cell to the next column. `$compared`, which usually is the value itself, goes into the hash that includes
-/// the column, unless `$compared` is `None`.
+/// Declares a method that appends a cell to the next column, and its value to the hash that includes the column.
+/// `$hash` adds the value to the hash: `|hash, column, value|`.
 macro_rules! cell {
-    ($method:ident, $cells:ident, $hash:ident, $value:ty, $borrow:expr, $doc:literal) => {
+    ($method:ident, $cells:ident, $value:ty, $hash:expr, $borrow:expr, $doc:literal) => {
         #[doc = $doc]
         pub(super) fn $method(&mut self, name: &'static str, value: Option<$value>) {
-            cell!(self, name, value, value, $cells, $hash, $borrow);
-        }
-    };
-    ($self:ident, $name:ident, $value:ident, $compared:expr, $cells:ident, $hash:ident, $borrow:expr) => {
-        let Some(column) = $self.columns.get_mut($self.next) else {
-            $self.is_misordered = true;
-            return;
-        };
-        $self.next += 1;
-        if let Some(compared) = $compared {
-            match column.hash_target {
-                HashTarget::Key => $self.key.$hash(column.mark, compared),
-                HashTarget::Content => $self.content.$hash(column.mark, compared),
-                HashTarget::None => {}
+            let Some(column) = self.columns.get_mut(self.next) else {
+                self.is_misordered = true;
+                return;
+            };
+            self.next += 1;
+            let add_to: fn(&mut RowContent, &ColumnBuilder, $value) = $hash;
+            if let Some(value) = value {
+                match column.hash_target {
+                    HashTarget::Key => add_to(&mut self.key, column, value),
+                    HashTarget::Content => add_to(&mut self.content, column, value),
+                    HashTarget::None => {}
+                }
             }
-        }
-        // Every row calls the same code, so checking the first row is enough.
-        $self.is_misordered |= $self.rows == 0 && column.name != $name;
-        match &mut column.cells {
-            Cells::$cells(builder) => builder.append_option($value.map($borrow)),
-            _ => $self.is_misordered = true,
+            // Every row calls the same code, so checking the first row is enough.
+            self.is_misordered |= self.rows == 0 && column.name != name;
+            match &mut column.cells {
+                Cells::$cells(builder) => builder.append_option(value.map($borrow)),
+                _ => self.is_misordered = true,
+            }
         }
     };
 }
@@ -166,27 +168,71 @@ impl TableBuilder {
                 name: &column.name,
                 mark: column_name_hash(&column.name),
                 hash_target: hash_target(table, column),
+                signed_links: &column.signed_links,
                 cells: Cells::new(column.column_type, rows),
             })
             .collect();
         let record = Cells::new(ColumnType::Bigint, rows);
-        columns.push(ColumnBuilder { name: RECORD_COLUMN, mark: 0, hash_target: HashTarget::None, cells: record });
+        columns.push(ColumnBuilder {
+            name: RECORD_COLUMN,
+            mark: 0,
+            hash_target: HashTarget::None,
+            signed_links: &[],
+            cells: record,
+        });
         let (key, content) = Default::default();
         Ok(Self { name, schema: table.flat_schema(), columns, next: 0, rows: 0, is_misordered: false, key, content })
     }
 
-    cell!(text, Text, text, &str, |text| text, "Appends a text or JSON cell.");
-    /// Appends a text or JSON cell. The content hash includes `compared` in place of the value, so the row counts as
-    /// edited only if `compared` has changed.
-    pub(super) fn text_compared_as(&mut self, name: &'static str, value: Option<&str>, compared: &str) {
-        cell!(self, name, value, Some(compared), Text, text, |text| text);
-    }
-
-    cell!(bigint, Bigint, bigint, i64, |number| number, "Appends an integer cell.");
-    cell!(double, Double, double, f64, |number| number, "Appends a double cell.");
-    cell!(boolean, Boolean, boolean, bool, |boolean| boolean, "Appends a boolean cell.");
-    cell!(timestamp, Timestamp, timestamp, i64, |micros| micros, "Appends a timestamp cell, in microseconds.");
-    cell!(bigints, BigintList, bigints, &[i64], list_items, "Appends a cell that is a list of integers.");
+    cell!(text, Text, &str, |hash, column, text| hash.text(column.mark, text), |text| text, "Appends a text cell.");
+    cell!(
+        json,
+        Json,
+        &str,
+        |hash, column, raw| hash.written_text(column.mark, |bytes| write_canonical(raw, column.signed_links, bytes)),
+        |raw| raw,
+        "Appends a cell with the exact text of a JSON value."
+    );
+    cell!(
+        bigint,
+        Bigint,
+        i64,
+        |hash, column, number| hash.bigint(column.mark, number),
+        |number| number,
+        "Appends an integer cell."
+    );
+    cell!(
+        double,
+        Double,
+        f64,
+        |hash, column, number| hash.double(column.mark, number),
+        |number| number,
+        "Appends a double cell."
+    );
+    cell!(
+        boolean,
+        Boolean,
+        bool,
+        |hash, column, boolean| hash.boolean(column.mark, boolean),
+        |boolean| boolean,
+        "Appends a boolean cell."
+    );
+    cell!(
+        timestamp,
+        Timestamp,
+        i64,
+        |hash, column, micros| hash.timestamp(column.mark, micros),
+        |micros| micros,
+        "Appends a timestamp cell, in microseconds."
+    );
+    cell!(
+        bigints,
+        BigintList,
+        &[i64],
+        |hash, column, numbers| hash.bigints(column.mark, numbers),
+        list_items,
+        "Appends a cell that is a list of integers."
+    );
 
     /// Appends the cell `_row_hash` and returns its value.
     pub(super) fn row_hash(&mut self) -> i64 {

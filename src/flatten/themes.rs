@@ -71,7 +71,7 @@ impl<'a> RecordTables<'a> for ThemeTables<'a> {
         row.text("response", fields.text(Wire::Response).as_deref());
         row.text("theme", fields.text(Wire::Theme).as_deref());
         row.text("theme_description", fields.text(Wire::ThemeDescription).as_deref());
-        row.text("extra", fields.extra.write());
+        row.json("extra", fields.extra.write());
         row.row_hash();
         let key_hash = row.end_row(record);
         self.drift.drain_fields(record, "", &mut self.fields);

@@ -109,9 +109,9 @@ impl<'a> RecordTables<'a> for UserTables<'a> {
         row.text("external_user_id", Some(&external_user_id));
         row.text("user_id", fields.text_or_digits(Wire::Id).as_deref());
         row.timestamp("created_at", fields.timestamp(Wire::CreatedAt));
-        row.text("attributes", fields.json(Wire::Attributes));
-        row.text("events", fields.json(Wire::Events));
-        row.text("extra", fields.extra.write());
+        row.json("attributes", fields.json(Wire::Attributes));
+        row.json("events", fields.json(Wire::Events));
+        row.json("extra", fields.extra.write());
         row.row_hash();
         let key_hash = row.end_row(record);
         let (attributes, events) = (fields.json(Wire::Attributes), fields.json(Wire::Events));
@@ -151,7 +151,7 @@ impl<'a> UserTables<'a> {
             row.bigint("count", fields.bigint(EventField::Count));
             row.timestamp("created_at", fields.timestamp(EventField::CreatedAt));
             row.timestamp("updated_at", fields.timestamp(EventField::UpdatedAt));
-            row.text("extra", fields.extra.write());
+            row.json("extra", fields.extra.write());
             row.end_row(record);
             self.drift.drain_fields(record, "events[].", &mut self.event);
         }

@@ -190,7 +190,7 @@ fn unescaped_from<'a>(bytes_max: usize, plain: &str, mut rest: &str) -> DecodedT
 }
 
 /// Reads the text after `\u`. Returns the character, or `None` for a lone surrogate, and the rest of the text.
-fn unicode_escape(rest: &str) -> (Option<char>, &str) {
+pub(super) fn unicode_escape(rest: &str) -> (Option<char>, &str) {
     let Some((unit, after)) = hex_unit(rest) else {
         return (None, rest);
     };

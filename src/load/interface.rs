@@ -101,8 +101,11 @@ pub struct RowCounts {
     /// New rows.
     pub inserted: u64,
     /// Rows that were replaced: the content changed (also by a soft deletion), the row returned after it had vanished,
-    /// it got newly requested columns, or further rows with its key were removed.
+    /// another record with its key became current, or further rows with its key were removed.
     pub updated: u64,
+    /// Rows that only got columns that no earlier scan had requested, after a setting changed. The service changed
+    /// nothing.
+    pub filled_in: u64,
     /// Rows without a change.
     pub unchanged: u64,
     /// Rows that got a `deletedAt`.
@@ -121,20 +124,44 @@ pub struct RowCounts {
 }
 
 impl RowCounts {
-    /// Returns the maximum of each count, to report one result for all warehouses that applied the same scan.
-    #[must_use]
-    pub fn max(&self, other: &RowCounts) -> RowCounts {
+    /// Adds the counts of another scan.
+    pub fn add(&mut self, other: &RowCounts) {
+        self.rows_read += other.rows_read;
+        self.inserted += other.inserted;
+        self.updated += other.updated;
+        self.filled_in += other.filled_in;
+        self.unchanged += other.unchanged;
+        self.soft_deleted += other.soft_deleted;
+        self.vanished += other.vanished;
+        self.withheld += other.withheld;
+        self.rejected += other.rejected;
+        self.collisions += other.collisions;
+        self.outside_window += other.outside_window;
+    }
+
+    /// Returns the counts of the data of one scan that several warehouses applied: every record counts once. A record
+    /// that is changed in one warehouse and new in another, which was added later, is changed. A reject or collision
+    /// that one warehouse knew is known. `withheld` is the largest of all: a person must look at rows that any warehouse
+    /// withheld.
+    pub fn of_warehouses(all: &[RowCounts]) -> RowCounts {
+        let most = |count: fn(&RowCounts) -> u64| all.iter().map(count).max().unwrap_or_default();
+        let least = |count: fn(&RowCounts) -> u64| all.iter().map(count).min().unwrap_or_default();
+        let current = most(|counts| counts.inserted + counts.updated + counts.filled_in + counts.unchanged);
+        let updated = most(|counts| counts.updated);
+        let filled_in = most(|counts| counts.filled_in).min(current - updated);
+        let inserted = most(|counts| counts.inserted).min(current - updated - filled_in);
         RowCounts {
-            rows_read: self.rows_read.max(other.rows_read),
-            inserted: self.inserted.max(other.inserted),
-            updated: self.updated.max(other.updated),
-            unchanged: self.unchanged.max(other.unchanged),
-            soft_deleted: self.soft_deleted.max(other.soft_deleted),
-            vanished: self.vanished.max(other.vanished),
-            withheld: self.withheld.max(other.withheld),
-            rejected: self.rejected.max(other.rejected),
-            collisions: self.collisions.max(other.collisions),
-            outside_window: self.outside_window.max(other.outside_window),
+            rows_read: most(|counts| counts.rows_read),
+            inserted,
+            updated,
+            filled_in,
+            unchanged: current - updated - filled_in - inserted,
+            soft_deleted: most(|counts| counts.soft_deleted),
+            vanished: most(|counts| counts.vanished),
+            withheld: most(|counts| counts.withheld),
+            rejected: least(|counts| counts.rejected),
+            collisions: least(|counts| counts.collisions),
+            outside_window: most(|counts| counts.outside_window),
         }
     }
 }

@@ -5,7 +5,8 @@ use std::{collections::HashSet, path::Path};
 use super::{
     Applied, CoOccurrence, CommitOptions, Differences, ErasureRecord, EventRows, LedgerEntry, LoadError,
     LostRecordings, Mention, Pages, ParseAgain, PeopleFound, RecordingOutcome, Replacement, RunRecord, SearchReport,
-    Stamp, WantedRecordings, persons, scan,
+    Stamp, WantedRecordings, persons,
+    scan::{self, ScanMemory},
     store::{BufferedStore, Store},
     tables::{
         events, ledger, ranges, receipts, recordings, runs,
@@ -35,6 +36,8 @@ pub struct Warehouse {
     /// Only events that were stored up to this time count, in epoch milliseconds. Less than the maximum only during a
     /// replay, which adds all events before the scans.
     reports_until_ms: i64,
+    /// What earlier scans of this process found.
+    memory: ScanMemory,
     /// Number of threads for [`Warehouse::search`].
     threads: usize,
 }
@@ -52,6 +55,7 @@ impl Warehouse {
             lost_uncommitted: false,
             reports: None,
             reports_until_ms: i64::MAX,
+            memory: ScanMemory::default(),
             threads,
         }
     }
@@ -119,7 +123,7 @@ impl Warehouse {
             return Ok(Applied { counts, wrote: false, already_applied: true });
         }
         let before = self.store.changes();
-        let counts = scan::apply(&mut self.store, scan, pages, options.vanish)?;
+        let counts = scan::apply(&mut self.store, &mut self.memory, scan, pages, options.vanish)?;
         if scan.scope.stream == Stream::Surveys {
             let seen = SeenSurveys::of(scan, pages)?;
             self.update_statuses(Some(&seen), Stamp { run_id: &scan.run_id, at_ms: scan.started_ms })?;
@@ -206,6 +210,7 @@ impl Warehouse {
     fn rollback(&mut self) {
         self.lost_uncommitted |= self.uncommitted.take().is_some();
         (self.scans, self.reports) = (None, None);
+        self.memory = ScanMemory::default();
         self.store.rollback();
     }
 

@@ -38,6 +38,18 @@ impl RowContent {
         self.bytes.extend_from_slice(value.as_bytes());
     }
 
+    /// Adds the text that `write` appends to the bytes. Callers write JSON in its canonical spelling, so that texts of
+    /// the same value have the same hash.
+    pub(crate) fn written_text(&mut self, column: u32, write: impl FnOnce(&mut Vec<u8>)) {
+        self.begin(column, b't');
+        let length_at = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; size_of::<u64>()]);
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        let length = (self.bytes.len() - start) as u64;
+        self.bytes.iter_mut().skip(length_at).zip(length.to_le_bytes()).for_each(|(slot, byte)| *slot = byte);
+    }
+
     /// Adds an integer.
     pub(crate) fn bigint(&mut self, column: u32, value: i64) {
         self.begin(column, b'i');

@@ -26,7 +26,7 @@ pub(super) const UNCOMMITTED_ROWS_MAX: u64 = 1_000_000;
 pub(super) struct Committed {
     /// Number of pages of the scan.
     pub pages: u64,
-    /// For each kind of row, the largest count of all warehouses.
+    /// The counts of the data, whatever the number of warehouses: [`RowCounts::of_warehouses`].
     pub counts: RowCounts,
     /// True if the scan changed any warehouse.
     pub wrote: bool,
@@ -157,8 +157,8 @@ fn checkpoint(context: &SyncContext, committed: UncommittedScan) -> Result<Commi
         applied.iter().map(|(name, applied)| (*name, applied.wrote || applied.already_applied)).collect();
     let is_in_a_ledger = acknowledged.iter().any(|(_, is_in_ledger)| *is_in_ledger);
     let scan = &pulled.scan;
-    // Reports the largest count of all warehouses.
-    let counts = applied.iter().fold(RowCounts::default(), |most, (_, applied)| most.max(&applied.counts));
+    let counts: Vec<RowCounts> = applied.iter().map(|(_, applied)| applied.counts).collect();
+    let counts = RowCounts::of_warehouses(&counts);
     if scan.scope.stream == Stream::Users {
         // Reads the spool, which the next step moves away.
         people::remember(&mut context.state(), &pulled.spool, counts.withheld > 0)?;

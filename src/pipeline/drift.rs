@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, HashSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::xxh3_128;
 
-use crate::model::{Drift, DriftFate, DriftKind, FlatPage, Stream};
+use crate::{
+    flatten::reject_hash,
+    model::{Drift, DriftFate, DriftKind, FlatPage, Stream},
+};
 
 /// The maximum number of lines of drift in the text output. The run JSON lists more.
 const LINES_MAX: usize = 20;
@@ -67,7 +69,7 @@ pub(super) fn reports(sources: &BTreeMap<DriftSource, Drift>) -> (Vec<DriftRepor
 #[derive(Debug, Default)]
 pub(super) struct ScanDrift {
     drift: Drift,
-    /// Hashes of the records on pages with drift: of the key, or of the text for a record without a key.
+    /// Hashes of the records on pages with drift: of the key, or of the value for a record without a key.
     seen: HashSet<u128>,
 }
 
@@ -77,7 +79,7 @@ impl ScanDrift {
         if page.drift.is_empty() {
             return;
         }
-        let rejected = page.rejects.iter().map(|reject| xxh3_128(reject.raw.as_bytes()));
+        let rejected = page.rejects.iter().map(reject_hash);
         let mut new_records = 0;
         for record in page.key_hashes.iter().copied().chain(rejected) {
             let is_new = match self.seen.len() < SEEN_MAX {

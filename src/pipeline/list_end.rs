@@ -9,10 +9,10 @@
 use std::{collections::HashSet, path::Path};
 
 use bytes::Bytes;
-use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
     archive::read_pages,
+    flatten::reject_hash,
     model::{FlatPage, PageRequest, Scan, Window},
     source::{Answer, Range},
 };
@@ -34,7 +34,7 @@ const PAGES_MAX: usize = 10_000;
 /// The rows of a list, and their creation times.
 #[derive(Debug, Default)]
 struct Rows {
-    /// Hashes of the rows' keys, discarded records included. A reject has no key: its text is hashed.
+    /// Hashes of the rows' keys, discarded records included. A reject has no key: its value is hashed.
     keys: HashSet<u128>,
     /// Creation times in epoch milliseconds, unsorted. Rows without a time are left out.
     times: Vec<i64>,
@@ -47,7 +47,7 @@ impl Rows {
     fn add(&mut self, scan: &Scan, flat: &FlatPage) {
         self.keys.extend(&flat.key_hashes);
         self.keys.extend(flat.discarded.iter().flat_map(|discarded| &discarded.key_hashes));
-        self.keys.extend(flat.rejects.iter().map(|reject| xxh3_128(reject.raw.as_bytes())));
+        self.keys.extend(flat.rejects.iter().map(reject_hash));
         self.times.extend(moments_of(scan.scope.stream, flat).rows.iter().filter_map(|(at_ms, _)| *at_ms));
     }
 }

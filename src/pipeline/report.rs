@@ -56,17 +56,7 @@ impl StreamReport {
     pub(super) fn add_scan(&mut self, pages: u64, counts: &RowCounts) {
         self.windows += 1;
         self.pages += pages;
-        let mine = &mut self.counts;
-        mine.rows_read += counts.rows_read;
-        mine.inserted += counts.inserted;
-        mine.updated += counts.updated;
-        mine.unchanged += counts.unchanged;
-        mine.soft_deleted += counts.soft_deleted;
-        mine.vanished += counts.vanished;
-        mine.withheld += counts.withheld;
-        mine.rejected += counts.rejected;
-        mine.collisions += counts.collisions;
-        mine.outside_window += counts.outside_window;
+        self.counts.add(counts);
     }
 }
 

@@ -95,6 +95,14 @@ pub struct Column {
     /// The flag that a scan must have to receive the field; `None` if every scan receives it.
     #[serde(default)]
     pub flag: Option<Flag>,
+    /// Fields whose values are links that the service signs anew for each request, so their query strings are not
+    /// compared. In a JSON column, the names of members. In a text column, the name of the field in the column.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signed_links: Vec<String>,
+    /// False for a value that follows only from the spelling of the JSON that the service sent, such as the order of
+    /// members. A difference of such a value is no difference of the row.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub compared: bool,
     /// Whether the values are personal data.
     #[serde(default)]
     pub personal: Personal,
@@ -111,6 +119,10 @@ pub struct Column {
 
 fn yes() -> bool {
     true
+}
+
+fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 impl Column {

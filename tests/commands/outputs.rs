@@ -30,12 +30,13 @@ const RUN_KEYS: [&str; 13] = [
     "drift_unlisted",
     "peak_rss_bytes",
 ];
-const STREAM_KEYS: [&str; 12] = [
+const STREAM_KEYS: [&str; 13] = [
     "windows",
     "pages",
     "rows_read",
     "inserted",
     "updated",
+    "filled_in",
     "unchanged",
     "soft_deleted",
     "vanished",
@@ -72,7 +73,10 @@ fn run_json_has_the_documented_keys_and_consistent_times() {
         for stream in report["streams"].as_object().unwrap().values() {
             assert_eq!(sorted_keys(stream), sorted(STREAM_KEYS));
             let count = |name: &str| stream[name].as_u64().unwrap();
-            assert!(count("rows_read") >= count("inserted") + count("updated") + count("unchanged"), "{stream}");
+            assert!(
+                count("rows_read") >= count("inserted") + count("updated") + count("filled_in") + count("unchanged"),
+                "{stream}"
+            );
         }
         assert_eq!(sorted_keys(&report["requests"]), ["by_status", "bytes", "ties_probed", "total"]);
         let by_status: u64 =

@@ -172,7 +172,7 @@ impl<'a> EventTables<'a> {
         self.append_answer(header.record);
         self.append_visitor();
         let (row, fields) = (&mut self.events, &mut self.fields);
-        row.text("extra", fields.extra.write());
+        row.json("extra", fields.extra.write());
         row.text("raw", body.text.ok());
         let base64 = body.text.err().map(|bytes| STANDARD.encode(bytes));
         row.text("raw_base64", base64.as_deref());
@@ -220,7 +220,7 @@ impl<'a> EventTables<'a> {
             ("custom_metadata", Wire::CustomMetadata),
             ("questions", Wire::Questions),
         ] {
-            row.text(column, fields.json(field).map(unwrap_json).as_deref());
+            row.json(column, fields.json(field).map(unwrap_json).as_deref());
         }
     }
 
@@ -263,7 +263,7 @@ impl<'a> EventTables<'a> {
             question_type.as_deref(),
         );
         append_response(row, fields.json(QuestionField::Response), question_type.as_deref());
-        row.text("extra", fields.extra.write());
+        row.json("extra", fields.extra.write());
         row.end_row(header.record);
         self.drift.drain_fields(header.record, "questions[].", &mut fields);
     }
@@ -322,8 +322,8 @@ fn append_response(row: &mut TableBuilder, response: Option<&str>, question_type
     let text = response.filter(|_| is_text).and_then(scalar_text);
     let parsed = response.filter(|_| text.is_none()).map(unwrap_json);
     let parsed = parsed.filter(|json| matches!(json::shape(json), Shape::List | Shape::Object));
-    row.text("response_json", response);
-    row.text("response_parsed_json", parsed.as_deref());
+    row.json("response_json", response);
+    row.json("response_parsed_json", parsed.as_deref());
     let other_text = || response.and_then(json::read_text).filter(|_| parsed.is_none()).map(|text| text.text);
     row.text("response_text", text.or_else(other_text).as_deref());
     row.double("response_number", response.and_then(json::read_number));

@@ -176,7 +176,7 @@ pub(in crate::load) fn a_scan_without_a_flag_never_blanks_and_one_with_it_enrich
     edited.url = Some("/shop".into());
     edited.os = Some("Plan 9".into());
     let applied = lab.apply(&scan(Stream::Responses, 4, 0, 1, both), &[page(&[edited])]);
-    assert_eq!(applied.counts.updated, 1);
+    assert_eq!(applied.counts, RowCounts { rows_read: 1, filled_in: 1, ..RowCounts::default() });
     assert_eq!(lab.rows(stored), ["green | /shop | Plan 9 | 6"]);
     assert_eq!(lab.count("SELECT count(*) FROM response_history"), 2, "enrichment is no edit");
 }
@@ -217,7 +217,7 @@ pub(in crate::load) fn what_was_sent_unasked_is_stored_once_it_is_asked_for(lab:
     lab.apply(&scan(Stream::Responses, 0, 0, 1, unasked), &[page(std::slice::from_ref(&sent))]);
     assert_eq!(lab.rows("SELECT url, _flags FROM responses"), ["NULL | 0"]);
     let applied = lab.apply(&scan(Stream::Responses, 1, 0, 1, asked), &[page(&[sent])]);
-    assert_eq!(applied.counts.updated, 1);
+    assert_eq!((applied.counts.updated, applied.counts.filled_in), (0, 1));
     assert_eq!(lab.rows("SELECT url FROM responses"), ["/shop"]);
 }
 

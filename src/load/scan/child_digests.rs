@@ -94,7 +94,7 @@ fn add(
     rows: &RecordBatch,
 ) -> Result<(), LoadError> {
     let columns: Vec<&str> = child.flat_columns().map(|column| column.name.as_str()).collect();
-    let contents = value_hashes(&columns, rows)?;
+    let contents = value_hashes(child, &columns, rows)?;
     for (parent, content) in parent_keys(base, child, rows)?.into_iter().zip(contents) {
         let digest = digests.entry(parent).or_default();
         *digest = Digest { rows: digest.rows + 1, contents: digest.contents ^ content };
@@ -127,7 +127,7 @@ pub(super) fn move_with_parents(
     };
     let shared: Vec<&str> =
         child.columns.iter().map(|column| column.name.as_str()).filter(|name| is_shared(name)).collect();
-    let (before, after) = (value_hashes(&shared, old)?, value_hashes(&shared, new)?);
+    let (before, after) = (value_hashes(base, &shared, old)?, value_hashes(base, &shared, new)?);
     let moved = removal_keys(base, &rows_where(base, old, |row| before.get(row) != after.get(row))?, child)?;
     if moved.num_rows() == 0 {
         return Ok(());

@@ -17,8 +17,8 @@ use arrow::{
 
 use crate::{
     json::{
-        Shape, moments::read_timestamp, read_boolean, read_entries, read_integer, read_integers, read_number,
-        read_text, shape,
+        Shape, is_same_value, moments::read_timestamp, read_boolean, read_entries, read_integer, read_integers,
+        read_number, read_text, shape, unescaped,
     },
     schema::{Column, ColumnType, Origin},
 };
@@ -36,9 +36,11 @@ pub(super) struct FieldRows<'t> {
 }
 
 /// The value of a field, with the type of its column.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 enum Value<'a> {
     Text(Cow<'a, str>),
+    /// The text of a JSON value.
+    Json(&'a str),
     Integer(i64),
     Number(f64),
     Boolean(bool),
@@ -47,6 +49,23 @@ enum Value<'a> {
     Integers(Vec<i64>),
     /// The JSON text of a value that does not fit the type of its column.
     Other(&'a str),
+}
+
+impl Value<'_> {
+    /// Returns true if both are the same value. JSON may be spelled differently. `column` is the column of the field.
+    fn is_same(&self, other: &Value<'_>, column: &Column) -> bool {
+        match (self, other) {
+            (Value::Text(one), Value::Text(other)) => one == other,
+            (Value::Integer(one), Value::Integer(other)) | (Value::Moment(one), Value::Moment(other)) => one == other,
+            (Value::Number(one), Value::Number(other)) => one == other,
+            (Value::Boolean(one), Value::Boolean(other)) => one == other,
+            (Value::Integers(one), Value::Integers(other)) => one == other,
+            (Value::Json(one), Value::Json(other)) | (Value::Other(one), Value::Other(other)) => {
+                is_same_value(one, other, &column.signed_links)
+            }
+            _ => false,
+        }
+    }
 }
 
 impl<'t> FieldRows<'t> {
@@ -79,14 +98,21 @@ impl<'t> FieldRows<'t> {
         for (path, (column, values)) in self.columns.iter().filter(|(_, (column, _))| is_compared(column)) {
             let (raw, other_raw) = (rest.get(*path).copied(), other_rest.remove(*path));
             // A field with a column is also in the JSON column if its own column cannot store the complete value.
-            let texts_differ = raw.zip(other_raw).is_some_and(|(raw, other)| raw != other);
+            let texts_differ = raw.zip(other_raw).is_some_and(|(raw, other)| !is_same_value(raw, other, &[]));
             let value = stored_value(column, values, row).or_else(|| parsed_value(column, raw?));
             let other_cell = other.columns.get(*path).and_then(|(_, values)| stored_value(column, values, other_row));
-            if texts_differ || value != other_cell.or_else(|| parsed_value(column, other_raw?)) {
+            let is_same = match (value, other_cell.or_else(|| parsed_value(column, other_raw?))) {
+                (Some(value), Some(other)) => value.is_same(&other, column),
+                (value, other) => value.is_none() && other.is_none(),
+            };
+            if texts_differ || !is_same {
                 return false;
             }
         }
-        rest.iter().filter(|(path, _)| !self.columns.contains_key(path.as_str())).eq(&other_rest)
+        let is_same =
+            |(one, other): ((&String, &&str), (&String, &&str))| one.0 == other.0 && is_same_value(one.1, other.1, &[]);
+        let rest: Vec<_> = rest.iter().filter(|(path, _)| !self.columns.contains_key(path.as_str())).collect();
+        rest.len() == other_rest.len() && rest.into_iter().zip(&other_rest).all(is_same)
     }
 
     /// Returns the fields of a row that are in a JSON column, as JSON texts by path. A field is in a JSON column if it
@@ -110,7 +136,8 @@ impl<'t> FieldRows<'t> {
             fields.insert(path.to_owned(), object);
         }
         for entry in entries {
-            let field = if path.is_empty() { entry.key.to_owned() } else { format!("{path}.{}", entry.key) };
+            let name = unescaped(entry.key).text;
+            let field = if path.is_empty() { name.into_owned() } else { format!("{path}.{name}") };
             if self.split_objects.contains(field.as_str()) && shape(entry.value) == Shape::Object {
                 self.flatten_object(&field, entry.value, fields);
             } else {
@@ -126,7 +153,8 @@ fn stored_value<'a>(column: &Column, values: &'a ArrayRef, row: usize) -> Option
         return None;
     }
     Some(match column.column_type {
-        ColumnType::Text | ColumnType::Json => Value::Text(Cow::Borrowed(values.as_string::<i32>().value(row))),
+        ColumnType::Text => Value::Text(Cow::Borrowed(values.as_string::<i32>().value(row))),
+        ColumnType::Json => Value::Json(values.as_string::<i32>().value(row)),
         ColumnType::Bigint => Value::Integer(values.as_primitive::<Int64Type>().value(row)),
         ColumnType::Double => Value::Number(values.as_primitive::<Float64Type>().value(row)),
         ColumnType::Boolean => Value::Boolean(values.as_boolean().value(row)),
@@ -145,7 +173,7 @@ fn parsed_value<'a>(column: &Column, raw: &'a str) -> Option<Value<'a>> {
         return None;
     }
     let value = match column.column_type {
-        ColumnType::Json => Some(Value::Text(Cow::Borrowed(raw))),
+        ColumnType::Json => Some(Value::Json(raw)),
         ColumnType::Text => read_text(raw).map(|text| Value::Text(text.text)),
         ColumnType::Bigint => read_integer(raw).map(Value::Integer),
         ColumnType::Double => read_number(raw).map(Value::Number),

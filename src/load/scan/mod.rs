@@ -19,6 +19,7 @@ mod classify;
 mod collisions;
 mod fields;
 mod filled_tables;
+mod memory;
 mod pages;
 mod record_set;
 mod records;
@@ -35,11 +36,10 @@ mod verify;
 mod versions;
 mod write;
 
+pub(in crate::load) use memory::ScanMemory;
 pub use pages::Pages;
 pub(in crate::load) use verify::differences;
 pub use verify::{Difference, Differences, Example};
-
-use std::collections::BTreeMap;
 
 use arrow::array::RecordBatch;
 
@@ -51,10 +51,7 @@ use self::{
     write::{ScanWriter, WriteInput, WriteResult},
 };
 use super::{LoadError, RowCounts, VanishPolicy, store::BufferedStore};
-use crate::{
-    model::{Flag, Reject, Scan, Stream},
-    schema::Table,
-};
+use crate::model::{Flag, Scan, Stream};
 
 /// Compares a complete scan with the store, writes the differences, and returns the counts of rows. The caller adds the
 /// row of the ledger and commits the transaction, or rolls it back after an error. `vanish` decides whether missing
@@ -63,6 +60,7 @@ use crate::{
 /// The cost grows with the scan and the stored rows of its window, not with the size of the store.
 pub(in crate::load) fn apply(
     store: &mut BufferedStore,
+    memory: &mut ScanMemory,
     scan: &Scan,
     pages: &dyn Pages,
     vanish: VanishPolicy,
@@ -87,8 +85,8 @@ pub(in crate::load) fn apply(
         };
         write_pages(store, pages, input)?
     };
-    let new = write_rejects(store, scan, staged.base, &staged.rejects, &written.collision_losers)?;
-    let changed = written.counts.inserted + written.counts.updated;
+    let new = write_rejects(store, memory, scan, &staged, &written.collision_losers)?;
+    let changed = written.counts.inserted + written.counts.updated + written.counts.filled_in;
     Ok(RowCounts {
         rows_read: staged.rows_read,
         outside_window: staged.outside_us.len() as u64,
@@ -131,17 +129,19 @@ fn write_pages(store: &mut BufferedStore, pages: &dyn Pages, input: WriteInput<'
 /// without a history of losers become rejects too.
 fn write_rejects(
     store: &mut BufferedStore,
+    memory: &mut ScanMemory,
     scan: &Scan,
-    base: &'static Table,
-    rejects: &BTreeMap<i64, Reject>,
+    staged: &StagedScan,
     collision_losers: &[RecordBatch],
 ) -> Result<RejectCounts, LoadError> {
-    let collision_losers = collisions::as_rejects(base, collision_losers)?;
-    let new = rejects::find_new(
-        store,
-        scan,
-        rejects.iter().chain(collision_losers.iter().map(|(hash, reject)| (hash, reject))),
-    )?;
+    let collision_losers = collisions::as_rejects(staged.base, collision_losers)?;
+    let losers = || collision_losers.iter().map(|(hash, reject)| (hash, reject));
+    let mut new = rejects::find_new(store, scan, staged.rejects.iter().chain(losers()))?;
+    if !new.is_empty() && !memory.are_rejects_current {
+        rejects::upgrade(store)?;
+        memory.are_rejects_current = true;
+        new = rejects::find_new(store, scan, staged.rejects.iter().chain(losers()))?;
+    }
     rejects::write(store, scan, &new)
 }
 

@@ -3,11 +3,11 @@
 use std::cmp::Ordering;
 
 use arrow::{
-    array::{Array as _, DynComparator, RecordBatch, make_comparator},
+    array::{Array as _, AsArray as _, DynComparator, RecordBatch, StringArray, make_comparator},
     compute::SortOptions,
 };
 
-use super::{fields::FieldRows, filled_tables::is_requested};
+use super::{fields::FieldRows, filled_tables::is_requested, value_hashes::TextKind};
 use crate::{
     load::{LoadError, error::invalid_rows, store::number_column},
     model::{FlagSet, Scan},
@@ -29,11 +29,33 @@ pub(super) enum RowDifference {
 
 /// Compares rows of a page with stored rows, in the columns that the scan requested.
 pub(super) struct Comparer<'t> {
-    columns: Vec<(&'t Column, DynComparator)>,
+    columns: Vec<ComparedColumn<'t>>,
     /// The flag bits of each stored row; `None` if the table stores no flags.
     flags: Option<Vec<i64>>,
     fields: FieldRows<'t>,
     stored_fields: FieldRows<'t>,
+}
+
+/// A column of the two batches.
+struct ComparedColumn<'t> {
+    column: &'t Column,
+    compare: DynComparator,
+    /// The scanned and the stored texts of a column in which different texts can be the same value.
+    texts: Option<(TextKind, StringArray, StringArray)>,
+}
+
+impl ComparedColumn<'_> {
+    /// Returns true if the scanned and the stored row have different values in this column.
+    fn differs(&self, row: usize, stored: usize) -> bool {
+        if (self.compare)(row, stored) == Ordering::Equal {
+            return false;
+        }
+        let same = self.texts.as_ref().is_some_and(|(kind, scanned_texts, stored_texts)| {
+            let are_texts = scanned_texts.is_valid(row) && stored_texts.is_valid(stored);
+            are_texts && kind.is_same(self.column, scanned_texts.value(row), stored_texts.value(stored))
+        });
+        !same
+    }
 }
 
 impl<'t> Comparer<'t> {
@@ -51,8 +73,11 @@ impl<'t> Comparer<'t> {
             if [&scanned_values, &stored_values].iter().all(|values| values.null_count() == values.len()) {
                 continue;
             }
-            let comparator = make_comparator(&scanned_values, &stored_values, SortOptions::default());
-            columns.push((column, comparator.map_err(invalid_rows(base))?));
+            let compare = make_comparator(&scanned_values, &stored_values, SortOptions::default());
+            let kind = Some(TextKind::of(base, column)).filter(|kind| *kind != TextKind::Exact);
+            let texts = kind.zip(scanned_values.as_string_opt().zip(stored_values.as_string_opt()));
+            let texts = texts.map(|(kind, (scanned_texts, stored))| (kind, scanned_texts.clone(), stored.clone()));
+            columns.push(ComparedColumn { column, compare: compare.map_err(invalid_rows(base))?, texts });
         }
         let flags = base.column("_flags").map(|column| number_column(stored, &column.name)).transpose()?;
         let flags = flags.map(|flags| flags.iter().map(Option::unwrap_or_default).collect());
@@ -87,8 +112,7 @@ impl<'t> Comparer<'t> {
 
     /// Returns the columns whose values differ, including columns that differ only because fields moved.
     fn differing(&self, row: usize, stored: usize) -> impl Iterator<Item = &'t Column> + use<'_, 't> {
-        let differs = move |compare: &DynComparator| compare(row, stored) != Ordering::Equal;
-        self.columns.iter().filter(move |(_, compare)| differs(compare)).map(|(column, _)| *column)
+        self.columns.iter().filter(move |column| column.differs(row, stored)).map(|column| column.column)
     }
 
     /// Returns true if all fields that both scans requested have the same values as before, but some are in other

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::{
-    array::{Array as _, RecordBatch, TimestampMicrosecondArray},
+    array::{Array as _, ArrayRef, Int64Array, RecordBatch, TimestampMicrosecondArray},
     compute::concat_batches,
 };
 use foldhash::{HashMap, HashMapExt as _, HashSet};
@@ -14,14 +14,17 @@ use foldhash::{HashMap, HashMapExt as _, HashSet};
 use super::{
     records::rows_where,
     staged::{EarliestSnapshot, SESSION_COLUMNS, StagedSnapshots},
-    stamps::{ended_versions, new_rows, not_later_than_scan, rows_of},
+    stamps::{column_of, ended_versions, new_rows, not_later_than_scan, rows_of},
+    value_hashes::content_hashes,
 };
 use crate::{
     load::{
         LoadError,
         contract::contract,
         error::invalid_rows,
-        store::{BufferedStore, Filter, KeySet, TimeRange, number_column, project, removal_columns, time_column},
+        store::{
+            BufferedStore, Filter, KeySet, TableChange, TimeRange, number_column, project, removal_columns, time_column,
+        },
     },
     model::{DAY_MS, Scan, key_hashes},
     schema::{RECORD_COLUMN, ROW_HASH_COLUMN, Table, history_of},
@@ -40,6 +43,9 @@ pub(super) struct NewSnapshots {
     replaced: Vec<RecordBatch>,
     /// The replaced rows whose new snapshot has the same time and other content: the service edited them.
     edited: Vec<RecordBatch>,
+    /// Stored rows with the same content as the scanned snapshot, but another hash: an earlier version of the program
+    /// hashed them in another way. The rows have all columns, and the new hash.
+    rehashed: Vec<RecordBatch>,
 }
 
 /// A snapshot that is to be written.
@@ -89,9 +95,16 @@ impl NewSnapshots {
         self.by_page.is_empty()
     }
 
-    /// Writes the edited rows to the history, and removes all replaced rows and their child rows from the store.
+    /// Writes the edited rows to the history, removes all replaced rows and their child rows from the store, and writes
+    /// the new hashes of rows whose content is the same.
     pub fn remove_replaced(&self, store: &mut BufferedStore, scan: &Scan) -> Result<(), LoadError> {
         let table = contract("visitor_snapshots")?;
+        let mut change = TableChange::new(table);
+        for rows in &self.rehashed {
+            change.remove(rows)?;
+            change.add(rows.clone());
+        }
+        store.change(change)?;
         if let (Some(history), false) = (history_of(&table.name), self.edited.is_empty()) {
             let keys = KeySet::of(removal_columns(table), &self.edited)?;
             let bounds = TimeRange::over(table, &self.edited)?;
@@ -136,9 +149,14 @@ pub(super) fn find(store: &mut BufferedStore, staged: &StagedSnapshots) -> Resul
     let batches = store.rows(table, &columns, &filter)?;
     let stored = stored_by_session(table, &batches)?;
     let (mut replaced, mut edited) = (HashSet::default(), HashSet::default());
+    new.rehashed = rehashed(store, table, &batches, &stored, staged)?;
+    let mut has_same_content = HashSet::default();
+    for rows in &new.rehashed {
+        has_same_content.extend(key_hashes(&SESSION_COLUMNS, rows).map_err(invalid_rows(table))?);
+    }
     for (session, earliest) in &staged.earliest {
         let row = stored.get(session);
-        if row.is_some_and(|row| !row.is_replaced_by(earliest)) {
+        if has_same_content.contains(session) || row.is_some_and(|row| !row.is_replaced_by(earliest)) {
             continue;
         }
         let first_seen_us = row.and_then(|row| row.first_seen_us);
@@ -150,6 +168,41 @@ pub(super) fn find(store: &mut BufferedStore, staged: &StagedSnapshots) -> Resul
     new.replaced = rows_at(table, &batches, &replaced)?;
     new.edited = rows_at(table, &batches, &edited)?;
     Ok(new)
+}
+
+/// Returns the stored rows with the same content as the scanned snapshot of their session, but another hash, with all
+/// columns and the new hash. An earlier version of the program hashed them in another way.
+fn rehashed(
+    store: &mut BufferedStore,
+    table: &'static Table,
+    batches: &[RecordBatch],
+    stored: &HashMap<u128, StoredSnapshot>,
+    staged: &StagedSnapshots,
+) -> Result<Vec<RecordBatch>, LoadError> {
+    let has_other_hash = |(session, row): (&u128, &StoredSnapshot)| {
+        let scanned = staged.earliest.get(session)?;
+        let is_other = scanned.created_us == row.created_us && Some(scanned.content) != row.content;
+        is_other.then_some(row.location)
+    };
+    let keys = rows_at(table, batches, &stored.iter().filter_map(has_other_hash).collect())?;
+    let Some(bounds) = TimeRange::over(table, &keys)? else { return Ok(Vec::new()) };
+    let keys = KeySet::of(removal_columns(table), &keys)?;
+    let mut same = Vec::new();
+    for rows in store.full_rows(table, &Filter::within(Some(bounds)).with_keys(&keys))? {
+        let sessions = key_hashes(&SESSION_COLUMNS, &rows).map_err(invalid_rows(table))?;
+        let contents = content_hashes(table, &rows)?;
+        let scanned = |session: &u128| staged.earliest.get(session).map(|snapshot| snapshot.content);
+        let is_same = |row: usize| sessions.get(row).and_then(scanned) == contents.get(row).copied();
+        let kept = rows_where(table, &rows, is_same)?;
+        let contents = sessions.iter().zip(&contents).filter(|(session, content)| scanned(session) == Some(**content));
+        let hashes: ArrayRef = Arc::new(contents.map(|(_, content)| Some(*content)).collect::<Int64Array>());
+        same.push(rows_of(table, kept.num_rows(), |column| match column.name.as_str() {
+            ROW_HASH_COLUMN => Ok(Some(Arc::clone(&hashes))),
+            name => column_of(table, &kept, name).map(Some),
+        })?);
+    }
+    same.retain(|rows| rows.num_rows() > 0);
+    Ok(same)
 }
 
 /// Returns the rows at these locations (index of batch, index of row), with only the columns that identify a row to

@@ -8,11 +8,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::array::{Array as _, ArrayRef, RecordBatch, StringArray};
 use foldhash::{HashMap, HashMapExt as _, HashSet};
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     filled_tables::{includes_snapshots, is_filled_by},
     records::{Record, records_of, rows_where},
+    rejects,
 };
 use crate::{
     load::{
@@ -33,7 +33,7 @@ pub(in crate::load) struct StagedScan {
     pub records: Vec<Record>,
     /// Number of records of all pages, rejects included.
     pub rows_read: u64,
-    /// Rejects by the xxh3 hash of their text. If several rejects have the same text, the first is kept.
+    /// Rejects by [`rejects::record_hash`]. If several rejects have the same hash, the first is kept.
     pub rejects: BTreeMap<i64, Reject>,
     /// True if at least one record is not JSON.
     pub has_broken_records: bool,
@@ -114,7 +114,8 @@ impl StagedScan {
         self.records.extend(records);
         for reject in &page.rejects {
             self.has_broken_records |= reject.reason == RejectReason::NotJson;
-            self.rejects.entry(reject_hash(reject)).or_insert_with(|| reject.clone());
+            let hash = rejects::record_hash(scan.scope.stream, &reject.raw);
+            self.rejects.entry(hash).or_insert_with(|| reject.clone());
         }
         if let Some(discarded) = &page.discarded {
             self.discarded.extend(&discarded.key_hashes);
@@ -166,11 +167,6 @@ impl StagedSnapshots {
         }
         Ok(())
     }
-}
-
-/// Returns the xxh3 hash of the reject's text, as `i64` because the column `raw_hash` is signed.
-fn reject_hash(reject: &Reject) -> i64 {
-    xxh3_64(reject.raw.as_bytes()).cast_signed()
 }
 
 /// Converts requested keys that the service does not know to rows with only the key column. Fails if the key of the

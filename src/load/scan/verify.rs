@@ -4,7 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use arrow::{array::RecordBatch, util::display::array_value_to_string};
+use arrow::{
+    array::{Array as _, AsArray as _, RecordBatch},
+    util::display::array_value_to_string,
+};
 use foldhash::{HashMap, HashSet};
 
 use super::{
@@ -20,13 +23,14 @@ use super::{
     stored::StoredRows,
 };
 use crate::{
+    json::is_canonical,
     load::{
         LoadError, VanishPolicy,
         error::invalid_rows,
         store::{BufferedStore, Filter, TimeRange, concat_rows, number_column},
     },
-    model::{FlatPage, Scan},
-    schema::{RECORD_COLUMN, ROW_HASH_COLUMN, Table},
+    model::{FlatPage, Scan, Stream},
+    schema::{Column, ColumnType, RECORD_COLUMN, ROW_HASH_COLUMN, Table},
 };
 
 /// How a warehouse differs from the service in one window.
@@ -114,7 +118,7 @@ pub(in crate::load) fn differences(
     comparison.compare_children();
     let new = snapshots::find(store, &staged.snapshots)?;
     comparison.compare_snapshots(&new);
-    let new_rejects = rejects::find_new(store, scan, &staged.rejects)?.len() as u64;
+    let new_rejects = rejects::find_unknown(store, scan, &staged.rejects)?.len() as u64;
     let rejects = staged.rows_read.saturating_sub(staged.records.len() as u64);
     comparison.into_differences(new_rejects, rejects, examples_max)
 }
@@ -167,7 +171,7 @@ impl<'a> Comparison<'a> {
         let vanished = vanished.into_iter().filter_map(|index| stored.rows.get(index)).map(|row| row.key).collect();
         let window = base.partition.is_some().then(|| TimeRange::of(scan.window));
         let filter = match window {
-            None if scan.scope.stream == crate::model::Stream::Users => Filter::all().with_keys(&staged.requested_keys),
+            None if scan.scope.stream == Stream::Users => Filter::all().with_keys(&staged.requested_keys),
             window => Filter::within(window),
         };
         let window_rows = concat_rows(base, &base.full_schema(), &store.full_rows(base, &filter)?)?;
@@ -224,8 +228,9 @@ impl<'a> Comparison<'a> {
                 let mut columns: BTreeSet<&'static str> = differing.iter().map(|column| column.name.as_str()).collect();
                 let stored = self.stored_rows.get(*index);
                 // The stored hash can be wrong although all columns are right. Such a row counts as stale, and the next
-                // scan that is applied writes the right hash.
-                let has_other_hash = stored.filter(|_| !have_only_moved).is_some_and(|stored| {
+                // scan that is applied writes the right hash. A hash of an earlier version is not wrong.
+                let is_comparable = !have_only_moved && !self.may_have_older_hash(*index);
+                let has_other_hash = stored.filter(|_| is_comparable).is_some_and(|stored| {
                     self.options.flags.is_none_or(|flags| flags == stored.flags)
                         && stored.content.is_some_and(|content| contents.get(row) != Some(&content))
                 });
@@ -238,6 +243,18 @@ impl<'a> Comparison<'a> {
             self.keys_by_record.insert((page_number, *record), *key);
         }
         self.returned_children.add_page(page, |record| records.contains(&record))
+    }
+
+    /// Returns true if an earlier version of the program may have computed another hash for the stored row. Earlier
+    /// versions hashed JSON as it was spelled. The hash of a survey covers JSON that no column stores.
+    fn may_have_older_hash(&self, index: usize) -> bool {
+        let is_respelled = |column: &Column| {
+            let texts = self.window_rows.column_by_name(&column.name).and_then(|values| values.as_string_opt::<i32>());
+            let text = texts.filter(|texts| texts.is_valid(index)).map(|texts| texts.value(index));
+            text.is_some_and(|text| !is_canonical(text, &column.signed_links))
+        };
+        let mut json_columns = self.base.content_columns().filter(|column| column.column_type == ColumnType::Json);
+        self.scan.scope.stream == Stream::Surveys || json_columns.any(is_respelled)
     }
 
     /// Counts a row as stale if its child rows differ, once for each child table. Called after the last page.

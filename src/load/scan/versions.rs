@@ -69,13 +69,13 @@ fn write_versions(
     let columns: Vec<&str> = table.flat_columns().map(|column| column.name.as_str()).collect();
     let mut scanned_hashes: HashSet<u128> = HashSet::default();
     for rows in scanned {
-        scanned_hashes.extend(value_hashes(&columns, rows)?);
+        scanned_hashes.extend(value_hashes(table, &columns, rows)?);
     }
     let mut stored_hashes: HashSet<u128> = HashSet::default();
     let mut change = TableChange::new(table);
     for rows in store.full_rows(table, &Filter::all().with_keys(parent_keys))? {
         let rows = current_versions(table, &rows)?;
-        let values = value_hashes(&columns, &rows)?;
+        let values = value_hashes(table, &columns, &rows)?;
         stored_hashes.extend(&values);
         let is_ended = |row: usize| values.get(row).is_some_and(|value| !scanned_hashes.contains(value));
         let ended = rows_where(table, &rows, is_ended)?;
@@ -83,7 +83,7 @@ fn write_versions(
         change.add(closed_versions(table, scan, &ended)?);
     }
     for rows in scanned {
-        let values = value_hashes(&columns, rows)?;
+        let values = value_hashes(table, &columns, rows)?;
         let new = rows_where(table, rows, |row| values.get(row).is_some_and(|value| !stored_hashes.contains(value)))?;
         change.add(opened_versions(table, scan, &new)?);
     }

@@ -235,7 +235,9 @@ impl<'a> ScanWriter<'a> {
             return Ok(());
         }
         self.written.counts.inserted += new.num_rows() as u64;
-        self.written.counts.updated += changes.len() as u64;
+        let filled_in = changes.iter().filter(|change| change.kind == ChangeKind::Enriched).count() as u64;
+        self.written.counts.filled_in += filled_in;
+        self.written.counts.updated += changes.len() as u64 - filled_in;
         let old = self.replaced_rows(&changes)?;
         let mut change = TableChange::new(base);
         change.remove(&old)?;

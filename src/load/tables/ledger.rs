@@ -67,6 +67,7 @@ fn cell<'a>(column: &str, scan: &'a Scan, counts: &RowCounts, proof: Proof) -> C
         "rows_read" => Cell::count(counts.rows_read),
         "inserted" => Cell::count(counts.inserted),
         "updated" => Cell::count(counts.updated),
+        "filled_in" => Cell::count(counts.filled_in),
         "unchanged" => Cell::count(counts.unchanged),
         "soft_deleted" => Cell::count(counts.soft_deleted),
         "vanished" => Cell::count(counts.vanished),
@@ -87,6 +88,8 @@ fn counts(row: Row<'_>) -> Result<RowCounts, LoadError> {
         rows_read: row.count("rows_read")?,
         inserted: row.count("inserted")?,
         updated: row.count("updated")?,
+        // NULL in rows of versions that counted such rows as updated.
+        filled_in: row.integer_or_null("filled_in")?.map_or(0, i64::unsigned_abs),
         unchanged: row.count("unchanged")?,
         soft_deleted: row.count("soft_deleted")?,
         vanished: row.count("vanished")?,
@@ -147,6 +150,7 @@ mod tests {
             rejected: 8,
             collisions: 9,
             outside_window: 10,
+            filled_in: 11,
         }
     }
 

@@ -37,6 +37,12 @@ fn different_rows_have_different_hashes() {
     assert_eq!(distinct.len(), hashes.len());
 }
 
+#[test]
+fn a_written_text_is_hashed_like_a_text() {
+    let written = hash(|content| content.written_text(1, |bytes| bytes.extend_from_slice("é, twice".as_bytes())));
+    assert_eq!(written, hash(|content| content.text(1, "é, twice")));
+}
+
 /// Warehouses store these hashes. If they change, every row looks edited once.
 #[test]
 fn the_encoding_of_values_is_pinned() {

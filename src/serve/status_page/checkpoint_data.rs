@@ -88,6 +88,7 @@ pub(super) struct RunDetails {
 pub(super) struct RowCounts {
     pub inserted: u64,
     pub updated: u64,
+    pub filled_in: u64,
     pub unchanged: u64,
     pub soft_deleted: u64,
     pub vanished: u64,
@@ -220,6 +221,7 @@ impl RowCounts {
         RowCounts {
             inserted: self.inserted + other.inserted,
             updated: self.updated + other.updated,
+            filled_in: self.filled_in + other.filled_in,
             unchanged: self.unchanged + other.unchanged,
             soft_deleted: self.soft_deleted + other.soft_deleted,
             vanished: self.vanished + other.vanished,

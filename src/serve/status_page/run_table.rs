@@ -18,9 +18,10 @@ use super::{
 /// A column with a number of rows: its heading and its value.
 type RowColumn = (&'static str, fn(&RowCounts) -> u64);
 
-const ROW_COLUMNS: [RowColumn; 6] = [
+const ROW_COLUMNS: [RowColumn; 7] = [
     ("New", |rows| rows.inserted),
     ("Changed", |rows| rows.updated),
+    ("Filled in", |rows| rows.filled_in),
     ("Unchanged", |rows| rows.unchanged),
     ("Deleted", |rows| rows.soft_deleted),
     ("Vanished", |rows| rows.vanished),
