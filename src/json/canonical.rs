@@ -165,7 +165,8 @@ impl Writer<'_> {
         self.out.push(b'"');
     }
 
-    /// Writes the character of an escape, and returns the text behind the escape. `escaped` begins behind the backslash.
+    /// Writes the character of an escape, and returns the text behind the escape. `escaped` begins behind the
+    /// backslash.
     fn escape<'t>(&mut self, escaped: &'t str) -> &'t str {
         let mut characters = escaped.chars();
         let character = match characters.next() {

@@ -141,8 +141,8 @@ impl RowCounts {
 
     /// Returns the counts of the data of one scan that several warehouses applied: every record counts once. A record
     /// that is changed in one warehouse and new in another, which was added later, is changed. A reject or collision
-    /// that one warehouse knew is known. `withheld` is the largest of all: a person must look at rows that any warehouse
-    /// withheld.
+    /// that one warehouse knew is known. `withheld` is the largest of all: a person must look at rows that any
+    /// warehouse withheld.
     pub fn of_warehouses(all: &[RowCounts]) -> RowCounts {
         let most = |count: fn(&RowCounts) -> u64| all.iter().map(count).max().unwrap_or_default();
         let least = |count: fn(&RowCounts) -> u64| all.iter().map(count).min().unwrap_or_default();

@@ -30,7 +30,6 @@ use crate::{
     schema::{Table, children_of, history_of, version_tables_of},
 };
 
-/// Why a stored row is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChangeKind {
     /// The content changed at the service.
@@ -56,7 +55,6 @@ struct RowReplacement {
     /// Index of the replaced row in [`OldRows::rows`].
     old: usize,
     kind: ChangeKind,
-    /// True if other stored rows with the same key are removed.
     has_duplicate_rows: bool,
 }
 
