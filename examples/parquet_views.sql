@@ -71,10 +71,10 @@ CREATE OR REPLACE VIEW "response_custom_metadata" AS FROM query(getvariable('stu
 
 -- Earlier versions of rows of responses, as they stood from valid_from until valid_to.
 SET VARIABLE studysync_response_history = (SELECT CASE WHEN count(*) > 0 THEN
-    'SELECT "response_group_uid", "question_id", "survey_id", "visitor_id", "visitor_uuid", "external_user_id", "partner_anonymous_id", "question_type", "question_text", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", make_timestamp(epoch_us("deleted_at")) AS "deleted_at", "answer_text", "answer_number", "answer_bool", "answer_json", "is_skipped", "selected_indexes", "url", "meta_browser", "meta_os", "meta_language", "meta_href", "meta_user_agent", "meta_client_width", "meta_client_height", "meta_screen_width", "meta_screen_height", "meta_extra", "custom_metadata", "extra", "_row_hash", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "reason", make_timestamp(epoch_us("returned_at")) AS "returned_at", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM (SELECT NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "question_id", NULL::BIGINT AS "survey_id", NULL::BIGINT AS "visitor_id", NULL::VARCHAR AS "visitor_uuid", NULL::VARCHAR AS "external_user_id", NULL::VARCHAR AS "partner_anonymous_id", NULL::VARCHAR AS "question_type", NULL::VARCHAR AS "question_text", NULL::TIMESTAMP WITH TIME ZONE AS "created_at", NULL::TIMESTAMP WITH TIME ZONE AS "updated_at", NULL::TIMESTAMP WITH TIME ZONE AS "deleted_at", NULL::VARCHAR AS "answer_text", NULL::DOUBLE AS "answer_number", NULL::BOOLEAN AS "answer_bool", NULL::VARCHAR AS "answer_json", NULL::BOOLEAN AS "is_skipped", NULL::BIGINT[] AS "selected_indexes", NULL::VARCHAR AS "url", NULL::VARCHAR AS "meta_browser", NULL::VARCHAR AS "meta_os", NULL::VARCHAR AS "meta_language", NULL::VARCHAR AS "meta_href", NULL::VARCHAR AS "meta_user_agent", NULL::BIGINT AS "meta_client_width", NULL::BIGINT AS "meta_client_height", NULL::BIGINT AS "meta_screen_width", NULL::BIGINT AS "meta_screen_height", NULL::VARCHAR AS "meta_extra", NULL::VARCHAR AS "custom_metadata", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP WITH TIME ZONE AS "valid_from", NULL::TIMESTAMP WITH TIME ZONE AS "valid_to", NULL::VARCHAR AS "reason", NULL::TIMESTAMP WITH TIME ZONE AS "returned_at", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP WITH TIME ZONE AS "_synced_at" WHERE false UNION ALL BY NAME FROM read_parquet('''
+    'SELECT "response_group_uid", "question_id", "survey_id", "visitor_id", "visitor_uuid", "external_user_id", "partner_anonymous_id", "question_type", "question_text", make_timestamp(epoch_us("created_at")) AS "created_at", make_timestamp(epoch_us("updated_at")) AS "updated_at", make_timestamp(epoch_us("deleted_at")) AS "deleted_at", "answer_text", "answer_number", "answer_bool", "answer_json", "is_skipped", "selected_indexes", "url", "meta_browser", "meta_os", "meta_language", "meta_href", "meta_user_agent", "meta_client_width", "meta_client_height", "meta_screen_width", "meta_screen_height", "meta_extra", "custom_metadata", "extra", "_row_hash", make_timestamp(epoch_us("valid_from")) AS "valid_from", make_timestamp(epoch_us("valid_to")) AS "valid_to", "reason", make_timestamp(epoch_us("collided_with")) AS "collided_with", make_timestamp(epoch_us("returned_at")) AS "returned_at", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at", COLUMNS(''^created_(month|date)$'') FROM (SELECT NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "question_id", NULL::BIGINT AS "survey_id", NULL::BIGINT AS "visitor_id", NULL::VARCHAR AS "visitor_uuid", NULL::VARCHAR AS "external_user_id", NULL::VARCHAR AS "partner_anonymous_id", NULL::VARCHAR AS "question_type", NULL::VARCHAR AS "question_text", NULL::TIMESTAMP WITH TIME ZONE AS "created_at", NULL::TIMESTAMP WITH TIME ZONE AS "updated_at", NULL::TIMESTAMP WITH TIME ZONE AS "deleted_at", NULL::VARCHAR AS "answer_text", NULL::DOUBLE AS "answer_number", NULL::BOOLEAN AS "answer_bool", NULL::VARCHAR AS "answer_json", NULL::BOOLEAN AS "is_skipped", NULL::BIGINT[] AS "selected_indexes", NULL::VARCHAR AS "url", NULL::VARCHAR AS "meta_browser", NULL::VARCHAR AS "meta_os", NULL::VARCHAR AS "meta_language", NULL::VARCHAR AS "meta_href", NULL::VARCHAR AS "meta_user_agent", NULL::BIGINT AS "meta_client_width", NULL::BIGINT AS "meta_client_height", NULL::BIGINT AS "meta_screen_width", NULL::BIGINT AS "meta_screen_height", NULL::VARCHAR AS "meta_extra", NULL::VARCHAR AS "custom_metadata", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP WITH TIME ZONE AS "valid_from", NULL::TIMESTAMP WITH TIME ZONE AS "valid_to", NULL::VARCHAR AS "reason", NULL::TIMESTAMP WITH TIME ZONE AS "collided_with", NULL::TIMESTAMP WITH TIME ZONE AS "returned_at", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP WITH TIME ZONE AS "_synced_at" WHERE false UNION ALL BY NAME FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/response_history/*/data.parquet'', union_by_name = true, hive_partitioning = true))'
 ELSE
-    'SELECT NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "question_id", NULL::BIGINT AS "survey_id", NULL::BIGINT AS "visitor_id", NULL::VARCHAR AS "visitor_uuid", NULL::VARCHAR AS "external_user_id", NULL::VARCHAR AS "partner_anonymous_id", NULL::VARCHAR AS "question_type", NULL::VARCHAR AS "question_text", NULL::TIMESTAMP AS "created_at", NULL::TIMESTAMP AS "updated_at", NULL::TIMESTAMP AS "deleted_at", NULL::VARCHAR AS "answer_text", NULL::DOUBLE AS "answer_number", NULL::BOOLEAN AS "answer_bool", NULL::VARCHAR AS "answer_json", NULL::BOOLEAN AS "is_skipped", NULL::BIGINT[] AS "selected_indexes", NULL::VARCHAR AS "url", NULL::VARCHAR AS "meta_browser", NULL::VARCHAR AS "meta_os", NULL::VARCHAR AS "meta_language", NULL::VARCHAR AS "meta_href", NULL::VARCHAR AS "meta_user_agent", NULL::BIGINT AS "meta_client_width", NULL::BIGINT AS "meta_client_height", NULL::BIGINT AS "meta_screen_width", NULL::BIGINT AS "meta_screen_height", NULL::VARCHAR AS "meta_extra", NULL::VARCHAR AS "custom_metadata", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP AS "valid_from", NULL::TIMESTAMP AS "valid_to", NULL::VARCHAR AS "reason", NULL::TIMESTAMP AS "returned_at", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
+    'SELECT NULL::VARCHAR AS "response_group_uid", NULL::BIGINT AS "question_id", NULL::BIGINT AS "survey_id", NULL::BIGINT AS "visitor_id", NULL::VARCHAR AS "visitor_uuid", NULL::VARCHAR AS "external_user_id", NULL::VARCHAR AS "partner_anonymous_id", NULL::VARCHAR AS "question_type", NULL::VARCHAR AS "question_text", NULL::TIMESTAMP AS "created_at", NULL::TIMESTAMP AS "updated_at", NULL::TIMESTAMP AS "deleted_at", NULL::VARCHAR AS "answer_text", NULL::DOUBLE AS "answer_number", NULL::BOOLEAN AS "answer_bool", NULL::VARCHAR AS "answer_json", NULL::BOOLEAN AS "is_skipped", NULL::BIGINT[] AS "selected_indexes", NULL::VARCHAR AS "url", NULL::VARCHAR AS "meta_browser", NULL::VARCHAR AS "meta_os", NULL::VARCHAR AS "meta_language", NULL::VARCHAR AS "meta_href", NULL::VARCHAR AS "meta_user_agent", NULL::BIGINT AS "meta_client_width", NULL::BIGINT AS "meta_client_height", NULL::BIGINT AS "meta_screen_width", NULL::BIGINT AS "meta_screen_height", NULL::VARCHAR AS "meta_extra", NULL::VARCHAR AS "custom_metadata", NULL::VARCHAR AS "extra", NULL::BIGINT AS "_row_hash", NULL::TIMESTAMP AS "valid_from", NULL::TIMESTAMP AS "valid_to", NULL::VARCHAR AS "reason", NULL::TIMESTAMP AS "collided_with", NULL::TIMESTAMP AS "returned_at", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at", NULL::DATE AS created_month WHERE false'
 END FROM glob(getvariable('studysync_root') || '/response_history/*/data.parquet'));
 CREATE OR REPLACE VIEW "response_history" AS FROM query(getvariable('studysync_response_history'));
 
@@ -260,10 +260,10 @@ CREATE OR REPLACE VIEW "rejects" AS FROM query(getvariable('studysync_rejects'))
 
 -- The ledger: every scan that changed the warehouse, in the same transaction as its rows.
 SET VARIABLE studysync_sync_windows = (SELECT CASE WHEN count(*) > 0 THEN
-    'SELECT "scan_id", "stream", "survey_id", make_timestamp(epoch_us("window_start")) AS "window_start", make_timestamp(epoch_us("window_end")) AS "window_end", "flags", make_timestamp(epoch_us("scanned_at")) AS "scanned_at", "rows_read", "inserted", "updated", "filled_in", "unchanged", "soft_deleted", "vanished", "withheld", "rejected", "collisions", "outside_window", "pages", "end_style", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM (SELECT NULL::VARCHAR AS "scan_id", NULL::VARCHAR AS "stream", NULL::BIGINT AS "survey_id", NULL::TIMESTAMP WITH TIME ZONE AS "window_start", NULL::TIMESTAMP WITH TIME ZONE AS "window_end", NULL::BIGINT AS "flags", NULL::TIMESTAMP WITH TIME ZONE AS "scanned_at", NULL::BIGINT AS "rows_read", NULL::BIGINT AS "inserted", NULL::BIGINT AS "updated", NULL::BIGINT AS "filled_in", NULL::BIGINT AS "unchanged", NULL::BIGINT AS "soft_deleted", NULL::BIGINT AS "vanished", NULL::BIGINT AS "withheld", NULL::BIGINT AS "rejected", NULL::BIGINT AS "collisions", NULL::BIGINT AS "outside_window", NULL::BIGINT AS "pages", NULL::VARCHAR AS "end_style", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP WITH TIME ZONE AS "_synced_at" WHERE false UNION ALL BY NAME FROM read_parquet('''
+    'SELECT "scan_id", "stream", "survey_id", make_timestamp(epoch_us("window_start")) AS "window_start", make_timestamp(epoch_us("window_end")) AS "window_end", "flags", make_timestamp(epoch_us("scanned_at")) AS "scanned_at", "rows_read", "inserted", "updated", "filled_in", "unchanged", "soft_deleted", "vanished", "withheld", "rejected", "collisions", "keys_checked", "outside_window", "pages", "end_style", "_run_id", make_timestamp(epoch_us("_synced_at")) AS "_synced_at" FROM (SELECT NULL::VARCHAR AS "scan_id", NULL::VARCHAR AS "stream", NULL::BIGINT AS "survey_id", NULL::TIMESTAMP WITH TIME ZONE AS "window_start", NULL::TIMESTAMP WITH TIME ZONE AS "window_end", NULL::BIGINT AS "flags", NULL::TIMESTAMP WITH TIME ZONE AS "scanned_at", NULL::BIGINT AS "rows_read", NULL::BIGINT AS "inserted", NULL::BIGINT AS "updated", NULL::BIGINT AS "filled_in", NULL::BIGINT AS "unchanged", NULL::BIGINT AS "soft_deleted", NULL::BIGINT AS "vanished", NULL::BIGINT AS "withheld", NULL::BIGINT AS "rejected", NULL::BIGINT AS "collisions", NULL::BOOLEAN AS "keys_checked", NULL::BIGINT AS "outside_window", NULL::BIGINT AS "pages", NULL::VARCHAR AS "end_style", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP WITH TIME ZONE AS "_synced_at" WHERE false UNION ALL BY NAME FROM read_parquet('''
     || replace(getvariable('studysync_root'), '''', '''''') || '/sync_windows/data.parquet'', union_by_name = true, hive_partitioning = false))'
 ELSE
-    'SELECT NULL::VARCHAR AS "scan_id", NULL::VARCHAR AS "stream", NULL::BIGINT AS "survey_id", NULL::TIMESTAMP AS "window_start", NULL::TIMESTAMP AS "window_end", NULL::BIGINT AS "flags", NULL::TIMESTAMP AS "scanned_at", NULL::BIGINT AS "rows_read", NULL::BIGINT AS "inserted", NULL::BIGINT AS "updated", NULL::BIGINT AS "filled_in", NULL::BIGINT AS "unchanged", NULL::BIGINT AS "soft_deleted", NULL::BIGINT AS "vanished", NULL::BIGINT AS "withheld", NULL::BIGINT AS "rejected", NULL::BIGINT AS "collisions", NULL::BIGINT AS "outside_window", NULL::BIGINT AS "pages", NULL::VARCHAR AS "end_style", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
+    'SELECT NULL::VARCHAR AS "scan_id", NULL::VARCHAR AS "stream", NULL::BIGINT AS "survey_id", NULL::TIMESTAMP AS "window_start", NULL::TIMESTAMP AS "window_end", NULL::BIGINT AS "flags", NULL::TIMESTAMP AS "scanned_at", NULL::BIGINT AS "rows_read", NULL::BIGINT AS "inserted", NULL::BIGINT AS "updated", NULL::BIGINT AS "filled_in", NULL::BIGINT AS "unchanged", NULL::BIGINT AS "soft_deleted", NULL::BIGINT AS "vanished", NULL::BIGINT AS "withheld", NULL::BIGINT AS "rejected", NULL::BIGINT AS "collisions", NULL::BOOLEAN AS "keys_checked", NULL::BIGINT AS "outside_window", NULL::BIGINT AS "pages", NULL::VARCHAR AS "end_style", NULL::VARCHAR AS "_run_id", NULL::TIMESTAMP AS "_synced_at" WHERE false'
 END FROM glob(getvariable('studysync_root') || '/sync_windows/data.parquet'));
 CREATE OR REPLACE VIEW "sync_windows" AS FROM query(getvariable('studysync_sync_windows'));
 
@@ -312,9 +312,7 @@ WHERE deleted_at IS NULL AND _vanished_at IS NULL;
 -- A survey that names a question twice: the first of them.
 CREATE OR REPLACE VIEW "question_versions" AS
 WITH defined AS (
-    SELECT
-        survey_id, question_id, question_ordinal, valid_from,
-        coalesce(valid_to, TIMESTAMP '9999-12-31 23:59:59.999999') AS ends
+    SELECT *, coalesce(valid_to, TIMESTAMP '9999-12-31 23:59:59.999999') AS ends
     FROM survey_question_history
     WHERE question_id IS NOT NULL
 ),
@@ -351,16 +349,13 @@ labelled AS (
     GROUP BY question.survey_id, question.question_ordinal, question.valid_from
 )
 SELECT
-    numbered.survey_id, numbered.question_id, version, numbered.question_ordinal, question_type, question_text, intro_text,
+    numbered.survey_id, question_id, version, numbered.question_ordinal, question_type, question_text, intro_text,
     left_label, right_label, options, options_properties, routing_options, begins AS valid_from,
     least(valid_to, shown_until) AS valid_to,
     CASE WHEN version > 1 THEN begins END AS shown_from, shown_until,
     least(valid_to, shown_until) IS NULL AS is_current,
     labelled.option_labels
 FROM numbered
-JOIN survey_question_history AS question
-    ON question.survey_id = numbered.survey_id AND question.question_ordinal = numbered.question_ordinal
-    AND question.valid_from = numbered.valid_from
 LEFT JOIN labelled
     ON labelled.survey_id = numbered.survey_id AND labelled.question_ordinal = numbered.question_ordinal
     AND labelled.valid_from = numbered.valid_from;
@@ -635,15 +630,21 @@ WHERE version IS NOT NULL;
 -- Else it is the label that other answers to the same version have for that index, if all agree.
 -- Else it is not known.
 CREATE OR REPLACE VIEW "current_choices" AS
-WITH reported AS (
+WITH answers AS (
+    SELECT
+        response_group_uid, question_id, survey_id, version, created_at, is_skipped, chosen_labels, chosen_indexes
+    FROM answer_versions
+    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT')
+),
+reported AS (
     SELECT
         survey_id, question_id, version, selected_index,
         CASE WHEN min(label) = max(label) THEN min(label) END AS label
     FROM (
         SELECT
             survey_id, question_id, version, unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index
-        FROM answer_versions
-        WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND chosen_indexes IS NOT NULL
+        FROM answers
+        WHERE chosen_indexes IS NOT NULL
     )
     GROUP BY survey_id, question_id, version, selected_index
     QUALIFY bool_or(count(label) < count(*)) OVER (PARTITION BY survey_id, question_id)
@@ -700,8 +701,8 @@ FROM (
         response_group_uid, question_id, survey_id, version, created_at,
         unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index,
         unnest(range(1, coalesce(len(chosen_labels), len(chosen_indexes)) + 1)) AS choice_ordinal
-    FROM answer_versions
-    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND NOT is_skipped
+    FROM answers
+    WHERE NOT is_skipped
 ) AS part
 LEFT JOIN named
     ON named.survey_id = part.survey_id AND named.question_id = part.question_id
@@ -2310,6 +2311,39 @@ WHERE held.created_at >= span.first_told
         WHERE held.session = told.session AND held.question_text = told.question_text
     );
 
+-- Keys that several records of the service have had: one record is current, the others are in response_history.
+-- One row: one key (response_group_uid, question_id) that ever collided, also if its records are gone by now.
+-- Order by last_found_at.
+-- Left out: themes with one key; rejects has them, with the reason key_collision.
+-- Times are UTC.
+CREATE OR REPLACE VIEW "key_collisions" AS
+WITH lost AS (
+    SELECT response_group_uid, question_id, created_at, updated_at, answer_json, valid_to, _row_hash,
+        row_number() OVER (PARTITION BY response_group_uid, question_id ORDER BY valid_to DESC, created_at DESC, _row_hash) AS ordinal
+    FROM response_history
+    WHERE reason = 'collision'
+),
+keys AS (
+    SELECT
+        response_group_uid, question_id,
+        count(DISTINCT (created_at, _row_hash)) AS lost_records,
+        min(valid_to) AS first_found_at, max(valid_to) AS last_found_at,
+        any_value(created_at) FILTER (ordinal = 1) AS lost_created_at,
+        any_value(updated_at) FILTER (ordinal = 1) AS lost_updated_at,
+        any_value(answer_json) FILTER (ordinal = 1) AS lost_answer_json
+    FROM lost
+    GROUP BY response_group_uid, question_id
+)
+SELECT
+    keys.response_group_uid, keys.question_id, winner.survey_id, winner.question_text,
+    keys.lost_records, keys.first_found_at, keys.last_found_at,
+    winner.created_at AS current_created_at, winner.updated_at AS current_updated_at, winner.answer_json AS current_answer_json,
+    keys.lost_created_at, keys.lost_updated_at, keys.lost_answer_json
+FROM keys
+LEFT JOIN responses AS winner
+    ON winner.response_group_uid = keys.response_group_uid AND winner.question_id = keys.question_id
+    AND winner._vanished_at IS NULL;
+
 -- The answers as the warehouse knew them at a moment: the data of a report that was made then. Called with moment: A moment, UTC.
 -- Call it as a table: FROM responses_as_of(TIMESTAMP '2026-04-01 00:00:00').
 -- The moment is UTC.
@@ -2668,18 +2702,18 @@ LEFT JOIN surveys AS survey ON survey.id = summed.survey_id;
 -- The figure of a moment is the same whenever it is asked for.
 CREATE OR REPLACE MACRO "figures_as_of"(moment) AS TABLE
 WITH known_questions AS (
-    SELECT * REPLACE (valid_to IS NULL AS is_current)
-    FROM (
-        SELECT * REPLACE (CASE WHEN valid_to <= moment::TIMESTAMP THEN valid_to END AS valid_to)
-        FROM survey_question_history WHERE valid_from <= moment::TIMESTAMP
+    SELECT * REPLACE (
+        CASE WHEN valid_to <= moment::TIMESTAMP THEN valid_to END AS valid_to,
+        valid_to IS NULL OR valid_to > moment::TIMESTAMP AS is_current
     )
+    FROM survey_question_history WHERE valid_from <= moment::TIMESTAMP
 ),
 known_options AS (
-    SELECT * REPLACE (valid_to IS NULL AS is_current)
-    FROM (
-        SELECT * REPLACE (CASE WHEN valid_to <= moment::TIMESTAMP THEN valid_to END AS valid_to)
-        FROM survey_question_option_history WHERE valid_from <= moment::TIMESTAMP
+    SELECT * REPLACE (
+        CASE WHEN valid_to <= moment::TIMESTAMP THEN valid_to END AS valid_to,
+        valid_to IS NULL OR valid_to > moment::TIMESTAMP AS is_current
     )
+    FROM survey_question_option_history WHERE valid_from <= moment::TIMESTAMP
 ),
 current_responses AS MATERIALIZED (
     SELECT response_group_uid, question_id, survey_id, visitor_id, visitor_uuid, question_type, question_text,
@@ -2688,9 +2722,7 @@ current_responses AS MATERIALIZED (
 ),
 question_versions AS (
 WITH defined AS (
-    SELECT
-        survey_id, question_id, question_ordinal, valid_from,
-        coalesce(valid_to, TIMESTAMP '9999-12-31 23:59:59.999999') AS ends
+    SELECT *, coalesce(valid_to, TIMESTAMP '9999-12-31 23:59:59.999999') AS ends
     FROM known_questions
     WHERE question_id IS NOT NULL
 ),
@@ -2727,16 +2759,13 @@ labelled AS (
     GROUP BY question.survey_id, question.question_ordinal, question.valid_from
 )
 SELECT
-    numbered.survey_id, numbered.question_id, version, numbered.question_ordinal, question_type, question_text, intro_text,
+    numbered.survey_id, question_id, version, numbered.question_ordinal, question_type, question_text, intro_text,
     left_label, right_label, options, options_properties, routing_options, begins AS valid_from,
     least(valid_to, shown_until) AS valid_to,
     CASE WHEN version > 1 THEN begins END AS shown_from, shown_until,
     least(valid_to, shown_until) IS NULL AS is_current,
     labelled.option_labels
 FROM numbered
-JOIN known_questions AS question
-    ON question.survey_id = numbered.survey_id AND question.question_ordinal = numbered.question_ordinal
-    AND question.valid_from = numbered.valid_from
 LEFT JOIN labelled
     ON labelled.survey_id = numbered.survey_id AND labelled.question_ordinal = numbered.question_ordinal
     AND labelled.valid_from = numbered.valid_from
@@ -2932,15 +2961,21 @@ SELECT
 FROM placed
 ),
 current_choices AS (
-WITH reported AS (
+WITH answers AS (
+    SELECT
+        response_group_uid, question_id, survey_id, version, created_at, is_skipped, chosen_labels, chosen_indexes
+    FROM answer_versions
+    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT')
+),
+reported AS (
     SELECT
         survey_id, question_id, version, selected_index,
         CASE WHEN min(label) = max(label) THEN min(label) END AS label
     FROM (
         SELECT
             survey_id, question_id, version, unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index
-        FROM answer_versions
-        WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND chosen_indexes IS NOT NULL
+        FROM answers
+        WHERE chosen_indexes IS NOT NULL
     )
     GROUP BY survey_id, question_id, version, selected_index
     QUALIFY bool_or(count(label) < count(*)) OVER (PARTITION BY survey_id, question_id)
@@ -2997,8 +3032,8 @@ FROM (
         response_group_uid, question_id, survey_id, version, created_at,
         unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index,
         unnest(range(1, coalesce(len(chosen_labels), len(chosen_indexes)) + 1)) AS choice_ordinal
-    FROM answer_versions
-    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND NOT is_skipped
+    FROM answers
+    WHERE NOT is_skipped
 ) AS part
 LEFT JOIN named
     ON named.survey_id = part.survey_id AND named.question_id = part.question_id

@@ -15,6 +15,7 @@ mod erase;
 mod flatten;
 mod gate;
 mod harness;
+mod keys;
 mod kills;
 mod nights;
 mod places;

@@ -193,6 +193,7 @@ fn p4_hashes_of_an_earlier_version_are_no_edits() {
     let without_first_seen = |rows: &[crate::harness::Row]| {
         let mut rows = rows.to_vec();
         rows.iter_mut().for_each(|row| drop(row.remove("_first_seen_at")));
+        rows.sort();
         rows
     };
     for ((name, table, stored), (_, _, now)) in before.iter().zip(contents(&place)) {
@@ -205,8 +206,8 @@ fn p4_hashes_of_an_earlier_version_are_no_edits() {
 fn p1_a_new_flag_is_no_changed_data() {
     let service = Service::start(small(600, 20));
     plant(&service, Value::to_string);
-    // The same question, spelled as another number: two records with one key in one window.
-    let twin = r#"{"createdAt":"2026-01-20T10:00:00.000Z","updatedAt":"2026-01-20T09:00:00.000Z","responseGroupUid":"spelled","questionId":4.0,
+    // The same question, spelled as another number: two records with one key and equal times.
+    let twin = r#"{"createdAt":"2026-01-20T10:00:00.000Z","updatedAt":"2026-01-20T10:00:00.000Z","responseGroupUid":"spelled","questionId":4.0,
         "surveyId":5,"questionType":"LIKERT","questionText":"t","response":1,"url":"/twin","meta":{"os":"twin"}}"#;
     service.control().plant(ListName::Responses, twin, None).unwrap();
     let place = Place::new(&service).with_config(&format!("[streams.responses]\nflags = []\n{AGAIN_EVERY_RUN}"));
@@ -222,12 +223,8 @@ fn p1_a_new_flag_is_no_changed_data() {
         assert!(filled > 300, "{name}: {filled}");
         assert_eq!(tables.count("SELECT sum(updated) FROM sync_windows"), 0, "{name}");
         assert_eq!(tables.rows("rejects").len(), 1, "{name}");
-        let losers = "SELECT count(*), any_value(url) FROM response_history WHERE reason = 'collision'";
-        assert_eq!(
-            tables.rows_of(losers),
-            [[Some("1".to_owned()), Some("/twin".to_owned())]],
-            "{name}: it is filled in"
-        );
+        let losers = "SELECT count(*), count(url) FROM response_history WHERE reason = 'collision'";
+        assert_eq!(tables.rows_of(losers), [[Some("1".to_owned()), Some("1".to_owned())]], "{name}: it is filled in");
         assert_eq!(tables.count("SELECT count(*) FROM response_history"), 1, "{name}");
     }
     assert_nothing_changed(&place.report(&["sync"], 0));

@@ -1,7 +1,7 @@
 -- Every version of every answer: what the warehouse knew, and from when until when.
 --
 -- One row: one version of one answer; key (response_group_uid, question_id, version).
--- Left out: the time in which an answer had vanished, records that lost a collision, and people who were erased.
+-- Left out: the time in which an answer had vanished, records that were never current because they lost a collision, and people who were erased.
 -- Times are UTC, and are the starts of the scans that saw the changes. An answer that only gained optional columns has no new version. A
 -- deleted answer has a version for the time in which it is deleted. responses_as_of has the versions of one moment.
 --
@@ -59,7 +59,8 @@ WITH marked AS (
             lag(reason) OVER ended = 'vanished' AND lag(returned_at) OVER ended IS NULL AND lag(valid_to) OVER ended = valid_from, false
         ) AS is_gap
     FROM response_history
-    WHERE reason <> 'collision'
+    -- A record that lost a collision has a version if it was current before.
+    WHERE reason <> 'collision' OR valid_from < valid_to
     WINDOW ended AS (PARTITION BY response_group_uid, question_id ORDER BY valid_to, valid_from, _row_hash)
 ),
 ended AS (
@@ -128,5 +129,5 @@ SELECT
         WHEN survey_id IS DISTINCT FROM survey_before THEN 'moved'
         ELSE 'edited'
     END AS begun_by,
-    reason AS ended_by, survey_before
+    CASE WHEN reason = 'collision' THEN 'edited' ELSE reason END AS ended_by, survey_before
 FROM versions

@@ -1,5 +1,7 @@
 //! The types of the values that a [`super::Warehouse`] takes and returns, apart from Arrow rows.
 
+use std::collections::HashMap;
+
 use arrow::{error::ArrowError, record_batch::RecordBatch};
 
 use crate::model::{FlatEvents, Proof, Scan, ScanId, Stream, Window};
@@ -55,6 +57,15 @@ pub struct CommitOptions {
     pub record_unchanged: bool,
     /// How the scan proved its window complete.
     pub proof: Proof,
+}
+
+/// What [`super::Warehouse::commit`] found when it compared keys over all windows.
+#[derive(Clone, Debug, Default)]
+pub struct CommitFindings {
+    /// The counts of the scans whose counts changed, because rows that they added have the key of another row.
+    pub corrected: HashMap<ScanId, RowCounts>,
+    /// Windows to scan again: the current record of a key has vanished, and another record with the key is there.
+    pub rechecks: Vec<Window>,
 }
 
 /// Policy for rows that a complete scan did not return (promise P4).

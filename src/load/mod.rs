@@ -27,8 +27,8 @@ pub use engine::{ENGINE_BYTES_MIN, EngineOptions, StartedEngine};
 pub use error::LoadError;
 pub use extension::FullTextSearch;
 pub use interface::{
-    Applied, CommitOptions, EventRows, Identity, LedgerEntry, ParseAgain, Replacement, RowCounts, RunRecord,
-    VanishPolicy,
+    Applied, CommitFindings, CommitOptions, EventRows, Identity, LedgerEntry, ParseAgain, Replacement, RowCounts,
+    RunRecord, VanishPolicy,
 };
 pub use json_rows::{json_rows, read_parquet_file};
 pub use lock_wait::LockPatience;

@@ -3,11 +3,11 @@
 use std::{collections::HashSet, path::Path};
 
 use super::{
-    Applied, CoOccurrence, CommitOptions, Differences, ErasureRecord, EventRows, LedgerEntry, LoadError,
-    LostRecordings, Mention, Pages, ParseAgain, PeopleFound, RecordingOutcome, Replacement, RunRecord, SearchReport,
-    Stamp, WantedRecordings, persons,
+    Applied, CoOccurrence, CommitFindings, CommitOptions, Differences, ErasureRecord, EventRows, LedgerEntry,
+    LoadError, LostRecordings, Mention, Pages, ParseAgain, PeopleFound, RecordingOutcome, Replacement, RowCounts,
+    RunRecord, SearchReport, Stamp, WantedRecordings, persons,
     scan::{self, ScanMemory},
-    store::{BufferedStore, Store},
+    store::{BufferedStore, Store, TimeRange},
     tables::{
         events, ledger, ranges, receipts, recordings, runs,
         status_changes::{self, SeenSurveys, StatusReport},
@@ -38,6 +38,8 @@ pub struct Warehouse {
     reports_until_ms: i64,
     /// What earlier scans of this process found.
     memory: ScanMemory,
+    /// What the comparison of keys over all windows found since the last [`Warehouse::commit`].
+    findings: CommitFindings,
     /// Number of threads for [`Warehouse::search`].
     threads: usize,
 }
@@ -56,6 +58,7 @@ impl Warehouse {
             reports: None,
             reports_until_ms: i64::MAX,
             memory: ScanMemory::default(),
+            findings: CommitFindings::default(),
             threads,
         }
     }
@@ -99,8 +102,8 @@ impl Warehouse {
         options: &CommitOptions,
     ) -> Result<Applied, LoadError> {
         let applied = self.apply(scan, pages, options)?;
-        self.commit()?;
-        Ok(applied)
+        let corrected = self.commit()?.corrected.remove(&scan.id);
+        Ok(Applied { counts: corrected.unwrap_or(applied.counts), ..applied })
     }
 
     /// Applies a complete scan and adds its row to the ledger. The changes are durable only after the next commit.
@@ -122,12 +125,17 @@ impl Warehouse {
             let counts = ledger::counts_of(&mut self.store, &scan.id)?.unwrap_or_default();
             return Ok(Applied { counts, wrote: false, already_applied: true });
         }
+        if self.memory.new_keys.is_full() {
+            self.resolve_keys()?;
+        }
         let before = self.store.changes();
+        let collisions = if scan.scope.stream == Stream::Responses { self.check_older_keys()? } else { 0 };
         let counts = scan::apply(&mut self.store, &mut self.memory, scan, pages, options.vanish)?;
         if scan.scope.stream == Stream::Surveys {
             let seen = SeenSurveys::of(scan, pages)?;
             self.update_statuses(Some(&seen), Stamp { run_id: &scan.run_id, at_ms: scan.started_ms })?;
         }
+        let counts = RowCounts { collisions: counts.collisions + collisions, ..counts };
         let wrote = self.store.changes() > before || options.record_unchanged;
         if wrote {
             ledger::add(&mut self.store, scan, &counts, options.proof)?;
@@ -179,15 +187,40 @@ impl Warehouse {
         Ok(())
     }
 
-    /// Makes applied scans durable. A call is cheap if nothing changed.
+    /// Compares the keys of all responses with each other, if a scan of the ledger was applied by a version of the
+    /// program that did not. Returns the number of rows that went to the history as losers of a collision.
+    fn check_older_keys(&mut self) -> Result<u64, LoadError> {
+        let mut collisions = 0;
+        if !self.memory.are_keys_checked && ledger::has_unchecked_keys(&mut self.store)? {
+            collisions = scan::resolve_all(&mut self.store)?;
+            ledger::mark_keys_checked(&mut self.store)?;
+        }
+        self.memory.are_keys_checked = true;
+        Ok(collisions)
+    }
+
+    /// Compares the keys of added rows with all windows, and corrects the counts of their scans.
+    fn resolve_keys(&mut self) -> Result<(), LoadError> {
+        for (scan, correction) in self.memory.new_keys.resolve(&mut self.store)? {
+            if let Some(counts) = ledger::correct(&mut self.store, &scan, correction)? {
+                self.findings.corrected.insert(scan, counts);
+            }
+        }
+        let rechecks = scan::losers_of_vanished(&mut self.store, &mut self.memory)?;
+        self.findings.rechecks.extend(rechecks);
+        Ok(())
+    }
+
+    /// Makes applied scans durable. A call is cheap if nothing changed. Returns what the comparison of keys over all
+    /// windows found.
     ///
     /// # Errors
     /// `RolledBack` if an error rolled back applied scans since the last call: none of these scans is stored. The next
     /// call does not report them again.
-    pub fn commit(&mut self) -> Result<(), LoadError> {
+    pub fn commit(&mut self) -> Result<CommitFindings, LoadError> {
         let committed = self.require_nothing_lost().and_then(|()| self.commit_changes());
         self.lost_uncommitted = false;
-        committed
+        committed.map(|()| std::mem::take(&mut self.findings))
     }
 
     /// Returns `RolledBack` if applied scans were rolled back and the loss was not reported yet.
@@ -198,7 +231,7 @@ impl Warehouse {
     /// Makes all changes durable, applied scans included. An error rolls all of them back.
     fn commit_changes(&mut self) -> Result<(), LoadError> {
         let label = self.uncommitted.as_ref().map_or("tables", |scan| scan.0.as_str()).to_owned();
-        let committed = self.store.commit(&label);
+        let committed = self.resolve_keys().and_then(|()| self.store.commit(&label));
         match &committed {
             Ok(()) => self.uncommitted = None,
             Err(_) => self.rollback(),
@@ -211,6 +244,7 @@ impl Warehouse {
         self.lost_uncommitted |= self.uncommitted.take().is_some();
         (self.scans, self.reports) = (None, None);
         self.memory = ScanMemory::default();
+        self.findings = CommitFindings::default();
         self.store.rollback();
     }
 
@@ -304,7 +338,13 @@ impl Warehouse {
     pub fn replace(&mut self, source: &mut Warehouse, replacement: &Replacement) -> Result<u64, LoadError> {
         source.commit_pending()?;
         self.scans = None;
-        self.change(|store| ranges::replace(store, &mut source.store, replacement))
+        self.change(|store| {
+            let added = ranges::replace(store, &mut source.store, replacement)?;
+            if replacement.stream == Stream::Responses {
+                scan::resolve_range(store, TimeRange::of(replacement.window))?;
+            }
+            Ok(added)
+        })
     }
 
     /// Returns the identifiers that share a row with one of the wanted identifiers, without changing a row.

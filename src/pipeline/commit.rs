@@ -1,13 +1,13 @@
 //! Commits scans. This file defines the order of durable steps (promise P2).
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use futures::future::join_all;
 
 use crate::{
     clock,
     load::{Applied, CommitOptions, LedgerEntry, RowCounts},
-    model::{Activity, Drift, NEEDS_RECHECK_MS, Proof, Scan, Stream},
+    model::{Activity, Drift, NEEDS_RECHECK_MS, Proof, Scan, Scope, Stream, Window},
     state::ScanCheckpoint,
 };
 
@@ -30,6 +30,8 @@ pub(super) struct Committed {
     pub counts: RowCounts,
     /// True if the scan changed any warehouse.
     pub wrote: bool,
+    /// Windows to scan again, because rows with the keys of their records have vanished.
+    pub rechecks: Vec<Window>,
     pub drift: Drift,
 }
 
@@ -118,25 +120,47 @@ pub(super) async fn apply(
 pub(super) async fn commit(
     context: &SyncContext,
     destinations: &[SharedDestination],
-    uncommitted: Vec<UncommittedScan>,
+    mut uncommitted: Vec<UncommittedScan>,
 ) -> Result<Vec<Committed>, PipelineError> {
     let processor = context.budget.processor().await;
     let threads = destinations.iter().map(|destination| {
         let account = context.account.clone();
         destination.work(move |destination| {
             let _busy = account.enter(Activity::Write);
-            destination.commit()
+            Ok((destination.name(), destination.commit()?))
         })
     });
     // Waits for all warehouses, also after a failure.
-    first_error(join_all(threads).await.into_iter())?;
+    let outcomes = join_all(threads).await;
+    let found: Vec<_> = outcomes.iter().flatten().cloned().collect();
+    first_error(outcomes.into_iter().map(|outcome| outcome.map(|_| ())))?;
     drop(processor);
+    for UncommittedScan { pulled, applied, .. } in &mut uncommitted {
+        for (name, found) in &found {
+            let counts = found.corrected.get(&pulled.scan.id);
+            let of_warehouse = applied.iter_mut().filter(|(warehouse, _)| warehouse == name);
+            of_warehouse.zip(counts).for_each(|((_, applied), counts)| applied.counts = *counts);
+        }
+    }
     let context = context.clone();
     blocking(move || {
         let _busy = context.account.enter(Activity::Write);
         let rows: u64 = uncommitted.iter().map(UncommittedScan::rows).sum();
         tracing::debug!(scans = uncommitted.len(), rows, "committed");
-        uncommitted.into_iter().map(|scan| checkpoint(&context, scan)).collect()
+        let is_of_responses = |scan: &UncommittedScan| scan.pulled.scan.scope.stream == Stream::Responses;
+        let rechecked = uncommitted.iter().position(is_of_responses);
+        let committed: Result<Vec<Committed>, _> =
+            uncommitted.into_iter().map(|scan| checkpoint(&context, scan)).collect();
+        let mut committed = committed?;
+        let rechecks: BTreeSet<Window> = found.into_iter().flat_map(|(_, found)| found.rechecks).collect();
+        for window in &rechecks {
+            // If the run ends before it scans the window again, the next run does.
+            context.state().mark_for_recheck(Scope::all(Stream::Responses), *window)?;
+        }
+        if let Some(scan) = rechecked.and_then(|index| committed.get_mut(index)) {
+            scan.rechecks = rechecks.into_iter().collect();
+        }
+        Ok(committed)
     })
     .await?
 }
@@ -176,7 +200,7 @@ fn checkpoint(context: &SyncContext, committed: UncommittedScan) -> Result<Commi
         // No ledger has the scan, because a re-scan changed no row. Its pages add nothing to the archive.
         context.archive.discard(&scan.id)?;
     }
-    Ok(Committed { pages: pulled.proof.pages, counts, wrote, drift })
+    Ok(Committed { pages: pulled.proof.pages, counts, wrote, rechecks: Vec::new(), drift })
 }
 
 /// Returns the checkpoint of a scan. A window that needs a recheck gets [`NEEDS_RECHECK_MS`] as its scan time, so that

@@ -251,6 +251,9 @@ impl Run {
         } else {
             self.findings.add_drift(scope.stream, &committed.drift);
         }
+        for window in committed.rechecks {
+            windows.push_recheck(SyncTask { window, ..task.clone() }, &self.context.progress);
+        }
         match std::mem::take(&mut counts.withheld) {
             // A recheck is impossible for users, who are requested one by one.
             rows if rows > 0 && !is_recheck && scope.stream != Stream::Users => {

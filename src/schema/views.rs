@@ -104,6 +104,7 @@ const VIEWS: &[(&str, &str)] = files!("views":
     "session_stages",
     "response_rates",
     "webhook_mismatches",
+    "key_collisions",
 );
 const MACROS: &[(&str, &str)] = files!("views/macros":
     "responses_as_of",

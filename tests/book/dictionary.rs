@@ -40,6 +40,7 @@ const SUBJECTS: &[Subject] = &[
             "response_question_versions",
             "sessions",
             "open_answers",
+            "key_collisions",
             "search_answers",
         ],
     },

@@ -142,7 +142,7 @@ impl Oracle {
         for (base, children) in CHILDREN {
             let rows = &contents.tables[base];
             let keys: BTreeSet<String> = rows.iter().map(|row| key_text(contract(base), row)).collect();
-            one_row_a_moment(when, base, rows);
+            one_row_a_key(when, base, rows);
             let children = if is_torn { &[] } else { children };
             let held = children_by_owner(contents, base, children);
             let optional = flagged(base);
@@ -242,12 +242,13 @@ fn with_optional(version: &Entity, row: &Row, optional: &BTreeSet<&str>) -> Enti
     version
 }
 
-/// A key is there once. Records of the service that share one are looked up where their creation time says that they
+/// A key of responses is there once. Themes that share a key are looked up where their creation time says that they
 /// are, so of several at different times, which fall into different windows, each has its row.
-fn one_row_a_moment(when: &str, base: &'static str, rows: &[Row]) {
+fn one_row_a_key(when: &str, base: &'static str, rows: &[Row]) {
     let mut seen = BTreeMap::new();
     for row in rows {
-        let first = seen.insert((key_text(contract(base), row), created_us(row)), row);
+        let moment = (base != "responses").then(|| created_us(row));
+        let first = seen.insert((key_text(contract(base), row), moment), row);
         assert!(first.is_none(), "{when}: a key of {base} is there twice: {first:?}\n  and {row:?}");
     }
 }

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{
     load::{
-        Applied, CommitOptions, FullTextSearch, Identity, LoadError, LockPatience, Opening, Place, Reader,
+        Applied, CommitOptions, FullTextSearch, Identity, LoadError, LockPatience, Opening, Place, Reader, RowCounts,
         VanishPolicy, Warehouse,
     },
     model::{Failpoints, FlatPage, Scan},
@@ -74,6 +74,14 @@ impl Lab {
         self.warehouse().commit().unwrap();
         self.warehouse().publish().unwrap();
         applied
+    }
+
+    /// Applies a scan, commits and publishes it. Returns the counts that a run reports.
+    pub(in crate::load) fn apply_and_report(&mut self, scan: &Scan, pages: &[FlatPage]) -> RowCounts {
+        let applied = self.apply_uncommitted(scan, pages);
+        let corrected = self.warehouse().commit().unwrap().corrected;
+        self.warehouse().publish().unwrap();
+        corrected.get(&scan.id).copied().unwrap_or(applied.counts)
     }
 
     /// Applies a scan without a commit.

@@ -5,6 +5,7 @@
 
 pub(super) mod answers;
 pub(super) mod compared;
+pub(super) mod keys;
 mod lab;
 pub(super) mod others;
 pub(super) mod pages;
@@ -39,7 +40,6 @@ macro_rules! conformance_tests {
             answers: p4_another_hash_alone_is_no_edit
             answers: p1_collisions_keep_both_records
             answers: p1_a_stored_row_that_loses_a_collision_is_kept_once
-            answers: p2_records_of_one_key_are_one_row_once_a_scan_has_both
             answers: p2_repeats_at_page_edges_are_one_row
             answers: p1_rows_outside_the_window_are_kept_by_key
             answers: a_scan_of_one_survey_touches_no_other
@@ -62,6 +62,12 @@ macro_rules! conformance_tests {
             safety: a_window_without_rows_is_in_the_ledger_when_asked_for
             safety: the_ledger_gives_back_the_scans
             safety: p10_another_environment_is_refused
+            keys: p2_a_key_in_two_windows_is_one_row_whatever_the_order
+            keys: p2_scans_of_one_commit_leave_one_row_of_a_key
+            keys: p4_a_loser_is_current_once_the_winner_has_vanished
+            keys: p1_an_edit_of_a_loser_is_kept
+            keys: p2_equal_times_are_decided_whatever_the_order_and_the_flags
+            keys: p2_p4_random_keys_have_one_row_each
             compared: p1_a_comparison_tells_what_differs_and_changes_nothing
             compared: p1_a_comparison_sees_children_snapshots_and_rejects
             safety: a_batch_that_does_not_fit_is_refused

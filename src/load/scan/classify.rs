@@ -39,7 +39,7 @@ pub(in crate::load) struct ClassifyOptions {
 /// What becomes of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::load) enum RecordChange {
-    /// Another record of the scan with the same key is current: it was updated or returned later.
+    /// Another record with the same key is current: of this scan, or of another window.
     Superseded,
     /// No stored row has the record's key.
     New,
@@ -80,6 +80,8 @@ pub(in crate::load) struct Classification {
     pub withheld: u64,
     /// Number of current records: one for each key of the scan.
     pub current: u64,
+    /// For the key of each loser, the creation time of the record that won.
+    pub winners: HashMap<u128, i64>,
 }
 
 impl Classification {
@@ -102,6 +104,7 @@ pub(in crate::load) fn classify(records: &[Record], stored: &[StoredRow], option
     let (current, repeated) = current_records(records);
     classification.collision_losers = collision_losers(records, &current, &repeated);
     classification.current = current.len() as u64;
+    classification.winners = winners(records, &current, &classification.collision_losers);
     current.values().for_each(|index| set_change(&mut classification.records, *index, RecordChange::New));
     // Pairs of a current record's index and the index of a stored row with its key.
     let mut rows_of_records: Vec<(usize, usize)> = Vec::new();
@@ -110,8 +113,12 @@ pub(in crate::load) fn classify(records: &[Record], stored: &[StoredRow], option
     let mut in_scope = 0_u64;
     for (index, row) in stored.iter().enumerate() {
         let is_in_scope = options.is_in_scope(row);
-        match current.get(&row.key) {
-            Some(record) => rows_of_records.push((*record, index)),
+        let record = current.get(&row.key).and_then(|index| Some((*index, records.get(*index)?)));
+        match record {
+            Some((record_index, record)) if options.is_row_of(row, record) => {
+                rows_of_records.push((record_index, index))
+            }
+            Some(_) => {}
             None if options.counts_as_missing(row) => missing.push(index),
             None => {}
         }
@@ -152,16 +159,15 @@ fn set_change(changes: &mut [RecordChange], index: usize, change: RecordChange) 
     }
 }
 
-/// Returns, for each key, the index of its current record; and the sorted indexes of all records whose key came more
-/// than once. The current record of a key is the record that was updated last. Of several with this update time, it is
-/// the record that was returned last.
+/// Returns, for each key, the index of its current record, which has the greatest [`Record::precedence`]; and the
+/// sorted indexes of all records whose key came more than once.
 fn current_records(records: &[Record]) -> (HashMap<u128, usize>, Vec<usize>) {
     let mut current = HashMap::with_capacity(records.len());
     let mut repeated = Vec::new();
     for (index, record) in records.iter().enumerate() {
         let Some(before) = current.insert(record.key, index) else { continue };
         repeated.extend([before, index]);
-        let is_newer = |other: &Record| (record.updated_us, index) > (other.updated_us, before);
+        let is_newer = |other: &Record| (record.precedence(), index) > (other.precedence(), before);
         if !records.get(before).is_some_and(is_newer) {
             current.insert(record.key, before);
         }
@@ -183,7 +189,7 @@ fn collision_losers(records: &[Record], current: &HashMap<u128, usize>, repeated
             continue;
         }
         let slot = newest.entry((record.key, record.content)).or_insert(index);
-        let is_newer = |other: &Record| (record.updated_us, index) > (other.updated_us, *slot);
+        let is_newer = |other: &Record| (record.precedence(), index) > (other.precedence(), *slot);
         if records.get(*slot).is_some_and(is_newer) {
             *slot = index;
         }
@@ -191,6 +197,12 @@ fn collision_losers(records: &[Record], current: &HashMap<u128, usize>, repeated
     let mut collision_losers: Vec<usize> = newest.into_values().collect();
     collision_losers.sort_unstable();
     collision_losers
+}
+
+/// Returns, for the key of each loser, the creation time of the current record.
+fn winners(records: &[Record], current: &HashMap<u128, usize>, losers: &[usize]) -> HashMap<u128, i64> {
+    let keys = losers.iter().filter_map(|index| Some(records.get(*index)?.key));
+    keys.filter_map(|key| Some((key, records.get(*current.get(&key)?)?.created_us))).collect()
 }
 
 /// Chooses which of the stored rows of one key stays, and adds the indexes of the others to `duplicate_rows`. Prefers,
@@ -217,6 +229,15 @@ fn row_that_stays<'s>(
 }
 
 impl ClassifyOptions {
+    /// Returns true if the stored row is of the same place as the record with its key: it has the same creation time,
+    /// or the record replaces it. A row of another window, which this scan did not cover, can be another record with
+    /// the same key; [`super::unique_keys`] decides between both.
+    fn is_row_of(&self, row: &StoredRow, record: &Record) -> bool {
+        let is_covered = self.window.is_none_or(|window| window.holds(row.created_us))
+            && self.survey_id.is_none_or(|survey| row.survey_id == Some(survey));
+        row.created_us == record.created_us || is_covered || row.vanished_us.is_some()
+    }
+
     /// Returns true if the row is inside the window and the survey of the scan, and had not vanished before.
     fn is_in_scope(&self, row: &StoredRow) -> bool {
         self.window.is_none_or(|window| window.holds(row.created_us))

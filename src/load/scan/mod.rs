@@ -9,10 +9,10 @@
 //!    Steps 4 and 5 are skipped if no row changes.
 //! 6. Write the rejects that are not stored yet.
 //!
-//! The stored row of a record is searched near the record's creation time. If the service moves a record's creation
-//! time to another window, the record is new in that window and vanishes from the old window. If two records in two
-//! windows have the same key, each has a row until one scan returns both. That scan keeps the row at the creation time
-//! of the current record, and moves the other row to the history.
+//! The stored row of a record is searched near the record's creation time. A record that is new there can have the key
+//! of a row in another window. So before each commit the keys of all new rows are compared with the complete table, and
+//! of rows with one key only the current one stays ([`unique_keys`]). A re-scan finds the records that lost in the
+//! history ([`superseded`]).
 
 mod child_digests;
 mod classify;
@@ -20,6 +20,7 @@ mod collisions;
 mod fields;
 mod filled_tables;
 mod memory;
+mod page_comparison;
 mod pages;
 mod record_set;
 mod records;
@@ -30,7 +31,9 @@ mod snapshots;
 mod staged;
 mod stamps;
 mod stored;
+mod superseded;
 mod surveys;
+mod unique_keys;
 mod value_hashes;
 mod verify;
 mod versions;
@@ -38,6 +41,8 @@ mod write;
 
 pub(in crate::load) use memory::ScanMemory;
 pub use pages::Pages;
+pub(in crate::load) use superseded::losers_of_vanished;
+pub(in crate::load) use unique_keys::{CountCorrection, resolve_all, resolve_range};
 pub(in crate::load) use verify::differences;
 pub use verify::{Difference, Differences, Example};
 
@@ -68,7 +73,9 @@ pub(in crate::load) fn apply(
     let staged = stage(scan, pages)?;
     versions::backfill_missing(store, staged.base)?;
     let stored = StoredRows::read(store, scan, &staged)?;
-    let classification = classify(&staged.records, &stored.rows, &classify_options(scan, &staged, vanish));
+    let mut classification = classify(&staged.records, &stored.rows, &classify_options(scan, &staged, vanish));
+    superseded::mark(store, scan, &staged, &mut classification)?;
+    memory.new_keys.note(scan, &staged, &classification);
     let snapshots = snapshots::find(store, &staged.snapshots)?;
     snapshots.remove_replaced(store, scan)?;
     let written = if classification.changes_nothing() && snapshots.is_empty() {
@@ -85,6 +92,7 @@ pub(in crate::load) fn apply(
         };
         write_pages(store, pages, input)?
     };
+    superseded::note_vanished(memory, staged.base, &written.vanished)?;
     let new = write_rejects(store, memory, scan, &staged, &written.collision_losers)?;
     let changed = written.counts.inserted + written.counts.updated + written.counts.filled_in;
     Ok(RowCounts {
@@ -116,9 +124,10 @@ fn write_pages(store: &mut BufferedStore, pages: &dyn Pages, input: WriteInput<'
         }
         Stream::Users => versions::write(store, scan, base, &written, &vanished()?)?,
         Stream::Responses => {
-            let collision_losers = std::mem::take(&mut written.collision_losers);
+            let losers = std::mem::take(&mut written.collision_losers);
+            let winners = &classification.winners;
             written.counts.collisions =
-                collisions::write_to_history(store, scan, base, &collision_losers, &written.edited)?;
+                collisions::write_to_history(store, scan, base, &losers, &written.stored_losers, winners)?;
         }
         Stream::Themes => {}
     }

@@ -5,11 +5,14 @@ use arrow::{
     compute::filter_record_batch,
 };
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use crate::{
+    json::write_canonical,
     load::{
         LoadError,
         error::invalid_rows,
-        store::{number_column, time_column},
+        store::{number_column, text_column, time_column},
     },
     model::{FlatPage, key_hashes},
     schema::{ROW_HASH_COLUMN, Table},
@@ -26,6 +29,17 @@ pub(in crate::load) struct Record {
     pub created_us: i64,
     /// When the service last changed the record, epoch microseconds; [`NEVER_US`] if unknown.
     pub updated_us: i64,
+    /// Hash of the answer alone, which is the same whatever flags the scan had; 0 in tables without answers.
+    pub answer: i64,
+}
+
+impl Record {
+    /// Returns the value by which records with the same key are compared: the current record has the greatest. It was
+    /// updated last; of several, it was created last. The hashes decide between records with equal times, so that the
+    /// order in which the service returns them does not matter.
+    pub fn precedence(&self) -> (i64, i64, i64, i64) {
+        (self.updated_us, self.created_us, self.answer, self.content)
+    }
 }
 
 /// A stored row, reduced to key, hash and state.
@@ -47,7 +61,9 @@ pub(in crate::load) struct StoredRow {
 }
 
 /// Update time of records without an update time: earlier than every other.
-const NEVER_US: i64 = i64::MIN;
+pub(super) const NEVER_US: i64 = i64::MIN;
+/// The column with the answer, which every scan requests.
+const ANSWER_COLUMN: &str = "answer_json";
 
 /// Reads the records of a page that have a row in the base table, in page order. Fails if the number of key hashes of
 /// the page differs from the number of these rows.
@@ -61,17 +77,26 @@ pub(super) fn records_of(base: &Table, page: &FlatPage) -> Result<Vec<Record>, L
     let contents = number_column(rows, ROW_HASH_COLUMN)?.values();
     let created = base.partition.as_deref().map(|column| time_column(rows, column)).transpose()?;
     let updated = base.column("updated_at").map(|column| time_column(rows, &column.name)).transpose()?;
+    let answers = base.column(ANSWER_COLUMN).map(|column| text_column(rows, &column.name)).transpose()?;
+    let mut spelled = Vec::new();
+    let mut answer_hash = |row: usize| {
+        let answer = answers.filter(|answers| answers.is_valid(row)).map(|answers| answers.value(row))?;
+        spelled.clear();
+        write_canonical(answer, &[], &mut spelled);
+        Some(xxh3_64(&spelled).cast_signed())
+    };
     let record = |(row, (key, content)): (usize, (&u128, &i64))| Record {
         key: *key,
         content: *content,
         created_us: value(created, row).unwrap_or(0),
         updated_us: value(updated, row).unwrap_or(NEVER_US),
+        answer: answer_hash(row).unwrap_or(0),
     };
     Ok(page.key_hashes.iter().zip(contents).enumerate().map(record).collect())
 }
 
 /// Returns the value of a column in a row; `None` if the value is NULL, or if there is no column.
-fn value<T: ArrowPrimitiveType>(column: Option<&PrimitiveArray<T>>, row: usize) -> Option<T::Native> {
+pub(super) fn value<T: ArrowPrimitiveType>(column: Option<&PrimitiveArray<T>>, row: usize) -> Option<T::Native> {
     column.filter(|column| column.is_valid(row)).map(|column| column.value(row))
 }
 

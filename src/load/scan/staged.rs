@@ -1,7 +1,7 @@
 //! Summary of a scan without its rows: keys and hashes of its records, its rejects, and the earliest snapshot of each
 //! session.
 //!
-//! The summary takes about 48 bytes for each record. The rows stay in the pages, and are read again when they are
+//! The summary takes about 64 bytes for each record. The rows stay in the pages, and are read again when they are
 //! written.
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -9,7 +9,7 @@ use arrow::{
     datatypes::{Field, Schema},
 };
 
-use super::filled_tables::is_requested;
+use super::{collisions::WINNER_COLUMN, filled_tables::is_requested};
 use crate::{
     load::{
         LoadError,
@@ -104,6 +104,7 @@ pub(super) fn ended_versions(
             (None, "valid_from") => not_later_than_scan(scan, time_column(rows, "_synced_at")?),
             (None, "valid_to") => started(scan, count),
             (None, "reason") => text(reason, count),
+            (None, WINNER_COLUMN) => null(column, count),
             (None, name) => column_of(history, rows, name)?,
         }))
     })?);

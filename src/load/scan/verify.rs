@@ -12,7 +12,7 @@ use foldhash::{HashMap, HashSet};
 
 use super::{
     child_digests::ChildDigests,
-    classify::{ClassifyOptions, RecordChange, classify},
+    classify::{Classification, ClassifyOptions, RecordChange, classify},
     classify_options,
     pages::Pages,
     records::{Record, StoredRow, stored_rows},
@@ -21,6 +21,7 @@ use super::{
     snapshots, stage,
     staged::StagedScan,
     stored::StoredRows,
+    superseded,
 };
 use crate::{
     json::is_canonical,
@@ -164,7 +165,9 @@ impl<'a> Comparison<'a> {
     ) -> Result<Self, LoadError> {
         let base = staged.base;
         let options = classify_options(scan, staged, VanishPolicy::Accept);
-        let is_compared = compared_records(&staged.records, &options);
+        let mut changes = classify(&staged.records, &stored.rows, &options);
+        superseded::mark(store, scan, staged, &mut changes)?;
+        let is_compared = compared_records(&staged.records, &changes, &options);
         let compared = staged.records.iter().zip(&is_compared).filter(|(_, is_compared)| **is_compared);
         let compared: Vec<Record> = compared.map(|(record, _)| *record).collect();
         let vanished = classify(&compared, &stored.rows, &options).vanished;
@@ -310,11 +313,10 @@ impl<'a> Comparison<'a> {
 
 /// Returns, for each record, true if it is current and inside the window. A record outside the window is compared by
 /// the scan of another window.
-fn compared_records(records: &[Record], options: &ClassifyOptions) -> Vec<bool> {
-    let changes = classify(records, &[], options).records;
+fn compared_records(records: &[Record], changes: &Classification, options: &ClassifyOptions) -> Vec<bool> {
     let is_inside = |record: &Record| options.window.is_none_or(|window| window.holds(record.created_us));
     let is_current = |change: RecordChange| change != RecordChange::Superseded;
-    changes.into_iter().zip(records).map(|(change, record)| is_current(change) && is_inside(record)).collect()
+    changes.records.iter().zip(records).map(|(change, record)| is_current(*change) && is_inside(record)).collect()
 }
 
 /// Returns the values of the key of a row, separated by ` / `.

@@ -9,7 +9,9 @@ use foldhash::HashSet;
 use super::{
     child_digests::{ChildDigests, move_with_parents},
     classify::{Classification, RecordChange, UpdateCause},
+    collisions::have_lost,
     filled_tables::{includes_child, is_requested},
+    page_comparison::PageComparison,
     record_set::RecordSet,
     records::{Record, rows_where},
     returned::vanished_rows,
@@ -80,9 +82,11 @@ pub(super) struct WriteResult {
     pub collision_losers: Vec<RecordBatch>,
     /// The stored rows that had vanished and returned, as they were before, one batch for each page.
     pub returned: Vec<RecordBatch>,
-    /// Hashes of key and content of the stored rows that were edited, and are in the history. Collected only if the
-    /// scan has collision losers.
-    pub edited: HashSet<(u128, i64)>,
+    /// The stored rows that have vanished.
+    pub vanished: Vec<RecordBatch>,
+    /// The stored rows that were current until this scan, and lost a collision in it. They are in `collision_losers`
+    /// too.
+    pub stored_losers: Vec<RecordBatch>,
 }
 
 /// A scan with its summary, its classification and the stored rows that it is compared with.
@@ -163,6 +167,7 @@ impl<'a> ScanWriter<'a> {
         })?);
         store.change(change)?;
         self.written.counts.vanished = count as u64;
+        self.written.vanished.push(rows.clone());
         self.write_history(store, &rows, "vanished")
     }
 
@@ -364,8 +369,7 @@ impl<'a> ScanWriter<'a> {
     }
 
     /// Writes the replaced rows that were edited or soft-deleted to the history, and counts the soft-deleted ones. The
-    /// history has the rows that had vanished already: they have no version for the time in which they were gone. If
-    /// the scan has collision losers, adds the hashes of all these rows to [`WriteResult::edited`].
+    /// history has the rows that had vanished already: they have no version for the time in which they were gone.
     fn write_edits_to_history(
         &mut self,
         store: &mut BufferedStore,
@@ -377,15 +381,16 @@ impl<'a> ScanWriter<'a> {
             let is_ended =
                 |row: usize| changes.get(row).is_some_and(|change| change.kind == ChangeKind::Edited { is_deletion });
             let ended = rows_where(base, old, is_ended)?;
-            let vanished = time_column(&ended, "_vanished_at")?;
-            self.write_history(store, &rows_where(base, &ended, |row| vanished.is_null(row))?, reason)?;
             if is_deletion {
                 self.written.counts.soft_deleted += ended.num_rows() as u64;
             }
-            if !self.collision_losers.is_empty() && ended.num_rows() > 0 {
-                let ended = super::records::stored_rows(base, &ended)?;
-                self.written.edited.extend(ended.iter().filter_map(|row| Some((row.key, row.content?))));
-            }
+            let losers = self.collision_losers.iter().filter_map(|index| self.input.staged.records.get(*index));
+            let vanished = time_column(&ended, "_vanished_at")?;
+            let ended = rows_where(base, &ended, |row| vanished.is_null(row))?;
+            let has_lost = have_lost(base, &ended, losers)?;
+            let is_loser = |row: usize| has_lost.get(row).copied().unwrap_or(false);
+            self.write_history(store, &rows_where(base, &ended, |row| !is_loser(row))?, reason)?;
+            self.written.stored_losers.push(rows_where(base, &ended, is_loser)?);
         }
         Ok(())
     }
@@ -461,28 +466,6 @@ impl<'a> ScanWriter<'a> {
         }
         self.written.changed.push(written);
         Ok(())
-    }
-}
-
-/// Compares the rows of a page with stored rows, by columns and by child rows.
-struct PageComparison<'a> {
-    columns: Comparer<'a>,
-    /// Digests of the stored child rows and of the page's child rows, in this order; `None` if child rows are not
-    /// compared.
-    children: Option<(&'a ChildDigests, ChildDigests)>,
-}
-
-impl PageComparison<'_> {
-    /// Returns how the row of the page differs from the row `old` in [`OldRows::rows`]. Different child rows count as
-    /// an edit.
-    fn difference(&self, page: &FlatPage, row: usize, old: usize) -> RowDifference {
-        let key = page.key_hashes.get(row).copied().unwrap_or_default();
-        match &self.children {
-            Some((stored, returned)) if stored.differing_tables(returned, key).next().is_some() => {
-                RowDifference::Edited
-            }
-            _ => self.columns.difference(row, old),
-        }
     }
 }
 

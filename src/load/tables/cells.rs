@@ -26,7 +26,6 @@ pub(in crate::load) enum Cell<'a> {
     /// A value of a text or JSON column.
     Text(&'a str),
     Integer(i64),
-    #[cfg(test)]
     Boolean(bool),
     /// A time in epoch microseconds. [`RowBuilder`] limits it to the years 1 to 9999.
     Moment(i64),
@@ -125,7 +124,6 @@ impl ColumnBuilder {
             (Self::Text(texts), Cell::Null) => texts.append_null(),
             (Self::Integer(numbers), Cell::Integer(number)) => numbers.append_value(number),
             (Self::Integer(numbers), Cell::Null) => numbers.append_null(),
-            #[cfg(test)]
             (Self::Boolean(values), Cell::Boolean(value)) => values.append_value(value),
             (Self::Boolean(values), Cell::Null) => values.append_null(),
             (Self::Moment(times), Cell::Moment(at_us)) => times.append_value(clamped_us(at_us)),

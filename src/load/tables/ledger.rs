@@ -1,6 +1,11 @@
 //! The ledger, table `sync_windows`: the scans that were applied, with their counts.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
+
+use arrow::{
+    array::{Array as _, ArrayRef, BooleanArray, RecordBatch},
+    compute::filter_record_batch,
+};
 
 use super::{
     access::{add_rows, records_in, scan_keys},
@@ -10,12 +15,15 @@ use crate::{
     load::{
         LedgerEntry, LoadError, RowCounts,
         contract::contract,
-        store::{BufferedStore, Filter, text_column},
+        error::invalid_rows,
+        scan::CountCorrection,
+        store::{BufferedStore, Filter, TableChange, boolean_column, text_column},
     },
     model::{EndStyle, FlagSet, Proof, RunId, Scan, ScanId, Scope, Stream, Window},
 };
 
 const TABLE: &str = "sync_windows";
+const KEYS_CHECKED: &str = "keys_checked";
 
 /// Returns the ids of all scans in the ledger.
 pub(in crate::load) fn scan_ids(store: &mut BufferedStore) -> Result<HashSet<ScanId>, LoadError> {
@@ -54,6 +62,65 @@ pub(in crate::load) fn add(
     add_rows(store, table, rows.finish()?)
 }
 
+/// Corrects the counts of an applied scan. Returns the new counts; `None` if the ledger does not have the scan.
+pub(in crate::load) fn correct(
+    store: &mut BufferedStore,
+    scan: &ScanId,
+    correction: CountCorrection,
+) -> Result<Option<RowCounts>, LoadError> {
+    let (table, scans) = (contract(TABLE)?, scan_keys([scan])?);
+    let read = |row: Row<'_>| Ok((entry(row)?, counts(row)?));
+    let Some((entry, counts)) = records_in(store, table, &Filter::all().with_keys(&scans), read)?.pop() else {
+        return Ok(None);
+    };
+    let counts = correction.of(&counts);
+    let mut rows = RowBuilder::new(table);
+    rows.add(|column| cell(column, &entry.scan, &counts, entry.proof))?;
+    let rows = rows.finish()?;
+    let mut change = TableChange::new(table);
+    change.remove(&rows)?;
+    change.add(rows);
+    store.change(change)?;
+    Ok(Some(counts))
+}
+
+/// Returns true if the ledger has a scan of responses by a version that did not compare keys over all windows.
+pub(in crate::load) fn has_unchecked_keys(store: &mut BufferedStore) -> Result<bool, LoadError> {
+    let mut has_unchecked = false;
+    store.read(contract(TABLE)?, &["stream", KEYS_CHECKED], &Filter::all(), &mut |rows| {
+        has_unchecked |= unchecked(&rows)?.true_count() > 0;
+        Ok(())
+    })?;
+    Ok(has_unchecked)
+}
+
+/// Notes that the keys of all scans of responses were compared over all windows.
+pub(in crate::load) fn mark_keys_checked(store: &mut BufferedStore) -> Result<(), LoadError> {
+    let table = contract(TABLE)?;
+    let mut change = TableChange::new(table);
+    for rows in store.full_rows(table, &Filter::all())? {
+        let rows = filter_record_batch(&rows, &unchecked(&rows)?).map_err(invalid_rows(table))?;
+        let checked: ArrayRef = Arc::new(BooleanArray::from(vec![true; rows.num_rows()]));
+        let schema = rows.schema();
+        let columns = schema
+            .fields()
+            .iter()
+            .zip(rows.columns())
+            .map(|(field, values)| Arc::clone(if field.name() == KEYS_CHECKED { &checked } else { values }));
+        let columns = columns.collect();
+        change.remove(&rows)?;
+        change.add(RecordBatch::try_new(schema, columns).map_err(invalid_rows(table))?);
+    }
+    store.change(change)
+}
+
+/// Returns, for each ledger row, true if it is a scan of responses whose keys were not compared over all windows.
+fn unchecked(rows: &RecordBatch) -> Result<BooleanArray, LoadError> {
+    let (streams, checked) = (text_column(rows, "stream")?, boolean_column(rows, KEYS_CHECKED)?);
+    let is_unchecked = |row: usize| streams.value(row) == Stream::Responses.name() && checked.is_null(row);
+    Ok((0..rows.num_rows()).map(is_unchecked).map(Some).collect())
+}
+
 /// Returns the value of a ledger column for a scan; NULL for an unknown column.
 fn cell<'a>(column: &str, scan: &'a Scan, counts: &RowCounts, proof: Proof) -> Cell<'a> {
     match column {
@@ -74,6 +141,7 @@ fn cell<'a>(column: &str, scan: &'a Scan, counts: &RowCounts, proof: Proof) -> C
         "withheld" => Cell::count(counts.withheld),
         "rejected" => Cell::count(counts.rejected),
         "collisions" => Cell::count(counts.collisions),
+        KEYS_CHECKED => Cell::Boolean(true),
         "outside_window" => Cell::count(counts.outside_window),
         "pages" => Cell::count(proof.pages),
         "end_style" => Cell::text_or_null(proof.end.map(EndStyle::name)),

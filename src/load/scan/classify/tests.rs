@@ -7,8 +7,9 @@ use proptest::prelude::*;
 use super::*;
 
 fn record() -> impl Strategy<Value = Record> {
-    (0..6_u128, 0..3_i64, 0..10_i64, prop_oneof![Just(i64::MIN), 0..3_i64])
-        .prop_map(|(key, content, created_us, updated_us)| Record { key, content, created_us, updated_us })
+    (0..6_u128, 0..3_i64, 0..10_i64, prop_oneof![Just(i64::MIN), 0..3_i64], 0..2_i64).prop_map(
+        |(key, content, created_us, updated_us, answer)| Record { key, content, created_us, updated_us, answer },
+    )
 }
 
 fn stored_row() -> impl Strategy<Value = StoredRow> {
@@ -52,16 +53,38 @@ fn classify_options() -> impl Strategy<Value = ClassifyOptions> {
     )
 }
 
+/// True if `one` is current and not `other`: by update time, creation time, and hashes; then the later in the list.
+fn is_newer((one_at, one): (usize, &Record), (other_at, other): (usize, &Record)) -> bool {
+    one.updated_us
+        .cmp(&other.updated_us)
+        .then(one.created_us.cmp(&other.created_us))
+        .then(one.answer.cmp(&other.answer))
+        .then(one.content.cmp(&other.content))
+        .then(one_at.cmp(&other_at))
+        .is_gt()
+}
+
+/// True if the row is a row of the record's key that the scan has covered, that has the record's time, or that
+/// vanished.
+fn belongs_to(row: &StoredRow, record: &Record, options: &ClassifyOptions) -> bool {
+    let is_inside =
+        options.window.is_none_or(|window| window.start_us <= row.created_us && row.created_us < window.end_us);
+    let is_of_survey = options.survey_id.is_none() || options.survey_id == row.survey_id;
+    let is_live_elsewhere =
+        row.created_us != record.created_us && row.vanished_us.is_none() && !(is_inside && is_of_survey);
+    row.key == record.key && !is_live_elsewhere
+}
+
 /// The change of one record by the model, in words.
 fn expected_change(at: usize, records: &[Record], stored: &[StoredRow], options: &ClassifyOptions) -> String {
     let record = records[at];
     for (other_at, other) in records.iter().enumerate().filter(|(_, other)| other.key == record.key) {
-        if (other.updated_us, other_at) > (record.updated_us, at) {
+        if is_newer((other_at, other), (at, &record)) {
             return "left out".into();
         }
     }
     let mut rows: Vec<(usize, StoredRow)> =
-        stored.iter().copied().enumerate().filter(|(_, row)| row.key == record.key).collect();
+        stored.iter().copied().enumerate().filter(|(_, row)| belongs_to(row, &record, options)).collect();
     // The best is last.
     rows.sort_by(|(one_at, one), (other_at, other)| {
         let is_at = |row: &StoredRow| row.created_us == record.created_us;
@@ -114,7 +137,7 @@ fn lost_contents(records: &[Record]) -> BTreeSet<(u128, i64)> {
                 .iter()
                 .enumerate()
                 .filter(|(_, of)| of.key == other.key)
-                .all(|(of_at, of)| (of.updated_us, of_at) <= (other.updated_us, other_at));
+                .all(|(of_at, of)| !is_newer((of_at, of), (other_at, other)));
             if stands && other.key == record.key && other.content != record.content && at != other_at {
                 lost.insert((record.key, record.content));
             }
@@ -139,7 +162,7 @@ fn missing(records: &[Record], stored: &[StoredRow], options: &ClassifyOptions) 
                 && change != "left out"
                 && change != "unchanged"
                 && !change.contains(&format!(" {at} "))
-                && stored.iter().filter(|other| other.key == row.key).count() > 1
+                && stored.iter().filter(|other| belongs_to(other, record, options)).count() > 1
         });
         if is_duplicate {
             continue;
@@ -206,7 +229,9 @@ proptest! {
             }
         }
         let is_unchanged = |key: u128| classification.records.iter().zip(&records).any(|(change, record)| record.key == key && *change == RecordChange::Unchanged);
-        let expected: BTreeSet<usize> = (0..stored.len()).filter(|at| keys.contains(&stored[*at].key) && !is_unchanged(stored[*at].key)).collect();
+        let is_current = |at: usize| classification.records[at] != RecordChange::Superseded;
+        let belongs = |row: &StoredRow| (0..records.len()).any(|at| is_current(at) && belongs_to(row, &records[at], &options));
+        let expected: BTreeSet<usize> = (0..stored.len()).filter(|at| belongs(&stored[*at]) && !is_unchanged(stored[*at].key)).collect();
         prop_assert_eq!(of_records.len(), expected.len());
         prop_assert_eq!(of_records.into_iter().collect::<BTreeSet<_>>(), expected);
 
@@ -257,7 +282,7 @@ fn p4_an_empty_scan_vanishes_at_most_six_rows() {
 fn p4_the_vanished_share_is_of_the_live_rows() {
     let mut stored = rows(100);
     let found: Vec<Record> =
-        (6..100).map(|key| Record { key, content: 1, created_us: 5, updated_us: i64::MIN }).collect();
+        (6..100).map(|key| Record { key, content: 1, created_us: 5, updated_us: i64::MIN, answer: 0 }).collect();
     let options = plain(VanishPolicy::Guarded { share_max: 0.06, rows_max: 5 });
     assert_eq!(classify(&found, &stored, &options).vanished, [0, 1, 2, 3, 4, 5]);
     // A row that vanished before is not counted.

@@ -1,0 +1,441 @@
+//! Keeps the keys of responses unique over all windows (promise P2).
+//!
+//! A scan is compared only with the stored rows near its window. So a row that a scan adds can have the key of a row in
+//! another window. The keys of added rows are collected, and before a commit they are compared with the keys of the
+//! complete table, in one read. Of rows with one key, the row that takes precedence stays; the others go to the
+//! history.
+//!
+//! The result follows from the rows alone, in the order of their `_synced_at`. So it does not depend on how many scans
+//! one commit contains, and a replay gives the same.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arrow::{
+    array::{Array as _, ArrayRef, RecordBatch, TimestampMicrosecondArray, UInt64Array},
+    compute::{take, take_record_batch},
+};
+use foldhash::{HashMap, HashSet};
+
+use super::{
+    classify::{Classification, RecordChange},
+    collisions::{LostRows, has_history, write_lost},
+    records::{NEVER_US, Record, rows_where, value},
+    staged::StagedScan,
+    stamps::{column_of, rows_of},
+};
+use crate::{
+    load::{
+        LoadError, RowCounts,
+        contract::contract,
+        error::invalid_rows,
+        store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, concat_rows, number_column, time_column},
+    },
+    model::{Scan, ScanId, key_hashes},
+    schema::{ROW_HASH_COLUMN, Table},
+};
+
+/// Maximum number of collected keys (24 bytes each). If more are collected, they are compared before the next scan.
+const NEW_KEYS_MAX: usize = 500_000;
+/// Maximum number of key hashes in memory while a complete table is searched for keys that it has twice.
+const HASHES_MAX: usize = 2_000_000;
+/// Bits of the filter for each collected key.
+const FILTER_BITS_PER_KEY: usize = 16;
+
+/// The key of an added row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct NewKey {
+    /// Lower half of the key's hash.
+    hash: u64,
+    created_us: i64,
+    /// Index in [`NewKeys::scans`].
+    scan: u32,
+}
+
+/// The keys of the rows that scans have added and that have not been compared with the complete table.
+#[derive(Debug, Default)]
+pub(in crate::load) struct NewKeys {
+    keys: Vec<NewKey>,
+    scans: Vec<ScanId>,
+}
+
+/// How the counts of a scan change, because rows that it added have the key of another row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::load) struct CountCorrection {
+    /// Added rows that are not current.
+    pub lost: u64,
+    /// Added rows that replaced the current row of their key.
+    pub replaced: u64,
+    /// Losers that were not in the history.
+    pub collisions: u64,
+}
+
+impl CountCorrection {
+    pub fn add(&mut self, other: CountCorrection) {
+        self.lost += other.lost;
+        self.replaced += other.replaced;
+        self.collisions += other.collisions;
+    }
+
+    /// Returns the counts with this correction.
+    pub fn of(self, counts: &RowCounts) -> RowCounts {
+        RowCounts {
+            inserted: counts.inserted.saturating_sub(self.lost + self.replaced),
+            updated: counts.updated + self.replaced,
+            unchanged: counts.unchanged + self.lost,
+            collisions: counts.collisions + self.collisions,
+            ..*counts
+        }
+    }
+}
+
+impl NewKeys {
+    /// Adds the keys of the scan's new records.
+    pub fn note(&mut self, scan: &Scan, staged: &StagedScan, classification: &Classification) {
+        if !has_history(staged.base) {
+            return;
+        }
+        let changes = staged.records.iter().zip(&classification.records);
+        let new = changes.filter(|(_, change)| **change == RecordChange::New).map(|(record, _)| record);
+        let index = self.scans.len() as u32;
+        let before = self.keys.len();
+        self.keys.extend(new.map(|record| NewKey {
+            hash: record.key as u64,
+            created_us: record.created_us,
+            scan: index,
+        }));
+        if self.keys.len() > before {
+            self.scans.push(scan.id.clone());
+        }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.keys.len() >= NEW_KEYS_MAX
+    }
+
+    /// Returns the keys with this hash.
+    fn with_hash(&self, hash: u64) -> &[NewKey] {
+        let start = self.keys.partition_point(|key| key.hash < hash);
+        let rest = self.keys.get(start..).unwrap_or_default();
+        rest.get(..rest.partition_point(|key| key.hash == hash)).unwrap_or_default()
+    }
+
+    /// Returns the scan that added a row; `None` if the row was stored before.
+    fn scan_of(&self, hash: u64, created_us: i64) -> Option<&ScanId> {
+        let key = self.with_hash(hash).iter().find(|key| key.created_us == created_us)?;
+        self.scans.get(key.scan as usize)
+    }
+
+    /// Compares the collected keys with the complete table, and leaves one row for each key. Returns the corrections of
+    /// the counts of the scans that added the rows.
+    pub fn resolve(&mut self, store: &mut BufferedStore) -> Result<HashMap<ScanId, CountCorrection>, LoadError> {
+        let mut new = std::mem::take(self);
+        if new.keys.is_empty() {
+            return Ok(HashMap::default());
+        }
+        new.keys.sort_unstable();
+        let base = contract("responses")?;
+        let filter = HashFilter::of(&new.keys);
+        let mut shared = SharedKeys::new(base);
+        each_key(store, base, &Filter::all(), &mut |rows, hashes, times| {
+            let others = |row: usize| {
+                let (hash, created_us) = (*hashes.get(row)? as u64, *times.values().get(row)?);
+                let same = if filter.may_contain(hash) { new.with_hash(hash) } else { &[] };
+                same.iter().any(|key| key.created_us != created_us).then_some(same)
+            };
+            shared.add(rows, times, |row| others(row).map(|keys| keys.iter().map(|key| key.created_us)))
+        })?;
+        resolve_shared(store, base, &shared, &new)
+    }
+}
+
+/// Leaves one row for each key of the complete table, of which earlier versions of the program could leave several.
+/// Returns the number of rows that went to the history as losers.
+pub(in crate::load) fn resolve_all(store: &mut BufferedStore) -> Result<u64, LoadError> {
+    let base = contract("responses")?;
+    let repeated = repeated_hashes(store, base)?;
+    let mut shared = SharedKeys::new(base);
+    if !repeated.is_empty() {
+        each_key(store, base, &Filter::all(), &mut |rows, hashes, times| {
+            let is_repeated = |row: usize| hashes.get(row).is_some_and(|hash| repeated.contains(&(*hash as u64)));
+            shared.add(rows, times, |row| is_repeated(row).then(std::iter::empty))
+        })?;
+    }
+    let corrections = resolve_shared(store, base, &shared, &NewKeys::default())?;
+    Ok(corrections.values().map(|correction| correction.collisions).sum())
+}
+
+/// Compares the keys of all rows in a range with the complete table. Called after a replay replaced the range.
+pub(in crate::load) fn resolve_range(store: &mut BufferedStore, range: TimeRange) -> Result<(), LoadError> {
+    let base = contract("responses")?;
+    let mut new = NewKeys::default();
+    each_key(store, base, &Filter::within(Some(range)), &mut |_, hashes, times| {
+        if !new.is_full() {
+            let keys = hashes.iter().zip(times.values());
+            new.keys.extend(keys.map(|(hash, at)| NewKey { hash: *hash as u64, created_us: *at, scan: 0 }));
+        }
+        Ok(())
+    })?;
+    match new.is_full() {
+        true => resolve_all(store).map(|_| ()),
+        false => new.resolve(store).map(|_| ()),
+    }
+}
+
+/// A set of hashes that may say that it contains a hash which it does not contain. It is small enough for the cache of
+/// a processor, so that most rows of a table need no search.
+struct HashFilter {
+    bits: Vec<u64>,
+    shift: u32,
+}
+
+impl HashFilter {
+    fn of(keys: &[NewKey]) -> Self {
+        let bits = (keys.len() * FILTER_BITS_PER_KEY).next_power_of_two().max(64);
+        let mut filter = Self { bits: vec![0; bits / 64], shift: u64::BITS - bits.trailing_zeros() };
+        for key in keys {
+            let (word, bit) = filter.place(key.hash);
+            filter.bits.iter_mut().skip(word).take(1).for_each(|word| *word |= bit);
+        }
+        filter
+    }
+
+    fn place(&self, hash: u64) -> (usize, u64) {
+        let bit = hash >> self.shift;
+        ((bit / 64) as usize, 1 << (bit % 64))
+    }
+
+    fn may_contain(&self, hash: u64) -> bool {
+        let (word, bit) = self.place(hash);
+        self.bits.get(word).is_some_and(|word| word & bit != 0)
+    }
+}
+
+/// Keys that several rows have, and the creation times of these rows.
+struct SharedKeys {
+    keys: KeySet,
+    times_us: Vec<i64>,
+}
+
+impl SharedKeys {
+    fn new(base: &'static Table) -> Self {
+        Self { keys: KeySet::new(base.key_in_order()), times_us: Vec::new() }
+    }
+
+    /// Adds the rows for which `others` returns the creation times of other rows with their key.
+    fn add<T: Iterator<Item = i64>>(
+        &mut self,
+        rows: &RecordBatch,
+        times: &TimestampMicrosecondArray,
+        mut others: impl FnMut(usize) -> Option<T>,
+    ) -> Result<(), LoadError> {
+        let mut shared = Vec::new();
+        for row in 0..rows.num_rows() {
+            if let Some(others) = others(row) {
+                self.times_us.extend(others.chain(times.values().get(row).copied()));
+                shared.push(row as u64);
+            }
+        }
+        if !shared.is_empty() {
+            let shared = take_record_batch(rows, &UInt64Array::from(shared));
+            self.keys.add(&shared.map_err(|error| LoadError::Bug(error.to_string()))?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Passes the keys of rows to `take`: the rows, the hashes of their keys, and their creation times.
+fn each_key(
+    store: &mut BufferedStore,
+    base: &'static Table,
+    filter: &Filter<'_>,
+    take: &mut dyn FnMut(&RecordBatch, &[u128], &TimestampMicrosecondArray) -> Result<(), LoadError>,
+) -> Result<(), LoadError> {
+    let mut columns = base.key_in_order();
+    columns.push("created_at");
+    store.read(base, &columns, filter, &mut |rows| {
+        let hashes = key_hashes(&base.key_in_order(), &rows).map_err(invalid_rows(base))?;
+        take(&rows, &hashes, time_column(&rows, "created_at")?)
+    })
+}
+
+/// Returns the hashes of the keys that several rows of the table have. Reads the table once for each
+/// [`HASHES_MAX`] rows, so that the memory does not grow with the table.
+fn repeated_hashes(store: &mut BufferedStore, base: &'static Table) -> Result<HashSet<u64>, LoadError> {
+    let (mut parts, mut part, mut repeated) = (1_u64, 0, HashSet::default());
+    while part < parts {
+        let mut hashes: Vec<u64> = Vec::new();
+        each_key(store, base, &Filter::all(), &mut |_, keys, _| {
+            if hashes.len() <= HASHES_MAX {
+                hashes.extend(keys.iter().map(|key| *key as u64).filter(|hash| hash % parts == part));
+            }
+            Ok(())
+        })?;
+        if hashes.len() > HASHES_MAX {
+            // Nothing was found yet in a table that is too large for the number of parts.
+            (parts, part) = (parts * 2, 0);
+            repeated.clear();
+            continue;
+        }
+        hashes.sort_unstable();
+        repeated.extend(hashes.windows(2).filter(|pair| pair.first() == pair.last()).filter_map(|pair| pair.first()));
+        part += 1;
+    }
+    Ok(repeated)
+}
+
+/// Reads the rows with shared keys, and leaves one row for each key.
+fn resolve_shared(
+    store: &mut BufferedStore,
+    base: &'static Table,
+    shared: &SharedKeys,
+    new: &NewKeys,
+) -> Result<HashMap<ScanId, CountCorrection>, LoadError> {
+    if shared.times_us.is_empty() {
+        return Ok(HashMap::default());
+    }
+    let mut batches = Vec::new();
+    for range in TimeRange::clusters_in(base, shared.times_us.clone()) {
+        batches.extend(store.full_rows(base, &Filter::within(range).with_keys(&shared.keys))?);
+    }
+    let rows = concat_rows(base, &base.full_schema(), &batches)?;
+    let meetings = Meetings::of(base, &rows)?;
+    meetings.write(store, base, &rows, new)
+}
+
+/// Two rows with one key that met.
+struct Meeting {
+    /// Index of the row that is current.
+    winner: usize,
+    loser: usize,
+    /// The row that was written later: its scan found the collision.
+    later: usize,
+}
+
+/// The rows of each shared key, in the order in which they met.
+struct Meetings {
+    records: Vec<Record>,
+    vanished: Vec<bool>,
+    meetings: Vec<Meeting>,
+    /// For each row that stays and was written later than another row of its key: when its key was first seen.
+    first_seen_us: BTreeMap<usize, i64>,
+}
+
+impl Meetings {
+    fn of(base: &'static Table, rows: &RecordBatch) -> Result<Self, LoadError> {
+        let (created, updated) = (time_column(rows, "created_at")?, time_column(rows, "updated_at")?);
+        let (synced, first_seen) = (time_column(rows, "_synced_at")?, time_column(rows, "_first_seen_at")?);
+        let (vanished, contents) = (time_column(rows, "_vanished_at")?, number_column(rows, ROW_HASH_COLUMN)?);
+        let keys = key_hashes(&base.key_in_order(), rows).map_err(invalid_rows(base))?;
+        let record = |(row, key): (usize, &u128)| Record {
+            key: *key,
+            content: value(Some(contents), row).unwrap_or_default(),
+            created_us: created.value(row),
+            updated_us: value(Some(updated), row).unwrap_or(NEVER_US),
+            answer: 0,
+        };
+        let records: Vec<Record> = keys.iter().enumerate().map(record).collect();
+        let vanished: Vec<bool> = (0..records.len()).map(|row| vanished.is_valid(row)).collect();
+        let mut by_key: BTreeMap<u128, Vec<usize>> = BTreeMap::new();
+        keys.iter().enumerate().for_each(|(row, key)| by_key.entry(*key).or_default().push(row));
+        let order = |row: &usize| (synced.value(*row), created.value(*row));
+        let precedence = |row: usize| {
+            let is_live = !vanished.get(row).copied().unwrap_or(false);
+            (is_live, records.get(row).map(Record::precedence))
+        };
+        let (mut meetings, mut first_seen_us) = (Vec::new(), BTreeMap::new());
+        for mut same in by_key.into_values() {
+            same.sort_by_key(order);
+            let mut same = same.into_iter();
+            let Some(mut current) = same.next() else { continue };
+            let mut first_us = first_seen.value(current);
+            for later in same {
+                let (winner, loser) =
+                    if precedence(later) > precedence(current) { (later, current) } else { (current, later) };
+                meetings.push(Meeting { winner, loser, later });
+                first_us = first_us.min(first_seen.value(later));
+                current = winner;
+            }
+            if first_us < first_seen.value(current) {
+                first_seen_us.insert(current, first_us);
+            }
+        }
+        Ok(Self { records, vanished, meetings, first_seen_us })
+    }
+
+    /// Removes the losers with their child rows, and writes them to the history. Returns the corrections of counts;
+    /// those of rows that no scan of `new` added have an empty id.
+    fn write(
+        self,
+        store: &mut BufferedStore,
+        base: &'static Table,
+        rows: &RecordBatch,
+        new: &NewKeys,
+    ) -> Result<HashMap<ScanId, CountCorrection>, LoadError> {
+        let losers: Vec<u64> = self.meetings.iter().map(|meeting| meeting.loser as u64).collect();
+        let losers = take_record_batch(rows, &UInt64Array::from(losers)).map_err(invalid_rows(base))?;
+        store.remove_with_children(base, &losers)?;
+        self.write_winners(store, base, rows)?;
+        // The content of a row that had vanished is in the history already.
+        let lost: Vec<&Meeting> = self.meetings.iter().filter(|meeting| !self.is_vanished(meeting.loser)).collect();
+        let is_new = write_lost(store, base, self.lost_rows(base, rows, &lost)?, |_| true)?;
+        let mut is_new = is_new.into_iter();
+        let mut corrections: HashMap<ScanId, CountCorrection> = HashMap::default();
+        for meeting in &self.meetings {
+            let is_collision = !self.is_vanished(meeting.loser) && is_new.next().unwrap_or(false);
+            let earlier = if meeting.later == meeting.winner { meeting.loser } else { meeting.winner };
+            let added = [meeting.later, earlier].into_iter().find_map(|row| Some((row, self.scan_of(row, new)?)));
+            let correction = CountCorrection {
+                lost: u64::from(added.is_some_and(|(row, _)| row == meeting.loser)),
+                replaced: u64::from(added.is_some_and(|(row, _)| row == meeting.winner)),
+                collisions: u64::from(is_collision),
+            };
+            let scan = added.map_or_else(|| ScanId(String::new()), |(_, scan)| scan.clone());
+            corrections.entry(scan).or_default().add(correction);
+        }
+        Ok(corrections)
+    }
+
+    fn is_vanished(&self, row: usize) -> bool {
+        self.vanished.get(row).copied().unwrap_or(false)
+    }
+
+    fn scan_of<'n>(&self, row: usize, new: &'n NewKeys) -> Option<&'n ScanId> {
+        let record = self.records.get(row)?;
+        new.scan_of(record.key as u64, record.created_us)
+    }
+
+    /// Writes when the key was first seen to the rows that stay.
+    fn write_winners(
+        &self,
+        store: &mut BufferedStore,
+        base: &'static Table,
+        rows: &RecordBatch,
+    ) -> Result<(), LoadError> {
+        let stays = rows_where(base, rows, |row| self.first_seen_us.contains_key(&row))?;
+        let first_seen: ArrayRef =
+            Arc::new(TimestampMicrosecondArray::from_iter_values(self.first_seen_us.values().copied()));
+        let mut change = TableChange::new(base);
+        change.remove(&stays)?;
+        change.add(rows_of(base, stays.num_rows(), |column| match column.name.as_str() {
+            "_first_seen_at" => Ok(Some(Arc::clone(&first_seen))),
+            name => column_of(base, &stays, name).map(Some),
+        })?);
+        store.change(change)
+    }
+
+    /// Returns the rows that lost in these meetings. A row that was written before the winner was current until then.
+    fn lost_rows(&self, base: &Table, rows: &RecordBatch, meetings: &[&Meeting]) -> Result<LostRows, LoadError> {
+        let taken = |name: &str, row: fn(&Meeting) -> usize| {
+            let indexes = UInt64Array::from_iter_values(meetings.iter().map(|meeting| row(meeting) as u64));
+            take(&column_of(base, rows, name)?, &indexes, None).map_err(invalid_rows(base))
+        };
+        let losers = UInt64Array::from_iter_values(meetings.iter().map(|meeting| meeting.loser as u64));
+        Ok(LostRows {
+            rows: take_record_batch(rows, &losers).map_err(invalid_rows(base))?,
+            since: taken("_synced_at", |meeting| meeting.loser)?,
+            found_at: taken("_synced_at", |meeting| meeting.later)?,
+            run_ids: taken("_run_id", |meeting| meeting.later)?,
+            winners: taken("created_at", |meeting| meeting.winner)?,
+        })
+    }
+}
