@@ -13,7 +13,7 @@ use foldhash::{HashMap, HashSet};
 use super::{
     filled_tables::is_requested,
     records::{Record, rows_where, stored_rows},
-    stamps::{column_of, not_later_than_scan, null, rows_of, started, text},
+    stamps::{WINNER_COLUMN, column_of, not_later_than_scan, null, rows_of, started, text},
     value_hashes::value_hashes,
 };
 use crate::{
@@ -32,8 +32,6 @@ use crate::{
 
 /// The value of the column `reason` for a collision loser in the history.
 pub(super) const COLLISION: &str = "collision";
-/// The column of the history with the creation time of the record that won.
-pub(super) const WINNER_COLUMN: &str = "collided_with";
 
 /// Returns true if the losers of the base table go to a history.
 pub(super) fn has_history(base: &Table) -> bool {
@@ -142,6 +140,7 @@ pub(super) fn write_lost(
             "_synced_at" | "valid_to" => &lost.found_at,
             WINNER_COLUMN => &lost.winners,
             "reason" => return Ok(Some(text(COLLISION, indexes.len()))),
+            "returned_at" => return Ok(Some(null(column, indexes.len()))),
             _ if !is_requested(column) => return Ok(Some(null(column, indexes.len()))),
             name => &column_of(history, &lost.rows, name)?,
         };

@@ -9,7 +9,7 @@ use arrow::{
     datatypes::{Field, Schema},
 };
 
-use super::{collisions::WINNER_COLUMN, filled_tables::is_requested};
+use super::filled_tables::is_requested;
 use crate::{
     load::{
         LoadError,
@@ -19,6 +19,9 @@ use crate::{
     model::Scan,
     schema::{Column, Origin, Table},
 };
+
+/// The column of the history with the creation time of the record that won a collision.
+pub(super) const WINNER_COLUMN: &str = "collided_with";
 
 /// Returns the start of the scan in epoch microseconds, limited to the times that a warehouse can store.
 pub(super) fn started_us(scan: &Scan) -> i64 {

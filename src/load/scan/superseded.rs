@@ -10,10 +10,11 @@ use foldhash::{HashMap, HashMapExt as _};
 
 use super::{
     classify::{Classification, RecordChange},
-    collisions::{COLLISION, WINNER_COLUMN, has_history},
+    collisions::{COLLISION, has_history},
     memory::ScanMemory,
     records::{NEVER_US, Record, rows_where, value},
     staged::StagedScan,
+    stamps::WINNER_COLUMN,
 };
 use crate::{
     load::{
