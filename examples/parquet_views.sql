@@ -312,7 +312,9 @@ WHERE deleted_at IS NULL AND _vanished_at IS NULL;
 -- A survey that names a question twice: the first of them.
 CREATE OR REPLACE VIEW "question_versions" AS
 WITH defined AS (
-    SELECT *, coalesce(valid_to, TIMESTAMP '9999-12-31 23:59:59.999999') AS ends
+    SELECT
+        survey_id, question_id, question_ordinal, valid_from,
+        coalesce(valid_to, TIMESTAMP '9999-12-31 23:59:59.999999') AS ends
     FROM survey_question_history
     WHERE question_id IS NOT NULL
 ),
@@ -349,13 +351,16 @@ labelled AS (
     GROUP BY question.survey_id, question.question_ordinal, question.valid_from
 )
 SELECT
-    numbered.survey_id, question_id, version, numbered.question_ordinal, question_type, question_text, intro_text,
+    numbered.survey_id, numbered.question_id, version, numbered.question_ordinal, question_type, question_text, intro_text,
     left_label, right_label, options, options_properties, routing_options, begins AS valid_from,
     least(valid_to, shown_until) AS valid_to,
     CASE WHEN version > 1 THEN begins END AS shown_from, shown_until,
     least(valid_to, shown_until) IS NULL AS is_current,
     labelled.option_labels
 FROM numbered
+JOIN survey_question_history AS question
+    ON question.survey_id = numbered.survey_id AND question.question_ordinal = numbered.question_ordinal
+    AND question.valid_from = numbered.valid_from
 LEFT JOIN labelled
     ON labelled.survey_id = numbered.survey_id AND labelled.question_ordinal = numbered.question_ordinal
     AND labelled.valid_from = numbered.valid_from;
@@ -630,21 +635,15 @@ WHERE version IS NOT NULL;
 -- Else it is the label that other answers to the same version have for that index, if all agree.
 -- Else it is not known.
 CREATE OR REPLACE VIEW "current_choices" AS
-WITH answers AS (
-    SELECT
-        response_group_uid, question_id, survey_id, version, created_at, is_skipped, chosen_labels, chosen_indexes
-    FROM answer_versions
-    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT')
-),
-reported AS (
+WITH reported AS (
     SELECT
         survey_id, question_id, version, selected_index,
         CASE WHEN min(label) = max(label) THEN min(label) END AS label
     FROM (
         SELECT
             survey_id, question_id, version, unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index
-        FROM answers
-        WHERE chosen_indexes IS NOT NULL
+        FROM answer_versions
+        WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND chosen_indexes IS NOT NULL
     )
     GROUP BY survey_id, question_id, version, selected_index
     QUALIFY bool_or(count(label) < count(*)) OVER (PARTITION BY survey_id, question_id)
@@ -701,8 +700,8 @@ FROM (
         response_group_uid, question_id, survey_id, version, created_at,
         unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index,
         unnest(range(1, coalesce(len(chosen_labels), len(chosen_indexes)) + 1)) AS choice_ordinal
-    FROM answers
-    WHERE NOT is_skipped
+    FROM answer_versions
+    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND NOT is_skipped
 ) AS part
 LEFT JOIN named
     ON named.survey_id = part.survey_id AND named.question_id = part.question_id
@@ -776,7 +775,7 @@ WHERE attribute.is_current;
 
 -- Every version of every answer: what the warehouse knew, and from when until when.
 -- One row: one version of one answer; key (response_group_uid, question_id, version).
--- Left out: the time in which an answer had vanished, records that lost a collision, and people who were erased.
+-- Left out: the time in which an answer had vanished, records that were never current because they lost a collision, and people who were erased.
 -- Times are UTC, and are the starts of the scans that saw the changes.
 -- An answer that only gained optional columns has no new version.
 -- A deleted answer has a version for the time in which it is deleted.
@@ -796,7 +795,8 @@ WITH marked AS (
             lag(reason) OVER ended = 'vanished' AND lag(returned_at) OVER ended IS NULL AND lag(valid_to) OVER ended = valid_from, false
         ) AS is_gap
     FROM response_history
-    WHERE reason <> 'collision'
+    -- A record that lost a collision has a version if it was current before.
+    WHERE reason <> 'collision' OR valid_from < valid_to
     WINDOW ended AS (PARTITION BY response_group_uid, question_id ORDER BY valid_to, valid_from, _row_hash)
 ),
 ended AS (
@@ -865,7 +865,7 @@ SELECT
         WHEN survey_id IS DISTINCT FROM survey_before THEN 'moved'
         ELSE 'edited'
     END AS begun_by,
-    reason AS ended_by, survey_before
+    CASE WHEN reason = 'collision' THEN 'edited' ELSE reason END AS ended_by, survey_before
 FROM versions;
 
 -- Every version of every theme on an answer: what the warehouse knew, and from when until when.
@@ -2702,18 +2702,18 @@ LEFT JOIN surveys AS survey ON survey.id = summed.survey_id;
 -- The figure of a moment is the same whenever it is asked for.
 CREATE OR REPLACE MACRO "figures_as_of"(moment) AS TABLE
 WITH known_questions AS (
-    SELECT * REPLACE (
-        CASE WHEN valid_to <= moment::TIMESTAMP THEN valid_to END AS valid_to,
-        valid_to IS NULL OR valid_to > moment::TIMESTAMP AS is_current
+    SELECT * REPLACE (valid_to IS NULL AS is_current)
+    FROM (
+        SELECT * REPLACE (CASE WHEN valid_to <= moment::TIMESTAMP THEN valid_to END AS valid_to)
+        FROM survey_question_history WHERE valid_from <= moment::TIMESTAMP
     )
-    FROM survey_question_history WHERE valid_from <= moment::TIMESTAMP
 ),
 known_options AS (
-    SELECT * REPLACE (
-        CASE WHEN valid_to <= moment::TIMESTAMP THEN valid_to END AS valid_to,
-        valid_to IS NULL OR valid_to > moment::TIMESTAMP AS is_current
+    SELECT * REPLACE (valid_to IS NULL AS is_current)
+    FROM (
+        SELECT * REPLACE (CASE WHEN valid_to <= moment::TIMESTAMP THEN valid_to END AS valid_to)
+        FROM survey_question_option_history WHERE valid_from <= moment::TIMESTAMP
     )
-    FROM survey_question_option_history WHERE valid_from <= moment::TIMESTAMP
 ),
 current_responses AS MATERIALIZED (
     SELECT response_group_uid, question_id, survey_id, visitor_id, visitor_uuid, question_type, question_text,
@@ -2722,7 +2722,9 @@ current_responses AS MATERIALIZED (
 ),
 question_versions AS (
 WITH defined AS (
-    SELECT *, coalesce(valid_to, TIMESTAMP '9999-12-31 23:59:59.999999') AS ends
+    SELECT
+        survey_id, question_id, question_ordinal, valid_from,
+        coalesce(valid_to, TIMESTAMP '9999-12-31 23:59:59.999999') AS ends
     FROM known_questions
     WHERE question_id IS NOT NULL
 ),
@@ -2759,13 +2761,16 @@ labelled AS (
     GROUP BY question.survey_id, question.question_ordinal, question.valid_from
 )
 SELECT
-    numbered.survey_id, question_id, version, numbered.question_ordinal, question_type, question_text, intro_text,
+    numbered.survey_id, numbered.question_id, version, numbered.question_ordinal, question_type, question_text, intro_text,
     left_label, right_label, options, options_properties, routing_options, begins AS valid_from,
     least(valid_to, shown_until) AS valid_to,
     CASE WHEN version > 1 THEN begins END AS shown_from, shown_until,
     least(valid_to, shown_until) IS NULL AS is_current,
     labelled.option_labels
 FROM numbered
+JOIN known_questions AS question
+    ON question.survey_id = numbered.survey_id AND question.question_ordinal = numbered.question_ordinal
+    AND question.valid_from = numbered.valid_from
 LEFT JOIN labelled
     ON labelled.survey_id = numbered.survey_id AND labelled.question_ordinal = numbered.question_ordinal
     AND labelled.valid_from = numbered.valid_from
@@ -2961,21 +2966,15 @@ SELECT
 FROM placed
 ),
 current_choices AS (
-WITH answers AS (
-    SELECT
-        response_group_uid, question_id, survey_id, version, created_at, is_skipped, chosen_labels, chosen_indexes
-    FROM answer_versions
-    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT')
-),
-reported AS (
+WITH reported AS (
     SELECT
         survey_id, question_id, version, selected_index,
         CASE WHEN min(label) = max(label) THEN min(label) END AS label
     FROM (
         SELECT
             survey_id, question_id, version, unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index
-        FROM answers
-        WHERE chosen_indexes IS NOT NULL
+        FROM answer_versions
+        WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND chosen_indexes IS NOT NULL
     )
     GROUP BY survey_id, question_id, version, selected_index
     QUALIFY bool_or(count(label) < count(*)) OVER (PARTITION BY survey_id, question_id)
@@ -3032,8 +3031,8 @@ FROM (
         response_group_uid, question_id, survey_id, version, created_at,
         unnest(chosen_labels) AS label, unnest(chosen_indexes) AS selected_index,
         unnest(range(1, coalesce(len(chosen_labels), len(chosen_indexes)) + 1)) AS choice_ordinal
-    FROM answers
-    WHERE NOT is_skipped
+    FROM answer_versions
+    WHERE question_type IN ('MULTIPLECHOICE', 'MULTIPLESELECT') AND NOT is_skipped
 ) AS part
 LEFT JOIN named
     ON named.survey_id = part.survey_id AND named.question_id = part.question_id

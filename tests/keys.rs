@@ -169,7 +169,7 @@ fn p2_a_replay_gives_the_same_keys() {
 
 /// What an earlier version left: each loser has its row, and its ledger says nothing of keys.
 const EARLIER_VERSION: &str = "
-    INSERT INTO responses BY NAME SELECT * EXCLUDE (valid_from, valid_to, reason, collided_with), valid_from AS _first_seen_at, 31 AS _flags
+    INSERT INTO responses BY NAME SELECT * EXCLUDE (valid_from, valid_to, reason, collided_with, returned_at), valid_from AS _first_seen_at, 31 AS _flags
         FROM response_history WHERE reason = 'collision';
     DELETE FROM response_history WHERE reason = 'collision';
     UPDATE sync_windows SET keys_checked = NULL";

@@ -125,7 +125,7 @@ impl Warehouse {
             let counts = ledger::counts_of(&mut self.store, &scan.id)?.unwrap_or_default();
             return Ok(Applied { counts, wrote: false, already_applied: true });
         }
-        if self.memory.new_keys.is_full() {
+        if self.memory.new_keys.must_precede(scan) {
             self.resolve_keys()?;
         }
         let before = self.store.changes();

@@ -16,7 +16,7 @@ use std::{path::Path, process::Command};
 use studysync_sandbox::{ChangeRequest, Rough, Settings};
 
 use crate::{
-    harness::{KEY, Place, Service, Tables, all_contracts, assert_equal_in},
+    harness::{KEY, Place, Service, Tables, all_contracts, assert_equal_without},
     replay::Before,
 };
 
@@ -78,21 +78,24 @@ fn p2_replay_rebuilds_a_warehouse_of_an_earlier_version() {
     assert_eq!(before.duckdb().count("SELECT count(*) FROM responses"), 603);
     assert!(before.duckdb().count("SELECT count(*) FROM response_history") > 30);
     place.run(&["status"]).expect(0);
-    let assert_is_as_before = |when: &str| {
+    let assert_is_as_before = |except: Option<&str>, when: &str| {
         let known = || all_contracts().keys().filter(|table| !NEWER_TABLES.contains(&table.as_str()));
-        assert_equal_in(known(), &before.duckdb(), &place.duckdb_tables(), &format!("{when}, DuckDB"));
-        assert_equal_in(known(), &before.parquet(), &place.parquet_tables(), &format!("{when}, Parquet"));
+        let [in_duckdb, in_parquet] = ["DuckDB", "Parquet"].map(|name| format!("{when}, {name}"));
+        assert_equal_without(except, known(), &before.duckdb(), &place.duckdb_tables(), &in_duckdb);
+        assert_equal_without(except, known(), &before.parquet(), &place.parquet_tables(), &in_parquet);
         // Of a table that has more columns by now: this place has no recorded answer.
         let media = "SELECT count(*) FROM response_media";
         let tables = [before.duckdb(), before.parquet(), place.duckdb_tables(), place.parquet_tables()];
         assert!(tables.iter().all(|tables| tables.count(media) == 0), "{when}");
-        let windows = "SELECT COLUMNS(name -> name <> 'filled_in')::VARCHAR FROM sync_windows ORDER BY ALL";
+        let windows =
+            "SELECT COLUMNS(name -> name NOT IN ('filled_in', 'keys_checked'))::VARCHAR FROM sync_windows ORDER BY ALL";
         assert_eq!(before.duckdb().rows_of(windows), place.duckdb_tables().rows_of(windows), "{when}, DuckDB");
         assert_eq!(before.parquet().rows_of(windows), place.parquet_tables().rows_of(windows), "{when}, Parquet");
     };
-    assert_is_as_before("looked at");
+    assert_is_as_before(None, "looked at");
     place.run(&["replay"]).expect(0);
-    assert_is_as_before("replayed");
+    // A replay writes the hashes of this version, which are hashes of JSON values and not of their texts.
+    assert_is_as_before(Some("_row_hash"), "replayed");
     // Tables that are newer than the place are filled from its pages.
     for (name, is) in [("DuckDB", place.duckdb_tables()), ("Parquet", place.parquet_tables())] {
         for (current, history) in [

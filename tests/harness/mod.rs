@@ -23,8 +23,8 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 pub use compare::{
-    assert_covers_every_case, assert_each_warehouse_equals, assert_equal, assert_equal_in, assert_rows_equal,
-    assert_warehouses_equal, content_columns,
+    assert_covers_every_case, assert_each_warehouse_equals, assert_equal, assert_equal_in, assert_equal_without,
+    assert_rows_equal, assert_warehouses_equal, content_columns,
 };
 pub use tables::{
     Cell, Contract, Row, Tables, WarehousePlace, all_contracts, connect, contract, different_rows, key_text,

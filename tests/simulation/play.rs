@@ -82,8 +82,8 @@ struct Play<'a> {
     played: Played,
 }
 
-/// In one of so many scripts with DuckDB alone, the first run creates the warehouse. The tables and views of a file take
-/// more time than the runs of a light script.
+/// In one of so many scripts with DuckDB alone, the first run creates the warehouse. The tables and views of a file
+/// take more time than the runs of a light script.
 const CREATED_BY_RUN: u64 = 8;
 
 /// The file of a DuckDB warehouse without rows.

@@ -5,8 +5,9 @@
 //! complete table, in one read. Of rows with one key, the row that takes precedence stays; the others go to the
 //! history.
 //!
-//! The result follows from the rows alone, in the order of their `_synced_at`. So it does not depend on how many scans
-//! one commit contains, and a replay gives the same.
+//! The rows of a key are compared in the order in which their scans were applied. A scan that overlaps the collected
+//! keys is applied only after they were compared. So the result does not depend on how many scans one commit contains,
+//! and a replay gives the same.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -55,7 +56,15 @@ struct NewKey {
 #[derive(Debug, Default)]
 pub(in crate::load) struct NewKeys {
     keys: Vec<NewKey>,
-    scans: Vec<ScanId>,
+    /// The scans that added rows, in the order in which they were applied.
+    scans: Vec<AddingScan>,
+}
+
+#[derive(Debug)]
+struct AddingScan {
+    id: ScanId,
+    /// The range of the creation times of its new records.
+    range: TimeRange,
 }
 
 /// How the counts of a scan change, because rows that it added have the key of another row.
@@ -103,12 +112,20 @@ impl NewKeys {
             created_us: record.created_us,
             scan: index,
         }));
-        if self.keys.len() > before {
-            self.scans.push(scan.id.clone());
+        let times = self.keys.iter().skip(before).map(|key| TimeRange::at(key.created_us));
+        if let Some(range) = times.reduce(TimeRange::with) {
+            self.scans.push(AddingScan { id: scan.id.clone(), range });
         }
     }
 
-    pub fn is_full(&self) -> bool {
+    /// Returns true if the keys must be compared before this scan is applied: they are many, or the scan may change a
+    /// row that has one of them.
+    pub fn must_precede(&self, scan: &Scan) -> bool {
+        let window = TimeRange::of(scan.window);
+        self.is_full() || self.scans.iter().any(|adding| adding.range.overlaps(window))
+    }
+
+    fn is_full(&self) -> bool {
         self.keys.len() >= NEW_KEYS_MAX
     }
 
@@ -119,10 +136,10 @@ impl NewKeys {
         rest.get(..rest.partition_point(|key| key.hash == hash)).unwrap_or_default()
     }
 
-    /// Returns the scan that added a row; `None` if the row was stored before.
-    fn scan_of(&self, hash: u64, created_us: i64) -> Option<&ScanId> {
-        let key = self.with_hash(hash).iter().find(|key| key.created_us == created_us)?;
-        self.scans.get(key.scan as usize)
+    /// Returns the position among the scans of the scan that added a row; `None` if the row was stored before.
+    fn scan_of(&self, record: &Record) -> Option<u32> {
+        let mut same = self.with_hash(record.key as u64).iter();
+        same.find(|key| key.created_us == record.created_us).map(|key| key.scan)
     }
 
     /// Compares the collected keys with the complete table, and leaves one row for each key. Returns the corrections of
@@ -298,7 +315,7 @@ fn resolve_shared(
         batches.extend(store.full_rows(base, &Filter::within(range).with_keys(&shared.keys))?);
     }
     let rows = concat_rows(base, &base.full_schema(), &batches)?;
-    let meetings = Meetings::of(base, &rows)?;
+    let meetings = Meetings::of(base, &rows, new)?;
     meetings.write(store, base, &rows, new)
 }
 
@@ -307,21 +324,22 @@ struct Meeting {
     /// Index of the row that is current.
     winner: usize,
     loser: usize,
-    /// The row that was written later: its scan found the collision.
+    /// The row whose scan was applied later: this scan found the collision.
     later: usize,
 }
 
 /// The rows of each shared key, in the order in which they met.
 struct Meetings {
-    records: Vec<Record>,
     vanished: Vec<bool>,
     meetings: Vec<Meeting>,
+    /// For each row, the scan that added it: its position in [`NewKeys::scans`].
+    scans: Vec<Option<u32>>,
     /// For each row that stays and was written later than another row of its key: when its key was first seen.
     first_seen_us: BTreeMap<usize, i64>,
 }
 
 impl Meetings {
-    fn of(base: &'static Table, rows: &RecordBatch) -> Result<Self, LoadError> {
+    fn of(base: &'static Table, rows: &RecordBatch, new: &NewKeys) -> Result<Self, LoadError> {
         let (created, updated) = (time_column(rows, "created_at")?, time_column(rows, "updated_at")?);
         let (synced, first_seen) = (time_column(rows, "_synced_at")?, time_column(rows, "_first_seen_at")?);
         let (vanished, contents) = (time_column(rows, "_vanished_at")?, number_column(rows, ROW_HASH_COLUMN)?);
@@ -337,7 +355,8 @@ impl Meetings {
         let vanished: Vec<bool> = (0..records.len()).map(|row| vanished.is_valid(row)).collect();
         let mut by_key: BTreeMap<u128, Vec<usize>> = BTreeMap::new();
         keys.iter().enumerate().for_each(|(row, key)| by_key.entry(*key).or_default().push(row));
-        let order = |row: &usize| (synced.value(*row), created.value(*row));
+        let scans: Vec<Option<u32>> = records.iter().map(|record| new.scan_of(record)).collect();
+        let order = |row: &usize| (scans.get(*row).copied(), synced.value(*row), created.value(*row));
         let precedence = |row: usize| {
             let is_live = !vanished.get(row).copied().unwrap_or(false);
             (is_live, records.get(row).map(Record::precedence))
@@ -359,7 +378,7 @@ impl Meetings {
                 first_seen_us.insert(current, first_us);
             }
         }
-        Ok(Self { records, vanished, meetings, first_seen_us })
+        Ok(Self { vanished, meetings, scans, first_seen_us })
     }
 
     /// Removes the losers with their child rows, and writes them to the history. Returns the corrections of counts;
@@ -382,14 +401,13 @@ impl Meetings {
         let mut corrections: HashMap<ScanId, CountCorrection> = HashMap::default();
         for meeting in &self.meetings {
             let is_collision = !self.is_vanished(meeting.loser) && is_new.next().unwrap_or(false);
-            let earlier = if meeting.later == meeting.winner { meeting.loser } else { meeting.winner };
-            let added = [meeting.later, earlier].into_iter().find_map(|row| Some((row, self.scan_of(row, new)?)));
+            let scan = self.scans.get(meeting.later).copied().flatten().and_then(|scan| new.scans.get(scan as usize));
             let correction = CountCorrection {
-                lost: u64::from(added.is_some_and(|(row, _)| row == meeting.loser)),
-                replaced: u64::from(added.is_some_and(|(row, _)| row == meeting.winner)),
+                lost: u64::from(scan.is_some() && meeting.later == meeting.loser),
+                replaced: u64::from(scan.is_some() && meeting.later == meeting.winner),
                 collisions: u64::from(is_collision),
             };
-            let scan = added.map_or_else(|| ScanId(String::new()), |(_, scan)| scan.clone());
+            let scan = scan.map_or_else(|| ScanId(String::new()), |scan| scan.id.clone());
             corrections.entry(scan).or_default().add(correction);
         }
         Ok(corrections)
@@ -397,11 +415,6 @@ impl Meetings {
 
     fn is_vanished(&self, row: usize) -> bool {
         self.vanished.get(row).copied().unwrap_or(false)
-    }
-
-    fn scan_of<'n>(&self, row: usize, new: &'n NewKeys) -> Option<&'n ScanId> {
-        let record = self.records.get(row)?;
-        new.scan_of(record.key as u64, record.created_us)
     }
 
     /// Writes when the key was first seen to the rows that stay.
@@ -430,10 +443,15 @@ impl Meetings {
             take(&column_of(base, rows, name)?, &indexes, None).map_err(invalid_rows(base))
         };
         let losers = UInt64Array::from_iter_values(meetings.iter().map(|meeting| meeting.loser as u64));
+        // Scans that ran at the same time can be applied in another order than that of their starts.
+        let synced = time_column(rows, "_synced_at")?;
+        let found_at = TimestampMicrosecondArray::from_iter_values(
+            meetings.iter().map(|meeting| synced.value(meeting.later).max(synced.value(meeting.loser))),
+        );
         Ok(LostRows {
             rows: take_record_batch(rows, &losers).map_err(invalid_rows(base))?,
             since: taken("_synced_at", |meeting| meeting.loser)?,
-            found_at: taken("_synced_at", |meeting| meeting.later)?,
+            found_at: Arc::new(found_at),
             run_ids: taken("_run_id", |meeting| meeting.later)?,
             winners: taken("created_at", |meeting| meeting.winner)?,
         })
