@@ -151,9 +151,7 @@ impl CommandError {
             CommandError::Query(LoadError::TimedOut { .. }) => {
                 Some("query less (a range of created_at, one survey), or raise the limit with --time-limit")
             }
-            CommandError::Query(LoadError::Engine { source, .. })
-                if source.to_string().contains("Out of Memory Error") || source.to_string().contains("bad_alloc") =>
-            {
+            CommandError::Query(error) if error.is_out_of_memory() => {
                 Some("query less, or raise memory_limit_mb under [warehouse]")
             }
             CommandError::State(error) => state_hint(error),

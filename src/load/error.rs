@@ -117,6 +117,12 @@ impl LoadError {
         }
     }
 
+    /// Returns true if the engine needed more memory than its limit, or than the machine has.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        let is_meant = |message: String| message.contains("Out of Memory Error") || message.contains("bad_alloc");
+        matches!(self, LoadError::Engine { source, .. } if is_meant(source.to_string()))
+    }
+
     /// Returns `Missing` if there is nothing at the path, and `NotOurs` if it is not a file.
     pub(super) fn require_file(path: &Path) -> Result<(), LoadError> {
         match Self::require(path)? {

@@ -12,7 +12,12 @@ mod script;
 mod seal;
 mod timer;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    cell::Cell,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch},
@@ -58,10 +63,19 @@ impl Default for ReaderLimits {
 pub struct Reader {
     connection: Connection,
     parquet_views: Option<ParquetViews>,
-    statement_time: Duration,
+    limits: ReaderLimits,
+    /// How to open the warehouse again; `None` if the engine uses one thread.
+    reopening: Option<Reopening>,
     /// Keeps this process from opening the DuckDB file for writing. Dropped after the connection, because fields are
     /// dropped in their order.
     _claim: Option<Claim>,
+}
+
+/// What a reader was opened with.
+#[derive(Clone, Debug)]
+struct Reopening {
+    duckdb: Option<PathBuf>,
+    parquet: Option<PathBuf>,
 }
 
 /// The first rows of a result.
@@ -104,9 +118,22 @@ impl Reader {
         parquet: Option<&Path>,
         limits: ReaderLimits,
     ) -> Result<Reader, LoadError> {
+        let [duckdb_path, parquet_path] = [duckdb, parquet].map(|path| path.map(Path::to_owned));
+        let reopening = Reopening { duckdb: duckdb_path, parquet: parquet_path };
+        Ok(Reader { reopening: Some(reopening), ..Reader::open_engine(duckdb, parquet, limits, None)? })
+    }
+
+    /// Opens a warehouse. `threads` is the number of threads of the engine; `None` means its default.
+    fn open_engine(
+        duckdb: Option<&Path>,
+        parquet: Option<&Path>,
+        limits: ReaderLimits,
+        threads: Option<i64>,
+    ) -> Result<Reader, LoadError> {
         let failed = LoadError::engine("open");
         let config = common_config(Config::default())
             .and_then(|config| config.max_memory(&format!("{}B", limits.memory_bytes)))
+            .and_then(|config| threads.into_iter().try_fold(config, Config::threads))
             // Without this setting, the engine would spill into a folder in the working directory.
             .and_then(|config| config.with("temp_directory", ""))
             .map_err(failed)?;
@@ -122,7 +149,7 @@ impl Reader {
         let allow = parquet.map(|root| format!("SET allowed_directories = [{}];", quote_text(&folder_text(root))));
         let seal = "SET enable_external_access = false; SET lock_configuration = true";
         connection.execute_batch(&format!("{}{seal}", allow.unwrap_or_default())).map_err(failed)?;
-        Ok(Reader { connection, parquet_views, statement_time: limits.statement_time, _claim: claim })
+        Ok(Reader { connection, parquet_views, limits, reopening: None, _claim: claim })
     }
 
     /// Runs one read-only statement and returns at most `rows_max` rows.
@@ -153,7 +180,7 @@ impl Reader {
         check_reads_only(&self.connection, sql)?;
         let timer = self.timer()?;
         let planned = timer.during(|| self.with_views(sql, || RowsQuery::new(&self.connection, sql, format)));
-        if timer.is_used_up() { Err(LoadError::TimedOut { limit: self.statement_time }) } else { planned }
+        if timer.is_used_up() { Err(self.timed_out()) } else { planned }
     }
 
     /// Runs a planned statement, as [`Reader::stream`] does. The batches have what the format can hold.
@@ -196,48 +223,75 @@ impl Reader {
     }
 
     fn timer(&self) -> Result<StatementTimer, LoadError> {
-        StatementTimer::new(self.connection.interrupt_handle(), self.statement_time)
+        StatementTimer::new(self.connection.interrupt_handle(), self.limits.statement_time)
             .map_err(|source| LoadError::Engine { action: "run the query".into(), source: source.into() })
     }
 
-    /// Runs a checked statement, as [`Reader::stream`] does.
+    fn timed_out(&self) -> LoadError {
+        LoadError::TimedOut { limit: self.limits.statement_time }
+    }
+
+    /// Runs a checked statement, as [`Reader::stream`] does. If the engine runs out of memory before it returns a row,
+    /// runs the statement again with one thread, which needs less.
     fn run<E: From<LoadError>>(
-        &self,
+        &mut self,
         sql: &str,
         rows_max: usize,
         mut take: impl FnMut(RecordBatch) -> Result<(), E>,
     ) -> Result<Streamed, E> {
+        let (mut has_schema, has_rows) = (false, Cell::new(false));
+        let mut take = |batch: RecordBatch| {
+            has_rows.set(has_rows.get() || batch.num_rows() > 0);
+            if std::mem::replace(&mut has_schema, true) && batch.num_rows() == 0 { Ok(()) } else { take(batch) }
+        };
+        let streamed = self.run_once(sql, rows_max, &mut take);
+        if !matches!(&streamed, Err(error) if error.is_out_of_memory()) || has_rows.get() {
+            return streamed?;
+        }
+        let Some(Reopening { duckdb, parquet }) = self.reopening.take() else { return streamed? };
+        tracing::debug!("the engine ran out of memory: the query runs again with one thread");
+        *self = Reader::open_engine(duckdb.as_deref(), parquet.as_deref(), self.limits, Some(1))?;
+        self.run_once(sql, rows_max, &mut take)?
+    }
+
+    /// Runs a checked statement. The inner error is that of `take`.
+    fn run_once<E>(
+        &self,
+        sql: &str,
+        rows_max: usize,
+        take: &mut dyn FnMut(RecordBatch) -> Result<(), E>,
+    ) -> Result<Result<Streamed, E>, LoadError> {
         let timer = self.timer()?;
         let failed = |source| {
-            if timer.is_used_up() {
-                LoadError::TimedOut { limit: self.statement_time }
-            } else {
-                LoadError::engine("run the query")(source)
-            }
+            if timer.is_used_up() { self.timed_out() } else { LoadError::engine("run the query")(source) }
         };
         let prepare = || self.connection.prepare(sql).map_err(failed);
         let mut statement = timer.during(|| self.with_views(sql, prepare))?;
         // The iterator that `stream_arrow` returns panics if the engine fails. `step` reads the same stream and returns
         // the error.
         timer.during(|| statement.stream_arrow([]).map(drop)).map_err(failed)?;
-        take(without_zones(RecordBatch::new_empty(statement.schema())))?;
+        if let Err(error) = take(without_zones(RecordBatch::new_empty(statement.schema()))) {
+            return Ok(Err(error));
+        }
         let mut rows_left = rows_max;
         while let Some(rows) = timer.during(|| statement.step()).map_err(failed)? {
             let batch = without_zones(RecordBatch::from(&rows));
             let kept = batch.num_rows().min(rows_left);
             rows_left -= kept;
-            if kept > 0 {
-                take(batch.slice(0, kept))?;
+            if kept > 0
+                && let Err(error) = take(batch.slice(0, kept))
+            {
+                return Ok(Err(error));
             }
             if batch.num_rows() > kept {
-                return Ok(Streamed { rows: rows_max, truncated: true });
+                return Ok(Ok(Streamed { rows: rows_max, truncated: true }));
             }
         }
         // The stream of an interrupted statement may end without an error.
         if timer.is_used_up() {
-            return Err(LoadError::TimedOut { limit: self.statement_time }.into());
+            return Err(self.timed_out());
         }
-        Ok(Streamed { rows: rows_max - rows_left, truncated: false })
+        Ok(Ok(Streamed { rows: rows_max - rows_left, truncated: false }))
     }
 }
 

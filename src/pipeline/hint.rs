@@ -225,7 +225,7 @@ pub fn load_hint(error: &LoadError) -> Option<&'static str> {
         LoadError::RolledBack => Some("run the same command again: it applies these scans again"),
         LoadError::Bug(_) => Some(BUG),
         LoadError::TimedOut { .. } => Some("read less: --survey selects one survey"),
-        LoadError::Engine { source, .. } if source.to_string().contains("Out of Memory Error") => {
+        error if error.is_out_of_memory() => {
             Some("raise memory_limit_mb under [warehouse] and run the same command again: nothing committed is lost")
         }
         LoadError::Io { path, source, .. } => refusal_hint(path, source, FileAccess::Write),

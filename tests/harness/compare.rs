@@ -103,8 +103,9 @@ fn assert_base_table_equals(
         let candidates = &expected.bases[base][&key_text(contract, row)];
         let micros = |row: &Row, name: &str| row[name].as_deref().map(|text| text.parse::<i64>().unwrap());
         let times = |row: &Row| (micros(row, "updated_at"), micros(row, "created_at"));
-        let newest = candidates.iter().filter(|entity| !entity.has_vanished).map(|entity| times(&entity.row)).max();
-        let is_newest = |candidate: &Row| base != "responses" || newest.is_none_or(|newest| times(candidate) == newest);
+        let live = candidates.iter().filter(|entity| base == "responses" && !entity.has_vanished);
+        let newest = live.map(|entity| times(&entity.row)).max();
+        let is_newest = |candidate: &Row| newest.is_none_or(|newest| times(candidate) == newest);
         let is_one = |candidate: &Row| content_columns(base).iter().all(|column| candidate[*column] == row[*column]);
         let is_current = |candidate: &Row| is_newest(candidate) && is_one(candidate);
         assert!(candidates.iter().any(|entity| is_current(&entity.row)), "{when}: not the newest record: {row:?}");

@@ -5,7 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicI64, Ordering},
     },
     time::Duration,
@@ -15,8 +15,7 @@ use duckdb::Connection;
 use studysync::{
     clock::Clock,
     config::{ArchiveChoice, Overrides, Settings, resolve},
-    load::{ENGINE_BYTES_MIN, FullTextSearch, Identity, LockPatience, Opening, Place},
-    model::{DAY_MS, Failpoints, Flag, FlagSet, HOUR_MS, MINUTE_MS, Rng, Window},
+    model::{DAY_MS, Flag, FlagSet, HOUR_MS, MINUTE_MS, Rng, Window},
     pipeline::{PeopleSelection, PipelineError, Progress, Request, Run, RunReport, System},
 };
 use studysync_sandbox::{ListName, Order};
@@ -30,7 +29,9 @@ use super::{
     script::{Act, RunPlan, Script, Warehouses, Weather},
     service::{BASE_URL, ScriptedService},
 };
-use crate::harness::{KEY, Tables, WarehousePlace, all_contracts, assert_rows_equal, connect, expected::settled_ms};
+use crate::harness::{
+    KEY, Tables, WarehousePlace, all_contracts, assert_rows_equal, connect, expected::settled_ms, put_empty_warehouse,
+};
 
 /// Longer than the tier of the oldest rows.
 const ALL_IS_DUE_MS: u64 = 40 * DAY_MS as u64;
@@ -86,26 +87,6 @@ struct Play<'a> {
 /// take more time than the runs of a light script.
 const CREATED_BY_RUN: u64 = 8;
 
-/// The file of a DuckDB warehouse without rows.
-fn empty_warehouse() -> &'static [u8] {
-    static FILE: OnceLock<Vec<u8>> = OnceLock::new();
-    FILE.get_or_init(|| {
-        let folder = TempDir::new().unwrap();
-        let path = folder.path().join("warehouse.duckdb");
-        let opening = Opening {
-            identity: Identity { base_url: BASE_URL.into(), environment: "default".into() },
-            memory_limit_bytes: ENGINE_BYTES_MIN,
-            buffer_bytes_max: 1 << 20,
-            threads: 1,
-            patience: LockPatience::default(),
-            failpoints: Failpoints::default(),
-        };
-        let place = Place::DuckDb { path: path.clone(), copy: None, search: FullTextSearch::default() };
-        drop(place.open(&opening, None).unwrap());
-        fs::read(path).unwrap()
-    })
-}
-
 /// Plays a script to its end; panics where something does not hold.
 pub async fn play(script: &Script) -> Played {
     let folder = TempDir::with_prefix_in("simulation-", "/dev/shm").or_else(|_| TempDir::new()).unwrap();
@@ -132,7 +113,7 @@ pub async fn play(script: &Script) -> Played {
     fs::create_dir(play.root()).unwrap();
     // A kill after the first durable step leaves such a warehouse, too.
     if script.only == Some(Warehouses::DuckDb) && !script.seed.is_multiple_of(CREATED_BY_RUN) {
-        fs::write(play.root().join("warehouse.duckdb"), empty_warehouse()).unwrap();
+        put_empty_warehouse(&play.root().join("warehouse.duckdb"));
     }
     // What comes while the first run is under way was not always there.
     play.oracle.learn(&play.service);

@@ -91,6 +91,25 @@ fn nothing_can_be_changed_and_nothing_else_can_be_read() {
 }
 
 #[test]
+fn p8_a_query_without_enough_memory_runs_again_with_one_thread() {
+    let (_folder, path) = warehouse();
+    let limits = ReaderLimits { memory_bytes: 64 << 20, ..ReaderLimits::default() };
+    let mut reader = Reader::open_limited(Some(&path), None, limits).unwrap();
+    let threads = |reader: &mut Reader| {
+        let result =
+            reader.query("SELECT current_setting('threads')::BIGINT AS n, count(*) FROM responses", 1).unwrap();
+        result.batches[0].column(0).as_primitive::<Int64Type>().value(0)
+    };
+    let at_first = threads(&mut reader);
+    let too_much =
+        "SELECT sum(length(text)) FROM (SELECT list(repeat('x', 1000000) || range) AS text FROM range(1000))";
+    let error = reader.query(too_much, 1).unwrap_err();
+    assert!(error.is_out_of_memory(), "{error:?}");
+    assert!(threads(&mut reader) == 1 && at_first >= 1);
+    assert!(reader.query("SELECT 1; SELECT 2", 1).is_err() && reader.query("SET threads = 4", 1).is_err());
+}
+
+#[test]
 fn p8_no_more_rows_than_asked_for_are_kept() {
     let mut reader = Reader::open(None, None).unwrap();
     // The results do not fit into memory: they are streamed.

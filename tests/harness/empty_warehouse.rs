@@ -1,0 +1,42 @@
+//! A DuckDB file without rows, made once for all tests.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+    sync::OnceLock,
+};
+
+use studysync::{
+    load::{ENGINE_BYTES_MIN, FullTextSearch, Identity, LockPatience, Opening, Place},
+    model::Failpoints,
+};
+use tempfile::TempDir;
+
+/// Writes a DuckDB warehouse without rows, unless there is something at the path. The run that opens it binds it to its
+/// service.
+pub fn put_empty_warehouse(path: &Path) {
+    if let Ok(mut file) = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        file.write_all(empty_warehouse()).unwrap();
+    }
+}
+
+fn empty_warehouse() -> &'static [u8] {
+    static FILE: OnceLock<Vec<u8>> = OnceLock::new();
+    FILE.get_or_init(|| {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("warehouse.duckdb");
+        let opening = Opening {
+            identity: Identity { base_url: "http://127.0.0.1:1".into(), environment: "default".into() },
+            memory_limit_bytes: ENGINE_BYTES_MIN,
+            buffer_bytes_max: 1 << 20,
+            threads: 1,
+            patience: LockPatience::default(),
+            failpoints: Failpoints::default(),
+        };
+        let place = Place::DuckDb { path: path.clone(), copy: None, search: FullTextSearch::default() };
+        drop(place.open(&opening, None).unwrap());
+        fs::read(path).unwrap()
+    })
+}
