@@ -116,7 +116,7 @@ fn values() -> impl Strategy<Value = Value> {
 fn respelled(value: &Value, random: &mut u64) -> String {
     let mut choose = || {
         *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (*random >> 33) % 2 == 0
+        (*random >> 33).is_multiple_of(2)
     };
     let blank = if choose() { " \n" } else { "" };
     match value {

@@ -260,12 +260,15 @@ impl SharedKeys {
     }
 }
 
-/// Passes the keys of rows to `take`: the rows, the hashes of their keys, and their creation times.
+/// Takes rows, the hashes of their keys, and their creation times.
+type TakeKeys<'t> = dyn FnMut(&RecordBatch, &[u128], &TimestampMicrosecondArray) -> Result<(), LoadError> + 't;
+
+/// Passes the keys of rows to `take`.
 fn each_key(
     store: &mut BufferedStore,
     base: &'static Table,
     filter: &Filter<'_>,
-    take: &mut dyn FnMut(&RecordBatch, &[u128], &TimestampMicrosecondArray) -> Result<(), LoadError>,
+    take: &mut TakeKeys<'_>,
 ) -> Result<(), LoadError> {
     let mut columns = base.key_in_order();
     columns.push("created_at");

@@ -278,6 +278,7 @@ mod tests {
             let cell = |name: &str| match table.column(name).unwrap().column_type {
                 ColumnType::Timestamp => Cell::at_ms(at_ms),
                 ColumnType::Bigint => Cell::Integer(0),
+                ColumnType::Boolean => Cell::Boolean(true),
                 _ => Cell::Text(""),
             };
             builder.add(cell).unwrap();
