@@ -15,7 +15,7 @@ pub(super) struct PageComparison<'a> {
 }
 
 impl PageComparison<'_> {
-    /// Returns how the row of the page differs from the row `old` in [`OldRows::rows`]. Different child rows count as
+    /// Returns how the row of the page differs from the row `old` of the stored rows. Different child rows count as
     /// an edit.
     pub fn difference(&self, page: &FlatPage, row: usize, old: usize) -> RowDifference {
         let key = page.key_hashes.get(row).copied().unwrap_or_default();
