@@ -29,7 +29,7 @@ QUESTIONS = {
             AND answer_number BETWEEN 0 AND 10 GROUP BY ALL ORDER BY week""",
     "changed": f"""
         SELECT survey_id, count(*) AS new_answers FROM responses
-        WHERE survey_id IS NOT NULL GROUP BY ALL ORDER BY survey_id""",
+        WHERE {STANDS} AND survey_id IS NOT NULL GROUP BY ALL ORDER BY survey_id""",
 }
 DUMP = f"""
 import json as _json
