@@ -140,7 +140,7 @@ impl Run {
     }
 
     /// Returns true if the whole range of a backfill is covered, so that the run needs no request, not even for the
-    /// service's time. Returns false for a `sync`, and if a list counts as empty because it answered 404.
+    /// service's time. Returns false for a `sync`.
     ///
     /// An end that the user named counts as past, because only a request could tell the service's time. A range with an
     /// open end ends now: the time of this machine's clock plus the stored difference to the service's clock. For such
@@ -148,9 +148,6 @@ impl Run {
     /// difference shows that the service's clock may be wrong.
     fn is_backfill_covered(&self) -> Result<bool, PipelineError> {
         let Some(window) = self.request.backfill else { return Ok(false) };
-        if self.lists().into_iter().any(|list| self.context.source.was_taken_as_empty(list)) {
-            return Ok(false);
-        }
         let is_open = window.end_ms == OPEN_END_MS;
         let skew = self.context.state().behaviour::<i64>(CLOCK_SKEW)?;
         let (skew_ms, compared_ms) = skew.unwrap_or_default();

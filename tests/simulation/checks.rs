@@ -195,7 +195,9 @@ fn without_flagged(record: &str) -> String {
     let last = ["url", "meta", "customMetadata", "visitorSnapshot"].map(|name| format!(",\"{name}\":"));
     let ends = last.iter().filter_map(|member| record.find(member.as_str()));
     let rest = record.get(..ends.min().unwrap_or(record.len())).unwrap();
-    rest.trim_end_matches('}').replace("\"deletedAt\":null,", "")
+    let rest = rest.trim_end_matches('}');
+    let Some((before, deleted)) = rest.split_once("\"deletedAt\":") else { return rest.to_owned() };
+    format!("{before}{}", deleted.split_once(',').map_or("", |(_, after)| after))
 }
 
 /// How equal two warehouses are that took part in everything.
