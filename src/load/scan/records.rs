@@ -95,6 +95,22 @@ pub(super) fn records_of(base: &Table, page: &FlatPage) -> Result<Vec<Record>, L
     Ok(page.key_hashes.iter().zip(contents).enumerate().map(record).collect())
 }
 
+/// Reads key, hash and times of stored responses, without the hash of the answer: stored rows with the same key and
+/// update time differ in their creation time.
+pub(super) fn stored_records(base: &Table, rows: &RecordBatch) -> Result<Vec<Record>, LoadError> {
+    let keys = key_hashes(&base.key_in_order(), rows).map_err(invalid_rows(base))?;
+    let contents = number_column(rows, ROW_HASH_COLUMN)?;
+    let (created, updated) = (time_column(rows, "created_at")?, time_column(rows, "updated_at")?);
+    let record = |(row, key): (usize, u128)| Record {
+        key,
+        content: value(Some(contents), row).unwrap_or_default(),
+        created_us: created.value(row),
+        updated_us: value(Some(updated), row).unwrap_or(NEVER_US),
+        answer: 0,
+    };
+    Ok(keys.into_iter().enumerate().map(record).collect())
+}
+
 /// Returns the value of a column in a row; `None` if the value is NULL, or if there is no column.
 pub(super) fn value<T: ArrowPrimitiveType>(column: Option<&PrimitiveArray<T>>, row: usize) -> Option<T::Native> {
     column.filter(|column| column.is_valid(row)).map(|column| column.value(row))

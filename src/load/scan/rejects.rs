@@ -14,14 +14,14 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     records::rows_where,
-    stamps::{column_of, rows_of, stamp, text},
+    stamps::{rows_of, stamp, text},
 };
 use crate::{
     json::{Entry, read_entries, unescaped, write_canonical},
     load::{
         LoadError,
         contract::contract,
-        store::{BufferedStore, Filter, KeySet, TableChange, number_column, text_column},
+        store::{BufferedStore, Filter, KeySet, TableChange, number_column, text_column, with_column},
     },
     model::{Reject, RejectReason, Scan, Stream},
     schema::{Column, TableKind, tables},
@@ -150,10 +150,7 @@ impl OlderRejects {
             let hashes: ArrayRef = Arc::new(Int64Array::from_iter_values(hashes));
             let mut change = TableChange::new(table);
             change.remove(rows)?;
-            let upgraded = rows_of(table, kept.num_rows(), |column| match column.name.as_str() {
-                "raw_hash" => Ok(Some(Arc::clone(&hashes))),
-                name => column_of(table, &kept, name).map(Some),
-            })?;
+            let upgraded = with_column(&kept, "raw_hash", &hashes)?;
             change.remove(&upgraded)?;
             change.add(upgraded);
             store.change(change)?;

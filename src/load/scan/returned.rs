@@ -3,16 +3,13 @@
 use arrow::array::{Array as _, RecordBatch};
 use foldhash::HashSet;
 
-use super::{
-    records::rows_where,
-    stamps::{column_of, rows_of, started},
-};
+use super::{records::rows_where, stamps::started};
 use crate::{
     load::{
         LoadError,
         contract::contract,
         error::invalid_rows,
-        store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, text_column, time_column},
+        store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, text_column, time_column, with_column},
     },
     model::{Scan, key_hashes},
     schema::{Table, history_of},
@@ -50,12 +47,7 @@ pub(super) fn mark(
         };
         let ended = rows_where(history, &rows, has_ended)?;
         change.remove(&ended)?;
-        change.add(rows_of(history, ended.num_rows(), |column| {
-            Ok(Some(match column.name.as_str() {
-                "returned_at" => started(scan, ended.num_rows()),
-                name => column_of(history, &ended, name)?,
-            }))
-        })?);
+        change.add(with_column(&ended, "returned_at", &started(scan, ended.num_rows()))?);
     }
     store.change(change)
 }

@@ -14,7 +14,7 @@ use foldhash::{HashMap, HashMapExt as _, HashSet};
 use super::{
     records::rows_where,
     staged::{EarliestSnapshot, SESSION_COLUMNS, StagedSnapshots},
-    stamps::{column_of, ended_versions, new_rows, not_later_than_scan, rows_of},
+    stamps::{ended_versions, new_rows, not_later_than_scan, rows_of},
     value_hashes::content_hashes,
 };
 use crate::{
@@ -23,7 +23,8 @@ use crate::{
         contract::contract,
         error::invalid_rows,
         store::{
-            BufferedStore, Filter, KeySet, TableChange, TimeRange, number_column, project, removal_columns, time_column,
+            BufferedStore, Filter, KeySet, TableChange, TimeRange, number_column, project, removal_columns,
+            time_column, with_column,
         },
     },
     model::{DAY_MS, Scan, key_hashes},
@@ -196,10 +197,7 @@ fn rehashed(
         let kept = rows_where(table, &rows, is_same)?;
         let contents = sessions.iter().zip(&contents).filter(|(session, content)| scanned(session) == Some(**content));
         let hashes: ArrayRef = Arc::new(contents.map(|(_, content)| Some(*content)).collect::<Int64Array>());
-        same.push(rows_of(table, kept.num_rows(), |column| match column.name.as_str() {
-            ROW_HASH_COLUMN => Ok(Some(Arc::clone(&hashes))),
-            name => column_of(table, &kept, name).map(Some),
-        })?);
+        same.push(with_column(&kept, ROW_HASH_COLUMN, &hashes)?);
     }
     same.retain(|rows| rows.num_rows() > 0);
     Ok(same)

@@ -5,14 +5,14 @@
 
 use std::collections::BTreeSet;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array as _, RecordBatch};
 use foldhash::{HashMap, HashMapExt as _};
 
 use super::{
     classify::{Classification, RecordChange},
     collisions::{COLLISION, has_history},
     memory::ScanMemory,
-    records::{NEVER_US, Record, rows_where, value},
+    records::{Record, rows_where, stored_records, value},
     staged::StagedScan,
     stamps::WINNER_COLUMN,
 };
@@ -63,8 +63,7 @@ pub(super) fn mark(
     if losers.is_empty() {
         return Ok(());
     }
-    let winners =
-        stored_records(store, base, &keys, losers.values().flat_map(|loser| loser.winners_us.iter().copied()))?;
+    let winners = live_records(store, base, &keys, losers.values().flat_map(|loser| loser.winners_us.iter().copied()))?;
     for (place, loser) in &losers {
         let (Some(index), Some(record)) = (new.get(place), record(place)) else { continue };
         let winner = winners.get(&record.key).filter(|winner| winner.precedence() > record.precedence());
@@ -156,7 +155,7 @@ fn losers<'s>(
 
 /// Reads the stored rows with these keys and creation times that have not vanished, reduced to what decides which one
 /// is current. Of several rows with one key, returns the one that takes precedence.
-fn stored_records(
+fn live_records(
     store: &mut BufferedStore,
     base: &'static Table,
     keys: &KeySet,
@@ -168,18 +167,9 @@ fn stored_records(
     for range in TimeRange::clusters_in(base, times_us.collect()) {
         store.read(base, &columns, &Filter::within(range).with_keys(keys), &mut |rows| {
             let vanished = time_column(&rows, "_vanished_at")?;
-            let (created, updated) = (time_column(&rows, "created_at")?, time_column(&rows, "updated_at")?);
-            let contents = number_column(&rows, ROW_HASH_COLUMN)?;
-            let keys = key_hashes(&base.key_in_order(), &rows).map_err(invalid_rows(base))?;
-            for (row, key) in keys.into_iter().enumerate().filter(|(row, _)| value(Some(vanished), *row).is_none()) {
-                let record = Record {
-                    key,
-                    content: value(Some(contents), row).unwrap_or_default(),
-                    created_us: created.value(row),
-                    updated_us: value(Some(updated), row).unwrap_or(NEVER_US),
-                    answer: 0,
-                };
-                let best = records.entry(key).or_insert(record);
+            let rows = stored_records(base, &rows)?;
+            for (_, record) in rows.into_iter().enumerate().filter(|(row, _)| vanished.is_null(*row)) {
+                let best = records.entry(record.key).or_insert(record);
                 if record.precedence() > best.precedence() {
                     *best = record;
                 }

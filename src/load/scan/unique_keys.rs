@@ -20,19 +20,19 @@ use foldhash::{HashMap, HashSet};
 use super::{
     classify::{Classification, RecordChange},
     collisions::{LostRows, has_history, write_lost},
-    records::{NEVER_US, Record, rows_where, value},
+    records::{Record, rows_where, stored_records},
     staged::StagedScan,
-    stamps::{column_of, rows_of},
+    stamps::column_of,
 };
 use crate::{
     load::{
         LoadError, RowCounts,
         contract::contract,
         error::invalid_rows,
-        store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, concat_rows, number_column, time_column},
+        store::{BufferedStore, Filter, KeySet, TableChange, TimeRange, concat_rows, time_column, with_column},
     },
     model::{Scan, ScanId, key_hashes},
-    schema::{ROW_HASH_COLUMN, Table},
+    schema::Table,
 };
 
 /// Maximum number of collected keys (24 bytes each). If more are collected, they are compared before the next scan.
@@ -161,7 +161,8 @@ impl NewKeys {
             };
             shared.add(rows, times, |row| others(row).map(|keys| keys.iter().map(|key| key.created_us)))
         })?;
-        resolve_shared(store, base, &shared, &new)
+        let corrections = resolve_shared(store, base, &shared, &new)?;
+        Ok(corrections.into_iter().filter_map(|(scan, correction)| Some((scan?, correction))).collect())
     }
 }
 
@@ -309,7 +310,7 @@ fn resolve_shared(
     base: &'static Table,
     shared: &SharedKeys,
     new: &NewKeys,
-) -> Result<HashMap<ScanId, CountCorrection>, LoadError> {
+) -> Result<HashMap<Option<ScanId>, CountCorrection>, LoadError> {
     if shared.times_us.is_empty() {
         return Ok(HashMap::default());
     }
@@ -343,21 +344,13 @@ struct Meetings {
 
 impl Meetings {
     fn of(base: &'static Table, rows: &RecordBatch, new: &NewKeys) -> Result<Self, LoadError> {
-        let (created, updated) = (time_column(rows, "created_at")?, time_column(rows, "updated_at")?);
+        let created = time_column(rows, "created_at")?;
         let (synced, first_seen) = (time_column(rows, "_synced_at")?, time_column(rows, "_first_seen_at")?);
-        let (vanished, contents) = (time_column(rows, "_vanished_at")?, number_column(rows, ROW_HASH_COLUMN)?);
-        let keys = key_hashes(&base.key_in_order(), rows).map_err(invalid_rows(base))?;
-        let record = |(row, key): (usize, &u128)| Record {
-            key: *key,
-            content: value(Some(contents), row).unwrap_or_default(),
-            created_us: created.value(row),
-            updated_us: value(Some(updated), row).unwrap_or(NEVER_US),
-            answer: 0,
-        };
-        let records: Vec<Record> = keys.iter().enumerate().map(record).collect();
+        let vanished = time_column(rows, "_vanished_at")?;
+        let records = stored_records(base, rows)?;
         let vanished: Vec<bool> = (0..records.len()).map(|row| vanished.is_valid(row)).collect();
         let mut by_key: BTreeMap<u128, Vec<usize>> = BTreeMap::new();
-        keys.iter().enumerate().for_each(|(row, key)| by_key.entry(*key).or_default().push(row));
+        records.iter().enumerate().for_each(|(row, record)| by_key.entry(record.key).or_default().push(row));
         let scans: Vec<Option<u32>> = records.iter().map(|record| new.scan_of(record)).collect();
         let order = |row: &usize| (scans.get(*row).copied(), synced.value(*row), created.value(*row));
         let precedence = |row: usize| {
@@ -384,15 +377,15 @@ impl Meetings {
         Ok(Self { vanished, meetings, scans, first_seen_us })
     }
 
-    /// Removes the losers with their child rows, and writes them to the history. Returns the corrections of counts;
-    /// those of rows that no scan of `new` added have an empty id.
+    /// Removes the losers with their child rows, and writes them to the history. Returns the corrections of counts, by
+    /// the scan of `new` that added the row; `None` for rows that no scan of `new` added.
     fn write(
         self,
         store: &mut BufferedStore,
         base: &'static Table,
         rows: &RecordBatch,
         new: &NewKeys,
-    ) -> Result<HashMap<ScanId, CountCorrection>, LoadError> {
+    ) -> Result<HashMap<Option<ScanId>, CountCorrection>, LoadError> {
         let losers: Vec<u64> = self.meetings.iter().map(|meeting| meeting.loser as u64).collect();
         let losers = take_record_batch(rows, &UInt64Array::from(losers)).map_err(invalid_rows(base))?;
         store.remove_with_children(base, &losers)?;
@@ -401,7 +394,7 @@ impl Meetings {
         let lost: Vec<&Meeting> = self.meetings.iter().filter(|meeting| !self.is_vanished(meeting.loser)).collect();
         let is_new = write_lost(store, base, self.lost_rows(base, rows, &lost)?, |_| true)?;
         let mut is_new = is_new.into_iter();
-        let mut corrections: HashMap<ScanId, CountCorrection> = HashMap::default();
+        let mut corrections: HashMap<Option<ScanId>, CountCorrection> = HashMap::default();
         for meeting in &self.meetings {
             let is_collision = !self.is_vanished(meeting.loser) && is_new.next().unwrap_or(false);
             let scan = self.scans.get(meeting.later).copied().flatten().and_then(|scan| new.scans.get(scan as usize));
@@ -410,8 +403,7 @@ impl Meetings {
                 replaced: u64::from(scan.is_some() && meeting.later == meeting.winner),
                 collisions: u64::from(is_collision),
             };
-            let scan = scan.map_or_else(|| ScanId(String::new()), |scan| scan.id.clone());
-            corrections.entry(scan).or_default().add(correction);
+            corrections.entry(scan.map(|scan| scan.id.clone())).or_default().add(correction);
         }
         Ok(corrections)
     }
@@ -432,10 +424,7 @@ impl Meetings {
             Arc::new(TimestampMicrosecondArray::from_iter_values(self.first_seen_us.values().copied()));
         let mut change = TableChange::new(base);
         change.remove(&stays)?;
-        change.add(rows_of(base, stays.num_rows(), |column| match column.name.as_str() {
-            "_first_seen_at" => Ok(Some(Arc::clone(&first_seen))),
-            name => column_of(base, &stays, name).map(Some),
-        })?);
+        change.add(with_column(&stays, "_first_seen_at", &first_seen)?);
         store.change(change)
     }
 

@@ -60,7 +60,7 @@ pub(super) fn value_hashes(table: &Table, columns: &[&str], rows: &RecordBatch) 
         let (column, values) = table.column(name).zip(rows.column_by_name(name)).ok_or_else(missing)?;
         // A column that is entirely NULL adds nothing to a hash. Most columns are entirely NULL.
         if column.compared && values.null_count() < values.len() {
-            hashed.push((column, values));
+            hashed.push(HashedColumn::of(table, column, values));
         }
     }
     let json_types = rows.column_by_name(JSON_TYPE_COLUMN).and_then(|types| types.as_string_opt::<i32>());
@@ -68,12 +68,10 @@ pub(super) fn value_hashes(table: &Table, columns: &[&str], rows: &RecordBatch) 
     let (mut content, mut hashes) = (RowContent::default(), Vec::with_capacity(rows.num_rows()));
     for row in 0..rows.num_rows() {
         content.clear();
-        for (column, values) in hashed.iter().filter(|(_, values)| values.is_valid(row)) {
-            let kind = match TextKind::of(table, column) {
-                TextKind::Json if column.column_type != ColumnType::Json && is_string(row) => TextKind::Exact,
-                kind => kind,
-            };
-            add_value(&mut content, column, kind, values, row)?;
+        for hashed in hashed.iter().filter(|hashed| hashed.values.is_valid(row)) {
+            let is_text = hashed.column.column_type != ColumnType::Json && is_string(row);
+            let kind = if hashed.kind == TextKind::Json && is_text { TextKind::Exact } else { hashed.kind };
+            hashed.add_to(&mut content, kind, row)?;
         }
         hashes.push(content.hash_128());
     }
@@ -87,49 +85,57 @@ pub(super) fn content_hashes(table: &Table, rows: &RecordBatch) -> Result<Vec<i6
     let columns: Vec<_> = table
         .content_columns()
         .filter(is_content)
-        .filter_map(|column| Some((column, rows.column_by_name(&column.name)?)))
+        .filter_map(|column| Some(HashedColumn::of(table, column, rows.column_by_name(&column.name)?)))
         .collect();
     let (mut content, mut hashes) = (RowContent::default(), Vec::with_capacity(rows.num_rows()));
     for row in 0..rows.num_rows() {
         content.clear();
-        for (column, values) in columns.iter().filter(|(_, values)| values.is_valid(row)) {
-            add_value(&mut content, column, TextKind::of(table, column), values, row)?;
+        for column in columns.iter().filter(|column| column.values.is_valid(row)) {
+            column.add_to(&mut content, column.kind, row)?;
         }
         hashes.push(content.hash_64());
     }
     Ok(hashes)
 }
 
-/// Adds the value of a row to its content. The value must not be NULL.
-fn add_value(
-    content: &mut RowContent,
-    column: &Column,
+/// A column whose values are hashed.
+struct HashedColumn<'c> {
+    column: &'c Column,
+    name: u32,
     kind: TextKind,
-    values: &ArrayRef,
-    row: usize,
-) -> Result<(), LoadError> {
-    let name = column_name_hash(&column.name);
-    match values.data_type() {
-        DataType::Utf8 => {
-            let text = values.as_string::<i32>().value(row);
-            match kind {
-                TextKind::Exact => content.text(name, text),
-                TextKind::SignedLink => content.text(name, json::without_query(text)),
-                TextKind::Json => {
-                    content.written_text(name, |bytes| json::write_canonical(text, &column.signed_links, bytes));
+    values: &'c ArrayRef,
+}
+
+impl<'c> HashedColumn<'c> {
+    fn of(table: &Table, column: &'c Column, values: &'c ArrayRef) -> Self {
+        Self { column, name: column_name_hash(&column.name), kind: TextKind::of(table, column), values }
+    }
+
+    /// Adds the value of a row to its content; a text as one of this kind. The value must not be NULL.
+    fn add_to(&self, content: &mut RowContent, kind: TextKind, row: usize) -> Result<(), LoadError> {
+        let Self { column, name, values, .. } = *self;
+        match values.data_type() {
+            DataType::Utf8 => {
+                let text = values.as_string::<i32>().value(row);
+                match kind {
+                    TextKind::Exact => content.text(name, text),
+                    TextKind::SignedLink => content.text(name, json::without_query(text)),
+                    TextKind::Json => {
+                        content.written_text(name, |bytes| json::write_canonical(text, &column.signed_links, bytes));
+                    }
                 }
             }
+            DataType::Int64 => content.bigint(name, values.as_primitive::<Int64Type>().value(row)),
+            DataType::Float64 => content.double(name, values.as_primitive::<Float64Type>().value(row)),
+            DataType::Boolean => content.boolean(name, values.as_boolean().value(row)),
+            DataType::Timestamp(..) => {
+                content.timestamp(name, values.as_primitive::<TimestampMicrosecondType>().value(row))
+            }
+            DataType::List(_) => content.bigints(name, &integers(values.as_list::<i32>().value(row).as_ref())?),
+            other => return Err(LoadError::Bug(format!("a column of type {other}"))),
         }
-        DataType::Int64 => content.bigint(name, values.as_primitive::<Int64Type>().value(row)),
-        DataType::Float64 => content.double(name, values.as_primitive::<Float64Type>().value(row)),
-        DataType::Boolean => content.boolean(name, values.as_boolean().value(row)),
-        DataType::Timestamp(..) => {
-            content.timestamp(name, values.as_primitive::<TimestampMicrosecondType>().value(row))
-        }
-        DataType::List(_) => content.bigints(name, &integers(values.as_list::<i32>().value(row).as_ref())?),
-        other => return Err(LoadError::Bug(format!("a column of type {other}"))),
+        Ok(())
     }
-    Ok(())
 }
 
 /// Returns the items of a list.

@@ -22,7 +22,7 @@ pub(in crate::load) use filter::{Filter, KeySet, clamped_us, kept_rows, rows_wit
 pub(in crate::load) use memory::{MemoryStore, Shelf};
 pub use parquet::{ParquetOptions, PartitionBy};
 pub(in crate::load) use rows::{
-    boolean_column, concat_rows, number_column, project, renamed, text_column, time_column, with_columns,
+    boolean_column, concat_rows, number_column, project, renamed, text_column, time_column, with_column, with_columns,
 };
 
 use std::path::Path;

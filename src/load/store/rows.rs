@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::{
     array::{ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray},
     compute::concat_batches,
-    datatypes::{Field, Int64Type, Schema, SchemaRef, TimestampMicrosecondType},
+    datatypes::{Field, FieldRef, Int64Type, Schema, SchemaRef, TimestampMicrosecondType},
 };
 
 use super::{super::LoadError, fit, invalid, invalid_rows};
@@ -55,6 +55,21 @@ pub(in crate::load) fn renamed(rows: &RecordBatch, columns: &[&str], names: &[&s
     let fields: Vec<Field> = names.iter().zip(rows.columns()).map(field).collect();
     let renamed = RecordBatch::try_new(Arc::new(Schema::new(fields)), rows.columns().to_vec());
     renamed.map_err(invalid("columns of a batch"))
+}
+
+/// Returns the rows with other values of one column.
+pub(in crate::load) fn with_column(
+    rows: &RecordBatch,
+    name: &str,
+    values: &ArrayRef,
+) -> Result<RecordBatch, LoadError> {
+    let schema = rows.schema();
+    let column = |(field, column): (&FieldRef, &ArrayRef)| match field.name() == name {
+        true => (Arc::new(Field::new(name, values.data_type().clone(), true)), Arc::clone(values)),
+        false => (Arc::clone(field), Arc::clone(column)),
+    };
+    let (fields, columns): (Vec<FieldRef>, _) = schema.fields().iter().zip(rows.columns()).map(column).unzip();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(invalid("columns of a batch"))
 }
 
 /// Returns the rows with exactly the columns and types of the schema. Columns are found by name; missing columns are

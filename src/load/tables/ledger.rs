@@ -17,7 +17,7 @@ use crate::{
         contract::contract,
         error::invalid_rows,
         scan::CountCorrection,
-        store::{BufferedStore, Filter, TableChange, boolean_column, text_column},
+        store::{BufferedStore, Filter, TableChange, boolean_column, text_column, with_column},
     },
     model::{EndStyle, FlagSet, Proof, RunId, Scan, ScanId, Scope, Stream, Window},
 };
@@ -101,15 +101,8 @@ pub(in crate::load) fn mark_keys_checked(store: &mut BufferedStore) -> Result<()
     for rows in store.full_rows(table, &Filter::all())? {
         let rows = filter_record_batch(&rows, &unchecked(&rows)?).map_err(invalid_rows(table))?;
         let checked: ArrayRef = Arc::new(BooleanArray::from(vec![true; rows.num_rows()]));
-        let schema = rows.schema();
-        let columns = schema
-            .fields()
-            .iter()
-            .zip(rows.columns())
-            .map(|(field, values)| Arc::clone(if field.name() == KEYS_CHECKED { &checked } else { values }));
-        let columns = columns.collect();
         change.remove(&rows)?;
-        change.add(RecordBatch::try_new(schema, columns).map_err(invalid_rows(table))?);
+        change.add(with_column(&rows, KEYS_CHECKED, &checked)?);
     }
     store.change(change)
 }
