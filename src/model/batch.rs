@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use arrow::record_batch::RecordBatch;
 
-use super::Drift;
+use super::{Drift, LongTexts};
 
 /// Arrow rows of one table, with all columns of the table's contract except the columns that `load` fills (`origin =
 /// "load"`).
@@ -49,6 +49,11 @@ impl FlatPage {
     /// Returns the rows of one table; `None` if the page has none.
     pub fn table(&self, name: &str) -> Option<&RecordBatch> {
         self.batches.iter().find(|batch| batch.table == name).map(|batch| &batch.rows)
+    }
+
+    /// Returns the bytes of the long texts of all rows.
+    pub fn long_text_bytes(&self) -> usize {
+        self.batches.iter().map(|batch| LongTexts::of(&batch.rows).total_bytes()).sum()
     }
 
     /// Returns the memory of the page's buffers, in bytes. Does not count key hashes and drift.

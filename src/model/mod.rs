@@ -12,6 +12,7 @@ mod failpoints;
 mod flags;
 mod identifier;
 mod intervals;
+mod long_texts;
 mod named;
 mod normal_forms;
 mod page_request;
@@ -40,6 +41,7 @@ pub use identifier::{
     IDENTIFIER_BYTES_MAX, Identifier, IdentifierKind, Spellings, WrittenIdentifier, is_email_attribute, merge_spellings,
 };
 pub use intervals::IntervalSet;
+pub use long_texts::LongTexts;
 pub use normal_forms::{composed, folded, unicode_domain, uuid_in_normal_form};
 pub use page_request::{EndStyle, EndStyles, PageRequest, PageToken, Proof};
 pub use rng::Rng;

@@ -6,13 +6,14 @@ use std::{cmp::Ordering, collections::BinaryHeap, sync::Arc};
 use arrow::{array::RecordBatch, compute::interleave_record_batch, datatypes::SchemaRef, row::Rows};
 
 use super::{
+    chunk::ChunkSize,
     order::SortKeys,
     pick::Pick,
     rows_reader::{RowsReader, read_picked},
-    table_file::CHUNK_ROWS,
 };
 use crate::{
     load::{LoadError, error::invalid_rows},
+    model::LongTexts,
     schema::Table,
 };
 
@@ -27,6 +28,7 @@ pub(super) struct OpenRun<'a> {
 struct Head {
     /// The sort keys of the run's current batch.
     keys: Arc<Rows>,
+    long_texts: Arc<LongTexts>,
     /// Index of the row in the current batch.
     row: usize,
     /// Index of the run in [`Merge::cursors`].
@@ -88,13 +90,13 @@ impl<'a> Merge<'a> {
         Ok(merge)
     }
 
-    /// Returns the next [`CHUNK_ROWS`] rows, or the last rows if fewer are left. Returns `None` after the end.
+    /// Returns the next chunk of rows. Returns `None` after the end.
     pub(super) fn next_chunk(&mut self) -> Result<Option<RecordBatch>, LoadError> {
         self.drop_finished();
-        let mut positions = Vec::with_capacity(CHUNK_ROWS);
-        while positions.len() < CHUNK_ROWS {
+        let (mut positions, mut size) = (Vec::new(), ChunkSize::default());
+        while !size.is_full() {
             let Some(head) = self.heads.pop() else { break };
-            self.take_consecutive(head, &mut positions)?;
+            self.take_consecutive(head, &mut positions, &mut size)?;
         }
         if positions.is_empty() {
             return Ok(None);
@@ -112,15 +114,21 @@ impl<'a> Merge<'a> {
     /// Adds the positions of consecutive rows of one run to the chunk's `positions`, from `head` on. Stops when another
     /// run has the next row, the chunk is full, or the batch ends. At the end of the batch, the next batch of the run
     /// is read.
-    fn take_consecutive(&mut self, mut head: Head, positions: &mut Vec<(usize, usize)>) -> Result<(), LoadError> {
+    fn take_consecutive(
+        &mut self,
+        mut head: Head,
+        positions: &mut Vec<(usize, usize)>,
+        size: &mut ChunkSize,
+    ) -> Result<(), LoadError> {
         let Some(slot) = self.cursors.get(head.run).and_then(|cursor| cursor.slot) else { return Ok(()) };
         loop {
             positions.push((slot, head.row));
+            size.add(head.long_texts.row_bytes(head.row));
             head.row += 1;
             if head.row == head.keys.num_rows() {
                 return self.load_next(head.run);
             }
-            if positions.len() == CHUNK_ROWS || self.heads.peek().is_some_and(|next| *next > head) {
+            if size.is_full() || self.heads.peek().is_some_and(|next| *next > head) {
                 self.heads.push(head);
                 return Ok(());
             }
@@ -136,9 +144,10 @@ impl<'a> Merge<'a> {
             let batch = batch?;
             if batch.num_rows() > 0 {
                 let keys = Arc::new(self.keys.of(&batch).map_err(invalid_rows(self.table))?);
+                let long_texts = Arc::new(LongTexts::of(&batch));
                 cursor.slot = Some(self.batches.len());
                 self.batches.push(batch);
-                self.heads.push(Head { keys, row: 0, run });
+                self.heads.push(Head { keys, long_texts, row: 0, run });
                 break;
             }
         }

@@ -17,6 +17,7 @@
 //! [`store`];
 //! [`disk`] (the durable steps on the file system).
 
+mod chunk;
 mod disk;
 mod inventory;
 mod layer;

@@ -5,9 +5,10 @@ use std::{collections::BTreeSet, ops::Range};
 use arrow::{array::RecordBatch, compute::interleave_record_batch};
 
 use super::{
+    chunk::ChunkSize,
     order::SortKeys,
     partition::{Partition, PartitionBy},
-    table_file::{CHUNK_ROWS, Notes, TableFile},
+    table_file::{Notes, TableFile},
 };
 use crate::{
     load::{
@@ -15,6 +16,7 @@ use crate::{
         error::invalid_rows,
         store::{TimeRange, fit, time_column},
     },
+    model::LongTexts,
     schema::Table,
 };
 
@@ -121,9 +123,14 @@ impl SortedRows {
     ) -> Result<u64, LoadError> {
         let mut file = TableFile::create(self.table, path, notes)?;
         let batches: Vec<&RecordBatch> = self.batches.iter().collect();
-        for positions in self.positions.get(partition.positions.clone()).unwrap_or_default().chunks(CHUNK_ROWS) {
-            let positions: Vec<(usize, usize)> =
-                positions.iter().map(|position| (position.batch, position.row)).collect();
+        let long_texts: Vec<LongTexts> = self.batches.iter().map(LongTexts::of).collect();
+        let mut remaining = self.positions.get(partition.positions.clone()).unwrap_or_default().iter().peekable();
+        while remaining.peek().is_some() {
+            let (mut positions, mut size) = (Vec::new(), ChunkSize::default());
+            while let Some(position) = remaining.next_if(|_| !size.is_full()) {
+                positions.push((position.batch, position.row));
+                size.add(long_texts.get(position.batch).map_or(0, |long| long.row_bytes(position.row)));
+            }
             let chunk = interleave_record_batch(&batches, &positions).map_err(invalid_rows(self.table))?;
             file.write(&chunk)?;
         }

@@ -20,15 +20,11 @@ use parquet::{
     schema::types::ColumnPath,
 };
 
-use super::{order::sorting_columns, tree::APPLIED_PART_KEY};
+use super::{chunk::CHUNK_ROWS, order::sorting_columns, tree::APPLIED_PART_KEY};
 use crate::{
     load::{Identity, LoadError},
     schema::Table,
 };
-
-/// Number of rows of each chunk that [`TableFile::write`] gets, except for the last chunk of a file. Where pages end
-/// depends on the chunks. So all callers use chunks of one size, and equal rows give equal files.
-pub(super) const CHUNK_ROWS: usize = 2048;
 
 /// Rows of a row group. Engines process one row group at a time.
 const ROW_GROUP_ROWS: usize = 122_880;
@@ -96,10 +92,10 @@ impl TableFile {
         Ok(Self { writer: writer.map_err(|error| write_error(path, error))?, path: path.to_owned(), rows: 0 })
     }
 
-    /// Adds a chunk of rows with the schema [`Table::parquet_schema`]. Every chunk but the last has [`CHUNK_ROWS`]
-    /// rows.
+    /// Adds a chunk of rows with the schema [`Table::parquet_schema`]. Chunks end where [`super::chunk`] says, because
+    /// the ends of pages depend on them.
     pub(super) fn write(&mut self, chunk: &RecordBatch) -> Result<(), LoadError> {
-        debug_assert!(chunk.num_rows() <= CHUNK_ROWS && self.rows.is_multiple_of(CHUNK_ROWS as u64));
+        debug_assert!(chunk.num_rows() <= CHUNK_ROWS);
         self.rows += chunk.num_rows() as u64;
         self.writer.write(chunk).map_err(|error| write_error(&self.path, error))
     }

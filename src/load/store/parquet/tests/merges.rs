@@ -2,13 +2,14 @@
 
 use super::{
     super::{
+        chunk::CHUNK_ROWS,
         layer::Layer,
         limits::Limits,
         merge::{Merge, OpenRun},
         rows_reader::RowsReader,
         runs::{Run, RunWriter, Target},
         sorted_rows::SortedRows,
-        table_file::{CHUNK_ROWS, Notes},
+        table_file::Notes,
     },
     *,
 };
