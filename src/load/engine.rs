@@ -37,6 +37,10 @@ const SPILL_PREFIX: &str = "duckdb_temp_";
 /// transactions of 30,000 to 90,000 edits fail with 62 MiB and succeed with 70 MiB.
 pub const ENGINE_BYTES_MIN: u64 = 96 * 1024 * 1024;
 
+/// The memory to which an engine is raised at most if a checkpoint needs more than its share, in bytes. Enough for
+/// 2,048 consecutive texts of 1 MiB: the engine reads and writes so many rows together.
+const ENGINE_BYTES_MAX: u64 = 8 << 30;
+
 /// Resources that the engine may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
@@ -108,6 +112,18 @@ impl Engine {
     pub(super) fn restart(&mut self) -> Result<(), LoadError> {
         *self = StartedEngine::start(self.options.clone())?.ready(self.failpoints.clone())?;
         Ok(())
+    }
+
+    /// Replaces the engine as [`Engine::restart`] does, by one with twice the memory. Returns false, and does nothing,
+    /// if the memory would exceed [`ENGINE_BYTES_MAX`].
+    pub(super) fn restart_with_more_memory(&mut self) -> Result<bool, LoadError> {
+        let memory_limit_bytes = self.options.memory_limit_bytes * 2;
+        if memory_limit_bytes > ENGINE_BYTES_MAX {
+            return Ok(false);
+        }
+        self.options.memory_limit_bytes = memory_limit_bytes;
+        self.restart()?;
+        Ok(true)
     }
 
     /// Runs `work` with all threads instead of one, for work that reads or writes complete files or tables. If `work`

@@ -119,8 +119,7 @@ impl LoadError {
 
     /// Returns true if the engine needed more memory than its limit, or than the machine has.
     pub(crate) fn is_out_of_memory(&self) -> bool {
-        let is_meant = |message: String| message.contains("Out of Memory Error") || message.contains("bad_alloc");
-        matches!(self, LoadError::Engine { source, .. } if is_meant(source.to_string()))
+        matches!(self, LoadError::Engine { source, .. } if is_out_of_memory(&source.to_string()))
     }
 
     /// Returns `Missing` if there is nothing at the path, and `NotOurs` if it is not a file.
@@ -191,4 +190,18 @@ pub(super) fn too_many_files() -> io::Error {
 /// Returns the path in a message of the engine: the first text in double quotes, if the text contains a path separator.
 fn quoted(message: &str) -> Option<&str> {
     message.split('"').nth(1).filter(|path| path.contains(std::path::MAIN_SEPARATOR))
+}
+
+/// Returns true if this message of the engine says that memory was not enough. A failed checkpoint or commit quotes the
+/// cause alone.
+pub(super) fn is_out_of_memory(message: &str) -> bool {
+    let signs = [
+        "Out of Memory Error",
+        "bad_alloc",
+        "failed to pin block",
+        "allocate block of size",
+        "failed to allocate data",
+        "failed to reserve memory",
+    ];
+    signs.iter().any(|sign| message.contains(sign))
 }

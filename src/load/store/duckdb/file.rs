@@ -11,7 +11,7 @@ use crate::{
     load::{
         LoadError,
         engine::Engine,
-        error::{TOO_MANY_FILES, is_full, too_many_files},
+        error::{TOO_MANY_FILES, is_full, is_out_of_memory, too_many_files},
     },
     model::DurableStep,
     schema::quote_text,
@@ -156,6 +156,10 @@ fn explained(error: duckdb::Error, action: &str, path: &Path) -> LoadError {
     // Before the signs of damage: without a free file handle the engine cannot read a commit log, which is no damage.
     if message.contains(TOO_MANY_FILES) {
         return LoadError::io("open", &path)(too_many_files());
+    }
+    // Also while it replays the commit log, which is no damage either.
+    if is_out_of_memory(&message) {
+        return LoadError::engine(action)(error);
     }
     if let Some(sign) = DAMAGE.iter().find(|sign| message.contains(**sign)) {
         tracing::debug!(sign, message);

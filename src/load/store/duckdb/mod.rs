@@ -6,7 +6,6 @@
 mod catalog;
 mod claims;
 mod copy;
-mod deletion_marks;
 mod file;
 mod foreign;
 mod names;
@@ -16,6 +15,7 @@ mod rewrite;
 mod search_index;
 mod search_state;
 mod transaction;
+mod unspillable;
 mod views;
 
 pub(in crate::load) use self::{claims::Claim, file::explain};
@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 
 use self::{
     catalog::MissingColumns,
-    deletion_marks::DeletionMarks,
     search_state::{IndexState, is_indexed, mark_old_sql},
+    unspillable::UnspillableMemory,
 };
 use super::{Filter, ForeignTable, Store, TableChange, Take};
 use crate::{
@@ -60,8 +60,8 @@ pub(in crate::load) struct DuckDbStore {
     claim: Option<Claim>,
     /// True once this store has brought the views up to date, which happens only at the first attach for writing.
     has_views: bool,
-    /// Estimates the memory of the deletion marks of all rows removed since the file was attached.
-    marks: DeletionMarks,
+    /// Estimates the memory that the engine cannot spill, since the file was attached.
+    unspillable: UnspillableMemory,
     /// True if the next publish must make a checkpoint: rows or the search index were written since the last one, or
     /// the file was attached with a commit log.
     is_dirty: bool,
@@ -135,7 +135,7 @@ impl DuckDbStore {
             access,
             claim: None,
             has_views: false,
-            marks: DeletionMarks::none(memory_limit_bytes),
+            unspillable: UnspillableMemory::none(memory_limit_bytes),
             is_dirty: false,
             is_open: false,
         };
@@ -185,7 +185,7 @@ impl DuckDbStore {
         if self.claim.is_some() {
             file::detach(&self.engine, &self.path)?;
             self.claim = None;
-            self.marks.clear();
+            self.unspillable.clear();
         }
         Ok(())
     }
@@ -256,31 +256,49 @@ impl DuckDbStore {
     fn restart_engine(&mut self) {
         if self.engine.restart().is_ok() {
             self.claim = None;
-            self.marks.clear();
+            self.unspillable.clear();
         }
     }
 
     /// Returns an error if the file at the path of the copy for readers is neither empty nor a copy of this warehouse.
     /// Detaches the file.
     fn check_copy(&mut self) -> Result<(), LoadError> {
-        self.detach()?;
+        self.publish()?;
         self.copy.as_deref().map_or(Ok(()), |copy| copy::check_target(&self.engine, copy, &self.identity))
     }
 
     /// Makes a checkpoint, which folds the commit log into the file. Attaches the file if needed, and leaves it
     /// attached.
     fn checkpoint(&mut self) -> Result<(), LoadError> {
-        self.attach()?;
-        let checkpoint = || file::checkpoint(&self.engine, &self.path);
-        // After many removals the engine may rewrite many row groups, which more threads speed up. After few removals,
-        // further threads would only spin.
-        if self.marks.is_small() {
-            checkpoint()?
-        } else {
-            self.engine.with_all_threads(checkpoint)?
+        loop {
+            self.attach()?;
+            let checkpoint = || file::checkpoint(&self.engine, &self.path);
+            // After many removals the engine may rewrite many row groups, which more threads speed up. After few
+            // removals, further threads would only spin.
+            let made =
+                if self.unspillable.is_small() { checkpoint() } else { self.engine.with_all_threads(checkpoint) };
+            match made {
+                Err(error) if error.is_out_of_memory() && self.raise_memory()? => {}
+                made => {
+                    made?;
+                    self.is_dirty = false;
+                    return Ok(());
+                }
+            }
         }
-        self.is_dirty = false;
-        Ok(())
+    }
+
+    /// Replaces the engine, which failed to make a checkpoint, by one with more memory. The commit log has all changes.
+    /// A checkpoint rewrites the last rows of a table, and the engine needs 2,048 of them in memory. Returns false if
+    /// the engine has the maximum of memory already.
+    fn raise_memory(&mut self) -> Result<bool, LoadError> {
+        let is_raised = self.engine.restart_with_more_memory()?;
+        if is_raised {
+            self.claim = None;
+            self.unspillable.clear();
+            tracing::warn!("long texts need more memory than memory_limit_mb allows; the limit is exceeded");
+        }
+        Ok(is_raised)
     }
 }
 
@@ -337,7 +355,7 @@ impl Store for DuckDbStore {
             self.index = IndexState::Old;
         }
         for change in changes {
-            self.marks.add(&self.engine, change)?;
+            self.unspillable.add(&self.engine, change)?;
             transaction::change(&self.engine, &self.path, change)?;
         }
         Ok(())
@@ -369,7 +387,7 @@ impl Store for DuckDbStore {
     }
 
     fn should_compact(&self) -> bool {
-        self.marks.is_large() || file::commit_log_bytes(&self.path) >= COMMIT_LOG_BYTES_MAX
+        self.unspillable.is_large() || file::commit_log_bytes(&self.path) >= COMMIT_LOG_BYTES_MAX
     }
 
     fn release_lock(&mut self) -> Result<(), LoadError> {

@@ -11,7 +11,7 @@ use super::{super::names::qualified, *};
 use crate::{
     load::{
         engine::ENGINE_BYTES_MIN,
-        store::{Store as _, TableChange},
+        store::{Store as _, TableChange, with_column},
     },
     schema::{Column, Table, children_of, table},
 };
@@ -46,6 +46,39 @@ fn fill_with_keys(store: &DuckDbStore, table: &Table, rows: i64) {
     let target = qualified(&table.name);
     let sql = format!("INSERT INTO {target} SELECT {} FROM range({rows})", columns.join(", "));
     store.engine.execute("fill", &sql).unwrap();
+}
+
+#[test]
+fn p8_long_texts_are_written_in_time_or_beyond_the_memory() {
+    let folder = TempDir::new().unwrap();
+    let options = EngineOptions { memory_limit_bytes: ENGINE_BYTES_MIN, ..options(folder.path()) };
+    let path = folder.path().join("w.duckdb");
+    let mut store = open_store(&path, &identity("test"), &options).unwrap();
+    let responses = table("responses").unwrap();
+    let text_columns = 2;
+    let text = "words that differ ".repeat((1 << 20) / 18);
+    let mut bytes = 0;
+    // A checkpoint rewrites the last rows of a table: in the end 120 MiB in a column, with 96 MiB of memory.
+    for number in 0..120 {
+        let mut change = TableChange::new(responses);
+        let rows = full_rows(responses, &[number], "");
+        let long: ArrayRef = Arc::new(StringArray::from(vec![format!("{number}{text}")]));
+        let rows = with_column(&rows, "answer_text", &long).unwrap();
+        change.add(with_column(&rows, "answer_json", &long).unwrap());
+        store.write(&[change]).unwrap();
+        bytes += text.len() * text_columns;
+        assert_eq!(store.should_compact(), bytes as u64 >= ENGINE_BYTES_MIN / 4, "{bytes}");
+        if store.should_compact() {
+            store.commit("long texts").unwrap();
+            store.publish().unwrap();
+            bytes = 0;
+        }
+    }
+    store.commit("long texts").unwrap();
+    store.publish().unwrap();
+    let mut reader = Reader::open(Some(&path), None).unwrap();
+    let rows = "SELECT 1 FROM responses WHERE length(answer_text) > 1048000 AND answer_json = answer_text";
+    assert_eq!(reader.query(rows, 200).unwrap().rows(), 120);
 }
 
 #[test]

@@ -1,8 +1,11 @@
-//! Estimates the memory of the engine's deletion marks, which say which rows are removed. The engine cannot spill
-//! deletion marks to disk, and keeps them until a checkpoint has written them and the file is closed.
+//! Estimates the memory that the engine cannot spill to disk: deletion marks, which say which rows are removed, and
+//! long texts of new rows. The engine keeps them until a checkpoint has written them and the file is closed.
 
 use super::{names::qualified, transaction::with_keys};
-use crate::load::{LoadError, engine::Engine, store::TableChange};
+use crate::{
+    load::{LoadError, engine::Engine, store::TableChange},
+    model::LongTexts,
+};
 
 /// Number of rows of a vector. The engine stores rows in vectors, and the deletion marks of each vector together.
 const VECTOR_ROWS: u64 = 2048;
@@ -10,36 +13,40 @@ const VECTOR_ROWS: u64 = 2048;
 /// removals among a million rows.
 const VECTOR_BYTES: u64 = 18 * 1024;
 /// Largest number of removed rows of a change for which each row counts as one vector, which saves a query. Also the
-/// largest number of vectors for which [`DeletionMarks::is_small`] returns true.
+/// largest number of vectors for which [`UnspillableMemory::is_small`] returns true.
 const FEW_VECTORS_MAX: u64 = 256;
 
-/// The estimated memory of the marks of all removals since the file was opened. A vector in which several changes
-/// remove rows counts several times.
+/// The estimated memory of the changes since the file was opened. A vector in which several changes remove rows counts
+/// several times.
 #[derive(Debug)]
-pub(super) struct DeletionMarks {
+pub(super) struct UnspillableMemory {
     /// Number of vectors with marks.
     vectors: u64,
-    /// Memory of the marks, in bytes, at which the file should be closed.
+    /// Bytes of long texts.
+    text_bytes: u64,
+    /// Memory in bytes at which the file should be closed.
     bytes_max: u64,
 }
 
-impl DeletionMarks {
-    /// Creates a count without marks. A quarter of the engine's memory, `memory_limit_bytes`, may be used for marks. A
-    /// commit needs the other three quarters.
+impl UnspillableMemory {
+    /// Creates a count without changes. The file should be closed at a quarter of the engine's memory,
+    /// `memory_limit_bytes`: a commit and the next window need the rest.
     pub fn none(memory_limit_bytes: u64) -> Self {
-        Self { vectors: 0, bytes_max: memory_limit_bytes / 4 }
+        Self { vectors: 0, text_bytes: 0, bytes_max: memory_limit_bytes / 4 }
     }
 
-    /// Adds the vectors in which a change is about to remove rows. Must be called before the change removes them.
+    /// Adds the long texts of a change, and the vectors in which it is about to remove rows. Must be called before the
+    /// change removes them.
     pub fn add(&mut self, engine: &Engine, change: &TableChange) -> Result<(), LoadError> {
+        self.text_bytes += change.added.iter().map(|rows| LongTexts::of(rows).total_bytes() as u64).sum::<u64>();
         let removed = change.removed.len() as u64;
         self.vectors += if removed <= FEW_VECTORS_MAX { removed } else { vectors_of(engine, change)? };
         Ok(())
     }
 
-    /// Resets the count, because closing the file frees the marks.
+    /// Resets the count, because closing the file frees the memory.
     pub fn clear(&mut self) {
-        self.vectors = 0;
+        (self.vectors, self.text_bytes) = (0, 0);
     }
 
     /// Returns true if so few rows were removed that a checkpoint has little to write.
@@ -47,9 +54,9 @@ impl DeletionMarks {
         self.vectors <= FEW_VECTORS_MAX
     }
 
-    /// Returns true if the marks take so much memory that the file should be closed.
+    /// Returns true if the changes take so much memory that the file should be closed.
     pub fn is_large(&self) -> bool {
-        self.vectors * VECTOR_BYTES >= self.bytes_max
+        self.vectors * VECTOR_BYTES + self.text_bytes >= self.bytes_max
     }
 }
 
