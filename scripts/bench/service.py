@@ -60,7 +60,7 @@ class Service:
 class Side:
     """A folder with a configuration, in which the program is run."""
 
-    def __init__(self, program, folder, service, flags=(), warehouses=("duckdb",), archive=True, more=""):
+    def __init__(self, program, folder, service, flags=(), warehouses=("duckdb",), archive=True, more="", memory_mib=512):
         self.program, self.folder, self.service = program, pathlib.Path(folder), service
         self.toml = f"""
 [service]
@@ -76,6 +76,7 @@ enabled = false
 [warehouse]
 {'duckdb = "warehouse.duckdb"' if "duckdb" in warehouses else ""}
 {'parquet = "parquet"' if "parquet" in warehouses else ""}
+memory_limit_mb = {memory_mib}
 [archive]
 path = "{'archive' if archive else 'none'}"
 """

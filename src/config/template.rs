@@ -92,7 +92,7 @@ duckdb = "warehouse.duckdb"
 # The size of Parquet partitions: "month" or "day".
 # parquet_partition = "month"
 # Memory limit of the whole program in MiB, kept within a quarter. An engine spills to disk beyond its share. At least {mib_min} per
-# warehouse. More than the default is hardly faster.
+# warehouse. More than the default is hardly faster. DuckDB exceeds it, with a warning, if thousands of records in a row have long texts.
 # memory_limit_mb = {mib}
 # How long a run waits for a DuckDB file that another program has locked, before it gives up with exit code 5.
 # lock_wait_secs = {LOCK_WAIT_SECS}

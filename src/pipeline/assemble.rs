@@ -31,6 +31,7 @@ pub fn source_settings(settings: &Settings) -> Result<SourceSettings, PipelineEr
     source.proxies = proxies()?;
     source.timeout = settings.service.timeout;
     source.in_flight_max = settings.throttle.in_flight_max;
+    source.page_bytes_max = MemoryShares::of(&settings.warehouse).bodies;
     source.requests_per_sec_max = settings.throttle.requests_per_sec_max;
     source.patience = settings.throttle.patience;
     source.requests_max = settings.max_requests;

@@ -1,11 +1,17 @@
 //! Splits `memory_limit_mb` between the pages, the row buffers and the stores of a run. The limit covers the complete
 //! process.
 
+use std::ops::RangeInclusive;
+
 use crate::{config::WarehouseSettings, load::ENGINE_BYTES_MIN};
 
 const MIB: u64 = 1 << 20;
-/// Memory for everything else: the program itself, its connections, and the bodies in flight.
-const PROGRAM_BYTES: u64 = 144 * MIB;
+/// Memory for everything that has no share: the program itself and its connections.
+const PROGRAM_BYTES: u64 = 80 * MIB;
+/// The bounds of the share of bodies in flight, a thirty-second of the limit.
+const BODIES_BYTES: RangeInclusive<u64> = 16 * MIB..=64 * MIB;
+/// While a page is flattened, its body, its rows under construction and their copy take this multiple of the body.
+const BODY_MULTIPLE: u64 = 4;
 /// The maximum share of flattened pages. More pages in memory save no time.
 const PAGES_BYTES_MAX: u64 = 96 * MIB;
 /// Memory reserved for a store before pages get a share.
@@ -13,11 +19,19 @@ const STORE_FIRST_BYTES: u64 = 64 * MIB;
 /// The maximum share of buffered rows. More buffered rows save no time.
 const WAITING_BYTES_MAX: u64 = 32 * MIB;
 
+/// The long texts of a window take at most this part of a store's memory, because DuckDB keeps them in memory until a
+/// checkpoint.
+const LONG_TEXTS_DIVISOR: u64 = 2;
+
 /// The shares of a run's memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MemoryShares {
+    /// Bodies of pages, from their requests until they are flattened.
+    pub bodies: usize,
     /// Flattened pages, over all scans.
     pub pages: usize,
+    /// The long texts of one window, which a store writes in one transaction.
+    pub long_texts: usize,
     /// Rows that wait to be written, for each warehouse.
     pub waiting: usize,
     /// The store of each warehouse: DuckDB's engine, or the merges of a Parquet folder.
@@ -34,14 +48,21 @@ impl MemoryShares {
 
     /// Splits `limit` bytes for this many stores. Each store gets at least `store_min` bytes, even above the limit.
     fn for_stores(limit: u64, stores: u64, store_min: u64) -> Self {
-        let shared = limit.saturating_sub(PROGRAM_BYTES);
+        let bodies = (limit / 32).clamp(*BODIES_BYTES.start(), *BODIES_BYTES.end());
+        let shared = limit.saturating_sub(PROGRAM_BYTES + bodies * BODY_MULTIPLE);
         // With little memory the store has priority: a page without memory is read again, but a commit would fail.
         let pages = (shared.saturating_sub(STORE_FIRST_BYTES) / 3).min(PAGES_BYTES_MAX);
         let waiting = (shared / 16 / stores).min(WAITING_BYTES_MAX);
         // DuckDB uses more memory than it accounts for.
         let store = ((shared - pages - waiting * stores) / stores * 4 / 5).max(store_min);
         let usize_of = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
-        Self { pages: usize_of(pages), waiting: usize_of(waiting), store }
+        Self {
+            bodies: usize_of(bodies),
+            pages: usize_of(pages),
+            long_texts: usize_of(store / LONG_TEXTS_DIVISOR),
+            waiting: usize_of(waiting),
+            store,
+        }
     }
 }
 
@@ -53,7 +74,8 @@ mod tests {
     fn p8_the_shares_fit_into_the_limit() {
         for (limit_mib, stores) in [(256, 1), (512, 1), (512, 2), (576, 2), (1024, 1), (100_000, 2)] {
             let shares = MemoryShares::for_stores(limit_mib * MIB, stores, ENGINE_BYTES_MIN);
-            let parts = PROGRAM_BYTES + shares.pages as u64 + stores * (shares.waiting as u64 + shares.store);
+            let bodies = shares.bodies as u64 * BODY_MULTIPLE;
+            let parts = PROGRAM_BYTES + bodies + shares.pages as u64 + stores * (shares.waiting as u64 + shares.store);
             // The smallest engine exceeds the smallest limit a little.
             let over = if limit_mib == 256 { 7 * MIB } else { 0 };
             assert!(parts <= limit_mib * MIB + over, "{limit_mib} {stores}: {shares:?}");

@@ -1,6 +1,7 @@
 //! Buffers the pages of a scan for the warehouses: parsed in memory while they fit, else read back from the spool.
 
 use std::{
+    collections::BTreeMap,
     num::NonZero,
     path::Path,
     sync::{
@@ -18,10 +19,11 @@ use crate::{
     model::{DriftRules, FlatPage, Stream},
 };
 
-use super::PipelineError;
+use super::{PipelineError, memory::MemoryShares};
 
-/// Bodies of this size or more are flattened one at a time. The rows of a body take several times its size, so several
-/// large bodies together would exceed the memory limit. A usual page has about 1 MiB.
+/// Bodies of this size or more that are read back from disk are flattened one at a time. The rows of a body take
+/// several times its size, so several large bodies together would exceed the memory limit. A usual page has about
+/// 1 MiB.
 pub(super) const LARGE_BODY_BYTES: usize = 8 * 1024 * 1024;
 
 /// The memory and the processors that the pages of a run may use. Clones share them.
@@ -30,6 +32,10 @@ pub(super) struct Budget {
     /// Bytes of flattened pages in memory, over all scans of the run.
     page_bytes: Arc<AtomicUsize>,
     page_bytes_max: usize,
+    /// The maximum bytes of the long texts of a window.
+    long_bytes_max: usize,
+    /// Rows of each stream so far, and bytes of their long texts.
+    long_texts: Arc<Mutex<BTreeMap<Stream, (usize, usize)>>>,
     /// Locked while a large body is flattened.
     large_body: Arc<Mutex<()>>,
     /// One permit for each page or commit that may use a processor at a time.
@@ -37,12 +43,14 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Creates a budget for this many bytes of flattened pages.
-    pub fn new(page_bytes_max: usize) -> Self {
+    /// Creates a budget of a run with these shares.
+    pub fn new(shares: &MemoryShares) -> Self {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         Self {
             page_bytes: Arc::default(),
-            page_bytes_max,
+            page_bytes_max: shares.pages,
+            long_bytes_max: shares.long_texts,
+            long_texts: Arc::default(),
             large_body: Arc::default(),
             // At least two: on a machine with one processor, pages are flattened while a warehouse waits for its disk.
             processors: Arc::new(Semaphore::new(processors.max(2))),
@@ -54,6 +62,26 @@ impl Budget {
     pub async fn processor(&self) -> Option<OwnedSemaphorePermit> {
         // The semaphore is never closed.
         Arc::clone(&self.processors).acquire_owned().await.ok()
+    }
+
+    /// Counts the rows of a page and their long texts.
+    pub fn record_long_texts(&self, stream: Stream, rows: usize, bytes: usize) {
+        let mut long_texts = self.long_texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let (all_rows, all_bytes) = long_texts.entry(stream).or_default();
+        (*all_rows, *all_bytes) = (*all_rows + rows, *all_bytes + bytes);
+    }
+
+    /// Returns the number of rows of a window whose long texts are expected to take a quarter of their maximum.
+    pub fn window_rows_max(&self, stream: Stream) -> u64 {
+        let long_texts = self.long_texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let (rows, bytes) = long_texts.get(&stream).copied().unwrap_or_default();
+        let fitting = (self.long_bytes_max as u128 / 4 * rows as u128).checked_div(bytes as u128);
+        fitting.map_or(u64::MAX, |rows| u64::try_from(rows).unwrap_or(u64::MAX))
+    }
+
+    /// Returns true if the long texts of a window exceed their maximum.
+    pub fn are_too_long(&self, long_text_bytes: usize) -> bool {
+        long_text_bytes > self.long_bytes_max
     }
 
     /// Reserves memory for flattened pages. Returns false, and reserves nothing, if the memory would exceed the
@@ -204,7 +232,8 @@ mod tests {
 
     #[test]
     fn p8_pages_that_do_not_fit_free_their_memory_once() {
-        let budget = Budget::new(PAGE_BYTES_MAX);
+        let shares = MemoryShares { bodies: 0, pages: PAGE_BYTES_MAX, long_texts: 0, waiting: 0, store: 0 };
+        let budget = Budget::new(&shares);
         let page = |buffer: &PageBuffer| buffer.parse(BODY).unwrap();
         let mut buffer = PageBuffer::new(&budget, Stream::Responses, DriftRules::default());
         let bytes = page(&buffer).memory_bytes();

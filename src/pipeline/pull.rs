@@ -4,14 +4,18 @@
 //! The phases of a [`Pull`] are its methods, in the order of [`pull`]. Each phase takes the pull and returns it,
 //! because blocking work moves the pull to another thread.
 
+use bytes::Bytes;
 use tracing::Instrument as _;
 
 use crate::{
     archive::Spool,
     model::{Activity, EndStyle, FlatPage, PageRequest, PageToken, Proof, Scan, Stream},
     person::RedactedPage,
-    plan::page_boundaries::{PageMoments, ScanBoundaries},
-    source::{Page, SourceError, Stop, Walk, WalkStep},
+    plan::{
+        halves,
+        page_boundaries::{PageMoments, ScanBoundaries},
+    },
+    source::{Page, PageReservation, SourceError, Stop, Walk, WalkStep},
 };
 
 use super::{
@@ -32,6 +36,8 @@ pub(super) enum PullError {
     Stopped(Stop),
     /// The service cannot deliver a window of this size. The pages are discarded, so that the halves can be scanned.
     TooMuch(SourceError),
+    /// The rows of the window take too much memory. The pages are discarded, so that the halves can be scanned.
+    TooWide,
     /// This window failed; other windows may succeed.
     Window(SourceError),
     /// The run failed: other windows would fail as well.
@@ -75,6 +81,8 @@ struct Pull {
     boundaries: ScanBoundaries,
     /// Number of records on the pages of the list, without probe pages.
     rows: u64,
+    /// Bytes of the long texts on the pages that this run has read.
+    long_text_bytes: usize,
     /// The token of the next page. `None` before the first page and after the last one.
     resume_at: Option<PageToken>,
     /// How the service marked the end of the list. `None` until the end.
@@ -117,6 +125,7 @@ impl Pull {
             buffer,
             boundaries,
             rows,
+            long_text_bytes: 0,
             resume_at,
             end,
             is_at_end,
@@ -144,8 +153,18 @@ impl Pull {
             let (pull, probed) = self.take_step(step).await?;
             let (pull, probe_pages) = pull.unless_failed(probed).await?;
             self = pull.store_probe_pages(probe_pages).await?;
+            if self.is_too_wide() {
+                self.off_the_network(Pull::discard).await?;
+                return Err(PullError::TooWide);
+            }
         }
         Ok(self)
+    }
+
+    /// Returns true if the pages have too many long texts for one window, and the window can be cut.
+    fn is_too_wide(&self) -> bool {
+        let can_be_cut = self.stream().is_windowed() && halves(self.scan.window).is_some();
+        can_be_cut && self.context.budget.are_too_long(self.long_text_bytes)
     }
 
     /// Handles one answer of the list: stores a page, restarts the list, or records its end. Also returns the probe
@@ -155,13 +174,13 @@ impl Pull {
         step: Result<WalkStep, SourceError>,
     ) -> Result<(Pull, Result<Vec<ProbePage>, TieProbeError>), PipelineError> {
         let probed = match step {
-            Ok(WalkStep::Page(page)) => {
+            Ok(WalkStep::Page(mut page)) => {
                 self.rows += page.rows as u64;
                 self.context.progress.pulled(page.rows as u64);
                 self.resume_at = page.next.clone();
                 (self.end, self.is_at_end) = (page.end, page.next.is_none());
                 let moments;
-                (self, moments) = self.keep(page.clone()).await?;
+                (self, moments) = self.keep(std::mem::take(&mut page.body), page.memory.take()).await?;
                 self.learn(&page, &moments).await
             }
             Ok(WalkStep::Restarted { reason }) => {
@@ -242,7 +261,7 @@ impl Pull {
 
     /// Removes all pages of the scan from the buffer and the spool, because the list starts over.
     async fn forget_pages(mut self) -> Result<Pull, PipelineError> {
-        (self.rows, self.resume_at) = (0, None);
+        (self.rows, self.long_text_bytes, self.resume_at) = (0, 0, None);
         self.buffer.restart();
         let (pull, ()) = self.off_the_network(|pull| Ok(pull.spool.restart()?)).await?;
         Ok(pull)
@@ -270,12 +289,12 @@ impl Pull {
 
     /// Writes a page to the spool, and flattens and buffers it for the commit, without the records of erased people.
     /// Returns the creation times of all records on the page, erased people included.
-    async fn keep(self, page: Page) -> Result<(Pull, PageMoments), PipelineError> {
+    async fn keep(self, body: Bytes, memory: Option<PageReservation>) -> Result<(Pull, PageMoments), PipelineError> {
         let budget = self.context.budget.clone();
         let _processor = budget.processor().await;
         self.off_the_network(move |pull| {
-            let (context, scan, stream, body) = (pull.context.clone(), pull.scan.clone(), pull.stream(), &page.body);
-            let _large_body = context.budget.lock_large_body(body.len());
+            let (context, scan, stream, body) = (pull.context.clone(), pull.scan.clone(), pull.stream(), &body);
+            let _memory = memory;
             let write = || {
                 let _busy = context.account.enter(Activity::Write);
                 // Records of erased people are never written to disk.
@@ -293,6 +312,9 @@ impl Pull {
             let (redacted, flat) = (redacted??, flat?);
             // The page boundary comes from the page as the service sent it, before records are removed.
             let moments = moments_of(stream, &flat);
+            let long_text_bytes = flat.long_text_bytes();
+            context.budget.record_long_texts(stream, flat.records, long_text_bytes);
+            pull.long_text_bytes += long_text_bytes;
             pull.buffer.push(match redacted {
                 Some(redacted) => read(&redacted.body)?,
                 None => flat,
@@ -354,8 +376,7 @@ impl Pull {
                 pull.spool.sync()?;
                 return pull.remember();
             }
-            pull.context.state().forget_scan(&pull.scan.id)?;
-            Ok(pull.context.archive.discard(&pull.scan.id)?)
+            pull.discard()
         });
         match tidied.await {
             Ok(_) => match error {
@@ -366,6 +387,12 @@ impl Pull {
             },
             Err(error) => PullError::Run(error),
         }
+    }
+
+    /// Forgets the scan with its pages.
+    fn discard(&mut self) -> Result<(), PipelineError> {
+        self.context.state().forget_scan(&self.scan.id)?;
+        Ok(self.context.archive.discard(&self.scan.id)?)
     }
 
     /// Runs blocking work on the pull, off the threads that wait for the network.

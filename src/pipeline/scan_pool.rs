@@ -174,6 +174,10 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
                 tracing::info!(window = %task.window, "the service cannot deliver the window; trying smaller windows");
                 ScanEnd::Halved(task)
             }
+            Err(PullError::TooWide) if self.windows.halve(&task) => {
+                tracing::info!(window = %task.window, "the rows of the window take too much memory; trying smaller windows");
+                ScanEnd::Halved(task)
+            }
             Err(error) => {
                 self.record_failure(&task, error, findings);
                 ScanEnd::Failed(task)
@@ -189,7 +193,8 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
             }
             PullError::TooMuch(error) | PullError::Window(error) => self.window_failed(task, error, findings),
             PullError::Run(error) => self.fail(error),
-            PullError::Stopped(_) => {}
+            // A later run scans the window.
+            PullError::Stopped(_) | PullError::TooWide => {}
         }
         findings.leave_unfinished([task.scope.stream]);
     }

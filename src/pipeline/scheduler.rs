@@ -121,6 +121,7 @@ impl Run {
                 pool.start(task, pull(self.context.clone(), open).instrument(span));
                 continue;
             }
+            pool.windows.limit_rows(|stream| self.context.budget.window_rows_max(stream));
             let Some(task) = pool.windows.next_task() else { return };
             let context = self.context.clone();
             let scan = self.session.new_scan(&context.source, task.scope, task.window, task.flags);

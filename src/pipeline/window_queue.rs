@@ -70,6 +70,11 @@ impl WindowQueue {
         self.resumed.pop_front()
     }
 
+    /// Sets the maximum number of expected rows of each stream's windows.
+    pub fn limit_rows(&mut self, rows_max: impl Fn(Stream) -> u64) {
+        self.scopes.iter_mut().for_each(|queue| queue.cutter.limit_rows(rows_max(queue.backlog.scope.stream)));
+    }
+
     /// Removes and returns the next window to scan. Returns `None` if no window remains, or if all remaining windows
     /// wait for running scans.
     pub fn next_task(&mut self) -> Option<SyncTask> {

@@ -101,6 +101,8 @@ pub struct Cutter {
     mean: Option<f64>,
     /// The current maximum length of a window.
     len_max_ms: i64,
+    /// The maximum number of expected rows of a window.
+    rows_max: u64,
     /// True if the row density is known from an earlier scan, from a sample, or from a scan of this run with at least
     /// one page of rows.
     is_density_seen: bool,
@@ -131,9 +133,15 @@ impl Cutter {
             learned,
             mean,
             len_max_ms,
+            rows_max: u64::MAX,
             is_density_seen,
             is_windowed,
         }
+    }
+
+    /// Sets the maximum number of expected rows of a window, if fewer rows than [`PAGES_AIM`] pages fit into memory.
+    pub fn limit_rows(&mut self, rows_max: u64) {
+        self.rows_max = rows_max;
     }
 
     /// Returns the next window, or `None` after the last one.
@@ -248,8 +256,8 @@ impl Cutter {
     }
 
     /// Returns the end of the next window of a due interval, in epoch milliseconds. The window is as long as the
-    /// expected rows of [`PAGES_AIM`] pages, within the current limits of length, and ends at a round time. The window
-    /// ends at the end of the month or of the interval at the latest.
+    /// expected rows of [`PAGES_AIM`] pages, within the current limits of rows and length, and ends at a round time.
+    /// The window ends at the end of the month or of the interval at the latest.
     fn end_of(&self, due: &Due) -> i64 {
         let (window, start_ms) = (due.window, due.window.start_ms);
         let rows_per_ms =
@@ -258,7 +266,7 @@ impl Cutter {
             None => DAY_MS,
             Some(rows_per_ms) if rows_per_ms <= 0.0 => i64::MAX,
             // A float too large for i64 becomes the greatest i64.
-            Some(rows_per_ms) => ((PAGES_AIM * self.page_rows) as f64 / rows_per_ms) as i64,
+            Some(rows_per_ms) => ((PAGES_AIM * self.page_rows).min(self.rows_max) as f64 / rows_per_ms) as i64,
         };
         let length_ms = wanted_ms.min(self.len_max_ms).max(LEN_MIN_MS);
         let end_ms = if length_ms >= DAY_MS {

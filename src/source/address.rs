@@ -25,6 +25,8 @@ pub(super) struct Address {
     pub list: Option<Stream>,
     /// True if the request asks for rows of one millisecond, rather than a page of a window.
     pub is_tie_probe: bool,
+    /// The longest body of the answer that is read; `None` for the limit of the settings.
+    pub body_bytes_max: Option<usize>,
     /// The body of a POST; `None` for a list call. The answer to a POST is not read as a page.
     pub posted: Option<Bytes>,
 }
@@ -33,7 +35,7 @@ pub(super) struct Address {
 pub(super) fn of_purge(base_url: &Url, body: Bytes) -> Address {
     let mut url = base_url.clone();
     url.set_path(&format!("{}/v2/purge/visitors", base_url.path().trim_end_matches('/')));
-    Address { shown: url.to_string(), url, list: None, is_tie_probe: false, posted: Some(body) }
+    Address { shown: url.to_string(), url, list: None, is_tie_probe: false, body_bytes_max: None, posted: Some(body) }
 }
 
 /// Builds the address of one page. `page_rows` is `None` if the stream has no `limit`. Streams that are not windowed
@@ -107,12 +109,19 @@ fn build(base_url: &Url, stream: Stream, pairs: &[(&str, String)], token: Option
         url.query_pairs_mut().extend_pairs(pairs);
     }
     let Some(token) = token else {
-        return Address { shown: url.to_string(), url, list: Some(stream), is_tie_probe: false, posted: None };
+        return Address {
+            shown: url.to_string(),
+            url,
+            list: Some(stream),
+            is_tie_probe: false,
+            body_bytes_max: None,
+            posted: None,
+        };
     };
     let joint = if pairs.is_empty() { '?' } else { '&' };
     let shown = format!("{url}{joint}cursor={}", shortened(token));
     url.query_pairs_mut().append_pair("cursor", &token.0);
-    Address { url, shown, list: Some(stream), is_tie_probe: false, posted: None }
+    Address { url, shown, list: Some(stream), is_tie_probe: false, body_bytes_max: None, posted: None }
 }
 
 /// Adds the query parameters of the requested survey statuses to an address.

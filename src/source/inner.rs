@@ -8,8 +8,11 @@ use tokio::time::Instant;
 use super::{
     address::{self, Address},
     backoff::Backoff,
+    error::{Failure, SourceError},
+    fetch::FetchOutcome,
     learned_rate::LearnedRate,
     list_ends::ListEnds,
+    page_memory::{PageMemory, PageReservation, PageShape},
     settings::KnownLists,
     token_lifetimes::TokenLifetimes,
     wire::Wire,
@@ -30,6 +33,7 @@ pub(super) struct Inner {
     pub token_lifetimes: TokenLifetimes,
     pub list_ends: ListEnds,
     pub known_lists: KnownLists,
+    pub page_memory: PageMemory,
     /// The survey statuses to request; `None` leaves the choice to the service.
     pub statuses: Mutex<Option<StatusFilter>>,
     pub wire: Wire,
@@ -39,6 +43,28 @@ impl Inner {
     /// Returns the service's time in epoch milliseconds, or this machine's if the service has sent none.
     pub fn now_ms(&self) -> i64 {
         self.wire.clock.now_ms(Instant::now()).unwrap_or_else(|| self.clock.now_ms())
+    }
+
+    /// Requests a page of a list, with memory for it, and returns the memory too. A page that is longer than its memory
+    /// is requested again with more, unless it should have fewer rows. `can_shrink` and `has_token`: see
+    /// [`Inner::fetch_page`].
+    pub async fn fetch_list(
+        &self,
+        mut at: Address,
+        page: PageShape,
+        can_shrink: bool,
+        has_token: bool,
+    ) -> Result<(FetchOutcome, PageReservation), SourceError> {
+        loop {
+            let reserved = self.wire.gate.unless_stopped(self.page_memory.reserve(page)).await?;
+            at.body_bytes_max = Some(reserved.body_bytes_max);
+            let fetched = self.fetch_page(&at, can_shrink, has_token).await?;
+            let is_too_large = matches!(fetched, FetchOutcome::Failed { last: Failure::BodyTooLarge { .. }, .. });
+            let needs_more = is_too_large && self.page_memory.record_too_large(page, &reserved);
+            if !needs_more || (!page.is_fixed && page.rows > self.page_memory.rows_max(page.stream)) {
+                return Ok((fetched, reserved));
+            }
+        }
     }
 
     /// Adds the requested survey statuses to the address of a list call, if the list is that of surveys.

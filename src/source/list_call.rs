@@ -6,6 +6,7 @@ use super::{
     error::{Failure, SourceError},
     fetch::FetchOutcome,
     inner::Inner,
+    page_memory::PageShape,
     walk::Page,
 };
 use crate::model::PageRequest;
@@ -50,7 +51,10 @@ pub(super) async fn ask(source: &Inner, request: &PageRequest, range: Range) -> 
         Range::Exactly => address::of_exactly(&source.base_url, request, rows),
     };
     let address = source.listed_at(request.scope.stream, address);
-    Ok(match source.fetch_page(&address, true, request.token.is_some()).await? {
+    let shown = address.shown.clone();
+    let shape = PageShape { stream: request.scope.stream, rows: rows.unwrap_or(1), is_fixed: true };
+    let (fetched, memory) = source.fetch_list(address, shape, true, request.token.is_some()).await?;
+    Ok(match fetched {
         FetchOutcome::Page(page) => {
             let latency_ms = u64::try_from(page.latency.as_millis()).unwrap_or(u64::MAX);
             let page = Page {
@@ -58,13 +62,14 @@ pub(super) async fn ask(source: &Inner, request: &PageRequest, range: Range) -> 
                 next: page.envelope.next,
                 end: page.envelope.end,
                 body: page.body,
+                memory: Some(memory),
                 request_token: request.token.clone(),
                 service_now_ms: page.service_now_ms,
             };
             Answer::Page { page, latency_ms }
         }
         FetchOutcome::Rejected(rejection) if rejection.is_about_key() && request.token.is_none() => {
-            return Err(source.rejection_error(rejection, address.shown));
+            return Err(source.rejection_error(rejection, shown));
         }
         FetchOutcome::Rejected(rejection) => {
             Answer::Rejected { status: rejection.status, is_web_page: rejection.is_html }

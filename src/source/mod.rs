@@ -10,6 +10,7 @@ mod service;
 mod walk;
 
 mod guards;
+mod page_memory;
 mod page_size;
 
 mod fetch;
@@ -64,6 +65,7 @@ pub use self::{
     learned_rate::LearnedRate,
     list_call::{Answer, Range},
     list_ends::NotFoundEnd,
+    page_memory::PageReservation,
     probe::Probe,
     proxies::Proxies,
     purge::{PURGE_DELETIONS_MAX, PurgeAnswer, PurgeRequest},

@@ -15,6 +15,10 @@ pub(super) struct PageSize {
     full: Option<u32>,
     /// The current size; 0 if the stream has no `limit`.
     rows: u32,
+    /// The largest page that fits into the memory.
+    fitting: u32,
+    /// True if the size must be `rows` even if the page does not fit.
+    is_forced: bool,
     /// Consecutive successful pages at this size.
     good: u32,
     /// The number of `good` pages after which the size doubles.
@@ -33,6 +37,8 @@ impl PageSize {
         Self {
             full,
             rows: full.unwrap_or(0),
+            fitting: u32::MAX,
+            is_forced: false,
             good: 0,
             good_needed: GOOD_PAGES,
             has_grown: false,
@@ -51,12 +57,27 @@ impl PageSize {
 
     /// Returns the `limit` parameter to send; `None` if the stream has no `limit`.
     pub fn limit(&self) -> Option<u32> {
-        self.full.map(|_| self.rows)
+        self.full.map(|_| if self.is_forced { self.rows } else { self.rows.min(self.fitting) })
+    }
+
+    /// Returns the current size without regard to memory; 0 if the stream has no `limit`.
+    pub fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// Returns true if the size says something about the list, so that the page must not be smaller for want of memory.
+    pub fn is_forced(&self) -> bool {
+        self.is_forced
+    }
+
+    /// Sets the largest page that fits into the memory. It may be smaller than [`ROWS_MIN`].
+    pub fn limit_to(&mut self, rows: u32) {
+        self.fitting = rows;
     }
 
     /// Returns true if [`PageSize::shrink`] would change the size.
     pub fn can_shrink(&self) -> bool {
-        self.full.is_some() && self.rows > ROWS_MIN
+        self.limit().is_some_and(|rows| rows > ROWS_MIN)
     }
 
     /// Shrinks the page after a failure: to half, or to [`ROWS_MIN`] in one step. Returns true if the size changed.
@@ -67,7 +88,7 @@ impl PageSize {
         if self.has_grown {
             self.good_needed = (self.good_needed * 2).min(GOOD_PAGES_MAX);
         }
-        self.rows = if self.shrinks_in_one_step { ROWS_MIN } else { (self.rows / 2).max(ROWS_MIN) };
+        self.rows = if self.shrinks_in_one_step { ROWS_MIN } else { (self.rows.min(self.fitting) / 2).max(ROWS_MIN) };
         self.good = 0;
         true
     }
@@ -86,6 +107,7 @@ impl PageSize {
     /// Sets the page size and the configured size to `rows`. No effect if the stream has no `limit`.
     pub fn fix(&mut self, rows: u32) {
         self.full = self.full.map(|_| rows);
+        self.is_forced = true;
         self.rows = self.full.unwrap_or(0);
         self.good = 0;
     }
@@ -94,6 +116,7 @@ impl PageSize {
     /// `limit`.
     pub fn use_largest(&mut self, rows_max: Option<u32>) {
         self.full = self.full.and(rows_max);
+        self.is_forced = true;
         self.rows = self.full.unwrap_or(0);
         self.good = 0;
     }

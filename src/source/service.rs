@@ -18,6 +18,7 @@ use super::{
     learned_rate::LearnedRate,
     list_call::{self, Answer, Range},
     list_ends::{ListEnds, NotFoundEnd},
+    page_memory::PageMemory,
     probe::Probe,
     purge::{self, PurgeAnswer, PurgeRequest},
     request_wait::RequestWait,
@@ -69,6 +70,7 @@ impl Source {
             token_lifetimes: TokenLifetimes::default(),
             list_ends: ListEnds::new(&settings.known_lists.ends),
             known_lists: settings.known_lists,
+            page_memory: PageMemory::new(settings.page_bytes_max, settings.in_flight_max, settings.body_bytes_max),
             statuses: Mutex::default(),
         };
         Ok(Source { inner: Arc::new(inner) })

@@ -97,6 +97,9 @@ pub struct SourceSettings {
     pub patience: Duration,
     /// Maximum bytes of one decompressed body; reading stops there.
     pub body_bytes_max: usize,
+    /// Memory for the decompressed bodies of pages in flight, in bytes. A page that needs all of it is requested alone,
+    /// with as few rows as fit.
+    pub page_bytes_max: usize,
     /// The rest of a `Retry-After` that an earlier process received: no request is sent during this time. `None`: no
     /// wait.
     pub not_before: Option<Duration>,
@@ -142,6 +145,7 @@ impl SourceSettings {
             requests_per_sec_max: None,
             patience: PATIENCE_DEFAULT,
             body_bytes_max: BODY_BYTES_MAX_DEFAULT,
+            page_bytes_max: BODY_BYTES_MAX_DEFAULT,
             not_before: None,
             deadline: None,
             requests_max: None,

@@ -14,6 +14,7 @@ use super::{
     guards::{Guards, NotFoundMeaning},
     inner::Inner,
     list_ends::LastPage,
+    page_memory::{PageReservation, PageShape},
     page_size::PageSize,
     wire::{ReceivedPage, Rejection},
 };
@@ -41,10 +42,13 @@ pub enum WalkStep {
 }
 
 /// One page of a window.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Page {
     /// The exact decompressed body: UTF-8 with an envelope that [`super::envelope::parse`] accepts.
     pub body: Bytes,
+    /// The memory that the body and its rows take, until it is dropped. A task that waits for another page while it
+    /// keeps this one's memory may wait for ever.
+    pub memory: Option<PageReservation>,
     /// Number of items in the page's `data`.
     pub rows: usize,
     /// The next page token; `None` on the last page.
@@ -79,6 +83,8 @@ pub struct Walk {
     is_end_denied: bool,
     /// True if the window is one millisecond.
     is_of_moment: bool,
+    /// True if a page since the start of the window was smaller than its size, because more did not fit into memory.
+    is_cut_by_memory: bool,
     address_of: AddressOf,
 }
 
@@ -112,6 +118,7 @@ impl Walk {
             last_page: None,
             is_end_denied: false,
             is_of_moment,
+            is_cut_by_memory: false,
             address_of,
         }
     }
@@ -136,18 +143,39 @@ impl Walk {
             return Ok(self.restarted(reason, reason.to_owned()));
         }
         loop {
-            let address = (self.address_of)(&self.source.base_url, &self.request, self.size.limit());
-            let address = self.source.listed_at(self.request.scope.stream, address);
-            let has_token = self.request.token.is_some();
-            match self.source.fetch_page(&address, self.can_be_smaller(), has_token).await? {
-                FetchOutcome::Page(page) => return self.accept(page),
+            let stream = self.request.scope.stream;
+            // A smaller page could hide rows of the millisecond.
+            if !self.is_of_moment {
+                self.size.limit_to(self.source.page_memory.rows_max(stream));
+            }
+            let limit = self.size.limit();
+            self.is_cut_by_memory |= limit.is_some_and(|rows| rows < self.size.rows());
+            let address = (self.address_of)(&self.source.base_url, &self.request, limit);
+            let address = self.source.listed_at(stream, address);
+            let (shown, has_token) = (address.shown.clone(), self.request.token.is_some());
+            let shape = PageShape {
+                stream,
+                rows: limit.unwrap_or(1),
+                is_fixed: limit.is_none() || self.is_of_moment || self.size.is_forced(),
+            };
+            let (fetched, memory) = self.source.fetch_list(address, shape, self.can_be_smaller(), has_token).await?;
+            match fetched {
+                FetchOutcome::Page(page) => {
+                    let rows = limit.map_or(1, |_| page.envelope.rows);
+                    self.source.page_memory.record_page(shape, rows, page.body.len());
+                    return self.accept(page, memory);
+                }
                 FetchOutcome::Rejected(rejection) => {
-                    if let Some(step) = self.rejected(rejection, address.shown).await? {
+                    drop(memory);
+                    if let Some(step) = self.rejected(rejection, shown).await? {
                         return Ok(step);
                     }
                 }
+                FetchOutcome::Failed { last: Failure::BodyTooLarge { .. }, .. }
+                    if !shape.is_fixed && shape.rows > self.source.page_memory.rows_max(stream) => {}
                 FetchOutcome::Failed { last, attempts } => {
-                    self.shrink_or_give_up(last, attempts, address.shown).await?
+                    drop(memory);
+                    self.shrink_or_give_up(last, attempts, shown).await?;
                 }
             }
         }
@@ -180,9 +208,9 @@ impl Walk {
         age < FRESH && self.guards.pages_from_start().is_some_and(is_proven)
     }
 
-    /// Returns the current page size; 0 if the stream has no `limit`.
+    /// Returns the current page size without regard to memory; 0 if the stream has no `limit`.
     pub fn page_rows(&self) -> u32 {
-        self.size.limit().unwrap_or(0)
+        self.size.rows()
     }
 
     /// Returns true if a smaller page or window can be requested after a failure.
@@ -192,7 +220,7 @@ impl Walk {
 
     /// Counts a page and returns it. If the guards find that the list does not end, the window restarts or the walk
     /// fails.
-    fn accept(&mut self, page: ReceivedPage) -> Result<WalkStep, SourceError> {
+    fn accept(&mut self, page: ReceivedPage, memory: PageReservation) -> Result<WalkStep, SourceError> {
         let ReceivedPage { body, envelope, service_now_ms, .. } = page;
         if let Err(cause) = self.guards.record_page(&envelope) {
             let reason = cause.to_string();
@@ -215,6 +243,7 @@ impl Walk {
         let request_token = std::mem::replace(&mut self.request.token, envelope.next.clone());
         Ok(WalkStep::Page(Page {
             body,
+            memory: Some(memory),
             rows: envelope.rows,
             next: envelope.next,
             end: envelope.end,
@@ -254,7 +283,9 @@ impl Walk {
                 return Ok(self.end.map(WalkStep::End));
             }
             let rows_max = self.request.scope.stream.page_rows_max();
-            match self.guards.not_found(self.size.limit(), rows_max, !self.is_of_moment) {
+            // Pages of other sizes prove nothing.
+            let page_rows = self.size.limit().filter(|_| !self.is_cut_by_memory);
+            match self.guards.not_found(page_rows, rows_max, !self.is_of_moment) {
                 NotFoundMeaning::End => {
                     self.end = Some(EndStyle::NotFound);
                     return Ok(self.end.map(WalkStep::End));
@@ -274,7 +305,7 @@ impl Walk {
         // The service's message is shown by the caller; it does not belong in a log.
         tracing::warn!(scope = %self.request.scope, window = %self.request.window, cause, "restarting window");
         self.request.token = None;
-        (self.not_found_at, self.last_page) = (None, None);
+        (self.not_found_at, self.last_page, self.is_cut_by_memory) = (None, None, false);
         WalkStep::Restarted { reason }
     }
 

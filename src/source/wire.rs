@@ -229,7 +229,7 @@ impl Wire {
                 .map_or_else(RequestOutcome::Failed, |body| RequestOutcome::Posted { body, service_now_ms: date_ms });
         }
         if status.is_success() {
-            match self.read_page(&mut response, tally).await {
+            match self.read_page(&mut response, address.body_bytes_max, tally).await {
                 Ok((body, envelope)) => {
                     self.lists_seen.note_page(address.list);
                     let broken = envelope.broken;
@@ -303,10 +303,15 @@ impl Wire {
         SendOutcome::Replied(response)
     }
 
-    /// Reads a body and parses its envelope. Fails if the body is not a page.
-    async fn read_page(&self, response: &mut Reply, tally: &mut Tally<'_>) -> Result<(Bytes, Envelope), Failure> {
-        let body =
-            body::read(response, self.body_limits, &self.credentials.current().key, &mut tally.read_bytes).await?;
+    /// Reads a body and parses its envelope. Fails if the body is not a page, or longer than `bytes_max`.
+    async fn read_page(
+        &self,
+        response: &mut Reply,
+        bytes_max: Option<usize>,
+        tally: &mut Tally<'_>,
+    ) -> Result<(Bytes, Envelope), Failure> {
+        let limits = BodyLimits { bytes_max: bytes_max.unwrap_or(self.body_limits.bytes_max), ..self.body_limits };
+        let body = body::read(response, limits, &self.credentials.current().key, &mut tally.read_bytes).await?;
         match envelope::parse(&body) {
             Ok(envelope) => Ok((body, envelope)),
             Err(problem) => {

@@ -41,6 +41,7 @@ class Setting:
 # Measured on smooth and on rough data.
 ALL = {
     "memory": backfill.memory,
+    "wide": backfill.wide,
     "rescan": rescan.measure_rescan,
     "latency": latency.measure_latency,
     "small": small.measure_starts,

@@ -155,3 +155,26 @@ def memory(setting, table):
         steeper = large.wall_secs / small.wall_secs / (setting.big_rows / setting.rows)
         table.add(Row(f"growth rows {name}", f"time a row, {setting.big_rows:,} rows against {setting.rows:,}, {title}", "≤ 1.1", steeper, 1.1, True,
                       f"{large.wall_secs:.1f} s", f"{small.wall_secs:.1f} s"))
+
+
+# Bytes of text in a record, and how many records are loaded: about 600 MB of JSON each, but for the short ones.
+WIDTHS = {"short": (0, 400_000), "30 KiB": (30 * 1024, 16_000), "304 KiB": (304 * 1024, 2_000), "1 MiB": (MIB, 600)}
+LIMITS_MIB = (256, 512, 1024)
+
+
+def wide(setting, table):
+    """Peak memory against memory_limit_mb, with all flags, by the width of the records. Each warehouse needs 256 MiB."""
+    for width, (text_bytes, rows) in WIDTHS.items():
+        with setting.service(rows, 30, "--text-bytes", str(text_bytes)) as service:
+            for limit_mib in LIMITS_MIB:
+                for warehouses in (("duckdb",), ("parquet",), ("duckdb", "parquet")):
+                    if limit_mib >= 256 * len(warehouses):
+                        add_peak(setting, table, service, width, limit_mib, warehouses)
+
+
+def add_peak(setting, table, service, width, limit_mib, warehouses):
+    cost = Side(setting.program, setting.folder / "wide", service, FLAGS, warehouses, memory_mib=limit_mib).first_load()
+    peak, titles = cost.peak_rss_bytes / MIB, " and ".join(WAREHOUSES[name][0] for name in warehouses)
+    measure.tell(f"  {width}, {limit_mib} MiB, {titles}: {cost.wall_secs:.1f} s, {peak:.0f} MiB")
+    table.add(Row(f"wide {width} {limit_mib} {'+'.join(warehouses)}", f"peak memory against a limit of {limit_mib} MiB, records: {width}, all flags, {titles}",
+                  "≤ 1.25", peak / limit_mib, 1.25, True, f"{peak:.0f} MiB", f"{limit_mib} MiB"))

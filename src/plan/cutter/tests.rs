@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::*;
-use crate::model::IntervalSet;
+use crate::model::{FlagSet, IntervalSet};
 
 const PAGE_ROWS: u32 = 1000;
 
@@ -53,6 +53,18 @@ impl Backfill {
         let all: IntervalSet = self.succeeded.windows().iter().copied().chain(self.missing.iter().copied()).collect();
         assert_eq!(all.gaps_in(Window::new(0, days * DAY_MS)), [], "left out");
     }
+}
+
+#[test]
+fn p8_windows_have_fewer_rows_if_fewer_fit_into_memory() {
+    let due = Due { window: Window::new(0, 300 * DAY_MS), reason: Reason::Gap };
+    let covered = vec![CoverageInterval { window: due.window, flags: FlagSet::EMPTY, scanned_ms: 0, rows: 300_000 }];
+    let mut cutter = Cutter::new(vec![due], covered, PAGE_ROWS, true);
+    assert_eq!(cutter.next_window().unwrap().window.len_ms(), 24 * DAY_MS, "24 pages of 1,000 rows a day");
+    cutter.limit_rows(3_000);
+    assert_eq!(cutter.next_window().unwrap().window.len_ms(), 3 * DAY_MS);
+    cutter.limit_rows(u64::MAX);
+    assert!(cutter.next_window().unwrap().window.len_ms() > 3 * DAY_MS);
 }
 
 #[test]

@@ -309,6 +309,31 @@ async fn a_body_over_the_limit_is_requested_in_smaller_pages() {
 }
 
 #[tokio::test]
+async fn p8_wide_records_are_requested_in_smaller_pages() {
+    const RECORD_BYTES: usize = 10_000;
+    let server = Server::start(|_, target| {
+        let limit: usize = parameter(target, "limit").unwrap().parse().unwrap();
+        let record = format!(r#"{{"x":"{}"}}"#, "y".repeat(RECORD_BYTES));
+        json(200, &format!(r#"{{"cursor":null,"data":[{}]}}"#, vec![record; limit].join(",")))
+    })
+    .await;
+    let limits = || {
+        let limit = |seen: &Seen| parameter(seen.target(), "limit").unwrap().parse::<usize>().unwrap();
+        server.seen().iter().map(limit).collect::<Vec<_>>()
+    };
+    let mut settings = server.settings();
+    settings.page_bytes_max = 1 << 20;
+    let source = source(settings);
+    follow(&mut source.walk(responses())).await.unwrap();
+    let first = limits();
+    let fitting = *first.last().unwrap();
+    assert!(fitting * RECORD_BYTES <= 1 << 20 && first.len() <= 8, "{first:?}");
+    follow(&mut source.walk(responses())).await.unwrap();
+    let [next] = limits()[first.len()..] else { panic!("{:?}", limits()) };
+    assert!(next >= fitting / 2 && next * RECORD_BYTES <= 1 << 20, "{:?}", limits());
+}
+
+#[tokio::test]
 async fn a_page_that_fails_at_every_size_needs_a_smaller_window() {
     let server = Server::start(|_, target| match parameter(target, "limit").as_deref() {
         Some("1") => page(0, None),
