@@ -1,15 +1,15 @@
 //! Splits `memory_limit_mb` between the pages, the row buffers and the stores of a run. The limit covers the complete
 //! process.
 
-use std::ops::RangeInclusive;
-
 use crate::{config::WarehouseSettings, load::ENGINE_BYTES_MIN};
 
 const MIB: u64 = 1 << 20;
 /// Memory for everything that has no share: the program itself and its connections.
 const PROGRAM_BYTES: u64 = 80 * MIB;
-/// The bounds of the share of bodies in flight, a thirty-second of the limit.
-const BODIES_BYTES: RangeInclusive<u64> = 16 * MIB..=64 * MIB;
+/// The minimum share of bodies in flight, which get a thirty-second of the limit.
+const BODIES_BYTES_MIN: u64 = 16 * MIB;
+/// The maximum share of bodies in flight.
+const BODIES_BYTES_MAX: u64 = 64 * MIB;
 /// While a page is flattened, its body, its rows under construction and their copy take this multiple of the body.
 const BODY_MULTIPLE: u64 = 4;
 /// The maximum share of flattened pages. More pages in memory save no time.
@@ -18,7 +18,6 @@ const PAGES_BYTES_MAX: u64 = 96 * MIB;
 const STORE_FIRST_BYTES: u64 = 64 * MIB;
 /// The maximum share of buffered rows. More buffered rows save no time.
 const WAITING_BYTES_MAX: u64 = 32 * MIB;
-
 /// The long texts of a window take at most this part of a store's memory, because DuckDB keeps them in memory until a
 /// checkpoint.
 const LONG_TEXTS_DIVISOR: u64 = 2;
@@ -48,7 +47,7 @@ impl MemoryShares {
 
     /// Splits `limit` bytes for this many stores. Each store gets at least `store_min` bytes, even above the limit.
     fn for_stores(limit: u64, stores: u64, store_min: u64) -> Self {
-        let bodies = (limit / 32).clamp(*BODIES_BYTES.start(), *BODIES_BYTES.end());
+        let bodies = (limit / 32).clamp(BODIES_BYTES_MIN, BODIES_BYTES_MAX);
         let shared = limit.saturating_sub(PROGRAM_BYTES + bodies * BODY_MULTIPLE);
         // With little memory the store has priority: a page without memory is read again, but a commit would fail.
         let pages = (shared.saturating_sub(STORE_FIRST_BYTES) / 3).min(PAGES_BYTES_MAX);

@@ -170,12 +170,12 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
                 findings.leave_unfinished([task.scope.stream]);
                 ScanEnd::Stopped(task)
             }
-            Err(PullError::TooMuch(_)) if self.windows.halve(&task) => {
-                tracing::info!(window = %task.window, "the service cannot deliver the window; trying smaller windows");
-                ScanEnd::Halved(task)
-            }
-            Err(PullError::TooWide) if self.windows.halve(&task) => {
-                tracing::info!(window = %task.window, "the rows of the window take too much memory; trying smaller windows");
+            Err(error @ (PullError::TooMuch(_) | PullError::TooWide)) if self.windows.halve(&task) => {
+                let why = match error {
+                    PullError::TooWide => "the rows of the window take too much memory",
+                    _ => "the service cannot deliver the window",
+                };
+                tracing::info!(window = %task.window, "{why}; trying smaller windows");
                 ScanEnd::Halved(task)
             }
             Err(error) => {

@@ -108,19 +108,12 @@ fn build(base_url: &Url, stream: Stream, pairs: &[(&str, String)], token: Option
     if !pairs.is_empty() {
         url.query_pairs_mut().extend_pairs(pairs);
     }
-    let Some(token) = token else {
-        return Address {
-            shown: url.to_string(),
-            url,
-            list: Some(stream),
-            is_tie_probe: false,
-            body_bytes_max: None,
-            posted: None,
-        };
-    };
-    let joint = if pairs.is_empty() { '?' } else { '&' };
-    let shown = format!("{url}{joint}cursor={}", shortened(token));
-    url.query_pairs_mut().append_pair("cursor", &token.0);
+    let mut shown = url.to_string();
+    if let Some(token) = token {
+        let joint = if pairs.is_empty() { '?' } else { '&' };
+        shown = format!("{url}{joint}cursor={}", shortened(token));
+        url.query_pairs_mut().append_pair("cursor", &token.0);
+    }
     Address { url, shown, list: Some(stream), is_tie_probe: false, body_bytes_max: None, posted: None }
 }
 

@@ -88,7 +88,7 @@ impl PageSize {
         if self.has_grown {
             self.good_needed = (self.good_needed * 2).min(GOOD_PAGES_MAX);
         }
-        self.rows = if self.shrinks_in_one_step { ROWS_MIN } else { (self.rows.min(self.fitting) / 2).max(ROWS_MIN) };
+        self.rows = if self.shrinks_in_one_step { ROWS_MIN } else { (self.limit().unwrap_or(0) / 2).max(ROWS_MIN) };
         self.good = 0;
         true
     }

@@ -319,9 +319,9 @@ impl Walk {
         if last.may_be_a_record() && !self.is_answering(&last).await? {
             return Err(last.give_up(url, attempts));
         }
-        let rows = self.page_rows();
+        let rows = self.size.limit().unwrap_or(0);
         if self.size.shrink() {
-            tracing::info!(scope = %self.request.scope, rows, smaller = self.page_rows(), failure = last.kind(), "retrying with smaller pages");
+            tracing::info!(scope = %self.request.scope, rows, smaller = self.size.limit(), failure = last.kind(), "retrying with smaller pages");
             return Ok(());
         }
         // A service that answers nothing is down; a service that answers a minimal request finds this page too large.

@@ -184,10 +184,15 @@ impl DuckDbStore {
     fn detach(&mut self) -> Result<(), LoadError> {
         if self.claim.is_some() {
             file::detach(&self.engine, &self.path)?;
-            self.claim = None;
-            self.unspillable.clear();
+            self.note_detached();
         }
         Ok(())
+    }
+
+    /// Records that the engine has no file attached.
+    fn note_detached(&mut self) {
+        self.claim = None;
+        self.unspillable.clear();
     }
 
     /// Makes the search index if the settings want one and it is missing or out of date. Drops the index if the
@@ -255,8 +260,7 @@ impl DuckDbStore {
     /// engine stays with its attached file. If the old engine is broken, the next statement returns an error.
     fn restart_engine(&mut self) {
         if self.engine.restart().is_ok() {
-            self.claim = None;
-            self.unspillable.clear();
+            self.note_detached();
         }
     }
 
@@ -294,8 +298,7 @@ impl DuckDbStore {
     fn raise_memory(&mut self) -> Result<bool, LoadError> {
         let is_raised = self.engine.restart_with_more_memory()?;
         if is_raised {
-            self.claim = None;
-            self.unspillable.clear();
+            self.note_detached();
             tracing::warn!("long texts need more memory than memory_limit_mb allows; the limit is exceeded");
         }
         Ok(is_raised)
