@@ -33,6 +33,7 @@ base_url = "{EXAMPLE_URL}"
 
 [throttle]
 # Concurrent requests. Also the number of windows that are pulled concurrently.
+# Fewer are sent at a time if memory_limit_mb is too small for their pages.
 # in_flight_max = {IN_FLIGHT_MAX}
 # An upper limit of your own. The program learns the service's limit from its responses, so you rarely need this.
 # requests_per_sec_max = 3.0

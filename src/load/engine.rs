@@ -114,16 +114,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Replaces the engine as [`Engine::restart`] does, by one with twice the memory. Returns false, and does nothing,
-    /// if the memory would exceed [`ENGINE_BYTES_MAX`].
-    pub(super) fn restart_with_more_memory(&mut self) -> Result<bool, LoadError> {
+    /// Replaces the engine as [`Engine::restart`] does, by one with twice the memory, and returns the new memory in
+    /// bytes. Returns `None`, and does nothing, if the memory would exceed [`ENGINE_BYTES_MAX`].
+    pub(super) fn restart_with_more_memory(&mut self) -> Result<Option<u64>, LoadError> {
         let memory_limit_bytes = self.options.memory_limit_bytes * 2;
         if memory_limit_bytes > ENGINE_BYTES_MAX {
-            return Ok(false);
+            return Ok(None);
         }
         self.options.memory_limit_bytes = memory_limit_bytes;
         self.restart()?;
-        Ok(true)
+        Ok(Some(memory_limit_bytes))
     }
 
     /// Runs `work` with all threads instead of one, for work that reads or writes complete files or tables. If `work`

@@ -36,6 +36,8 @@ pub struct Warehouse {
     /// Only events that were stored up to this time count, in epoch milliseconds. Less than the maximum only during a
     /// replay, which adds all events before the scans.
     reports_until_ms: i64,
+    /// [`Self::reports_until_ms`] at the last commit.
+    committed_until_ms: i64,
     /// What earlier scans of this process found.
     memory: ScanMemory,
     /// What the comparison of keys over all windows found since the last [`Warehouse::commit`].
@@ -57,6 +59,7 @@ impl Warehouse {
             lost_uncommitted: false,
             reports: None,
             reports_until_ms: i64::MAX,
+            committed_until_ms: i64::MAX,
             memory: ScanMemory::default(),
             findings: CommitFindings::default(),
             threads,
@@ -90,8 +93,7 @@ impl Warehouse {
 
     /// Returns the scans of the ledger, in no particular order.
     pub fn ledger(&mut self) -> Result<Vec<LedgerEntry>, LoadError> {
-        self.commit_pending()?;
-        ledger::entries(&mut self.store)
+        self.read(ledger::entries)
     }
 
     /// Applies a complete scan and commits it.
@@ -233,7 +235,7 @@ impl Warehouse {
         let label = self.uncommitted.as_ref().map_or("tables", |scan| scan.0.as_str()).to_owned();
         let committed = self.resolve_keys().and_then(|()| self.store.commit(&label));
         match &committed {
-            Ok(()) => self.uncommitted = None,
+            Ok(()) => (self.uncommitted, self.committed_until_ms) = (None, self.reports_until_ms),
             Err(_) => self.rollback(),
         }
         committed
@@ -243,6 +245,7 @@ impl Warehouse {
     fn rollback(&mut self) {
         self.lost_uncommitted |= self.uncommitted.take().is_some();
         (self.scans, self.reports) = (None, None);
+        self.reports_until_ms = self.committed_until_ms;
         self.memory = ScanMemory::default();
         self.findings = CommitFindings::default();
         self.store.rollback();
@@ -254,22 +257,46 @@ impl Warehouse {
     }
 
     /// Commits applied scans, runs `work`, and commits the changes of `work`. An error of `work` rolls its changes
-    /// back.
-    fn change<T>(&mut self, work: impl FnOnce(&mut BufferedStore) -> Result<T, LoadError>) -> Result<T, LoadError> {
+    /// back. If the store has too little memory for the work, repeats it with more.
+    fn change<T>(&mut self, mut work: impl FnMut(&mut BufferedStore) -> Result<T, LoadError>) -> Result<T, LoadError> {
         self.commit_pending()?;
-        let done = work(&mut self.store);
-        match &done {
-            Ok(_) => self.commit_changes()?,
-            Err(_) => self.rollback(),
+        loop {
+            match work(&mut self.store).and_then(|done| self.commit_changes().map(|()| done)) {
+                Err(error) if error.is_out_of_memory() && self.raise_memory()? => {}
+                Err(error) => {
+                    self.rollback();
+                    return Err(error);
+                }
+                done => return done,
+            }
         }
-        done
+    }
+
+    /// Commits applied scans, and runs work that only reads rows. If the store has too little memory for the work,
+    /// repeats it with more.
+    fn read<T>(&mut self, mut work: impl FnMut(&mut BufferedStore) -> Result<T, LoadError>) -> Result<T, LoadError> {
+        self.commit_pending()?;
+        loop {
+            match work(&mut self.store) {
+                Err(error) if error.is_out_of_memory() && self.raise_memory()? => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Gives the store twice the memory, after work on it failed with an error that says
+    /// [`LoadError::is_out_of_memory`]. Returns false if the store cannot have more. The caller applies scans again
+    /// that the error rolled back.
+    pub fn raise_memory(&mut self) -> Result<bool, LoadError> {
+        self.rollback();
+        self.lost_uncommitted = false;
+        self.store.store().raise_memory()
     }
 
     /// Compares the warehouse with a complete scan, and counts the rows that differ. Lists at most `examples_max` rows
     /// of each kind of difference. The comparison changes no row.
     pub fn compare(&mut self, scan: &Scan, pages: &dyn Pages, examples_max: usize) -> Result<Differences, LoadError> {
-        self.commit_pending()?;
-        scan::differences(&mut self.store, scan, pages, examples_max)
+        self.read(|store| scan::differences(store, scan, pages, examples_max))
     }
 
     /// Makes committed rows visible to other readers. A Parquet warehouse merges commits into the files of tables. A
@@ -313,8 +340,7 @@ impl Warehouse {
 
     /// Returns the rows of `sync_runs`, in no particular order.
     pub fn runs(&mut self) -> Result<Vec<RunRecord>, LoadError> {
-        self.commit_pending()?;
-        runs::all(&mut self.store)
+        self.read(runs::all)
     }
 
     /// Adds webhook events and the status changes in them, in one transaction. Events that are stored already are
@@ -349,27 +375,23 @@ impl Warehouse {
 
     /// Returns the identifiers that share a row with one of the wanted identifiers, without changing a row.
     pub fn co_occurrence(&mut self, wanted: &[Identifier]) -> Result<CoOccurrence, LoadError> {
-        self.commit_pending()?;
-        persons::co_occurrence(&mut self.store, wanted)
+        self.read(|store| persons::co_occurrence(store, wanted))
     }
 
     /// Returns the sessions of which all rows vanished before `before_ms` (epoch milliseconds). Returns at most
     /// `sessions_max` sessions.
     pub fn vanished_sessions(&mut self, before_ms: i64, sessions_max: usize) -> Result<Vec<Identifier>, LoadError> {
-        self.commit_pending()?;
-        persons::vanished_sessions(&mut self.store, before_ms, sessions_max)
+        self.read(|store| persons::vanished_sessions(store, before_ms, sessions_max))
     }
 
     /// Returns the given sessions that have at least one row which has not vanished.
     pub fn live_sessions(&mut self, sessions: &[Identifier]) -> Result<Vec<Identifier>, LoadError> {
-        self.commit_pending()?;
-        persons::live_sessions(&mut self.store, sessions)
+        self.read(|store| persons::live_sessions(store, sessions))
     }
 
     /// Counts the rows that contain one of these identifiers, with their parent and child rows. No row is changed.
     pub fn find_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
-        self.commit_pending()?;
-        persons::find(&mut self.store, person)
+        self.read(|store| persons::find(store, person))
     }
 
     /// Removes the rows that [`Warehouse::find_people`] counts, and their bytes from the files of the warehouse. The
@@ -389,8 +411,8 @@ impl Warehouse {
 
     /// Searches all texts of the warehouse for identifiers. The search changes no row.
     pub fn search(&mut self, matcher: &IdentifierMatcher) -> Result<SearchReport, LoadError> {
-        self.commit_pending()?;
-        persons::search(&mut self.store, matcher, self.threads)
+        let threads = self.threads;
+        self.read(|store| persons::search(store, matcher, threads))
     }
 
     /// Replaces identifiers in the columns that `mentions` lists. With `only_own`, replaces identifiers only in the
@@ -418,15 +440,13 @@ impl Warehouse {
 
     /// Returns the rows of `erasures`, in no particular order.
     pub fn erasures(&mut self) -> Result<Vec<ErasureRecord>, LoadError> {
-        self.commit_pending()?;
-        receipts::all(&mut self.store)
+        self.read(receipts::all)
     }
 
     /// Returns the newest recordings that are not fetched yet, of answers created at `until_us` (epoch microseconds) or
     /// before; at most `rows_max`.
     pub fn wanted_recordings(&mut self, until_us: i64, rows_max: usize) -> Result<WantedRecordings, LoadError> {
-        self.commit_pending()?;
-        recordings::wanted(&mut self.store, until_us, rows_max)
+        self.read(|store| recordings::wanted(store, until_us, rows_max))
     }
 
     /// Writes the outcomes of fetches into the rows that link to the recordings, and returns the number of changed
@@ -442,8 +462,7 @@ impl Warehouse {
         is_stored: &dyn Fn(&str, u64) -> bool,
         rows_max: usize,
     ) -> Result<LostRecordings, LoadError> {
-        self.commit_pending()?;
-        recordings::lost(&mut self.store, is_stored, rows_max)
+        self.read(|store| recordings::lost(store, is_stored, rows_max))
     }
 
     /// Creates a DuckDB file at `new_path` with the objects of this warehouse, users' objects included, but without

@@ -91,6 +91,11 @@ pub enum PipelineError {
 }
 
 impl PipelineError {
+    /// Returns true if a warehouse had too little memory.
+    pub(super) fn is_out_of_memory(&self) -> bool {
+        matches!(self, PipelineError::Load { source, .. } if source.is_out_of_memory())
+    }
+
     /// Returns the exit code of a command that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self {

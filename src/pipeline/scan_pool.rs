@@ -55,7 +55,8 @@ pub(super) trait PendingWindows {
     fn finish(&mut self, task: &ScanTask<Self::Purpose>, rows: Option<u64>);
 
     /// Adds the two halves of a window to the pending windows. Returns false if the window cannot be cut any smaller.
-    fn halve(&mut self, task: &ScanTask<Self::Purpose>) -> bool;
+    /// `has_failed` is true if the service could not deliver the window, and false if its rows take too much memory.
+    fn halve(&mut self, task: &ScanTask<Self::Purpose>, has_failed: bool) -> bool;
 
     /// Drops all windows of a stream; a later run scans them.
     fn drop_stream(&mut self, stream: Stream);
@@ -69,7 +70,7 @@ pub(super) enum ScanEnd<P, S> {
     Complete(ScanTask<P>, S),
     /// The run was stopped; the next run scans the window.
     Stopped(ScanTask<P>),
-    /// The window was too much for the service. Its halves are pending, or the next plan finds the window due.
+    /// The window was too much for the service or for the memory. Its halves are pending, or the next plan finds the window due.
     Halved(ScanTask<P>),
     /// The scan failed, and the pool has recorded the failure.
     Failed(ScanTask<P>),
@@ -144,7 +145,7 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
     }
 
     /// Updates the pool after the end of a scan, and returns how the scan ended. A window that the service could not
-    /// deliver is halved if possible; otherwise it failed.
+    /// deliver, or whose rows take too much memory, is halved if possible; otherwise it failed.
     fn handle_end(
         &mut self,
         task: ScanTask<W::Purpose>,
@@ -170,12 +171,12 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
                 findings.leave_unfinished([task.scope.stream]);
                 ScanEnd::Stopped(task)
             }
-            Err(error @ (PullError::TooMuch(_) | PullError::TooWide)) if self.windows.halve(&task) => {
-                let why = match error {
-                    PullError::TooWide => "the rows of the window take too much memory",
-                    _ => "the service cannot deliver the window",
-                };
-                tracing::info!(window = %task.window, "{why}; trying smaller windows");
+            Err(PullError::TooMuch(_)) if self.windows.halve(&task, true) => {
+                tracing::info!(window = %task.window, "the service cannot deliver the window; trying smaller windows");
+                ScanEnd::Halved(task)
+            }
+            Err(PullError::TooWide) if self.windows.halve(&task, false) => {
+                tracing::info!(window = %task.window, "the rows of the window take too much memory; it is cut");
                 ScanEnd::Halved(task)
             }
             Err(error) => {

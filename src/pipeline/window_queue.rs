@@ -144,8 +144,11 @@ impl PendingWindows for WindowQueue {
 
     /// Cuts a window into halves. The scope of a window of an earlier run is not in this queue: the window is dropped,
     /// true is returned, and the next plan finds the window due.
-    fn halve(&mut self, task: &SyncTask) -> bool {
-        self.scope(task.scope).is_none_or(|queue| queue.cutter.halve(task.window, task.purpose.reason))
+    fn halve(&mut self, task: &SyncTask, has_failed: bool) -> bool {
+        let (window, reason) = (task.window, task.purpose.reason);
+        self.scope(task.scope).is_none_or(|ScopeQueue { cutter, .. }| {
+            if has_failed { cutter.halve(window, reason) } else { cutter.cut(window, reason).is_some() }
+        })
     }
 
     fn drop_stream(&mut self, stream: Stream) {

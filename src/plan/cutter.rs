@@ -69,7 +69,7 @@ struct TooLong {
     successes_needed: u32,
 }
 
-/// Cuts a failed window in two halves at a full minute or second; `None` if the window is shorter than two seconds.
+/// Cuts a window in two halves at a full minute or second; `None` if the window is shorter than two seconds.
 pub fn halves(window: Window) -> Option<[Window; 2]> {
     let unit_ms = if window.len_ms() >= 2 * MINUTE_MS { MINUTE_MS } else { HALF_MIN_MS };
     let half_ms = window.len_ms() / 2 / unit_ms * unit_ms;
@@ -82,9 +82,9 @@ pub fn halves(window: Window) -> Option<[Window; 2]> {
 pub struct Cutter {
     /// The intervals that are not cut into windows yet, most urgent first.
     due: VecDeque<Due>,
-    /// Halves of failed windows, which are not cut further. The last element is returned next.
+    /// Halves of windows, which are not cut further. The last element is returned next.
     halves: Vec<Due>,
-    /// Windows that were halved, until both halves have succeeded or failed.
+    /// Failed windows that were halved, until both halves have succeeded or failed.
     halved: Vec<Halved>,
     /// `None` if no window was too long, or enough shorter ones have succeeded.
     too_long: Option<TooLong>,
@@ -199,10 +199,17 @@ impl Cutter {
     /// its failure. Returns false if the window is too short to cut, or the stream has no windows.
     pub fn halve(&mut self, window: Window, reason: Reason) -> bool {
         self.record_half(window, false);
-        let Some([first, second]) = halves(window).filter(|_| self.is_windowed) else { return false };
-        self.halved.push(Halved { window, middle_ms: first.end_ms, succeeded: 0, failed: 0 });
-        self.halves.extend([second, first].map(|window| Due { window, reason }));
+        let Some(middle_ms) = self.cut(window, reason) else { return false };
+        self.halved.push(Halved { window, middle_ms, succeeded: 0, failed: 0 });
         true
+    }
+
+    /// Queues the two halves of a window whose rows take too much memory, and returns the time between them. Returns
+    /// `None` if the window is too short to cut, or the stream has no windows.
+    pub fn cut(&mut self, window: Window, reason: Reason) -> Option<i64> {
+        let [first, second] = halves(window).filter(|_| self.is_windowed)?;
+        self.halves.extend([second, first].map(|window| Due { window, reason }));
+        Some(first.end_ms)
     }
 
     /// Returns true if the window is a half of a failed window.

@@ -61,7 +61,9 @@ impl Inner {
             let fetched = self.fetch_page(&at, can_shrink, has_token).await?;
             let is_too_large = matches!(fetched, FetchOutcome::Failed { last: Failure::BodyTooLarge { .. }, .. });
             let needs_more = is_too_large && self.page_memory.record_too_large(page, &reserved);
-            if !needs_more || (!page.is_fixed && page.rows > self.page_memory.rows_max(page.stream)) {
+            if !needs_more
+                || (!page.is_fixed && page.rows > self.page_memory.rows_max(page.stream, page.last_row_bytes))
+            {
                 return Ok((fetched, reserved));
             }
         }

@@ -52,7 +52,7 @@ pub(super) async fn ask(source: &Inner, request: &PageRequest, range: Range) -> 
     };
     let address = source.listed_at(request.scope.stream, address);
     let shown = address.shown.clone();
-    let shape = PageShape { stream: request.scope.stream, rows: rows.unwrap_or(1), is_fixed: true };
+    let shape = PageShape { stream: request.scope.stream, rows: rows.unwrap_or(1), is_fixed: true, last_row_bytes: 0 };
     let (fetched, memory) = source.fetch_list(address, shape, true, request.token.is_some()).await?;
     Ok(match fetched {
         FetchOutcome::Page(page) => {

@@ -41,6 +41,8 @@ pub(super) struct PageShape {
     pub rows: u32,
     /// True if the page cannot be requested with fewer rows.
     pub is_fixed: bool,
+    /// The average bytes of a row on the page before it; 0 for the first page.
+    pub last_row_bytes: usize,
 }
 
 /// Memory for the body of one page. Dropping it returns the memory.
@@ -66,8 +68,9 @@ impl PageMemory {
     }
 
     /// Returns the number of rows with which a page of the stream probably fits into the memory; at least 1.
-    pub fn rows_max(&self, stream: Stream) -> u32 {
-        let row_bytes = self.row_bytes().get(&stream).map_or(1, |bytes| (*bytes).max(1));
+    /// `last_row_bytes` is that of [`PageShape`].
+    pub fn rows_max(&self, stream: Stream, last_row_bytes: usize) -> u32 {
+        let row_bytes = self.expected_row_bytes(stream, last_row_bytes).max(1);
         u32::try_from(self.units as usize * UNIT_BYTES / MARGIN / row_bytes).unwrap_or(u32::MAX).max(1)
     }
 
@@ -81,8 +84,13 @@ impl PageMemory {
         PageReservation { _memory: memory, body_bytes_max: bytes.min(self.body_bytes_max) }
     }
 
+    /// Rows of a window may be longer than those of other windows, which are read at the same time.
+    fn expected_row_bytes(&self, stream: Stream, last_row_bytes: usize) -> usize {
+        self.row_bytes().get(&stream).map_or(last_row_bytes, |average| last_row_bytes.max(*average))
+    }
+
     fn units_for(&self, page: PageShape) -> u32 {
-        let row_bytes = self.row_bytes().get(&page.stream).copied().unwrap_or(0);
+        let row_bytes = self.expected_row_bytes(page.stream, page.last_row_bytes);
         let expected = row_bytes.saturating_mul(page.rows as usize).saturating_mul(MARGIN);
         u32::try_from(expected / UNIT_BYTES).unwrap_or(u32::MAX).clamp(self.equal_share, self.units)
     }
@@ -129,7 +137,7 @@ mod tests {
     }
 
     fn page(rows: u32) -> PageShape {
-        PageShape { stream: Stream::Responses, rows, is_fixed: false }
+        PageShape { stream: Stream::Responses, rows, is_fixed: false, last_row_bytes: 0 }
     }
 
     /// Reserves without waiting.
@@ -152,13 +160,13 @@ mod tests {
         let memory = memory();
         (0..20).for_each(|_| memory.record_page(page(1000), 1000, 4 * MIB));
         let wide = reserve(&memory, page(1000)).unwrap();
-        assert!(reserve(&memory, page(1000)).is_some() && memory.rows_max(Stream::Responses) > 1900);
+        assert!(reserve(&memory, page(1000)).is_some() && memory.rows_max(Stream::Responses, 0) > 1900);
         assert!((7 * MIB..=8 * MIB).contains(&wide.body_bytes_max), "twice what is expected: {wide:?}");
         drop(wide);
         (0..20).for_each(|_| memory.record_page(page(1000), 1000, 64 * MIB));
-        let rows_max = memory.rows_max(Stream::Responses);
+        let rows_max = memory.rows_max(Stream::Responses, 0);
         assert!((120..=130).contains(&rows_max), "{rows_max}");
-        assert_eq!(memory.rows_max(Stream::Themes), 8_388_608, "another stream");
+        assert_eq!(memory.rows_max(Stream::Themes, 0), 8_388_608, "another stream");
         let wide = reserve(&memory, page(rows_max)).unwrap();
         assert!(reserve(&memory, page(1)).is_none() && wide.body_bytes_max <= 16 * MIB, "{wide:?}");
     }
@@ -174,7 +182,7 @@ mod tests {
                 assert_eq!((rows, reserved.body_bytes_max), (1, BODY_MAX), "a record longer than any body");
                 break;
             }
-            rows = rows.min(memory.rows_max(Stream::Responses));
+            rows = rows.min(memory.rows_max(Stream::Responses, 0));
             tries += 1;
             assert!(tries < 20, "no end");
         }
@@ -187,7 +195,7 @@ mod tests {
         let memory = memory();
         (0..20).for_each(|_| memory.record_page(page(1000), 1000, MIB));
         memory.record_page(page(1000), 1, 4 * MIB);
-        assert!(memory.rows_max(Stream::Responses) > 800, "{}", memory.rows_max(Stream::Responses));
+        assert!(memory.rows_max(Stream::Responses, 0) > 800, "{}", memory.rows_max(Stream::Responses, 0));
         memory.record_page(page(1000), 0, 30);
     }
 
@@ -197,7 +205,7 @@ mod tests {
         let mut rows = 1;
         memory.record_page(page(1), 1, 8 * MIB);
         let pages = (0..100).take_while(|_| {
-            rows = memory.rows_max(Stream::Responses).min(1000);
+            rows = memory.rows_max(Stream::Responses, 0).min(1000);
             memory.record_page(page(rows), rows as usize, rows as usize * 300);
             rows < 1000
         });

@@ -85,6 +85,8 @@ pub struct Walk {
     is_of_moment: bool,
     /// True if a page since the start of the window was smaller than its size, because more did not fit into memory.
     is_cut_by_memory: bool,
+    /// The average bytes of a row on the last page; 0 before the first page.
+    last_row_bytes: usize,
     address_of: AddressOf,
 }
 
@@ -119,6 +121,7 @@ impl Walk {
             is_end_denied: false,
             is_of_moment,
             is_cut_by_memory: false,
+            last_row_bytes: 0,
             address_of,
         }
     }
@@ -146,7 +149,7 @@ impl Walk {
             let stream = self.request.scope.stream;
             // A smaller page could hide rows of the millisecond.
             if !self.is_of_moment {
-                self.size.limit_to(self.source.page_memory.rows_max(stream));
+                self.size.limit_to(self.source.page_memory.rows_max(stream, self.last_row_bytes));
             }
             let limit = self.size.limit();
             self.is_cut_by_memory |= limit.is_some_and(|rows| rows < self.size.rows());
@@ -157,12 +160,14 @@ impl Walk {
                 stream,
                 rows: limit.unwrap_or(1),
                 is_fixed: limit.is_none() || self.is_of_moment || self.size.is_forced(),
+                last_row_bytes: self.last_row_bytes,
             };
             let (fetched, memory) = self.source.fetch_list(address, shape, self.can_be_smaller(), has_token).await?;
             match fetched {
                 FetchOutcome::Page(page) => {
                     let rows = limit.map_or(1, |_| page.envelope.rows);
                     self.source.page_memory.record_page(shape, rows, page.body.len());
+                    self.last_row_bytes = page.body.len().checked_div(rows).unwrap_or(0);
                     return self.accept(page, memory);
                 }
                 FetchOutcome::Rejected(rejection) => {
@@ -172,7 +177,8 @@ impl Walk {
                     }
                 }
                 FetchOutcome::Failed { last: Failure::BodyTooLarge { .. }, .. }
-                    if !shape.is_fixed && shape.rows > self.source.page_memory.rows_max(stream) => {}
+                    if !shape.is_fixed
+                        && shape.rows > self.source.page_memory.rows_max(stream, self.last_row_bytes) => {}
                 FetchOutcome::Failed { last, attempts } => {
                     drop(memory);
                     self.shrink_or_give_up(last, attempts, shown).await?;

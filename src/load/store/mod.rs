@@ -87,6 +87,12 @@ pub(in crate::load) trait Store: Send {
     /// Undoes the changes of the open transaction; does nothing if none is open.
     fn rollback(&mut self);
 
+    /// Gives the store twice the memory, because work on it failed for want of memory. Returns false if the store has no
+    /// limit, or its maximum. No transaction may be open.
+    fn raise_memory(&mut self) -> Result<bool, LoadError> {
+        Ok(false)
+    }
+
     /// Makes committed rows visible to other readers of the files. A Parquet store merges its commits into the files of
     /// tables. A DuckDB store folds the commit log into the file and closes the file. A call is cheap if nothing
     /// changed.

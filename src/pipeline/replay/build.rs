@@ -2,6 +2,7 @@
 
 use std::{
     sync::{
+        Arc,
         atomic::Ordering,
         mpsc::{Receiver, sync_channel},
     },
@@ -10,7 +11,7 @@ use std::{
 
 use crate::{
     archive::read_pages,
-    load::{LoadError, Pages, Warehouse},
+    load::{CommitOptions, LoadError, Pages, Warehouse},
     model::{Activity, FlatPage, Stream, TimeAccount},
 };
 
@@ -76,8 +77,8 @@ pub(super) fn build<Data: Sync>(
             let complete = move |destination: &mut Warehouse| complete(destination, data);
             let writer = Writer { filter, account };
             handles.push(scope.spawn(move || {
-                begin(destination, data).map_err(failed(destination.name()))?;
-                writer.write(destination, &steps, complete)
+                let written = begin(destination, data).and_then(|()| writer.write(destination, &steps, complete));
+                written.map_err(failed(destination.name()))
             }));
         }
         let read =
@@ -102,57 +103,94 @@ struct Writer<'a> {
     account: &'a TimeAccount,
 }
 
+/// A scan, and the options of its commit.
+type Step = (Arc<ArchivedScan>, CommitOptions);
+
 impl Writer<'_> {
     /// Applies the steps until the reader ends. Buffers the pages of a scan until its commit step, and commits after
-    /// [`UNCOMMITTED_ROWS_MAX`] rows.
+    /// [`UNCOMMITTED_ROWS_MAX`] rows. If the warehouse has too little memory, applies the scans since the last commit
+    /// again, with more memory.
     fn write(
         &self,
         destination: &mut Warehouse,
         steps: &Receiver<WriterStep>,
         complete: impl Fn(&mut Warehouse) -> Result<(), LoadError>,
-    ) -> Result<(), PipelineError> {
-        let name = destination.name();
-        let (mut buffer, mut uncommitted) = (ScanPageBuffer::default(), 0);
+    ) -> Result<(), LoadError> {
+        let (mut buffer, mut uncommitted, mut rows) = (ScanPageBuffer::default(), Vec::new(), 0);
         for step in steps {
             let _busy = self.account.enter(Activity::Write);
             match step {
                 WriterStep::Page(page, reservation) => buffer.push(page, &reservation),
                 WriterStep::Commit(archived, options) => {
-                    if archived.scan.scope.stream == Stream::Surveys {
-                        destination.replay_events(archived.note.ordinal).map_err(failed(name))?;
-                    }
-                    let pages = ScanPages { buffer: &buffer, archived: &archived, filter: self.filter };
-                    let applied = destination.apply(&archived.scan, &pages, &options).map_err(failed(name))?;
+                    let step = (archived, options);
+                    let applied = self.apply(destination, &step, Some(&buffer), &mut rows);
                     buffer.clear();
-                    uncommitted += applied.counts.rows_read;
-                    if uncommitted >= UNCOMMITTED_ROWS_MAX {
-                        destination.commit().map_err(failed(name))?;
-                        uncommitted = 0;
+                    uncommitted.push(step);
+                    match applied {
+                        Err(error) if error.is_out_of_memory() && destination.raise_memory()? => {
+                            uncommitted.iter().try_for_each(|step| self.apply_alone(destination, step))?;
+                            rows = 0;
+                        }
+                        applied => applied?,
                     }
-                    if destination.should_compact() {
-                        destination.publish().map_err(failed(name))?;
+                    if rows == 0 {
+                        uncommitted.clear();
                     }
                 }
                 WriterStep::Complete => {
-                    destination.replay_events(i64::MAX).map_err(failed(name))?;
-                    complete(destination).map_err(failed(name))?;
+                    destination.replay_events(i64::MAX)?;
+                    complete(destination)?;
                 }
             }
         }
         Ok(())
     }
+
+    /// Applies a scan, and commits if many rows are not committed. `rows` is the number of rows since the last commit.
+    fn apply(
+        &self,
+        destination: &mut Warehouse,
+        (archived, options): &Step,
+        buffer: Option<&ScanPageBuffer>,
+        rows: &mut u64,
+    ) -> Result<(), LoadError> {
+        if archived.scan.scope.stream == Stream::Surveys {
+            destination.replay_events(archived.note.ordinal)?;
+        }
+        let pages = ScanPages { buffer, archived, filter: self.filter };
+        *rows += destination.apply(&archived.scan, &pages, options)?.counts.rows_read;
+        if destination.should_compact() {
+            destination.publish()?;
+            *rows = 0;
+        } else if *rows >= UNCOMMITTED_ROWS_MAX {
+            destination.commit()?;
+            *rows = 0;
+        }
+        Ok(())
+    }
+
+    /// Applies a scan and commits it, with pages from the archive; again with more memory while the warehouse has too
+    /// little.
+    fn apply_alone(&self, destination: &mut Warehouse, step: &Step) -> Result<(), LoadError> {
+        loop {
+            match self.apply(destination, step, None, &mut 0).and_then(|()| destination.commit()) {
+                Err(error) if error.is_out_of_memory() && destination.raise_memory()? => {}
+                committed => return committed.map(drop),
+            }
+        }
+    }
 }
 
-/// The pages of a scan: from the buffer, or from the archive if the buffer has overflowed.
+/// The pages of a scan: from the buffer, or from the archive if there is no buffer or the buffer has overflowed.
 struct ScanPages<'a> {
-    buffer: &'a ScanPageBuffer,
+    buffer: Option<&'a ScanPageBuffer>,
     archived: &'a ArchivedScan,
     filter: PageFilter<'a>,
 }
 
 impl Pages for ScanPages<'_> {
     fn for_each(&self, take: &mut dyn FnMut(&FlatPage) -> Result<(), LoadError>) -> Result<(), LoadError> {
-        if let Some(mut pages) = self.buffer.pages() {
+        if let Some(mut pages) = self.buffer.and_then(ScanPageBuffer::pages) {
             return pages.try_for_each(take);
         }
         let scan = &self.archived.scan;

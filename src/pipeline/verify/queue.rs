@@ -53,13 +53,13 @@ impl PendingWindows for CompareQueue {
 
     fn finish(&mut self, _: &CompareTask, _: Option<u64>) {}
 
-    /// Puts the halves of a failed window at the front of the queue. Returns false if the window cannot be halved.
-    fn halve(&mut self, task: &CompareTask) -> bool {
+    /// Puts the halves of a window at the front of the queue. Returns false if the window cannot be halved.
+    fn halve(&mut self, task: &CompareTask, has_failed: bool) -> bool {
         let Some([first, second]) = halves(task.window).filter(|_| task.scope.stream.is_windowed()) else {
             return false;
         };
         for window in [second, first] {
-            self.pending.push_front(CompareTask { window, is_half: true, ..task.clone() });
+            self.pending.push_front(CompareTask { window, is_half: has_failed, ..task.clone() });
         }
         true
     }

@@ -334,6 +334,29 @@ async fn p8_wide_records_are_requested_in_smaller_pages() {
 }
 
 #[tokio::test]
+async fn p8_short_records_elsewhere_do_not_enlarge_the_pages_of_wide_ones() {
+    let server = Server::start(|_, target| {
+        let limit: usize = parameter(target, "limit").unwrap().parse().unwrap();
+        let is_wide = token_of(target).is_some();
+        let record = format!(r#"{{"x":"{}"}}"#, "y".repeat(if is_wide { 100_000 } else { 10 }));
+        json(200, &format!(r#"{{"cursor":"page {limit}","data":[{}]}}"#, vec![record; limit].join(",")))
+    })
+    .await;
+    let mut settings = server.settings();
+    settings.page_bytes_max = 1 << 20;
+    let source = source(settings);
+    let mut wide = source.walk(responses());
+    wide.next().await.unwrap();
+    wide.next().await.unwrap();
+    let searched = server.seen().len();
+    for _ in 0..3 {
+        source.walk(responses()).next().await.unwrap();
+    }
+    wide.next().await.unwrap();
+    assert_eq!(server.seen().len(), searched + 4, "the size is not searched again");
+}
+
+#[tokio::test]
 async fn a_page_that_fails_at_every_size_needs_a_smaller_window() {
     let server = Server::start(|_, target| match parameter(target, "limit").as_deref() {
         Some("1") => page(0, None),

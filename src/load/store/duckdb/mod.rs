@@ -164,7 +164,13 @@ impl DuckDbStore {
         let claim = Claim::for_writing(&self.path)?;
         // A killed run leaves its commit log, so the next publish must make a checkpoint.
         self.is_dirty |= file::has_commit_log(&self.path);
-        self.patience.until_free(|| file::attach(&self.engine, &self.path))?;
+        loop {
+            match self.patience.until_free(|| file::attach(&self.engine, &self.path)) {
+                // The commit log of a killed run may need more memory than a run that publishes in time.
+                Err(error) if error.is_out_of_memory() && self.raise_memory()? => {}
+                attached => break attached?,
+            }
+        }
         self.claim = Some(claim);
         let ready = catalog::make_ready(&self.engine, &self.path, &self.identity, self.has_views);
         match ready {
@@ -182,11 +188,12 @@ impl DuckDbStore {
 
     /// Detaches the file, so that other processes can open it. Does nothing if the file is not attached.
     fn detach(&mut self) -> Result<(), LoadError> {
-        if self.claim.is_some() {
-            file::detach(&self.engine, &self.path)?;
-            self.note_detached();
+        if self.claim.is_none() {
+            return Ok(());
         }
-        Ok(())
+        let detached = file::detach(&self.engine, &self.path);
+        self.note_detached();
+        detached
     }
 
     /// Records that the engine has no file attached.
@@ -224,7 +231,7 @@ impl DuckDbStore {
         self.attach()?;
         // If the file was not attached, attaching has read the state of the index from the file.
         if self.index == IndexState::Current {
-            return self.detach();
+            return self.publish();
         }
         self.search.load_into(&self.engine)?;
         if search_index::make(&self.engine, &self.path)? {
@@ -274,34 +281,26 @@ impl DuckDbStore {
     /// Makes a checkpoint, which folds the commit log into the file. Attaches the file if needed, and leaves it
     /// attached.
     fn checkpoint(&mut self) -> Result<(), LoadError> {
-        loop {
-            self.attach()?;
-            let checkpoint = || file::checkpoint(&self.engine, &self.path);
+        self.with_enough_memory(|store| {
+            let checkpoint = || file::checkpoint(&store.engine, &store.path);
             // After many removals the engine may rewrite many row groups, which more threads speed up. After few
             // removals, further threads would only spin.
-            let made =
-                if self.unspillable.is_small() { checkpoint() } else { self.engine.with_all_threads(checkpoint) };
-            match made {
-                Err(error) if error.is_out_of_memory() && self.raise_memory()? => {}
-                made => {
-                    made?;
-                    self.is_dirty = false;
-                    return Ok(());
-                }
-            }
-        }
+            if store.unspillable.is_small() { checkpoint() } else { store.engine.with_all_threads(checkpoint) }
+        })?;
+        self.is_dirty = false;
+        Ok(())
     }
 
-    /// Replaces the engine, which failed to make a checkpoint, by one with more memory. The commit log has all changes.
-    /// A checkpoint rewrites the last rows of a table, and the engine needs 2,048 of them in memory. Returns false if
-    /// the engine has the maximum of memory already.
-    fn raise_memory(&mut self) -> Result<bool, LoadError> {
-        let is_raised = self.engine.restart_with_more_memory()?;
-        if is_raised {
-            self.note_detached();
-            tracing::warn!("long texts need more memory than memory_limit_mb allows; the limit is exceeded");
+    /// Attaches the file and runs `work`, again with more memory while the engine has too little. No transaction may be
+    /// open. The engine reads and writes 2,048 rows of a column together, which takes much memory if they are long.
+    fn with_enough_memory(&mut self, work: impl Fn(&Self) -> Result<(), LoadError>) -> Result<(), LoadError> {
+        loop {
+            self.attach()?;
+            match work(self) {
+                Err(error) if error.is_out_of_memory() && self.raise_memory()? => {}
+                worked => return worked,
+            }
         }
-        Ok(is_raised)
     }
 }
 
@@ -382,6 +381,15 @@ impl Store for DuckDbStore {
         self.restart_engine();
     }
 
+    /// Replaces the engine by one with twice the memory, which has no file attached.
+    fn raise_memory(&mut self) -> Result<bool, LoadError> {
+        let Some(memory_bytes) = self.engine.restart_with_more_memory()? else { return Ok(false) };
+        self.note_detached();
+        let mib = memory_bytes >> 20;
+        tracing::warn!("DuckDB needs more memory than memory_limit_mb leaves it, and gets {mib} MiB");
+        Ok(true)
+    }
+
     fn publish(&mut self) -> Result<(), LoadError> {
         if self.is_dirty {
             self.checkpoint()?;
@@ -421,7 +429,7 @@ impl Store for DuckDbStore {
         // The index contains words of removed answers. The end of the run makes a new index.
         self.remove_index()?;
         self.checkpoint()?;
-        rewrite::write(&self.engine, &self.path)?;
+        self.with_enough_memory(|store| rewrite::write(&store.engine, &store.path))?;
         self.detach()?;
         rewrite::replace_old_file(&self.engine, &self.path)?;
         if let Some(copy) = &self.copy {
