@@ -161,12 +161,10 @@ pub fn open_answers(truth: &Truth) -> Rows {
         *repeats.entry(same(answer, source, text)).or_default() += 1;
     }
     let is_mail = |word: &str| {
-        word.char_indices().any(|(at, letter)| {
-            let (before, after) = (&word[..at], &word[at + letter.len_utf8()..]);
-            let domain = after.split('@').next().unwrap_or_default();
+        word.match_indices('@').any(|(at, _)| {
+            let domain = word[at + 1..].split('@').next().unwrap_or_default();
             let dot = domain.char_indices().skip(1).find(|(_, letter)| *letter == '.');
-            letter == '@'
-                && before.chars().next_back().is_some_and(|letter| letter != '@')
+            word[..at].chars().next_back().is_some_and(|letter| letter != '@')
                 && dot.is_some_and(|(dot, _)| !domain[dot + 1..].is_empty())
         })
     };

@@ -213,11 +213,6 @@ fn assert_follows(service: &Service, warehouse: &Warehouse) -> usize {
     holders.len()
 }
 
-/// The DuckDB file as an analyst opens it: in an engine without the extension.
-fn duckdb(place: &Place) -> Warehouse {
-    Warehouse::all(place).into_iter().next().unwrap()
-}
-
 #[test]
 fn the_search_index_ranks_whole_words_best_first() {
     let Some(extension) = extension() else { return };
@@ -226,7 +221,7 @@ fn the_search_index_ranks_whole_words_best_first() {
     install(&place, &extension);
     let done = place.run(&["backfill", "--from", &days_ago(DAYS + 2)]).expect(0);
     assert!(done.stderr.contains("made the index of words"), "{}", done.stderr);
-    let warehouse = duckdb(&place);
+    let warehouse = Warehouse::duckdb(&place);
     for (wanted, expected) in WANTED.iter().chain(WANTED_IN_ANY_CASE) {
         let found: BTreeSet<String> =
             sessions(&warehouse, wanted).into_iter().filter(|session| session.starts_with("search-")).collect();
@@ -237,7 +232,7 @@ fn the_search_index_ranks_whole_words_best_first() {
     assert!(assert_follows(&service, &warehouse) > 20);
     assert_scores(&service, &warehouse);
     let columns = "SELECT string_agg(column_name || ' ' || column_type, ', ') FROM (DESCRIBE FROM search_answers('x'))";
-    let parquet = Warehouse::all(&place).into_iter().nth(1).unwrap();
+    let parquet = Warehouse::parquet(&place);
     assert_eq!(warehouse.text(columns), parquet.text(columns), "the columns are a contract");
     assert!(warehouse.text(columns).unwrap().ends_with("answer VARCHAR, score DOUBLE"));
     let all = warehouse.text("SELECT count(*) FROM search_answers('')");
@@ -249,6 +244,8 @@ fn the_search_index_ranks_whole_words_best_first() {
     // The program's own question, which loads no extension.
     let asked = place.run(&["query", "SELECT response_group_uid FROM search_answers('refund export')"]).expect(0);
     assert!(asked.stdout.contains("search-once"), "{}", asked.stdout);
+    // It opens the file for writing.
+    drop(warehouse);
     let check = place.run(&["check"]).expect(0);
     assert!(check.stdout.contains("ok   search"), "{}", check.stdout);
 }
@@ -286,7 +283,7 @@ fn without_the_extension_the_plain_search_works_with_a_warning() {
         for named in ["full_text_search is on", why, "INSTALL fts", "extension_directory"] {
             assert!(done.contains(named), "{named}: {done}");
         }
-        let warehouse = duckdb(&place);
+        let warehouse = Warehouse::duckdb(&place);
         assert_eq!(sessions(&warehouse, "REFUND"), wanted);
         for (wanted, expected) in WANTED_IN_ANY_CASE {
             assert_eq!(sessions(&warehouse, wanted), planted(expected), "{wanted}");
@@ -330,7 +327,7 @@ fn the_search_index_follows_edits_and_deletions() {
     service.advance_days(1);
     let done = place.run(&["sync"]).expect(0);
     assert!(made(&done), "{}", done.stderr);
-    let warehouse = duckdb(&place);
+    let warehouse = Warehouse::duckdb(&place);
     assert!(assert_follows(&service, &warehouse) > 20);
     assert_eq!(sessions(&warehouse, "refund"), planted(&["twice"]));
     assert_eq!(sessions(&warehouse, "money back"), planted(&["once"]));
@@ -373,7 +370,7 @@ fn p2_the_next_run_indexes_what_a_kill_left_out() {
         return println!("SKIPPED: there is no strace");
     }
     // The old index, joined to what stands now: what is gone is not found, and what is new not yet.
-    let warehouse = duckdb(&place);
+    let warehouse = Warehouse::duckdb(&place);
     let texts = "SELECT string_agg(answer, ';' ORDER BY answer) FROM search_answers('refund')";
     assert_eq!(warehouse.text(texts).as_deref(), Some("another text"));
     assert_eq!(
@@ -384,7 +381,7 @@ fn p2_the_next_run_indexes_what_a_kill_left_out() {
     install(&place, &extension);
     let done = place.run(&["sync"]).expect(0);
     assert!(done.stderr.contains("made the index of words"), "{}", done.stderr);
-    let warehouse = duckdb(&place);
+    let warehouse = Warehouse::duckdb(&place);
     assert_eq!(sessions(&warehouse, "refund"), planted(&["new"]));
     assert!(assert_follows(&service, &warehouse) > 20);
 }
@@ -397,11 +394,12 @@ fn the_next_run_drops_a_disabled_or_unusable_index() {
     install(&place, &extension);
     let with_index = |place: &Place| {
         let done = place.run(&["backfill", "--from", &days_ago(DAYS + 2)]).expect(0);
-        assert_eq!(duckdb(place).text(SCHEMAS).as_deref(), Some("1"), "{}", done.stderr);
-        assert_eq!(sessions(&duckdb(place), "refund"), planted(&["once", "twice"]));
+        let warehouse = Warehouse::duckdb(place);
+        assert_eq!(warehouse.text(SCHEMAS).as_deref(), Some("1"), "{}", done.stderr);
+        assert_eq!(sessions(&warehouse, "refund"), planted(&["once", "twice"]));
     };
     let assert_plain = |place: &Place| {
-        let warehouse = duckdb(place);
+        let warehouse = Warehouse::duckdb(place);
         assert_eq!(warehouse.text(SCHEMAS).as_deref(), Some("0"));
         assert_eq!(sessions(&warehouse, "refund"), planted(&["once", "twice", "inside"]));
         let left = "SELECT count(*) FROM _studysync WHERE key LIKE 'search%'";

@@ -55,9 +55,10 @@ fn nights() -> (Service, Place, Vec<Vec<[Rows; 2]>>) {
 #[test]
 fn p4_versions_of_surveys_and_themes_are_known_each_night() {
     let (_service, place, nights) = nights();
+    let warehouses = Warehouse::all(&place);
     for (night, said) in nights.iter().enumerate() {
         let moment = moment(night as i64);
-        for (warehouse, [questions, themes]) in Warehouse::all(&place).iter().zip(said) {
+        for (warehouse, [questions, themes]) in warehouses.iter().zip(said) {
             let known = warehouse.query(&format!("SELECT {QUESTION} FROM questions_as_of({moment}) ORDER BY ALL"));
             assert!(&known == questions, "night {night}, {}: questions", warehouse.name);
             let known = warehouse.query(&format!("SELECT {THEME} FROM themes_as_of({moment}) ORDER BY ALL"));
@@ -67,7 +68,7 @@ fn p4_versions_of_surveys_and_themes_are_known_each_night() {
     for pair in nights.windows(2) {
         assert!(pair[0][0][0] != pair[1][0][0] && pair[0][0][1] != pair[1][0][1], "the nights differ");
     }
-    for warehouse in Warehouse::all(&place) {
+    for warehouse in &warehouses {
         let before = moment(-1);
         for known in ["questions_as_of", "themes_as_of"] {
             assert_eq!(warehouse.text(&format!("SELECT count(*) FROM {known}({before})")).as_deref(), Some("0"));

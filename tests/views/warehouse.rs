@@ -1,6 +1,8 @@
 //! The warehouses as analysts open them: the DuckDB file, and Parquet through the example script in plain
 //! DuckDB, in sessions of several time zones.
 
+use std::rc::Rc;
+
 use duckdb::{Connection, types::Value};
 
 use super::recompute::Rows;
@@ -9,10 +11,12 @@ use crate::harness::{Cell, Place};
 /// Far from UTC on either side; the second has half hours and summer time.
 const ZONES: [&str; 3] = ["UTC", "America/St_Johns", "Pacific/Kiritimati"];
 
-/// One open warehouse.
+/// One open warehouse, read in one time zone.
 pub struct Warehouse {
     pub name: String,
-    connection: Connection,
+    zone: Option<&'static str>,
+    /// Shared by the time zones: the script of the Parquet files makes each view, which takes seconds.
+    connection: Rc<Connection>,
 }
 
 /// The views of the repository's folder.
@@ -20,6 +24,15 @@ pub fn view_names() -> Vec<String> {
     let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/views")).unwrap();
     let names = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter_map(|name| name.strip_suffix(".sql").map(str::to_owned)).collect()
+}
+
+fn attach(place: &Place) -> String {
+    format!("ATTACH '{}' AS w (READ_ONLY); USE w.main", place.duckdb().display())
+}
+
+fn script(place: &Place) -> String {
+    let script = include_str!("../../examples/parquet_views.sql");
+    script.replacen("'warehouse-parquet'", &format!("'{}'", place.parquet().display()), 1)
 }
 
 impl Warehouse {
@@ -33,34 +46,50 @@ impl Warehouse {
         Warehouse::in_zones(place, &ZONES[..1])
     }
 
-    fn in_zones(place: &Place, zones: &[&str]) -> Vec<Warehouse> {
-        let script = include_str!("../../examples/parquet_views.sql");
-        let script = script.replacen("'warehouse-parquet'", &format!("'{}'", place.parquet().display()), 1);
-        let attach = format!("ATTACH '{}' AS w (READ_ONLY); USE w.main", place.duckdb().display());
-        let mut warehouses = Vec::new();
-        for zone in zones {
-            for (kind, open) in [("DuckDB", &attach), ("Parquet", &script)] {
-                let connection = Connection::open_in_memory().unwrap();
-                connection.execute_batch("SET threads = 2; SET memory_limit = '1GB'").unwrap();
-                let knows = "SELECT count(*) FROM duckdb_settings() WHERE name = 'TimeZone'";
-                let knows: i64 = connection.query_row(knows, [], |row| row.get(0)).unwrap();
-                if knows == 0 && *zone != "UTC" {
-                    continue;
-                }
-                if knows > 0 {
-                    connection.execute_batch(&format!("SET TimeZone = '{zone}'")).unwrap();
-                }
-                connection.execute_batch(open).unwrap();
-                warehouses.push(Warehouse { name: format!("{kind} in {zone}"), connection });
-            }
-        }
+    /// The DuckDB file as an analyst opens it: in an engine without the search extension.
+    pub fn duckdb(place: &Place) -> Warehouse {
+        Warehouse::open("DuckDB", &attach(place), &ZONES[..1]).remove(0)
+    }
+
+    /// The Parquet files, in UTC.
+    pub fn parquet(place: &Place) -> Warehouse {
+        Warehouse::open("Parquet", &script(place), &ZONES[..1]).remove(0)
+    }
+
+    fn in_zones(place: &Place, zones: &[&'static str]) -> Vec<Warehouse> {
+        let both = Warehouse::open("DuckDB", &attach(place), zones).into_iter();
+        both.zip(Warehouse::open("Parquet", &script(place), zones)).flat_map(<[_; 2]>::from).collect()
+    }
+
+    /// Opens a warehouse, in the farthest of the zones.
+    fn open(kind: &str, open: &str, zones: &[&'static str]) -> Vec<Warehouse> {
+        let connection = Rc::new(Connection::open_in_memory().unwrap());
+        connection.execute_batch("SET threads = 2; SET memory_limit = '1GB'").unwrap();
+        let knows = "SELECT count(*) FROM duckdb_settings() WHERE name = 'TimeZone'";
+        let knows: i64 = connection.query_row(knows, [], |row| row.get(0)).unwrap();
+        let zones = if knows == 0 { &zones[..1] } else { zones };
+        let warehouses = zones.iter().map(|zone| Warehouse {
+            name: format!("{kind} in {zone}"),
+            zone: (knows > 0).then_some(*zone),
+            connection: Rc::clone(&connection),
+        });
+        let warehouses: Vec<_> = warehouses.collect();
+        warehouses.last().unwrap().connection().execute_batch(open).unwrap();
         warehouses
+    }
+
+    /// The connection, in this time zone.
+    fn connection(&self) -> &Connection {
+        if let Some(zone) = self.zone {
+            self.connection.execute_batch(&format!("SET TimeZone = '{zone}'")).unwrap();
+        }
+        &self.connection
     }
 
     /// The rows of a query, each value as text.
     pub fn query(&self, sql: &str) -> Rows {
         let sql = format!("SELECT COLUMNS(*)::VARCHAR FROM ({sql})");
-        let mut statement = self.connection.prepare(&sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let mut statement = self.connection().prepare(&sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
         let mut rows = statement.query([]).unwrap_or_else(|error| panic!("{sql}: {error}"));
         let columns = rows.as_ref().unwrap().column_count();
         let mut found = Vec::new();
@@ -77,7 +106,7 @@ impl Warehouse {
 
     /// The error of a query that has to fail.
     pub fn fails(&self, sql: &str) -> String {
-        let mut statement = match self.connection.prepare(sql) {
+        let mut statement = match self.connection().prepare(sql) {
             Ok(statement) => statement,
             Err(error) => return error.to_string(),
         };
@@ -101,7 +130,7 @@ impl Warehouse {
     /// plan, which is nested deeper than other readers of JSON accept.
     pub fn scans(&self, sql: &str) -> Vec<[String; 2]> {
         let plan: String =
-            self.connection.query_row(&format!("EXPLAIN (FORMAT json) {sql}"), [], |row| row.get(1)).unwrap();
+            self.connection().query_row(&format!("EXPLAIN (FORMAT json) {sql}"), [], |row| row.get(1)).unwrap();
         let part =
             |name| format!("coalesce(replace(json_extract(value, '$.extra_info.{name}')::VARCHAR, ' ', ''), 'null')");
         let scans = format!(
@@ -110,7 +139,7 @@ impl Warehouse {
             part("Projections"),
             part("Filters")
         );
-        let mut statement = self.connection.prepare(&scans).unwrap();
+        let mut statement = self.connection().prepare(&scans).unwrap();
         let rows = statement.query_map([plan], |row| Ok([row.get(0)?, row.get(1)?])).unwrap();
         rows.map(Result::unwrap).collect()
     }
