@@ -29,7 +29,7 @@ fn p2_a_cut_download_resumes_at_its_last_byte() {
 
 #[test]
 fn p2_a_host_that_sends_another_range_sends_the_whole_file() {
-    for answer in [
+    let answers = [
         RangeAnswer::Whole,
         RangeAnswer::Earlier,
         RangeAnswer::Fewer,
@@ -38,25 +38,30 @@ fn p2_a_host_that_sends_another_range_sends_the_whole_file() {
         RangeAnswer::Status200,
         RangeAnswer::Status400,
         RangeAnswer::Status500,
-    ] {
-        let service = Service::start(Settings { responses: 900, ..settings(Media::default()) });
-        let place = place(&service, ON);
-        // Every download is cut, so that something is there of some.
-        set(&service, &json!({"cut_body": {"when": {"every": 1, "path": "/media"}, "sent_share": 0.6}}));
-        let report = backfill(&place);
-        assert!(
-            report["recordings"]["waiting"].as_u64().unwrap() > 5 && !part_lengths(&place).is_empty(),
-            "{report:#}"
-        );
-        set(&service, &json!({"cut_body": {"when": {"every": 0}}, "media": {"range_answer": answer}}));
-        service.clear_log();
-        let report = place.report(&["sync"], 0);
-        assert_eq!(report["recordings"]["waiting"], 0, "{answer:?}: {report:#}");
-        let asked = requests(&service);
-        assert!(asked.len() <= links(&service).len() + 20, "{answer:?}: {} requests", asked.len());
-        assert!(part_lengths(&place).is_empty(), "{answer:?}");
-        assert_stored(&service, &place, 5);
-    }
+    ];
+    // Most of the time goes into waiting between attempts, so that the cases wait side by side.
+    std::thread::scope(|scope| {
+        for answer in answers {
+            scope.spawn(move || sends_the_whole_file(answer));
+        }
+    });
+}
+
+fn sends_the_whole_file(answer: RangeAnswer) {
+    let service = Service::start(Settings { responses: 400, ..settings(Media::default()) });
+    let place = place(&service, ON);
+    // Every download is cut, so that something is there of some.
+    set(&service, &json!({"cut_body": {"when": {"every": 1, "path": "/media"}, "sent_share": 0.6}}));
+    let report = backfill(&place);
+    assert!(report["recordings"]["waiting"].as_u64().unwrap() > 5 && !part_lengths(&place).is_empty(), "{report:#}");
+    set(&service, &json!({"cut_body": {"when": {"every": 0}}, "media": {"range_answer": answer}}));
+    service.clear_log();
+    let report = place.report(&["sync"], 0);
+    assert_eq!(report["recordings"]["waiting"], 0, "{answer:?}: {report:#}");
+    let asked = requests(&service);
+    assert!(asked.len() <= links(&service).len() + 20, "{answer:?}: {} requests", asked.len());
+    assert!(part_lengths(&place).is_empty(), "{answer:?}");
+    assert_stored(&service, &place, 5);
 }
 
 #[test]
