@@ -37,7 +37,7 @@ const SPILL_PREFIX: &str = "duckdb_temp_";
 /// transactions of 30,000 to 90,000 edits fail with 62 MiB and succeed with 70 MiB.
 pub const ENGINE_BYTES_MIN: u64 = 96 * 1024 * 1024;
 
-/// The memory to which an engine is raised at most if a checkpoint needs more than its share, in bytes. Enough for
+/// The memory to which an engine is raised at most if work needs more than its share, in bytes. Enough for
 /// 2,048 consecutive texts of 1 MiB: the engine reads and writes so many rows together.
 const ENGINE_BYTES_MAX: u64 = 8 << 30;
 
@@ -115,12 +115,12 @@ impl Engine {
     }
 
     /// Replaces the engine as [`Engine::restart`] does, by one with twice the memory, and returns the new memory in
-    /// bytes. Returns `None`, and does nothing, if the memory would exceed [`ENGINE_BYTES_MAX`].
+    /// bytes. At [`ENGINE_BYTES_MAX`] or more, returns `None` and does nothing.
     pub(super) fn restart_with_more_memory(&mut self) -> Result<Option<u64>, LoadError> {
-        let memory_limit_bytes = self.options.memory_limit_bytes * 2;
-        if memory_limit_bytes > ENGINE_BYTES_MAX {
+        if self.options.memory_limit_bytes >= ENGINE_BYTES_MAX {
             return Ok(None);
         }
+        let memory_limit_bytes = (self.options.memory_limit_bytes * 2).min(ENGINE_BYTES_MAX);
         self.options.memory_limit_bytes = memory_limit_bytes;
         self.restart()?;
         Ok(Some(memory_limit_bytes))

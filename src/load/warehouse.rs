@@ -93,7 +93,7 @@ impl Warehouse {
 
     /// Returns the scans of the ledger, in no particular order.
     pub fn ledger(&mut self) -> Result<Vec<LedgerEntry>, LoadError> {
-        self.read(ledger::entries)
+        self.run(ledger::entries)
     }
 
     /// Applies a complete scan and commits it.
@@ -220,7 +220,7 @@ impl Warehouse {
     /// `RolledBack` if an error rolled back applied scans since the last call: none of these scans is stored. The next
     /// call does not report them again.
     pub fn commit(&mut self) -> Result<CommitFindings, LoadError> {
-        let committed = self.require_nothing_lost().and_then(|()| self.commit_changes());
+        let committed = self.require_nothing_lost().and_then(|()| self.commit_pending());
         self.lost_uncommitted = false;
         committed.map(|()| std::mem::take(&mut self.findings))
     }
@@ -231,7 +231,7 @@ impl Warehouse {
     }
 
     /// Makes all changes durable, applied scans included. An error rolls all of them back.
-    fn commit_changes(&mut self) -> Result<(), LoadError> {
+    fn commit_pending(&mut self) -> Result<(), LoadError> {
         let label = self.uncommitted.as_ref().map_or("tables", |scan| scan.0.as_str()).to_owned();
         let committed = self.resolve_keys().and_then(|()| self.store.commit(&label));
         match &committed {
@@ -251,34 +251,17 @@ impl Warehouse {
         self.store.rollback();
     }
 
-    /// Commits scans that were applied and not committed, before other work on the rows.
-    fn commit_pending(&mut self) -> Result<(), LoadError> {
-        self.commit_changes()
-    }
-
-    /// Commits applied scans, runs `work`, and commits the changes of `work`. An error of `work` rolls its changes
+    /// Commits applied scans, runs `work`, and commits its changes if there are any. An error of `work` rolls its changes
     /// back. If the store has too little memory for the work, repeats it with more.
-    fn change<T>(&mut self, mut work: impl FnMut(&mut BufferedStore) -> Result<T, LoadError>) -> Result<T, LoadError> {
+    fn run<T>(&mut self, mut work: impl FnMut(&mut BufferedStore) -> Result<T, LoadError>) -> Result<T, LoadError> {
         self.commit_pending()?;
         loop {
-            match work(&mut self.store).and_then(|done| self.commit_changes().map(|()| done)) {
+            match work(&mut self.store).and_then(|done| self.commit_pending().map(|()| done)) {
                 Err(error) if error.is_out_of_memory() && self.raise_memory()? => {}
                 Err(error) => {
                     self.rollback();
                     return Err(error);
                 }
-                done => return done,
-            }
-        }
-    }
-
-    /// Commits applied scans, and runs work that only reads rows. If the store has too little memory for the work,
-    /// repeats it with more.
-    fn read<T>(&mut self, mut work: impl FnMut(&mut BufferedStore) -> Result<T, LoadError>) -> Result<T, LoadError> {
-        self.commit_pending()?;
-        loop {
-            match work(&mut self.store) {
-                Err(error) if error.is_out_of_memory() && self.raise_memory()? => {}
                 done => return done,
             }
         }
@@ -296,7 +279,7 @@ impl Warehouse {
     /// Compares the warehouse with a complete scan, and counts the rows that differ. Lists at most `examples_max` rows
     /// of each kind of difference. The comparison changes no row.
     pub fn compare(&mut self, scan: &Scan, pages: &dyn Pages, examples_max: usize) -> Result<Differences, LoadError> {
-        self.read(|store| scan::differences(store, scan, pages, examples_max))
+        self.run(|store| scan::differences(store, scan, pages, examples_max))
     }
 
     /// Makes committed rows visible to other readers. A Parquet warehouse merges commits into the files of tables. A
@@ -335,19 +318,19 @@ impl Warehouse {
 
     /// Adds rows to `sync_runs`, or replaces the rows of the same runs, in one transaction.
     pub fn record_runs(&mut self, runs: &[RunRecord]) -> Result<(), LoadError> {
-        self.change(|store| runs::record(store, runs))
+        self.run(|store| runs::record(store, runs))
     }
 
     /// Returns the rows of `sync_runs`, in no particular order.
     pub fn runs(&mut self) -> Result<Vec<RunRecord>, LoadError> {
-        self.read(runs::all)
+        self.run(runs::all)
     }
 
     /// Adds webhook events and the status changes in them, in one transaction. Events that are stored already are
     /// skipped. Returns the number of added events.
     pub fn add_events(&mut self, events: &EventRows) -> Result<u64, LoadError> {
         self.reports = None;
-        self.change(|store| events::add(store, events))
+        self.run(|store| events::add(store, events))
     }
 
     /// Copies the webhook events of another warehouse into this one, which must have none. Each body is parsed again,
@@ -356,7 +339,7 @@ impl Warehouse {
     pub fn copy_events(&mut self, from: &mut Warehouse, parse_again: &ParseAgain<'_>) -> Result<u64, LoadError> {
         from.commit_pending()?;
         (self.reports, self.reports_until_ms) = (None, i64::MIN);
-        self.change(|store| events::copy(&mut from.store, store, parse_again))
+        self.run(|store| events::copy(&mut from.store, store, parse_again))
     }
 
     /// Replaces the rows of a time range by those of `source`, which a replay built, in one transaction. Returns the
@@ -364,7 +347,7 @@ impl Warehouse {
     pub fn replace(&mut self, source: &mut Warehouse, replacement: &Replacement) -> Result<u64, LoadError> {
         source.commit_pending()?;
         self.scans = None;
-        self.change(|store| {
+        self.run(|store| {
             let added = ranges::replace(store, &mut source.store, replacement)?;
             if replacement.stream == Stream::Responses {
                 scan::resolve_range(store, TimeRange::of(replacement.window))?;
@@ -375,29 +358,29 @@ impl Warehouse {
 
     /// Returns the identifiers that share a row with one of the wanted identifiers, without changing a row.
     pub fn co_occurrence(&mut self, wanted: &[Identifier]) -> Result<CoOccurrence, LoadError> {
-        self.read(|store| persons::co_occurrence(store, wanted))
+        self.run(|store| persons::co_occurrence(store, wanted))
     }
 
     /// Returns the sessions of which all rows vanished before `before_ms` (epoch milliseconds). Returns at most
     /// `sessions_max` sessions.
     pub fn vanished_sessions(&mut self, before_ms: i64, sessions_max: usize) -> Result<Vec<Identifier>, LoadError> {
-        self.read(|store| persons::vanished_sessions(store, before_ms, sessions_max))
+        self.run(|store| persons::vanished_sessions(store, before_ms, sessions_max))
     }
 
     /// Returns the given sessions that have at least one row which has not vanished.
     pub fn live_sessions(&mut self, sessions: &[Identifier]) -> Result<Vec<Identifier>, LoadError> {
-        self.read(|store| persons::live_sessions(store, sessions))
+        self.run(|store| persons::live_sessions(store, sessions))
     }
 
     /// Counts the rows that contain one of these identifiers, with their parent and child rows. No row is changed.
     pub fn find_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
-        self.read(|store| persons::find(store, person))
+        self.run(|store| persons::find(store, person))
     }
 
     /// Removes the rows that [`Warehouse::find_people`] counts, and their bytes from the files of the warehouse. The
     /// files are rewritten even if no row is found, because an earlier erasure may have been killed before its rewrite.
     pub fn erase_people(&mut self, person: &[Identifier]) -> Result<PeopleFound, LoadError> {
-        let found = self.change(|store| persons::remove(store, person))?;
+        let found = self.run(|store| persons::remove(store, person))?;
         self.remove_old_bytes()?;
         Ok(found)
     }
@@ -412,7 +395,7 @@ impl Warehouse {
     /// Searches all texts of the warehouse for identifiers. The search changes no row.
     pub fn search(&mut self, matcher: &IdentifierMatcher) -> Result<SearchReport, LoadError> {
         let threads = self.threads;
-        self.read(|store| persons::search(store, matcher, threads))
+        self.run(|store| persons::search(store, matcher, threads))
     }
 
     /// Replaces identifiers in the columns that `mentions` lists. With `only_own`, replaces identifiers only in the
@@ -424,7 +407,7 @@ impl Warehouse {
         mentions: &[Mention],
         only_own: bool,
     ) -> Result<u64, LoadError> {
-        self.change(|store| persons::redact(store, matcher, mentions, only_own))
+        self.run(|store| persons::redact(store, matcher, mentions, only_own))
     }
 
     /// Removes the bytes of removed and replaced rows from the files of the warehouse.
@@ -435,24 +418,24 @@ impl Warehouse {
 
     /// Adds rows to `erasures`, or replaces the rows of the same erasures.
     pub fn record_erasures(&mut self, records: &[ErasureRecord]) -> Result<(), LoadError> {
-        self.change(|store| receipts::record(store, records))
+        self.run(|store| receipts::record(store, records))
     }
 
     /// Returns the rows of `erasures`, in no particular order.
     pub fn erasures(&mut self) -> Result<Vec<ErasureRecord>, LoadError> {
-        self.read(receipts::all)
+        self.run(receipts::all)
     }
 
     /// Returns the newest recordings that are not fetched yet, of answers created at `until_us` (epoch microseconds) or
     /// before; at most `rows_max`.
     pub fn wanted_recordings(&mut self, until_us: i64, rows_max: usize) -> Result<WantedRecordings, LoadError> {
-        self.read(|store| recordings::wanted(store, until_us, rows_max))
+        self.run(|store| recordings::wanted(store, until_us, rows_max))
     }
 
     /// Writes the outcomes of fetches into the rows that link to the recordings, and returns the number of changed
     /// rows.
     pub fn write_recording_outcomes(&mut self, outcomes: &[RecordingOutcome]) -> Result<u64, LoadError> {
-        self.change(|store| recordings::write_outcomes(store, outcomes))
+        self.run(|store| recordings::write_outcomes(store, outcomes))
     }
 
     /// Returns the recordings that rows call stored and whose files are gone; at most `rows_max`, the newest.
@@ -462,7 +445,7 @@ impl Warehouse {
         is_stored: &dyn Fn(&str, u64) -> bool,
         rows_max: usize,
     ) -> Result<LostRecordings, LoadError> {
-        self.read(|store| recordings::lost(store, is_stored, rows_max))
+        self.run(|store| recordings::lost(store, is_stored, rows_max))
     }
 
     /// Creates a DuckDB file at `new_path` with the objects of this warehouse, users' objects included, but without

@@ -86,6 +86,8 @@ pub(super) struct CommitQueue {
     batch: Option<Batch>,
     /// The running step; at most one.
     step: JoinSet<StepEnd>,
+    /// The streams of scans that failed steps did not commit.
+    left: Vec<Stream>,
 }
 
 impl CommitQueue {
@@ -143,10 +145,16 @@ impl CommitQueue {
         (batch.last_at, batch.is_full) = (now, is_full);
     }
 
-    /// Drops the batch, because a warehouse that failed may have rolled it back. Returns the streams of the dropped
-    /// scans, which stay unfinished in the checkpoints.
-    pub fn drop_batch(&mut self) -> impl Iterator<Item = Stream> {
-        self.batch.take().into_iter().flat_map(|batch| batch.scans).map(|(task, _)| task.scope.stream)
+    /// Drops the batch, because a warehouse that failed may have rolled it back. The dropped scans stay unfinished in
+    /// the checkpoints.
+    pub fn drop_batch(&mut self) {
+        self.left
+            .extend(self.batch.take().into_iter().flat_map(|batch| batch.scans).map(|(task, _)| task.scope.stream));
+    }
+
+    /// Records that a failed step did not commit the scan, which stays unfinished in the checkpoints.
+    pub fn leave(&mut self, task: &SyncTask) {
+        self.left.push(task.scope.stream);
     }
 
     /// Returns when the batch must be committed. Returns `None` without a batch, or while a step is running.
@@ -157,6 +165,7 @@ impl CommitQueue {
     /// Returns the streams of scans that are not committed.
     pub fn streams(&self) -> impl Iterator<Item = Stream> {
         let applied = self.batch.iter().flat_map(|batch| &batch.scans).map(|(task, _)| task);
-        self.ready.iter().map(|(task, _)| task).chain(applied).map(|task| task.scope.stream)
+        let waiting = self.ready.iter().map(|(task, _)| task).chain(applied).map(|task| task.scope.stream);
+        waiting.chain(self.left.iter().copied())
     }
 }

@@ -29,48 +29,27 @@ impl Run {
         let clock = self.session.system.clock.clone();
         let run = async move {
             let work = async {
-                loop {
-                    match self.work().await {
-                        Err(error) if error.is_out_of_memory() && self.raise_memory()? => {
-                            self.findings.continue_streams();
-                        }
-                        worked => return worked,
-                    }
+                self.apply_deliveries().await?;
+                self.set_status_filter()?;
+                let resumed = self.unfinished_scans().await?;
+                if !resumed.is_empty() {
+                    tracing::info!(count = resumed.len(), "resuming unfinished windows");
+                    self.scan_windows(WindowQueue::default(), resumed).await?;
                 }
+                if let Some(backlog) = self.plan_lists().await? {
+                    let windows = WindowQueue::new(backlog, &self.context.progress);
+                    self.findings.begin_streams(self.lists());
+                    self.scan_windows(windows, Vec::new()).await?;
+                }
+                if self.reads_responses() {
+                    self.fetch_recordings().await?;
+                }
+                self.pull_people().await
             };
             let worked = storing_retry_after(work, source, state, clock).await;
             self.finish(worked).await
         };
         run.instrument(span).await
-    }
-
-    /// The steps of [`Run::execute`] before the end of the run. They can be repeated: a step does what is left.
-    async fn work(&mut self) -> Result<(), PipelineError> {
-        self.apply_deliveries().await?;
-        self.set_status_filter()?;
-        let resumed = self.unfinished_scans().await?;
-        if !resumed.is_empty() {
-            tracing::info!(count = resumed.len(), "resuming unfinished windows");
-            self.scan_windows(WindowQueue::default(), resumed).await?;
-        }
-        if let Some(backlog) = self.plan_lists().await? {
-            let windows = WindowQueue::new(backlog, &self.context.progress);
-            self.findings.begin_streams(self.lists());
-            self.scan_windows(windows, Vec::new()).await?;
-        }
-        if self.reads_responses() {
-            self.fetch_recordings().await?;
-        }
-        self.pull_people().await
-    }
-
-    /// Gives the warehouses twice the memory, after one failed for want of it. Returns false if none can have more.
-    fn raise_memory(&self) -> Result<bool, PipelineError> {
-        let mut is_raised = false;
-        for destination in &self.destinations {
-            is_raised |= destination.with(|destination| destination.raise_memory())?;
-        }
-        Ok(is_raised)
     }
 
     /// Publishes the committed scans, confirms purges, records the run, and exports the reader copies, also after an
@@ -97,7 +76,7 @@ impl Run {
 
     /// Repairs what earlier runs left unfinished ([`resume`]). Returns their unfinished scans, for the streams that
     /// this run reads. Scans of other streams stay for a run that reads those.
-    async fn unfinished_scans(&self) -> Result<Vec<Resumed>, PipelineError> {
+    pub(super) async fn unfinished_scans(&self) -> Result<Vec<Resumed>, PipelineError> {
         let (context, destinations) = (self.context.clone(), self.destinations.clone());
         let mut resumed = blocking(move || resume(&context, &destinations)).await??;
         let named = &self.session.settings.named_streams;

@@ -112,11 +112,6 @@ impl Findings {
         self.unfinished.extend(streams);
     }
 
-    /// Forgets which streams are unfinished, because the run continues them itself.
-    pub fn continue_streams(&mut self) {
-        self.unfinished.clear();
-    }
-
     /// Returns how much of a stream the run has read.
     pub fn reached(&self, stream: Stream) -> Reached {
         let has_scans = self.streams.contains_key(stream.name());

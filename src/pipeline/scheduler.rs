@@ -32,14 +32,46 @@ type SyncPool = ScanPool<WindowQueue, CompletedScan>;
 
 impl Run {
     /// Scans and commits windows until none remains, or until a stop or an error ends the run. Returns the first error
-    /// that ended the run. Streams with windows that were not committed are marked as unfinished in the findings.
+    /// that ended the run. Streams with windows that were not committed are marked as unfinished in the findings. If a
+    /// warehouse has too little memory, continues with more.
     ///
     /// `resumed` are the unfinished scans of earlier runs.
     pub(super) async fn scan_windows(
         &mut self,
+        mut windows: WindowQueue,
+        mut resumed: Vec<Resumed>,
+    ) -> Result<(), PipelineError> {
+        loop {
+            let (unfinished, rest, outcome) = self.scan_until_error(windows, resumed).await?;
+            match outcome {
+                Err(error) if error.is_out_of_memory() && self.raise_memory()? => {}
+                outcome => {
+                    self.findings.leave_unfinished(unfinished);
+                    return outcome;
+                }
+            }
+            windows = rest;
+            resumed = self.unfinished_scans().await?;
+            resumed.retain(|scan| !self.findings.is_frozen(scan.stream()));
+        }
+    }
+
+    /// Gives the warehouses twice the memory, after one failed for want of it. Returns false if none can have more.
+    fn raise_memory(&self) -> Result<bool, PipelineError> {
+        let mut is_raised = false;
+        for destination in &self.destinations {
+            is_raised |= destination.with(|destination| destination.raise_memory())?;
+        }
+        Ok(is_raised)
+    }
+
+    /// Scans and commits windows as [`Run::scan_windows`] does, until the first error. Returns the streams with scans
+    /// or windows that were not committed, the windows that were not begun, and the error that ended the work.
+    async fn scan_until_error(
+        &mut self,
         windows: WindowQueue,
         resumed: Vec<Resumed>,
-    ) -> Result<(), PipelineError> {
+    ) -> Result<(Vec<Stream>, WindowQueue, Result<(), PipelineError>), PipelineError> {
         let in_flight_max = self.session.settings.throttle.in_flight_max;
         let mut pool = SyncPool::new(windows, in_flight_max, self.context.progress.clone());
         let mut commits = CommitQueue::default();
@@ -58,7 +90,9 @@ impl Run {
                         let (task, applied) = *end;
                         self.apply_ended(&mut pool, &mut commits, task, applied);
                     }
-                    Ok(StepEnd::Committed(tasks, committed)) => self.commit_ended(&mut pool, tasks, committed).await,
+                    Ok(StepEnd::Committed(tasks, committed)) => {
+                        self.commit_ended(&mut pool, &mut commits, tasks, committed).await;
+                    }
                     Err(panicked) => pool.fail(PipelineError::WorkerPanicked(panicked.to_string())),
                 },
                 Some(end) = pool.next_ended(&mut self.findings), if !pool.is_idle() => {
@@ -74,8 +108,10 @@ impl Run {
                 else => break,
             }
         }
-        self.findings.leave_unfinished(commits.streams().chain(pool.active_streams()).chain(pool.windows.remaining()));
-        pool.into_outcome().1
+        let unfinished = commits.streams().chain(pool.active_streams()).chain(pool.windows.remaining()).collect();
+        let (mut windows, outcome) = pool.into_outcome();
+        windows.drop_resumed();
+        Ok((unfinished, windows, outcome))
     }
 
     /// Adds the unfinished scans of earlier runs: incomplete scans to the windows, complete scans to the commits.
@@ -196,7 +232,8 @@ impl Run {
             }
             Err(PipelineError::Frozen(frozen)) => self.freeze(pool, &task, *frozen),
             Err(error) => {
-                self.findings.leave_unfinished(commits.drop_batch().chain([task.scope.stream]));
+                commits.drop_batch();
+                commits.leave(&task);
                 pool.fail(error);
             }
         }
@@ -216,6 +253,7 @@ impl Run {
     async fn commit_ended(
         &mut self,
         pool: &mut SyncPool,
+        commits: &mut CommitQueue,
         tasks: Vec<SyncTask>,
         committed: Result<Vec<Committed>, PipelineError>,
     ) {
@@ -228,7 +266,7 @@ impl Run {
                 }
             }
             Err(error) => {
-                self.findings.leave_unfinished(tasks.iter().map(|task| task.scope.stream));
+                tasks.iter().for_each(|task| commits.leave(task));
                 pool.fail(error);
             }
         }

@@ -70,6 +70,11 @@ impl WindowQueue {
         self.resumed.pop_front()
     }
 
+    /// Drops the incomplete scans of earlier runs, which stay unfinished in the checkpoints.
+    pub fn drop_resumed(&mut self) {
+        self.resumed.clear();
+    }
+
     /// Sets the maximum number of expected rows of each stream's windows.
     pub fn limit_rows(&mut self, rows_max: impl Fn(Stream) -> u64) {
         self.scopes.iter_mut().for_each(|queue| queue.cutter.limit_rows(rows_max(queue.backlog.scope.stream)));

@@ -208,6 +208,8 @@ impl Cutter {
     /// `None` if the window is too short to cut, or the stream has no windows.
     pub fn cut(&mut self, window: Window, reason: Reason) -> Option<i64> {
         let [first, second] = halves(window).filter(|_| self.is_windowed)?;
+        // Whether a failed window was too long cannot be learned from parts of its halves.
+        self.halved.retain(|halved| !halved.has_half(window));
         self.halves.extend([second, first].map(|window| Due { window, reason }));
         Some(first.end_ms)
     }

@@ -104,7 +104,7 @@ struct Writer<'a> {
 }
 
 /// A scan, and the options of its commit.
-type Step = (Arc<ArchivedScan>, CommitOptions);
+type ScanToApply = (Arc<ArchivedScan>, CommitOptions);
 
 impl Writer<'_> {
     /// Applies the steps until the reader ends. Buffers the pages of a scan until its commit step, and commits after
@@ -119,66 +119,78 @@ impl Writer<'_> {
         let (mut buffer, mut uncommitted, mut rows) = (ScanPageBuffer::default(), Vec::new(), 0);
         for step in steps {
             let _busy = self.account.enter(Activity::Write);
-            match step {
-                WriterStep::Page(page, reservation) => buffer.push(page, &reservation),
+            let (is_last, committed) = match step {
+                WriterStep::Page(page, reservation) => {
+                    buffer.push(page, &reservation);
+                    continue;
+                }
                 WriterStep::Commit(archived, options) => {
-                    let step = (archived, options);
-                    let applied = self.apply(destination, &step, Some(&buffer), &mut rows);
+                    let scan = (archived, options);
+                    let applied = self.apply(destination, &scan, Some(&buffer));
                     buffer.clear();
-                    uncommitted.push(step);
-                    match applied {
-                        Err(error) if error.is_out_of_memory() && destination.raise_memory()? => {
-                            uncommitted.iter().try_for_each(|step| self.apply_alone(destination, step))?;
-                            rows = 0;
-                        }
-                        applied => applied?,
-                    }
-                    if rows == 0 {
-                        uncommitted.clear();
-                    }
+                    uncommitted.push(scan);
+                    (false, applied.and_then(|read| commit_if_due(destination, &mut rows, read)))
                 }
-                WriterStep::Complete => {
-                    destination.replay_events(i64::MAX)?;
-                    complete(destination)?;
+                WriterStep::Complete => (true, destination.commit().map(|_| true)),
+            };
+            let is_committed = match committed {
+                Err(error) if error.is_out_of_memory() && destination.raise_memory()? => {
+                    uncommitted.iter().try_for_each(|scan| self.apply_alone(destination, scan))?;
+                    true
                 }
+                committed => committed?,
+            };
+            if is_committed {
+                uncommitted.clear();
+                rows = 0;
+            }
+            if is_last {
+                destination.replay_events(i64::MAX)?;
+                complete(destination)?;
             }
         }
         Ok(())
     }
 
-    /// Applies a scan, and commits if many rows are not committed. `rows` is the number of rows since the last commit.
+    /// Applies a scan, and returns the number of its rows.
     fn apply(
         &self,
         destination: &mut Warehouse,
-        (archived, options): &Step,
+        (archived, options): &ScanToApply,
         buffer: Option<&ScanPageBuffer>,
-        rows: &mut u64,
-    ) -> Result<(), LoadError> {
+    ) -> Result<u64, LoadError> {
         if archived.scan.scope.stream == Stream::Surveys {
             destination.replay_events(archived.note.ordinal)?;
         }
         let pages = ScanPages { buffer, archived, filter: self.filter };
-        *rows += destination.apply(&archived.scan, &pages, options)?.counts.rows_read;
-        if destination.should_compact() {
-            destination.publish()?;
-            *rows = 0;
-        } else if *rows >= UNCOMMITTED_ROWS_MAX {
-            destination.commit()?;
-            *rows = 0;
-        }
-        Ok(())
+        Ok(destination.apply(&archived.scan, &pages, options)?.counts.rows_read)
     }
 
     /// Applies a scan and commits it, with pages from the archive; again with more memory while the warehouse has too
     /// little.
-    fn apply_alone(&self, destination: &mut Warehouse, step: &Step) -> Result<(), LoadError> {
+    fn apply_alone(&self, destination: &mut Warehouse, scan: &ScanToApply) -> Result<(), LoadError> {
         loop {
-            match self.apply(destination, step, None, &mut 0).and_then(|()| destination.commit()) {
+            match self.apply(destination, scan, None).and_then(|_| destination.commit()) {
                 Err(error) if error.is_out_of_memory() && destination.raise_memory()? => {}
                 committed => return committed.map(drop),
             }
         }
     }
+}
+
+/// Commits if many rows are not committed. `rows` is the number of rows since the last commit, to which `read` is
+/// added. Returns true if everything is committed.
+fn commit_if_due(destination: &mut Warehouse, rows: &mut u64, read: u64) -> Result<bool, LoadError> {
+    *rows += read;
+    let is_large = destination.should_compact();
+    let is_due = is_large || *rows >= UNCOMMITTED_ROWS_MAX;
+    if is_due {
+        destination.commit()?;
+    }
+    if is_large {
+        destination.publish()?;
+    }
+    Ok(is_due)
 }
 
 /// The pages of a scan: from the buffer, or from the archive if there is no buffer or the buffer has overflowed.

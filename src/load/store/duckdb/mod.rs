@@ -139,7 +139,8 @@ impl DuckDbStore {
             is_dirty: false,
             is_open: false,
         };
-        store.attach()?;
+        // The commit log of a killed run may need more memory than a run that publishes in time.
+        store.with_enough_memory(|_| Ok(()))?;
         Ok(store)
     }
 
@@ -164,13 +165,7 @@ impl DuckDbStore {
         let claim = Claim::for_writing(&self.path)?;
         // A killed run leaves its commit log, so the next publish must make a checkpoint.
         self.is_dirty |= file::has_commit_log(&self.path);
-        loop {
-            match self.patience.until_free(|| file::attach(&self.engine, &self.path)) {
-                // The commit log of a killed run may need more memory than a run that publishes in time.
-                Err(error) if error.is_out_of_memory() && self.raise_memory()? => {}
-                attached => break attached?,
-            }
-        }
+        self.patience.until_free(|| file::attach(&self.engine, &self.path))?;
         self.claim = Some(claim);
         let ready = catalog::make_ready(&self.engine, &self.path, &self.identity, self.has_views);
         match ready {
@@ -192,7 +187,11 @@ impl DuckDbStore {
             return Ok(());
         }
         let detached = file::detach(&self.engine, &self.path);
-        self.note_detached();
+        if detached.is_ok() {
+            self.note_detached();
+        } else {
+            self.restart_engine();
+        }
         detached
     }
 
@@ -295,8 +294,7 @@ impl DuckDbStore {
     /// open. The engine reads and writes 2,048 rows of a column together, which takes much memory if they are long.
     fn with_enough_memory(&mut self, work: impl Fn(&Self) -> Result<(), LoadError>) -> Result<(), LoadError> {
         loop {
-            self.attach()?;
-            match work(self) {
+            match self.attach().and_then(|()| work(self)) {
                 Err(error) if error.is_out_of_memory() && self.raise_memory()? => {}
                 worked => return worked,
             }
