@@ -4,7 +4,7 @@
 //! The header becomes the comments in the catalog and the data dictionary. The SQL is only searched for names of other
 //! views. Tests compare the headers with the columns that DuckDB finds.
 
-use std::sync::LazyLock;
+use std::{collections::HashSet, sync::LazyLock};
 
 use serde::Serialize;
 
@@ -178,14 +178,16 @@ fn with_views_as_of(sql: &str, views: &[View]) -> String {
     let mut needed = vec![name.trim()];
     for view in views.iter().rev().filter(|view| view.name != ANSWERS.0) {
         if needed.contains(&view.name.as_str()) {
-            needed.extend(views.iter().map(|other| other.name.as_str()).filter(|other| view.has_word(other)));
+            let words = view.words();
+            needed.extend(views.iter().map(|other| other.name.as_str()).filter(|other| words.contains(other)));
         }
     }
     // The texts and names of today, in views over other tables, stay what they are.
     let mut dated = vec![ANSWERS.0];
     dated.extend(DEFINITIONS.iter().map(|(table, _)| *table));
     for view in views.iter().filter(|view| view.name != ANSWERS.0 && needed.contains(&view.name.as_str())) {
-        if dated.iter().any(|word| view.has_word(word)) {
+        let words = view.words();
+        if dated.iter().any(|word| words.contains(word)) {
             let sql = DEFINITIONS.iter().fold(view.sql.clone(), |sql, (table, known)| sql.replace(table, known));
             queries.push(format!("{} AS (\n{sql}\n)", view.name));
             dated.push(&view.name);
@@ -274,12 +276,13 @@ impl View {
 
     /// Returns the views and macros whose names occur in the SQL of this view.
     pub fn reads(&self) -> impl Iterator<Item = &'static View> {
-        views().iter().filter(move |other| other.name != self.name && self.has_word(&other.name))
+        let words = self.words();
+        views().iter().filter(move |other| other.name != self.name && words.contains(other.name.as_str()))
     }
 
-    /// Returns true if a name occurs in the SQL of this view.
-    fn has_word(&self, name: &str) -> bool {
+    /// Returns every word of the SQL of this view. Whoever looks for several names splits the SQL once.
+    fn words(&self) -> HashSet<&str> {
         let is_separator = |letter: char| !letter.is_ascii_alphanumeric() && letter != '_';
-        self.sql.split(is_separator).any(|word| word == name)
+        self.sql.split(is_separator).collect()
     }
 }
