@@ -70,7 +70,8 @@ pub(super) enum ScanEnd<P, S> {
     Complete(ScanTask<P>, S),
     /// The run was stopped; the next run scans the window.
     Stopped(ScanTask<P>),
-    /// The window was too much for the service or for the memory. Its halves are pending, or the next plan finds the window due.
+    /// The window was too much for the service or for the memory. Its halves are pending, or the next plan finds the
+    /// window due.
     Halved(ScanTask<P>),
     /// The scan failed, and the pool has recorded the failure.
     Failed(ScanTask<P>),

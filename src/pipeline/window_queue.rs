@@ -152,7 +152,7 @@ impl PendingWindows for WindowQueue {
     fn halve(&mut self, task: &SyncTask, has_failed: bool) -> bool {
         let (window, reason) = (task.window, task.purpose.reason);
         self.scope(task.scope).is_none_or(|ScopeQueue { cutter, .. }| {
-            if has_failed { cutter.halve(window, reason) } else { cutter.cut(window, reason).is_some() }
+            if has_failed { cutter.halve(window, reason) } else { cutter.cut(window, reason) }
         })
     }
 

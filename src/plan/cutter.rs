@@ -199,17 +199,22 @@ impl Cutter {
     /// its failure. Returns false if the window is too short to cut, or the stream has no windows.
     pub fn halve(&mut self, window: Window, reason: Reason) -> bool {
         self.record_half(window, false);
-        let Some(middle_ms) = self.cut(window, reason) else { return false };
+        let Some(middle_ms) = self.queue_halves(window, reason) else { return false };
         self.halved.push(Halved { window, middle_ms, succeeded: 0, failed: 0 });
         true
     }
 
-    /// Queues the two halves of a window whose rows take too much memory, and returns the time between them. Returns
-    /// `None` if the window is too short to cut, or the stream has no windows.
-    pub fn cut(&mut self, window: Window, reason: Reason) -> Option<i64> {
-        let [first, second] = halves(window).filter(|_| self.is_windowed)?;
+    /// Queues the two halves of a window whose rows take too much memory. Returns false if the window is too short to
+    /// cut, or the stream has no windows.
+    pub fn cut(&mut self, window: Window, reason: Reason) -> bool {
         // Whether a failed window was too long cannot be learned from parts of its halves.
         self.halved.retain(|halved| !halved.has_half(window));
+        self.queue_halves(window, reason).is_some()
+    }
+
+    /// Queues the two halves of a window, and returns the time between them in epoch milliseconds.
+    fn queue_halves(&mut self, window: Window, reason: Reason) -> Option<i64> {
+        let [first, second] = halves(window).filter(|_| self.is_windowed)?;
         self.halves.extend([second, first].map(|window| Due { window, reason }));
         Some(first.end_ms)
     }

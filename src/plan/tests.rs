@@ -185,7 +185,7 @@ fn a_window_that_is_too_large_is_cut_in_halves() {
     let window = Window::new(at("2026-01-01"), at("2026-01-02"));
     let mut cutter = Cutter::new(Vec::new(), Vec::new(), 1000, true);
     let expected = ["never scanned 2026-01-01 2026-01-01T12:00:00Z", "never scanned 2026-01-01T12:00:00Z 2026-01-02"];
-    assert_eq!(cutter.cut(window, Reason::Gap), Some(window.start_ms + DAY_MS / 2));
+    assert!(cutter.cut(window, Reason::Gap));
     let parts: Vec<Due> = std::iter::from_fn(|| cutter.next_window()).collect();
     assert_eq!(show(&parts), expected);
     assert!(parts.iter().all(|part| !cutter.is_half(part.window)), "the window has not failed");

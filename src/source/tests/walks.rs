@@ -334,7 +334,7 @@ async fn p8_wide_records_are_requested_in_smaller_pages() {
 }
 
 #[tokio::test]
-async fn p8_short_records_elsewhere_do_not_enlarge_the_pages_of_wide_ones() {
+async fn p8_short_records_elsewhere_enlarge_no_page_of_wide_ones() {
     let server = Server::start(|_, target| {
         let limit: usize = parameter(target, "limit").unwrap().parse().unwrap();
         let is_wide = token_of(target).is_some();
