@@ -251,8 +251,8 @@ impl Warehouse {
         self.store.rollback();
     }
 
-    /// Commits applied scans, runs `work`, and commits its changes if there are any. An error of `work` rolls its changes
-    /// back. If the store has too little memory for the work, repeats it with more.
+    /// Commits applied scans, runs `work`, and commits its changes if there are any. An error of `work` rolls its
+    /// changes back. If the store has too little memory for the work, repeats it with more.
     fn run<T>(&mut self, mut work: impl FnMut(&mut BufferedStore) -> Result<T, LoadError>) -> Result<T, LoadError> {
         self.commit_pending()?;
         loop {
