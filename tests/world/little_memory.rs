@@ -78,8 +78,8 @@ fn p8_slow_duckdb_loads_records_of_any_width() {
     }
 }
 
-/// Loads wide records with the minimum memory, which is less than DuckDB needs to read 2,048 of them together, and edits
-/// some of them. The windows are cut until they fit.
+/// Loads wide records with the minimum memory, which is less than DuckDB needs to read 2,048 of them together, and
+/// edits some of them. The windows are cut until they fit.
 fn synced_wide_records() -> (Service, Place) {
     let mut settings = small(250, 20);
     settings.text_bytes = 512 << 10;

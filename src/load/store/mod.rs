@@ -87,8 +87,8 @@ pub(in crate::load) trait Store: Send {
     /// Undoes the changes of the open transaction; does nothing if none is open.
     fn rollback(&mut self);
 
-    /// Gives the store twice the memory, because work on it failed for want of memory. Returns false if the store has no
-    /// limit, or its maximum. No transaction may be open.
+    /// Gives the store twice the memory, because work on it failed for want of memory. Returns false if the store has
+    /// no limit, or its maximum. No transaction may be open.
     fn raise_memory(&mut self) -> Result<bool, LoadError> {
         Ok(false)
     }
