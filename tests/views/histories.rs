@@ -354,9 +354,7 @@ fn assert_changes_add_up(warehouse: &Warehouse, nights: &[Night]) {
     let themes: Vec<_> = nights.iter().map(|night| night.themes.clone()).collect();
     let mut sum = Counts::default();
     for earlier in 0..NIGHTS {
-        // From night to night, and over any number of nights.
-        for later in (earlier + 1..NIGHTS).filter(|later| *later <= earlier + 2 || earlier == 0 || *later == NIGHTS - 1)
-        {
+        for later in earlier + 1..NIGHTS {
             let found = changes(warehouse, earlier, later);
             for ((rows, model), found) in [("answers", &answers), ("themes", &themes)].into_iter().zip(found) {
                 let wanted = counted(model, earlier as usize, later as usize);

@@ -140,6 +140,8 @@ fn sweep(
         assert_no_run_counts_as_killed(place, &when);
         assert_each_warehouse_equals(place, &expected, &when);
     }
+    restore(place, before.path());
+    place.run(command).expect(0);
     (told, failures)
 }
 
