@@ -258,6 +258,11 @@ impl<W: PendingWindows, S: AsRef<CompletedScan> + Send + 'static> ScanPool<W, S>
         self.outcome.is_err()
     }
 
+    /// Returns the first error that ends the run, and forgets it.
+    pub fn take_outcome(&mut self) -> Result<(), PipelineError> {
+        std::mem::replace(&mut self.outcome, Ok(()))
+    }
+
     /// Returns the pending windows, and the first error that ends the run.
     pub fn into_outcome(self) -> (W, Result<(), PipelineError>) {
         (self.windows, self.outcome)

@@ -38,19 +38,24 @@ impl Run {
     /// `resumed` are the unfinished scans of earlier runs.
     pub(super) async fn scan_windows(
         &mut self,
-        mut windows: WindowQueue,
+        windows: WindowQueue,
         mut resumed: Vec<Resumed>,
     ) -> Result<(), PipelineError> {
+        let in_flight_max = self.session.settings.throttle.in_flight_max;
+        let mut pool = SyncPool::new(windows, in_flight_max, self.context.progress.clone());
         loop {
-            let (unfinished, rest, outcome) = self.scan_until_error(windows, resumed).await?;
-            match outcome {
+            let mut commits = CommitQueue::default();
+            self.add_resumed(resumed, &mut pool.windows, &mut commits)?;
+            self.scan_until_error(&mut pool, &mut commits).await;
+            match pool.take_outcome() {
                 Err(error) if error.is_out_of_memory() && self.raise_memory()? => {}
                 outcome => {
-                    self.findings.leave_unfinished(unfinished);
+                    let left = commits.streams().chain(pool.active_streams()).chain(pool.windows.remaining());
+                    self.findings.leave_unfinished(left);
                     return outcome;
                 }
             }
-            windows = rest;
+            pool.windows.drop_resumed();
             resumed = self.unfinished_scans().await?;
             resumed.retain(|scan| !self.findings.is_frozen(scan.stream()));
         }
@@ -65,21 +70,12 @@ impl Run {
         Ok(is_raised)
     }
 
-    /// Scans and commits windows as [`Run::scan_windows`] does, until the first error. Returns the streams with scans
-    /// or windows that were not committed, the windows that were not begun, and the error that ended the work.
-    async fn scan_until_error(
-        &mut self,
-        windows: WindowQueue,
-        resumed: Vec<Resumed>,
-    ) -> Result<(Vec<Stream>, WindowQueue, Result<(), PipelineError>), PipelineError> {
-        let in_flight_max = self.session.settings.throttle.in_flight_max;
-        let mut pool = SyncPool::new(windows, in_flight_max, self.context.progress.clone());
-        let mut commits = CommitQueue::default();
-        self.add_resumed(resumed, &mut pool.windows, &mut commits)?;
+    /// Scans and commits windows as [`Run::scan_windows`] does, until the first error, which the pool has.
+    async fn scan_until_error(&mut self, pool: &mut SyncPool, commits: &mut CommitQueue) {
         let mut are_locks_released = false;
         loop {
-            self.start_scans(&mut pool, &commits);
-            self.start_commit_step(&pool, &mut commits);
+            self.start_scans(pool, commits);
+            self.start_commit_step(pool, commits);
             // A commit step locks the warehouses again.
             are_locks_released &= !commits.is_working();
             let commit_due_at = commits.commit_due_at();
@@ -88,15 +84,15 @@ impl Run {
                 Some(end) = commits.next_ended(), if commits.is_working() => match end {
                     Ok(StepEnd::Applied(end)) => {
                         let (task, applied) = *end;
-                        self.apply_ended(&mut pool, &mut commits, task, applied);
+                        self.apply_ended(pool, commits, task, applied);
                     }
                     Ok(StepEnd::Committed(tasks, committed)) => {
-                        self.commit_ended(&mut pool, &mut commits, tasks, committed).await;
+                        self.commit_ended(pool, commits, tasks, committed).await;
                     }
                     Err(panicked) => pool.fail(PipelineError::WorkerPanicked(panicked.to_string())),
                 },
                 Some(end) = pool.next_ended(&mut self.findings), if !pool.is_idle() => {
-                    self.scan_ended(&mut pool, &mut commits, end);
+                    self.scan_ended(pool, commits, end);
                 }
                 () = sleep_until(commit_due_at.unwrap_or_else(Instant::now)), if commit_due_at.is_some() => {
                     // The next turn of the loop starts the commit.
@@ -108,10 +104,6 @@ impl Run {
                 else => break,
             }
         }
-        let unfinished = commits.streams().chain(pool.active_streams()).chain(pool.windows.remaining()).collect();
-        let (mut windows, outcome) = pool.into_outcome();
-        windows.drop_resumed();
-        Ok((unfinished, windows, outcome))
     }
 
     /// Adds the unfinished scans of earlier runs: incomplete scans to the windows, complete scans to the commits.

@@ -61,9 +61,7 @@ impl Inner {
             let fetched = self.fetch_page(&at, can_shrink, has_token).await?;
             let is_too_large = matches!(fetched, FetchOutcome::Failed { last: Failure::BodyTooLarge { .. }, .. });
             let needs_more = is_too_large && self.page_memory.record_too_large(page, &reserved);
-            if !needs_more
-                || (!page.is_fixed && page.rows > self.page_memory.rows_max(page.stream, page.last_row_bytes))
-            {
+            if !needs_more || self.page_memory.should_have_fewer_rows(page) {
                 return Ok((fetched, reserved));
             }
         }

@@ -74,6 +74,11 @@ impl PageMemory {
         u32::try_from(self.units as usize * UNIT_BYTES / MARGIN / row_bytes).unwrap_or(u32::MAX).max(1)
     }
 
+    /// Returns true if a page with fewer rows should be requested in place of this one, which did not fit.
+    pub fn should_have_fewer_rows(&self, page: PageShape) -> bool {
+        !page.is_fixed && page.rows > self.rows_max(page.stream, page.last_row_bytes)
+    }
+
     /// Waits for memory for a page. Cancel safe.
     pub async fn reserve(&self, page: PageShape) -> PageReservation {
         let units = self.units_for(page);

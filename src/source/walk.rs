@@ -177,8 +177,7 @@ impl Walk {
                     }
                 }
                 FetchOutcome::Failed { last: Failure::BodyTooLarge { .. }, .. }
-                    if !shape.is_fixed
-                        && shape.rows > self.source.page_memory.rows_max(stream, self.last_row_bytes) => {}
+                    if self.source.page_memory.should_have_fewer_rows(shape) => {}
                 FetchOutcome::Failed { last, attempts } => {
                     drop(memory);
                     self.shrink_or_give_up(last, attempts, shown).await?;

@@ -178,19 +178,17 @@ impl Writer<'_> {
     }
 }
 
-/// Commits if many rows are not committed. `rows` is the number of rows since the last commit, to which `read` is
-/// added. Returns true if everything is committed.
+/// Commits if many rows are not committed, and publishes if the warehouse should be compacted. `rows` is the number of
+/// rows since the last commit, to which `read` is added. Returns true if everything is committed.
 fn commit_if_due(destination: &mut Warehouse, rows: &mut u64, read: u64) -> Result<bool, LoadError> {
     *rows += read;
-    let is_large = destination.should_compact();
-    let is_due = is_large || *rows >= UNCOMMITTED_ROWS_MAX;
-    if is_due {
-        destination.commit()?;
+    if destination.should_compact() {
+        destination.publish().map(|()| true)
+    } else if *rows >= UNCOMMITTED_ROWS_MAX {
+        destination.commit().map(|_| true)
+    } else {
+        Ok(false)
     }
-    if is_large {
-        destination.publish()?;
-    }
-    Ok(is_due)
 }
 
 /// The pages of a scan: from the buffer, or from the archive if there is no buffer or the buffer has overflowed.
